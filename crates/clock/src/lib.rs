@@ -1,0 +1,42 @@
+//! The one source of time.
+//!
+//! Everything that waits or stamps (driver, retry, tool timeouts) takes a [`Clock`]; production
+//! uses [`SystemClock`], rehearsals use [`VirtualClock`], on which waits cost nothing. Nothing else
+//! in the workspace reads the time of day or sleeps.
+//!
+//! tokio's own paused time is not used for this: beside a real database it expires every timeout,
+//! the pool's included, because it cannot see that a worker thread is busy.
+
+mod system;
+mod virtual_clock;
+
+use std::fmt;
+use std::pin::Pin;
+use std::time::Duration;
+
+use layer0::Timestamp;
+
+pub use system::SystemClock;
+pub use virtual_clock::{Hold, VirtualClock};
+
+/// A future that can be spawned.
+pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
+
+/// Tells the time and waits.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Returns the time of day.
+    fn now(&self) -> Timestamp;
+
+    /// Completes after `wait`.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future forgets the wait.
+    fn sleep(&self, wait: Duration) -> BoxFuture;
+
+    /// Makes a task known to the clock. Every task that may sleep on the clock, or that others wait
+    /// for, is passed through here before it is spawned or blocked on.
+    fn track(&self, task: BoxFuture) -> BoxFuture {
+        task
+    }
+}

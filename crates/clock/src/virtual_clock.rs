@@ -1,0 +1,269 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use layer0::Timestamp;
+
+use crate::{BoxFuture, Clock};
+
+/// A clock that jumps to the next deadline as soon as everything it knows of waits for it.
+///
+/// It counts what is busy: tracked tasks that can run, and [`Hold`]s around work it cannot see,
+/// such as a database on another thread. When the count reaches zero, the earliest sleeper is
+/// woken. Clones share one clock.
+#[derive(Clone)]
+pub struct VirtualClock(Arc<Mutex<State>>);
+
+struct State {
+    now: Timestamp,
+    busy: usize,
+    next_sleeper: u64,
+    sleepers: BTreeMap<(Timestamp, u64), Waker>,
+}
+
+impl VirtualClock {
+    /// Starts a clock at `now`.
+    #[must_use]
+    pub fn starting_at(now: Timestamp) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            now,
+            busy: 0,
+            next_sleeper: 0,
+            sleepers: BTreeMap::new(),
+        })))
+    }
+
+    /// Keeps the clock from advancing until the hold is dropped.
+    #[must_use]
+    pub fn hold(&self) -> Hold {
+        self.state().busy += 1;
+        Hold(self.clone())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one off the busy count; at zero, jumps to the next deadline and wakes who waits for it.
+    fn release(&self) {
+        let woken: Vec<Waker> = {
+            let mut state = self.state();
+            state.busy = state.busy.saturating_sub(1);
+            if state.busy > 0 {
+                return;
+            }
+            let Some((&(deadline, _), _)) = state.sleepers.first_key_value() else { return };
+            state.now = state.now.max(deadline);
+            let later = state.sleepers.split_off(&(deadline, u64::MAX));
+            std::mem::replace(&mut state.sleepers, later).into_values().collect()
+        };
+        // Outside the lock: waking marks tasks as busy again.
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl fmt::Debug for VirtualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VirtualClock").field("now", &self.state().now).finish_non_exhaustive()
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        self.state().now
+    }
+
+    fn sleep(&self, wait: Duration) -> BoxFuture {
+        let mut state = self.state();
+        // Deadlines have a resolution of one millisecond; a shorter wait still passes some time.
+        let wait = if wait.is_zero() { wait } else { wait.max(Duration::from_millis(1)) };
+        let deadline = state.now.after(wait);
+        let id = state.next_sleeper;
+        state.next_sleeper += 1;
+        drop(state);
+        Box::pin(Sleep { clock: self.clone(), key: (deadline, id) })
+    }
+
+    fn track(&self, task: BoxFuture) -> BoxFuture {
+        self.state().busy += 1;
+        let shared = Arc::new(TaskState {
+            clock: self.clone(),
+            runnable: AtomicBool::new(true),
+            executor: Mutex::new(Waker::noop().clone()),
+        });
+        Box::pin(Tracked { task, waker: Waker::from(Arc::clone(&shared)), shared })
+    }
+}
+
+/// Keeps a [`VirtualClock`] from advancing while it lives.
+#[derive(Debug)]
+pub struct Hold(VirtualClock);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
+struct Sleep {
+    clock: VirtualClock,
+    key: (Timestamp, u64),
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.clock.state();
+        if state.now >= self.key.0 {
+            state.sleepers.remove(&self.key);
+            return Poll::Ready(());
+        }
+        state.sleepers.insert(self.key, cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.clock.state().sleepers.remove(&self.key);
+    }
+}
+
+/// A task whose being runnable is counted by the clock.
+struct Tracked {
+    task: BoxFuture,
+    shared: Arc<TaskState>,
+    waker: Waker,
+}
+
+struct TaskState {
+    clock: VirtualClock,
+    /// Is one of the clock's busy counts this task's?
+    runnable: AtomicBool,
+    executor: Mutex<Waker>,
+}
+
+impl TaskState {
+    fn mark_runnable(&self) {
+        if !self.runnable.swap(true, Ordering::SeqCst) {
+            self.clock.state().busy += 1;
+        }
+    }
+}
+
+impl Wake for TaskState {
+    fn wake(self: Arc<Self>) {
+        self.mark_runnable();
+        let executor = self.executor.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        executor.wake();
+    }
+}
+
+impl Future for Tracked {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        this.shared.executor.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
+        // Take over the count, so that a wake during the poll adds one of its own.
+        this.shared.mark_runnable();
+        this.shared.runnable.store(false, Ordering::SeqCst);
+        let _taken = Hold(this.shared.clock.clone());
+        this.task.as_mut().poll(&mut Context::from_waker(&this.waker))
+    }
+}
+
+impl Drop for Tracked {
+    fn drop(&mut self) {
+        if self.shared.runnable.swap(false, Ordering::SeqCst) {
+            self.shared.clock.release();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Timestamp {
+        "2026-01-01T00:00:00Z".parse().unwrap()
+    }
+
+    async fn run<T: Send + 'static>(
+        clock: &VirtualClock,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        let (done, result) = tokio::sync::oneshot::channel();
+        let tracked = clock.track(Box::pin(async move {
+            let _ = done.send(task.await);
+        }));
+        tokio::spawn(tracked);
+        result.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn an_hour_passes_at_once() {
+        let clock = VirtualClock::starting_at(start());
+        let sleeper = clock.clone();
+        run(&clock, async move { sleeper.sleep(Duration::from_secs(3600)).await }).await;
+        assert_eq!(clock.now().since(start()), Duration::from_secs(3600));
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn sleepers_wake_in_order_of_their_deadlines() {
+        for _ in 0..200 {
+            let clock = VirtualClock::starting_at(start());
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let root = clock.clone();
+            let seen = Arc::clone(&order);
+            run(&clock, async move {
+                let mut tasks = Vec::new();
+                for ms in [30_u64, 10, 20] {
+                    let (clock, order) = (root.clone(), Arc::clone(&seen));
+                    let (done, result) = tokio::sync::oneshot::channel();
+                    tokio::spawn(root.track(Box::pin(async move {
+                        clock.sleep(Duration::from_millis(ms)).await;
+                        order.lock().unwrap().push(ms);
+                        let _ = done.send(());
+                    })));
+                    tasks.push(result);
+                }
+                for task in tasks {
+                    task.await.unwrap();
+                }
+            })
+            .await;
+            assert_eq!(*order.lock().unwrap(), [10, 20, 30]);
+            assert_eq!(clock.now().since(start()), Duration::from_millis(30));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_hold_keeps_time_still() {
+        let clock = VirtualClock::starting_at(start());
+        let inner = clock.clone();
+        let at = run(&clock, async move {
+            let (release, released) = tokio::sync::oneshot::channel::<()>();
+            let timer = inner.sleep(Duration::from_secs(5));
+            let hold = inner.hold();
+            std::thread::spawn(move || {
+                std::thread::yield_now();
+                let _ = release.send(());
+            });
+            let winner = tokio::select! {
+                biased;
+                () = timer => "timer",
+                _ = released => "work",
+            };
+            drop(hold);
+            (winner, inner.now())
+        })
+        .await;
+        assert_eq!(at, ("work", start()));
+    }
+}

@@ -1,0 +1,341 @@
+//! The closed catalogue of codes.
+//!
+//! A code is the stable name of a way to fail or to stop. Codes are printed, logged, matched on and
+//! documented; renaming or removing one breaks people, so a snapshot test holds the list.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A code as data: what an event, a record or a JSON line carries.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Code(Cow<'static, str>);
+
+impl Code {
+    /// Wraps a code of the catalogue, or a code of an error type outside it.
+    #[must_use]
+    pub const fn new(code: &'static str) -> Self {
+        Self(Cow::Borrowed(code))
+    }
+
+    /// Returns the dotted text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&'static str> for Code {
+    fn from(code: &'static str) -> Self {
+        Self::new(code)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl PartialEq<str> for Code {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Code {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+/// One row of the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Entry {
+    /// The code.
+    pub code: &'static str,
+    /// What happened, in one sentence.
+    pub meaning: &'static str,
+    /// What a person can do about it, in one sentence.
+    pub advice: &'static str,
+}
+
+macro_rules! catalogue {
+    ($($name:ident $code:literal $meaning:literal $advice:literal)*) => {
+        $(
+            #[doc = concat!("`", $code, "`: ", $meaning)]
+            pub const $name: &str = $code;
+        )*
+
+        /// Every code, in the order of the documentation.
+        pub const CATALOGUE: &[Entry] = &[
+            $(Entry { code: $code, meaning: $meaning, advice: $advice },)*
+        ];
+    };
+}
+
+/// Finds a code in the catalogue.
+#[must_use]
+pub fn find(code: &str) -> Option<&'static Entry> {
+    CATALOGUE.iter().find(|entry| entry.code == code)
+}
+
+catalogue! {
+    PROVIDER_TRANSIENT "provider.transient"
+        "The provider or the way to it failed for the moment: overload, 5xx, a lost connection."
+        "Nothing to fix; it was tried again within the retry limits."
+    PROVIDER_RATE_LIMITED "provider.rate_limited"
+        "The provider asked to slow down."
+        "Wait for the hint in the error, lower concurrency or add a fallback."
+    PROVIDER_INVALID_REQUEST "provider.invalid_request"
+        "The provider refused the request as malformed."
+        "Read the message: a parameter, a model name or a tool schema is wrong."
+    PROVIDER_CONTENT_BLOCKED "provider.content_blocked"
+        "The provider's safety system blocked the request or the answer."
+        "Change the input; the same request is blocked again."
+    PROVIDER_AUTH_FAILED "provider.auth_failed"
+        "The key is missing, wrong or not allowed to do this."
+        "Check the environment variable that holds the key, and the account's permissions."
+    PROVIDER_INVALID_RESPONSE "provider.invalid_response"
+        "The answer could not be understood: not JSON, an HTML page, or neither text nor tool calls."
+        "Look for a proxy in between; a model that does it often is too weak for the tools."
+    PROVIDER_CONTEXT_OVERFLOW "provider.context_overflow"
+        "The conversation is longer than the model's context."
+        "Shorten the input, lower result sizes or use a model with a larger context."
+    PROVIDER_QUOTA_EXHAUSTED "provider.quota_exhausted"
+        "The account's quota, credit or spend limit is used up; waiting seconds does not help."
+        "Raise the limit or top up, or add a fallback provider."
+    PROVIDER_TIMEOUT "provider.timeout"
+        "The provider did not connect, begin, go on or finish in time."
+        "Raise the timeout of the phase the message names, or use a faster model."
+    PROVIDER_STREAM_TRUNCATED "provider.stream_truncated"
+        "The stream ended without its end marker, so the answer is incomplete."
+        "Look for a proxy that closes streams; declare endpoints that omit the marker."
+    PROVIDER_STREAM_INTERRUPTED "provider.stream_interrupted"
+        "The connection broke inside the answer."
+        "Nothing to fix; it was tried again within the retry limits."
+    PROVIDER_NOT_FOUND "provider.not_found"
+        "The provider does not know the model or the path."
+        "Check model name and base_url."
+    PROVIDER_CIRCUIT_OPEN "provider.circuit_open"
+        "The endpoint failed so often that calls to it are held back for a while."
+        "Wait for the probe, or add a fallback provider."
+    PROVIDER_OTHER "provider.other"
+        "The provider failed in a way that has no class of its own."
+        "Read the chain of causes."
+    MODEL_MAX_TOKENS "model.max_tokens"
+        "The answer was cut at the output token limit."
+        "Raise max_output_tokens or ask for less."
+    MODEL_REFUSAL "model.refusal"
+        "The model refused to answer."
+        "Change the request; what the model did say is the output."
+    MODEL_CONTENT_FILTER "model.content_filter"
+        "A content filter cut the answer."
+        "Change the request; what passed the filter is the output."
+    TOOL_NOT_FOUND "tool.not_found"
+        "The model called a tool that does not exist."
+        "Usually the model corrects itself; otherwise describe the tools better."
+    TOOL_PERMISSION_DENIED "tool.permission_denied"
+        "Policy did not grant a capability the call needs."
+        "Grant the capability named in the message if the agent may have it."
+    TOOL_INVALID_INPUT "tool.invalid_input"
+        "The arguments were not JSON or did not match the tool's schema."
+        "Usually the model corrects itself; otherwise simplify the schema."
+    TOOL_INVALID_OUTPUT "tool.invalid_output"
+        "The tool's output did not match its declared schema."
+        "Fix the tool or its output schema."
+    TOOL_EXECUTION_FAILED "tool.execution_failed"
+        "The tool ran and reported an error."
+        "Read the stored error: backstop errors show ID."
+    TOOL_TIMEOUT "tool.timeout"
+        "The tool did not finish in time and was stopped."
+        "Raise the tool's timeout or make it do less per call."
+    TOOL_PANICKED "tool.panicked"
+        "The tool's code panicked; the panic was caught."
+        "Fix the bug in the tool; the stored error holds the panic text."
+    TOOL_INTERRUPTED "tool.interrupted"
+        "The process died while the tool ran, and the tool is not safe to repeat."
+        "Check by hand whether it acted; mark the tool idempotent if it can be repeated."
+    TOOL_SKIPPED "tool.skipped"
+        "A gate hook kept the call from running."
+        "Read the hook's reason."
+    TOOL_APPROVAL_DENIED "tool.approval_denied"
+        "A person denied the call."
+        "Read the reason; the identical call is denied for the rest of the run."
+    TOOL_CANCELLED "tool.cancelled"
+        "The call was open when the run was stopped."
+        "Nothing to fix."
+    TOOL_REPEATED_FAILURE "tool.repeated_failure"
+        "The identical call failed several times in a row and was not run again."
+        "Read the stored error of the earlier calls."
+    TOOL_OTHER "tool.other"
+        "The tool failed in a way that has no class of its own."
+        "Read the stored error: backstop errors show ID."
+    MEMORY_READ_FAILED "memory.read_failed"
+        "Memory could not be read; the run went on without it."
+        "Check the memory back end."
+    MEMORY_WRITE_FAILED "memory.write_failed"
+        "Memory could not be written; the run went on."
+        "Check the memory back end."
+    MEMORY_TIMEOUT "memory.timeout"
+        "Memory did not answer in time; the run went on without it."
+        "Check the memory back end or raise memory_timeout_ms."
+    MEMORY_PANICKED "memory.panicked"
+        "The memory's code panicked; the run went on without it."
+        "Fix the bug in the memory implementation."
+    HOOK_FAILED "hook.failed"
+        "A hook returned an error."
+        "Fix the hook; with fail_open = false it ends the run."
+    HOOK_TIMEOUT "hook.timeout"
+        "A hook did not answer in time."
+        "Make the hook faster or raise hook_timeout_ms."
+    HOOK_PANICKED "hook.panicked"
+        "A hook's code panicked; the panic was caught."
+        "Fix the bug in the hook."
+    HOOK_REJECTED "hook.rejected"
+        "A hook that must not fail failed, so the run ended."
+        "Fix the hook or let it fail open."
+    HOOK_ABORTED "hook.aborted"
+        "A gate hook ended the run before its first model call."
+        "Read the hook's reason."
+    GUARD_MAX_ITERATIONS "guard.max_iterations"
+        "The model still asked for tools after the last allowed model call."
+        "Raise max_iterations if the task needs it; otherwise look for a loop in the trace."
+    GUARD_LOOP_DETECTED "guard.loop_detected"
+        "The model repeated the same tool calls."
+        "Look at what the tool answers; the signature names the calls."
+    GUARD_PARALLEL_TOOL_LIMIT "guard.parallel_tool_limit"
+        "The model asked for more tool calls at once than allowed."
+        "Raise max_parallel_tools if the batch was legitimate."
+    GUARD_STAGNATION "guard.stagnation"
+        "The model repeated the same text without new tool calls."
+        "Look at the repeated text in the trace."
+    BUDGET_MODEL_CALLS "budget.model_calls"
+        "The allowed number of model attempts is used up."
+        "Raise the budget or look for retries in the trace."
+    BUDGET_TOOL_CALLS "budget.tool_calls"
+        "The allowed number of tool executions is used up."
+        "Raise the budget."
+    BUDGET_INPUT_TOKENS "budget.input_tokens"
+        "The allowed number of input tokens is used up."
+        "Raise the budget or shorten the context."
+    BUDGET_OUTPUT_TOKENS "budget.output_tokens"
+        "The allowed number of output tokens is used up."
+        "Raise the budget."
+    BUDGET_TOTAL_TOKENS "budget.total_tokens"
+        "The allowed number of tokens is used up."
+        "Raise the budget."
+    BUDGET_COST_USD "budget.cost_usd"
+        "The allowed cost is used up."
+        "Raise the budget."
+    BUDGET_WALL_TIME "budget.wall_time"
+        "The allowed time is used up."
+        "Raise the budget."
+    BUDGET_EVENTS "budget.events"
+        "The allowed number of events is used up."
+        "Raise the budget."
+    BUDGET_DEPTH "budget.depth"
+        "Operators called each other deeper than allowed."
+        "Raise the budget or look for operators that call themselves."
+    APPROVAL_DENIED "approval.denied"
+        "A person denied an approval."
+        "Read the reason."
+    RUN_CANCELLED "run.cancelled"
+        "The run was cancelled."
+        "Nothing to fix."
+    RUN_WAITING_APPROVAL "run.waiting_approval"
+        "The run waits for a person's decision."
+        "Approve or deny, then resume."
+    INPUT_INVALID "input.invalid"
+        "The run's input is empty or does not match the operator's schema."
+        "Fix the input."
+    OUTPUT_UNSERIALIZABLE "output.unserializable"
+        "The answer could not be turned into the asked type."
+        "Simplify the type or improve the instructions."
+    STORE_LOCKED "store.locked"
+        "The database is locked by somebody else."
+        "Find the process that holds it."
+    STORE_FULL "store.full"
+        "The disk or the quota is full."
+        "Free space; prune old errors."
+    STORE_CLOSED "store.closed"
+        "The store was already closed."
+        "Close it after the last run."
+    STORE_FAILED "store.failed"
+        "The store failed in a way that has no class of its own."
+        "Read the chain of causes."
+    LOG_APPEND_FAILED "log.append_failed"
+        "The durable log could not be written, so the run stopped before acting."
+        "Fix the store, then start or resume the run."
+    LOG_TAMPERED "log.tampered"
+        "The log's hash chain is broken: a row was changed, removed or moved."
+        "Do not trust the run from the named seq on."
+    LOG_SCHEMA_NEWER "log.schema_newer"
+        "The log was written by a newer version."
+        "Use that version or a later one."
+    REPLAY_DIVERGED "replay.diverged"
+        "The replay decided differently from the record."
+        "Compare expected and actual at the named seq."
+    INTERNAL "internal"
+        "Backstop broke one of its own rules."
+        "Report it with the run's trace."
+    OPERATOR_SUB_DISPATCH "operator.sub_dispatch"
+        "An operator could not dispatch another one."
+        "Read the chain of causes."
+    OPERATOR_CONTEXT_ASSEMBLY "operator.context_assembly"
+        "An operator could not assemble its context."
+        "Read the message."
+    OPERATOR_RETRYABLE "operator.retryable"
+        "An operator failed for the moment."
+        "Try again later."
+    OPERATOR_NON_RETRYABLE "operator.non_retryable"
+        "An operator failed for good: budget, safety or invalid input."
+        "Read the message."
+    OPERATOR_OTHER "operator.other"
+        "An operator failed in a way that has no class of its own."
+        "Read the chain of causes."
+    ORCH_OPERATOR_NOT_FOUND "orch.operator_not_found"
+        "No operator is registered under this name."
+        "Register it, or fix the name."
+    ORCH_WORKFLOW_NOT_FOUND "orch.workflow_not_found"
+        "No dispatch is in flight under this id."
+        "It may have ended; check the id."
+    ORCH_DISPATCH_FAILED "orch.dispatch_failed"
+        "A dispatch could not be started or its task was lost."
+        "Read the message."
+    ORCH_SIGNAL_FAILED "orch.signal_failed"
+        "A signal could not be delivered."
+        "Read the message."
+    ORCH_OTHER "orch.other"
+        "The orchestrator failed in a way that has no class of its own."
+        "Read the chain of causes."
+    STATE_NOT_FOUND "state.not_found"
+        "A key that is required does not exist."
+        "Write it first, or treat it as optional."
+    STATE_WRITE_FAILED "state.write_failed"
+        "A state write failed."
+        "Read the message."
+    STATE_SERIALIZATION "state.serialization"
+        "A state value could not be read or written as JSON."
+        "Read the message."
+    STATE_OTHER "state.other"
+        "The state store failed in a way that has no class of its own."
+        "Read the chain of causes."
+    ENV_PROVISION_FAILED "env.provision_failed"
+        "The environment could not be set up as asked."
+        "Read the message: what cannot be enforced is refused."
+    ENV_ISOLATION_VIOLATION "env.isolation_violation"
+        "Something in the environment crossed its limits."
+        "Treat what it did as suspect."
+    ENV_CREDENTIAL_FAILED "env.credential_failed"
+        "A credential could not be provided."
+        "Check the reference."
+    ENV_RESOURCE_EXCEEDED "env.resource_exceeded"
+        "A resource limit of the environment was reached."
+        "Raise the limit or do less."
+    ENV_OTHER "env.other"
+        "The environment failed in a way that has no class of its own."
+        "Read the chain of causes."
+}

@@ -1,0 +1,28 @@
+//! The protocol of a place with limits.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::error::EnvError;
+use crate::operator::{Answer, Context, Operator, Task};
+
+/// Runs an operator inside limits. What cannot be enforced is refused, never ignored.
+#[async_trait]
+pub trait Environment: Send + Sync {
+    /// Runs an operator inside the environment.
+    ///
+    /// # Errors
+    ///
+    /// [`EnvError::ProvisionFailed`] before the operator starts, any other variant after.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the operator and tears the environment down.
+    async fn run(
+        &self,
+        operator: Arc<dyn Operator>,
+        task: Task,
+        context: Context,
+    ) -> Result<Answer, EnvError>;
+}

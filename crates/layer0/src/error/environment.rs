@@ -1,0 +1,77 @@
+use thiserror::Error;
+
+use super::{BoxError, OperatorError, inherent_is_retryable};
+use crate::code;
+use crate::failure::{Effect, Failure, Retry};
+
+/// Says why an environment could not run something inside its limits.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EnvError {
+    /// The environment could not be set up as asked.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("environment could not be provisioned: {0}")]
+    ProvisionFailed(String),
+    /// Something crossed the environment's limits.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("isolation violated: {0}")]
+    IsolationViolation(String),
+    /// A credential could not be provided.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("credential could not be provided: {0}")]
+    CredentialFailed(String),
+    /// A resource limit was reached.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("resource limit reached: {0}")]
+    ResourceExceeded(String),
+    /// The operator inside ran and failed.
+    ///
+    /// Retry: as the operator's error says. Effect: as the operator's error says.
+    #[error("operator failed")]
+    OperatorError(#[from] OperatorError),
+    /// Anything else.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("environment failed in an unclassified way")]
+    Other(#[from] BoxError),
+}
+
+impl Failure for EnvError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::ProvisionFailed(_) => code::ENV_PROVISION_FAILED,
+            Self::IsolationViolation(_) => code::ENV_ISOLATION_VIOLATION,
+            Self::CredentialFailed(_) => code::ENV_CREDENTIAL_FAILED,
+            Self::ResourceExceeded(_) => code::ENV_RESOURCE_EXCEEDED,
+            Self::OperatorError(error) => error.code(),
+            Self::Other(_) => code::ENV_OTHER,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::OperatorError(error) => error.retry(),
+            Self::ProvisionFailed(_)
+            | Self::IsolationViolation(_)
+            | Self::CredentialFailed(_)
+            | Self::ResourceExceeded(_)
+            | Self::Other(_) => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::OperatorError(error) => error.effect(),
+            Self::ProvisionFailed(_) | Self::CredentialFailed(_) => Effect::None,
+            Self::IsolationViolation(_) | Self::ResourceExceeded(_) | Self::Other(_) => {
+                Effect::Unknown
+            }
+        }
+    }
+}
+
+inherent_is_retryable!(EnvError);

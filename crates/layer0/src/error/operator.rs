@@ -1,0 +1,156 @@
+use thiserror::Error;
+
+use super::{BoxError, OrchError, inherent_is_retryable};
+use crate::code;
+use crate::failure::{Effect, Exhausted, Failure, Retry};
+
+/// Says why an operator could not finish.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OperatorError {
+    /// The model call failed after the retry stack gave up.
+    ///
+    /// Retry: as the provider's error says. Effect: as the provider's error says.
+    #[error("model call failed")]
+    #[non_exhaustive]
+    Model {
+        /// The provider error's code.
+        code: &'static str,
+        /// The provider error's retry answer.
+        retry: Retry,
+        /// The provider error's effect answer.
+        effect: Effect,
+        /// The provider's error.
+        source: BoxError,
+    },
+    /// An operator called another one, and that failed.
+    ///
+    /// Retry: as the error inside says, never without one. Effect: as the error inside says,
+    /// unknown without one.
+    #[error("sub-dispatch to `{operator}` failed: {message}")]
+    #[non_exhaustive]
+    SubDispatch {
+        /// The operator that was called.
+        operator: Box<str>,
+        /// Why it failed; the code where there is an error inside.
+        message: Box<str>,
+        /// What the orchestrator answered.
+        source: Option<Box<OrchError>>,
+    },
+    /// The context for the model could not be put together.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("context assembly failed: {0}")]
+    ContextAssembly(String),
+    /// Something transient failed.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("{0}")]
+    Retryable(String),
+    /// Something failed for good: budget, safety, invalid input.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("{0}")]
+    NonRetryable(String),
+    /// An error of the operator's own kind, with the facts it stated.
+    ///
+    /// Retry: as stated. Effect: as stated.
+    #[error("operator stopped on `{code}`")]
+    #[non_exhaustive]
+    Failed {
+        /// The code of the error inside.
+        code: &'static str,
+        /// Its retry answer.
+        retry: Retry,
+        /// Its effect answer.
+        effect: Effect,
+        /// The error inside.
+        source: BoxError,
+    },
+    /// Anything else.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("operator failed in an unclassified way")]
+    Other(#[from] BoxError),
+}
+
+impl OperatorError {
+    /// Wraps a provider error, keeping its facts.
+    pub fn model<E: Failure + Send + Sync + 'static>(error: E) -> Self {
+        Self::Model {
+            code: error.code(),
+            retry: error.retry(),
+            effect: error.effect(),
+            source: Box::new(error),
+        }
+    }
+
+    /// Wraps what the orchestrator answered when `operator` was called, keeping its facts.
+    pub fn sub_dispatch(operator: impl Into<Box<str>>, error: OrchError) -> Self {
+        Self::SubDispatch {
+            operator: operator.into(),
+            message: error.code().into(),
+            source: Some(Box::new(error)),
+        }
+    }
+
+    /// Says that `operator` could not be called at all, because of `message`.
+    pub fn cannot_dispatch(operator: impl Into<Box<str>>, message: impl Into<Box<str>>) -> Self {
+        Self::SubDispatch { operator: operator.into(), message: message.into(), source: None }
+    }
+
+    /// Wraps any other error of the operator, keeping its facts.
+    pub fn failed<E: Failure + Send + Sync + 'static>(error: E) -> Self {
+        Self::Failed {
+            code: error.code(),
+            retry: error.retry(),
+            effect: error.effect(),
+            source: Box::new(error),
+        }
+    }
+}
+
+impl Failure for OperatorError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Model { code, .. } | Self::Failed { code, .. } => code,
+            Self::SubDispatch { source, .. } => {
+                source.as_ref().map_or(code::OPERATOR_SUB_DISPATCH, |error| error.code())
+            }
+            Self::ContextAssembly(_) => code::OPERATOR_CONTEXT_ASSEMBLY,
+            Self::Retryable(_) => code::OPERATOR_RETRYABLE,
+            Self::NonRetryable(_) => code::OPERATOR_NON_RETRYABLE,
+            Self::Other(_) => code::OPERATOR_OTHER,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Model { retry, .. } | Self::Failed { retry, .. } => *retry,
+            Self::SubDispatch { source, .. } => {
+                source.as_ref().map_or(Retry::Never, |error| error.retry())
+            }
+            Self::Retryable(_) => Retry::Backoff,
+            Self::ContextAssembly(_) | Self::NonRetryable(_) | Self::Other(_) => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Model { effect, .. } | Self::Failed { effect, .. } => *effect,
+            Self::SubDispatch { source, .. } => {
+                source.as_ref().map_or(Effect::Unknown, |error| error.effect())
+            }
+            Self::ContextAssembly(_) | Self::Retryable(_) => Effect::None,
+            Self::NonRetryable(_) | Self::Other(_) => Effect::Unknown,
+        }
+    }
+}
+
+impl From<Exhausted<OperatorError>> for OperatorError {
+    fn from(exhausted: Exhausted<OperatorError>) -> Self {
+        Self::failed(exhausted)
+    }
+}
+
+inherent_is_retryable!(OperatorError);

@@ -1,0 +1,83 @@
+use thiserror::Error;
+
+use super::{BoxError, OperatorError, inherent_is_retryable};
+use crate::code;
+use crate::failure::{Effect, Exhausted, Failure, Retry};
+
+/// Says why a dispatch, a signal or a query failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OrchError {
+    /// No operator is registered under this name.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no operator named `{0}`")]
+    OperatorNotFound(String),
+    /// No dispatch is in flight under this id.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no workflow `{0}` in flight")]
+    WorkflowNotFound(String),
+    /// The dispatch itself failed: it could not be started, or its task was lost.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("dispatch failed: {0}")]
+    DispatchFailed(String),
+    /// The signal could not be delivered.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("signal failed: {0}")]
+    SignalFailed(String),
+    /// The operator ran and failed.
+    ///
+    /// Retry: as the operator's error says. Effect: as the operator's error says.
+    #[error("operator failed")]
+    OperatorError(#[from] OperatorError),
+    /// Anything else.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("orchestrator failed in an unclassified way")]
+    Other(#[from] BoxError),
+}
+
+impl Failure for OrchError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::OperatorNotFound(_) => code::ORCH_OPERATOR_NOT_FOUND,
+            Self::WorkflowNotFound(_) => code::ORCH_WORKFLOW_NOT_FOUND,
+            Self::DispatchFailed(_) => code::ORCH_DISPATCH_FAILED,
+            Self::SignalFailed(_) => code::ORCH_SIGNAL_FAILED,
+            Self::OperatorError(error) => error.code(),
+            Self::Other(_) => code::ORCH_OTHER,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::OperatorError(error) => error.retry(),
+            Self::OperatorNotFound(_)
+            | Self::WorkflowNotFound(_)
+            | Self::DispatchFailed(_)
+            | Self::SignalFailed(_)
+            | Self::Other(_) => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::OperatorError(error) => error.effect(),
+            Self::OperatorNotFound(_) | Self::WorkflowNotFound(_) | Self::SignalFailed(_) => {
+                Effect::None
+            }
+            Self::DispatchFailed(_) | Self::Other(_) => Effect::Unknown,
+        }
+    }
+}
+
+impl From<Exhausted<OrchError>> for OrchError {
+    fn from(exhausted: Exhausted<OrchError>) -> Self {
+        Self::OperatorError(OperatorError::failed(exhausted))
+    }
+}
+
+inherent_is_retryable!(OrchError);

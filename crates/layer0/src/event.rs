@@ -1,0 +1,292 @@
+//! The record a run leaves: an envelope and one payload per event type (schema 1).
+//!
+//! An event is a **fact** (it happened outside the machine and is fed back on replay) or a
+//! **decision** (the machine derived it and derives it again on replay). The [`Actor`] tells which:
+//! decisions are the machine's.
+
+mod payload;
+
+pub use payload::*;
+
+use serde::de::{self, Deserializer};
+use serde::ser::{SerializeStruct, Serializer};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::id::RunId;
+use crate::time::Timestamp;
+
+/// The schema of the payloads in this version.
+pub const SCHEMA: u32 = 1;
+
+/// One entry of a run's log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The run it belongs to.
+    pub run: RunId,
+    /// Its place in the run: 1, 2, ….
+    pub seq: u64,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// Who it comes from.
+    pub actor: Actor,
+    /// The seq of the event that led to it.
+    pub caused_by: Option<u64>,
+    /// The schema of its payload.
+    pub schema: u32,
+    /// Its type and payload.
+    pub kind: EventKind,
+    /// The link to the event before it: SHA-256, chained, over everything but `run`.
+    pub hash: Hash,
+}
+
+/// Who an event comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Actor {
+    /// The driver around the machine.
+    Runtime,
+    /// The machine; such an event is a decision, all others are facts.
+    Machine,
+    /// The model or its provider.
+    Model,
+    /// A tool.
+    Tool,
+    /// A person.
+    Person,
+    /// A hook.
+    Hook,
+    /// The memory.
+    Memory,
+}
+
+impl Actor {
+    /// Returns the text that stands in events.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Runtime => "runtime",
+            Self::Machine => "machine",
+            Self::Model => "model",
+            Self::Tool => "tool",
+            Self::Person => "person",
+            Self::Hook => "hook",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// Finds the actor with this text.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [
+            Self::Runtime,
+            Self::Machine,
+            Self::Model,
+            Self::Tool,
+            Self::Person,
+            Self::Hook,
+            Self::Memory,
+        ]
+        .into_iter()
+        .find(|actor| actor.as_str() == text)
+    }
+}
+
+/// A link of the hash chain: 32 bytes, printed as 64 lower-case hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hash(pub [u8; 32]);
+
+impl std::fmt::Display for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        let mut bytes = [0; 32];
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return Err(de::Error::custom("a hash has 64 hex digits"));
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = std::str::from_utf8(pair)
+                .ok()
+                .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+                .ok_or_else(|| de::Error::custom("a hash has 64 hex digits"))?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// Says why the parts of a stored event make no event.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The type is not one of this schema.
+    #[error("unknown event type `{0}`")]
+    UnknownType(String),
+    /// The payload does not have the shape of its type.
+    #[error("malformed payload of `{event_type}`")]
+    #[non_exhaustive]
+    Payload {
+        /// The event's type.
+        event_type: &'static str,
+        /// What serde found.
+        source: serde_json::Error,
+    },
+}
+
+macro_rules! event_kinds {
+    ($($name:ident $event_type:literal)*) => {
+        /// The type of an event, with its payload.
+        #[derive(Debug, Clone, PartialEq)]
+        #[non_exhaustive]
+        pub enum EventKind {
+            $(
+                #[doc = concat!("`", $event_type, "`")]
+                $name($name),
+            )*
+        }
+
+        /// Every event type, in the order of the catalogue.
+        pub const EVENT_TYPES: &[&str] = &[$($event_type),*];
+
+        impl EventKind {
+            /// Returns the event's type, such as `tool.responded`.
+            #[must_use]
+            pub const fn event_type(&self) -> &'static str {
+                match self {
+                    $(Self::$name(_) => $event_type,)*
+                }
+            }
+
+            /// Rebuilds an event from its type and its payload's JSON.
+            ///
+            /// # Errors
+            ///
+            /// [`DecodeError::UnknownType`] and [`DecodeError::Payload`].
+            pub fn decode(event_type: &str, data: &str) -> Result<Self, DecodeError> {
+                match event_type {
+                    $(
+                        $event_type => serde_json::from_str(data).map(Self::$name).map_err(
+                            |source| DecodeError::Payload { event_type: $event_type, source },
+                        ),
+                    )*
+                    _ => Err(DecodeError::UnknownType(event_type.to_owned())),
+                }
+            }
+        }
+
+        /// Serialises the payload alone; the type stands beside it in the envelope.
+        impl Serialize for EventKind {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$name(data) => data.serialize(serializer),)*
+                }
+            }
+        }
+
+        $(
+            impl From<$name> for EventKind {
+                fn from(data: $name) -> Self {
+                    Self::$name(data)
+                }
+            }
+        )*
+    };
+}
+
+event_kinds! {
+    RunStarted "run.started"
+    RunForked "run.forked"
+    RunResumed "run.resumed"
+    RunRecovered "run.recovered"
+    RunWaiting "run.waiting"
+    RunFinished "run.finished"
+    RunFailed "run.failed"
+    ModelRequested "model.requested"
+    ModelAttempted "model.attempted"
+    ModelResponded "model.responded"
+    ModelFailed "model.failed"
+    ToolRequested "tool.requested"
+    ToolAttempted "tool.attempted"
+    ToolResponded "tool.responded"
+    ToolLate "tool.late"
+    ApprovalRequested "approval.requested"
+    ApprovalGranted "approval.granted"
+    ApprovalDenied "approval.denied"
+    HookFailed "hook.failed"
+    HookAborted "hook.aborted"
+    MemoryRead "memory.read"
+    MemoryWrote "memory.wrote"
+    MemoryDegraded "memory.degraded"
+    BudgetExhausted "budget.exhausted"
+    GuardTripped "guard.tripped"
+    ErrorStored "error.stored"
+    ErrorStoreDegraded "error_store.degraded"
+    ResultStored "result.stored"
+    ContextCompacted "context.compacted"
+    Warning "warning"
+    BehaviorStarted "behavior.started"
+    BehaviorFailed "behavior.failed"
+    OperatorDispatched "operator.dispatched"
+    OperatorReturned "operator.returned"
+    SignalReceived "signal.received"
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut event = serializer.serialize_struct("Event", 9)?;
+        event.serialize_field("run", &self.run)?;
+        event.serialize_field("seq", &self.seq)?;
+        event.serialize_field("at", &self.at)?;
+        event.serialize_field("type", self.kind.event_type())?;
+        event.serialize_field("actor", &self.actor)?;
+        event.serialize_field("caused_by", &self.caused_by)?;
+        event.serialize_field("schema", &self.schema)?;
+        event.serialize_field("data", &self.kind)?;
+        event.serialize_field("hash", &self.hash)?;
+        event.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Envelope {
+            run: RunId,
+            seq: u64,
+            at: Timestamp,
+            #[serde(rename = "type")]
+            event_type: String,
+            actor: Actor,
+            caused_by: Option<u64>,
+            schema: u32,
+            data: Box<RawValue>,
+            hash: Hash,
+        }
+        let envelope = Envelope::deserialize(deserializer)?;
+        let kind = EventKind::decode(&envelope.event_type, envelope.data.get())
+            .map_err(|error| de::Error::custom(crate::failure::Chain(&error)))?;
+        Ok(Self {
+            run: envelope.run,
+            seq: envelope.seq,
+            at: envelope.at,
+            actor: envelope.actor,
+            caused_by: envelope.caused_by,
+            schema: envelope.schema,
+            kind,
+            hash: envelope.hash,
+        })
+    }
+}

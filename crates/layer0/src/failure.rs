@@ -1,0 +1,164 @@
+//! The three facts every error states, and what wraps an error without changing them.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use thiserror::Error as ThisError;
+
+/// States what a failure is: a stable code, an honest retry answer and an honest effect answer.
+///
+/// Retry policies, logs and models read these facts; nothing reads the text of an error to decide.
+/// Implementations match on every variant without a `_` arm, so that a new variant cannot be added
+/// without deciding its facts.
+pub trait Failure: Error {
+    /// Returns the stable, dotted code, such as `provider.rate_limited`.
+    fn code(&self) -> &'static str;
+
+    /// Says whether trying the same thing again can help, and how long to wait.
+    fn retry(&self) -> Retry;
+
+    /// Says whether the attempt may already have acted on the world.
+    fn effect(&self) -> Effect;
+
+    /// Is `retry()` anything but [`Retry::Never`]?
+    fn is_retryable(&self) -> bool {
+        self.retry().is_retryable()
+    }
+}
+
+/// Answers "can trying again help?".
+///
+/// Closed on purpose: a policy must handle every answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// Trying again gives the same failure.
+    Never,
+    /// Trying again can help after a wait the caller chooses.
+    Backoff,
+    /// Trying again can help, and not earlier than this.
+    After(Duration),
+}
+
+impl Retry {
+    /// Is this anything but [`Retry::Never`]?
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        !matches!(self, Self::Never)
+    }
+
+    /// Returns [`Retry::After`] when there is a hint, else [`Retry::Backoff`].
+    #[must_use]
+    pub const fn hinted(hint: Option<Duration>) -> Self {
+        match hint {
+            Some(wait) => Self::After(wait),
+            None => Self::Backoff,
+        }
+    }
+}
+
+/// Answers "may the attempt already have acted on the world?".
+///
+/// Closed on purpose: a policy must handle every answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing was done; a repeat is harmless.
+    None,
+    /// It may or may not have acted; only an idempotent request may be repeated.
+    Unknown,
+    /// It acted; a repeat acts twice.
+    Happened,
+}
+
+/// Wraps the last error of a retry loop that gave up.
+///
+/// The class is never rewritten: code and effect are those of `last`. The retry answer becomes
+/// [`Retry::Never`], so that an outer retry layer does not multiply the attempts of an inner one.
+#[derive(Debug, ThisError)]
+#[error("gave up after {attempts} {}", if *attempts == 1 { "attempt" } else { "attempts" })]
+pub struct Exhausted<E: Error + 'static> {
+    /// How many attempts were made, the first included.
+    pub attempts: u32,
+    /// How long the attempts and the waits between them took.
+    pub elapsed: Duration,
+    /// What the last attempt failed with.
+    #[source]
+    pub last: E,
+}
+
+impl<E: Failure + 'static> Failure for Exhausted<E> {
+    fn code(&self) -> &'static str {
+        self.last.code()
+    }
+
+    fn retry(&self) -> Retry {
+        Retry::Never
+    }
+
+    fn effect(&self) -> Effect {
+        self.last.effect()
+    }
+}
+
+/// Says that an attempt was cut off by the timeout of the layer around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
+#[error("timed out after {}", Seconds(*after))]
+pub struct TimedOut {
+    /// The limit that was reached.
+    pub after: Duration,
+}
+
+/// Prints a duration as people write it in messages: `30s`, `1.5s`, `250ms`.
+#[derive(Debug, Clone, Copy)]
+pub struct Seconds(pub Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = self.0.as_millis();
+        if ms < 1_000 {
+            write!(f, "{ms}ms")
+        } else if ms.is_multiple_of(1_000) {
+            write!(f, "{}s", ms / 1_000)
+        } else {
+            write!(f, "{}s", self.0.as_secs_f64())
+        }
+    }
+}
+
+/// Walks an error and its sources, outermost first.
+pub fn sources<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error| Error::source(*error))
+}
+
+/// Collects the text of an error and of each of its sources, outermost first.
+#[must_use]
+pub fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
+    sources(error).map(ToString::to_string).collect()
+}
+
+/// Prints an error with its sources on one line: `a: b: c`.
+///
+/// ```
+/// use layer0::error::OperatorError;
+/// use layer0::error::OrchError;
+/// use layer0::failure::Chain;
+///
+/// let error = OrchError::from(OperatorError::Retryable("queue is full".into()));
+/// assert_eq!(Chain(&error).to_string(), "operator failed: queue is full");
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Chain<'a>(pub &'a (dyn Error + 'static));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (depth, error) in sources(self.0).enumerate() {
+            if depth > 0 {
+                f.write_str(": ")?;
+            }
+            write!(f, "{error}")?;
+        }
+        Ok(())
+    }
+}

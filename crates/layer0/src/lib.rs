@@ -1,0 +1,34 @@
+//! The contract every other Backstop crate builds on.
+//!
+//! `layer0` says what a failure is ([`Failure`]: a stable code, whether trying again can help,
+//! whether it may already have acted), names the things a run is made of (ids, messages, events)
+//! and states the protocols ([`Operator`], [`Orchestrator`], [`StateStore`], [`Environment`]).
+//!
+//! It never performs an effect: no runtime, no clock, no I/O, and it builds for `wasm32`.
+//!
+//! Start at [`failure`] for the facts, [`error`] for the four protocol errors and [`event`] for the
+//! record a run leaves.
+
+pub mod code;
+pub mod environment;
+pub mod error;
+pub mod event;
+pub mod failure;
+pub mod id;
+pub mod message;
+pub mod operator;
+pub mod orchestrator;
+pub mod state;
+pub mod stop;
+pub mod time;
+pub mod tool_spec;
+pub mod usage;
+
+pub use code::Code;
+pub use environment::Environment;
+pub use failure::{Effect, Failure, Retry};
+pub use operator::Operator;
+pub use orchestrator::Orchestrator;
+pub use state::StateStore;
+pub use time::Timestamp;
+pub use tool_spec::ToolSpec;

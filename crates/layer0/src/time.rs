@@ -1,0 +1,95 @@
+//! A moment, as events carry it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A moment in milliseconds since 1970-01-01T00:00:00Z.
+///
+/// Prints and parses as RFC 3339 with milliseconds in UTC.
+///
+/// ```
+/// use layer0::Timestamp;
+///
+/// let start: Timestamp = "2026-01-01T00:00:00.000Z".parse()?;
+/// assert_eq!(start.to_string(), "2026-01-01T00:00:00.000Z");
+/// # Ok::<(), layer0::time::ParseTimestampError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// Wraps milliseconds since 1970-01-01T00:00:00Z, clamped to what RFC 3339 can print
+    /// (years -9999 to 9999).
+    #[must_use]
+    pub fn from_millis(ms: i64) -> Self {
+        Self(ms.clamp(jiff::Timestamp::MIN.as_millisecond(), jiff::Timestamp::MAX.as_millisecond()))
+    }
+
+    /// Returns milliseconds since 1970-01-01T00:00:00Z.
+    #[must_use]
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// Returns the time from `earlier` to here, zero if `earlier` is later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// Returns the moment `wait` after this one.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        Self::from_millis(
+            self.0.saturating_add(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)),
+        )
+    }
+
+    fn civil(self) -> jiff::Timestamp {
+        // The range is held by `from_millis`, so the fallback is never taken.
+        jiff::Timestamp::from_millisecond(self.0).unwrap_or_default()
+    }
+
+    /// Returns the moment as `YYYYMMDD_HHMMSS` in UTC, as ids of stored things carry it.
+    #[must_use]
+    pub fn compact(self) -> String {
+        self.civil().strftime("%Y%m%d_%H%M%S").to_string()
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3}", self.civil())
+    }
+}
+
+/// Says that a text is not an RFC 3339 moment.
+#[derive(Debug, thiserror::Error)]
+#[error("not an RFC 3339 timestamp: `{0}`")]
+pub struct ParseTimestampError(String);
+
+impl FromStr for Timestamp {
+    type Err = ParseTimestampError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.parse::<jiff::Timestamp>()
+            .map(|at| Self(at.as_millisecond()))
+            .map_err(|_| ParseTimestampError(text.to_owned()))
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,108 @@
+//! What a tool says of itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Describes a tool: to the model (name, description, schema) and to the runtime (the rest).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// The name the model calls it by.
+    pub name: Arc<str>,
+    /// What it does and when to use it, for the model.
+    pub description: Arc<str>,
+    /// JSON Schema of the arguments; always of type `object`.
+    pub schema: Arc<Value>,
+    /// JSON Schema the output is checked against, where it declares one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Arc<Value>>,
+    /// What it needs whatever its arguments are, such as `process:spawn`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<String>,
+    /// May a call be repeated after it may have acted?
+    #[serde(default)]
+    pub idempotent: bool,
+    /// Does it only look around, so that repeating it can be progress?
+    #[serde(default)]
+    pub exploratory: bool,
+    /// Must a person agree to each call?
+    #[serde(default)]
+    pub approval: bool,
+    /// How long one execution may take; the agent's limit where it says nothing.
+    #[serde(default, rename = "timeout_ms", with = "optional_ms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Duration>,
+}
+
+impl ToolSpec {
+    /// Describes a tool that needs no capability, is not idempotent and asks nobody.
+    pub fn new(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, schema: Value) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            schema: Arc::new(schema),
+            output_schema: None,
+            capabilities: Vec::new(),
+            idempotent: false,
+            exploratory: false,
+            approval: false,
+            timeout: None,
+        }
+    }
+
+    /// Adds a capability it needs.
+    #[must_use]
+    pub fn capability(mut self, capability: impl Into<String>) -> Self {
+        self.capabilities.push(capability.into());
+        self
+    }
+
+    /// States that a call may be repeated.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.idempotent = true;
+        self
+    }
+
+    /// States that it only looks around.
+    #[must_use]
+    pub fn exploratory(mut self) -> Self {
+        self.exploratory = true;
+        self
+    }
+
+    /// Limits how long one execution may take.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Declares what its output looks like.
+    #[must_use]
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.output_schema = Some(Arc::new(schema));
+        self
+    }
+}
+
+mod optional_ms {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        value: &Option<Duration>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.map(|value| value.as_millis()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::<u64>::deserialize(deserializer)?.map(Duration::from_millis))
+    }
+}

@@ -1,0 +1,218 @@
+//! Tool batches: admission, executions, answers in call order.
+
+use std::sync::Arc;
+
+use layer0::Code;
+use layer0::code;
+use layer0::event::{Actor, ToolFailure, ToolRequested, ToolResponded};
+use layer0::id::CallId;
+use layer0::message::{Message, ToolCall};
+use serde_json::{Value, json};
+
+use crate::io::{Effect, EffectId, FailureCause, Misuse, ToolRun};
+use crate::machine::{Machine, Phase};
+use crate::turn::parallel_limit_message;
+
+/// The calls of one model answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Batch {
+    /// The seq of the answer that asked for them.
+    responded: u64,
+    calls: Vec<Call>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Call {
+    id: CallId,
+    state: CallState,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum CallState {
+    /// Not yet admitted.
+    Asked,
+    /// May have begun.
+    Open { effect: EffectId, requested: u64 },
+    /// Has its answer; the message waits for the rest of the batch.
+    Answered(Message),
+}
+
+impl Batch {
+    fn find(&self, id: &CallId) -> Result<&Call, Misuse> {
+        self.calls.iter().find(|call| call.id == *id).ok_or_else(|| Misuse::UnknownCall(id.clone()))
+    }
+
+    pub(crate) fn check_request(&self, requested: &ToolRequested, next: u32) -> Result<(), Misuse> {
+        match self.find(&requested.call_id)?.state {
+            CallState::Asked if requested.execution == next => Ok(()),
+            CallState::Asked => Err(Misuse::OutOfOrder {
+                event: "tool.requested",
+                actual: requested.execution,
+                expected: next,
+            }),
+            CallState::Open { .. } => Err(Misuse::Unexpected {
+                event: "tool.requested",
+                state: "the call is already running",
+            }),
+            CallState::Answered(_) => Err(Misuse::AlreadyAnswered(requested.call_id.clone())),
+        }
+    }
+
+    pub(crate) fn check_answer(
+        &self,
+        answered: Option<EffectId>,
+        responded: &ToolResponded,
+    ) -> Result<(), Misuse> {
+        let open = match &self.find(&responded.call_id)?.state {
+            CallState::Asked => None,
+            CallState::Open { effect, .. } => Some(*effect),
+            CallState::Answered(_) => {
+                return Err(Misuse::AlreadyAnswered(responded.call_id.clone()));
+            }
+        };
+        match answered {
+            Some(effect) if open != Some(effect) => {
+                Err(Misuse::Stale { epoch: effect.epoch, number: effect.number })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the seq under which what belongs to a call stands.
+    pub(crate) fn cause_of(&self, id: &CallId) -> Option<u64> {
+        self.find(id).ok().map(|call| match call.state {
+            CallState::Open { requested, .. } => requested,
+            CallState::Asked | CallState::Answered(_) => self.responded,
+        })
+    }
+}
+
+impl Machine {
+    /// Gives every call an id that no other call of the run has: a missing or repeated one gets `~n`.
+    pub(crate) fn give_unique_ids(&mut self, calls: &mut Arc<[ToolCall]>) {
+        for index in 0..calls.len() {
+            let id = &calls[index].id;
+            if !id.as_str().is_empty() && !self.call_ids.contains(id) {
+                self.call_ids.insert(id.clone());
+                continue;
+            }
+            let mut suffix = if id.as_str().is_empty() { 1 } else { 2 };
+            let unique = loop {
+                let candidate = CallId::new(format!("{id}~{suffix}"));
+                if !self.call_ids.contains(&candidate) {
+                    break candidate;
+                }
+                suffix += 1;
+            };
+            self.call_ids.insert(unique.clone());
+            Arc::make_mut(calls)[index].id = unique;
+        }
+    }
+
+    pub(crate) fn begin_batch(&mut self, responded: u64, calls: Arc<[ToolCall]>) {
+        let limit = self.definition.limits.max_parallel_tools;
+        if calls.len() > usize::try_from(limit).unwrap_or(usize::MAX) {
+            return self.refuse_oversized(responded, &calls, limit);
+        }
+        let open = calls.iter().map(|call| Call { id: call.id.clone(), state: CallState::Asked });
+        self.phase = Phase::Working(Batch { responded, calls: open.collect() });
+        self.perform(Effect::AdmitTools(calls));
+    }
+
+    /// Answers every call of a batch that is too large, so that the transcript stays whole, and fails.
+    fn refuse_oversized(&mut self, responded: u64, calls: &[ToolCall], limit: u32) {
+        let message = parallel_limit_message(calls.len(), limit);
+        let count = u64::try_from(calls.len()).unwrap_or(u64::MAX);
+        let reason = code::GUARD_PARALLEL_TOOL_LIMIT;
+        let tripped = self.trip(responded, reason, count, u64::from(limit), &message);
+        let text = format!("Cancelled: {message}");
+        self.cancel_calls(tripped, calls, &text);
+        for call in calls {
+            self.transcript.push(Message::tool(call.id.clone(), text.as_str(), true));
+        }
+        self.fail(responded, FailureCause::ParallelToolLimit { count: calls.len(), limit });
+    }
+
+    /// Answers calls that will never run, so that every call has its answer in the log.
+    pub(crate) fn cancel_calls(&mut self, cause: u64, calls: &[ToolCall], text: &str) {
+        for call in calls {
+            self.append(Actor::Machine, Some(cause), cancelled(call, text));
+        }
+    }
+
+    pub(crate) fn tool_requested(&mut self, requested: ToolRequested) {
+        let effect = self.next_effect();
+        let Phase::Working(batch) = &self.phase else { return };
+        let run = ToolRun {
+            id: effect,
+            call_id: requested.call_id.clone(),
+            tool: Arc::clone(&requested.tool),
+            arguments: requested.arguments.clone(),
+            execution: requested.execution,
+        };
+        self.usage.tool_calls += 1;
+        let seq = self.append(Actor::Runtime, Some(batch.responded), requested);
+        let Phase::Working(batch) = &mut self.phase else { return };
+        if let Some(call) = batch.calls.iter_mut().find(|call| call.id == run.call_id) {
+            call.state = CallState::Open { effect, requested: seq };
+        }
+        self.perform(Effect::RunTool(run));
+    }
+
+    pub(crate) fn tool_responded(&mut self, responded: ToolResponded) {
+        let Phase::Working(batch) = &mut self.phase else { return };
+        let Some(call) = batch.calls.iter_mut().find(|call| call.id == responded.call_id) else {
+            return;
+        };
+        let (actor, cause) = match call.state {
+            CallState::Open { requested, .. } => (Actor::Tool, requested),
+            CallState::Asked | CallState::Answered(_) => (Actor::Runtime, batch.responded),
+        };
+        call.state = CallState::Answered(answer_message(&responded));
+        let seq = self.append(actor, Some(cause), responded);
+        self.close_batch(seq);
+    }
+
+    /// Goes on to the next turn once every call has its answer.
+    fn close_batch(&mut self, cause: u64) {
+        let Phase::Working(batch) = &mut self.phase else { return };
+        if !batch.calls.iter().all(|call| matches!(call.state, CallState::Answered(_))) {
+            return;
+        }
+        for call in std::mem::take(&mut batch.calls) {
+            if let CallState::Answered(message) = call.state {
+                self.transcript.push(message);
+            }
+        }
+        self.next_turn(cause);
+    }
+}
+
+/// Makes the message the model reads: the text itself, or the compact JSON of what is no text.
+fn answer_message(responded: &ToolResponded) -> Message {
+    let shown = match &responded.output {
+        Value::Object(output) if !responded.ok => output.get("error").unwrap_or(&responded.output),
+        output => output,
+    };
+    let text: Arc<str> = match shown {
+        Value::String(text) => text.as_str().into(),
+        other => other.to_string().into(),
+    };
+    Message::tool(responded.call_id.clone(), text, !responded.ok)
+}
+
+fn cancelled(call: &ToolCall, text: &str) -> ToolResponded {
+    ToolResponded {
+        call_id: call.id.clone(),
+        tool: Arc::clone(&call.name),
+        ok: false,
+        output: json!({ "error": text }),
+        duration_ms: 0,
+        error: Some(ToolFailure {
+            reason: Code::new(code::TOOL_CANCELLED),
+            code: None,
+            message: text.into(),
+            error_id: None,
+        }),
+    }
+}

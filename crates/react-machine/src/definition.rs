@@ -1,0 +1,87 @@
+//! The part of an agent that decides what the machine does.
+
+use std::sync::Arc;
+
+use layer0::ToolSpec;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+
+/// A resolved agent: everything a run needs to be rebuilt, without secrets.
+///
+/// It stands in `run.started`. The machine reads all but `runtime`, which is the driver's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentDefinition {
+    /// The agent's name.
+    pub name: Arc<str>,
+    /// What the model is told at the head of every conversation; may be empty.
+    pub instructions: Arc<str>,
+    /// The guards' limits.
+    pub limits: Limits,
+    /// The tools, in the order the model sees them.
+    pub tools: Arc<[ToolSpec]>,
+    /// What the driver needs beyond that: model, retry, policy.
+    pub runtime: Value,
+}
+
+impl AgentDefinition {
+    /// Makes an agent without tools and with the default limits.
+    pub fn new(name: impl Into<Arc<str>>, instructions: impl Into<Arc<str>>) -> Self {
+        Self {
+            name: name.into(),
+            instructions: instructions.into(),
+            limits: Limits::default(),
+            tools: Arc::default(),
+            runtime: Value::Null,
+        }
+    }
+
+    /// Checks what the machine cannot work with.
+    ///
+    /// # Errors
+    ///
+    /// [`DefinitionError::ZeroLimit`].
+    pub fn validate(&self) -> Result<(), DefinitionError> {
+        if self.limits.max_iterations == 0 {
+            return Err(DefinitionError::ZeroLimit("max_iterations"));
+        }
+        if self.limits.max_concurrent_tools == 0 {
+            return Err(DefinitionError::ZeroLimit("max_concurrent_tools"));
+        }
+        Ok(())
+    }
+}
+
+/// Limits of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Limits {
+    /// How many model calls a run may make; retries and resends are not counted.
+    pub max_iterations: u32,
+    /// How many tool calls the model may ask for at once.
+    pub max_parallel_tools: u32,
+    /// How many tools run at the same time; the rest of a batch waits its turn.
+    pub max_concurrent_tools: u32,
+    /// How long one tool execution may take, in milliseconds, where the tool does not say.
+    pub tool_timeout_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_iterations: 25,
+            max_parallel_tools: 25,
+            max_concurrent_tools: 8,
+            tool_timeout_ms: 30_000,
+        }
+    }
+}
+
+/// Says why an agent cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// A limit that must be at least one is zero.
+    #[error("`{0}` must be at least 1")]
+    ZeroLimit(&'static str),
+}

@@ -1,0 +1,198 @@
+//! What goes into the machine and what comes out of it.
+
+use std::sync::Arc;
+
+use layer0::event::{Actor, EventKind};
+use layer0::id::CallId;
+use layer0::message::{ToolCall, Transcript};
+use layer0::stop::Stop;
+use layer0::{Code, Timestamp};
+use serde_json::Value;
+use thiserror::Error;
+
+/// Something that happened: a fact for the log, and when.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Input {
+    /// When it happened. A time before the last input's is taken as that.
+    pub at: Timestamp,
+    /// The effect it answers; `None` when it answers none, or when it is read back from a log.
+    pub effect: Option<EffectId>,
+    /// What happened.
+    pub fact: EventKind,
+}
+
+impl Input {
+    /// Makes an input that answers no effect, or whose effect is found by its call.
+    pub fn fact(at: Timestamp, fact: impl Into<EventKind>) -> Self {
+        Self { at, effect: None, fact: fact.into() }
+    }
+
+    /// Makes an input that answers `effect`; the machine refuses it if the effect is not open.
+    pub fn answer(at: Timestamp, effect: EffectId, fact: impl Into<EventKind>) -> Self {
+        Self { at, effect: Some(effect), fact: fact.into() }
+    }
+}
+
+/// Names an effect, unique in a run across processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EffectId {
+    /// Which process life of the run asked for it; answers from an earlier one are stale.
+    pub epoch: u32,
+    /// Counts effects, from 1.
+    pub number: u32,
+}
+
+/// What the machine wants next. After an input, poll until [`Output::Wait`] or [`Output::Finish`].
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Append this, with all others of the same drain, before any effect starts.
+    Append(Entry),
+    /// Perform this once everything is appended.
+    Perform(Effect),
+    /// Nothing until the next input.
+    Wait,
+    /// The run is over; every later poll gives the same.
+    Finish(Finish),
+}
+
+/// A log entry to be: the envelope's seq is its place in the run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Its place in the run: 1, 2, ….
+    pub seq: u64,
+    /// When it happened.
+    pub at: Timestamp,
+    /// Who it comes from.
+    pub actor: Actor,
+    /// The seq of the entry that led to it.
+    pub caused_by: Option<u64>,
+    /// Its type and payload.
+    pub kind: EventKind,
+}
+
+/// Something to do in the world.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Ask the model. Answered by `model.responded` or `model.failed`; `model.attempted` goes before.
+    CallModel(ModelCall),
+    /// Decide which calls of a batch may run. Each is answered by `tool.requested` (it may) or
+    /// `tool.responded` (refused), all in one append.
+    AdmitTools(Arc<[ToolCall]>),
+    /// Run a tool. Answered by `tool.responded`.
+    RunTool(ToolRun),
+}
+
+/// A model call to make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelCall {
+    /// The effect.
+    pub id: EffectId,
+    /// Which call of the run: 1, 2, …; a resend has the number of its call.
+    pub call: u32,
+    /// Attempts made for this call before, so that numbers go on.
+    pub attempts_before: u32,
+    /// What the model is sent.
+    pub messages: Transcript,
+}
+
+/// A tool execution to perform.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolRun {
+    /// The effect.
+    pub id: EffectId,
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// The arguments.
+    pub arguments: Value,
+    /// Which execution of the run: 1, 2, ….
+    pub execution: u32,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Finish {
+    /// It did not fail.
+    Stopped {
+        /// How it stopped.
+        stop: Stop,
+        /// What the model said.
+        output: Arc<str>,
+    },
+    /// It failed.
+    Failed(FailureCause),
+}
+
+/// Why a run failed, as the machine knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FailureCause {
+    /// The model call failed; the live error is on the driver's side.
+    Model {
+        /// The failure's code.
+        reason: Code,
+        /// The failure and its causes, outermost first.
+        chain: Vec<String>,
+    },
+    /// The model's answers were unusable twice in a row.
+    InvalidResponse(&'static str),
+    /// The context was used up while the model answered.
+    ContextExceeded,
+    /// The last allowed model call asked for tools.
+    MaxIterations(u32),
+    /// The model asked for too many tools at once.
+    ParallelToolLimit {
+        /// How many it asked for.
+        count: usize,
+        /// How many are allowed.
+        limit: u32,
+    },
+}
+
+/// Says why an input was refused. A refused input changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// The run is over.
+    #[error("`{0}` after the run ended")]
+    Finished(&'static str),
+    /// The input does not fit what the run waits for.
+    #[error("`{event}` while {state}")]
+    Unexpected {
+        /// The event's type.
+        event: &'static str,
+        /// What the run is doing.
+        state: &'static str,
+    },
+    /// The input is a decision, which only the machine makes.
+    #[error("`{0}` is the machine's to decide")]
+    Decision(&'static str),
+    /// No call of the batch has this id.
+    #[error("no open call `{0}`")]
+    UnknownCall(CallId),
+    /// The call was already answered.
+    #[error("call `{0}` was already answered")]
+    AlreadyAnswered(CallId),
+    /// The effect the input answers is not the open one.
+    #[error("effect {number} of epoch {epoch} is not open")]
+    Stale {
+        /// The epoch of the effect.
+        epoch: u32,
+        /// Its number.
+        number: u32,
+    },
+    /// A number in the input is not the next one.
+    #[error("`{event}` numbered {actual}, expected {expected}")]
+    OutOfOrder {
+        /// The event's type.
+        event: &'static str,
+        /// The number in the input.
+        actual: u32,
+        /// The number that is next.
+        expected: u32,
+    },
+}

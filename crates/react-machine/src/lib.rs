@@ -1,0 +1,49 @@
+//! The ReAct run as a state machine without I/O.
+//!
+//! A [`Machine`] takes [`Input`]s (what happened, as facts of the log), and gives [`Output`]s: log
+//! entries to append, [`Effect`]s to perform, and the end. Everything it knows, it knows from its
+//! inputs, so that folding a run's log rebuilds it exactly.
+//!
+//! It never reads a clock, performs I/O, waits, spawns, draws a random number or iterates in hash
+//! order. Time comes in with each input and never runs backwards inside.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use layer0::Timestamp;
+//! use layer0::event::{AgentRecord, RunStarted};
+//! use react_machine::{AgentDefinition, Effect, Input, Machine, Output};
+//!
+//! let definition = AgentDefinition::new("demo", "You are brief.");
+//! let mut machine = Machine::new(Arc::new(definition))?;
+//! let started = RunStarted {
+//!     input: "hello".into(),
+//!     session: "s-1".into(),
+//!     agent: AgentRecord {
+//!         name: "demo".into(),
+//!         digest: "".into(),
+//!         definition: Arc::new(serde_json::Value::Null),
+//!     },
+//!     parent: None,
+//! };
+//! machine.handle(Input::fact(Timestamp::default(), started))?;
+//!
+//! // One input, then drain: append what is to be appended, then perform the effects.
+//! assert!(matches!(machine.poll(), Output::Append(entry) if entry.kind.event_type() == "run.started"));
+//! assert!(matches!(machine.poll(), Output::Append(entry) if entry.kind.event_type() == "model.requested"));
+//! assert!(matches!(machine.poll(), Output::Perform(Effect::CallModel(_))));
+//! assert!(matches!(machine.poll(), Output::Wait));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod batch;
+mod definition;
+mod digest;
+mod io;
+mod machine;
+mod turn;
+
+pub use definition::{AgentDefinition, DefinitionError, Limits};
+pub use io::{
+    Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, ModelCall, Output, ToolRun,
+};
+pub use machine::Machine;

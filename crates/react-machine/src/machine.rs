@@ -1,0 +1,249 @@
+//! The machine: state, inputs, outputs.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use layer0::Timestamp;
+use layer0::event::{Actor, EventKind, RunStarted};
+use layer0::id::CallId;
+use layer0::message::{Message, Transcript};
+use layer0::usage::Usage;
+
+use crate::batch::Batch;
+use crate::definition::{AgentDefinition, DefinitionError};
+use crate::digest::Fnv1a;
+use crate::io::{Effect, EffectId, Entry, Finish, Input, Misuse, Output};
+use crate::turn::Turn;
+
+/// One run. See the [crate documentation](crate).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Machine {
+    pub(crate) definition: Arc<AgentDefinition>,
+    pub(crate) phase: Phase,
+    pub(crate) transcript: Transcript,
+    pub(crate) usage: Usage,
+    pub(crate) call_ids: BTreeSet<CallId>,
+    pub(crate) request_digest: Fnv1a,
+    /// How many messages the digest covers.
+    pub(crate) digested: usize,
+    pub(crate) tools_digest: Arc<str>,
+    /// The last text of the model, kept as the partial work of a run that fails.
+    pub(crate) last_text: Arc<str>,
+    started: Timestamp,
+    now: Timestamp,
+    seq: u64,
+    epoch: u32,
+    effects: u32,
+    outputs: VecDeque<Output>,
+}
+
+/// What the run is doing.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Phase {
+    New,
+    Asking(Turn),
+    Working(Batch),
+    Done(Finish),
+}
+
+impl Phase {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::New => "the run has not started",
+            Self::Asking(_) => "the model is asked",
+            Self::Working(_) => "tools are at work",
+            Self::Done(_) => "the run is over",
+        }
+    }
+}
+
+impl Machine {
+    /// Makes a machine for one run.
+    ///
+    /// # Errors
+    ///
+    /// [`DefinitionError`], when the definition cannot be run.
+    pub fn new(definition: Arc<AgentDefinition>) -> Result<Self, DefinitionError> {
+        definition.validate()?;
+        let mut tools_digest = Fnv1a::default();
+        tools_digest.add(&definition.tools);
+        Ok(Self {
+            definition,
+            phase: Phase::New,
+            transcript: Transcript::default(),
+            usage: Usage::default(),
+            call_ids: BTreeSet::new(),
+            request_digest: Fnv1a::default(),
+            digested: 0,
+            tools_digest: tools_digest.hex(),
+            last_text: Arc::default(),
+            started: Timestamp::default(),
+            now: Timestamp::default(),
+            seq: 0,
+            epoch: 1,
+            effects: 0,
+            outputs: VecDeque::new(),
+        })
+    }
+
+    /// Takes one input. Drain the outputs with [`Machine::poll`] afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`], when the input does not fit; then nothing has changed.
+    pub fn handle(&mut self, input: Input) -> Result<(), Misuse> {
+        let Input { at, effect, fact } = input;
+        self.check(effect, &fact)?;
+        self.now = self.now.max(at);
+        match fact {
+            EventKind::RunStarted(started) => self.start(started),
+            EventKind::ModelAttempted(attempted) => self.model_attempted(attempted),
+            EventKind::ModelResponded(responded) => self.model_responded(responded),
+            EventKind::ModelFailed(failed) => self.model_failed(failed),
+            EventKind::ToolRequested(requested) => self.tool_requested(requested),
+            EventKind::ToolResponded(responded) => self.tool_responded(responded),
+            note => self.note(note),
+        }
+        Ok(())
+    }
+
+    /// Returns the next output; see [`Output`].
+    pub fn poll(&mut self) -> Output {
+        if let Some(output) = self.outputs.pop_front() {
+            return output;
+        }
+        match &self.phase {
+            Phase::Done(finish) => Output::Finish(finish.clone()),
+            Phase::New | Phase::Asking(_) | Phase::Working(_) => Output::Wait,
+        }
+    }
+
+    /// Returns the conversation so far.
+    #[must_use]
+    pub const fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    /// Returns what the run has used so far.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage { wall_ms: self.elapsed_ms(), ..self.usage }
+    }
+
+    /// Returns what the model last said.
+    #[must_use]
+    pub const fn last_text(&self) -> &Arc<str> {
+        &self.last_text
+    }
+
+    /// Refuses what does not fit, before anything changes.
+    fn check(&self, effect: Option<EffectId>, fact: &EventKind) -> Result<(), Misuse> {
+        let event = fact.event_type();
+        let unexpected = Misuse::Unexpected { event, state: self.phase.name() };
+        if is_decision(fact) {
+            return Err(Misuse::Decision(event));
+        }
+        match (&self.phase, fact) {
+            (Phase::Done(_), _) => Err(Misuse::Finished(event)),
+            (Phase::New, EventKind::RunStarted(_)) => Ok(()),
+            (Phase::New, _) | (_, EventKind::RunStarted(_)) => Err(unexpected),
+            (Phase::Asking(turn), EventKind::ModelAttempted(attempted)) => {
+                turn.check_attempt(effect, attempted)
+            }
+            (Phase::Asking(turn), EventKind::ModelResponded(responded)) => {
+                turn.check_answer(effect, event, responded.call)
+            }
+            (Phase::Asking(turn), EventKind::ModelFailed(failed)) => {
+                turn.check_answer(effect, event, failed.call)
+            }
+            (Phase::Working(batch), EventKind::ToolRequested(requested)) => {
+                batch.check_request(requested, self.usage.tool_calls + 1)
+            }
+            (Phase::Working(batch), EventKind::ToolResponded(responded)) => {
+                batch.check_answer(effect, responded)
+            }
+            (
+                _,
+                EventKind::ModelAttempted(_)
+                | EventKind::ModelResponded(_)
+                | EventKind::ModelFailed(_)
+                | EventKind::ToolRequested(_)
+                | EventKind::ToolResponded(_),
+            ) => Err(unexpected),
+            // What is left only leaves a record.
+            _ => Ok(()),
+        }
+    }
+
+    fn start(&mut self, started: RunStarted) {
+        self.started = self.now;
+        if !self.definition.instructions.is_empty() {
+            self.transcript
+                .push(Message::System { content: Arc::clone(&self.definition.instructions) });
+        }
+        self.transcript.push(Message::User { content: Arc::clone(&started.input) });
+        let seq = self.append(Actor::Runtime, None, started);
+        self.next_turn(seq);
+    }
+
+    /// Records a fact that changes nothing here, under the call it belongs to.
+    fn note(&mut self, note: EventKind) {
+        let cause = match (&self.phase, call_of(&note)) {
+            (Phase::Working(batch), Some(call_id)) => batch.cause_of(call_id),
+            _ => None,
+        };
+        self.append(Actor::Runtime, cause, note);
+    }
+
+    /// Queues an entry and returns its seq.
+    pub(crate) fn append(
+        &mut self,
+        actor: Actor,
+        caused_by: Option<u64>,
+        kind: impl Into<EventKind>,
+    ) -> u64 {
+        self.seq += 1;
+        let entry = Entry { seq: self.seq, at: self.now, actor, caused_by, kind: kind.into() };
+        self.outputs.push_back(Output::Append(entry));
+        self.seq
+    }
+
+    pub(crate) fn perform(&mut self, effect: Effect) {
+        self.outputs.push_back(Output::Perform(effect));
+    }
+
+    pub(crate) fn next_effect(&mut self) -> EffectId {
+        self.effects += 1;
+        EffectId { epoch: self.epoch, number: self.effects }
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.now.since(self.started).as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Is this an event only the machine writes? (`tool.responded` is written by both.)
+const fn is_decision(fact: &EventKind) -> bool {
+    matches!(
+        fact,
+        EventKind::RunWaiting(_)
+            | EventKind::RunFinished(_)
+            | EventKind::RunFailed(_)
+            | EventKind::ModelRequested(_)
+            | EventKind::ApprovalRequested(_)
+            | EventKind::BudgetExhausted(_)
+            | EventKind::GuardTripped(_)
+            | EventKind::ContextCompacted(_)
+    )
+}
+
+/// Which call a note belongs to.
+const fn call_of(note: &EventKind) -> Option<&CallId> {
+    match note {
+        EventKind::ErrorStored(stored) => Some(&stored.call_id),
+        EventKind::ResultStored(stored) => Some(&stored.call_id),
+        EventKind::ToolAttempted(attempted) => Some(&attempted.call_id),
+        EventKind::ToolLate(late) => Some(&late.call_id),
+        _ => None,
+    }
+}

@@ -1,0 +1,272 @@
+//! Model calls: asking, resending, reading the answer, ending the run.
+
+use std::sync::Arc;
+
+use layer0::event::{
+    Actor, GuardTripped, ModelAttempted, ModelFailed, ModelRequested, ModelResponded, RunFailed,
+    RunFinished,
+};
+use layer0::message::{Message, StopReason};
+use layer0::stop::Stop;
+use layer0::{Code, code};
+
+use crate::io::{Effect, EffectId, FailureCause, Finish, Misuse, ModelCall};
+use crate::machine::{Machine, Phase};
+
+/// How often in a row a paused turn is sent again.
+const MAX_RESENDS: u32 = 5;
+
+/// A model call in flight.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Turn {
+    pub(crate) call: u32,
+    effect: EffectId,
+    requested: u64,
+    attempts: u32,
+    /// Pauses in a row.
+    pauses: u32,
+    /// Was the model already asked again after an unusable answer?
+    asked_again: bool,
+}
+
+impl Turn {
+    pub(crate) fn check_attempt(
+        &self,
+        effect: Option<EffectId>,
+        attempted: &ModelAttempted,
+    ) -> Result<(), Misuse> {
+        self.check_answer(effect, "model.attempted", attempted.call)?;
+        if attempted.attempt != self.attempts + 1 {
+            return Err(Misuse::OutOfOrder {
+                event: "model.attempted",
+                actual: attempted.attempt,
+                expected: self.attempts + 1,
+            });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_answer(
+        &self,
+        effect: Option<EffectId>,
+        event: &'static str,
+        call: u32,
+    ) -> Result<(), Misuse> {
+        if let Some(effect) = effect.filter(|effect| *effect != self.effect) {
+            return Err(Misuse::Stale { epoch: effect.epoch, number: effect.number });
+        }
+        if call != self.call {
+            return Err(Misuse::OutOfOrder { event, actual: call, expected: self.call });
+        }
+        Ok(())
+    }
+}
+
+impl Machine {
+    /// Asks the model, unless it was asked as often as allowed.
+    pub(crate) fn next_turn(&mut self, cause: u64) {
+        let max = self.definition.limits.max_iterations;
+        if self.usage.model_calls >= max {
+            let message = max_iterations_message(max);
+            self.trip(cause, code::GUARD_MAX_ITERATIONS, u64::from(max), u64::from(max), &message);
+            return self.fail(cause, FailureCause::MaxIterations(max));
+        }
+        self.usage.model_calls += 1;
+        self.ask(cause, self.usage.model_calls, 0, 0, false);
+    }
+
+    fn ask(&mut self, cause: u64, call: u32, attempts: u32, pauses: u32, asked_again: bool) {
+        let messages = self.transcript.messages();
+        for message in &messages[self.digested..] {
+            self.request_digest.add(message);
+        }
+        self.digested = messages.len();
+        let requested = ModelRequested {
+            call,
+            request_digest: self.request_digest.hex(),
+            tools_digest: Arc::clone(&self.tools_digest),
+            messages: u32::try_from(messages.len()).unwrap_or(u32::MAX),
+        };
+        let requested = self.append(Actor::Machine, Some(cause), requested);
+        let effect = self.next_effect();
+        self.phase = Phase::Asking(Turn { call, effect, requested, attempts, pauses, asked_again });
+        self.perform(Effect::CallModel(ModelCall {
+            id: effect,
+            call,
+            attempts_before: attempts,
+            messages: self.transcript.clone(),
+        }));
+    }
+
+    pub(crate) fn model_attempted(&mut self, attempted: ModelAttempted) {
+        let Phase::Asking(turn) = &mut self.phase else { return };
+        turn.attempts += 1;
+        let requested = turn.requested;
+        self.usage.model_attempts += 1;
+        self.usage.add_tokens(attempted.usage.unwrap_or_default());
+        self.append(Actor::Model, Some(requested), attempted);
+    }
+
+    pub(crate) fn model_failed(&mut self, failed: ModelFailed) {
+        let Phase::Asking(turn) = &self.phase else { return };
+        let cause =
+            FailureCause::Model { reason: failed.reason.clone(), chain: failed.chain.clone() };
+        let seq = self.append(Actor::Model, Some(turn.requested), failed);
+        self.fail(seq, cause);
+    }
+
+    pub(crate) fn model_responded(&mut self, mut responded: ModelResponded) {
+        let Phase::Asking(turn) = &self.phase else { return };
+        let turn = turn.clone();
+        self.give_unique_ids(&mut responded.tool_calls);
+        let text = Arc::clone(&responded.text);
+        let calls = Arc::clone(&responded.tool_calls);
+        let stop_reason = responded.stop_reason;
+        let seq = self.append(Actor::Model, Some(turn.requested), responded);
+
+        let blank = text.trim().is_empty();
+        if !blank {
+            self.last_text = Arc::clone(&text);
+        }
+        if ends_without_tools(stop_reason) {
+            self.cancel_calls(seq, &calls, "Cancelled: the model's answer was not usable");
+        }
+        match stop_reason {
+            StopReason::Refusal => self.end_incomplete(seq, code::MODEL_REFUSAL, text),
+            StopReason::ContentFilter => self.end_incomplete(seq, code::MODEL_CONTENT_FILTER, text),
+            StopReason::ContextExceeded => self.fail(seq, FailureCause::ContextExceeded),
+            StopReason::Malformed => {
+                self.ask_again(seq, &turn, "the model's output was malformed twice");
+            }
+            _ if !calls.is_empty() => {
+                self.transcript
+                    .push(Message::Assistant { content: text, tool_calls: Arc::clone(&calls) });
+                self.begin_batch(seq, calls);
+            }
+            StopReason::MaxTokens => self.end_incomplete(seq, code::MODEL_MAX_TOKENS, text),
+            StopReason::Pause => {
+                if !blank {
+                    self.transcript.push(Message::assistant(text, Arc::default()));
+                }
+                if turn.pauses >= MAX_RESENDS {
+                    let why = "the model paused its turn again and again";
+                    return self.fail(seq, FailureCause::InvalidResponse(why));
+                }
+                self.ask(seq, turn.call, turn.attempts, turn.pauses + 1, turn.asked_again);
+            }
+            _ if blank => {
+                self.ask_again(seq, &turn, "the model gave neither text nor tool calls twice")
+            }
+            _ => {
+                self.transcript.push(Message::Assistant {
+                    content: Arc::clone(&text),
+                    tool_calls: Arc::default(),
+                });
+                self.finish(seq, Stop::Completed, text);
+            }
+        }
+    }
+
+    /// Sends the same conversation once more after an unusable answer.
+    fn ask_again(&mut self, cause: u64, turn: &Turn, why: &'static str) {
+        if turn.asked_again {
+            return self.fail(cause, FailureCause::InvalidResponse(why));
+        }
+        self.ask(cause, turn.call, turn.attempts, 0, true);
+    }
+
+    fn end_incomplete(&mut self, cause: u64, reason: &'static str, text: Arc<str>) {
+        if !text.is_empty() {
+            self.transcript.push(Message::Assistant {
+                content: Arc::clone(&text),
+                tool_calls: Arc::default(),
+            });
+        }
+        self.finish(cause, Stop::Incomplete { reason: Code::new(reason) }, text);
+    }
+
+    pub(crate) fn trip(
+        &mut self,
+        cause: u64,
+        reason: &'static str,
+        count: u64,
+        limit: u64,
+        message: &str,
+    ) -> u64 {
+        let guard = reason.trim_start_matches("guard.").into();
+        let tripped = GuardTripped {
+            reason: Code::new(reason),
+            guard,
+            count,
+            limit,
+            signature: None,
+            text_hash: None,
+            message: message.into(),
+        };
+        self.append(Actor::Machine, Some(cause), tripped)
+    }
+
+    fn finish(&mut self, cause: u64, stop: Stop, output: Arc<str>) {
+        let reason = stop.reason();
+        let message = reason
+            .as_ref()
+            .and_then(|reason| code::find(reason.as_str()))
+            .map(|entry| Arc::from(entry.meaning));
+        let finished = RunFinished {
+            outcome: stop.outcome(),
+            reason,
+            message,
+            output: Arc::clone(&output),
+            usage: self.usage(),
+        };
+        self.append(Actor::Machine, Some(cause), finished);
+        self.phase = Phase::Done(Finish::Stopped { stop, output });
+    }
+
+    pub(crate) fn fail(&mut self, cause: u64, failure: FailureCause) {
+        let (reason, chain) = match &failure {
+            FailureCause::Model { reason, chain } => (reason.clone(), chain.clone()),
+            FailureCause::InvalidResponse(why) => {
+                (Code::new(code::PROVIDER_INVALID_RESPONSE), vec![(*why).to_owned()])
+            }
+            FailureCause::ContextExceeded => (
+                Code::new(code::PROVIDER_CONTEXT_OVERFLOW),
+                vec!["the context was used up while the model answered".to_owned()],
+            ),
+            FailureCause::MaxIterations(max) => {
+                (Code::new(code::GUARD_MAX_ITERATIONS), vec![max_iterations_message(*max)])
+            }
+            FailureCause::ParallelToolLimit { count, limit } => (
+                Code::new(code::GUARD_PARALLEL_TOOL_LIMIT),
+                vec![parallel_limit_message(*count, *limit)],
+            ),
+        };
+        let failed = RunFailed {
+            reason,
+            message: chain.first().map_or("", String::as_str).into(),
+            chain,
+            usage: self.usage(),
+        };
+        self.append(Actor::Machine, Some(cause), failed);
+        self.phase = Phase::Done(Finish::Failed(failure));
+    }
+}
+
+/// Are the tool calls of an answer that stopped so never run?
+const fn ends_without_tools(stop_reason: StopReason) -> bool {
+    matches!(
+        stop_reason,
+        StopReason::Refusal
+            | StopReason::ContentFilter
+            | StopReason::ContextExceeded
+            | StopReason::Malformed
+    )
+}
+
+fn max_iterations_message(max: u32) -> String {
+    format!("the model still asked for tools after {max} model calls")
+}
+
+pub(crate) fn parallel_limit_message(count: usize, limit: u32) -> String {
+    format!("the model asked for {count} tools at once, {limit} are allowed")
+}

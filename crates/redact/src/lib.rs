@@ -1,0 +1,171 @@
+//! Takes secrets out of text before it is stored, logged or shown.
+//!
+//! Two kinds are found: secrets the process holds ([`Redactor::with_secret`]), wherever they stand,
+//! and what looks like one (API keys of the usual makers, bearer tokens, passwords in URLs and
+//! settings, private keys). Add your own with [`Redactor::with_pattern`].
+//!
+//! What is found is replaced by `[redacted]`; text around it stays byte for byte, and valid JSON
+//! stays valid JSON.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// What stands where a secret was.
+pub const REDACTED: &str = "[redacted]";
+
+/// Secrets shorter than this are not searched for: they would match by accident.
+pub const MIN_SECRET_CHARS: usize = 8;
+
+/// The usual shapes of secrets. In each, `keep` is what stays in front of the secret.
+///
+/// The prefixes are those their makers document for secret scanning.
+const PATTERNS: &[&str] = &[
+    // Private keys in PEM, also where newlines are escaped in JSON.
+    r"(?P<keep>-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
+    // Keys that name their maker: OpenAI and Anthropic, AWS, Google, GitHub, GitLab, Slack.
+    r"(?P<keep>)\b(?:sk-[A-Za-z0-9_-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|gh[opsru]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,})",
+    // Authorization headers.
+    r"(?P<keep>(?i:\b(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{12,}",
+    // user:password@ in URLs.
+    r#"(?P<keep>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@"']*:)[^\s/@"']+@"#,
+    // Settings: api_key=…, "password": "…", x-api-key: …
+    r#"(?P<keep>(?i:\b(?:x-)?(?:api[_-]?key|secret[_-]?(?:access[_-]?)?key|client[_-]?secret|access[_-]?token|refresh[_-]?token|auth[_-]?token|passwd|password))\\?["']?\s*[:=]\s*\\?["']?)[^\s"'\\,;&]{6,}"#,
+];
+
+static DEFAULTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    PATTERNS
+        .iter()
+        .map(|pattern| Regex::new(pattern).expect("the patterns above are valid"))
+        .collect()
+});
+
+/// Finds and replaces secrets.
+#[derive(Clone, Default)]
+pub struct Redactor {
+    secrets: Vec<String>,
+    extra: Vec<Regex>,
+}
+
+impl Redactor {
+    /// Makes a redactor that knows the usual shapes and no secret of the process.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a secret the process holds. Ones below [`MIN_SECRET_CHARS`] are not added.
+    #[must_use]
+    pub fn with_secret(mut self, secret: impl Into<String>) -> Self {
+        let secret = secret.into();
+        if secret.chars().count() >= MIN_SECRET_CHARS {
+            self.secrets.push(secret);
+        }
+        self
+    }
+
+    /// Adds a shape of your own. A group named `keep` stays, the rest of the match goes.
+    #[must_use]
+    pub fn with_pattern(mut self, pattern: Regex) -> Self {
+        self.extra.push(pattern);
+        self
+    }
+
+    /// Replaces what the process holds and what looks like a secret.
+    ///
+    /// ```
+    /// let redactor = redact::Redactor::new();
+    /// let text = redactor.redact("GET https://ops:hunter22@db/ failed");
+    /// assert_eq!(text, "GET https://ops:[redacted]@db/ failed");
+    /// ```
+    #[must_use]
+    pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut text = self.redact_held(text);
+        for pattern in DEFAULTS.iter().chain(&self.extra) {
+            let replaced = pattern.replace_all(&text, |found: &regex::Captures<'_>| {
+                let keep = found.name("keep").map_or("", |keep| keep.as_str());
+                // The URL pattern's match ends with the `@` that is no part of the password.
+                let tail = if found[0].ends_with('@') { "@" } else { "" };
+                format!("{keep}{REDACTED}{tail}")
+            });
+            if let Cow::Owned(replaced) = replaced {
+                text = Cow::Owned(replaced);
+            }
+        }
+        text
+    }
+
+    /// Replaces only what the process holds; for text that is the model's own matter.
+    #[must_use]
+    pub fn redact_held<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut text = Cow::Borrowed(text);
+        for secret in &self.secrets {
+            if text.contains(secret.as_str()) {
+                text = Cow::Owned(text.replace(secret.as_str(), REDACTED));
+            }
+        }
+        text
+    }
+}
+
+/// Prints how many secrets there are, never one of them.
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redactor")
+            .field("secrets", &self.secrets.len())
+            .field("extra", &self.extra.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: S9
+    #[test]
+    fn the_usual_shapes_are_taken_out() {
+        #[track_caller]
+        fn check(text: &str, expected: &str) {
+            assert_eq!(Redactor::new().redact(text), expected);
+        }
+        check("key sk-ant-api03-abcdefghijklmnop used", "key [redacted] used");
+        check("key sk-proj-abcdefghijklmnop1234", "key [redacted]");
+        check("AKIAIOSFODNN7EXAMPLE", "[redacted]");
+        check("Authorization: Bearer abcdefghijklmnop", "Authorization: Bearer [redacted]");
+        check("postgres://app:s3cret@db:5432/x", "postgres://app:[redacted]@db:5432/x");
+        check(r#"{"password": "hunter22", "a": 1}"#, r#"{"password": "[redacted]", "a": 1}"#);
+        check(
+            r#"{"m": "{\"api_key\": \"abcdef1234\"}"}"#,
+            r#"{"m": "{\"api_key\": \"[redacted]\"}"}"#,
+        );
+        check("api_key=abcdef123456&x=1", "api_key=[redacted]&x=1");
+        check(
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- end",
+            "-----BEGIN RSA PRIVATE KEY-----[redacted] end",
+        );
+    }
+
+    #[test]
+    fn ordinary_text_stays_as_it_is() {
+        for text in [
+            "syntax error near 'FROM'",
+            "token budget 2000000 used up",
+            "see https://example.com/a:b@c",
+            "password is required",
+            "task-1234567890123456789",
+        ] {
+            assert!(matches!(Redactor::new().redact(text), Cow::Borrowed(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn held_secrets_go_wherever_they_stand() {
+        let redactor = Redactor::new().with_secret("plain-but-secret").with_secret("short");
+        assert_eq!(redactor.redact("xplain-but-secretx short"), "x[redacted]x short");
+        assert_eq!(redactor.redact_held("a plain-but-secret"), "a [redacted]");
+        assert!(!format!("{redactor:?}").contains("plain"));
+    }
+}
