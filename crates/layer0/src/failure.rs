@@ -100,6 +100,18 @@ impl<E: Failure + 'static> Failure for Exhausted<E> {
     }
 }
 
+/// An error that a retry layer can wrap in [`Exhausted`] where it stands.
+pub trait GiveUp: Failure + From<Exhausted<Self>> + 'static {
+    /// Returns any cheap value; it stands in for the error while that is being wrapped.
+    fn stand_in() -> Self;
+
+    /// Wraps the error in [`Exhausted`].
+    fn give_up(&mut self, attempts: u32, elapsed: Duration) {
+        let last = std::mem::replace(self, Self::stand_in());
+        *self = Exhausted { attempts, elapsed, last }.into();
+    }
+}
+
 /// Says that an attempt was cut off by the timeout of the layer around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
 #[error("timed out after {}", Seconds(*after))]

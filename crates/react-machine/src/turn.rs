@@ -155,7 +155,7 @@ impl Machine {
                 self.ask(seq, turn.call, turn.attempts, turn.pauses + 1, turn.asked_again);
             }
             _ if blank => {
-                self.ask_again(seq, &turn, "the model gave neither text nor tool calls twice")
+                self.ask_again(seq, &turn, "the model gave neither text nor tool calls twice");
             }
             _ => {
                 self.transcript.push(Message::Assistant {

@@ -3,6 +3,8 @@
 //! A history is a list of choices. Most answer an effect that is open, because that is where the
 //! interesting states are; the rest are wild: stale, repeated, unknown, out of place.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use proptest::prelude::*;
 use react_machine::*;
 use serde_json::json;
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Choice {
     /// Answer the open model call: (stop reason, number of calls, duplicate ids, has text).
     Answer { stop: u8, calls: usize, same_ids: bool, text: u8 },
@@ -138,7 +140,7 @@ impl World {
         }
         match choice {
             Choice::Answer { stop, calls, same_ids, text } => {
-                self.answer(stop, calls, same_ids, text)
+                self.answer(stop, calls, same_ids, text);
             }
             Choice::Attempt => self.attempt(Some(Code::new("provider.transient"))),
             Choice::Fail => self.fail(),

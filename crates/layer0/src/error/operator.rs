@@ -2,7 +2,7 @@ use thiserror::Error;
 
 use super::{BoxError, OrchError, inherent_is_retryable};
 use crate::code;
-use crate::failure::{Effect, Exhausted, Failure, Retry};
+use crate::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
 
 /// Says why an operator could not finish.
 #[derive(Debug, Error)]
@@ -150,6 +150,12 @@ impl Failure for OperatorError {
 impl From<Exhausted<OperatorError>> for OperatorError {
     fn from(exhausted: Exhausted<OperatorError>) -> Self {
         Self::failed(exhausted)
+    }
+}
+
+impl GiveUp for OperatorError {
+    fn stand_in() -> Self {
+        Self::Retryable(String::new())
     }
 }
 

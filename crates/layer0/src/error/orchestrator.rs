@@ -2,7 +2,7 @@ use thiserror::Error;
 
 use super::{BoxError, OperatorError, inherent_is_retryable};
 use crate::code;
-use crate::failure::{Effect, Exhausted, Failure, Retry};
+use crate::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
 
 /// Says why a dispatch, a signal or a query failed.
 #[derive(Debug, Error)]
@@ -77,6 +77,12 @@ impl Failure for OrchError {
 impl From<Exhausted<OrchError>> for OrchError {
     fn from(exhausted: Exhausted<OrchError>) -> Self {
         Self::OperatorError(OperatorError::failed(exhausted))
+    }
+}
+
+impl GiveUp for OrchError {
+    fn stand_in() -> Self {
+        Self::DispatchFailed(String::new())
     }
 }
 

@@ -1,0 +1,411 @@
+use std::fmt;
+use std::time::Duration;
+
+use layer0::code;
+use layer0::error::{BoxError, OperatorError};
+use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry, Seconds, TimedOut};
+use thiserror::Error;
+
+/// Says why a model call failed.
+///
+/// `InvalidResponse` is retryable because it is what a proxy's HTML page or a garbled body becomes;
+/// an answer that is well-formed on the wire and useless to the loop is asked for again by the
+/// loop, not by the retry layer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProviderError {
+    /// The key is missing, wrong or not allowed to do this.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("authentication failed: {0}")]
+    AuthFailed(String),
+    /// The breaker around the endpoint is open.
+    ///
+    /// Retry: after the breaker's wait. Effect: none.
+    #[error("circuit is open")]
+    #[non_exhaustive]
+    CircuitOpen {
+        /// When the next probe is let through.
+        retry_after: Option<Duration>,
+    },
+    /// The provider's safety system blocked the request or the answer.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("content blocked: {message}")]
+    #[non_exhaustive]
+    ContentBlocked {
+        /// What the provider said.
+        message: String,
+    },
+    /// The conversation is longer than the model's context.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("context overflow: {message}")]
+    #[non_exhaustive]
+    ContextOverflow {
+        /// What the provider said.
+        message: String,
+    },
+    /// The retry layer gave up.
+    ///
+    /// Retry: never. Effect: as the last error says.
+    #[error("gave up after {attempts} {}", if *attempts == 1 { "attempt" } else { "attempts" })]
+    #[non_exhaustive]
+    Exhausted {
+        /// How many attempts were made.
+        attempts: u32,
+        /// How long they and the waits between them took.
+        elapsed: Duration,
+        /// What the last one failed with.
+        #[source]
+        last: Box<ProviderError>,
+    },
+    /// The provider refused the request as malformed.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid request: {message}")]
+    #[non_exhaustive]
+    InvalidRequest {
+        /// What the provider said.
+        message: String,
+        /// The HTTP status.
+        status: Option<u16>,
+    },
+    /// The answer could not be understood.
+    ///
+    /// Retry: with backoff. Effect: unknown.
+    #[error("invalid response: {0}")]
+    InvalidResponse(String),
+    /// The provider does not know the model or the path.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("not found: {message}")]
+    #[non_exhaustive]
+    NotFound {
+        /// What the provider said.
+        message: String,
+    },
+    /// Anything else.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("provider failed in an unclassified way")]
+    Other(#[from] BoxError),
+    /// Quota, credit or spend limit is used up.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("quota exhausted: {message}")]
+    #[non_exhaustive]
+    QuotaExhausted {
+        /// What the provider said.
+        message: String,
+    },
+    /// The provider asked to slow down.
+    ///
+    /// Retry: after the hint, else with backoff. Effect: none.
+    #[error("rate limited: {message}")]
+    #[non_exhaustive]
+    RateLimited {
+        /// What the provider said.
+        message: String,
+        /// How long it asked to wait.
+        retry_after: Option<Duration>,
+    },
+    /// The connection broke inside the answer.
+    ///
+    /// Retry: with backoff. Effect: unknown.
+    #[error("stream interrupted")]
+    #[non_exhaustive]
+    StreamInterrupted {
+        /// What the transport said.
+        source: BoxError,
+    },
+    /// The stream ended without its end marker.
+    ///
+    /// Retry: with backoff. Effect: unknown.
+    #[error("stream ended before {expected}")]
+    #[non_exhaustive]
+    StreamTruncated {
+        /// The marker that was missing.
+        expected: &'static str,
+    },
+    /// A phase of the call took too long.
+    ///
+    /// Retry: with backoff. Effect: unknown, none while connecting.
+    #[error("timed out {phase}{}", After(*after))]
+    #[non_exhaustive]
+    Timeout {
+        /// The phase.
+        phase: TimeoutPhase,
+        /// The limit, where it was ours.
+        after: Option<Duration>,
+    },
+    /// Overload, a 5xx, a lost connection.
+    ///
+    /// Retry: after the hint, else with backoff. Effect: unknown.
+    #[error("{message}")]
+    #[non_exhaustive]
+    TransientError {
+        /// What the provider or the transport said.
+        message: Box<str>,
+        /// The HTTP status.
+        status: Option<u16>,
+        /// How long to wait, in milliseconds, where the provider said so.
+        retry_after_ms: Option<u32>,
+        /// What the transport said.
+        source: Option<BoxError>,
+    },
+}
+
+/// Which part of a call took too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TimeoutPhase {
+    /// Connecting.
+    Connect,
+    /// Waiting for the first byte of the answer.
+    FirstByte,
+    /// Waiting for the next chunk of the answer.
+    Idle,
+    /// The attempt as a whole.
+    Attempt,
+    /// The provider itself said that it took too long.
+    Upstream,
+}
+
+impl fmt::Display for TimeoutPhase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connect => "while connecting",
+            Self::FirstByte => "waiting for the first byte",
+            Self::Idle => "waiting for the next chunk",
+            Self::Attempt => "as a whole",
+            Self::Upstream => "at the provider",
+        })
+    }
+}
+
+struct After(Option<Duration>);
+
+impl fmt::Display for After {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |after| write!(f, " after {}", Seconds(after)))
+    }
+}
+
+impl ProviderError {
+    /// Makes [`ProviderError::ContentBlocked`].
+    pub fn content_blocked(message: impl Into<String>) -> Self {
+        Self::ContentBlocked { message: message.into() }
+    }
+
+    /// Makes [`ProviderError::ContextOverflow`].
+    pub fn context_overflow(message: impl Into<String>) -> Self {
+        Self::ContextOverflow { message: message.into() }
+    }
+
+    /// Makes [`ProviderError::CircuitOpen`].
+    #[must_use]
+    pub const fn circuit_open(retry_after: Option<Duration>) -> Self {
+        Self::CircuitOpen { retry_after }
+    }
+
+    /// Makes [`ProviderError::InvalidRequest`].
+    pub fn invalid_request(message: impl Into<String>, status: Option<u16>) -> Self {
+        Self::InvalidRequest { message: message.into(), status }
+    }
+
+    /// Makes [`ProviderError::NotFound`].
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::NotFound { message: message.into() }
+    }
+
+    /// Makes [`ProviderError::QuotaExhausted`].
+    pub fn quota_exhausted(message: impl Into<String>) -> Self {
+        Self::QuotaExhausted { message: message.into() }
+    }
+
+    /// Makes [`ProviderError::RateLimited`].
+    pub fn rate_limited(message: impl Into<String>, retry_after: Option<Duration>) -> Self {
+        Self::RateLimited { message: message.into(), retry_after }
+    }
+
+    /// Makes [`ProviderError::StreamInterrupted`].
+    pub fn stream_interrupted(source: impl Into<BoxError>) -> Self {
+        Self::StreamInterrupted { source: source.into() }
+    }
+
+    /// Makes [`ProviderError::StreamTruncated`], naming the marker that was missing.
+    #[must_use]
+    pub const fn stream_truncated(expected: &'static str) -> Self {
+        Self::StreamTruncated { expected }
+    }
+
+    /// Makes [`ProviderError::Timeout`].
+    #[must_use]
+    pub const fn timeout(phase: TimeoutPhase, after: Option<Duration>) -> Self {
+        Self::Timeout { phase, after }
+    }
+
+    /// Makes [`ProviderError::TransientError`] without a cause.
+    pub fn transient(message: impl Into<Box<str>>, status: Option<u16>) -> Self {
+        Self::TransientError { message: message.into(), status, retry_after_ms: None, source: None }
+    }
+
+    /// Makes [`ProviderError::TransientError`] from what the transport said.
+    pub fn transport(message: impl Into<Box<str>>, source: impl Into<BoxError>) -> Self {
+        Self::TransientError {
+            message: message.into(),
+            status: None,
+            retry_after_ms: None,
+            source: Some(source.into()),
+        }
+    }
+
+    /// Adds the provider's hint how long to wait, where the variant carries one.
+    #[must_use]
+    pub fn with_retry_after(mut self, hint: Option<Duration>) -> Self {
+        match &mut self {
+            Self::RateLimited { retry_after, .. } | Self::CircuitOpen { retry_after } => {
+                *retry_after = hint;
+            }
+            Self::TransientError { retry_after_ms, .. } => {
+                *retry_after_ms =
+                    hint.map(|hint| u32::try_from(hint.as_millis()).unwrap_or(u32::MAX));
+            }
+            Self::AuthFailed(_)
+            | Self::ContentBlocked { .. }
+            | Self::ContextOverflow { .. }
+            | Self::Exhausted { .. }
+            | Self::InvalidRequest { .. }
+            | Self::InvalidResponse(_)
+            | Self::NotFound { .. }
+            | Self::Other(_)
+            | Self::QuotaExhausted { .. }
+            | Self::StreamInterrupted { .. }
+            | Self::StreamTruncated { .. }
+            | Self::Timeout { .. } => {}
+        }
+        self
+    }
+
+    /// Returns the HTTP status, where there was one.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::InvalidRequest { status, .. } | Self::TransientError { status, .. } => *status,
+            Self::Exhausted { last, .. } => last.status(),
+            Self::RateLimited { .. } => Some(429),
+            Self::AuthFailed(_)
+            | Self::CircuitOpen { .. }
+            | Self::ContentBlocked { .. }
+            | Self::ContextOverflow { .. }
+            | Self::InvalidResponse(_)
+            | Self::NotFound { .. }
+            | Self::Other(_)
+            | Self::QuotaExhausted { .. }
+            | Self::StreamInterrupted { .. }
+            | Self::StreamTruncated { .. }
+            | Self::Timeout { .. } => None,
+        }
+    }
+
+    /// Can trying again help?
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        Failure::retry(self).is_retryable()
+    }
+}
+
+impl Failure for ProviderError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::AuthFailed(_) => code::PROVIDER_AUTH_FAILED,
+            Self::CircuitOpen { .. } => code::PROVIDER_CIRCUIT_OPEN,
+            Self::ContentBlocked { .. } => code::PROVIDER_CONTENT_BLOCKED,
+            Self::ContextOverflow { .. } => code::PROVIDER_CONTEXT_OVERFLOW,
+            Self::Exhausted { last, .. } => last.code(),
+            Self::InvalidRequest { .. } => code::PROVIDER_INVALID_REQUEST,
+            Self::InvalidResponse(_) => code::PROVIDER_INVALID_RESPONSE,
+            Self::NotFound { .. } => code::PROVIDER_NOT_FOUND,
+            Self::Other(_) => code::PROVIDER_OTHER,
+            Self::QuotaExhausted { .. } => code::PROVIDER_QUOTA_EXHAUSTED,
+            Self::RateLimited { .. } => code::PROVIDER_RATE_LIMITED,
+            Self::StreamInterrupted { .. } => code::PROVIDER_STREAM_INTERRUPTED,
+            Self::StreamTruncated { .. } => code::PROVIDER_STREAM_TRUNCATED,
+            Self::Timeout { .. } => code::PROVIDER_TIMEOUT,
+            Self::TransientError { .. } => code::PROVIDER_TRANSIENT,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::CircuitOpen { retry_after } | Self::RateLimited { retry_after, .. } => {
+                Retry::hinted(*retry_after)
+            }
+            Self::TransientError { retry_after_ms, .. } => {
+                Retry::hinted(retry_after_ms.map(|ms| Duration::from_millis(ms.into())))
+            }
+            Self::InvalidResponse(_)
+            | Self::StreamInterrupted { .. }
+            | Self::StreamTruncated { .. }
+            | Self::Timeout { .. } => Retry::Backoff,
+            Self::AuthFailed(_)
+            | Self::ContentBlocked { .. }
+            | Self::ContextOverflow { .. }
+            | Self::Exhausted { .. }
+            | Self::InvalidRequest { .. }
+            | Self::NotFound { .. }
+            | Self::Other(_)
+            | Self::QuotaExhausted { .. } => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Exhausted { last, .. } => last.effect(),
+            Self::Timeout { phase: TimeoutPhase::Connect, .. }
+            | Self::AuthFailed(_)
+            | Self::CircuitOpen { .. }
+            | Self::ContentBlocked { .. }
+            | Self::ContextOverflow { .. }
+            | Self::InvalidRequest { .. }
+            | Self::NotFound { .. }
+            | Self::QuotaExhausted { .. }
+            | Self::RateLimited { .. } => Effect::None,
+            Self::InvalidResponse(_)
+            | Self::Other(_)
+            | Self::StreamInterrupted { .. }
+            | Self::StreamTruncated { .. }
+            | Self::Timeout { .. }
+            | Self::TransientError { .. } => Effect::Unknown,
+        }
+    }
+}
+
+impl From<Exhausted<ProviderError>> for ProviderError {
+    fn from(exhausted: Exhausted<ProviderError>) -> Self {
+        Self::Exhausted {
+            attempts: exhausted.attempts,
+            elapsed: exhausted.elapsed,
+            last: Box::new(exhausted.last),
+        }
+    }
+}
+
+impl GiveUp for ProviderError {
+    fn stand_in() -> Self {
+        Self::circuit_open(None)
+    }
+}
+
+impl From<TimedOut> for ProviderError {
+    fn from(timed_out: TimedOut) -> Self {
+        Self::timeout(TimeoutPhase::Attempt, Some(timed_out.after))
+    }
+}
+
+impl From<ProviderError> for OperatorError {
+    fn from(error: ProviderError) -> Self {
+        Self::model(error)
+    }
+}

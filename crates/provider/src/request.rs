@@ -1,0 +1,74 @@
+use std::fmt;
+use std::sync::Arc;
+
+use layer0::ToolSpec;
+use layer0::message::{StopReason, ToolCall, Transcript};
+use layer0::usage::TokenUsage;
+
+/// What a model is asked. Cloning copies no message.
+#[derive(Clone)]
+pub struct ModelRequest {
+    /// The conversation, oldest first.
+    pub messages: Transcript,
+    /// The tools the model may ask for.
+    pub tools: Arc<[ToolSpec]>,
+    /// How it should answer.
+    pub settings: ModelSettings,
+    /// Where the answer goes while it comes; `None` when nobody listens.
+    pub sink: Option<Arc<dyn StreamSink>>,
+}
+
+impl ModelRequest {
+    /// Makes a request without tools, with default settings, that nobody listens to.
+    #[must_use]
+    pub fn new(messages: Transcript) -> Self {
+        Self { messages, tools: Arc::default(), settings: ModelSettings::default(), sink: None }
+    }
+}
+
+impl fmt::Debug for ModelRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelRequest")
+            .field("messages", &self.messages.messages().len())
+            .field("tools", &self.tools.len())
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a model should answer.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ModelSettings {
+    /// The most tokens it may answer with; the provider's default where `None`.
+    pub max_output_tokens: Option<u32>,
+    /// How much it varies, 0.0 to 2.0; the provider's default where `None`.
+    pub temperature: Option<f32>,
+}
+
+/// Receives an answer while it comes. Calls never block and never fail.
+pub trait StreamSink: Send + Sync {
+    /// Takes the next piece of the answer's text.
+    fn text(&self, piece: &str);
+
+    /// Takes the next piece of the model's thinking.
+    fn thinking(&self, piece: &str);
+
+    /// Takes the tokens billed so far, so that an attempt that fails is counted too. A later call
+    /// replaces an earlier one.
+    fn usage(&self, usage: TokenUsage);
+}
+
+/// A whole answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelResponse {
+    /// What it said; may be empty.
+    pub text: Arc<str>,
+    /// What it thought, where the provider tells.
+    pub thinking: Option<Arc<str>>,
+    /// The tools it asks for, in its order.
+    pub tool_calls: Arc<[ToolCall]>,
+    /// Why it stopped.
+    pub stop_reason: StopReason,
+    /// What it was billed.
+    pub usage: TokenUsage,
+}

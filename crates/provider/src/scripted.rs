@@ -1,0 +1,220 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clock::{Clock, SystemClock};
+use layer0::message::{Message, StopReason, ToolCall};
+use serde_json::Value;
+
+use crate::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer};
+
+/// Answers from a list, one entry per attempt, in order.
+///
+/// Asked more often than it has answers, it fails with [`ProviderError::Other`], "script
+/// exhausted". In texts and arguments, `${error_id.N}` and `${result_id.N}` stand for the N-th
+/// distinct id that the tool messages of the conversation name.
+#[derive(Debug)]
+pub struct ScriptedProvider {
+    answers: Arc<[ScriptedAnswer]>,
+    next: AtomicUsize,
+    clock: Arc<dyn Clock>,
+}
+
+impl ScriptedProvider {
+    /// Makes a provider that gives these answers.
+    pub fn new(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
+        Self { answers: answers.into(), next: AtomicUsize::new(0), clock: Arc::new(SystemClock) }
+    }
+
+    /// Makes a provider that says these texts, one per call.
+    pub fn saying<T: Into<Arc<str>>>(texts: impl IntoIterator<Item = T>) -> Self {
+        let answer = |text: T| ScriptedAnswer { text: Some(text.into()), ..Default::default() };
+        Self::new(texts.into_iter().map(answer).collect::<Vec<_>>())
+    }
+
+    /// Makes a provider that asks for one tool, then says `text`.
+    pub fn calling(tool: &str, arguments: Value, text: &str) -> Self {
+        let call = crate::ScriptedToolCall { id: "call-1".into(), name: tool.into(), arguments };
+        Self::new(vec![
+            ScriptedAnswer { tool_calls: vec![call], ..Default::default() },
+            ScriptedAnswer { text: Some(text.into()), ..Default::default() },
+        ])
+    }
+
+    /// Waits on this clock instead of the system's.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Begins with the answer at this index, for a run that goes on.
+    #[must_use]
+    pub fn starting_at(self, index: usize) -> Self {
+        self.next.store(index, Ordering::Relaxed);
+        self
+    }
+
+    async fn answer(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(answer) = self.answers.get(index) else {
+            return Err(ProviderError::Other("script exhausted".into()));
+        };
+        if answer.delay_ms > 0 {
+            self.clock.sleep(Duration::from_millis(answer.delay_ms)).await;
+        }
+        let ids = Ids::of(request);
+        let text: Arc<str> =
+            answer.text.as_deref().map_or_else(Arc::default, |text| ids.fill(text));
+        let usage = answer.usage.unwrap_or_default();
+        if let Some(sink) = &request.sink {
+            if let Some(thinking) = &answer.thinking {
+                sink.thinking(thinking);
+            }
+            text.split_inclusive(' ').for_each(|piece| sink.text(piece));
+            if let Some(usage) = answer.usage {
+                sink.usage(usage);
+            }
+        }
+        if let Some(error) = &answer.error {
+            return Err(error.into());
+        }
+        let tool_calls: Arc<[ToolCall]> = answer
+            .tool_calls
+            .iter()
+            .map(|call| ToolCall {
+                id: call.id.as_str().into(),
+                name: call.name.as_str().into(),
+                arguments: ids.fill_value(&call.arguments),
+            })
+            .collect();
+        let by_content = if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };
+        Ok(ModelResponse {
+            text,
+            thinking: answer.thinking.clone(),
+            tool_calls,
+            stop_reason: answer.stop_reason.unwrap_or(by_content),
+            usage,
+        })
+    }
+}
+
+#[async_trait]
+impl Provider for ScriptedProvider {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    fn model(&self) -> &str {
+        "script"
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        self.answer(request).await
+    }
+}
+
+/// The ids of stored errors and results that a conversation names; read only when a script asks.
+struct Ids<'a>(&'a ModelRequest);
+
+impl<'a> Ids<'a> {
+    const fn of(request: &'a ModelRequest) -> Self {
+        Self(request)
+    }
+
+    /// Returns the distinct ids with this prefix in tool messages, in order of appearance.
+    fn with_prefix(&self, prefix: &str) -> Vec<&'a str> {
+        let mut ids = Vec::new();
+        for message in self.0.messages.messages() {
+            let Message::Tool { content, .. } = &**message else { continue };
+            for (at, _) in content.match_indices(prefix) {
+                // `err_` or `res_`, 8 digits, `_`, 6 digits, `_`, 6 hex digits.
+                if let Some(id) = content.get(at..at + 26).filter(|id| looks_like_id(id))
+                    && !ids.contains(&id)
+                {
+                    ids.push(id);
+                }
+            }
+        }
+        ids
+    }
+
+    fn fill(&self, text: &str) -> Arc<str> {
+        if !text.contains("${") {
+            return text.into();
+        }
+        let mut filled = text.to_owned();
+        for (name, prefix) in [("error_id", "err_"), ("result_id", "res_")] {
+            for (index, id) in self.with_prefix(prefix).iter().enumerate() {
+                filled = filled.replace(&format!("${{{name}.{}}}", index + 1), id);
+            }
+        }
+        filled.into()
+    }
+
+    fn fill_value(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(self.fill(text).as_ref().to_owned()),
+            Value::Array(items) => items.iter().map(|item| self.fill_value(item)).collect(),
+            Value::Object(fields) => {
+                fields.iter().map(|(key, value)| (key.clone(), self.fill_value(value))).collect()
+            }
+            other => other.clone(),
+        }
+    }
+}
+
+fn looks_like_id(id: &str) -> bool {
+    let mut parts = id.split('_').skip(1);
+    let digits = |part: Option<&str>, count, hex| {
+        part.is_some_and(|part| {
+            part.len() == count
+                && part.bytes().all(|b| b.is_ascii_digit() || hex && b.is_ascii_hexdigit())
+        })
+    };
+    digits(parts.next(), 8, false)
+        && digits(parts.next(), 6, false)
+        && digits(parts.next(), 6, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layer0::Failure;
+    use layer0::message::Transcript;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn an_exhausted_script_is_not_retryable() {
+        let provider = ScriptedProvider::saying(["one"]);
+        let request = ModelRequest::new(Transcript::default());
+        assert_eq!(&*provider.complete(&request).await.unwrap().text, "one");
+        let error = provider.complete(&request).await.unwrap_err();
+        assert_eq!(error.code(), "provider.other");
+        assert!(!error.is_retryable());
+        assert_eq!(layer0::failure::chain(&error)[1], "script exhausted");
+    }
+
+    #[tokio::test]
+    async fn ids_of_stored_errors_are_filled_in() {
+        let mut messages = Transcript::default();
+        messages.push(Message::tool(
+            "c1".into(),
+            "Tool 'x' failed: y\n[Error ID: err_20260101_000000_00ff00]",
+            true,
+        ));
+        messages.push(Message::tool("c2".into(), "again err_20260101_000000_00ff00", true));
+        messages.push(Message::tool("c3".into(), "then err_20260101_000000_00ff01", true));
+        let provider = ScriptedProvider::calling(
+            "get_error_detail",
+            json!({"error_id": "${error_id.2}", "not": ["${error_id.3}"]}),
+            "",
+        );
+        let response = provider.complete(&ModelRequest::new(messages)).await.unwrap();
+        assert_eq!(
+            response.tool_calls[0].arguments,
+            json!({"error_id": "err_20260101_000000_00ff01", "not": ["${error_id.3}"]})
+        );
+    }
+}

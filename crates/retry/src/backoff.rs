@@ -1,0 +1,137 @@
+//! How long to wait.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
+
+/// When to stop retrying and how long to wait in between.
+///
+/// The defaults are those of the official provider SDKs where they agree (3 attempts, 0.5 s base,
+/// factor 2, 8 s cap), with full jitter and a total deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RetryConfig {
+    /// How many attempts are made, the first included; at least 1.
+    pub attempts: u32,
+    /// The upper bound of the first wait, in milliseconds; it doubles with each attempt.
+    pub base_ms: u64,
+    /// The largest upper bound of a wait, in milliseconds.
+    pub cap_ms: u64,
+    /// The largest hint that is waited for, in milliseconds. Above it the error is returned at once.
+    pub max_retry_after_ms: u64,
+    /// How long attempts and waits may take together, in milliseconds. No wait goes past it.
+    pub deadline_ms: u64,
+}
+
+impl Default for RetryConfig {
+    fn default() -> Self {
+        Self {
+            attempts: 3,
+            base_ms: 500,
+            cap_ms: 8_000,
+            max_retry_after_ms: 60_000,
+            deadline_ms: 120_000,
+        }
+    }
+}
+
+impl RetryConfig {
+    /// Makes a configuration that never retries.
+    #[must_use]
+    pub fn once() -> Self {
+        Self { attempts: 1, ..Self::default() }
+    }
+
+    /// Returns the wait after the failed attempt `attempt` (1, 2, …), without a hint: full jitter
+    /// between zero and `base · 2^(attempt-1)`, capped.
+    ///
+    /// Full jitter spreads clients best for the same total work; see "Exponential Backoff And
+    /// Jitter", AWS Architecture Blog, 2015.
+    pub(crate) fn backoff(&self, attempt: u32, jitter: &Jitter) -> Duration {
+        let factor = 1_u64.checked_shl(attempt.saturating_sub(1)).unwrap_or(u64::MAX);
+        let bound = self.base_ms.saturating_mul(factor).min(self.cap_ms);
+        Duration::from_millis(jitter.up_to(bound))
+    }
+
+    /// Returns the wait for a hint: the hint, plus up to a tenth of it but at most one second, so
+    /// that those who were told the same do not come back at the same moment.
+    pub(crate) fn hinted(hint: Duration, jitter: &Jitter) -> Duration {
+        let spread = u64::try_from(hint.as_millis() / 10).unwrap_or(u64::MAX).min(1_000);
+        hint + Duration::from_millis(jitter.up_to(spread))
+    }
+}
+
+/// Where the randomness of waits comes from.
+#[derive(Clone, Default)]
+pub enum Jitter {
+    /// The thread's generator, seeded by the operating system: sessions differ.
+    #[default]
+    Random,
+    /// A generator with a given seed: a rehearsal repeats exactly.
+    Seeded(Arc<Mutex<StdRng>>),
+}
+
+impl Jitter {
+    /// Makes jitter that repeats for the same seed.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self::Seeded(Arc::new(Mutex::new(StdRng::seed_from_u64(seed))))
+    }
+
+    /// Draws a number from 0 to `bound`, both included.
+    fn up_to(&self, bound: u64) -> u64 {
+        match self {
+            Self::Random => rand::rng().random_range(0..=bound),
+            Self::Seeded(generator) => {
+                generator.lock().unwrap_or_else(PoisonError::into_inner).random_range(0..=bound)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Jitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Random => "Random",
+            Self::Seeded(_) => "Seeded",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: R2
+    #[test]
+    fn waits_stay_under_a_doubling_capped_bound() {
+        let config = RetryConfig::default();
+        for (attempt, bound) in [(1, 500), (2, 1_000), (5, 8_000), (64, 8_000), (200, 8_000)] {
+            for seed in 0..50 {
+                let wait = config.backoff(attempt, &Jitter::seeded(seed));
+                assert!(wait <= Duration::from_millis(bound), "{attempt}: {wait:?}");
+            }
+        }
+    }
+
+    /// Spec: R2
+    #[test]
+    fn sessions_draw_different_waits() {
+        let config = RetryConfig { base_ms: 1 << 40, cap_ms: 1 << 40, ..Default::default() };
+        let wait = || config.backoff(1, &Jitter::Random.clone());
+        assert_ne!(wait(), wait());
+    }
+
+    /// Spec: R3
+    #[test]
+    fn a_hint_is_a_floor() {
+        for seed in 0..100 {
+            let wait = RetryConfig::hinted(Duration::from_secs(2), &Jitter::seeded(seed));
+            assert!((2_000..=2_200).contains(&wait.as_millis()));
+        }
+    }
+}

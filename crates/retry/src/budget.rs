@@ -1,0 +1,101 @@
+//! How much retrying an endpoint bears.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clock::Clock;
+use layer0::Timestamp;
+
+/// Retries granted per call made.
+const RATIO: f64 = 0.2;
+/// The most credit that calls can build up.
+const MAX_CREDIT: f64 = 100.0;
+/// Retries that are granted without calls before them.
+const RESERVE: f64 = 10.0;
+/// How much of the reserve comes back per second.
+const REFILL_PER_SECOND: f64 = 1.0;
+
+/// Limits the retries of all runs that call one endpoint: at most a fifth of the calls, plus a
+/// reserve of ten that refills by one a second. Clones share one budget.
+///
+/// An endpoint that is down gets little more than its normal load this way, instead of a multiple.
+#[derive(Clone)]
+pub struct RetryBudget {
+    clock: Arc<dyn Clock>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    credit: f64,
+    reserve: f64,
+    refilled: Timestamp,
+}
+
+impl RetryBudget {
+    /// Makes a budget with a full reserve.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let state = State { credit: 0.0, reserve: RESERVE, refilled: clock.now() };
+        Self { clock, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Notes a call.
+    pub(crate) fn deposit(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.credit = (state.credit + RATIO).min(MAX_CREDIT);
+    }
+
+    /// Takes one retry; says whether there was one.
+    pub(crate) fn withdraw(&self) -> bool {
+        let now = self.clock.now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let refill = now.since(state.refilled).as_secs_f64() * REFILL_PER_SECOND;
+        state.reserve = (state.reserve + refill).min(RESERVE);
+        state.refilled = state.refilled.max(now);
+        // Adding a fifth five times gives a little less than one in binary.
+        let enough = 1.0 - 1e-9;
+        if state.credit >= enough {
+            state.credit -= 1.0;
+            true
+        } else if state.reserve >= enough {
+            state.reserve -= 1.0;
+            true
+        } else {
+            false
+        }
+    }
+}
+
+impl fmt::Debug for RetryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RetryBudget").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clock::VirtualClock;
+    use std::time::Duration;
+
+    /// Spec: R5
+    #[tokio::test]
+    async fn a_fifth_of_the_calls_and_a_reserve_of_ten() {
+        let clock = VirtualClock::starting_at(Timestamp::default());
+        let budget = RetryBudget::new(Arc::new(clock.clone()));
+        let granted = |tries: usize| (0..tries).filter(|_| budget.withdraw()).count();
+        assert_eq!(granted(30), 10, "the reserve");
+        (0..50).for_each(|_| budget.deposit());
+        assert_eq!(granted(30), 10, "a fifth of fifty calls");
+
+        let waiter = clock.clone();
+        let (done, waited) = tokio::sync::oneshot::channel();
+        tokio::spawn(clock.track(Box::pin(async move {
+            waiter.sleep(Duration::from_secs(3)).await;
+            let _ = done.send(());
+        })));
+        waited.await.unwrap();
+        assert_eq!(granted(30), 3, "three seconds of refill");
+    }
+}

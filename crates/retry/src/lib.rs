@@ -1,0 +1,19 @@
+//! Tower layers that decide by the facts of a failure.
+//!
+//! One policy retries: it asks the error ([`layer0::Failure`]), the request ([`RetryRequest`]) and
+//! its own configuration, never text and never a concrete type, so that the same layer serves model
+//! calls, tool calls and operator dispatch.
+//!
+//! The order of layers, outer to inner, with the ones this crate holds in bold: per-call record →
+//! **retry** → per-attempt record → **attempt timeout** → transport. A timeout outside retry would
+//! kill the retry with the attempt.
+
+mod backoff;
+mod budget;
+mod policy;
+mod timeout;
+
+pub use backoff::{Jitter, RetryConfig};
+pub use budget::RetryBudget;
+pub use policy::{FailedAttempt, RetryLayer, RetryPolicy, RetryRequest};
+pub use timeout::{AttemptTimeout, AttemptTimeoutLayer};
