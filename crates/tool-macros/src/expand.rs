@@ -1,0 +1,172 @@
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{
+    Attribute, Error, Expr, ExprLit, FnArg, ItemFn, Lit, Meta, Pat, PatType, Result, ReturnType,
+    Type,
+};
+
+use crate::options::Options;
+
+/// Writes the tool, or the error at the place where it is.
+pub(crate) fn expand(
+    options: TokenStream,
+    function: TokenStream,
+    home: &TokenStream,
+) -> TokenStream {
+    let written = Options::parse(options).and_then(|options| {
+        let function = syn::parse2::<ItemFn>(function)?;
+        write(&options, function, home)
+    });
+    written.unwrap_or_else(Error::into_compile_error)
+}
+
+fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<TokenStream> {
+    check_signature(&function)?;
+    let parameters = Parameters::take(&mut function)?;
+    let description = doc_text(&function.attrs);
+    if description.is_empty() {
+        return Err(Error::new_spanned(
+            &function.sig.ident,
+            "a tool needs a doc comment: it is the description the model reads",
+        ));
+    }
+
+    let ident = &function.sig.ident;
+    let visibility = &function.vis;
+    let name = options.name.clone().unwrap_or_else(|| ident.to_string());
+    let docs = function.attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
+    let (fields, names, arguments) = (&parameters.fields, &parameters.names, &parameters.arguments);
+    let capabilities = options.capabilities.iter().map(|text| quote!(.capability(#text)));
+    let flags = [
+        (options.idempotent, quote!(.idempotent())),
+        (options.exploratory, quote!(.exploratory())),
+    ]
+    .into_iter()
+    .filter_map(|(set, call)| set.then_some(call));
+    let approval = options.approval;
+    let timeout =
+        options.timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
+    let serde_crate = format!("{home}::__private::serde").replace(' ', "");
+    let schemars_crate = format!("{home}::__private::schemars").replace(' ', "");
+
+    let mut body = function.clone();
+    body.attrs.retain(|attribute| !attribute.path().is_ident("doc"));
+    body.vis = syn::Visibility::Inherited;
+    body.sig.ident = syn::Ident::new("run", ident.span());
+
+    Ok(quote! {
+        #(#docs)*
+        #[allow(non_camel_case_types, reason = "the tool is named as its function")]
+        #[derive(Debug, Clone, Copy, Default)]
+        #visibility struct #ident;
+
+        const _: () = {
+            use #home::__private as private;
+
+            #[derive(private::serde::Deserialize, private::schemars::JsonSchema)]
+            #[serde(crate = #serde_crate, deny_unknown_fields)]
+            #[schemars(crate = #schemars_crate)]
+            struct Arguments { #(#fields,)* }
+
+            static SPEC: ::std::sync::LazyLock<#home::ToolSpec> = ::std::sync::LazyLock::new(|| {
+                let mut spec = #home::ToolSpec::new(
+                    #name,
+                    #description,
+                    private::schema_of::<Arguments>(),
+                ) #(#capabilities)* #(#flags)* #timeout;
+                spec.approval = #approval;
+                spec
+            });
+
+            #body
+
+            #[private::async_trait]
+            impl #home::Tool for #ident {
+                fn spec(&self) -> &#home::ToolSpec {
+                    &SPEC
+                }
+
+                async fn call(
+                    &self,
+                    arguments: private::serde_json::Value,
+                    context: &#home::ToolContext,
+                ) -> ::std::result::Result<private::serde_json::Value, #home::ToolError> {
+                    let _ = context;
+                    let Arguments { #(#names),* } = private::decode_arguments(arguments)?;
+                    private::encode_output(run(#(#arguments),*).await)
+                }
+            }
+        };
+    })
+}
+
+fn check_signature(function: &ItemFn) -> Result<()> {
+    let signature = &function.sig;
+    if signature.asyncness.is_none() {
+        return Err(Error::new_spanned(signature.fn_token, "a tool is an `async fn`"));
+    }
+    if !signature.generics.params.is_empty() {
+        return Err(Error::new_spanned(&signature.generics, "a tool has no type parameters"));
+    }
+    if matches!(signature.output, ReturnType::Default) {
+        return Err(Error::new_spanned(&signature.ident, "a tool returns a `Result`"));
+    }
+    Ok(())
+}
+
+/// The parameters: as fields of the arguments struct, as names to take it apart, and as arguments
+/// of the call.
+#[derive(Default)]
+struct Parameters {
+    fields: Vec<TokenStream>,
+    names: Vec<TokenStream>,
+    arguments: Vec<TokenStream>,
+}
+
+impl Parameters {
+    /// Reads the parameters and takes their doc comments off the function.
+    fn take(function: &mut ItemFn) -> Result<Self> {
+        let mut parameters = Self::default();
+        for input in &mut function.sig.inputs {
+            let FnArg::Typed(PatType { attrs, pat, ty, .. }) = input else {
+                return Err(Error::new_spanned(input, "a tool is a free function"));
+            };
+            let Pat::Ident(name) = &mut **pat else {
+                return Err(Error::new_spanned(
+                    pat,
+                    "name the parameter; the model fills it by name",
+                ));
+            };
+            let attributes = std::mem::take(attrs);
+            if is_context(ty) {
+                parameters.arguments.push(quote!(context));
+                continue;
+            }
+            if let Type::Reference(_) = &**ty {
+                return Err(Error::new_spanned(ty, "take the argument by value, such as `String`"));
+            }
+            let name = &name.ident;
+            parameters.fields.push(quote!(#(#attributes)* #name: #ty));
+            parameters.names.push(name.to_token_stream());
+            parameters.arguments.push(name.to_token_stream());
+        }
+        Ok(parameters)
+    }
+}
+
+fn is_context(ty: &Type) -> bool {
+    let Type::Reference(reference) = ty else { return false };
+    let Type::Path(path) = &*reference.elem else { return false };
+    path.path.segments.last().is_some_and(|segment| segment.ident == "ToolContext")
+}
+
+fn doc_text(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value().trim().to_owned()),
+            _ => None,
+        },
+        _ => None,
+    });
+    lines.collect::<Vec<_>>().join("\n").trim().to_owned()
+}

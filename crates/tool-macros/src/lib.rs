@@ -1,0 +1,32 @@
+//! The `#[tool]` attribute: an async function becomes a tool.
+//!
+//! Use it as `tool::tool` or `backstop::tool`; this crate only writes the code.
+
+mod expand;
+mod options;
+
+use proc_macro::TokenStream;
+
+/// Turns an async function into a tool of the same name.
+///
+/// The doc comment is the description the model reads, the parameters are the arguments (with
+/// their own doc comments as descriptions, `Option` for what may be left out), and the function
+/// returns a `Result`. A parameter of type `&ToolContext` receives the context of the call.
+///
+/// Options: `name = "web.search"`, `idempotent`, `exploratory`, `approval`, `timeout = "5s"`
+/// (`ms`, `s` or `m`), `capabilities("network:outbound")`.
+///
+/// # Errors
+///
+/// Any error type that converts to a boxed error works; a `ToolError` keeps its class, everything
+/// else becomes `ToolError::ExecutionFailed` with its whole chain.
+#[proc_macro_attribute]
+pub fn tool(options: TokenStream, function: TokenStream) -> TokenStream {
+    expand::expand(options.into(), function.into(), &quote::quote!(::tool)).into()
+}
+
+/// As [`macro@tool`], for those who depend on the facade only.
+#[proc_macro_attribute]
+pub fn backstop_tool(options: TokenStream, function: TokenStream) -> TokenStream {
+    expand::expand(options.into(), function.into(), &quote::quote!(::backstop::__tool)).into()
+}

@@ -1,0 +1,238 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use layer0::code;
+use layer0::error::{BoxError, OperatorError};
+use layer0::failure::{Effect, Failure, Retry, Seconds};
+use thiserror::Error;
+
+/// Says why a tool call failed. The model reads it as the call's result; it never ends a run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ToolError {
+    /// A person denied the call.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("denied: {reason}")]
+    #[non_exhaustive]
+    ApprovalDenied {
+        /// The person's words.
+        reason: String,
+    },
+    /// The run was stopped before the call was done.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("cancelled")]
+    Cancelled,
+    /// Another variant, with what the tool's author adds to it.
+    ///
+    /// Retry: as the author says, else as the error inside. Effect: as the error inside.
+    #[error("tool reported{}", Code(code.as_deref()))]
+    #[non_exhaustive]
+    Detailed {
+        /// The author's own code, such as `SQL_ERROR`.
+        code: Option<Arc<str>>,
+        /// The author's retry answer.
+        retry: Option<Retry>,
+        /// The error.
+        #[source]
+        error: Box<ToolError>,
+    },
+    /// The tool ran and reported an error.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("{0}")]
+    ExecutionFailed(String),
+    /// The process died while the tool ran, and it is not safe to repeat.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("interrupted: may already have acted")]
+    Interrupted,
+    /// The arguments were not JSON or did not match the schema.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid input: {0}")]
+    InvalidInput(String),
+    /// The output did not match the tool's declared schema.
+    ///
+    /// Retry: never. Effect: happened.
+    #[error("invalid output: {0}")]
+    InvalidOutput(String),
+    /// There is no tool of this name.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("tool `{0}` not found")]
+    NotFound(String),
+    /// Anything else.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("tool failed in an unclassified way")]
+    Other(#[from] BoxError),
+    /// The tool's code panicked; the panic was caught.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("panicked: {0}")]
+    Panicked(String),
+    /// Policy did not grant what the call needs.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("tool `{tool}` requires `{capability}`")]
+    #[non_exhaustive]
+    PermissionDenied {
+        /// The tool.
+        tool: String,
+        /// What was not granted.
+        capability: String,
+    },
+    /// A gate hook kept the call from running.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("skipped by hook `{hook}`")]
+    #[non_exhaustive]
+    Skipped {
+        /// The hook.
+        hook: String,
+    },
+    /// The tool did not finish in time and was stopped.
+    ///
+    /// Retry: with backoff. Effect: unknown.
+    #[error("timed out after {}", Seconds(*after))]
+    #[non_exhaustive]
+    Timeout {
+        /// The limit.
+        after: Duration,
+    },
+}
+
+/// Prints the author's code after a space, or that there is none.
+struct Code<'a>(Option<&'a str>);
+
+impl std::fmt::Display for Code<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(code) => write!(f, " `{code}`"),
+            None => f.write_str(" an error"),
+        }
+    }
+}
+
+impl ToolError {
+    /// Makes [`ToolError::PermissionDenied`].
+    pub fn permission_denied(tool: impl Into<String>, capability: impl Into<String>) -> Self {
+        Self::PermissionDenied { tool: tool.into(), capability: capability.into() }
+    }
+
+    /// Makes [`ToolError::Timeout`].
+    #[must_use]
+    pub const fn timeout(after: Duration) -> Self {
+        Self::Timeout { after }
+    }
+
+    /// Adds the author's own code.
+    #[must_use]
+    pub fn with_code(self, code: impl Into<Arc<str>>) -> Self {
+        let (_, retry, error) = self.into_parts();
+        Self::Detailed { code: Some(code.into()), retry, error }
+    }
+
+    /// States that trying again can help, and how long to wait first.
+    #[must_use]
+    pub fn with_retry(self, retry: Retry) -> Self {
+        let (code, _, error) = self.into_parts();
+        Self::Detailed { code, retry: Some(retry), error }
+    }
+
+    fn into_parts(self) -> (Option<Arc<str>>, Option<Retry>, Box<Self>) {
+        match self {
+            Self::Detailed { code, retry, error } => (code, retry, error),
+            error => (None, None, Box::new(error)),
+        }
+    }
+
+    /// Returns the error without what the author added.
+    #[must_use]
+    pub fn kind(&self) -> &Self {
+        match self {
+            Self::Detailed { error, .. } => error.kind(),
+            error => error,
+        }
+    }
+
+    /// Returns the author's own code.
+    #[must_use]
+    pub const fn author_code(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Detailed { code, .. } => code.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Can trying again help?
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        Failure::retry(self).is_retryable()
+    }
+}
+
+impl Failure for ToolError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::ApprovalDenied { .. } => code::TOOL_APPROVAL_DENIED,
+            Self::Cancelled => code::TOOL_CANCELLED,
+            Self::Detailed { error, .. } => error.code(),
+            Self::ExecutionFailed(_) => code::TOOL_EXECUTION_FAILED,
+            Self::Interrupted => code::TOOL_INTERRUPTED,
+            Self::InvalidInput(_) => code::TOOL_INVALID_INPUT,
+            Self::InvalidOutput(_) => code::TOOL_INVALID_OUTPUT,
+            Self::NotFound(_) => code::TOOL_NOT_FOUND,
+            Self::Other(_) => code::TOOL_OTHER,
+            Self::Panicked(_) => code::TOOL_PANICKED,
+            Self::PermissionDenied { .. } => code::TOOL_PERMISSION_DENIED,
+            Self::Skipped { .. } => code::TOOL_SKIPPED,
+            Self::Timeout { .. } => code::TOOL_TIMEOUT,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Detailed { retry: Some(retry), .. } => *retry,
+            Self::Detailed { error, .. } => error.retry(),
+            Self::Timeout { .. } => Retry::Backoff,
+            Self::ApprovalDenied { .. }
+            | Self::Cancelled
+            | Self::ExecutionFailed(_)
+            | Self::Interrupted
+            | Self::InvalidInput(_)
+            | Self::InvalidOutput(_)
+            | Self::NotFound(_)
+            | Self::Other(_)
+            | Self::Panicked(_)
+            | Self::PermissionDenied { .. }
+            | Self::Skipped { .. } => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Detailed { error, .. } => error.effect(),
+            Self::InvalidOutput(_) => Effect::Happened,
+            Self::ApprovalDenied { .. }
+            | Self::InvalidInput(_)
+            | Self::NotFound(_)
+            | Self::PermissionDenied { .. }
+            | Self::Skipped { .. } => Effect::None,
+            Self::Cancelled
+            | Self::ExecutionFailed(_)
+            | Self::Interrupted
+            | Self::Other(_)
+            | Self::Panicked(_)
+            | Self::Timeout { .. } => Effect::Unknown,
+        }
+    }
+}
+
+impl From<ToolError> for OperatorError {
+    fn from(error: ToolError) -> Self {
+        Self::failed(error)
+    }
+}

@@ -1,0 +1,49 @@
+//! What a tool is, who may call it, and how a call fails.
+//!
+//! A [`Tool`] describes itself with a [`ToolSpec`] and runs on JSON arguments. A [`Toolset`] finds
+//! a tool, checks the arguments against its schema and its needs against [`Grants`]; what is not
+//! granted is denied. Every failure is a [`ToolError`], which the model reads as data: a tool never
+//! ends a run.
+//!
+//! This crate never runs a tool by itself: timeouts, panics and concurrency are the driver's.
+//!
+//! ```
+//! use tool::{Grants, ToolError, Toolset, tool};
+//!
+//! /// Add two integers.
+//! #[tool(idempotent)]
+//! async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
+//!     x.checked_add(y).ok_or_else(|| ToolError::ExecutionFailed("the sum is too large".into()))
+//! }
+//!
+//! let tools = Toolset::new().with(add)?;
+//! let error = tools.admit("add", serde_json::json!({"x": 40}), &Grants::none()).err().unwrap();
+//! assert_eq!(error.to_string(), "invalid input: y is required");
+//! # Ok::<(), tool::RegistrationError>(())
+//! ```
+
+mod error;
+mod policy;
+mod registry;
+mod text;
+mod tool;
+mod validate;
+
+pub use error::ToolError;
+pub use layer0::ToolSpec;
+pub use policy::{Grants, PatternError};
+pub use registry::{Admitted, RegistrationError, Toolset};
+pub use text::{failed_text, missing_text};
+pub use tool::{Tool, ToolContext};
+pub use tool_macros::tool;
+
+/// What the code written by [`macro@tool`] calls; not for people.
+#[doc(hidden)]
+pub mod __private {
+    pub use async_trait::async_trait;
+    pub use schemars;
+    pub use serde;
+    pub use serde_json;
+
+    pub use crate::tool::{decode_arguments, encode_output, schema_of};
+}

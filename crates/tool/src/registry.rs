@@ -1,0 +1,168 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use jsonschema::Validator;
+use layer0::ToolSpec;
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::policy::Grants;
+use crate::text::missing_text;
+use crate::validate;
+use crate::{Tool, ToolError};
+
+/// The tools of an agent, in the order the model sees them. Cloning copies no tool.
+#[derive(Clone, Default)]
+pub struct Toolset {
+    order: Vec<Arc<str>>,
+    tools: BTreeMap<Arc<str>, Arc<Entry>>,
+}
+
+struct Entry {
+    tool: Arc<dyn Tool>,
+    input: Validator,
+    output: Option<Validator>,
+}
+
+/// A call that may run: the tool was found, its arguments fit and its needs are granted.
+#[derive(Clone)]
+pub struct Admitted {
+    entry: Arc<Entry>,
+    /// The arguments.
+    pub arguments: Value,
+}
+
+impl Toolset {
+    /// Makes an empty set.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistrationError`], when its name is empty or taken, or a schema is not valid.
+    pub fn with(mut self, tool: impl Tool + 'static) -> Result<Self, RegistrationError> {
+        self.add(Arc::new(tool))?;
+        Ok(self)
+    }
+
+    /// Adds a shared tool.
+    ///
+    /// # Errors
+    ///
+    /// As [`Toolset::with`]; then the set is unchanged.
+    pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
+        let spec = tool.spec();
+        let name = Arc::clone(&spec.name);
+        if name.trim().is_empty() {
+            return Err(RegistrationError::EmptyName);
+        }
+        if self.tools.contains_key(&name) {
+            return Err(RegistrationError::Duplicate(name));
+        }
+        let compile = |schema: &Value| {
+            jsonschema::validator_for(schema).map_err(|error| RegistrationError::Schema {
+                tool: Arc::clone(&name),
+                why: error.to_string(),
+            })
+        };
+        let input = compile(&spec.schema)?;
+        let output = spec.output_schema.as_deref().map(compile).transpose()?;
+        self.order.push(Arc::clone(&name));
+        self.tools.insert(name, Arc::new(Entry { tool, input, output }));
+        Ok(())
+    }
+
+    /// Is there a tool of this name?
+    #[must_use]
+    pub fn contains(&self, name: &str) -> bool {
+        self.tools.contains_key(name)
+    }
+
+    /// Returns what the tools say of themselves, in order.
+    pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
+        self.order.iter().filter_map(|name| self.tools.get(name)).map(|entry| entry.tool.spec())
+    }
+
+    /// Decides whether a call may run: finds the tool, checks the arguments, asks the policy.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError::NotFound`], [`ToolError::InvalidInput`], [`ToolError::PermissionDenied`].
+    pub fn admit(
+        &self,
+        name: &str,
+        arguments: Value,
+        grants: &Grants,
+    ) -> Result<Admitted, ToolError> {
+        let entry = self.tools.get(name).ok_or_else(|| ToolError::NotFound(name.to_owned()))?;
+        if let Value::String(text) = &arguments {
+            return Err(ToolError::InvalidInput(validate::unparsed(text)));
+        }
+        validate::check(&entry.input, &arguments).map_err(ToolError::InvalidInput)?;
+        let spec = entry.tool.spec();
+        let needs = entry.tool.needs(&arguments)?;
+        match spec.capabilities.iter().chain(&needs).find(|needed| !grants.allow(needed)) {
+            Some(missing) => Err(ToolError::permission_denied(&*spec.name, missing)),
+            None => Ok(Admitted { entry: Arc::clone(entry), arguments }),
+        }
+    }
+
+    /// Returns the text for a call of a tool that does not exist.
+    #[must_use]
+    pub fn missing_text(&self, name: &str) -> String {
+        missing_text(name, self.order.iter().map(|name| &**name))
+    }
+}
+
+impl Admitted {
+    /// Returns the tool.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<dyn Tool> {
+        &self.entry.tool
+    }
+
+    /// Checks what the tool returned against its output schema, where it declares one.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError::InvalidOutput`].
+    pub fn check_output(&self, output: &Value) -> Result<(), ToolError> {
+        match &self.entry.output {
+            Some(schema) => validate::check(schema, output)
+                .map_err(|why| ToolError::InvalidOutput(why.replace("arguments", "output"))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Toolset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.order).finish()
+    }
+}
+
+/// Says why a tool cannot be added.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegistrationError {
+    /// There is already a tool of this name.
+    #[error("there is already a tool named `{0}`")]
+    Duplicate(Arc<str>),
+    /// The name is empty.
+    #[error("a tool needs a name")]
+    EmptyName,
+    /// A schema is not valid JSON Schema.
+    #[error("the schema of tool `{tool}` is not valid: {why}")]
+    #[non_exhaustive]
+    Schema {
+        /// The tool.
+        tool: Arc<str>,
+        /// What is wrong with it.
+        why: String,
+    },
+}

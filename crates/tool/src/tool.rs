@@ -1,0 +1,107 @@
+use async_trait::async_trait;
+use layer0::error::BoxError;
+use layer0::failure::Chain;
+use layer0::id::{CallId, RunId, SessionId};
+use layer0::{Timestamp, ToolSpec};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::ToolError;
+
+/// Does one thing in the world for the model.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// Describes the tool; the same at every call.
+    fn spec(&self) -> &ToolSpec;
+
+    /// Returns what a call with these arguments needs beyond the spec's capabilities, such as
+    /// `fs:read:/data/a.csv`.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError::InvalidInput`] when the arguments name something that cannot be.
+    fn needs(&self, arguments: &Value) -> Result<Vec<String>, ToolError> {
+        let _ = arguments;
+        Ok(Vec::new())
+    }
+
+    /// Runs the tool. The arguments match its schema and policy has granted what it needs.
+    ///
+    /// # Errors
+    ///
+    /// Usually [`ToolError::ExecutionFailed`]; the whole text is kept for whoever asks for it, so
+    /// it need not be short.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped at timeout and cancellation. A tool that must not be left half done
+    /// says so by not being idempotent.
+    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError>;
+}
+
+/// What a tool may know of the call it serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolContext {
+    /// The run.
+    pub run: RunId,
+    /// The conversation.
+    pub session: SessionId,
+    /// The call.
+    pub call_id: CallId,
+    /// The same text when the same call is run again; give it to services that know such keys.
+    pub idempotency_key: String,
+    /// When the call will be given up.
+    pub deadline: Timestamp,
+}
+
+impl ToolContext {
+    /// Makes the context of one call.
+    #[must_use]
+    pub fn new(run: RunId, session: SessionId, call_id: CallId, deadline: Timestamp) -> Self {
+        let idempotency_key = format!("{run}/{call_id}");
+        Self { run, session, call_id, idempotency_key, deadline }
+    }
+}
+
+/// Returns the JSON Schema of a tool's arguments.
+#[must_use]
+pub fn schema_of<T: JsonSchema>() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.remove("title");
+    schema.to_value()
+}
+
+/// Reads checked arguments into a tool's parameters.
+///
+/// # Errors
+///
+/// [`ToolError::InvalidInput`] for what a schema cannot say, such as a number out of range.
+pub fn decode_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
+    serde_json::from_value(arguments).map_err(|error| ToolError::InvalidInput(error.to_string()))
+}
+
+/// Turns what a tool function returned into its output.
+///
+/// # Errors
+///
+/// The function's own [`ToolError`], any other error as [`ToolError::ExecutionFailed`] with its
+/// whole chain, and [`ToolError::InvalidOutput`] for a value that is no JSON.
+pub fn encode_output<T: Serialize, E: Into<BoxError>>(
+    result: Result<T, E>,
+) -> Result<Value, ToolError> {
+    match result {
+        Ok(output) => serde_json::to_value(output)
+            .map_err(|error| ToolError::InvalidOutput(error.to_string())),
+        Err(error) => Err(match error.into().downcast::<ToolError>() {
+            Ok(error) => *error,
+            Err(error) => ToolError::ExecutionFailed(Chain(&*error).to_string()),
+        }),
+    }
+}

@@ -1,0 +1,175 @@
+//! Checks values against JSON Schema and says what is wrong in words a model can act on.
+
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{ValidationError, Validator};
+use serde_json::Value;
+
+/// How many problems are reported at once.
+const MAX_PROBLEMS: usize = 5;
+/// How many characters a value or a list of values may take in a message.
+const MAX_VALUE_CHARS: usize = 200;
+
+/// Checks `value`; returns what is wrong as `property expectation`, joined by `; `.
+pub(crate) fn check(validator: &Validator, value: &Value) -> Result<(), String> {
+    let mut errors = validator.iter_errors(value);
+    let problems: Vec<String> =
+        errors.by_ref().take(MAX_PROBLEMS).map(|error| describe(&error)).collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let more = errors.count();
+    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+    Err(problems.join("; ") + &more)
+}
+
+/// Reads arguments that arrived as text, to say where they stop being JSON.
+pub(crate) fn unparsed(text: &str) -> String {
+    match serde_json::from_str::<Value>(text) {
+        Err(error) => format!("arguments must be a JSON object, but do not parse: {error}"),
+        Ok(_) => "arguments must be a JSON object".to_owned(),
+    }
+}
+
+fn describe(error: &ValidationError<'_>) -> String {
+    let property = property(error.instance_path().as_str());
+    let inside = |name: &str| {
+        if property == "arguments" { name.to_owned() } else { format!("{property}.{name}") }
+    };
+    match error.kind() {
+        ValidationErrorKind::Type { kind } => {
+            let kinds: Vec<String> = match kind {
+                TypeKind::Single(kind) => vec![article(&kind.to_string())],
+                TypeKind::Multiple(kinds) => {
+                    kinds.iter().map(|kind| article(&kind.to_string())).collect()
+                }
+            };
+            format!("{property} must be {}", kinds.join(" or "))
+        }
+        ValidationErrorKind::Required { property } => {
+            format!("{} is required", inside(property.as_str().unwrap_or_default()))
+        }
+        ValidationErrorKind::AdditionalProperties { unexpected }
+        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
+            let names: Vec<String> = unexpected.iter().map(|name| inside(&bounded(name))).collect();
+            format!("{} is not a known property", names.join(", "))
+        }
+        ValidationErrorKind::Enum { options } => {
+            format!("{property} must be one of {}", bounded(&options.to_string()))
+        }
+        ValidationErrorKind::Constant { expected_value } => {
+            format!("{property} must be {}", bounded(&expected_value.to_string()))
+        }
+        ValidationErrorKind::Minimum { limit } => format!("{property} must be at least {limit}"),
+        ValidationErrorKind::Maximum { limit } => format!("{property} must be at most {limit}"),
+        ValidationErrorKind::ExclusiveMinimum { limit } => {
+            format!("{property} must be above {limit}")
+        }
+        ValidationErrorKind::ExclusiveMaximum { limit } => {
+            format!("{property} must be below {limit}")
+        }
+        ValidationErrorKind::MinLength { limit } => {
+            format!("{property} must have at least {limit} characters")
+        }
+        ValidationErrorKind::MaxLength { limit } => {
+            format!("{property} must have at most {limit} characters")
+        }
+        ValidationErrorKind::MinItems { limit } => {
+            format!("{property} must have at least {limit} items")
+        }
+        ValidationErrorKind::MaxItems { limit } => {
+            format!("{property} must have at most {limit} items")
+        }
+        ValidationErrorKind::Pattern { pattern } => {
+            format!("{property} must match {}", bounded(pattern))
+        }
+        ValidationErrorKind::Format { format } => format!("{property} must be a valid {format}"),
+        other => format!("{property} does not satisfy {}", other.keyword()),
+    }
+}
+
+/// Turns `/a/0/b` into `a[0].b`, and the root into `arguments`.
+fn property(pointer: &str) -> String {
+    let mut path = String::new();
+    for part in pointer.split('/').skip(1) {
+        if part.bytes().all(|byte| byte.is_ascii_digit()) && !part.is_empty() {
+            path.push('[');
+            path.push_str(part);
+            path.push(']');
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(&bounded(&part.replace("~1", "/").replace("~0", "~")));
+        }
+    }
+    if path.is_empty() { "arguments".to_owned() } else { path }
+}
+
+fn article(kind: &str) -> String {
+    match kind {
+        "null" => "null".to_owned(),
+        "array" | "object" | "integer" => format!("an {kind}"),
+        _ => format!("a {kind}"),
+    }
+}
+
+fn bounded(text: &str) -> String {
+    text.chars().take(MAX_VALUE_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Spec: T3
+    #[test]
+    fn problems_name_the_property_and_the_expectation() {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "error_id": {"type": "string", "minLength": 3},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 9},
+                "mode": {"enum": ["a", "b"]},
+                "rows": {"type": "array", "items": {
+                    "type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"],
+                }},
+            },
+            "required": ["error_id"],
+            "additionalProperties": false,
+        });
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        #[track_caller]
+        fn expect(validator: &Validator, value: Value, problem: &str) {
+            assert_eq!(check(validator, &value).unwrap_err(), problem);
+        }
+        expect(&validator, json!({"error_id": 7}), "error_id must be a string");
+        expect(&validator, json!({}), "error_id is required");
+        expect(&validator, json!([]), "arguments must be an object");
+        expect(&validator, json!({"error_id": "a"}), "error_id must have at least 3 characters");
+        expect(&validator, json!({"error_id": "abc", "limit": 0}), "limit must be at least 1");
+        expect(
+            &validator,
+            json!({"error_id": "abc", "mode": "c"}),
+            "mode must be one of [\"a\",\"b\"]",
+        );
+        expect(&validator, json!({"error_id": "abc", "x": 1}), "x is not a known property");
+        expect(
+            &validator,
+            json!({"error_id": "abc", "rows": [{"n": 1}, {}]}),
+            "rows[1].n is required",
+        );
+        expect(
+            &validator,
+            json!({"error_id": "abc", "rows": [{"n": "1"}]}),
+            "rows[0].n must be a number",
+        );
+        assert_eq!(check(&validator, &json!({"error_id": "abc"})), Ok(()));
+    }
+
+    #[test]
+    fn text_that_is_no_json_is_located() {
+        assert!(unparsed("{\"a\": ").contains("EOF while parsing"));
+        assert_eq!(unparsed("3"), "arguments must be a JSON object");
+    }
+}

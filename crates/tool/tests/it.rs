@@ -1,0 +1,112 @@
+//! `#[tool]` and the toolset, as a user meets them.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use layer0::Timestamp;
+use serde_json::{Value, json};
+use tool::{Grants, RegistrationError, Tool, ToolContext, ToolError, Toolset, tool};
+
+/// Search the web.
+///
+/// Returns the best hits first.
+#[tool(
+    name = "web.search",
+    idempotent,
+    exploratory,
+    timeout = "5s",
+    capabilities("network:outbound")
+)]
+async fn search(
+    /// What to look for.
+    query: String,
+    /// How many hits, at most.
+    limit: Option<u32>,
+    context: &ToolContext,
+) -> Result<Value, ToolError> {
+    Ok(json!({"query": query, "limit": limit, "key": context.idempotency_key}))
+}
+
+/// Fails with an error of its own type.
+#[tool]
+async fn broken() -> Result<(), std::num::ParseIntError> {
+    "x".parse::<i32>().map(|_| ())
+}
+
+fn context() -> ToolContext {
+    ToolContext::new("run_1".into(), "s-1".into(), "c1".into(), Timestamp::default())
+}
+
+fn network() -> Grants {
+    Grants::parse(["network:outbound"]).unwrap()
+}
+
+/// Spec: T1, T11
+#[tokio::test]
+async fn a_function_becomes_a_tool() {
+    let spec = search.spec();
+    assert_eq!(&*spec.name, "web.search");
+    assert_eq!(&*spec.description, "Search the web.\n\nReturns the best hits first.");
+    assert!(spec.idempotent && spec.exploratory && !spec.approval);
+    assert_eq!(spec.timeout, Some(std::time::Duration::from_secs(5)));
+    assert_eq!(
+        *spec.schema,
+        json!({
+            "type": "object",
+            "properties": {
+                "query": {"type": "string", "description": "What to look for."},
+                "limit": {
+                    "type": ["integer", "null"], "format": "uint32", "minimum": 0,
+                    "description": "How many hits, at most.",
+                },
+            },
+            "required": ["query"],
+            "additionalProperties": false,
+        })
+    );
+    let tools = Toolset::new().with(search).unwrap();
+    let call = tools.admit("web.search", json!({"query": "rust"}), &network()).unwrap();
+    let output = call.tool().call(call.arguments.clone(), &context()).await.unwrap();
+    assert_eq!(output, json!({"query": "rust", "limit": null, "key": "run_1/c1"}));
+}
+
+/// Spec: T11
+#[tokio::test]
+async fn typed_errors_convert() {
+    let error = broken.call(json!({}), &context()).await.unwrap_err();
+    assert!(matches!(&error, ToolError::ExecutionFailed(text) if text.contains("invalid digit")));
+}
+
+/// Spec: T2, T3, Y1
+#[test]
+fn a_call_is_admitted_only_when_everything_fits() {
+    let tools = Toolset::new().with(search).unwrap();
+    let refuse = |name: &str, arguments: Value, grants: &Grants| {
+        tools.admit(name, arguments, grants).err().unwrap().to_string()
+    };
+    assert_eq!(refuse("nope", json!({}), &network()), "tool `nope` not found");
+    assert_eq!(
+        refuse("web.search", json!({"query": 1}), &network()),
+        "invalid input: query must be a string"
+    );
+    assert_eq!(
+        refuse("web.search", json!({"query": "x"}), &Grants::none()),
+        "tool `web.search` requires `network:outbound`"
+    );
+}
+
+/// Spec: P7
+#[test]
+fn arguments_that_are_no_json_are_never_run() {
+    let tools = Toolset::new().with(search).unwrap();
+    let error = tools.admit("web.search", json!("{\"query\": \"ru"), &network()).err().unwrap();
+    assert!(
+        matches!(&error, ToolError::InvalidInput(why) if why.contains("do not parse")),
+        "{error}"
+    );
+}
+
+/// Spec: E12
+#[test]
+fn two_tools_of_one_name_are_refused() {
+    let error = Toolset::new().with(search).unwrap().with(search).unwrap_err();
+    assert_eq!(error, RegistrationError::Duplicate("web.search".into()));
+}
