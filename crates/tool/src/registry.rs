@@ -100,10 +100,17 @@ impl Toolset {
         grants: &Grants,
     ) -> Result<Admitted, ToolError> {
         let entry = self.tools.get(name).ok_or_else(|| ToolError::NotFound(name.to_owned()))?;
-        if let Value::String(text) = &arguments {
-            return Err(ToolError::InvalidInput(validate::unparsed(text)));
-        }
-        validate::check(&entry.input, &arguments).map_err(ToolError::InvalidInput)?;
+        let checked = match &arguments {
+            Value::String(text) => Err(validate::unparsed(text)),
+            arguments => validate::check(&entry.input, arguments),
+        };
+        checked.map_err(|why| {
+            let error = ToolError::InvalidInput(why);
+            match entry.tool.input_code() {
+                Some(code) => error.with_code(code),
+                None => error,
+            }
+        })?;
         let spec = entry.tool.spec();
         let needs = entry.tool.needs(&arguments)?;
         match spec.capabilities.iter().chain(&needs).find(|needed| !grants.allow(needed)) {

@@ -28,6 +28,16 @@ pub trait Tool: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Returns the author's code for arguments that do not fit the schema.
+    fn input_code(&self) -> Option<&str> {
+        None
+    }
+
+    /// Are the tool's failures worth storing? Not those of a tool that reads stored errors.
+    fn stores_errors(&self) -> bool {
+        true
+    }
+
     /// Runs the tool. The arguments match its schema and policy has granted what it needs.
     ///
     /// # Errors

@@ -1,0 +1,63 @@
+use layer0::code;
+use layer0::error::BoxError;
+use layer0::failure::{Effect, Failure, Retry};
+use thiserror::Error;
+
+/// Says why an error store could not be written or read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The store was already closed.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("store is closed")]
+    Closed,
+    /// The back end failed in a way that has no class of its own.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("store failed")]
+    Failed(#[source] BoxError),
+    /// The disk or the quota is full.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no space left for the store")]
+    Full(#[source] BoxError),
+    /// The back end is locked by somebody else.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("store is locked")]
+    Locked(#[source] BoxError),
+}
+
+impl StoreError {
+    /// Can trying again help?
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        Failure::retry(self).is_retryable()
+    }
+}
+
+impl Failure for StoreError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Closed => code::STORE_CLOSED,
+            Self::Failed(_) => code::STORE_FAILED,
+            Self::Full(_) => code::STORE_FULL,
+            Self::Locked(_) => code::STORE_LOCKED,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Locked(_) => Retry::Backoff,
+            Self::Closed | Self::Failed(_) | Self::Full(_) => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Failed(_) => Effect::Unknown,
+            Self::Closed | Self::Full(_) | Self::Locked(_) => Effect::None,
+        }
+    }
+}

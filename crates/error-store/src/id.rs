@@ -1,0 +1,32 @@
+use layer0::Timestamp;
+use layer0::id::ErrorId;
+
+use crate::StoreError;
+
+/// Makes an id for an error of this moment: `err_YYYYMMDD_HHMMSS_` and 6 hex digits from the
+/// operating system, 26 characters. Two may be the same; a store tries again with another.
+///
+/// # Errors
+///
+/// [`StoreError::Failed`], when the operating system has no randomness.
+pub fn error_id(at: Timestamp) -> Result<ErrorId, StoreError> {
+    let mut random = [0; 3];
+    getrandom::fill(&mut random).map_err(|error| StoreError::Failed(error.into()))?;
+    let [a, b, c] = random;
+    Ok(ErrorId::new(format!("err_{}_{a:02x}{b:02x}{c:02x}", at.compact())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: S2
+    #[test]
+    fn ids_carry_the_time_and_differ() {
+        let at = "2026-01-02T03:04:05Z".parse().unwrap();
+        let (one, two) = (error_id(at).unwrap(), error_id(at).unwrap());
+        assert!(one.as_str().starts_with("err_20260102_030405_"));
+        assert_eq!(one.as_str().len(), 26);
+        assert_ne!(one, two);
+    }
+}

@@ -1,0 +1,67 @@
+//! What the model reads of a stored error, or of one that could not be stored.
+
+use layer0::id::ErrorId;
+
+use crate::{Stored, Summary};
+
+/// How many characters of an error the model reads when it could not be stored.
+pub const FALLBACK_CHARS: usize = 500;
+
+/// Returns the text for a stored error: what happened, its id and, where something was cut, how to
+/// read the rest.
+#[must_use]
+pub fn stored_text(headline: &str, summary: &Summary, stored: &Stored) -> String {
+    let id: &ErrorId = &stored.id;
+    let seen = match stored.occurrences {
+        0 | 1 => String::new(),
+        count => format!(" (seen {count} times)"),
+    };
+    let mut text = format!("{headline}{seen}\n[Error ID: {id}]");
+    if summary.cut {
+        text.push_str(&format!(
+            "\nUse get_error_detail(error_id=\"{id}\") for the complete error."
+        ));
+    }
+    text
+}
+
+/// Returns the text for an error that could not be stored: its first 500 characters.
+#[must_use]
+pub fn fallback_text(error: &str, code: Option<&str>) -> String {
+    let head: String = error.chars().take(FALLBACK_CHARS).collect();
+    match code {
+        Some(code) => format!("Tool error: {code} - {head}"),
+        None => format!("Error: {head}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: S5, S8
+    #[test]
+    fn the_model_reads_id_and_way_to_the_rest() {
+        let stored = |occurrences| Stored { id: "err_1".into(), occurrences };
+        let whole = Summary::of("Short error", None);
+        let headline = "Tool 'X' failed: Short error";
+        assert_eq!(
+            stored_text(headline, &whole, &stored(1)),
+            "Tool 'X' failed: Short error\n[Error ID: err_1]"
+        );
+        let cut = Summary::of("first\nsecond", None);
+        assert_eq!(
+            stored_text("Tool 'X' failed: first", &cut, &stored(3)),
+            "Tool 'X' failed: first (seen 3 times)\n[Error ID: err_1]\n\
+             Use get_error_detail(error_id=\"err_1\") for the complete error."
+        );
+    }
+
+    /// Spec: S6
+    #[test]
+    fn the_fallback_is_the_first_500_characters() {
+        let error = "ü".repeat(600);
+        assert_eq!(fallback_text(&error, None), format!("Error: {}", "ü".repeat(500)));
+        assert_eq!(fallback_text("x", Some("SQL_ERROR")), "Tool error: SQL_ERROR - x");
+    }
+}

@@ -1,0 +1,175 @@
+//! One line out of many.
+
+use serde_json::Value;
+
+/// The most characters of a summary, the ellipsis included.
+pub const MAX_SUMMARY_CHARS: usize = 100;
+
+const ELLIPSIS: &str = "...";
+
+/// The one line of an error that says most.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// At most [`MAX_SUMMARY_CHARS`] characters, on one line.
+    pub text: String,
+    /// Is there more in the error than the summary says?
+    pub cut: bool,
+}
+
+impl Summary {
+    /// Summarises an error's text, with the tool author's code where there is one.
+    ///
+    /// Taken is the first line that says something; of a Python traceback the last line, of a Rust
+    /// panic the message, of a JSON object its message. Colours and control characters are left out.
+    ///
+    /// ```
+    /// use error_store::Summary;
+    ///
+    /// let error = "\n\u{1b}[31mSyntax error near 'FROM'\u{1b}[0m\n  at line 2\n  at line 3";
+    /// let summary = Summary::of(error, Some("SQL_ERROR"));
+    /// assert_eq!(summary.text, "Code SQL_ERROR: Syntax error near 'FROM'");
+    /// assert!(summary.cut);
+    /// ```
+    #[must_use]
+    pub fn of(error: &str, code: Option<&str>) -> Self {
+        let message = json_message(error);
+        let text = message.as_deref().unwrap_or(error);
+        let line = clean(telling_line(text));
+        let cut = message.is_some() || line != text.trim();
+        let line = match code {
+            Some(code) => format!("Code {}: {line}", clean(code)),
+            None => line,
+        };
+        match line.char_indices().nth(MAX_SUMMARY_CHARS) {
+            None => Self { text: line, cut },
+            Some(_) => {
+                let keep = MAX_SUMMARY_CHARS - ELLIPSIS.len();
+                let end = line.char_indices().nth(keep).map_or(line.len(), |(at, _)| at);
+                Self { text: format!("{}{ELLIPSIS}", line[..end].trim_end()), cut: true }
+            }
+        }
+    }
+}
+
+/// Returns the message of a JSON object that has more than that.
+fn json_message(error: &str) -> Option<String> {
+    if !error.trim_start().starts_with('{') {
+        return None;
+    }
+    let fields = serde_json::from_str::<serde_json::Map<String, Value>>(error).ok()?;
+    ["message", "error", "detail", "title"].iter().find_map(|name| match fields.get(*name)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Object(inner) => inner.get("message")?.as_str().map(ToOwned::to_owned),
+        _ => None,
+    })
+}
+
+fn telling_line(text: &str) -> &str {
+    if text.contains("Traceback (most recent call last):")
+        && let Some(last) = text.lines().rev().find(|line| says_something(line))
+    {
+        return last;
+    }
+    let mut lines = text.lines().filter(|line| says_something(line));
+    let first = lines.next().unwrap_or("");
+    // `thread 'main' panicked at src/main.rs:2:5:` has its message on the next line.
+    if first.contains("panicked at ") && first.trim_end().ends_with(':') {
+        return lines.next().unwrap_or(first);
+    }
+    first
+}
+
+fn says_something(line: &str) -> bool {
+    clean(line).chars().any(char::is_alphanumeric)
+}
+
+/// Leaves out escape sequences and control characters, and white space at the ends.
+///
+/// Only the head of a line is read: a summary has no room for more.
+fn clean(line: &str) -> String {
+    let mut cleaned = String::new();
+    let mut chars = line.chars();
+    let mut budget = 8 * MAX_SUMMARY_CHARS;
+    while let Some(c) = chars.next()
+        && budget > 0
+    {
+        match c {
+            '\u{1b}' => skip_escape(&mut chars),
+            c if c.is_control() => cleaned.push(' '),
+            c => cleaned.push(c),
+        }
+        budget -= 1;
+    }
+    cleaned.trim().to_owned()
+}
+
+/// Skips an ANSI escape sequence: `ESC [ … letter`, `ESC ] … BEL` or `ESC` and one character
+/// (ECMA-48).
+fn skip_escape(chars: &mut std::str::Chars<'_>) {
+    match chars.next() {
+        Some('[') => drop(chars.find(|c| ('\u{40}'..='\u{7e}').contains(c))),
+        Some(']') => drop(chars.find(|c| *c == '\u{7}' || *c == '\u{1b}')),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Spec: S4
+    #[test]
+    fn the_line_that_says_most_is_taken() {
+        #[track_caller]
+        fn check(error: &str, code: Option<&str>, text: &str, cut: bool) {
+            assert_eq!(Summary::of(error, code), Summary { text: text.into(), cut });
+        }
+        check("Short error", None, "Short error", false);
+        check("Short error\n", None, "Short error", false);
+        check(
+            "connection timeout after 30 seconds",
+            None,
+            "connection timeout after 30 seconds",
+            false,
+        );
+        check(
+            "Syntax error near 'FROM'\nline 2",
+            Some("SQL_ERROR"),
+            "Code SQL_ERROR: Syntax error near 'FROM'",
+            true,
+        );
+        check("\n\n ---- \n\u{1b}[1;31mboom\u{1b}[0m\u{7}", None, "boom", true);
+        check(
+            "Traceback (most recent call last):\n  File \"a.py\", line 1\nValueError: bad\n\n",
+            None,
+            "ValueError: bad",
+            true,
+        );
+        check(
+            "thread 'main' panicked at src/main.rs:2:5:\nindex out of bounds\nnote: run",
+            None,
+            "index out of bounds",
+            true,
+        );
+        check(
+            r#"{"error": {"message": "no such table"}, "trace": [1, 2]}"#,
+            None,
+            "no such table",
+            true,
+        );
+        check("", None, "", false);
+        check(&"é".repeat(100), None, &"é".repeat(100), false);
+        check(&"é".repeat(101), None, &format!("{}...", "é".repeat(97)), true);
+    }
+
+    proptest! {
+        /// Spec: S4
+        #[test]
+        fn a_summary_is_one_bounded_line(error in any::<String>(), code in proptest::option::of(".{0,200}")) {
+            let summary = Summary::of(&error, code.as_deref());
+            prop_assert!(summary.text.chars().count() <= MAX_SUMMARY_CHARS);
+            prop_assert!(!summary.text.chars().any(char::is_control));
+        }
+    }
+}

@@ -1,0 +1,135 @@
+use layer0::code;
+use layer0::error::BoxError;
+use layer0::failure::{Effect, Failure, Retry};
+use layer0::id::RunId;
+use thiserror::Error;
+
+/// Says why a log could not be written or read.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LogError {
+    /// The log was already closed.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("log is closed")]
+    Closed,
+    /// Somebody else appended to the run.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{run}` has another writer: seq {seq} is taken")]
+    #[non_exhaustive]
+    Conflict {
+        /// The run.
+        run: RunId,
+        /// The first seq that was to be written.
+        seq: u64,
+    },
+    /// The back end failed in a way that has no class of its own.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("log failed")]
+    Failed(#[source] BoxError),
+    /// The disk or the quota is full.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no space left for the log")]
+    Full(#[source] BoxError),
+    /// The back end is locked by somebody else.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("log is locked")]
+    Locked(#[source] BoxError),
+    /// There is no such run.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no run `{0}`")]
+    NotFound(RunId),
+    /// The log was written by a newer version.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("written with schema {found}, this version reads up to {known}")]
+    #[non_exhaustive]
+    SchemaNewer {
+        /// The schema found.
+        found: u32,
+        /// The newest schema known.
+        known: u32,
+    },
+    /// The hash chain is broken.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("hash chain broken at seq {seq}: {what}")]
+    #[non_exhaustive]
+    Tampered {
+        /// The first event that cannot be trusted.
+        seq: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+}
+
+impl LogError {
+    /// Makes [`LogError::Conflict`].
+    #[must_use]
+    pub const fn conflict(run: RunId, seq: u64) -> Self {
+        Self::Conflict { run, seq }
+    }
+
+    /// Makes [`LogError::SchemaNewer`].
+    #[must_use]
+    pub const fn schema_newer(found: u32, known: u32) -> Self {
+        Self::SchemaNewer { found, known }
+    }
+
+    /// Makes [`LogError::Tampered`].
+    #[must_use]
+    pub const fn tampered(seq: u64, what: &'static str) -> Self {
+        Self::Tampered { seq, what }
+    }
+
+    /// Can trying again help?
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        Failure::retry(self).is_retryable()
+    }
+}
+
+impl Failure for LogError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Closed => code::STORE_CLOSED,
+            Self::Conflict { .. } => code::LOG_APPEND_FAILED,
+            Self::Failed(_) | Self::NotFound(_) => code::STORE_FAILED,
+            Self::Full(_) => code::STORE_FULL,
+            Self::Locked(_) => code::STORE_LOCKED,
+            Self::SchemaNewer { .. } => code::LOG_SCHEMA_NEWER,
+            Self::Tampered { .. } => code::LOG_TAMPERED,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Locked(_) => Retry::Backoff,
+            Self::Closed
+            | Self::Conflict { .. }
+            | Self::Failed(_)
+            | Self::Full(_)
+            | Self::NotFound(_)
+            | Self::SchemaNewer { .. }
+            | Self::Tampered { .. } => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Failed(_) => Effect::Unknown,
+            Self::Closed
+            | Self::Conflict { .. }
+            | Self::Full(_)
+            | Self::Locked(_)
+            | Self::NotFound(_)
+            | Self::SchemaNewer { .. }
+            | Self::Tampered { .. } => Effect::None,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The durable record of runs: append before act, chained by hashes, folded into a summary.
+//!
+//! An [`EventLog`] keeps [`Record`]s. A [`RunWriter`] is the one writer of a run: it numbers and
+//! seals what is to be appended and hands it to the log in one batch. What is read back is verified
+//! against the hash chain before it is trusted.
+//!
+//! This crate never decides what is recorded; that is the machine's and the driver's.
+
+mod error;
+mod log;
+mod memory;
+mod record;
+mod summary;
+mod trace;
+mod writer;
+
+pub use error::LogError;
+pub use log::{Batch, EventLog, RunFilter, read_events};
+pub use memory::MemoryLog;
+pub use record::{Record, verify};
+pub use summary::{RunState, RunSummary};
+pub use trace::{TraceLine, describe};
+pub use writer::RunWriter;

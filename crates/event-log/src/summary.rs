@@ -1,0 +1,129 @@
+//! A run at a glance: a fold over its events that costs the same at every step.
+
+use layer0::event::{Event, EventKind, Hash};
+use layer0::id::{RunId, SessionId};
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+use layer0::{Code, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// What a run is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RunState {
+    /// It is at work, or its process died.
+    Running,
+    /// It waits for a person.
+    WaitingApproval,
+    /// It ended without failing.
+    Finished,
+    /// It failed.
+    Failed,
+}
+
+impl RunState {
+    /// Returns the text that stands in stores and JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::WaitingApproval => "waiting_approval",
+            Self::Finished => "finished",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A run at a glance. Serialises as the lines of `backstop runs --json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// The run.
+    pub run: RunId,
+    /// Its conversation.
+    pub session: SessionId,
+    /// The agent's name.
+    pub agent: String,
+    /// What it is doing.
+    pub state: RunState,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// The code of the failure or stop.
+    pub reason: Option<Code>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+    /// What it has used.
+    pub usage: Usage,
+    /// The seq of its last event.
+    #[serde(skip)]
+    pub last_seq: u64,
+    /// The hash of its last event.
+    #[serde(skip)]
+    pub head: Hash,
+}
+
+impl RunSummary {
+    /// Makes the summary of a run without events.
+    #[must_use]
+    pub fn new(run: RunId) -> Self {
+        Self {
+            run,
+            session: "".into(),
+            agent: String::new(),
+            state: RunState::Running,
+            outcome: None,
+            reason: None,
+            started_at: Timestamp::default(),
+            finished_at: None,
+            usage: Usage::default(),
+            last_seq: 0,
+            head: Hash::default(),
+        }
+    }
+
+    /// Takes in the next event.
+    pub fn apply(&mut self, event: &Event) {
+        self.last_seq = event.seq;
+        self.head = event.hash;
+        match &event.kind {
+            EventKind::RunStarted(started) => {
+                self.session = started.session.clone();
+                self.agent = started.agent.name.to_string();
+                self.started_at = event.at;
+            }
+            EventKind::ModelRequested(requested) => self.usage.model_calls = requested.call,
+            EventKind::ModelAttempted(attempted) => {
+                self.usage.model_attempts += 1;
+                self.usage.add_tokens(attempted.usage.unwrap_or_default());
+            }
+            EventKind::ToolRequested(_) => self.usage.tool_calls += 1,
+            EventKind::RunWaiting(_) => {
+                self.state = RunState::WaitingApproval;
+                self.outcome = Some(Outcome::WaitingApproval);
+            }
+            EventKind::RunResumed(_) => {
+                self.state = RunState::Running;
+                self.outcome = None;
+            }
+            EventKind::RunFinished(finished) => {
+                self.state = RunState::Finished;
+                self.outcome = Some(finished.outcome);
+                self.reason.clone_from(&finished.reason);
+                self.finished_at = Some(event.at);
+                self.usage = finished.usage;
+            }
+            EventKind::RunFailed(failed) => {
+                self.state = RunState::Failed;
+                self.outcome = Some(Outcome::Failed);
+                self.reason = Some(failed.reason.clone());
+                self.finished_at = Some(event.at);
+                self.usage = failed.usage;
+            }
+            _ => {}
+        }
+        let elapsed = event.at.since(self.started_at).as_millis();
+        self.usage.wall_ms = u64::try_from(elapsed).unwrap_or(u64::MAX);
+    }
+}

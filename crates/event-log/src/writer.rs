@@ -1,0 +1,153 @@
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use layer0::Timestamp;
+use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA};
+use layer0::id::RunId;
+
+use crate::{Batch, EventLog, LogError, Record, RunSummary};
+
+/// The one writer of a run: numbers, seals and appends.
+pub struct RunWriter {
+    log: Arc<dyn EventLog>,
+    summary: RunSummary,
+    pending: Vec<Record>,
+    events: Vec<Event>,
+}
+
+impl RunWriter {
+    /// Begins a new run.
+    #[must_use]
+    pub fn new(log: Arc<dyn EventLog>, run: RunId) -> Self {
+        Self { log, summary: RunSummary::new(run), pending: Vec::new(), events: Vec::new() }
+    }
+
+    /// Returns the run at a glance, as far as it is durable or staged.
+    #[must_use]
+    pub const fn summary(&self) -> &RunSummary {
+        &self.summary
+    }
+
+    /// Puts an event behind those that the next [`RunWriter::commit`] appends.
+    pub fn stage(&mut self, at: Timestamp, actor: Actor, caused_by: Option<u64>, kind: EventKind) {
+        let mut record = Record {
+            seq: self.summary.last_seq + 1,
+            at,
+            event_type: Cow::Borrowed(kind.event_type()),
+            actor,
+            caused_by,
+            schema: SCHEMA,
+            // Our own payloads always serialise: their maps have string keys.
+            data: serde_json::to_string(&kind).unwrap_or_default(),
+            hash: Hash::default(),
+        };
+        record.hash = record.seal(&self.summary.head);
+        let event = Event {
+            run: self.summary.run.clone(),
+            seq: record.seq,
+            at,
+            actor,
+            caused_by,
+            schema: SCHEMA,
+            kind,
+            hash: record.hash,
+        };
+        self.summary.apply(&event);
+        self.pending.push(record);
+        self.events.push(event);
+    }
+
+    /// Appends what was staged, in one write, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::append`]; the writer must not be used afterwards, because its chain is ahead
+    /// of the log's.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`EventLog::append`].
+    pub async fn commit(&mut self) -> Result<Vec<Event>, LogError> {
+        let records = std::mem::take(&mut self.pending);
+        if records.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (run, summary) = (self.summary.run.clone(), self.summary.clone());
+        self.log.append(Batch { run, records, summary }).await?;
+        Ok(std::mem::take(&mut self.events))
+    }
+}
+
+impl fmt::Debug for RunWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunWriter").field("summary", &self.summary).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MemoryLog, read_events, verify};
+    use layer0::event::Warning;
+
+    async fn written(count: u64) -> (Arc<MemoryLog>, RunId, Vec<Record>, Hash) {
+        let log = Arc::new(MemoryLog::new());
+        let run = RunId::from("run_1");
+        let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
+        for number in 1..=count {
+            let kind = Warning { message: format!("number {number}").into() }.into();
+            writer.stage(Timestamp::from_millis(1), Actor::Runtime, None, kind);
+            writer.commit().await.unwrap();
+        }
+        let records = log.records(&run, 1).await.unwrap();
+        let head = writer.summary().head;
+        (log, run, records, head)
+    }
+
+    /// Spec: D1
+    #[tokio::test]
+    async fn every_kind_of_tampering_is_found_at_its_seq() {
+        let (_, _, records, head) = written(5).await;
+        verify(&records, &head).unwrap();
+        let found = |change: &dyn Fn(&mut Vec<Record>)| {
+            let mut changed = records.clone();
+            change(&mut changed);
+            match verify(&changed, &head) {
+                Err(LogError::Tampered { seq, .. }) => seq,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(found(&|records| records[2].data = "{}".into()), 3);
+        assert_eq!(found(&|records| records[1].actor = Actor::Model), 2);
+        assert_eq!(found(&|records| records[3].at = Timestamp::from_millis(2)), 4);
+        assert_eq!(found(&|records| records[0].caused_by = Some(1)), 1);
+        assert_eq!(found(&|records| drop(records.remove(1))), 2);
+        assert_eq!(found(&|records| records.swap(1, 2)), 2);
+        assert_eq!(found(&|records| drop(records.pop())), 5);
+        assert_eq!(found(&Vec::clear), 1);
+    }
+
+    /// Spec: D8
+    #[tokio::test]
+    async fn a_second_writer_is_refused() {
+        let (log, run, _, _) = written(2).await;
+        let mut stale = RunWriter::new(log, run);
+        stale.stage(
+            Timestamp::default(),
+            Actor::Runtime,
+            None,
+            Warning { message: "mine".into() }.into(),
+        );
+        assert!(matches!(stale.commit().await, Err(LogError::Conflict { seq: 1, .. })));
+    }
+
+    #[tokio::test]
+    async fn a_run_is_read_back_verified() {
+        let (log, run, _, head) = written(3).await;
+        let (summary, events) = read_events(&*log, &run).await.unwrap();
+        assert_eq!((summary.last_seq, summary.head, events.len()), (3, head, 3));
+        let missing = read_events(&*log, &"run_2".into()).await;
+        assert!(matches!(missing, Err(LogError::NotFound(_))));
+    }
+}
