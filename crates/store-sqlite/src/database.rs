@@ -1,0 +1,185 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::sqlite::{
+    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
+};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::errors::SqliteErrorStore;
+use crate::fault::OpenError;
+use crate::log::SqliteLog;
+use crate::schema;
+use crate::writer::Writer;
+
+/// How long a statement waits for another process's lock.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How many connections read at the same time.
+const READERS: u32 = 4;
+
+/// What survives when something dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Survives the death of the process (WAL, `synchronous = NORMAL`).
+    #[default]
+    Normal,
+    /// Survives the loss of power: every commit is synced (`synchronous = FULL`).
+    Full,
+}
+
+/// An open database. Clones share it.
+#[derive(Clone)]
+pub struct Database {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    readers: SqlitePool,
+    /// `None` when it was opened for reading.
+    writer: Option<Writer>,
+}
+
+impl Database {
+    /// Opens a file for reading and writing; creates it, and the folder it stands in, if need be.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Foreign`], [`OpenError::SchemaNewer`], [`OpenError::Unreadable`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future may leave an empty database behind.
+    pub async fn open(path: impl AsRef<Path>, durability: Durability) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::create_dir_all(folder).map_err(|error| OpenError::Unreadable {
+                path: path.to_owned(),
+                source: error.into(),
+            })?;
+        }
+        let options =
+            options().filename(path).create_if_missing(true).synchronous(match durability {
+                Durability::Normal => SqliteSynchronous::Normal,
+                Durability::Full => SqliteSynchronous::Full,
+            });
+        Self::start(path, options.journal_mode(SqliteJournalMode::Wal)).await
+    }
+
+    /// Opens a database that lives in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Unreadable`].
+    pub async fn in_memory() -> Result<Self, OpenError> {
+        let path = Path::new(":memory:");
+        let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(|error| {
+            OpenError::Unreadable { path: path.to_owned(), source: error.into() }
+        })?;
+        Self::start(path, options.busy_timeout(BUSY_TIMEOUT)).await
+    }
+
+    /// Opens an existing file for reading. Creates nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError::Missing`], [`OpenError::Foreign`], [`OpenError::SchemaNewer`],
+    /// [`OpenError::Unreadable`].
+    pub async fn open_read_only(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        let path = path.as_ref();
+        if !path.exists() {
+            return Err(OpenError::Missing(path.to_owned()));
+        }
+        // Read-write without writing: the last connection to close then removes the WAL files,
+        // which a read-only connection would leave behind.
+        let options = options().filename(path).pragma("query_only", "on");
+        let mut connection = connect(path, &options).await?;
+        let checked = schema::check(&mut connection, path).await;
+        let _ = connection.close().await;
+        checked?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                path: path.to_owned(),
+                readers: readers(options),
+                writer: None,
+            }),
+        })
+    }
+
+    async fn start(path: &Path, options: SqliteConnectOptions) -> Result<Self, OpenError> {
+        let mut connection = connect(path, &options).await?;
+        schema::migrate(&mut connection, path).await?;
+        let readers = readers(options.create_if_missing(false).pragma("query_only", "on"));
+        let writer = Some(Writer::start(connection));
+        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), readers, writer }) })
+    }
+
+    /// Returns the event log in this database.
+    #[must_use]
+    pub fn log(&self) -> SqliteLog {
+        SqliteLog::new(self.clone())
+    }
+
+    /// Returns the error store in this database.
+    #[must_use]
+    pub fn errors(&self) -> SqliteErrorStore {
+        SqliteErrorStore::new(self.clone())
+    }
+
+    /// Returns the file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    /// Writes what is queued and closes. Later calls to its stores fail as closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves the closing to go on by itself.
+    pub async fn close(&self) {
+        if let Some(writer) = &self.inner.writer {
+            writer.close().await;
+        }
+        self.inner.readers.close().await;
+    }
+
+    pub(crate) fn readers(&self) -> &SqlitePool {
+        &self.inner.readers
+    }
+
+    pub(crate) fn writer(&self) -> Option<&Writer> {
+        self.inner.writer.as_ref()
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").field("path", &self.inner.path).finish_non_exhaustive()
+    }
+}
+
+fn options() -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .busy_timeout(BUSY_TIMEOUT)
+        .foreign_keys(true)
+        .disable_statement_logging()
+}
+
+fn readers(options: SqliteConnectOptions) -> SqlitePool {
+    SqlitePoolOptions::new().max_connections(READERS).connect_lazy_with(options)
+}
+
+async fn connect(
+    path: &Path,
+    options: &SqliteConnectOptions,
+) -> Result<sqlx::SqliteConnection, OpenError> {
+    options
+        .connect()
+        .await
+        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: error.into() })
+}

@@ -1,0 +1,132 @@
+use async_trait::async_trait;
+use error_store::{ErrorFilter, ErrorRecord, ErrorStore, NewError, StoreError, Stored, error_id};
+use layer0::id::{ErrorId, SessionId};
+use layer0::{Code, Timestamp, code};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Row, SqliteConnection};
+
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::writer::JobError;
+
+/// How often an id that is taken is drawn again; with 2^24 ids a second, once is rare.
+const ID_TRIES: usize = 16;
+
+/// The error store in a [`Database`].
+#[derive(Debug, Clone)]
+pub struct SqliteErrorStore(Database);
+
+impl SqliteErrorStore {
+    pub(crate) const fn new(database: Database) -> Self {
+        Self(database)
+    }
+}
+
+#[async_trait]
+impl ErrorStore for SqliteErrorStore {
+    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+        match self.0.writer() {
+            Some(writer) => writer.store(error).await,
+            None => Err(StoreError::Failed("the database was opened for reading".into())),
+        }
+    }
+
+    async fn get(
+        &self,
+        session: &SessionId,
+        id: &ErrorId,
+    ) -> Result<Option<ErrorRecord>, StoreError> {
+        let row = sqlx::query(
+            "SELECT id, session, run, call_id, tool, reason, code, summary, raw, occurrences, at \
+             FROM errors WHERE id = $1 AND session = $2",
+        )
+        .bind(id.as_str())
+        .bind(session.as_str())
+        .fetch_optional(self.0.readers())
+        .await
+        .map_err(Fault::from)?;
+        row.as_ref().map(record_of).transpose()
+    }
+
+    async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT id, session, run, call_id, tool, reason, code, summary, raw, occurrences, at \
+             FROM errors WHERE ($1 IS NULL OR session = $1) AND ($2 IS NULL OR run = $2) \
+             AND ($3 IS NULL OR tool = $3) AND ($4 IS NULL OR at >= $4) AND ($5 IS NULL OR at < $5) \
+             ORDER BY at DESC, id DESC LIMIT $6",
+        )
+        .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
+        .bind(filter.run.as_ref().map(|run| run.as_str().to_owned()))
+        .bind(filter.tool)
+        .bind(filter.from.map(Timestamp::as_millis))
+        .bind(filter.to.map(Timestamp::as_millis))
+        .bind(filter.limit.map_or(-1, i64::from))
+        .fetch_all(self.0.readers())
+        .await
+        .map_err(Fault::from)?;
+        rows.iter().map(record_of).collect()
+    }
+}
+
+/// Writes an error inside a transaction.
+pub(crate) async fn write(
+    connection: &mut SqliteConnection,
+    error: &NewError,
+) -> Result<Stored, JobError> {
+    for _ in 0..ID_TRIES {
+        let id = error_id(error.at).map_err(JobError::Store)?;
+        let row = sqlx::query(
+            "INSERT INTO errors (id, session, run, call_id, tool, reason, code, summary, raw, \
+             fingerprint, occurrences, at, last_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $11) \
+             ON CONFLICT (session, fingerprint) DO UPDATE SET occurrences = occurrences + 1, \
+             last_at = excluded.last_at ON CONFLICT (id) DO NOTHING RETURNING id, occurrences",
+        )
+        .bind(id.as_str())
+        .bind(error.session.as_str())
+        .bind(error.run.as_str())
+        .bind(error.call_id.as_str())
+        .bind(&*error.tool)
+        .bind(error.reason.as_str())
+        .bind(error.code.as_deref())
+        .bind(&error.summary)
+        .bind(&error.raw)
+        .bind(error.fingerprint())
+        .bind(error.at.as_millis())
+        .fetch_optional(&mut *connection)
+        .await?;
+        if let Some(row) = row {
+            let id: String = row.try_get("id")?;
+            let occurrences: i64 = row.try_get("occurrences")?;
+            return Ok(Stored {
+                id: id.into(),
+                occurrences: u64::try_from(occurrences).unwrap_or(1),
+            });
+        }
+    }
+    Err(JobError::Store(StoreError::Failed("no free error id".into())))
+}
+
+fn record_of(row: &SqliteRow) -> Result<ErrorRecord, StoreError> {
+    let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
+    let number = |column: &str| row.try_get::<i64, _>(column).map_err(Fault::from);
+    let author: Option<String> = row.try_get("code").map_err(Fault::from)?;
+    Ok(ErrorRecord {
+        id: text("id")?.into(),
+        tool: text("tool")?.into(),
+        call_id: text("call_id")?.into(),
+        reason: known_code(&text("reason")?),
+        code: author.map(Into::into),
+        summary: text("summary")?,
+        raw: text("raw")?,
+        occurrences: u64::try_from(number("occurrences")?).unwrap_or(0),
+        run: text("run")?.into(),
+        session: text("session")?.into(),
+        at: Timestamp::from_millis(number("at")?),
+    })
+}
+
+/// Only codes of the catalogue are stored; a row with another one was changed by hand.
+fn known_code(text: &str) -> Code {
+    Code::new(code::find(text).map_or(code::TOOL_OTHER, |entry| entry.code))
+}

@@ -1,0 +1,121 @@
+//! From what SQLite says to what the stores say.
+
+use std::path::PathBuf;
+
+use error_store::StoreError;
+use event_log::LogError;
+use layer0::code;
+use layer0::error::BoxError;
+use layer0::failure::{Effect, Failure, Retry};
+use thiserror::Error;
+
+/// Says why a database could not be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It is another program's database; it was left alone.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("`{}` is a database of another program", .0.display())]
+    Foreign(PathBuf),
+    /// There is no such file, and it was to be read.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no database at `{}`", .0.display())]
+    Missing(PathBuf),
+    /// It was written by a newer version.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("`{}` has schema version {found}, this version knows up to {known}", path.display())]
+    #[non_exhaustive]
+    SchemaNewer {
+        /// The file.
+        path: PathBuf,
+        /// The version found.
+        found: i64,
+        /// The newest version known.
+        known: i64,
+    },
+    /// It could not be opened, created or read as a database.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("cannot open database `{}`", path.display())]
+    #[non_exhaustive]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: BoxError,
+    },
+}
+
+impl Failure for OpenError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::SchemaNewer { .. } => code::LOG_SCHEMA_NEWER,
+            Self::Foreign(_) | Self::Missing(_) | Self::Unreadable { .. } => code::STORE_FAILED,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        Retry::Never
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+}
+
+/// The classes both stores tell apart.
+pub(crate) enum Fault {
+    Closed,
+    Failed(BoxError),
+    Full(BoxError),
+    Locked(BoxError),
+}
+
+/// SQLite's primary result codes, <https://www.sqlite.org/rescode.html>.
+const SQLITE_BUSY: u32 = 5;
+const SQLITE_LOCKED: u32 = 6;
+const SQLITE_FULL: u32 = 13;
+
+impl From<sqlx::Error> for Fault {
+    fn from(error: sqlx::Error) -> Self {
+        if matches!(error, sqlx::Error::PoolClosed) {
+            return Self::Closed;
+        }
+        // The primary code is the low byte of the extended one.
+        let code = error
+            .as_database_error()
+            .and_then(|error| error.code())
+            .and_then(|code| code.parse::<u32>().ok())
+            .map(|code| code & 0xff);
+        match code {
+            Some(SQLITE_BUSY | SQLITE_LOCKED) => Self::Locked(error.into()),
+            Some(SQLITE_FULL) => Self::Full(error.into()),
+            _ => Self::Failed(error.into()),
+        }
+    }
+}
+
+impl From<Fault> for LogError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Closed => Self::Closed,
+            Fault::Failed(error) => Self::Failed(error),
+            Fault::Full(error) => Self::Full(error),
+            Fault::Locked(error) => Self::Locked(error),
+        }
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Closed => Self::Closed,
+            Fault::Failed(error) => Self::Failed(error),
+            Fault::Full(error) => Self::Full(error),
+            Fault::Locked(error) => Self::Locked(error),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+use std::borrow::Cow;
+
+use async_trait::async_trait;
+use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
+use layer0::Timestamp;
+use layer0::event::{Actor, EVENT_TYPES, Hash};
+use layer0::id::RunId;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection};
+
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::writer::JobError;
+
+/// How many rows one statement inserts; SQLite allows 32,766 parameters, a row takes 9.
+const ROWS_PER_INSERT: usize = 1_000;
+
+/// The event log in a [`Database`].
+#[derive(Debug, Clone)]
+pub struct SqliteLog(Database);
+
+impl SqliteLog {
+    pub(crate) const fn new(database: Database) -> Self {
+        Self(database)
+    }
+}
+
+#[async_trait]
+impl EventLog for SqliteLog {
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        match self.0.writer() {
+            Some(writer) => writer.append(batch).await,
+            None => Err(LogError::Failed("the database was opened for reading".into())),
+        }
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        let row = sqlx::query("SELECT last_seq, head, summary FROM runs WHERE run = $1")
+            .bind(run.as_str())
+            .fetch_optional(self.0.readers())
+            .await
+            .map_err(Fault::from)?;
+        row.as_ref().map(summary_of).transpose()
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        let rows = sqlx::query(
+            "SELECT seq, at, type, actor, caused_by, schema, data, hash FROM events \
+             WHERE run_id = (SELECT id FROM runs WHERE run = $1) AND seq >= $2 ORDER BY seq",
+        )
+        .bind(run.as_str())
+        .bind(signed(from_seq))
+        .fetch_all(self.0.readers())
+        .await
+        .map_err(Fault::from)?;
+        rows.iter().map(record_of).collect()
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        let rows = sqlx::query(
+            "SELECT last_seq, head, summary FROM runs WHERE ($1 IS NULL OR session = $1) \
+             ORDER BY started_at DESC, id DESC LIMIT $2",
+        )
+        .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
+        .bind(filter.limit.map_or(-1, i64::from))
+        .fetch_all(self.0.readers())
+        .await
+        .map_err(Fault::from)?;
+        rows.iter().map(summary_of).collect()
+    }
+}
+
+/// Writes a batch inside a transaction.
+pub(crate) async fn write(
+    connection: &mut SqliteConnection,
+    batch: &Batch,
+) -> Result<(), JobError> {
+    let Some(first) = batch.records.first().map(|record| record.seq) else { return Ok(()) };
+    let run_id = advance(connection, batch, first)
+        .await?
+        .ok_or_else(|| JobError::Log(LogError::conflict(batch.run.clone(), first)))?;
+    for records in batch.records.chunks(ROWS_PER_INSERT) {
+        let mut insert = QueryBuilder::<Sqlite>::new(
+            "INSERT INTO events (run_id, seq, at, type, actor, caused_by, schema, data, hash) ",
+        );
+        insert.push_values(records, |mut row, record| {
+            row.push_bind(run_id)
+                .push_bind(signed(record.seq))
+                .push_bind(record.at.as_millis())
+                .push_bind(&*record.event_type)
+                .push_bind(record.actor.as_str())
+                .push_bind(record.caused_by.map(signed))
+                .push_bind(i64::from(record.schema))
+                .push_bind(&record.data)
+                .push_bind(&record.hash.0[..]);
+        });
+        insert.build().execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Moves the run's head over the batch. `None` when the run does not end just before it.
+async fn advance(
+    connection: &mut SqliteConnection,
+    batch: &Batch,
+    first: u64,
+) -> Result<Option<i64>, JobError> {
+    let summary = serde_json::to_string(&batch.summary)
+        .map_err(|error| JobError::Log(LogError::Failed(error.into())))?;
+    let statement = if first == 1 {
+        "INSERT INTO runs (run, session, started_at, last_seq, head, summary) \
+         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (run) DO NOTHING RETURNING id"
+    } else {
+        "UPDATE runs SET session = $2, started_at = $3, last_seq = $4, head = $5, summary = $6 \
+         WHERE run = $1 AND last_seq = $7 RETURNING id"
+    };
+    let mut query = sqlx::query_scalar(statement)
+        .bind(batch.run.as_str())
+        .bind(batch.summary.session.as_str())
+        .bind(batch.summary.started_at.as_millis())
+        .bind(signed(batch.summary.last_seq))
+        .bind(&batch.summary.head.0[..])
+        .bind(summary);
+    if first > 1 {
+        query = query.bind(signed(first - 1));
+    }
+    Ok(query.fetch_optional(connection).await?)
+}
+
+fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
+    let text: String = row.try_get("summary").map_err(Fault::from)?;
+    let mut summary: RunSummary =
+        serde_json::from_str(&text).map_err(|error| LogError::Failed(error.into()))?;
+    summary.last_seq = unsigned(row.try_get("last_seq").map_err(Fault::from)?);
+    summary.head = hash_of(row, "head", summary.last_seq)?;
+    Ok(summary)
+}
+
+fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
+    let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
+    // A row whose columns have other types than we wrote was changed by somebody else.
+    let changed = |_| LogError::tampered(seq, "a column has another type");
+    let actor: &str = row.try_get("actor").map_err(changed)?;
+    let caused_by: Option<i64> = row.try_get("caused_by").map_err(changed)?;
+    Ok(Record {
+        seq,
+        at: Timestamp::from_millis(row.try_get("at").map_err(changed)?),
+        event_type: known_type(row.try_get("type").map_err(changed)?),
+        actor: Actor::parse(actor).ok_or(LogError::tampered(seq, "its actor is unknown"))?,
+        caused_by: caused_by.map(unsigned),
+        schema: u32::try_from(row.try_get::<i64, _>("schema").map_err(changed)?)
+            .unwrap_or(u32::MAX),
+        data: row.try_get("data").map_err(changed)?,
+        hash: hash_of(row, "hash", seq)?,
+    })
+}
+
+fn known_type(text: String) -> Cow<'static, str> {
+    match EVENT_TYPES.iter().find(|known| **known == text) {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(text),
+    }
+}
+
+fn hash_of(row: &SqliteRow, column: &str, seq: u64) -> Result<Hash, LogError> {
+    let bytes: &[u8] = row.try_get(column).map_err(Fault::from)?;
+    bytes.try_into().map(Hash).map_err(|_| LogError::tampered(seq, "its hash has another length"))
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,77 @@
+//! Brings a database to the schema of this version.
+
+use std::path::Path;
+
+use sqlx::{Connection, SqliteConnection};
+
+use crate::fault::OpenError;
+
+/// The migrations, oldest first; `PRAGMA user_version` counts those that were run.
+const MIGRATIONS: &[&str] = &[include_str!("../migrations/1_log_and_errors.sql")];
+
+/// Marks a file as ours: "BSTP".
+const APPLICATION_ID: i64 = 0x4253_5450;
+
+fn known() -> i64 {
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
+}
+
+/// Runs the migrations that are missing.
+pub(crate) async fn migrate(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<(), OpenError> {
+    let version = check(connection, path).await?;
+    let missing = MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0));
+    let unreadable = |source: sqlx::Error| OpenError::Unreadable {
+        path: path.to_owned(),
+        source: source.into(),
+    };
+    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(unreadable)?;
+    // Another process may have migrated while this one waited for the lock.
+    let now: i64 = sqlx::query_scalar("PRAGMA user_version")
+        .fetch_one(&mut *transaction)
+        .await
+        .map_err(unreadable)?;
+    if now == version {
+        for migration in missing {
+            sqlx::raw_sql(*migration).execute(&mut *transaction).await.map_err(unreadable)?;
+        }
+        // PRAGMA takes no parameters; the numbers are ours.
+        let mark =
+            format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {}", known());
+        sqlx::raw_sql(sqlx::AssertSqlSafe(mark))
+            .execute(&mut *transaction)
+            .await
+            .map_err(unreadable)?;
+    }
+    transaction.commit().await.map_err(unreadable)
+}
+
+/// Checks that the database is ours and not from the future; returns its version.
+pub(crate) async fn check(
+    connection: &mut SqliteConnection,
+    path: &Path,
+) -> Result<i64, OpenError> {
+    let unreadable = |source: sqlx::Error| OpenError::Unreadable {
+        path: path.to_owned(),
+        source: source.into(),
+    };
+    let mut number = async |pragma: &'static str| {
+        sqlx::query_scalar::<_, i64>(pragma).fetch_one(&mut *connection).await.map_err(unreadable)
+    };
+    let version = number("PRAGMA user_version").await?;
+    let application = number("PRAGMA application_id").await?;
+    let tables = number("SELECT count(*) FROM sqlite_master").await?;
+    if application != APPLICATION_ID && (tables > 0 || version > 0) {
+        return Err(OpenError::Foreign(path.to_owned()));
+    }
+    if version > known() {
+        return Err(OpenError::SchemaNewer {
+            path: path.to_owned(),
+            found: version,
+            known: known(),
+        });
+    }
+    Ok(version)
+}
