@@ -180,6 +180,8 @@ impl Future for Tracked {
 
 impl Drop for Tracked {
     fn drop(&mut self) {
+        // First what the task sleeps on, so that the clock does not advance to it.
+        self.task = Box::pin(std::future::ready(()));
         if self.shared.runnable.swap(false, Ordering::SeqCst) {
             self.shared.clock.release();
         }

@@ -112,6 +112,35 @@ pub trait GiveUp: Failure + From<Exhausted<Self>> + 'static {
     }
 }
 
+/// An error inside another one of the same enum, on the heap.
+///
+/// Unlike a `Box`, it is no error itself: `source()` of the error around it is the error inside,
+/// which a caller can downcast to.
+#[derive(Debug)]
+pub struct Inner<E>(Box<E>);
+
+impl<E> Inner<E> {
+    /// Returns the error inside.
+    #[must_use]
+    pub fn into_inner(self) -> E {
+        *self.0
+    }
+}
+
+impl<E> From<E> for Inner<E> {
+    fn from(error: E) -> Self {
+        Self(Box::new(error))
+    }
+}
+
+impl<E> std::ops::Deref for Inner<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        &self.0
+    }
+}
+
 /// Says that an attempt was cut off by the timeout of the layer around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
 #[error("timed out after {}", Seconds(*after))]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use layer0::code;
 use layer0::error::{BoxError, OperatorError};
-use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry, Seconds, TimedOut};
+use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Inner, Retry, Seconds, TimedOut};
 use thiserror::Error;
 
 /// Says why a model call failed.
@@ -58,7 +58,7 @@ pub enum ProviderError {
         elapsed: Duration,
         /// What the last one failed with.
         #[source]
-        last: Box<ProviderError>,
+        last: Inner<ProviderError>,
     },
     /// The provider refused the request as malformed.
     ///
@@ -387,7 +387,7 @@ impl From<Exhausted<ProviderError>> for ProviderError {
         Self::Exhausted {
             attempts: exhausted.attempts,
             elapsed: exhausted.elapsed,
-            last: Box::new(exhausted.last),
+            last: exhausted.last.into(),
         }
     }
 }

@@ -138,6 +138,8 @@ pub enum FailureCause {
         /// The failure and its causes, outermost first.
         chain: Vec<String>,
     },
+    /// The input cannot be answered.
+    InputInvalid(&'static str),
     /// The model's answers were unusable twice in a row.
     InvalidResponse(&'static str),
     /// The context was used up while the model answered.

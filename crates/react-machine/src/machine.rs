@@ -12,7 +12,7 @@ use layer0::usage::Usage;
 use crate::batch::Batch;
 use crate::definition::{AgentDefinition, DefinitionError};
 use crate::digest::Fnv1a;
-use crate::io::{Effect, EffectId, Entry, Finish, Input, Misuse, Output};
+use crate::io::{Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, Output};
 use crate::turn::Turn;
 
 /// One run. See the [crate documentation](crate).
@@ -182,7 +182,11 @@ impl Machine {
                 .push(Message::System { content: Arc::clone(&self.definition.instructions) });
         }
         self.transcript.push(Message::User { content: Arc::clone(&started.input) });
+        let blank = started.input.trim().is_empty();
         let seq = self.append(Actor::Runtime, None, started);
+        if blank {
+            return self.fail(seq, FailureCause::InputInvalid("the input is empty"));
+        }
         self.next_turn(seq);
     }
 

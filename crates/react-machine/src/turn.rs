@@ -226,6 +226,9 @@ impl Machine {
     pub(crate) fn fail(&mut self, cause: u64, failure: FailureCause) {
         let (reason, chain) = match &failure {
             FailureCause::Model { reason, chain } => (reason.clone(), chain.clone()),
+            FailureCause::InputInvalid(why) => {
+                (Code::new(code::INPUT_INVALID), vec![(*why).to_owned()])
+            }
             FailureCause::InvalidResponse(why) => {
                 (Code::new(code::PROVIDER_INVALID_RESPONSE), vec![(*why).to_owned()])
             }

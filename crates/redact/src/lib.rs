@@ -97,6 +97,12 @@ impl Redactor {
         text
     }
 
+    /// Are there secrets the process holds?
+    #[must_use]
+    pub fn holds_secrets(&self) -> bool {
+        !self.secrets.is_empty()
+    }
+
     /// Replaces only what the process holds; for text that is the model's own matter.
     #[must_use]
     pub fn redact_held<'t>(&self, text: &'t str) -> Cow<'t, str> {

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use layer0::code;
 use layer0::error::{BoxError, OperatorError};
-use layer0::failure::{Effect, Failure, Retry, Seconds};
+use layer0::failure::{Effect, Failure, Inner, Retry, Seconds};
 use thiserror::Error;
 
 /// Says why a tool call failed. The model reads it as the call's result; it never ends a run.
@@ -36,7 +36,7 @@ pub enum ToolError {
         retry: Option<Retry>,
         /// The error.
         #[source]
-        error: Box<ToolError>,
+        error: Inner<ToolError>,
     },
     /// The tool ran and reported an error.
     ///
@@ -142,10 +142,10 @@ impl ToolError {
         Self::Detailed { code, retry: Some(retry), error }
     }
 
-    fn into_parts(self) -> (Option<Arc<str>>, Option<Retry>, Box<Self>) {
+    fn into_parts(self) -> (Option<Arc<str>>, Option<Retry>, Inner<Self>) {
         match self {
             Self::Detailed { code, retry, error } => (code, retry, error),
-            error => (None, None, Box::new(error)),
+            error => (None, None, error.into()),
         }
     }
 

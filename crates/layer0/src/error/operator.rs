@@ -2,7 +2,7 @@ use thiserror::Error;
 
 use super::{BoxError, OrchError, inherent_is_retryable};
 use crate::code;
-use crate::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
+use crate::failure::{Effect, Exhausted, Failure, GiveUp, Inner, Retry};
 
 /// Says why an operator could not finish.
 #[derive(Debug, Error)]
@@ -35,7 +35,7 @@ pub enum OperatorError {
         /// Why it failed; the code where there is an error inside.
         message: Box<str>,
         /// What the orchestrator answered.
-        source: Option<Box<OrchError>>,
+        source: Option<Inner<OrchError>>,
     },
     /// The context for the model could not be put together.
     ///
@@ -90,7 +90,7 @@ impl OperatorError {
         Self::SubDispatch {
             operator: operator.into(),
             message: error.code().into(),
-            source: Some(Box::new(error)),
+            source: Some(error.into()),
         }
     }
 

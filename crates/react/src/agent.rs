@@ -1,0 +1,165 @@
+use std::fmt;
+use std::sync::Arc;
+
+use clock::Clock;
+use error_store::ErrorStore;
+use event_log::EventLog;
+use layer0::Timestamp;
+use layer0::event::AgentRecord;
+use layer0::id::{RunId, SessionId};
+use provider::{ModelSettings, Provider};
+use react_machine::AgentDefinition;
+use redact::Redactor;
+use tool::{Grants, Toolset};
+
+use crate::builder::AgentBuilder;
+use crate::driver::Driver;
+use crate::error::RunFailure;
+use crate::live::{Hub, Subscriber};
+use crate::model::ModelStack;
+use crate::outcome::RunOutcome;
+
+/// A model with tools under the failure model. Cloning shares it; runs are independent.
+///
+/// ```
+/// use provider::ScriptedProvider;
+/// use react::Agent;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::builder(ScriptedProvider::saying(["It is 42."])).build()?;
+/// let outcome = agent.run("What is 40 + 2?").await?;
+/// assert_eq!(outcome.text(), "It is 42.");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Agent {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) definition: Arc<AgentDefinition>,
+    pub(crate) record: AgentRecord,
+    pub(crate) provider: Arc<str>,
+    pub(crate) stack: ModelStack,
+    pub(crate) settings: ModelSettings,
+    pub(crate) tools: Toolset,
+    pub(crate) grants: Grants,
+    pub(crate) log: Arc<dyn EventLog>,
+    pub(crate) errors: Option<Arc<dyn ErrorStore>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) redactor: Redactor,
+    pub(crate) hub: Arc<Hub>,
+}
+
+/// What a run is asked, and under which names it is recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunRequest {
+    /// The question.
+    pub input: Arc<str>,
+    /// The conversation it belongs to; a fresh one where `None`.
+    pub session: Option<SessionId>,
+    /// The id to record it under; a fresh one where `None`.
+    pub run: Option<RunId>,
+    /// The run that starts this one.
+    pub parent: Option<RunId>,
+}
+
+impl RunRequest {
+    /// Makes a request in a fresh conversation.
+    pub fn new(input: impl Into<Arc<str>>) -> Self {
+        Self { input: input.into(), session: None, run: None, parent: None }
+    }
+
+    /// Records the run under this conversation.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<SessionId>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Records the run under this id, which must be new.
+    #[must_use]
+    pub fn run(mut self, run: RunId) -> Self {
+        self.run = Some(run);
+        self
+    }
+
+    /// Notes which run started this one.
+    #[must_use]
+    pub fn parent(mut self, parent: RunId) -> Self {
+        self.parent = Some(parent);
+        self
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for RunRequest {
+    fn from(input: T) -> Self {
+        Self::new(input)
+    }
+}
+
+impl Agent {
+    /// Begins an agent around a provider.
+    pub fn builder(provider: impl Provider + 'static) -> AgentBuilder {
+        AgentBuilder::new(Arc::new(provider))
+    }
+
+    /// Returns the agent's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.definition.name
+    }
+
+    /// Returns the resolved definition, as `run.started` records it.
+    #[must_use]
+    pub fn definition(&self) -> &AgentDefinition {
+        &self.inner.definition
+    }
+
+    /// Runs the agent to its end.
+    ///
+    /// # Errors
+    ///
+    /// [`RunFailure`], with the reason, the usage and the work done until then. A failing tool is
+    /// no error here: the model reads it.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the run where it is; its tools are aborted and its record ends
+    /// with what was durable.
+    pub async fn run(&self, request: impl Into<RunRequest>) -> Result<RunOutcome, RunFailure> {
+        Driver::new(Arc::clone(&self.inner), request.into()).run().await
+    }
+
+    /// Listens to the runs of this agent from now on. Nobody waits for a subscriber: one that is
+    /// slow is told how many messages it missed.
+    #[must_use]
+    pub fn subscribe(&self) -> Subscriber {
+        self.inner.hub.subscribe()
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("definition", &self.inner.definition).finish_non_exhaustive()
+    }
+}
+
+/// Makes a new run id: `run_` and a UUIDv7 of this moment, so that ids sort by start.
+#[must_use]
+pub fn new_run_id(at: Timestamp) -> RunId {
+    RunId::new(format!("run_{}", uuid_at(at)))
+}
+
+pub(crate) fn new_session_id(at: Timestamp) -> SessionId {
+    SessionId::new(format!("ses_{}", uuid_at(at)))
+}
+
+fn uuid_at(at: Timestamp) -> uuid::Uuid {
+    let ms = u64::try_from(at.as_millis()).unwrap_or(0);
+    let nanos = u32::try_from(ms % 1_000).unwrap_or(0) * 1_000_000;
+    uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, ms / 1_000, nanos))
+}

@@ -1,0 +1,296 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clock::{Clock, SystemClock};
+use error_store::{ErrorDetail, ErrorStore};
+use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
+use layer0::event::AgentRecord;
+use layer0::id::RunId;
+use provider::{ModelSettings, Provider};
+use react_machine::{AgentDefinition, DefinitionError, Limits};
+use redact::Redactor;
+use retry::{Jitter, RetryBudget, RetryConfig, RetryPolicy};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+use tool::{Grants, PatternError, RegistrationError, Tool, Toolset};
+
+use crate::agent::{Agent, Inner};
+use crate::live::Hub;
+use crate::model;
+
+/// How long one attempt of a model call may take.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Puts an agent together. Safe defaults are on: finite limits, tool timeouts, retries with a
+/// budget, redaction; nothing is granted to tools, and no log or error store is kept until one is
+/// given.
+#[must_use = "an agent is made by `build`"]
+pub struct AgentBuilder {
+    provider: Arc<dyn Provider>,
+    name: Arc<str>,
+    instructions: Arc<str>,
+    limits: Limits,
+    settings: ModelSettings,
+    stream: bool,
+    tools: Vec<Arc<dyn Tool>>,
+    grants: Vec<String>,
+    retry: RetryConfig,
+    jitter: Jitter,
+    budget: Option<RetryBudget>,
+    attempt_timeout: Duration,
+    log: Arc<dyn EventLog>,
+    errors: Option<Arc<dyn ErrorStore>>,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+    source: Value,
+}
+
+impl AgentBuilder {
+    pub(crate) fn new(provider: Arc<dyn Provider>) -> Self {
+        Self {
+            provider,
+            name: "agent".into(),
+            instructions: Arc::default(),
+            limits: Limits::default(),
+            settings: ModelSettings::default(),
+            stream: true,
+            tools: Vec::new(),
+            grants: Vec::new(),
+            retry: RetryConfig::default(),
+            jitter: Jitter::Random,
+            budget: None,
+            attempt_timeout: ATTEMPT_TIMEOUT,
+            log: Arc::new(NoLog),
+            errors: None,
+            clock: Arc::new(SystemClock),
+            redactor: Redactor::new(),
+            source: Value::Null,
+        }
+    }
+
+    /// Names the agent; `agent` otherwise.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Tells the model what it is for.
+    pub fn instructions(mut self, instructions: impl Into<Arc<str>>) -> Self {
+        self.instructions = instructions.into();
+        self
+    }
+
+    /// Sets the limits of a run.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Sets how the model should answer.
+    pub fn settings(mut self, settings: ModelSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Asks for the answer while it comes (the default), or whole.
+    pub fn stream(mut self, stream: bool) -> Self {
+        self.stream = stream;
+        self
+    }
+
+    /// Gives the model a tool.
+    pub fn tool(self, tool: impl Tool + 'static) -> Self {
+        self.shared_tool(Arc::new(tool))
+    }
+
+    /// Gives the model a tool that is shared.
+    pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Grants the tools a capability, such as `fs:read:/data/**`.
+    pub fn grant(mut self, capability: impl Into<String>) -> Self {
+        self.grants.push(capability.into());
+        self
+    }
+
+    /// Sets how model calls are retried.
+    pub fn retry(mut self, retry: RetryConfig) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Draws the waits between attempts from this jitter.
+    pub fn jitter(mut self, jitter: Jitter) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// Shares the retries of an endpoint with other agents; an own budget otherwise.
+    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// Limits one attempt of a model call; 300 seconds otherwise.
+    pub fn attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.attempt_timeout = timeout;
+        self
+    }
+
+    /// Records runs in this log.
+    pub fn log(mut self, log: impl EventLog + 'static) -> Self {
+        self.log = Arc::new(log);
+        self
+    }
+
+    /// Records runs in this log, which is shared.
+    pub fn shared_log(mut self, log: Arc<dyn EventLog>) -> Self {
+        self.log = log;
+        self
+    }
+
+    /// Keeps whole errors in this store, and gives the model `get_error_detail`.
+    pub fn error_store(self, errors: impl ErrorStore + 'static) -> Self {
+        self.shared_error_store(Arc::new(errors))
+    }
+
+    /// Keeps whole errors in this store, which is shared, and gives the model `get_error_detail`.
+    pub fn shared_error_store(mut self, errors: Arc<dyn ErrorStore>) -> Self {
+        self.errors = Some(errors);
+        self
+    }
+
+    /// Takes the time from this clock.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Takes secrets out of text with this redactor.
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    /// Notes in the run's record where the agent came from, such as the resolved agent file. It
+    /// must hold no secret.
+    pub fn source(mut self, source: Value) -> Self {
+        self.source = source;
+        self
+    }
+
+    /// Makes the agent.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`], naming what is wrong and how to fix it.
+    pub fn build(self) -> Result<Agent, BuildError> {
+        let mut tools = Toolset::new();
+        for tool in self.tools {
+            tools.add(tool)?;
+        }
+        if let Some(errors) = &self.errors {
+            tools.add(Arc::new(ErrorDetail::new(Arc::clone(errors))))?;
+        }
+        if self.retry.attempts == 0 {
+            return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));
+        }
+        let definition = AgentDefinition {
+            name: self.name,
+            instructions: self.instructions,
+            limits: self.limits,
+            tools: tools.specs().cloned().collect(),
+            runtime: json!({
+                "model": {
+                    "provider": self.provider.name(),
+                    "model": self.provider.model(),
+                    "max_output_tokens": self.settings.max_output_tokens,
+                    "temperature": self.settings.temperature,
+                    "stream": self.stream,
+                },
+                "retry": self.retry,
+                "grant": self.grants,
+                "source": self.source,
+            }),
+        };
+        definition.validate()?;
+        let record = record(&definition);
+        let budget = self.budget.unwrap_or_else(|| RetryBudget::new(Arc::clone(&self.clock)));
+        let retry = RetryPolicy::new(self.retry, Arc::clone(&self.clock))
+            .jitter(self.jitter)
+            .budget(budget);
+        let provider: Arc<str> = self.provider.name().into();
+        let clock = Arc::clone(&self.clock);
+        let stack = model::stack(self.provider, self.stream, retry, self.attempt_timeout, clock);
+        Ok(Agent {
+            inner: Arc::new(Inner {
+                definition: Arc::new(definition),
+                record,
+                provider,
+                stack,
+                settings: self.settings,
+                tools,
+                grants: Grants::parse(&self.grants)?,
+                log: self.log,
+                errors: self.errors,
+                clock: self.clock,
+                redactor: self.redactor,
+                hub: Arc::new(Hub::default()),
+            }),
+        })
+    }
+}
+
+/// Returns what `run.started` says of an agent: its definition, and the SHA-256 of that as compact
+/// JSON with sorted keys.
+fn record(definition: &AgentDefinition) -> AgentRecord {
+    let value = serde_json::to_value(definition).unwrap_or_default();
+    let digest = Sha256::digest(value.to_string().as_bytes());
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    AgentRecord {
+        name: Arc::clone(&definition.name),
+        digest: digest.into(),
+        definition: Arc::new(value),
+    }
+}
+
+/// Says why an agent cannot be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A limit cannot be kept.
+    #[error("invalid limit")]
+    Definition(#[from] DefinitionError),
+    /// A grant cannot be read.
+    #[error("invalid grant")]
+    Grant(#[from] PatternError),
+    /// A tool cannot be added.
+    #[error("invalid tool")]
+    Tool(#[from] RegistrationError),
+}
+
+/// What stands in for a log when none was asked for.
+struct NoLog;
+
+#[async_trait]
+impl EventLog for NoLog {
+    async fn append(&self, _: Batch) -> Result<(), LogError> {
+        Ok(())
+    }
+
+    async fn summary(&self, _: &RunId) -> Result<Option<RunSummary>, LogError> {
+        Ok(None)
+    }
+
+    async fn records(&self, _: &RunId, _: u64) -> Result<Vec<Record>, LogError> {
+        Ok(Vec::new())
+    }
+
+    async fn runs(&self, _: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        Ok(Vec::new())
+    }
+}

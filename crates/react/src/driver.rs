@@ -1,0 +1,452 @@
+//! One run: feeds the machine, appends what it decides, then acts.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use event_log::RunWriter;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use layer0::ToolSpec;
+use layer0::event::{
+    EventKind, ModelAttempted, ModelFailed, ModelResponded, RunStarted, ToolRequested,
+    ToolResponded,
+};
+use layer0::failure::{Failure, chain};
+use layer0::id::{CallId, RunId, SessionId};
+use layer0::message::ToolCall;
+use provider::{ModelRequest, ProviderError};
+use react_machine::{Effect, FailureCause, Finish, Input, Machine, ModelCall, Output, ToolRun};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tool::{Admitted, ToolContext, ToolError, failed_text};
+use tower::ServiceExt;
+use tracing::Instrument;
+
+use crate::agent::{Inner, RunRequest, new_run_id, new_session_id};
+use crate::error::{AgentError, RunFailure};
+use crate::failing::{Failing, is_stored};
+use crate::live::Live;
+use crate::model::{AttemptedCall, CallRecord};
+use crate::outcome::RunOutcome;
+use crate::running::execute;
+
+/// Facts a tool execution came to.
+type ToolDone = Pin<Box<dyn Future<Output = Vec<Input>> + Send>>;
+
+/// Drives one run. Effects are performed here and nowhere else, each after the append of the
+/// decision that asked for it, and each comes back as facts.
+pub(crate) struct Driver {
+    agent: Arc<Inner>,
+    run: RunId,
+    session: SessionId,
+    request: RunRequest,
+    writer: RunWriter,
+    effects: VecDeque<Effect>,
+    finish: Option<Finish>,
+    /// Calls that were admitted and wait for their effect.
+    admitted: BTreeMap<CallId, Admitted>,
+    /// Executions that wait for a free place.
+    queued: VecDeque<ToolRun>,
+    running: FuturesUnordered<ToolDone>,
+    /// The provider's error with its sources; the log has it as data.
+    model_error: Option<ProviderError>,
+    /// Did a tool that is not safe to repeat run?
+    acted: bool,
+    tools: Arc<[ToolSpec]>,
+}
+
+impl Driver {
+    pub(crate) fn new(agent: Arc<Inner>, request: RunRequest) -> Self {
+        let now = agent.clock.now();
+        let run = request.run.clone().unwrap_or_else(|| new_run_id(now));
+        let session = request.session.clone().unwrap_or_else(|| new_session_id(now));
+        Self {
+            writer: RunWriter::new(Arc::clone(&agent.log), run.clone()),
+            run,
+            session,
+            request,
+            effects: VecDeque::new(),
+            finish: None,
+            admitted: BTreeMap::new(),
+            queued: VecDeque::new(),
+            running: FuturesUnordered::new(),
+            model_error: None,
+            acted: false,
+            tools: Arc::clone(&agent.definition.tools),
+            agent,
+        }
+    }
+
+    pub(crate) async fn run(self) -> Result<RunOutcome, RunFailure> {
+        let span = tracing::info_span!("run", run = %self.run, agent = %self.agent.definition.name);
+        self.drive().instrument(span).await
+    }
+
+    async fn drive(mut self) -> Result<RunOutcome, RunFailure> {
+        let mut machine = match Machine::new(Arc::clone(&self.agent.definition)) {
+            Ok(machine) => machine,
+            Err(error) => return Err(self.failed_to_start(AgentError::Internal(error.into()))),
+        };
+        match self.perform_all(&mut machine).await {
+            Ok(finish) => self.end(&machine, finish),
+            Err(error) => Err(self.failure(&machine, error)),
+        }
+    }
+
+    /// Starts the run and performs effects until the machine finishes.
+    async fn perform_all(&mut self, machine: &mut Machine) -> Result<Finish, AgentError> {
+        let started = RunStarted {
+            input: self.agent.redactor.redact_held(&self.request.input).into(),
+            session: self.session.clone(),
+            agent: self.agent.record.clone(),
+            parent: self.request.parent.clone(),
+        };
+        self.step(machine, [self.fact(started)]).await?;
+        loop {
+            if let Some(finish) = self.finish.take() {
+                return Ok(finish);
+            }
+            match self.effects.pop_front() {
+                Some(Effect::CallModel(call)) => self.call_model(machine, call).await?,
+                Some(Effect::AdmitTools(calls)) => {
+                    let facts = self.admit(&calls, machine.usage().tool_calls);
+                    self.step(machine, facts).await?;
+                }
+                Some(Effect::RunTool(run)) => {
+                    self.queued.push_back(run);
+                    self.start_tools();
+                }
+                Some(other) => return Err(internal(format!("unknown effect: {other:?}"))),
+                None => {
+                    let Some(facts) = self.running.next().await else {
+                        return Err(internal("the machine waits for nothing".to_owned()));
+                    };
+                    self.start_tools();
+                    self.step(machine, facts).await?;
+                }
+            }
+        }
+    }
+
+    /// Feeds facts, and appends them with what the machine decided on them, in one write. Effects
+    /// are only queued here, so that none starts before the append.
+    async fn step(
+        &mut self,
+        machine: &mut Machine,
+        facts: impl IntoIterator<Item = Input>,
+    ) -> Result<(), AgentError> {
+        for fact in facts {
+            machine.handle(fact).map_err(|misuse| AgentError::Internal(misuse.into()))?;
+            loop {
+                match machine.poll() {
+                    Output::Append(entry) => {
+                        self.writer.stage(entry.at, entry.actor, entry.caused_by, entry.kind);
+                    }
+                    Output::Perform(effect) => self.effects.push_back(effect),
+                    Output::Finish(finish) => {
+                        self.finish = Some(finish);
+                        break;
+                    }
+                    _ => break,
+                }
+            }
+        }
+        for event in self.writer.commit().await? {
+            tracing::debug!(seq = event.seq, event = event.kind.event_type(), "logged");
+            self.agent.hub.send(|| Live::Logged(Arc::new(event)));
+        }
+        Ok(())
+    }
+
+    fn fact(&self, fact: impl Into<EventKind>) -> Input {
+        Input::fact(self.agent.clock.now(), fact)
+    }
+
+    /// Asks the model through the retry stack. Each attempt that is followed by another is appended
+    /// while the stack waits; if that fails, the call is dropped.
+    async fn call_model(
+        &mut self,
+        machine: &mut Machine,
+        call: ModelCall,
+    ) -> Result<(), AgentError> {
+        let (log, mut attempts) = mpsc::channel::<(ModelAttempted, oneshot::Sender<()>)>(1);
+        let record = Arc::new(CallRecord::new(
+            self.run.clone(),
+            call.call,
+            call.attempts_before,
+            Arc::clone(&self.agent.provider),
+            Arc::clone(&self.agent.hub),
+            log,
+        ));
+        let request = ModelRequest {
+            messages: call.messages,
+            tools: Arc::clone(&self.tools),
+            settings: self.agent.settings,
+            sink: None,
+        };
+        let attempted = AttemptedCall { request, record: Arc::clone(&record) };
+        let span = tracing::info_span!("model", call = call.call);
+        let mut response = Box::pin(self.agent.stack.clone().oneshot(attempted).instrument(span));
+        let result = loop {
+            tokio::select! {
+                biased;
+                Some((attempted, logged)) = attempts.recv() => {
+                    let input = Input::answer(self.agent.clock.now(), call.id, attempted);
+                    self.step(machine, [input]).await?;
+                    let _ = logged.send(());
+                }
+                result = &mut response => break result,
+            }
+        };
+        // The stack held the conversation; the machine is about to append to it.
+        drop(response);
+        let now = self.agent.clock.now();
+        let last = Input::answer(now, call.id, record.attempted(result.as_ref(), None));
+        let answer = match result {
+            Ok(mut response) => {
+                let redactor = &self.agent.redactor;
+                redact_calls(redactor, &mut response.tool_calls);
+                EventKind::from(ModelResponded {
+                    call: call.call,
+                    text: redact_shared(redactor, response.text),
+                    thinking: response.thinking.map(|text| redact_shared(redactor, text)),
+                    tool_calls: response.tool_calls,
+                    stop_reason: response.stop_reason,
+                    usage: response.usage,
+                })
+            }
+            Err(error) => {
+                let redact = |text: String| self.agent.redactor.redact(&text).into_owned();
+                let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
+                let failed = ModelFailed {
+                    call: call.call,
+                    reason: error.code().into(),
+                    message: chain.first().map_or("", String::as_str).into(),
+                    chain,
+                    attempts: record.attempt(),
+                };
+                self.model_error = Some(error);
+                failed.into()
+            }
+        };
+        self.step(machine, [last, Input::answer(now, call.id, answer)]).await
+    }
+
+    /// Decides which calls of a batch may run, and answers the others.
+    fn admit(&mut self, calls: &[ToolCall], executions: u32) -> Vec<Input> {
+        let mut execution = executions;
+        let mut facts = Vec::with_capacity(calls.len());
+        for call in calls {
+            let arguments = call.arguments.clone();
+            let fact = match self.agent.tools.admit(&call.name, arguments, &self.agent.grants) {
+                Ok(admitted) => {
+                    execution += 1;
+                    let requested = ToolRequested {
+                        call_id: call.id.clone(),
+                        tool: Arc::clone(&call.name),
+                        arguments: admitted.arguments.clone(),
+                        execution,
+                    };
+                    self.admitted.insert(call.id.clone(), admitted);
+                    requested.into()
+                }
+                Err(error) => {
+                    let text = match error.kind() {
+                        ToolError::NotFound(name) => self.agent.tools.missing_text(name),
+                        _ => failed_text(&call.name, &error),
+                    };
+                    failing(&self.agent, &self.run, &self.session, &call.id, &call.name, 0)
+                        .respond(&error, &text)
+                }
+            };
+            facts.push(self.fact(fact));
+        }
+        facts
+    }
+
+    /// Starts queued executions while there are free places.
+    fn start_tools(&mut self) {
+        let places =
+            usize::try_from(self.agent.definition.limits.max_concurrent_tools).unwrap_or(1);
+        while self.running.len() < places
+            && let Some(run) = self.queued.pop_front()
+        {
+            let Some(admitted) = self.admitted.remove(&run.call_id) else { continue };
+            self.acted |= !admitted.tool().spec().idempotent;
+            let (agent, name, session) =
+                (Arc::clone(&self.agent), self.run.clone(), self.session.clone());
+            self.running.push(Box::pin(run_tool(agent, name, session, run, admitted)));
+        }
+    }
+
+    fn end(self, machine: &Machine, finish: Finish) -> Result<RunOutcome, RunFailure> {
+        match finish {
+            Finish::Stopped { stop, output } => Ok(RunOutcome {
+                run_id: self.run,
+                session: self.session,
+                stop,
+                output,
+                usage: machine.usage(),
+                transcript: machine.transcript().clone(),
+            }),
+            Finish::Failed(cause) => {
+                let mut driver = self;
+                let error = driver.error_of(cause);
+                Err(driver.failure(machine, error))
+            }
+            other => {
+                let error = internal(format!("unknown end: {other:?}"));
+                Err(self.failure(machine, error))
+            }
+        }
+    }
+
+    /// Returns the live error for what the machine knows as data.
+    fn error_of(&mut self, cause: FailureCause) -> AgentError {
+        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        match cause {
+            FailureCause::Model { reason, .. } => match self.model_error.take() {
+                Some(error) => AgentError::Llm(error),
+                None => internal(format!("no live error for {reason}")),
+            },
+            FailureCause::InputInvalid(why) => AgentError::InputValidation(why.to_owned()),
+            FailureCause::InvalidResponse(why) => {
+                AgentError::Llm(ProviderError::InvalidResponse(why.to_owned()))
+            }
+            FailureCause::ContextExceeded => AgentError::Llm(ProviderError::context_overflow(
+                "the context was used up while the model answered",
+            )),
+            FailureCause::MaxIterations(max) => AgentError::MaxIterationsReached(count(max)),
+            FailureCause::ParallelToolLimit { count: asked, limit } => {
+                AgentError::parallel_tool_limit(asked, count(limit))
+            }
+            other => internal(format!("unknown cause: {other:?}")),
+        }
+    }
+
+    fn failure(self, machine: &Machine, error: AgentError) -> RunFailure {
+        tracing::warn!(code = error.code(), error = %layer0::failure::Chain(&error), "run failed");
+        RunFailure {
+            run_id: self.run,
+            session: self.session,
+            error,
+            usage: machine.usage(),
+            transcript: machine.transcript().clone(),
+            partial: Arc::clone(machine.last_text()),
+            acted: self.acted,
+        }
+    }
+
+    fn failed_to_start(self, error: AgentError) -> RunFailure {
+        RunFailure {
+            run_id: self.run,
+            session: self.session,
+            error,
+            usage: layer0::usage::Usage::default(),
+            transcript: layer0::message::Transcript::default(),
+            partial: Arc::default(),
+            acted: false,
+        }
+    }
+}
+
+/// Runs one tool and turns what it came to into facts.
+async fn run_tool(
+    agent: Arc<Inner>,
+    run_id: RunId,
+    session: SessionId,
+    run: ToolRun,
+    admitted: Admitted,
+) -> Vec<Input> {
+    let began = agent.clock.now();
+    let limit = admitted
+        .tool()
+        .spec()
+        .timeout
+        .unwrap_or(Duration::from_millis(agent.definition.limits.tool_timeout_ms));
+    let stores = admitted.tool().stores_errors();
+    let context =
+        ToolContext::new(run_id.clone(), session.clone(), run.call_id.clone(), began.after(limit));
+    let span = tracing::info_span!("tool", tool = %run.tool, call = %run.call_id);
+    let result = execute(admitted, context, limit, &agent.clock).instrument(span).await;
+    let took = agent.clock.now().since(began).as_millis();
+    let duration_ms = u64::try_from(took).unwrap_or(u64::MAX);
+    let failing = failing(&agent, &run_id, &session, &run.call_id, &run.tool, duration_ms);
+    let facts = match result {
+        Ok(output) => vec![
+            ToolResponded {
+                call_id: run.call_id.clone(),
+                tool: Arc::clone(&run.tool),
+                ok: true,
+                output: redact_value(&agent.redactor, output),
+                duration_ms,
+                error: None,
+            }
+            .into(),
+        ],
+        Err(error) if stores && is_stored(&error) => {
+            failing.store_and_respond(&error, agent.errors.as_deref()).await
+        }
+        Err(error) => vec![failing.respond(&error, &failed_text(&run.tool, &error))],
+    };
+    let now = agent.clock.now();
+    let input = |fact: EventKind| match fact {
+        answer @ EventKind::ToolResponded(_) => Input::answer(now, run.id, answer),
+        note => Input::fact(now, note),
+    };
+    facts.into_iter().map(input).collect()
+}
+
+fn failing<'a>(
+    agent: &'a Inner,
+    run: &'a RunId,
+    session: &'a SessionId,
+    call_id: &'a CallId,
+    tool: &'a Arc<str>,
+    duration_ms: u64,
+) -> Failing<'a> {
+    let at = agent.clock.now();
+    Failing { run, session, call_id, tool, redactor: &agent.redactor, at, duration_ms }
+}
+
+fn internal(what: String) -> AgentError {
+    AgentError::Internal(what.into())
+}
+
+fn redact_shared(redactor: &redact::Redactor, text: Arc<str>) -> Arc<str> {
+    match redactor.redact_held(&text) {
+        std::borrow::Cow::Borrowed(_) => text,
+        std::borrow::Cow::Owned(text) => text.into(),
+    }
+}
+
+fn redact_calls(redactor: &redact::Redactor, calls: &mut Arc<[ToolCall]>) {
+    if redactor.holds_secrets() {
+        for call in Arc::make_mut(calls) {
+            call.arguments = redact_value(redactor, std::mem::take(&mut call.arguments));
+        }
+    }
+}
+
+/// Takes the secrets the process holds out of every string of a value.
+fn redact_value(redactor: &redact::Redactor, value: Value) -> Value {
+    if !redactor.holds_secrets() {
+        return value;
+    }
+    match value {
+        Value::String(text) => match redactor.redact_held(&text) {
+            std::borrow::Cow::Borrowed(_) => Value::String(text),
+            std::borrow::Cow::Owned(text) => Value::String(text),
+        },
+        Value::Array(items) => items.into_iter().map(|item| redact_value(redactor, item)).collect(),
+        Value::Object(fields) => fields
+            .into_iter()
+            .map(|(key, value)| {
+                (redactor.redact_held(&key).into_owned(), redact_value(redactor, value))
+            })
+            .collect(),
+        other => other,
+    }
+}

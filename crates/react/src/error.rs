@@ -1,0 +1,202 @@
+use std::fmt;
+use std::sync::Arc;
+
+use event_log::LogError;
+use layer0::code;
+use layer0::error::{BoxError, EnvError, OperatorError, OrchError};
+use layer0::failure::{Chain, Effect, Failure, Retry};
+use layer0::id::{RunId, SessionId};
+use layer0::message::Transcript;
+use layer0::usage::Usage;
+use provider::ProviderError;
+use thiserror::Error;
+
+/// Says why a run failed.
+///
+/// There is no variant for tools, policy, memory or events: those never end a run.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AgentError {
+    /// The input cannot be answered.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid input: {0}")]
+    InputValidation(String),
+    /// Backstop broke one of its own rules.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("internal error")]
+    Internal(#[source] BoxError),
+    /// The model call failed after the retry stack gave up.
+    ///
+    /// Retry: as the provider's error says. Effect: as the provider's error says.
+    #[error("model call failed")]
+    Llm(#[from] ProviderError),
+    /// The last allowed model call still asked for tools.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the model still asked for tools after {0} model calls")]
+    MaxIterationsReached(usize),
+    /// The model asked for more tools at once than allowed; none of them ran.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the model asked for {count} tools at once, {limit} are allowed")]
+    #[non_exhaustive]
+    ParallelToolLimitExceeded {
+        /// How many it asked for.
+        count: usize,
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// The durable log could not be written; nothing after that was acted on.
+    ///
+    /// Retry: as the log's error says. Effect: unknown.
+    #[error("run log could not be written")]
+    Storage(#[from] LogError),
+}
+
+impl AgentError {
+    /// Makes [`AgentError::ParallelToolLimitExceeded`].
+    #[must_use]
+    pub const fn parallel_tool_limit(count: usize, limit: usize) -> Self {
+        Self::ParallelToolLimitExceeded { count, limit }
+    }
+
+    /// Can trying again help?
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        Failure::retry(self).is_retryable()
+    }
+}
+
+impl Failure for AgentError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::InputValidation(_) => code::INPUT_INVALID,
+            Self::Internal(_) => code::INTERNAL,
+            Self::Llm(error) => error.code(),
+            Self::MaxIterationsReached(_) => code::GUARD_MAX_ITERATIONS,
+            Self::ParallelToolLimitExceeded { .. } => code::GUARD_PARALLEL_TOOL_LIMIT,
+            Self::Storage(_) => code::LOG_APPEND_FAILED,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Llm(error) => error.retry(),
+            Self::Storage(error) => error.retry(),
+            Self::InputValidation(_)
+            | Self::Internal(_)
+            | Self::MaxIterationsReached(_)
+            | Self::ParallelToolLimitExceeded { .. } => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::InputValidation(_) => Effect::None,
+            Self::Llm(error) => error.effect(),
+            Self::Internal(_)
+            | Self::MaxIterationsReached(_)
+            | Self::ParallelToolLimitExceeded { .. }
+            | Self::Storage(_) => Effect::Unknown,
+        }
+    }
+}
+
+impl From<AgentError> for OperatorError {
+    fn from(error: AgentError) -> Self {
+        match error {
+            AgentError::Llm(_) => Self::model(error),
+            error => Self::failed(error),
+        }
+    }
+}
+
+impl From<AgentError> for OrchError {
+    fn from(error: AgentError) -> Self {
+        Self::OperatorError(error.into())
+    }
+}
+
+impl From<AgentError> for EnvError {
+    fn from(error: AgentError) -> Self {
+        Self::OperatorError(error.into())
+    }
+}
+
+/// A run that failed, with everything it had done until then.
+///
+/// Prints as `run … failed`; with `{:#}` as the whole chain on one line.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct RunFailure {
+    /// The run; its record stays readable under this id.
+    pub run_id: RunId,
+    /// Its conversation.
+    pub session: SessionId,
+    /// Why it failed.
+    pub error: AgentError,
+    /// What it used.
+    pub usage: Usage,
+    /// The conversation until then, every call answered.
+    pub transcript: Transcript,
+    /// What the model last said.
+    pub partial: Arc<str>,
+    /// Did a tool that is not safe to repeat run?
+    pub(crate) acted: bool,
+}
+
+impl RunFailure {
+    /// Returns the code of the failure.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        Failure::code(self)
+    }
+
+    /// Can trying again help?
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        Failure::retry(self).is_retryable()
+    }
+}
+
+impl fmt::Display for RunFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "run `{}` failed", self.run_id)?;
+        if f.alternate() {
+            write!(f, ": {}", Chain(&self.error))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for RunFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// The facts of the error, but honest about the run as a whole: where a tool acted, the run acted.
+impl Failure for RunFailure {
+    fn code(&self) -> &'static str {
+        self.error.code()
+    }
+
+    fn retry(&self) -> Retry {
+        self.error.retry()
+    }
+
+    fn effect(&self) -> Effect {
+        if self.acted { Effect::Happened } else { self.error.effect() }
+    }
+}
+
+impl From<RunFailure> for OperatorError {
+    fn from(failure: RunFailure) -> Self {
+        match failure.error {
+            AgentError::Llm(_) => Self::model(failure),
+            _ => Self::failed(failure),
+        }
+    }
+}

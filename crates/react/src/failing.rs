@@ -1,0 +1,158 @@
+//! From a tool's error to what the log records and the model reads.
+
+use std::sync::Arc;
+
+use error_store::{
+    ErrorStore, NewError, StoreError, Stored, Summary, fallback_text, raw_json, stored_text,
+};
+use layer0::event::{ErrorStoreDegraded, ErrorStored, EventKind, ToolFailure, ToolResponded};
+use layer0::failure::{Chain, Failure};
+use layer0::id::{CallId, RunId, SessionId};
+use layer0::{Code, Timestamp};
+use redact::Redactor;
+use serde_json::json;
+use tool::{ToolError, failed_text};
+use tracing::Instrument;
+
+/// Everything a failure needs to be recorded.
+pub(crate) struct Failing<'a> {
+    pub(crate) run: &'a RunId,
+    pub(crate) session: &'a SessionId,
+    pub(crate) call_id: &'a CallId,
+    pub(crate) tool: &'a Arc<str>,
+    pub(crate) redactor: &'a Redactor,
+    pub(crate) at: Timestamp,
+    pub(crate) duration_ms: u64,
+}
+
+impl Failing<'_> {
+    /// Records a failure whose text is bounded and says all.
+    pub(crate) fn respond(&self, error: &ToolError, text: &str) -> EventKind {
+        let text = self.redactor.redact(text);
+        self.responded(error, &text, text.lines().next().unwrap_or_default(), None)
+    }
+
+    /// Records a failure of the tool's own: whole in the store, one line for the model. Without a
+    /// store, or when it fails, the model reads the head.
+    pub(crate) async fn store_and_respond(
+        &self,
+        error: &ToolError,
+        store: Option<&dyn ErrorStore>,
+    ) -> Vec<EventKind> {
+        let raw = raw_text(error);
+        let raw = self.redactor.redact(&raw);
+        let author_code = error.author_code();
+        let summary = Summary::of(&raw, author_code.map(|code| &**code));
+        let Some(store) = store else {
+            let text = match error.kind() {
+                ToolError::Timeout { .. } => failed_text(self.tool, error),
+                _ => fallback_text(&raw, author_code.map(|code| &**code)),
+            };
+            return vec![self.responded(error, &text, &summary.text, None)];
+        };
+        let new = NewError {
+            at: self.at,
+            session: self.session.clone(),
+            run: self.run.clone(),
+            call_id: self.call_id.clone(),
+            tool: Arc::clone(self.tool),
+            reason: Code::new(error.code()),
+            code: author_code.cloned(),
+            raw: raw_json(&raw),
+            summary: summary.text.clone(),
+        };
+        match store_once_more_if_locked(store, new).await {
+            Ok(stored) => {
+                let text = stored_text(&self.headline(error, &summary), &summary, &stored);
+                tracing::info!(error_id = %stored.id, tool_name = %self.tool, "error_stored");
+                let kept = raw.chars().count().saturating_sub(text.chars().count());
+                let event = ErrorStored {
+                    error_id: stored.id.clone(),
+                    call_id: self.call_id.clone(),
+                    tool: Arc::clone(self.tool),
+                    code: author_code.cloned(),
+                    occurrences: stored.occurrences,
+                    chars_kept: u64::try_from(kept).unwrap_or(u64::MAX),
+                };
+                vec![event.into(), self.responded(error, &text, &summary.text, Some(&stored))]
+            }
+            Err(failed) => {
+                tracing::warn!(code = failed.code(), error = %Chain(&failed), "error store failed");
+                let text = fallback_text(&raw, author_code.map(|code| &**code));
+                let message = self.redactor.redact(&Chain(&failed).to_string()).into_owned();
+                let degraded = ErrorStoreDegraded {
+                    operation: "store".into(),
+                    reason: Code::new(failed.code()),
+                    message: message.into(),
+                };
+                vec![degraded.into(), self.responded(error, &text, &summary.text, None)]
+            }
+        }
+    }
+
+    fn headline(&self, error: &ToolError, summary: &Summary) -> String {
+        let tool = self.tool;
+        match error.kind() {
+            ToolError::Timeout { .. } => failed_text(tool, error),
+            ToolError::Panicked(_) => format!("Tool '{tool}' panicked: {}", summary.text),
+            _ => format!("Tool '{tool}' failed: {}", summary.text),
+        }
+    }
+
+    fn responded(
+        &self,
+        error: &ToolError,
+        text: &str,
+        message: &str,
+        stored: Option<&Stored>,
+    ) -> EventKind {
+        ToolResponded {
+            call_id: self.call_id.clone(),
+            tool: Arc::clone(self.tool),
+            ok: false,
+            output: json!({ "error": text }),
+            duration_ms: self.duration_ms,
+            error: Some(ToolFailure {
+                reason: Code::new(error.code()),
+                code: error.author_code().cloned(),
+                message: message.into(),
+                error_id: stored.map(|stored| stored.id.clone()),
+            }),
+        }
+        .into()
+    }
+}
+
+/// Is this a failure of the tool's own, whose text may be long?
+pub(crate) fn is_stored(error: &ToolError) -> bool {
+    matches!(
+        error.kind(),
+        ToolError::ExecutionFailed(_)
+            | ToolError::InvalidOutput(_)
+            | ToolError::Other(_)
+            | ToolError::Panicked(_)
+            | ToolError::Timeout { .. }
+    )
+}
+
+fn raw_text(error: &ToolError) -> String {
+    match error.kind() {
+        ToolError::ExecutionFailed(text) | ToolError::Panicked(text) => text.clone(),
+        kind => Chain(kind).to_string(),
+    }
+}
+
+async fn store_once_more_if_locked(
+    store: &dyn ErrorStore,
+    error: NewError,
+) -> Result<Stored, StoreError> {
+    let span = tracing::info_span!("error_store.store", tool = %error.tool);
+    async {
+        match store.store(error.clone()).await {
+            Err(StoreError::Locked(_)) => store.store(error).await,
+            result => result,
+        }
+    }
+    .instrument(span)
+    .await
+}

@@ -1,0 +1,30 @@
+//! The ReAct operator: a model, its tools, and the loop between them, under the failure model.
+//!
+//! [`Agent`] is what people build and run. A run ends in `Ok` with a [`RunOutcome`] (completed, or
+//! stopped with a reason) or in `Err` with a [`RunFailure`] that carries what was done until then.
+//! Tool failures never end a run: the model reads them.
+//!
+//! The loop itself is the sans-IO machine of `react-machine`; this crate drives it. It is the one
+//! place that performs effects: what the machine decided is appended to the log first, then acted
+//! on. It never retries (the tower stack does), never decides what a failure means (the error says
+//! so) and never lets a subscriber slow a run down.
+//!
+//! Start at [`Agent::builder`].
+
+mod agent;
+mod builder;
+mod driver;
+mod error;
+mod failing;
+mod live;
+mod model;
+mod operator;
+mod outcome;
+mod running;
+
+pub use agent::{Agent, RunRequest, new_run_id};
+pub use builder::{AgentBuilder, BuildError};
+pub use error::{AgentError, RunFailure};
+pub use live::{Live, Piece, Subscriber};
+pub use outcome::RunOutcome;
+pub use react_machine::Limits;

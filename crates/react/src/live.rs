@@ -1,0 +1,82 @@
+//! Live events: for whoever listens, never in anybody's way.
+
+use std::sync::{Arc, OnceLock};
+
+use layer0::event::Event;
+use layer0::id::RunId;
+use tokio::sync::broadcast;
+
+/// How many messages a slow subscriber may lag behind before it misses some.
+const CAPACITY: usize = 256;
+
+/// What a subscriber receives.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Live {
+    /// An event, after it is durable.
+    Logged(Arc<Event>),
+    /// A piece of an answer while it comes. It is never logged, and void when a `model.attempted`
+    /// with a code for the same call and attempt follows.
+    Delta {
+        /// The run.
+        run: RunId,
+        /// Which model call of the run.
+        call: u32,
+        /// Which attempt of the call.
+        attempt: u32,
+        /// The piece.
+        piece: Piece,
+    },
+    /// The subscriber was too slow and missed this many messages.
+    Missed(u64),
+}
+
+/// A piece of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Piece {
+    /// Of the text.
+    Text(Arc<str>),
+    /// Of the thinking.
+    Thinking(Arc<str>),
+}
+
+/// The sending side. The channel is made for the first subscriber, so that an agent nobody listens
+/// to costs nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Hub(OnceLock<broadcast::Sender<Live>>);
+
+impl Hub {
+    pub(crate) fn subscribe(&self) -> Subscriber {
+        Subscriber(self.0.get_or_init(|| broadcast::Sender::new(CAPACITY)).subscribe())
+    }
+
+    /// Sends what `live` makes; makes nothing when nobody listens.
+    pub(crate) fn send(&self, live: impl FnOnce() -> Live) {
+        if let Some(sender) = self.0.get()
+            && sender.receiver_count() > 0
+        {
+            // The last subscriber may leave in between, which is nobody's failure.
+            let _ = sender.send(live());
+        }
+    }
+}
+
+/// Receives the live events of an agent's runs.
+#[derive(Debug)]
+pub struct Subscriber(broadcast::Receiver<Live>);
+
+impl Subscriber {
+    /// Waits for the next message; `None` once the agent is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no message.
+    pub async fn next(&mut self) -> Option<Live> {
+        match self.0.recv().await {
+            Ok(live) => Some(live),
+            Err(broadcast::error::RecvError::Lagged(count)) => Some(Live::Missed(count)),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}

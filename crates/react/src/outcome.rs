@@ -1,0 +1,32 @@
+use std::sync::Arc;
+
+use layer0::id::{RunId, SessionId};
+use layer0::message::Transcript;
+use layer0::stop::Stop;
+use layer0::usage::Usage;
+
+/// A run that did not fail.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RunOutcome {
+    /// The run; its record stays readable under this id.
+    pub run_id: RunId,
+    /// Its conversation.
+    pub session: SessionId,
+    /// How it ended: completed, or stopped with a reason.
+    pub stop: Stop,
+    /// What the model said.
+    pub output: Arc<str>,
+    /// What it used.
+    pub usage: Usage,
+    /// The whole conversation.
+    pub transcript: Transcript,
+}
+
+impl RunOutcome {
+    /// Returns what the model said.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.output
+    }
+}
