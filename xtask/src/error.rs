@@ -1,0 +1,73 @@
+//! How a task fails.
+
+use std::path::PathBuf;
+
+/// Why a task did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum XtaskError {
+    /// A file could not be read or written.
+    #[error("cannot access `{}`", path.display())]
+    File {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A manifest is not TOML.
+    #[error("cannot parse `{path}`")]
+    Manifest {
+        /// The manifest, relative to the workspace.
+        path: String,
+        /// Where and why.
+        #[source]
+        source: toml::de::Error,
+    },
+    /// `cargo metadata` failed.
+    #[error("cannot read the workspace's metadata")]
+    Metadata(#[source] cargo_metadata::Error),
+    /// `docs/errors.md` is not what the catalogue says.
+    #[error("`docs/errors.md` differs from the catalogue at line {line}")]
+    PageStale {
+        /// The first line that differs, from 1.
+        line: usize,
+    },
+    /// A program could not be started.
+    #[error("cannot start `{program}`")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A step's program ended with a failure.
+    #[error("step `{step}` failed: {status}")]
+    Step {
+        /// The step, as in `cargo xtask ci`.
+        step: &'static str,
+        /// How the program ended.
+        status: std::process::ExitStatus,
+    },
+    /// `tidy` found something that must not be.
+    #[error("tidy found {errors} error(s)")]
+    Untidy {
+        /// How many findings were errors.
+        errors: usize,
+    },
+}
+
+impl XtaskError {
+    /// Returns what a person can do, where that is not plain from the message.
+    pub(crate) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::PageStale { .. } => Some("run `cargo xtask errors` and commit the page"),
+            Self::File { .. }
+            | Self::Manifest { .. }
+            | Self::Metadata(_)
+            | Self::Start { .. }
+            | Self::Step { .. }
+            | Self::Untidy { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The chores of this workspace, as `cargo xtask …`.
+//!
+//! Each task is a module: [`ci`] runs everything a change must pass, [`tidy`] holds the house rules
+//! that no compiler knows, [`errors_page`] writes the table of codes. It never changes a file other
+//! than `docs/errors.md`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its terminal")]
+
+mod ci;
+mod error;
+mod errors_page;
+mod tidy;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::XtaskError;
+
+#[derive(Parser)]
+#[command(name = "xtask", bin_name = "cargo xtask", about = "The chores of this workspace")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run everything a change must pass, stopping at the first failure
+    Ci {
+        /// Leave a step out (may be repeated)
+        #[arg(long, value_name = "STEP", value_parser = ci::step_names())]
+        without: Vec<String>,
+    },
+    /// Write docs/errors.md from the catalogue of codes
+    Errors {
+        /// Change nothing; fail if the page differs from the catalogue
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run every test of the workspace
+    Test,
+    /// Check the house rules: tiers, manifests, file sizes, panics, documentation tables
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let root = root();
+    let result = match Cli::parse().task {
+        Task::Ci { without } => ci::run(root, &without),
+        Task::Errors { check: true } => errors_page::check(root),
+        Task::Errors { check: false } => errors_page::write(root),
+        Task::Test => ci::test(root),
+        Task::Tidy => tidy::run(root),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Returns the workspace's directory, wherever the task was called from.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace's directory")
+}
+
+/// Prints an error, its causes and what to do about it.
+fn report(error: &XtaskError) {
+    eprintln!("error: {error}");
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        eprintln!("  caused by: {error}");
+        cause = error.source();
+    }
+    if let Some(hint) = error.hint() {
+        eprintln!("  hint: {hint}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,55 @@
+//! `cargo xtask tidy`: the house rules that no compiler knows.
+//!
+//! Each module below holds one group of rules as pure functions over text or small structs;
+//! [`workspace`] is the only one that looks at the disk.
+
+mod attributes;
+mod docs;
+mod finding;
+mod footprint;
+mod layout;
+mod manifests;
+mod panics;
+mod tiers;
+mod tokens;
+mod workspace;
+
+use std::path::Path;
+
+use crate::error::XtaskError;
+use finding::Severity;
+use workspace::Workspace;
+
+/// Checks the whole workspace and prints what it finds as `path:line: what`.
+///
+/// # Errors
+///
+/// [`XtaskError::Untidy`] when a finding is an error; others when the workspace cannot be read.
+pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
+    let workspace = Workspace::load(root)?;
+    let mut findings = Vec::new();
+    findings.extend(tiers::check(&workspace.members));
+    findings.extend(footprint::check(&workspace.members, &workspace.graph));
+    findings.extend(manifests::check(&workspace.members));
+    findings
+        .extend(docs::dependencies(&workspace.manifest, workspace.dependencies_page.as_deref()));
+    findings.extend(docs::architecture(&workspace.members, workspace.architecture_page.as_deref()));
+    for file in &workspace.files {
+        findings.extend(layout::check(file));
+        findings.extend(panics::check(file));
+        findings.extend(attributes::check(file));
+    }
+    findings.sort();
+
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error).count();
+    println!(
+        "tidy: {} crates, {} files, {errors} error(s), {} warning(s)",
+        workspace.members.len(),
+        workspace.files.len(),
+        findings.len() - errors
+    );
+    if errors == 0 { Ok(()) } else { Err(XtaskError::Untidy { errors }) }
+}

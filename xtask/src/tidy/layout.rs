@@ -1,0 +1,85 @@
+//! Where code lies and how much of it lies in one place.
+
+use crate::tidy::finding::Finding;
+use crate::tidy::tokens::{lex, test_parts};
+use crate::tidy::workspace::SourceFile;
+
+/// Above this many lines a file should be split.
+const LONG: usize = 400;
+
+/// Above this many lines a file must be split.
+const TOO_LONG: usize = 800;
+
+/// Checks a file's name, its size without tests, and that a crate introduces itself.
+pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let name = file.path.rsplit('/').next().unwrap_or(&file.path);
+    if name == "mod.rs" {
+        findings.push(Finding::error(&file.path, 1, "`mod.rs`: call it by the module's name"));
+    }
+    if name == "lib.rs" && !file.text.starts_with("//!") {
+        findings.push(Finding::error(&file.path, 1, "a crate begins with its docs: `//! …`"));
+    }
+    if !is_test_file(&file.path) {
+        let lines = code_lines(&file.text);
+        let what = format!("{lines} lines without tests, of at most");
+        if lines > TOO_LONG {
+            findings.push(Finding::error(&file.path, 1, format!("{what} {TOO_LONG}")));
+        } else if lines > LONG {
+            findings.push(Finding::warning(&file.path, 1, format!("{what} {LONG}")));
+        }
+    }
+    findings
+}
+
+/// Says whether a whole file is compiled for tests or benches only.
+pub(crate) fn is_test_file(path: &str) -> bool {
+    path.split('/').any(|part| matches!(part, "benches" | "tests" | "tests.rs"))
+}
+
+/// Counts the lines of a file that are not in its tests part.
+fn code_lines(text: &str) -> usize {
+    let tests = lex(text).map(|tokens| test_parts(&tokens)).unwrap_or_default();
+    let is_code = |line: &usize| !tests.iter().any(|part| part.contains(line));
+    (1..=text.lines().count()).filter(is_code).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(path: &str, text: &str) -> Vec<String> {
+        let file = SourceFile { path: path.to_owned(), text: text.to_owned() };
+        check(&file).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_long_file_is_found_by_its_code_alone() {
+        let path = "crates/a/src/b.rs";
+        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "// test\n".repeat(900));
+        let code = |lines| "// code\n".repeat(lines);
+        assert_eq!(said(path, &(code(400) + &tests)), [""; 0]);
+        assert_eq!(
+            said(path, &(code(401) + &tests)),
+            ["crates/a/src/b.rs:1: warning: 401 lines without tests, of at most 400"]
+        );
+        assert_eq!(
+            said(path, &(code(801) + &tests)),
+            ["crates/a/src/b.rs:1: 801 lines without tests, of at most 800"]
+        );
+        assert_eq!(said("crates/a/tests/b.rs", &code(900)), [""; 0]);
+    }
+
+    #[test]
+    fn names_and_crate_docs_are_held() {
+        assert_eq!(
+            said("crates/a/src/b/mod.rs", ""),
+            ["crates/a/src/b/mod.rs:1: `mod.rs`: call it by the module's name"]
+        );
+        assert_eq!(
+            said("crates/a/src/lib.rs", "pub mod b;\n"),
+            ["crates/a/src/lib.rs:1: a crate begins with its docs: `//! …`"]
+        );
+        assert_eq!(said("crates/a/src/lib.rs", "//! Does a thing.\n"), [""; 0]);
+    }
+}

@@ -1,0 +1,241 @@
+//! The workspace as the checks see it: members, graph, files and pages, read once.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand, Package};
+use serde::Deserialize;
+use walkdir::{DirEntry, WalkDir};
+
+use crate::error::XtaskError;
+
+/// Directories with Rust sources of ours.
+const SOURCES: &[&str] = &["crates", "examples", "tests", "xtask"];
+
+/// Everything the checks look at.
+pub(crate) struct Workspace {
+    /// The root `Cargo.toml`.
+    pub(crate) manifest: toml::Table,
+    pub(crate) members: Vec<Member>,
+    pub(crate) graph: Graph,
+    pub(crate) files: Vec<SourceFile>,
+    /// `docs/dependencies.md`, if there is one.
+    pub(crate) dependencies_page: Option<String>,
+    /// `docs/architecture.md`, if there is one.
+    pub(crate) architecture_page: Option<String>,
+}
+
+/// A package of the workspace.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    /// The package's name: `backstop-clock`.
+    pub(crate) name: String,
+    /// Its key in the graph.
+    pub(crate) id: String,
+    /// Its directory, relative to the workspace: `crates/clock`.
+    pub(crate) dir: String,
+    /// Its `Cargo.toml` as text, to find lines in.
+    pub(crate) manifest_text: String,
+    /// Its `Cargo.toml` as a table.
+    pub(crate) manifest: toml::Table,
+    /// `[package.metadata.backstop]`, or why it could not be read.
+    pub(crate) stated: Result<Stated, String>,
+    /// What it depends on inside the workspace.
+    pub(crate) deps: Vec<Dep>,
+}
+
+/// What a crate says of its own place: `[package.metadata.backstop]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Stated {
+    /// The crate's tier; 9 is for crates that are not shipped.
+    #[serde(default)]
+    pub(crate) tier: Option<u8>,
+    /// Crates of the same tier it may use, without the `backstop-` prefix.
+    #[serde(default)]
+    pub(crate) same_tier: Vec<String>,
+    /// At most this many crates come with it, itself included.
+    #[serde(default)]
+    pub(crate) max_crates: Option<usize>,
+}
+
+/// A dependency on another member.
+#[derive(Debug, Clone)]
+pub(crate) struct Dep {
+    /// The package's name.
+    pub(crate) package: String,
+    /// The key it stands under in the manifest.
+    pub(crate) key: String,
+    /// Whether only tests, examples and benches get it.
+    pub(crate) dev: bool,
+}
+
+/// Who pulls in whom on this machine's target by normal dependencies, by package id.
+pub(crate) type Graph = BTreeMap<String, Node>;
+
+/// One package of the graph.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    /// The ids of what it pulls in.
+    pub(crate) deps: Vec<String>,
+}
+
+/// One Rust file.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceFile {
+    /// Relative to the workspace, with `/`.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+impl Workspace {
+    /// Reads manifests, graph, sources and pages below `root`.
+    ///
+    /// # Errors
+    ///
+    /// [`XtaskError::Metadata`], [`XtaskError::Manifest`] or [`XtaskError::File`].
+    pub(crate) fn load(root: &Path) -> Result<Self, XtaskError> {
+        let metadata = MetadataCommand::new()
+            .manifest_path(root.join("Cargo.toml"))
+            .other_options(["--filter-platform".to_owned(), host_target()?])
+            .exec()
+            .map_err(XtaskError::Metadata)?;
+        let members = metadata
+            .workspace_packages()
+            .into_iter()
+            .map(|package| Member::read(root, package))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            manifest: parse("Cargo.toml", &read(&root.join("Cargo.toml"))?)?,
+            members,
+            graph: graph(&metadata),
+            files: source_files(root)?,
+            dependencies_page: read_if_present(&root.join("docs/dependencies.md"))?,
+            architecture_page: read_if_present(&root.join("docs/architecture.md"))?,
+        })
+    }
+}
+
+impl Member {
+    fn read(root: &Path, package: &Package) -> Result<Self, XtaskError> {
+        let dir = package
+            .manifest_path
+            .parent()
+            .map_or_else(String::new, |dir| relative(root, dir.as_std_path()));
+        let manifest_text = read(package.manifest_path.as_std_path())?;
+        let stated = match package.metadata.get("backstop") {
+            None => Ok(Stated::default()),
+            Some(value) => Stated::deserialize(value).map_err(|error| error.to_string()),
+        };
+        let deps = package
+            .dependencies
+            .iter()
+            .filter(|dep| dep.path.is_some())
+            .map(|dep| Dep {
+                package: dep.name.clone(),
+                key: dep.rename.clone().unwrap_or_else(|| dep.name.clone()),
+                dev: dep.kind == DependencyKind::Development,
+            })
+            .collect();
+        Ok(Self {
+            name: package.name.to_string(),
+            id: package.id.repr.clone(),
+            manifest: parse(&format!("{dir}/Cargo.toml"), &manifest_text)?,
+            dir,
+            manifest_text,
+            stated,
+            deps,
+        })
+    }
+
+    /// Returns the path of its manifest, relative to the workspace.
+    pub(crate) fn manifest_path(&self) -> String {
+        format!("{}/Cargo.toml", self.dir)
+    }
+
+    /// Returns the name people say: without the `backstop-` prefix.
+    pub(crate) fn short_name(&self) -> &str {
+        self.name.strip_prefix("backstop-").unwrap_or(&self.name)
+    }
+
+    /// Says whether it lies under `crates/`, where every crate has a tier.
+    pub(crate) fn is_tiered(&self) -> bool {
+        self.dir.starts_with("crates/")
+    }
+}
+
+/// A member to say only what a test is about.
+#[cfg(test)]
+impl Default for Member {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            id: String::new(),
+            dir: String::new(),
+            manifest_text: String::new(),
+            manifest: toml::Table::new(),
+            stated: Ok(Stated::default()),
+            deps: Vec::new(),
+        }
+    }
+}
+
+/// Asks the compiler for the target it builds for when nobody says otherwise.
+fn host_target() -> Result<String, XtaskError> {
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let output = Command::new(&rustc)
+        .args(["--print", "host-tuple"])
+        .output()
+        .map_err(|source| XtaskError::Start { program: rustc, source })?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn graph(metadata: &Metadata) -> Graph {
+    let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
+    nodes
+        .map(|node| {
+            let is_normal = |dep: &&cargo_metadata::NodeDep| {
+                dep.dep_kinds.iter().any(|kind| kind.kind == DependencyKind::Normal)
+            };
+            let deps = node.deps.iter().filter(is_normal).map(|dep| dep.pkg.repr.clone()).collect();
+            let name = metadata[&node.id].name.to_string();
+            (node.id.repr.clone(), Node { name, deps })
+        })
+        .collect()
+}
+
+fn source_files(root: &Path) -> Result<Vec<SourceFile>, XtaskError> {
+    let is_ours = |entry: &DirEntry| entry.file_name() != "target";
+    let mut files = Vec::new();
+    for dir in SOURCES.iter().map(|dir| root.join(dir)).filter(|dir| dir.is_dir()) {
+        for entry in WalkDir::new(&dir).sort_by_file_name().into_iter().filter_entry(is_ours) {
+            let entry = entry
+                .map_err(|error| XtaskError::File { path: dir.clone(), source: error.into() })?;
+            if entry.path().extension().is_some_and(|extension| extension == "rs") {
+                let path = relative(root, entry.path());
+                files.push(SourceFile { path, text: read(entry.path())? });
+            }
+        }
+    }
+    Ok(files)
+}
+
+fn parse(path: &str, text: &str) -> Result<toml::Table, XtaskError> {
+    text.parse().map_err(|source| XtaskError::Manifest { path: path.to_owned(), source })
+}
+
+fn read(path: &Path) -> Result<String, XtaskError> {
+    fs::read_to_string(path).map_err(|source| XtaskError::File { path: path.to_owned(), source })
+}
+
+fn read_if_present(path: &Path) -> Result<Option<String>, XtaskError> {
+    if path.exists() { read(path).map(Some) } else { Ok(None) }
+}
+
+fn relative(root: &Path, path: &Path) -> String {
+    let parts: PathBuf = path.strip_prefix(root).unwrap_or(path).components().collect();
+    parts.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/")
+}
