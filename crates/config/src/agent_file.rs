@@ -1,0 +1,199 @@
+//! What `backstop run` takes.
+
+use std::path::{Path, PathBuf};
+
+use provider::ScriptedAnswer;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::ConfigError;
+use crate::agent_table::AgentTable;
+use crate::later::{Later, refuse};
+use crate::parse::{parse, read_text};
+
+/// An agent file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentFile {
+    /// What the agent is.
+    #[serde(default)]
+    pub agent: AgentTable,
+    /// Who answers for it.
+    pub model: ModelTable,
+    /// Where its record is kept.
+    #[serde(default)]
+    pub store: StoreTable,
+    /// What it can do.
+    #[serde(default)]
+    pub tools: Vec<ToolTable>,
+    mcp: Option<Later>,
+}
+
+/// `[model]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelTable {
+    /// The adapter.
+    pub provider: ProviderName,
+    /// The model, as the provider names it.
+    pub model: Option<String>,
+    /// Where the provider is, instead of its usual place.
+    pub base_url: Option<String>,
+    /// The variable that holds the key, instead of the usual one.
+    pub api_key_env: Option<String>,
+    /// The most tokens of an answer.
+    pub max_output_tokens: Option<u32>,
+    /// How much answers vary.
+    pub temperature: Option<f32>,
+    /// Take the answer while it comes?
+    #[serde(default = "yes")]
+    pub stream: bool,
+    /// The answers, for `provider = "script"`.
+    pub script: Option<PathBuf>,
+    /// How long the phases of a call may take.
+    #[serde(default)]
+    pub timeouts: TimeoutsTable,
+    fallback: Option<Later>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// The adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ProviderName {
+    /// Anthropic Messages.
+    Anthropic,
+    /// Amazon Bedrock Converse.
+    Bedrock,
+    /// Gemini generateContent.
+    Gemini,
+    /// Ollama chat.
+    Ollama,
+    /// OpenAI Chat Completions, and what speaks it.
+    Openai,
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Answers from a file.
+    Script,
+}
+
+/// `[model.timeouts]`, in milliseconds; what is not given keeps its default.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TimeoutsTable {
+    /// Connecting.
+    pub connect_ms: Option<u64>,
+    /// Waiting for the first byte.
+    pub first_byte_ms: Option<u64>,
+    /// Waiting for the next chunk.
+    pub idle_ms: Option<u64>,
+    /// The attempt as a whole.
+    pub attempt_ms: Option<u64>,
+}
+
+/// `[store]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreTable {
+    /// Where; the platform's data folder otherwise.
+    pub url: Option<String>,
+    /// What survives what.
+    pub durability: DurabilityName,
+    error_retention_days: Option<Later>,
+}
+
+/// What a store survives.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DurabilityName {
+    /// Nothing.
+    Memory,
+    /// The death of the process.
+    #[default]
+    Normal,
+    /// The loss of power.
+    Full,
+}
+
+/// `[[tools]]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolTable {
+    /// A program, or one of ours.
+    pub kind: ToolKind,
+    /// The name the model calls it by.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: Option<String>,
+    /// JSON Schema of the arguments.
+    pub schema: Option<Value>,
+    /// JSON Schema of the output.
+    pub output_schema: Option<Value>,
+    /// The program and its arguments.
+    pub command: Option<Vec<String>>,
+    /// How long a call may take, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// What it needs; `process:spawn` for programs otherwise.
+    pub capabilities: Option<Vec<String>>,
+    /// The variables it sees; `PATH`, `HOME` and `LANG` otherwise.
+    pub env: Option<Vec<String>>,
+    /// Where it runs; the file's folder otherwise.
+    pub cwd: Option<PathBuf>,
+    /// May a call be repeated?
+    #[serde(default)]
+    pub idempotent: bool,
+    /// Does it only look around?
+    #[serde(default)]
+    pub exploratory: bool,
+    approval: Option<Later>,
+}
+
+/// What a tool is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolKind {
+    /// One of ours.
+    Builtin,
+    /// A program.
+    Command,
+}
+
+impl AgentFile {
+    /// Reads an agent file.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], naming file, line and how to mend it.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = read_text(path)?;
+        let file: Self = parse(path, &text)?;
+        let mut keys = file.agent.refused();
+        keys.push(("mcp", file.mcp.as_ref()));
+        keys.push(("model.fallback", file.model.fallback.as_ref()));
+        keys.push(("store.error_retention_days", file.store.error_retention_days.as_ref()));
+        keys.extend(file.tools.iter().map(|tool| ("tools.approval", tool.approval.as_ref())));
+        refuse(path, &text, keys)?;
+        Ok(file)
+    }
+}
+
+/// Reads a file of `[[model]]` entries.
+///
+/// # Errors
+///
+/// [`ConfigError`], naming file, line and how to mend it.
+pub fn read_script(path: &Path) -> Result<Vec<ScriptedAnswer>, ConfigError> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Script {
+        #[serde(default)]
+        model: Vec<ScriptedAnswer>,
+    }
+    Ok(parse::<Script>(path, &read_text(path)?)?.model)
+}

@@ -1,0 +1,208 @@
+//! `[agent]`: the same table in agent files and in scenarios.
+
+use std::path::{Path, PathBuf};
+
+use react_machine::Limits;
+use retry::RetryConfig;
+use serde::Deserialize;
+
+use crate::ConfigError;
+use crate::later::{Later, Refused};
+use crate::parse::read_text;
+
+/// What the agent is, whatever model answers for it.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentTable {
+    /// The agent's name.
+    pub name: Option<String>,
+    /// What the model is told.
+    pub instructions: Option<String>,
+    /// A file with what the model is told, instead.
+    pub instructions_file: Option<PathBuf>,
+    /// The question, where none is given otherwise.
+    pub input: Option<String>,
+    /// The limits of a run.
+    pub limits: LimitsTable,
+    /// How model calls are retried.
+    pub retry: RetryTable,
+    /// What the tools may do.
+    pub policy: PolicyTable,
+    pub(crate) budget: Option<Later>,
+    pub(crate) price: Option<Later>,
+}
+
+/// `[agent.limits]`; what is not given keeps its default.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsTable {
+    /// How many model calls a run may make.
+    pub max_iterations: Option<u32>,
+    /// How many tools the model may ask for at once.
+    pub max_parallel_tools: Option<u32>,
+    /// How many tools run at the same time.
+    pub max_concurrent_tools: Option<u32>,
+    /// How long a tool may take, in milliseconds.
+    pub tool_timeout_ms: Option<u64>,
+    max_repeated_batch_steps: Option<Later>,
+    max_observation_steps: Option<Later>,
+    max_stagnation_steps: Option<Later>,
+    max_repeated_failures: Option<Later>,
+    max_result_bytes: Option<Later>,
+    hook_timeout_ms: Option<Later>,
+    memory_timeout_ms: Option<Later>,
+    exploratory_tools: Option<Later>,
+}
+
+/// `[agent.retry]`; what is not given keeps its default.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryTable {
+    /// How many attempts are made, the first included.
+    pub attempts: Option<u32>,
+    /// The bound of the first wait, in milliseconds.
+    pub base_ms: Option<u64>,
+    /// The largest bound of a wait, in milliseconds.
+    pub cap_ms: Option<u64>,
+    /// The largest hint that is waited for, in milliseconds.
+    pub max_retry_after_ms: Option<u64>,
+    /// How long attempts and waits may take together, in milliseconds.
+    pub deadline_ms: Option<u64>,
+}
+
+/// `[agent.policy]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicyTable {
+    /// The capabilities the tools may use.
+    pub grant: Vec<String>,
+}
+
+impl AgentTable {
+    /// Returns the limits with the defaults filled in.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        let defaults = Limits::default();
+        let table = &self.limits;
+        Limits {
+            max_iterations: table.max_iterations.unwrap_or(defaults.max_iterations),
+            max_parallel_tools: table.max_parallel_tools.unwrap_or(defaults.max_parallel_tools),
+            max_concurrent_tools: table
+                .max_concurrent_tools
+                .unwrap_or(defaults.max_concurrent_tools),
+            tool_timeout_ms: table.tool_timeout_ms.unwrap_or(defaults.tool_timeout_ms),
+        }
+    }
+
+    /// Returns the retry configuration with the defaults filled in.
+    #[must_use]
+    pub fn retry(&self) -> RetryConfig {
+        let defaults = RetryConfig::default();
+        let table = &self.retry;
+        RetryConfig {
+            attempts: table.attempts.unwrap_or(defaults.attempts),
+            base_ms: table.base_ms.unwrap_or(defaults.base_ms),
+            cap_ms: table.cap_ms.unwrap_or(defaults.cap_ms),
+            max_retry_after_ms: table.max_retry_after_ms.unwrap_or(defaults.max_retry_after_ms),
+            deadline_ms: table.deadline_ms.unwrap_or(defaults.deadline_ms),
+        }
+    }
+
+    /// Returns the instructions; reads their file, relative to `folder`, where they are in one.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], when both are given or the file cannot be read.
+    pub fn instructions(&self, file: &Path, folder: &Path) -> Result<String, ConfigError> {
+        match (&self.instructions, &self.instructions_file) {
+            (Some(_), Some(_)) => {
+                Err(ConfigError::new(file, "`instructions` and `instructions_file` are both given")
+                    .with_hint("keep one of them"))
+            }
+            (Some(text), None) => Ok(text.clone()),
+            (None, Some(path)) => read_text(&folder.join(path)),
+            (None, None) => Ok(String::new()),
+        }
+    }
+
+    /// Returns the grants, file-system ones with their folders resolved against `folder`, links
+    /// included.
+    #[must_use]
+    pub fn grants(&self, folder: &Path) -> Vec<String> {
+        self.policy.grant.iter().map(|grant| resolve_grant(grant, folder)).collect()
+    }
+
+    pub(crate) fn refused(&self) -> Refused<'_> {
+        let limits = &self.limits;
+        vec![
+            ("agent.budget", self.budget.as_ref()),
+            ("agent.price", self.price.as_ref()),
+            ("agent.limits.max_repeated_batch_steps", limits.max_repeated_batch_steps.as_ref()),
+            ("agent.limits.max_observation_steps", limits.max_observation_steps.as_ref()),
+            ("agent.limits.max_stagnation_steps", limits.max_stagnation_steps.as_ref()),
+            ("agent.limits.max_repeated_failures", limits.max_repeated_failures.as_ref()),
+            ("agent.limits.max_result_bytes", limits.max_result_bytes.as_ref()),
+            ("agent.limits.hook_timeout_ms", limits.hook_timeout_ms.as_ref()),
+            ("agent.limits.memory_timeout_ms", limits.memory_timeout_ms.as_ref()),
+            ("agent.limits.exploratory_tools", limits.exploratory_tools.as_ref()),
+        ]
+    }
+}
+
+/// Turns `fs:read:./logs/**` into `fs:read:/where/it/is/logs/**`.
+fn resolve_grant(grant: &str, folder: &Path) -> String {
+    let mut parts = grant.splitn(3, ':');
+    let (Some("fs"), Some(operation), Some(path)) = (parts.next(), parts.next(), parts.next())
+    else {
+        return grant.to_owned();
+    };
+    // The part without wildcards is a real folder or file; links in it are resolved.
+    let plain: PathBuf =
+        Path::new(path).iter().take_while(|part| !is_pattern(&part.to_string_lossy())).collect();
+    let rest = Path::new(path).iter().skip_while(|part| !is_pattern(&part.to_string_lossy()));
+    let plain = folder.join(plain);
+    let real =
+        std::fs::canonicalize(&plain).or_else(|_| std::path::absolute(&plain)).unwrap_or(plain);
+    // Characters of the real path are no wildcards.
+    let mut resolved = escape(&real.to_string_lossy());
+    for part in rest {
+        resolved.push('/');
+        resolved.push_str(&part.to_string_lossy());
+    }
+    format!("fs:{operation}:{resolved}")
+}
+
+fn is_pattern(part: &str) -> bool {
+    part.contains(['*', '?', '['])
+}
+
+fn escape(path: &str) -> String {
+    path.chars()
+        .map(|c| match c {
+            '*' | '?' | '[' | ']' => format!("[{c}]"),
+            c => c.to_string(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_grants_follow_links_and_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = std::fs::canonicalize(folder.path()).unwrap();
+        std::fs::create_dir(real.join("data [1]")).unwrap();
+        std::os::unix::fs::symlink(real.join("data [1]"), real.join("link")).unwrap();
+        let shown = real.display();
+        assert_eq!(resolve_grant("process:spawn", &real), "process:spawn");
+        assert_eq!(resolve_grant("fs:read", &real), "fs:read");
+        assert_eq!(resolve_grant("fs:read:./**", &real), format!("fs:read:{shown}/**"));
+        assert_eq!(
+            resolve_grant("fs:read:link/*.log", &real),
+            format!("fs:read:{shown}/data [[]1[]]/*.log")
+        );
+        assert_eq!(resolve_grant("fs:write:/nowhere/x", &real), "fs:write:/nowhere/x");
+    }
+}

@@ -1,0 +1,72 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use layer0::error::BoxError;
+
+/// Says what is wrong in a file, where, and how to mend it.
+#[derive(Debug)]
+pub struct ConfigError {
+    file: PathBuf,
+    line: Option<usize>,
+    what: String,
+    hint: Option<String>,
+    source: Option<BoxError>,
+}
+
+impl ConfigError {
+    /// Makes an error about a file as a whole.
+    pub fn new(file: impl Into<PathBuf>, what: impl Into<String>) -> Self {
+        Self { file: file.into(), line: None, what: what.into(), hint: None, source: None }
+    }
+
+    pub(crate) fn at(mut self, line: usize) -> Self {
+        self.line = Some(line);
+        self
+    }
+
+    /// Adds how to mend it.
+    #[must_use]
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(crate) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    /// Returns the file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Returns the line, counted from 1.
+    #[must_use]
+    pub const fn line(&self) -> Option<usize> {
+        self.line
+    }
+
+    /// Returns how to mend it.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+impl std::error::Error for ConfigError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}

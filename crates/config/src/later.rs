@@ -1,0 +1,31 @@
+//! Keys of the format that this version does not act on yet.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use toml::Spanned;
+
+use crate::ConfigError;
+use crate::parse::line_of;
+
+/// A key that is known and refused.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Later(Spanned<IgnoredAny>);
+
+/// The refused keys of a file, by name.
+pub(crate) type Refused<'a> = Vec<(&'static str, Option<&'a Later>)>;
+
+/// Fails at the first refused key that is there.
+pub(crate) fn refuse(path: &Path, text: &str, keys: Refused<'_>) -> Result<(), ConfigError> {
+    let there = keys.into_iter().filter_map(|(key, later)| Some((key, later?.0.span())));
+    let first = there.min_by_key(|(_, span): &(_, Range<usize>)| span.start);
+    match first {
+        Some((key, span)) => Err(ConfigError::new(path, format!("`{key}` is not supported yet"))
+            .at(line_of(text, &span))
+            .with_hint("take it out; this version would ignore it")),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,25 @@
+//! The TOML formats of agent and scenario files.
+//!
+//! Files are read strictly: an unknown key is an error that names the key, its line and the nearest
+//! known one, and a key of the format that this version does not act on yet is an error too, never
+//! ignored. Nothing here opens a store, asks a model or runs a tool.
+
+mod agent_file;
+mod agent_table;
+mod error;
+mod later;
+mod parse;
+mod scenario;
+mod store_url;
+
+pub use agent_file::{
+    AgentFile, DurabilityName, ModelTable, ProviderName, StoreTable, TimeoutsTable, ToolKind,
+    ToolTable,
+};
+pub use agent_table::{AgentTable, LimitsTable, PolicyTable, RetryTable};
+pub use error::ConfigError;
+pub use parse::read_text;
+pub use scenario::{ErrorStoreTable, Expect, Scenario, ScriptedCall, ScriptedTool, StoreFault};
+pub use store_url::{InvalidStoreUrl, StoreUrl};
+
+pub use agent_file::read_script;

@@ -1,0 +1,164 @@
+//! A run written as data.
+
+use std::path::Path;
+
+use layer0::stop::Outcome;
+use provider::ScriptedAnswer;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::ConfigError;
+use crate::agent_table::AgentTable;
+use crate::later::{Later, refuse};
+use crate::parse::{parse, read_text};
+
+/// A scenario file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// What it shows.
+    pub name: String,
+    /// What the agent is asked.
+    pub input: String,
+    /// The conversation.
+    pub session: Option<String>,
+    /// What the agent is.
+    #[serde(default)]
+    pub agent: AgentTable,
+    /// What the model does, one entry per attempt.
+    #[serde(default)]
+    pub model: Vec<ScriptedAnswer>,
+    /// What the tools do.
+    #[serde(default)]
+    pub tools: Vec<ScriptedTool>,
+    /// How the error store fails.
+    #[serde(default)]
+    pub error_store: ErrorStoreTable,
+    /// What must come of it.
+    #[serde(default)]
+    pub expect: Expect,
+    cancel_at_ms: Option<Later>,
+    memory: Option<Later>,
+    hooks: Option<Later>,
+    result_store: Option<Later>,
+    log: Option<Later>,
+    approvals: Option<Later>,
+}
+
+/// A scripted tool.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedTool {
+    /// Its name.
+    pub name: String,
+    /// What the model is told of it.
+    pub description: Option<String>,
+    /// JSON Schema of the arguments.
+    pub schema: Option<Value>,
+    /// JSON Schema of the output.
+    pub output_schema: Option<Value>,
+    /// What it needs.
+    #[serde(default)]
+    pub capabilities: Vec<String>,
+    /// May a call be repeated?
+    #[serde(default)]
+    pub idempotent: bool,
+    /// Does it only look around?
+    #[serde(default)]
+    pub exploratory: bool,
+    /// How long a call may take, in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// What its executions come to, in order; the last one repeats.
+    #[serde(default)]
+    pub calls: Vec<ScriptedCall>,
+    approval: Option<Later>,
+}
+
+/// What one execution of a scripted tool comes to.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScriptedCall {
+    /// What it returns.
+    pub output: Option<Value>,
+    /// The text it fails with.
+    pub error: Option<String>,
+    /// The author's code of the failure.
+    pub code: Option<String>,
+    /// The text it panics with.
+    pub panic: Option<String>,
+    /// How long it hangs first, in milliseconds.
+    pub hang_ms: Option<u64>,
+    /// How many bytes of text it returns.
+    pub output_bytes: Option<usize>,
+    retryable: Option<Later>,
+    retry_after_ms: Option<Later>,
+}
+
+/// `[error_store]`.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ErrorStoreTable {
+    /// How it fails; it works otherwise.
+    pub fail: Option<StoreFault>,
+    /// How often it is locked before it works; for ever otherwise.
+    pub locked_times: Option<u32>,
+}
+
+/// How a store fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StoreFault {
+    /// It was closed.
+    Closed,
+    /// The disk is full.
+    DiskFull,
+    /// Somebody else holds the lock.
+    Locked,
+    /// There is none.
+    None,
+}
+
+/// What must come of a scenario; what is not given is not checked.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Expect {
+    /// How the run ends.
+    pub outcome: Option<Outcome>,
+    /// The code of the failure or stop.
+    pub reason: Option<String>,
+    /// What the run says.
+    pub output: Option<String>,
+    /// The types of its events; `…` stands for any number of them.
+    pub events: Option<Vec<String>>,
+}
+
+impl Scenario {
+    /// Reads a scenario file.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], naming file, line and how to mend it.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = read_text(path)?;
+        let scenario: Self = parse(path, &text)?;
+        let mut keys = scenario.agent.refused();
+        keys.extend([
+            ("cancel_at_ms", scenario.cancel_at_ms.as_ref()),
+            ("memory", scenario.memory.as_ref()),
+            ("hooks", scenario.hooks.as_ref()),
+            ("result_store", scenario.result_store.as_ref()),
+            ("log", scenario.log.as_ref()),
+            ("approvals", scenario.approvals.as_ref()),
+        ]);
+        for tool in &scenario.tools {
+            keys.push(("tools.approval", tool.approval.as_ref()));
+            for call in &tool.calls {
+                keys.push(("tools.calls.retryable", call.retryable.as_ref()));
+                keys.push(("tools.calls.retry_after_ms", call.retry_after_ms.as_ref()));
+            }
+        }
+        refuse(path, &text, keys)?;
+        Ok(scenario)
+    }
+}

@@ -1,0 +1,85 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use thiserror::Error;
+
+/// Where records are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreUrl {
+    /// An SQLite file.
+    Sqlite(PathBuf),
+    /// SQLite in memory.
+    SqliteMemory,
+    /// A PostgreSQL database; the whole URL.
+    Postgres(String),
+}
+
+/// Says that a store URL is none, and which forms there are.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("invalid store URL `{0}`: expected `sqlite:PATH`, `sqlite::memory:` or `postgres://…`")]
+pub struct InvalidStoreUrl(String);
+
+impl StoreUrl {
+    /// Resolves a relative path against `folder`.
+    #[must_use]
+    pub fn below(self, folder: &Path) -> Self {
+        match self {
+            Self::Sqlite(path) => Self::Sqlite(folder.join(path)),
+            other => other,
+        }
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = InvalidStoreUrl;
+
+    fn from_str(url: &str) -> Result<Self, InvalidStoreUrl> {
+        if url == "sqlite::memory:" {
+            return Ok(Self::SqliteMemory);
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Ok(Self::Postgres(url.to_owned()));
+        }
+        match url.strip_prefix("sqlite:") {
+            Some(path) if !path.is_empty() && !path.starts_with("//") && !path.starts_with(':') => {
+                Ok(Self::Sqlite(PathBuf::from(path)))
+            }
+            // A password in what was meant as a URL is nobody's business.
+            _ => Err(InvalidStoreUrl(url.split('@').next_back().unwrap_or_default().to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::SqliteMemory => f.write_str("sqlite::memory:"),
+            Self::Postgres(_) => f.write_str("postgres://…"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: C4
+    #[test]
+    fn the_accepted_forms_are_accepted_and_named() {
+        assert_eq!("sqlite::memory:".parse(), Ok(StoreUrl::SqliteMemory));
+        assert_eq!("sqlite:a/b.db".parse(), Ok(StoreUrl::Sqlite("a/b.db".into())));
+        assert_eq!(
+            "sqlite:b.db".parse::<StoreUrl>().unwrap().below(Path::new("/x")).to_string(),
+            "sqlite:/x/b.db"
+        );
+        for url in
+            ["", "sqlite:", "sqlite://x", "b.db", "mysql://root:hunter22@x/y", "sqlite::mem:"]
+        {
+            let error = url.parse::<StoreUrl>().unwrap_err().to_string();
+            assert!(error.contains("`sqlite:PATH`") && !error.contains("hunter22"), "{error}");
+        }
+    }
+}
