@@ -15,7 +15,7 @@ use crate::{Endpoint, Events, MAX_ANSWER_BYTES};
 pub struct Answer<'e> {
     pub(crate) endpoint: &'e Endpoint,
     response: Response,
-    pub(crate) retry_after: Option<Duration>,
+    retry_after: Option<Duration>,
 }
 
 impl<'e> Answer<'e> {
@@ -25,6 +25,12 @@ impl<'e> Answer<'e> {
         retry_after: Option<Duration>,
     ) -> Self {
         Self { endpoint, response, retry_after }
+    }
+
+    /// Returns the wait that the head of the answer asked for.
+    #[must_use]
+    pub const fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
     }
 
     /// Is the body a stream of events? JSON and HTML are not, whatever was asked for.

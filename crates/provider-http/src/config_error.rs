@@ -37,6 +37,11 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// Makes [`ConfigError::MissingKey`].
+    pub fn missing_key(variable: impl Into<String>) -> Self {
+        Self::MissingKey { variable: variable.into() }
+    }
+
     /// Says how to fix it.
     #[must_use]
     pub fn hint(&self) -> String {

@@ -295,8 +295,10 @@ mod tests {
         check(
             "https://example.com/v1?version=1",
             &key,
-            Err("base URL `https://example.com/v1?version=1` is not usable: a path is appended to \
-                 it, so it cannot end in `?…` or `#…`"),
+            Err(
+                "base URL `https://example.com/v1?version=1` is not usable: a path is appended to \
+                 it, so it cannot end in `?…` or `#…`",
+            ),
         );
     }
 

@@ -29,9 +29,10 @@ pub struct Event {
 
 impl<'e> Events<'e> {
     pub(crate) fn new(answer: Answer<'e>) -> Self {
-        let (endpoint, retry_after) = (answer.endpoint, answer.retry_after);
-        let lines = stream::try_unfold((answer, LineBuffer::default()), |(mut answer, mut buffer)| {
-            async move {
+        let (endpoint, retry_after) = (answer.endpoint, answer.retry_after());
+        let lines = stream::try_unfold(
+            (answer, LineBuffer::default()),
+            |(mut answer, mut buffer)| async move {
                 while let Some(chunk) = answer.chunk().await? {
                     match buffer.push(&chunk) {
                         Ok(Some(lines)) => return Ok(Some((lines, (answer, buffer)))),
@@ -42,8 +43,8 @@ impl<'e> Events<'e> {
                     }
                 }
                 Ok(None)
-            }
-        });
+            },
+        );
         Self { endpoint, retry_after, events: EventStream::new(Box::pin(lines)) }
     }
 
@@ -160,7 +161,8 @@ mod tests {
     #[test]
     fn it_makes_no_difference_where_bytes_are_split() {
         let bodies: [&[u8]; 4] = [
-            "event: a\ndata: {\"t\":\"grüße 👍\"}\n\n: comment\n\ndata: one\ndata: two\n\n".as_bytes(),
+            "event: a\ndata: {\"t\":\"grüße 👍\"}\n\n: comment\n\ndata: one\ndata: two\n\n"
+                .as_bytes(),
             "\u{feff}event: a\r\ndata: é\r\n\r\ndata:b\r\n\r\ndata: cut off".as_bytes(),
             b"data: \xff\xfe broken \xf0\x9f\n\ndata: after\n\n",
             b"\n\n\ndata\n\nid\nretry: x\n:\n\xef\xbb\xbfdata: bom\n\n",
