@@ -3,8 +3,8 @@
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
 use provider_http::Class::{
-    AuthFailed, ContextOverflow, InvalidRequest, NotFound, QuotaExhausted, RateLimited, Timeout,
-    Transient,
+    AuthFailed, ContentBlocked, ContextOverflow, InvalidRequest, NotFound, QuotaExhausted,
+    RateLimited, Timeout, Transient,
 };
 use provider_http::Row;
 use provider_http::When::{Code, Message, MessageStart, Type};
@@ -22,6 +22,7 @@ pub(crate) const ROWS: &[Row] = &[
         ]),
         QuotaExhausted,
     ),
+    Row::new(400, Message(&["blocked by content filtering policy"]), ContentBlocked),
     Row::new(400, Code(&["organization_on_hold"]), AuthFailed),
     Row::new(400, Code(&["request_body_timeout"]), Timeout),
     // A 429 that no wait helps against comes before those that pass.

@@ -143,7 +143,7 @@ impl Class {
 #[must_use]
 pub fn classify(rows: &[Row], status: Option<u16>, said: &Said) -> (Class, Option<u16>) {
     if let Some(row) = rows.iter().find(|row| row.matches(status, said)) {
-        return (row.class, status.or(row.status).or(said.status));
+        return (row.class, status.or(said.status).or(row.status));
     }
     match status.or(said.status) {
         Some(status) => (by_status(status), Some(status)),
