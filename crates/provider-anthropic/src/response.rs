@@ -89,24 +89,6 @@ pub(crate) async fn read(
     draft.finish(endpoint, response.stop_reason.as_deref())
 }
 
-/// Reads a whole answer for somebody who waits for a stream.
-pub(crate) async fn read_aloud(
-    endpoint: &Endpoint,
-    answer: Answer<'_>,
-    sink: Option<&dyn StreamSink>,
-) -> Result<ModelResponse, ProviderError> {
-    let response = read(endpoint, answer, sink).await?;
-    if let Some(sink) = sink {
-        if let Some(thinking) = &response.thinking {
-            sink.thinking(thinking);
-        }
-        if !response.text.is_empty() {
-            sink.text(&response.text);
-        }
-    }
-    Ok(response)
-}
-
 /// An answer that is being put together.
 #[derive(Default)]
 pub(crate) struct Draft {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use provider::{ProviderError, TimeoutPhase};
+use provider::{ModelResponse, ProviderError, StreamSink, TimeoutPhase};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
@@ -87,6 +87,17 @@ impl<'e> Answer<'e> {
             .get(CONTENT_TYPE)
             .and_then(|value| value.as_bytes().get(..expected.len()))
             .is_some_and(|value| value.eq_ignore_ascii_case(expected.as_bytes()))
+    }
+}
+
+/// Tells somebody who waits for a stream an answer that came whole. Its usage was told before.
+pub fn read_aloud(response: &ModelResponse, sink: Option<&dyn StreamSink>) {
+    let Some(sink) = sink else { return };
+    if let Some(thinking) = &response.thinking {
+        sink.thinking(thinking);
+    }
+    if !response.text.is_empty() {
+        sink.text(&response.text);
     }
 }
 

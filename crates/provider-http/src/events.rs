@@ -178,6 +178,23 @@ mod tests {
         assert_eq!(read(&[bodies[1]]), ["a|é", "message|b"]);
     }
 
+    proptest::proptest! {
+        /// Spec: P7, E11
+        #[test]
+        fn no_bytes_panic_and_no_split_matters(
+            lines in proptest::collection::vec("(data|event|:|id|\u{feff}data)?:? ?\\PC{0,6}", 0..8),
+            newline in proptest::sample::select(vec!["\n", "\r\n", "\n\n", "\r"]),
+            noise in proptest::collection::vec(proptest::num::u8::ANY, 0..8),
+            size in 1..9_usize,
+        ) {
+            let mut body = lines.join(newline).into_bytes();
+            body.extend(noise);
+            body.extend(b"\n\ndata: end\n\n");
+            let pieces: Vec<&[u8]> = body.chunks(size).collect();
+            proptest::prop_assert_eq!(read(&pieces), read(&[&body]));
+        }
+    }
+
     #[test]
     fn neither_a_line_nor_an_event_grows_without_bound() {
         let megabyte = vec![b'x'; 1024 * 1024];

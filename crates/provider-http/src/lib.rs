@@ -22,7 +22,7 @@ mod said;
 mod timeouts;
 mod wording;
 
-pub use answer::Answer;
+pub use answer::{Answer, read_aloud};
 pub use arguments::{parse_arguments, sendable_arguments};
 pub use classify::{Class, Row, When};
 pub use config_error::ConfigError;

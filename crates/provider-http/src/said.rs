@@ -105,4 +105,13 @@ mod tests {
         check(r#"[1, {"error": 2}]"#, "", &[], "", None);
         check(r#"{"error": 3}"#, "", &[], "", None);
     }
+
+    proptest::proptest! {
+        /// Spec: E11
+        #[test]
+        fn no_body_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+            let said = Said::read(&bytes);
+            proptest::prop_assert!(said.message.chars().count() <= bytes.len());
+        }
+    }
 }

@@ -154,7 +154,9 @@ impl Provider for OpenAiProvider {
         let answer = self.endpoint.post(&body).await?;
         if !answer.is_event_stream() {
             // An endpoint that cannot stream answers in one piece, and so does a failure.
-            return response::read_aloud(&self.endpoint, answer, request.sink.as_deref()).await;
+            let response = response::read(&self.endpoint, answer, request.sink.as_deref()).await?;
+            provider_http::read_aloud(&response, request.sink.as_deref());
+            return Ok(response);
         }
         stream::read(answer.events(), request.sink.as_deref(), self.omits_done).await
     }

@@ -4,6 +4,7 @@
 mod it {
     mod ask;
     mod conformance;
+    mod dialects;
     mod faults;
     mod requests;
     mod scripts;

@@ -100,7 +100,7 @@ impl Row {
                     "anthropic" => format!("{ANTHROPIC_HEAD}event: error\ndata: {wire}\n\n"),
                     _ => format!("{OPENAI_HEAD}data: {wire}\n\n"),
                 };
-                let label = format!("after {}: {}", row.http, body.label());
+                let label = format!("in a stream: {}", body.label());
                 Sample { streamed: true, ..row.sample(&label, Reply::events(stream), None) }
             })
             .collect()

@@ -76,14 +76,13 @@ fn wire_error(kind: ErrorKind, status: Option<u16>) -> (u16, Value) {
             (429, "insufficient_quota", Some("insufficient_quota"), "scripted quota")
         }
         ErrorKind::Timeout => (504, "timeout", None, "scripted timeout"),
-        other => (400, "invalid_request_error", Some("testkit"), unsayable(other)),
+        _ => {
+            let why = "the script has an error that chat completions has no form for";
+            (400, "invalid_request_error", Some("testkit"), why)
+        }
     };
     let error = json!({ "type": kind, "code": code, "message": message, "param": null });
     (status.unwrap_or(usual), error)
-}
-
-const fn unsayable(_kind: ErrorKind) -> &'static str {
-    "the script has an error that chat completions has no form for"
 }
 
 /// A scripted answer with its placeholders filled.
