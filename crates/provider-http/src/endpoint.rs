@@ -310,6 +310,14 @@ mod tests {
         assert!(!format!("{error} {error:?} {}", error.hint()).contains("secret"));
     }
 
+    /// Spec: E10
+    #[test]
+    fn the_header_that_carries_the_key_is_marked() {
+        let endpoint = open("https://example.com", &ApiKey::new("0123456789")).unwrap();
+        assert!(endpoint.headers["authorization"].is_sensitive());
+        assert!(!format!("{endpoint:?} {:?}", endpoint.headers).contains("0123456789"));
+    }
+
     #[test]
     fn loopback_is_told_from_the_network() {
         for (url, expected) in [
