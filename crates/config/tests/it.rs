@@ -70,7 +70,7 @@ fn other_mistakes_are_located_too() {
     check(
         &agent_error("[model]\nprovider = 3\n"),
         2,
-        "invalid type: integer `3`, expected string or table",
+        "wanted string or table",
         "",
     );
     check(&agent_error("[model\n"), 1, "unclosed table, expected `]`", "");

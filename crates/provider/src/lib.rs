@@ -16,7 +16,7 @@ use async_trait::async_trait;
 pub use error::{ProviderError, TimeoutPhase};
 pub use request::{ModelRequest, ModelResponse, ModelSettings, StreamSink};
 pub use script::{ErrorKind, ScriptedAnswer, ScriptedError, ScriptedToolCall};
-pub use scripted::ScriptedProvider;
+pub use scripted::{Placeholders, ScriptedProvider};
 
 /// Asks a model once.
 #[async_trait]

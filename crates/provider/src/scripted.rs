@@ -64,7 +64,7 @@ impl ScriptedProvider {
         if answer.delay_ms > 0 {
             self.clock.sleep(Duration::from_millis(answer.delay_ms)).await;
         }
-        let ids = Ids::of(request);
+        let ids = Placeholders::of(request);
         let text: Arc<str> =
             answer.text.as_deref().map_or_else(Arc::default, |text| ids.fill(text));
         let usage = answer.usage.unwrap_or_default();
@@ -115,19 +115,28 @@ impl Provider for ScriptedProvider {
     }
 }
 
-/// The ids of stored errors and results that a conversation names; read only when a script asks.
-struct Ids<'a>(&'a ModelRequest);
+/// Fills `${error_id.N}` and `${result_id.N}` with the N-th distinct id of stored errors and results
+/// that tool messages name. They are read only when a text asks for them.
+#[derive(Debug)]
+pub struct Placeholders<'a>(Vec<&'a str>);
 
-impl<'a> Ids<'a> {
-    const fn of(request: &'a ModelRequest) -> Self {
-        Self(request)
+impl<'a> Placeholders<'a> {
+    /// Looks for ids in these contents of tool messages, oldest first.
+    pub fn new(tool_contents: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(tool_contents.into_iter().collect())
     }
 
-    /// Returns the distinct ids with this prefix in tool messages, in order of appearance.
+    fn of(request: &'a ModelRequest) -> Self {
+        Self::new(request.messages.messages().iter().filter_map(|message| match &**message {
+            Message::Tool { content, .. } => Some(&**content),
+            _ => None,
+        }))
+    }
+
+    /// Returns the distinct ids with this prefix, in order of appearance.
     fn with_prefix(&self, prefix: &str) -> Vec<&'a str> {
         let mut ids = Vec::new();
-        for message in self.0.messages.messages() {
-            let Message::Tool { content, .. } = &**message else { continue };
+        for content in &self.0 {
             for (at, _) in content.match_indices(prefix) {
                 // `err_` or `res_`, 8 digits, `_`, 6 digits, `_`, 6 hex digits.
                 if let Some(id) = content.get(at..at + 26).filter(|id| looks_like_id(id))
@@ -140,7 +149,9 @@ impl<'a> Ids<'a> {
         ids
     }
 
-    fn fill(&self, text: &str) -> Arc<str> {
+    /// Fills a text.
+    #[must_use]
+    pub fn fill(&self, text: &str) -> Arc<str> {
         if !text.contains("${") {
             return text.into();
         }
@@ -153,7 +164,9 @@ impl<'a> Ids<'a> {
         filled.into()
     }
 
-    fn fill_value(&self, value: &Value) -> Value {
+    /// Fills every text of a value.
+    #[must_use]
+    pub fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.fill(text).as_ref().to_owned()),
             Value::Array(items) => items.iter().map(|item| self.fill_value(item)).collect(),

@@ -1,0 +1,137 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
+use provider_http::{ApiKey, ConfigError, Credential, Endpoint, EndpointSettings, Timeouts};
+
+use crate::classify::ROWS;
+use crate::request::MessagesRequest;
+use crate::{response, stream};
+
+/// Where Anthropic itself answers.
+pub const BASE_URL: &str = "https://api.anthropic.com";
+
+/// The environment variable that [`Anthropic::from_env`] reads the key from.
+pub const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
+
+/// The output limit where the request names none; the protocol requires one.
+pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
+
+/// The version of the protocol, <https://docs.anthropic.com/en/api/versioning>.
+const VERSION: &str = "2023-06-01";
+
+/// Sets up a provider.
+#[derive(Debug, Clone)]
+pub struct Anthropic {
+    model: Arc<str>,
+    base_url: Option<String>,
+    api_key: Option<ApiKey>,
+    timeouts: Timeouts,
+}
+
+impl Anthropic {
+    /// Names the model. No key is read from the environment: a key meant for Anthropic must not
+    /// travel to another base URL unasked.
+    pub fn new(model: impl Into<Arc<str>>) -> Self {
+        Self { model: model.into(), base_url: None, api_key: None, timeouts: Timeouts::default() }
+    }
+
+    /// Names the model and takes the key from [`KEY_VARIABLE`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ApiKey::from_env`].
+    pub fn from_env(model: impl Into<Arc<str>>) -> Result<Self, ConfigError> {
+        Ok(Self::new(model).api_key(ApiKey::from_env(KEY_VARIABLE)?))
+    }
+
+    /// Sends to another endpoint than [`BASE_URL`]; `/v1/messages` is appended.
+    #[must_use]
+    pub fn base_url(mut self, url: impl Into<String>) -> Self {
+        self.base_url = Some(url.into());
+        self
+    }
+
+    /// Sets the key. It is optional where a base URL is set: a gateway may hold its own.
+    #[must_use]
+    pub fn api_key(mut self, key: impl Into<ApiKey>) -> Self {
+        self.api_key = Some(key.into());
+        self
+    }
+
+    /// Sets how long each phase may take.
+    #[must_use]
+    pub const fn timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.timeouts = timeouts;
+        self
+    }
+
+    /// Makes the provider. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::MissingKey`] with neither key nor base URL, [`ConfigError::InvalidKey`],
+    /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::Client`].
+    pub fn build(self) -> Result<AnthropicProvider, ConfigError> {
+        if self.api_key.is_none() && self.base_url.is_none() {
+            return Err(ConfigError::missing_key(KEY_VARIABLE));
+        }
+        let endpoint = Endpoint::open(&EndpointSettings {
+            base_url: self.base_url.as_deref().unwrap_or(BASE_URL),
+            path: "/v1/messages",
+            credential: self.api_key.as_ref().map(|key| Credential {
+                header: "x-api-key",
+                prefix: "",
+                key,
+            }),
+            headers: &[("anthropic-version", VERSION)],
+            timeouts: self.timeouts,
+            rows: ROWS,
+        })?;
+        Ok(AnthropicProvider { model: self.model, endpoint })
+    }
+}
+
+/// Asks Anthropic, or an endpoint that speaks Messages.
+#[derive(Debug)]
+pub struct AnthropicProvider {
+    model: Arc<str>,
+    endpoint: Endpoint,
+}
+
+impl AnthropicProvider {
+    /// Returns how long each phase may take. The layer around applies `attempt`.
+    #[must_use]
+    pub const fn timeouts(&self) -> Timeouts {
+        self.endpoint.timeouts()
+    }
+}
+
+#[async_trait]
+impl Provider for AnthropicProvider {
+    fn name(&self) -> &str {
+        "anthropic"
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        let body = MessagesRequest::whole(&self.model, request)?;
+        let answer = self.endpoint.post(&body).await?;
+        response::read(&self.endpoint, answer, request.sink.as_deref()).await
+    }
+
+    async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        let body = MessagesRequest::streamed(&self.model, request)?;
+        let answer = self.endpoint.post(&body).await?;
+        if !answer.is_event_stream() {
+            // An endpoint that cannot stream answers in one piece, and so does a failure.
+            let response = response::read(&self.endpoint, answer, request.sink.as_deref()).await?;
+            provider_http::read_aloud(&response, request.sink.as_deref());
+            return Ok(response);
+        }
+        stream::read(answer.events(), request.sink.as_deref()).await
+    }
+}

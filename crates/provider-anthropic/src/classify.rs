@@ -1,0 +1,49 @@
+//! What Anthropic's failures are.
+//!
+//! Rows and their sources: `crates/testkit/wire/conformance.json`.
+
+use provider_http::Class::{
+    AuthFailed, ContentBlocked, ContextOverflow, InvalidRequest, NotFound, QuotaExhausted,
+    RateLimited, Timeout, Transient,
+};
+use provider_http::Row;
+use provider_http::When::{Code, Message, MessageStart, Type};
+
+/// The first row that matches wins; the rest is decided by status.
+pub(crate) const ROWS: &[Row] = &[
+    // Many things are a 400 of type `invalid_request_error`.
+    Row::any(Message(&["prompt is too long", "exceed context limit"]), ContextOverflow),
+    Row::new(400, Message(&["credit balance is too low"]), QuotaExhausted),
+    Row::new(
+        400,
+        MessageStart(&[
+            "You have reached your specified API usage limits",
+            "You have reached your specified workspace API usage limits",
+        ]),
+        QuotaExhausted,
+    ),
+    Row::new(400, Message(&["blocked by content filtering policy"]), ContentBlocked),
+    Row::new(400, Code(&["organization_on_hold"]), AuthFailed),
+    Row::new(400, Code(&["request_body_timeout"]), Timeout),
+    // A 429 that no wait helps against comes before those that pass.
+    Row::new(
+        429,
+        Code(&["enforced_spend_limit_reached", "contract_spend_limit_reached"]),
+        QuotaExhausted,
+    ),
+    Row::new(429, Code(&["ramp_limit_exceeded"]), RateLimited),
+    Row::new(503, Code(&["cmek_context_unavailable", "cmek_key_unreachable"]), Transient),
+    Row::new(529, Code(&["compaction_unavailable"]), Transient),
+    // The rest matters where no status says so: in an `error` event.
+    Row::new(400, Type(&["invalid_request_error"]), InvalidRequest),
+    Row::new(401, Type(&["authentication_error"]), AuthFailed),
+    Row::new(402, Type(&["billing_error"]), QuotaExhausted),
+    Row::new(403, Type(&["permission_error"]), AuthFailed),
+    Row::new(404, Type(&["not_found_error"]), NotFound),
+    Row::new(409, Type(&["conflict_error"]), Transient),
+    Row::new(413, Type(&["request_too_large"]), InvalidRequest),
+    Row::new(429, Type(&["rate_limit_error"]), RateLimited),
+    Row::new(500, Type(&["api_error"]), Transient),
+    Row::new(504, Type(&["timeout_error"]), Timeout),
+    Row::new(529, Type(&["overloaded_error"]), Transient),
+];

@@ -1,0 +1,21 @@
+//! Anthropic Messages.
+//!
+//! It makes one attempt: it never retries, never falls back, and never takes half a stream for an
+//! answer. Read `classify.rs` for what its failures are, `request.rs` for what is sent.
+//!
+//! Start at [`Anthropic`].
+//!
+//! ```
+//! use provider_anthropic::Anthropic;
+//!
+//! let provider = Anthropic::new("claude-sonnet-4-5").api_key("from a vault").build()?;
+//! # Ok::<(), provider_http::ConfigError>(())
+//! ```
+
+mod anthropic;
+mod classify;
+mod request;
+mod response;
+mod stream;
+
+pub use anthropic::{Anthropic, AnthropicProvider, BASE_URL, DEFAULT_MAX_TOKENS, KEY_VARIABLE};

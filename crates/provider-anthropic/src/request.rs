@@ -1,0 +1,163 @@
+//! What is sent.
+
+use std::borrow::Cow;
+
+use layer0::ToolSpec;
+use layer0::message::Message;
+use provider::{ModelRequest, ProviderError};
+use provider_http::sendable_arguments;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::DEFAULT_MAX_TOKENS;
+
+#[derive(Serialize)]
+pub(crate) struct MessagesRequest<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    system: String,
+    messages: Vec<WireMessage<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct WireMessage<'a> {
+    role: Role,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Serialize, Clone, Copy, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    Assistant,
+    User,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: &'a str,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: &'a str,
+        input: Cow<'a, Value>,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        content: &'a str,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+}
+
+impl<'a> MessagesRequest<'a> {
+    pub(crate) fn whole(model: &'a str, request: &'a ModelRequest) -> Result<Self, ProviderError> {
+        let mut conversation = Conversation::default();
+        for message in request.messages.messages() {
+            conversation.take(message)?;
+        }
+        Ok(Self {
+            model,
+            max_tokens: request.settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
+            system: conversation.system.join("\n\n"),
+            messages: conversation.messages,
+            tools: request.tools.iter().map(wire_tool).collect(),
+            temperature: request.settings.temperature,
+            stream: false,
+        })
+    }
+
+    pub(crate) fn streamed(
+        model: &'a str,
+        request: &'a ModelRequest,
+    ) -> Result<Self, ProviderError> {
+        Ok(Self { stream: true, ..Self::whole(model, request)? })
+    }
+}
+
+#[derive(Default)]
+struct Conversation<'a> {
+    system: Vec<&'a str>,
+    messages: Vec<WireMessage<'a>>,
+    /// Is the last message one of tool results, which the next result belongs to?
+    collects_results: bool,
+}
+
+impl<'a> Conversation<'a> {
+    fn take(&mut self, message: &'a Message) -> Result<(), ProviderError> {
+        match message {
+            Message::System { content } => self.system.push(content),
+            Message::User { content } => self.push(Role::User, vec![Block::Text { text: content }]),
+            Message::Assistant { content, tool_calls } => {
+                // Empty text blocks are refused.
+                let text = (!content.is_empty()).then_some(Block::Text { text: content });
+                let calls = tool_calls.iter().map(|call| Block::ToolUse {
+                    id: sendable_id(call.id.as_str()),
+                    name: &call.name,
+                    input: sendable_arguments(&call.arguments),
+                });
+                let blocks: Vec<_> = text.into_iter().chain(calls).collect();
+                if !blocks.is_empty() {
+                    self.push(Role::Assistant, blocks);
+                }
+            }
+            Message::Tool { tool_call_id, content, is_error } => {
+                self.take_result(Block::ToolResult {
+                    tool_use_id: sendable_id(tool_call_id.as_str()),
+                    content,
+                    is_error: *is_error,
+                });
+            }
+            _ => {
+                let why = "a kind of message it cannot send";
+                return Err(ProviderError::invalid_request(why, None));
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, role: Role, content: Vec<Block<'a>>) {
+        self.collects_results = false;
+        self.messages.push(WireMessage { role, content });
+    }
+
+    /// Puts the results of one turn into one message: spread over several, they are refused.
+    fn take_result(&mut self, result: Block<'a>) {
+        match self.messages.last_mut() {
+            Some(message) if self.collects_results => message.content.push(result),
+            Some(_) | None => {
+                self.push(Role::User, vec![result]);
+                self.collects_results = true;
+            }
+        }
+    }
+}
+
+/// Returns the id in the characters that the protocol allows. Other providers, and ids that were
+/// made unique, have more.
+fn sendable_id(id: &str) -> Cow<'_, str> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if id.chars().all(allowed) && !id.is_empty() {
+        return Cow::Borrowed(id);
+    }
+    let replaced = id.chars().map(|c| if allowed(c) { c } else { '_' });
+    Cow::Owned(std::iter::once('_').chain(replaced).collect())
+}
+
+fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {
+    WireTool { name: &tool.name, description: &tool.description, input_schema: &tool.schema }
+}

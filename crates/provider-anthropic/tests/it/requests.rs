@@ -1,0 +1,88 @@
+use std::sync::Arc;
+
+use layer0::ToolSpec;
+use layer0::message::{Message, ToolCall, Transcript};
+use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use provider_anthropic::Anthropic;
+use provider_http::ConfigError;
+use serde_json::json;
+use testkit::{Request, ScriptedEndpoint};
+
+use super::ask::{KEY, hello, send, to};
+
+async fn sent(request: &ModelRequest, streamed: bool) -> Request {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::anthropic(vec![said]);
+    let provider = to(&server.base_url()).build().unwrap();
+    send(&provider, request, streamed).await.unwrap();
+    server.requests().remove(0)
+}
+
+/// A conversation with everything that can stand in one.
+fn conversation() -> ModelRequest {
+    let call =
+        |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
+    let mut messages = Transcript::default();
+    messages.push(Message::system("Be brief."));
+    messages.push(Message::user("What is in `a`?"));
+    messages.push(Message::assistant(
+        "",
+        Arc::new([
+            call("call-1", "fs_read", json!({ "path": "a" })),
+            call("call-1~2", "fs_read", json!(r#"{"path": "#)),
+        ]),
+    ));
+    messages.push(Message::tool("call-1".into(), "Grüße", false));
+    messages.push(Message::tool("call-1~2".into(), "Tool 'fs_read' failed: not JSON", true));
+    messages.push(Message::assistant("It says hello.", Arc::default()));
+    messages.push(Message::user("And `b`?"));
+    let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
+    ModelRequest {
+        tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
+        settings: ModelSettings { max_output_tokens: Some(512), temperature: Some(0.5) },
+        ..ModelRequest::new(messages)
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent() {
+    let request = sent(&conversation(), true).await;
+    assert_eq!(request.path, "/v1/messages");
+    assert_eq!(request.header("x-api-key"), Some(KEY));
+    assert_eq!(request.header("authorization"), None);
+    assert_eq!(request.header("anthropic-version"), Some("2023-06-01"));
+    insta::assert_json_snapshot!(request.body);
+}
+
+#[tokio::test]
+async fn what_is_not_set_is_not_sent() {
+    let request = sent(&hello(), false).await;
+    insta::assert_json_snapshot!(request.body);
+}
+
+#[tokio::test]
+async fn a_gateway_may_hold_the_key_and_gets_none() {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::anthropic(vec![said]);
+    let slash = format!("{}/", server.base_url());
+    let provider = Anthropic::new("m").base_url(slash).build().unwrap();
+    assert_eq!(&*provider.complete(&hello()).await.unwrap().text, "ok");
+    assert_eq!(server.requests()[0].header("x-api-key"), None);
+}
+
+/// Spec: P11
+#[tokio::test]
+async fn a_real_request_is_denied_in_tests() {
+    provider_http::deny_real_requests();
+    let provider = Anthropic::new("m").api_key("sk-0123456789").build().unwrap();
+    let error = provider.complete(&hello()).await.unwrap_err();
+    let chain = layer0::failure::chain(&error);
+    assert_eq!(chain.last().unwrap(), "real requests are denied in this process");
+}
+
+#[test]
+fn without_a_key_anthropic_itself_cannot_be_asked() {
+    let error = Anthropic::new("m").build().unwrap_err();
+    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    assert!(error.to_string().contains("`ANTHROPIC_API_KEY`"));
+}

@@ -1,0 +1,219 @@
+//! The table that says what a failure on the wire is.
+//!
+//! An adapter brings [`Row`]s; the first that matches wins. What no row matches is decided by
+//! status alone, in [`by_status`], the same for all providers. A failure inside a 200 has no status:
+//! it matches the rows that look at the body, and takes the status of the row.
+
+use std::time::Duration;
+
+use layer0::error::BoxError;
+use provider::{ProviderError, TimeoutPhase};
+
+use crate::Said;
+
+/// One row: a failure with this status and this body is of this class.
+#[derive(Debug, Clone, Copy)]
+pub struct Row {
+    /// The status; `None` matches any, and belongs to what is said of bodies only.
+    pub status: Option<u16>,
+    /// What the body says.
+    pub when: When,
+    /// What it is.
+    pub class: Class,
+}
+
+impl Row {
+    /// Makes a row for one status.
+    #[must_use]
+    pub const fn new(status: u16, when: When, class: Class) -> Self {
+        Self { status: Some(status), when, class }
+    }
+
+    /// Makes a row for any status.
+    #[must_use]
+    pub const fn any(when: When, class: Class) -> Self {
+        Self { status: None, when, class }
+    }
+
+    fn matches(&self, status: Option<u16>, said: &Said) -> bool {
+        (status.is_none() || self.status.is_none() || self.status == status)
+            && self.when.matches(said)
+    }
+}
+
+/// A condition on the body of a failure. Text is compared without regard to ASCII case.
+#[derive(Debug, Clone, Copy)]
+pub enum When {
+    /// One of its codes is one of these.
+    Code(&'static [&'static str]),
+    /// It has something at this JSON pointer.
+    Has(&'static str),
+    /// Its message contains one of these.
+    Message(&'static [&'static str]),
+    /// Its message begins with one of these.
+    MessageStart(&'static [&'static str]),
+    /// Its type is one of these.
+    Type(&'static [&'static str]),
+}
+
+impl When {
+    fn matches(self, said: &Said) -> bool {
+        let one_of = |words: &[&str], list: &[String]| {
+            list.iter().any(|said| words.iter().any(|word| word.eq_ignore_ascii_case(said)))
+        };
+        let message = || said.message.to_ascii_lowercase();
+        match self {
+            Self::Code(codes) => one_of(codes, &said.codes),
+            Self::Has(pointer) => said.body.pointer(pointer).is_some_and(|it| !it.is_null()),
+            Self::Message(parts) => {
+                let message = message();
+                parts.iter().any(|part| message.contains(&part.to_ascii_lowercase()))
+            }
+            Self::MessageStart(starts) => {
+                let message = message();
+                starts.iter().any(|start| message.starts_with(&start.to_ascii_lowercase()))
+            }
+            Self::Type(kinds) => one_of(kinds, &said.kinds),
+        }
+    }
+}
+
+/// What a failure on the wire is: the variants of [`ProviderError`] that a table can name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Class {
+    /// [`ProviderError::AuthFailed`]
+    AuthFailed,
+    /// The provider says that the caller went away: [`ProviderError::Other`]
+    Cancelled,
+    /// [`ProviderError::ContentBlocked`]
+    ContentBlocked,
+    /// [`ProviderError::ContextOverflow`]
+    ContextOverflow,
+    /// [`ProviderError::InvalidRequest`]
+    InvalidRequest,
+    /// [`ProviderError::NotFound`]
+    NotFound,
+    /// [`ProviderError::QuotaExhausted`]
+    QuotaExhausted,
+    /// [`ProviderError::RateLimited`]
+    RateLimited,
+    /// [`ProviderError::Timeout`], at the provider
+    Timeout,
+    /// [`ProviderError::TransientError`]
+    Transient,
+}
+
+impl Class {
+    /// Makes the error, with what the provider said and the wait it asked for.
+    #[must_use]
+    pub fn into_error(
+        self,
+        status: Option<u16>,
+        message: &str,
+        retry_after: Option<Duration>,
+    ) -> ProviderError {
+        let message = match (message, status) {
+            ("", Some(status)) => format!("status {status} without a message"),
+            ("", None) => "an error without a message".to_owned(),
+            (message, _) => message.to_owned(),
+        };
+        match self {
+            Self::AuthFailed => ProviderError::AuthFailed(message),
+            Self::Cancelled => ProviderError::Other(BoxError::from(message)),
+            Self::ContentBlocked => ProviderError::content_blocked(message),
+            Self::ContextOverflow => ProviderError::context_overflow(message),
+            Self::InvalidRequest => ProviderError::invalid_request(message, status),
+            Self::NotFound => ProviderError::not_found(message),
+            Self::QuotaExhausted => ProviderError::quota_exhausted(message),
+            Self::RateLimited => ProviderError::rate_limited(message, retry_after),
+            Self::Timeout => ProviderError::timeout(TimeoutPhase::Upstream, None),
+            Self::Transient => {
+                let text = match status {
+                    Some(status) => format!("provider failed with status {status}: {message}"),
+                    None => format!("provider failed: {message}"),
+                };
+                ProviderError::transient(text, status).with_retry_after(retry_after)
+            }
+        }
+    }
+}
+
+/// Says what a failure is, and which status it has. `status` is `None` inside a 200.
+#[must_use]
+pub fn classify(rows: &[Row], status: Option<u16>, said: &Said) -> (Class, Option<u16>) {
+    if let Some(row) = rows.iter().find(|row| row.matches(status, said)) {
+        return (row.class, status.or(said.status).or(row.status));
+    }
+    match status.or(said.status) {
+        Some(status) => (by_status(status), Some(status)),
+        // It was an answer until the provider broke it off: that is its trouble, not the request's.
+        None => (Class::Transient, None),
+    }
+}
+
+/// Says what a failure is when only its status is known.
+///
+/// Official SDKs retry 408, 409, 429 and everything from 500, and so do we.
+#[must_use]
+pub const fn by_status(status: u16) -> Class {
+    match status {
+        401 | 403 => Class::AuthFailed,
+        402 => Class::QuotaExhausted,
+        404 => Class::NotFound,
+        408 | 504 => Class::Timeout,
+        409 => Class::Transient,
+        429 => Class::RateLimited,
+        499 => Class::Cancelled,
+        // Redirects are not followed: a key would travel to where it was not meant to.
+        300..=498 => Class::InvalidRequest,
+        _ => Class::Transient,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROWS: &[Row] = &[
+        Row::new(429, When::Code(&["spend_limit"]), Class::QuotaExhausted),
+        Row::new(529, When::Type(&["overloaded"]), Class::Transient),
+        Row::any(When::Message(&["too long"]), Class::ContextOverflow),
+        Row::new(403, When::Has("/error/metadata/flagged"), Class::ContentBlocked),
+        Row::new(400, When::MessageStart(&["limit"]), Class::QuotaExhausted),
+    ];
+
+    #[test]
+    fn the_first_row_that_matches_wins_and_status_decides_the_rest() {
+        #[track_caller]
+        fn check(status: Option<u16>, body: &str, class: Class, as_status: Option<u16>) {
+            let found = classify(ROWS, status, &Said::read(body.as_bytes()));
+            assert_eq!(found, (class, as_status), "{status:?} {body}");
+        }
+        let spend = r#"{"error":{"code":"spend_limit"}}"#;
+        check(Some(429), spend, Class::QuotaExhausted, Some(429));
+        check(Some(500), spend, Class::Transient, Some(500));
+        check(None, spend, Class::QuotaExhausted, Some(429));
+        check(None, r#"{"error":{"type":"Overloaded"}}"#, Class::Transient, Some(529));
+        check(Some(413), r#"{"message":"Way TOO LONG"}"#, Class::ContextOverflow, Some(413));
+        check(
+            Some(403),
+            r#"{"error":{"metadata":{"flagged":["x"]}}}"#,
+            Class::ContentBlocked,
+            Some(403),
+        );
+        check(Some(400), r#"{"error":"limit reached"}"#, Class::QuotaExhausted, Some(400));
+        check(Some(400), r#"{"error":"no limit"}"#, Class::InvalidRequest, Some(400));
+        check(None, r#"{"error":{"code":502}}"#, Class::Transient, Some(502));
+        check(None, r#"{"error":{}}"#, Class::Transient, None);
+    }
+
+    #[test]
+    fn only_what_can_change_by_itself_is_retried_by_status() {
+        let retried: Vec<u16> = (300..=599)
+            .filter(|status| by_status(*status).into_error(None, "x", None).is_retryable())
+            .collect();
+        let expected: Vec<u16> = [408, 409, 429].into_iter().chain(500..=599).collect();
+        assert_eq!(retried, expected);
+    }
+}

@@ -1,0 +1,60 @@
+use layer0::error::BoxError;
+use thiserror::Error;
+
+/// Says why a provider could not be set up. Nothing was sent.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The HTTP client could not be made, for lack of root certificates as a rule.
+    #[error("no HTTP client could be made")]
+    Client(#[source] BoxError),
+    /// The variable that should hold the key holds nothing.
+    #[error("no API key: environment variable `{variable}` is empty")]
+    #[non_exhaustive]
+    EmptyKey {
+        /// The variable.
+        variable: String,
+    },
+    /// The base URL cannot be posted to.
+    #[error("base URL `{url}` is not usable: {reason}")]
+    #[non_exhaustive]
+    InvalidBaseUrl {
+        /// What was given, with secrets taken out.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The key holds characters that no HTTP header can carry.
+    #[error("the API key holds characters that a header cannot carry")]
+    InvalidKey,
+    /// The variable that should hold the key is not set.
+    #[error("no API key: environment variable `{variable}` is not set")]
+    #[non_exhaustive]
+    MissingKey {
+        /// The variable.
+        variable: String,
+    },
+}
+
+impl ConfigError {
+    /// Makes [`ConfigError::MissingKey`].
+    pub fn missing_key(variable: impl Into<String>) -> Self {
+        Self::MissingKey { variable: variable.into() }
+    }
+
+    /// Says how to fix it.
+    #[must_use]
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Client(_) => "install the system's root certificates (ca-certificates)".into(),
+            Self::EmptyKey { variable } | Self::MissingKey { variable } => format!(
+                "get a key from the provider and run `export {variable}=…`; a local endpoint that \
+                 needs none is used by setting its base URL"
+            ),
+            Self::InvalidBaseUrl { .. } => {
+                "give scheme, host and path prefix, such as `http://localhost:8080/v1`".into()
+            }
+            Self::InvalidKey => "copy the key again, without line breaks or quotes".into(),
+        }
+    }
+}

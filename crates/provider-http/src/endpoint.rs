@@ -1,0 +1,333 @@
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clock::{Clock, SystemClock};
+use layer0::error::BoxError;
+use provider::{ProviderError, TimeoutPhase};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Response, Url};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::classify::classify;
+use crate::wording::Wording;
+use crate::{Answer, ApiKey, ConfigError, Row, Said, Timeouts, hint};
+
+/// The most bytes of a failure's body that are read.
+const MAX_FAILURE_BYTES: usize = 64 * 1024;
+
+static REAL_REQUESTS_DENIED: AtomicBool = AtomicBool::new(false);
+
+/// Refuses, from now on and in the whole process, every request that would leave the machine.
+/// Test suites call it first.
+pub fn deny_real_requests() {
+    REAL_REQUESTS_DENIED.store(true, Ordering::Relaxed);
+}
+
+/// What an [`Endpoint`] is opened with.
+#[derive(Debug, Clone)]
+pub struct EndpointSettings<'a> {
+    /// Scheme, host and path prefix; a slash at its end makes no difference.
+    pub base_url: &'a str,
+    /// What is appended, such as `/chat/completions`.
+    pub path: &'a str,
+    /// The key, where one is sent.
+    pub credential: Option<Credential<'a>>,
+    /// Further headers.
+    pub headers: &'a [(&'static str, &'static str)],
+    /// How long each phase may take.
+    pub timeouts: Timeouts,
+    /// What the provider's failures are.
+    pub rows: &'static [Row],
+}
+
+/// A key and the header that carries it.
+#[derive(Debug, Clone)]
+pub struct Credential<'a> {
+    /// The header, such as `authorization`.
+    pub header: &'static str,
+    /// What stands before the key, such as `Bearer `.
+    pub prefix: &'static str,
+    /// The key.
+    pub key: &'a ApiKey,
+}
+
+/// One URL that model calls are posted to, with its own connections.
+pub struct Endpoint {
+    url: Url,
+    headers: HeaderMap,
+    client: Client,
+    timeouts: Timeouts,
+    rows: &'static [Row],
+    wording: Wording,
+    clock: Arc<dyn Clock>,
+}
+
+impl Endpoint {
+    /// Opens an endpoint. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::InvalidKey`], [`ConfigError::Client`].
+    pub fn open(settings: &EndpointSettings<'_>) -> Result<Self, ConfigError> {
+        let key = settings.credential.as_ref().map(|credential| credential.key);
+        let wording = Wording::hiding(key);
+        let url = url_of(settings, &wording)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        for (name, value) in settings.headers {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        if let Some(credential) = &settings.credential {
+            let text = format!("{}{}", credential.prefix, credential.key.reveal());
+            let mut value = HeaderValue::from_str(&text).map_err(|_| ConfigError::InvalidKey)?;
+            value.set_sensitive(true);
+            headers.insert(HeaderName::from_static(credential.header), value);
+        }
+        let client = client(&url, settings.timeouts.connect)?;
+        let (timeouts, rows) = (settings.timeouts, settings.rows);
+        Ok(Self { url, headers, client, timeouts, rows, wording, clock: Arc::new(SystemClock) })
+    }
+
+    /// Returns how long each phase may take.
+    #[must_use]
+    pub const fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    /// Posts a request and waits for the head of the answer. A status other than 2xx is an error.
+    ///
+    /// # Errors
+    ///
+    /// What the rows and the status say; [`ProviderError::Timeout`] while connecting or waiting
+    /// for the first byte; [`ProviderError::TransientError`] when the connection fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the connection.
+    pub async fn post(&self, body: &(impl Serialize + Sync)) -> Result<Answer<'_>, ProviderError> {
+        if REAL_REQUESTS_DENIED.load(Ordering::Relaxed) && !is_loopback(&self.url) {
+            return Err(ProviderError::Other("real requests are denied in this process".into()));
+        }
+        let body = serde_json::to_vec(body).map_err(|error| {
+            ProviderError::invalid_request(format!("request is no JSON: {error}"), None)
+        })?;
+        let request =
+            self.client.post(self.url.clone()).headers(self.headers.clone()).body(body).send();
+        let response = self
+            .within(self.timeouts.first_byte, TimeoutPhase::FirstByte, request)
+            .await?
+            .map_err(|error| self.not_sent(error))?;
+        let retry_after = hint::retry_after(response.headers(), self.clock.now());
+        if response.status().is_success() {
+            return Ok(Answer::new(self, response, retry_after));
+        }
+        Err(self.refused(response, retry_after).await)
+    }
+
+    /// Says what a failure inside a 200 is.
+    #[must_use]
+    pub fn failure(&self, body: Value, retry_after: Option<Duration>) -> ProviderError {
+        self.classified(None, &Said::read_json(body), retry_after)
+    }
+
+    /// Makes [`ProviderError::InvalidResponse`], with words that may come from outside.
+    #[must_use]
+    pub fn invalid_response(&self, why: &str) -> ProviderError {
+        ProviderError::InvalidResponse(self.wording.clean(why))
+    }
+
+    /// Waits for `future`, and no longer than `limit`.
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Duration,
+        phase: TimeoutPhase,
+        future: impl Future<Output = T>,
+    ) -> Result<T, ProviderError> {
+        tokio::select! {
+            biased;
+            done = future => Ok(done),
+            () = self.clock.sleep(limit) => Err(ProviderError::timeout(phase, Some(limit))),
+        }
+    }
+
+    fn not_sent(&self, error: reqwest::Error) -> ProviderError {
+        let error = error.without_url();
+        if error.is_connect() && error.is_timeout() {
+            return ProviderError::timeout(TimeoutPhase::Connect, Some(self.timeouts.connect));
+        }
+        let host = self.url.host_str().unwrap_or_default();
+        let place = match self.url.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        };
+        let message = if error.is_connect() {
+            format!("no connection to `{place}`")
+        } else {
+            format!("connection to `{place}` failed before the answer")
+        };
+        ProviderError::transport(message, error)
+    }
+
+    /// Classifies an answer whose status is no success. A body that breaks off or hangs takes
+    /// nothing from what the status says.
+    async fn refused(
+        &self,
+        mut response: Response,
+        retry_after: Option<Duration>,
+    ) -> ProviderError {
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        while body.len() < MAX_FAILURE_BYTES
+            && let Ok(Ok(Some(chunk))) =
+                self.within(self.timeouts.idle, TimeoutPhase::Idle, response.chunk()).await
+        {
+            body.extend_from_slice(&chunk);
+        }
+        self.classified(Some(status), &Said::read(&body), retry_after)
+    }
+
+    fn classified(
+        &self,
+        status: Option<u16>,
+        said: &Said,
+        retry_after: Option<Duration>,
+    ) -> ProviderError {
+        let (class, status) = classify(self.rows, status, said);
+        class.into_error(status, &self.wording.clean(&said.message), retry_after)
+    }
+}
+
+/// Prints where it posts to, never what it authenticates with.
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("url", &self.url.as_str())
+            .field("timeouts", &self.timeouts)
+            .finish_non_exhaustive()
+    }
+}
+
+fn url_of(settings: &EndpointSettings<'_>, wording: &Wording) -> Result<Url, ConfigError> {
+    let invalid = |reason: &str| ConfigError::InvalidBaseUrl {
+        url: wording.clean(settings.base_url),
+        reason: reason.to_owned(),
+    };
+    let base = settings.base_url.trim().trim_end_matches('/');
+    let parsed = Url::parse(base).map_err(|error| invalid(&error.to_string()))?;
+    if !matches!(parsed.scheme(), "http" | "https") {
+        return Err(invalid("the scheme is neither `http` nor `https`"));
+    }
+    if !parsed.username().is_empty() || parsed.password().is_some() {
+        return Err(invalid("it carries a user name or a password"));
+    }
+    if parsed.query().is_some() || parsed.fragment().is_some() {
+        return Err(invalid("a path is appended to it, so it cannot end in `?…` or `#…`"));
+    }
+    Url::parse(&format!("{base}{}", settings.path)).map_err(|error| invalid(&error.to_string()))
+}
+
+fn client(url: &Url, connect: Duration) -> Result<Client, ConfigError> {
+    // Fails when another part of the process chose a provider already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = Client::builder()
+        .connect_timeout(connect)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never());
+    // A proxy is for what leaves the machine.
+    let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
+    builder.build().map_err(|error| ConfigError::Client(BoxError::from(error)))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(base_url: &str, key: &ApiKey) -> Result<Endpoint, ConfigError> {
+        Endpoint::open(&EndpointSettings {
+            base_url,
+            path: "/chat",
+            credential: Some(Credential { header: "authorization", prefix: "Bearer ", key }),
+            headers: &[],
+            timeouts: Timeouts::default(),
+            rows: &[],
+        })
+    }
+
+    #[test]
+    fn a_base_url_is_checked_before_anything_is_sent() {
+        let key = ApiKey::new("0123456789");
+        #[track_caller]
+        fn check(base_url: &str, key: &ApiKey, expected: Result<&str, &str>) {
+            let opened = open(base_url, key).map(|endpoint| endpoint.url.to_string());
+            match expected {
+                Ok(url) => assert_eq!(opened.unwrap(), url),
+                Err(error) => assert_eq!(opened.unwrap_err().to_string(), error),
+            }
+        }
+        check("https://api.example.com/v1", &key, Ok("https://api.example.com/v1/chat"));
+        check("http://localhost:8080/", &key, Ok("http://localhost:8080/chat"));
+        check("http://localhost:8080//", &key, Ok("http://localhost:8080/chat"));
+        check(
+            "ftp://example.com",
+            &key,
+            Err("base URL `ftp://example.com` is not usable: the scheme is neither `http` nor \
+                 `https`"),
+        );
+        check(
+            "https://me:0123456789@example.com",
+            &key,
+            Err("base URL `https://me:[redacted]@example.com` is not usable: it carries a user \
+                 name or a password"),
+        );
+        check(
+            "api.example.com",
+            &key,
+            Err("base URL `api.example.com` is not usable: relative URL without a base"),
+        );
+        check(
+            "https://example.com/v1?version=1",
+            &key,
+            Err(
+                "base URL `https://example.com/v1?version=1` is not usable: a path is appended to \
+                 it, so it cannot end in `?…` or `#…`",
+            ),
+        );
+    }
+
+    /// Spec: E10
+    #[test]
+    fn a_key_that_no_header_can_carry_is_refused_without_being_shown() {
+        let error = open("https://example.com", &ApiKey::new("secret\nkey")).unwrap_err();
+        assert!(matches!(error, ConfigError::InvalidKey));
+        assert!(!format!("{error} {error:?} {}", error.hint()).contains("secret"));
+    }
+
+    /// Spec: E10
+    #[test]
+    fn the_header_that_carries_the_key_is_marked() {
+        let endpoint = open("https://example.com", &ApiKey::new("0123456789")).unwrap();
+        assert!(endpoint.headers["authorization"].is_sensitive());
+        assert!(!format!("{endpoint:?} {:?}", endpoint.headers).contains("0123456789"));
+    }
+
+    #[test]
+    fn loopback_is_told_from_the_network() {
+        for (url, expected) in [
+            ("http://127.0.0.1:1/", true),
+            ("http://localhost/", true),
+            ("http://[::1]:8080/", true),
+            ("https://api.example.com/", false),
+            ("http://localhost.example.com/", false),
+        ] {
+            assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
+        }
+    }
+}

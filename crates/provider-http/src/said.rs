@@ -1,0 +1,117 @@
+use serde_json::Value;
+
+/// What the body of a failure says, whatever its shape: `{"error": {…}}`, `{"error": "…"}`, the
+/// flat form of several compatible endpoints, plain text, or nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Said {
+    /// The `type`s it names.
+    pub kinds: Vec<String>,
+    /// The codes it names, numbers as text.
+    pub codes: Vec<String>,
+    /// What it says to people; empty if nothing.
+    pub message: String,
+    /// The HTTP status it names, where a body carries one.
+    pub status: Option<u16>,
+    /// The body, where it was JSON.
+    pub body: Value,
+}
+
+impl Said {
+    /// Reads a body.
+    #[must_use]
+    pub fn read(body: &[u8]) -> Self {
+        match serde_json::from_slice(body) {
+            Ok(value) => Self::read_json(value),
+            Err(_) if looks_like_html(body) => {
+                Self { message: "an HTML page".into(), ..Self::default() }
+            }
+            Err(_) => {
+                let message = String::from_utf8_lossy(body).trim().to_owned();
+                Self { message, ..Self::default() }
+            }
+        }
+    }
+
+    /// Reads a body that is JSON already.
+    #[must_use]
+    pub fn read_json(body: Value) -> Self {
+        let mut said = Self::default();
+        match body.get("error").filter(|error| !error.is_null()).unwrap_or(&body) {
+            Value::String(message) => said.message.clone_from(message),
+            error => said.take(error),
+        }
+        said.body = body;
+        said
+    }
+
+    fn take(&mut self, error: &Value) {
+        let text = |pointer: &str| match error.pointer(pointer)? {
+            Value::String(text) if !text.is_empty() => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            _ => None,
+        };
+        self.kinds.extend(text("/type"));
+        let codes = ["/code", "/details/error_code", "/error_code", "/innererror/code"];
+        self.codes.extend(codes.into_iter().filter_map(text));
+        self.message =
+            ["/message", "/detail", "/msg"].into_iter().find_map(text).unwrap_or_default();
+        self.status = ["/status_code", "/raw_status_code", "/status", "/code"]
+            .into_iter()
+            .filter_map(text)
+            .filter_map(|status| status.parse().ok())
+            .find(|status| (400..600).contains(status));
+    }
+}
+
+/// Does this begin as a page for people does?
+pub(crate) fn looks_like_html(body: &[u8]) -> bool {
+    body.trim_ascii_start().starts_with(b"<")
+}
+
+/// Is this the body of a failure that came with status 200?
+pub(crate) fn is_failure(body: &Value) -> bool {
+    body.get("error").is_some_and(|error| !error.is_null())
+        || body.get("object").is_some_and(|object| object == "error")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_shape_is_read() {
+        #[track_caller]
+        fn check(body: &str, kind: &str, codes: &[&str], message: &str, status: Option<u16>) {
+            let said = Said::read(body.as_bytes());
+            assert_eq!(said.kinds.join(","), kind, "{body}");
+            assert_eq!(said.codes, codes, "{body}");
+            assert_eq!(said.message, message, "{body}");
+            assert_eq!(said.status, status, "{body}");
+        }
+        check(
+            r#"{"type":"error","error":{"type":"t","message":"m","details":{"error_code":"c"}}}"#,
+            "t",
+            &["c"],
+            "m",
+            None,
+        );
+        check(r#"{"error":{"code":429,"message":"m"}}"#, "", &["429"], "m", Some(429));
+        check(r#"{"error":"loading"}"#, "", &[], "loading", None);
+        check(r#"{"object":"error","message":"m","code":"3051"}"#, "", &["3051"], "m", None);
+        check(r#"{"detail":"Not Found"}"#, "", &[], "Not Found", None);
+        check("upstream connect error", "", &[], "upstream connect error", None);
+        check("<html><body>502</body></html>", "", &[], "an HTML page", None);
+        check("", "", &[], "", None);
+        check(r#"[1, {"error": 2}]"#, "", &[], "", None);
+        check(r#"{"error": 3}"#, "", &[], "", None);
+    }
+
+    proptest::proptest! {
+        /// Spec: E11
+        #[test]
+        fn no_body_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+            let said = Said::read(&bytes);
+            proptest::prop_assert!(said.status.is_none_or(|status| (400..600).contains(&status)));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// How long each phase of a model call may take.
+///
+/// In files: `{ connect_ms, first_byte_ms, idle_ms, attempt_ms }`, each optional, none zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timeouts {
+    /// Connecting, TLS included. 10 s by default.
+    #[serde(rename = "connect_ms", with = "ms")]
+    pub connect: Duration,
+    /// From sending to the head of the answer, connecting included where that was needed. A
+    /// provider that does not stream sends it when the whole answer is ready. 60 s by default.
+    #[serde(rename = "first_byte_ms", with = "ms")]
+    pub first_byte: Duration,
+    /// Between two pieces of the answer. 60 s by default.
+    #[serde(rename = "idle_ms", with = "ms")]
+    pub idle: Duration,
+    /// The attempt as a whole. Carried here, applied by the layer around the provider. 300 s by
+    /// default.
+    #[serde(rename = "attempt_ms", with = "ms")]
+    pub attempt: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(60),
+            idle: Duration::from_secs(60),
+            attempt: Duration::from_secs(300),
+        }
+    }
+}
+
+mod ms {
+    use std::num::NonZeroU64;
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(wait: &Duration, out: S) -> Result<S::Ok, S::Error> {
+        out.serialize_u64(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+        NonZeroU64::deserialize(input).map(|ms| Duration::from_millis(ms.get()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_leaves_out_keeps_its_default() {
+        let read: Timeouts = toml::from_str("idle_ms = 5000").unwrap();
+        assert_eq!(read, Timeouts { idle: Duration::from_secs(5), ..Timeouts::default() });
+        let json = serde_json::to_value(Timeouts::default()).unwrap();
+        assert_eq!(json["attempt_ms"], 300_000);
+    }
+
+    #[test]
+    fn an_unknown_or_zero_phase_is_refused() {
+        assert!(toml::from_str::<Timeouts>("idle = 5").is_err());
+        assert!(toml::from_str::<Timeouts>("idle_ms = 0").is_err());
+    }
+}

@@ -1,0 +1,51 @@
+//! What OpenAI's failures are, and those of endpoints that speak its protocol.
+//!
+//! Rows and their sources: `crates/testkit/wire/conformance.json`.
+
+use provider_http::Class::{
+    AuthFailed, ContentBlocked, ContextOverflow, InvalidRequest, NotFound, QuotaExhausted,
+    RateLimited, Transient,
+};
+use provider_http::Row;
+use provider_http::When::{Code, Has, Message, MessageStart, Type};
+
+/// The first row that matches wins; the rest is decided by status.
+pub(crate) const ROWS: &[Row] = &[
+    // The conversation is too long: OpenAI; llama.cpp; Mistral; OpenRouter, vLLM, Groq; Cohere.
+    Row::any(Code(&["context_length_exceeded"]), ContextOverflow),
+    Row::any(Type(&["exceed_context_size_error"]), ContextOverflow),
+    Row::new(400, Code(&["3051"]), ContextOverflow),
+    Row::any(
+        Message(&["maximum context length", "reduce the length of the messages"]),
+        ContextOverflow,
+    ),
+    Row::new(400, MessageStart(&["too many tokens"]), ContextOverflow),
+    // Filters: Azure; OpenRouter.
+    Row::new(400, Code(&["content_filter", "ResponsibleAIPolicyViolation"]), ContentBlocked),
+    Row::new(403, Has("/error/metadata/flagged_input"), ContentBlocked),
+    // A 429 that no wait helps against comes before those that pass.
+    Row::new(
+        429,
+        Code(&[
+            "insufficient_quota",
+            "billing_hard_limit_reached",
+            "credit_balance_exhausted",
+            "organization_spend_limit_exceeded",
+            "project_spend_limit_exceeded",
+            "organization_usage_limit_exceeded",
+        ]),
+        QuotaExhausted,
+    ),
+    Row::new(429, Type(&["insufficient_quota"]), QuotaExhausted),
+    Row::new(429, Code(&["rate_limit_exceeded", "slow_down"]), RateLimited),
+    Row::new(429, Type(&["rate_limit_error", "requests", "tokens"]), RateLimited),
+    // The rest matters where no status says so: inside a 200.
+    Row::new(400, Code(&["conversation_locked"]), Transient),
+    Row::new(401, Code(&["invalid_api_key"]), AuthFailed),
+    Row::new(401, Type(&["authentication_error"]), AuthFailed),
+    Row::new(404, Code(&["model_not_found"]), NotFound),
+    Row::new(503, Code(&["server_is_overloaded"]), Transient),
+    Row::new(503, Type(&["service_unavailable_error"]), Transient),
+    Row::new(500, Type(&["server_error"]), Transient),
+    Row::new(400, Type(&["invalid_request_error"]), InvalidRequest),
+];

@@ -1,0 +1,163 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
+use provider_http::{ApiKey, ConfigError, Credential, Endpoint, EndpointSettings, Timeouts};
+
+use crate::classify::ROWS;
+use crate::request::{ChatRequest, MaxTokens};
+use crate::{response, stream};
+
+/// Where OpenAI itself answers.
+pub const BASE_URL: &str = "https://api.openai.com/v1";
+
+/// The environment variable that [`OpenAi::from_env`] reads the key from.
+pub const KEY_VARIABLE: &str = "OPENAI_API_KEY";
+
+/// Sets up a provider.
+#[derive(Debug, Clone)]
+pub struct OpenAi {
+    model: Arc<str>,
+    base_url: Option<String>,
+    api_key: Option<ApiKey>,
+    timeouts: Timeouts,
+    max_completion_tokens: Option<bool>,
+    omits_done: bool,
+}
+
+impl OpenAi {
+    /// Names the model. No key is read from the environment: a key meant for OpenAI must not
+    /// travel to another base URL unasked.
+    pub fn new(model: impl Into<Arc<str>>) -> Self {
+        Self {
+            model: model.into(),
+            base_url: None,
+            api_key: None,
+            timeouts: Timeouts::default(),
+            max_completion_tokens: None,
+            omits_done: false,
+        }
+    }
+
+    /// Names the model and takes the key from [`KEY_VARIABLE`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ApiKey::from_env`].
+    pub fn from_env(model: impl Into<Arc<str>>) -> Result<Self, ConfigError> {
+        Ok(Self::new(model).api_key(ApiKey::from_env(KEY_VARIABLE)?))
+    }
+
+    /// Sends to another endpoint than [`BASE_URL`]; `/chat/completions` is appended.
+    #[must_use]
+    pub fn base_url(mut self, url: impl Into<String>) -> Self {
+        self.base_url = Some(url.into());
+        self
+    }
+
+    /// Sets the key. It is optional where a base URL is set: local endpoints need none.
+    #[must_use]
+    pub fn api_key(mut self, key: impl Into<ApiKey>) -> Self {
+        self.api_key = Some(key.into());
+        self
+    }
+
+    /// Sets how long each phase may take.
+    #[must_use]
+    pub const fn timeouts(mut self, timeouts: Timeouts) -> Self {
+        self.timeouts = timeouts;
+        self
+    }
+
+    /// Says whether the output limit is sent as `max_completion_tokens`, as OpenAI and Azure want
+    /// it, or as `max_tokens`, which everybody else understands. By default the former without a
+    /// base URL and the latter with one.
+    #[must_use]
+    pub const fn max_completion_tokens(mut self, yes: bool) -> Self {
+        self.max_completion_tokens = Some(yes);
+        self
+    }
+
+    /// Declares that the endpoint leaves out the `[DONE]` at the end of a stream. A finish reason
+    /// is required all the same.
+    #[must_use]
+    pub const fn omits_done(mut self, yes: bool) -> Self {
+        self.omits_done = yes;
+        self
+    }
+
+    /// Makes the provider. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::MissingKey`] with neither key nor base URL, [`ConfigError::InvalidKey`],
+    /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::Client`].
+    pub fn build(self) -> Result<OpenAiProvider, ConfigError> {
+        if self.api_key.is_none() && self.base_url.is_none() {
+            return Err(ConfigError::missing_key(KEY_VARIABLE));
+        }
+        let endpoint = Endpoint::open(&EndpointSettings {
+            base_url: self.base_url.as_deref().unwrap_or(BASE_URL),
+            path: "/chat/completions",
+            credential: self.api_key.as_ref().map(|key| Credential {
+                header: "authorization",
+                prefix: "Bearer ",
+                key,
+            }),
+            headers: &[],
+            timeouts: self.timeouts,
+            rows: ROWS,
+        })?;
+        let max_tokens = match self.max_completion_tokens.unwrap_or(self.base_url.is_none()) {
+            true => MaxTokens::Completion,
+            false => MaxTokens::Classic,
+        };
+        Ok(OpenAiProvider { model: self.model, endpoint, max_tokens, omits_done: self.omits_done })
+    }
+}
+
+/// Asks an endpoint that speaks Chat Completions.
+#[derive(Debug)]
+pub struct OpenAiProvider {
+    model: Arc<str>,
+    endpoint: Endpoint,
+    max_tokens: MaxTokens,
+    omits_done: bool,
+}
+
+impl OpenAiProvider {
+    /// Returns how long each phase may take. The layer around applies `attempt`.
+    #[must_use]
+    pub const fn timeouts(&self) -> Timeouts {
+        self.endpoint.timeouts()
+    }
+}
+
+#[async_trait]
+impl Provider for OpenAiProvider {
+    fn name(&self) -> &str {
+        "openai"
+    }
+
+    fn model(&self) -> &str {
+        &self.model
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        let body = ChatRequest::whole(&self.model, request, self.max_tokens)?;
+        let answer = self.endpoint.post(&body).await?;
+        response::read(&self.endpoint, answer, request.sink.as_deref()).await
+    }
+
+    async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        let body = ChatRequest::streamed(&self.model, request, self.max_tokens)?;
+        let answer = self.endpoint.post(&body).await?;
+        if !answer.is_event_stream() {
+            // An endpoint that cannot stream answers in one piece, and so does a failure.
+            let response = response::read(&self.endpoint, answer, request.sink.as_deref()).await?;
+            provider_http::read_aloud(&response, request.sink.as_deref());
+            return Ok(response);
+        }
+        stream::read(answer.events(), request.sink.as_deref(), self.omits_done).await
+    }
+}

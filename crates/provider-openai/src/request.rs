@@ -1,0 +1,159 @@
+//! What is sent.
+
+use layer0::ToolSpec;
+use layer0::message::{Message, ToolCall};
+use provider::{ModelRequest, ProviderError};
+use provider_http::sendable_arguments;
+use serde::Serialize;
+use serde_json::Value;
+
+/// The field that carries the output limit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum MaxTokens {
+    Classic,
+    Completion,
+}
+
+#[derive(Serialize)]
+pub(crate) struct ChatRequest<'a> {
+    model: &'a str,
+    messages: Vec<WireMessage<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<WireTool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum WireMessage<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: &'a str,
+    },
+    Assistant {
+        content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<WireCall<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: &'a str,
+    },
+}
+
+#[derive(Serialize)]
+struct WireCall<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: WireFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireFunction<'a> {
+    name: &'a str,
+    /// JSON in a string, as the protocol wants it.
+    arguments: String,
+}
+
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    function: WireToolFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct WireToolFunction<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a Value,
+}
+
+impl<'a> ChatRequest<'a> {
+    pub(crate) fn whole(
+        model: &'a str,
+        request: &'a ModelRequest,
+        field: MaxTokens,
+    ) -> Result<Self, ProviderError> {
+        let limit = request.settings.max_output_tokens;
+        let (max_tokens, max_completion_tokens) = match field {
+            MaxTokens::Classic => (limit, None),
+            MaxTokens::Completion => (None, limit),
+        };
+        Ok(Self {
+            model,
+            messages: request
+                .messages
+                .messages()
+                .iter()
+                .map(|message| wire_message(message))
+                .collect::<Result<_, _>>()?,
+            tools: request.tools.iter().map(wire_tool).collect(),
+            temperature: request.settings.temperature,
+            max_tokens,
+            max_completion_tokens,
+            stream: false,
+            stream_options: None,
+        })
+    }
+
+    pub(crate) fn streamed(
+        model: &'a str,
+        request: &'a ModelRequest,
+        field: MaxTokens,
+    ) -> Result<Self, ProviderError> {
+        let stream_options = Some(StreamOptions { include_usage: true });
+        Ok(Self { stream: true, stream_options, ..Self::whole(model, request, field)? })
+    }
+}
+
+fn wire_message(message: &Message) -> Result<WireMessage<'_>, ProviderError> {
+    Ok(match message {
+        Message::System { content } => WireMessage::System { content },
+        Message::User { content } => WireMessage::User { content },
+        Message::Assistant { content, tool_calls } => WireMessage::Assistant {
+            // A message that only calls tools has no content, as OpenAI itself writes it.
+            content: (!content.is_empty() || tool_calls.is_empty()).then_some(content),
+            tool_calls: tool_calls.iter().map(wire_call).collect(),
+        },
+        // The protocol has no mark for a failed call; its text says that it failed.
+        Message::Tool { tool_call_id, content, is_error: _ } => {
+            WireMessage::Tool { tool_call_id: tool_call_id.as_str(), content }
+        }
+        _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),
+    })
+}
+
+fn wire_call(call: &ToolCall) -> WireCall<'_> {
+    let arguments = sendable_arguments(&call.arguments).to_string();
+    WireCall {
+        id: call.id.as_str(),
+        r#type: "function",
+        function: WireFunction { name: &call.name, arguments },
+    }
+}
+
+fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {
+    WireTool {
+        r#type: "function",
+        function: WireToolFunction {
+            name: &tool.name,
+            description: &tool.description,
+            parameters: &tool.schema,
+        },
+    }
+}

@@ -1,0 +1,112 @@
+//! What comes back as a stream.
+
+use layer0::usage::TokenUsage;
+use provider::{ModelResponse, ProviderError, StreamSink};
+use provider_http::Events;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::response::{CallDraft, CallPiece, Content, Draft, Said, WireUsage};
+
+#[derive(Deserialize)]
+struct Chunk {
+    choices: Option<Vec<ChunkChoice>>,
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct ChunkChoice {
+    delta: Option<Said>,
+    finish_reason: Option<String>,
+    error: Option<Value>,
+}
+
+/// Reads a stream to its end, which is `[DONE]` after a finish reason.
+pub(crate) async fn read(
+    mut events: Events<'_>,
+    sink: Option<&dyn StreamSink>,
+    omits_done: bool,
+) -> Result<ModelResponse, ProviderError> {
+    let mut assembly = Assembly { sink, draft: Draft::default(), indices: Vec::new() };
+    let mut finish_reason = None;
+    while let Some(event) = events.next().await? {
+        if event.data.trim() == "[DONE]" {
+            return assembly.draft.finish(events.endpoint(), finish_reason.as_deref());
+        }
+        let chunk: Chunk = events.decode(&event)?;
+        if let Some(usage) = chunk.usage {
+            assembly.take_usage(usage.into());
+        }
+        let Some(choice) = chunk.choices.and_then(|choices| choices.into_iter().next()) else {
+            continue;
+        };
+        if let Some(error) = choice.error.filter(|error| !error.is_null()) {
+            return Err(events.endpoint().failure(error, events.retry_after()));
+        }
+        assembly.take(choice.delta.unwrap_or_default());
+        finish_reason = choice.finish_reason.or(finish_reason);
+    }
+    if omits_done {
+        return assembly.draft.finish(events.endpoint(), finish_reason.as_deref());
+    }
+    Err(ProviderError::stream_truncated("`[DONE]`"))
+}
+
+struct Assembly<'s> {
+    sink: Option<&'s dyn StreamSink>,
+    draft: Draft,
+    /// The protocol's index of each call of the draft.
+    indices: Vec<u64>,
+}
+
+impl Assembly<'_> {
+    fn take_usage(&mut self, usage: TokenUsage) {
+        self.draft.usage = usage;
+        if let Some(sink) = self.sink {
+            sink.usage(usage);
+        }
+    }
+
+    fn take(&mut self, piece: Said) {
+        if let Some(thinking) = piece.thinking() {
+            self.draft.thinking.push_str(thinking);
+            if let Some(sink) = self.sink {
+                sink.thinking(thinking);
+            }
+        }
+        let refusal = piece.refusal.filter(|refusal| !refusal.is_empty());
+        self.draft.refused |= refusal.is_some();
+        let text = piece.content.map(Content::into_text).into_iter().chain(refusal);
+        for text in text.filter(|text| !text.is_empty()) {
+            self.draft.text.push_str(&text);
+            if let Some(sink) = self.sink {
+                sink.text(&text);
+            }
+        }
+        for call in piece.tool_calls.unwrap_or_default() {
+            self.take_call(call);
+        }
+    }
+
+    /// Merges pieces of calls by index. Where an endpoint leaves the index out, a new id begins a
+    /// new call.
+    fn take_call(&mut self, piece: CallPiece) {
+        let position = match piece.index {
+            Some(index) => self.indices.iter().position(|known| *known == index),
+            None => match piece.id.as_deref() {
+                Some(id) if !id.is_empty() => self.draft.calls.iter().position(|it| it.id == id),
+                Some(_) | None => self.draft.calls.len().checked_sub(1),
+            },
+        };
+        let position = position.unwrap_or_else(|| {
+            let index = piece.index.unwrap_or(self.draft.calls.len() as u64);
+            let position = self.indices.partition_point(|known| *known <= index);
+            self.indices.insert(position, index);
+            self.draft.calls.insert(position, CallDraft::default());
+            position
+        });
+        if let Some(call) = self.draft.calls.get_mut(position) {
+            call.take(piece);
+        }
+    }
+}

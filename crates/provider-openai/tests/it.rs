@@ -1,0 +1,11 @@
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+//! The OpenAi adapter against servers on loopback.
+
+mod it {
+    mod ask;
+    mod conformance;
+    mod dialects;
+    mod faults;
+    mod requests;
+    mod scripts;
+}

@@ -1,0 +1,95 @@
+use std::sync::Arc;
+
+use layer0::ToolSpec;
+use layer0::message::{Message, ToolCall, Transcript};
+use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use provider_http::ConfigError;
+use provider_openai::OpenAi;
+use serde_json::json;
+use testkit::{Request, ScriptedEndpoint};
+
+use super::ask::{KEY, hello, send, to};
+
+async fn sent(setup: fn(OpenAi) -> OpenAi, request: &ModelRequest, streamed: bool) -> Request {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::openai(vec![said]);
+    let provider = setup(to(&server.base_url())).build().unwrap();
+    send(&provider, request, streamed).await.unwrap();
+    server.requests().remove(0)
+}
+
+/// A conversation with everything that can stand in one.
+fn conversation() -> ModelRequest {
+    let call =
+        |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
+    let mut messages = Transcript::default();
+    messages.push(Message::system("Be brief."));
+    messages.push(Message::user("What is in `a`?"));
+    messages.push(Message::assistant(
+        "",
+        Arc::new([
+            call("call-1", "fs_read", json!({ "path": "a" })),
+            call("call-2", "fs_read", json!(r#"{"path": "#)),
+        ]),
+    ));
+    messages.push(Message::tool("call-1".into(), "Grüße", false));
+    messages.push(Message::tool("call-2".into(), "Tool 'fs_read' failed: not JSON", true));
+    messages.push(Message::assistant("It says hello.", Arc::default()));
+    messages.push(Message::user("And `b`?"));
+    let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
+    ModelRequest {
+        tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
+        settings: ModelSettings { max_output_tokens: Some(512), temperature: Some(0.5) },
+        ..ModelRequest::new(messages)
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_to_a_compatible_endpoint() {
+    let request = sent(|it| it, &conversation(), true).await;
+    assert_eq!(request.path, "/v1/chat/completions");
+    assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    insta::assert_json_snapshot!(request.body);
+}
+
+#[tokio::test]
+async fn what_is_sent_to_openai_itself_limits_completion_tokens() {
+    let request = sent(|it| it.max_completion_tokens(true), &conversation(), false).await;
+    assert_eq!(request.body["max_completion_tokens"], 512);
+    assert!(request.body.get("max_tokens").is_none());
+    assert_eq!(request.body["stream"], false);
+}
+
+#[tokio::test]
+async fn what_is_not_set_is_not_sent() {
+    let request = sent(|it| it, &hello(), false).await;
+    insta::assert_json_snapshot!(request.body);
+}
+
+#[tokio::test]
+async fn a_local_endpoint_needs_no_key_and_gets_none() {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::openai(vec![said]);
+    let slash = format!("{}/", server.base_url());
+    let provider = OpenAi::new("m").base_url(slash).build().unwrap();
+    assert_eq!(&*provider.complete(&hello()).await.unwrap().text, "ok");
+    assert_eq!(server.requests()[0].header("authorization"), None);
+}
+
+/// Spec: P11
+#[tokio::test]
+async fn a_real_request_is_denied_in_tests() {
+    provider_http::deny_real_requests();
+    let provider = OpenAi::new("m").api_key("sk-0123456789").build().unwrap();
+    let error = provider.complete(&hello()).await.unwrap_err();
+    let chain = layer0::failure::chain(&error);
+    assert_eq!(chain.last().unwrap(), "real requests are denied in this process");
+}
+
+#[test]
+fn without_a_key_openai_itself_cannot_be_asked() {
+    let error = OpenAi::new("m").build().unwrap_err();
+    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    assert!(error.to_string().contains("`OPENAI_API_KEY`"));
+}

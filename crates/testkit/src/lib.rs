@@ -1,0 +1,25 @@
+//! What tests need and nothing ships: servers on loopback that answer, lie, hang and break off as
+//! told, and samples of every way a provider is known to fail.
+//!
+//! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
+//! [`provider::ScriptedAnswer`]s as a real OpenAI- or Anthropic-compatible endpoint. [`conformance`]
+//! turns the rows of `wire/conformance.json` into replies.
+//!
+//! It never listens beyond `127.0.0.1`, and it never passes over anything in silence: what a script
+//! cannot say, or has not got, is answered with status 400 and the reason. Servers run on a thread
+//! of their own, so that a test may block, and end when they are dropped.
+//!
+//! Start at [`ScriptedEndpoint`].
+
+pub mod anthropic;
+pub mod conformance;
+mod http;
+mod loopback;
+pub mod openai;
+mod reply;
+mod scripted;
+
+pub use http::Request;
+pub use loopback::Loopback;
+pub use reply::{Ending, Reply};
+pub use scripted::ScriptedEndpoint;

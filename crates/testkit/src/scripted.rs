@@ -1,0 +1,74 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use provider::ScriptedAnswer;
+use serde_json::Value;
+
+use crate::{Loopback, Reply, Request, anthropic, openai};
+
+/// A real endpoint on loopback that answers from a script, one entry per request, in order.
+///
+/// It streams where the request asks for it, fills `${error_id.N}` and `${result_id.N}` from the
+/// request's tool results, and makes each scripted error into the bytes a provider would send.
+#[derive(Debug)]
+pub struct ScriptedEndpoint {
+    server: Loopback,
+    prefix: &'static str,
+}
+
+impl ScriptedEndpoint {
+    /// Serves the script as OpenAI Chat Completions.
+    #[must_use]
+    pub fn openai(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
+        Self::serving("/v1", "/v1/chat/completions", answers.into(), openai::reply)
+    }
+
+    /// Serves the script as Anthropic Messages.
+    #[must_use]
+    pub fn anthropic(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
+        Self::serving("", "/v1/messages", answers.into(), anthropic::reply)
+    }
+
+    /// Returns the base URL to give to the adapter.
+    #[must_use]
+    pub fn base_url(&self) -> String {
+        format!("{}{}", self.server.url(), self.prefix)
+    }
+
+    /// Returns what it was asked so far, oldest first.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Request> {
+        self.server.requests()
+    }
+
+    /// Returns how often it was asked.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.server.count()
+    }
+
+    fn serving(
+        prefix: &'static str,
+        path: &'static str,
+        answers: Arc<[ScriptedAnswer]>,
+        reply: fn(&ScriptedAnswer, &Value) -> Reply,
+    ) -> Self {
+        let next = AtomicUsize::new(0);
+        let server = Loopback::serving(move |request| {
+            if request.method != "POST" || request.path != path {
+                let why = format!("only POST {path} is served");
+                return Reply { status: 404, ..Reply::refusal(&why) };
+            }
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            match answers.get(index) {
+                Some(answer) => reply(answer, &request.body),
+                None => Reply::refusal(&format!(
+                    "script exhausted: it has {} answers and this is request {}",
+                    answers.len(),
+                    index + 1
+                )),
+            }
+        });
+        Self { server, prefix }
+    }
+}
