@@ -67,12 +67,7 @@ fn what_is_not_supported_yet_is_refused_not_ignored() {
 
 #[test]
 fn other_mistakes_are_located_too() {
-    check(
-        &agent_error("[model]\nprovider = 3\n"),
-        2,
-        "wanted string or table",
-        "",
-    );
+    check(&agent_error("[model]\nprovider = 3\n"), 2, "wanted string or table", "");
     check(&agent_error("[model\n"), 1, "unclosed table, expected `]`", "");
     let missing = AgentFile::read(std::path::Path::new("/no/such/file.toml")).unwrap_err();
     assert!(missing.to_string().ends_with("/no/such/file.toml: cannot be read"), "{missing}");

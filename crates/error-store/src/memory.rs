@@ -69,6 +69,7 @@ impl ErrorStore for MemoryErrorStore {
         let mut records: Vec<ErrorRecord> = rows
             .iter()
             .map(|(_, record)| record)
+            .filter(|record| filter.id.as_ref().is_none_or(|id| *id == record.id))
             .filter(|record| filter.session.as_ref().is_none_or(|s| *s == record.session))
             .filter(|record| filter.run.as_ref().is_none_or(|run| *run == record.run))
             .filter(|record| filter.tool.as_ref().is_none_or(|tool| **tool == *record.tool))

@@ -95,6 +95,8 @@ fn as_json<S: Serializer>(raw: &str, serializer: S) -> Result<S::Ok, S::Error> {
 /// Which errors are listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorFilter {
+    /// Only the one with this id.
+    pub id: Option<ErrorId>,
     /// Only those of this conversation.
     pub session: Option<SessionId>,
     /// Only those of this run.

@@ -53,13 +53,14 @@ impl ErrorStore for SqliteErrorStore {
             "SELECT id, session, run, call_id, tool, reason, code, summary, raw, occurrences, at \
              FROM errors WHERE ($1 IS NULL OR session = $1) AND ($2 IS NULL OR run = $2) \
              AND ($3 IS NULL OR tool = $3) AND ($4 IS NULL OR at >= $4) AND ($5 IS NULL OR at < $5) \
-             ORDER BY at DESC, id DESC LIMIT $6",
+             AND ($6 IS NULL OR id = $6) ORDER BY at DESC, id DESC LIMIT $7",
         )
         .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
         .bind(filter.run.as_ref().map(|run| run.as_str().to_owned()))
         .bind(filter.tool)
         .bind(filter.from.map(Timestamp::as_millis))
         .bind(filter.to.map(Timestamp::as_millis))
+        .bind(filter.id.as_ref().map(|id| id.as_str().to_owned()))
         .bind(filter.limit.map_or(-1, i64::from))
         .fetch_all(self.0.readers())
         .await

@@ -1,0 +1,129 @@
+//! Stores that keep the virtual clock still while they work, and that fail as asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use clock::VirtualClock;
+use config::{ErrorStoreTable, StoreFault};
+use error_store::{ErrorFilter, ErrorRecord, ErrorStore, NewError, StoreError, Stored};
+use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
+use layer0::id::{ErrorId, RunId, SessionId};
+
+/// A store around which the clock is held, because its work is on threads the clock cannot see.
+#[derive(Debug, Clone)]
+pub struct Held<S> {
+    store: S,
+    clock: VirtualClock,
+}
+
+impl<S> Held<S> {
+    /// Holds `clock` during every call of `store`.
+    pub const fn new(store: S, clock: VirtualClock) -> Self {
+        Self { store, clock }
+    }
+}
+
+#[async_trait]
+impl EventLog for Held<Arc<dyn EventLog>> {
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        let _hold = self.clock.hold();
+        self.store.append(batch).await
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        let _hold = self.clock.hold();
+        self.store.summary(run).await
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        let _hold = self.clock.hold();
+        self.store.records(run, from_seq).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        let _hold = self.clock.hold();
+        self.store.runs(filter).await
+    }
+}
+
+#[async_trait]
+impl ErrorStore for Held<Arc<dyn ErrorStore>> {
+    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.store(error).await
+    }
+
+    async fn get(
+        &self,
+        session: &SessionId,
+        id: &ErrorId,
+    ) -> Result<Option<ErrorRecord>, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.get(session, id).await
+    }
+
+    async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.list(filter).await
+    }
+}
+
+/// An error store that fails as a scenario says; listing works, so that a report can be made.
+pub(crate) struct FaultyErrorStore {
+    store: Arc<dyn ErrorStore>,
+    fault: StoreFault,
+    /// How often it still fails; `None` for ever.
+    left: Option<AtomicU32>,
+}
+
+impl FaultyErrorStore {
+    /// Wraps a store; `None` when the scenario wants no store at all.
+    pub(crate) fn wrap(
+        store: Arc<dyn ErrorStore>,
+        table: ErrorStoreTable,
+    ) -> Option<Arc<dyn ErrorStore>> {
+        match table.fail {
+            None => Some(store),
+            Some(StoreFault::None) => None,
+            Some(fault) => {
+                let times = table.locked_times.filter(|_| fault == StoreFault::Locked);
+                Some(Arc::new(Self { store, fault, left: times.map(AtomicU32::new) }))
+            }
+        }
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        if let Some(left) = &self.left
+            && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1)).is_err()
+        {
+            return Ok(());
+        }
+        Err(match self.fault {
+            StoreFault::DiskFull => StoreError::Full("database or disk is full".into()),
+            StoreFault::Locked => StoreError::Locked("database is locked".into()),
+            _ => StoreError::Closed,
+        })
+    }
+}
+
+#[async_trait]
+impl ErrorStore for FaultyErrorStore {
+    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+        self.check()?;
+        self.store.store(error).await
+    }
+
+    async fn get(
+        &self,
+        session: &SessionId,
+        id: &ErrorId,
+    ) -> Result<Option<ErrorRecord>, StoreError> {
+        self.check()?;
+        self.store.get(session, id).await
+    }
+
+    async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
+        self.store.list(filter).await
+    }
+}

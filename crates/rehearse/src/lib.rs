@@ -1,0 +1,19 @@
+//! Runs scenario files: the real runtime with a scripted model, scripted tools and injected faults,
+//! on a virtual clock.
+//!
+//! What is rehearsed is what runs in production: the same machine, driver, retry stack, SQLite log
+//! and error store. Only the model, the tools and the faults come from the file, and waits cost no
+//! time. [`rehearse`] returns a [`Rehearsal`]; its JSON is what `backstop rehearse --json` prints.
+//!
+//! [`RunReport`] is the part of that JSON which `backstop run --json` prints too.
+
+mod expect;
+mod faults;
+mod model;
+mod report;
+mod stage;
+mod tools;
+
+pub use faults::Held;
+pub use report::RunReport;
+pub use stage::{Rehearsal, RehearsalError, rehearse};

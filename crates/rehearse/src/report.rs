@@ -1,0 +1,134 @@
+//! A run as one JSON object.
+
+use std::sync::Arc;
+
+use error_store::ErrorRecord;
+use layer0::Code;
+use layer0::event::{Event, EventKind};
+use layer0::failure::chain;
+use layer0::id::{CallId, ErrorId, RunId, SessionId};
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+use react::{RunFailure, RunOutcome};
+use serde::Serialize;
+use serde_json::Value;
+
+/// What came of a run, as `--json` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunReport {
+    /// The run.
+    pub run: RunId,
+    /// Its conversation.
+    pub session: SessionId,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The code of the failure or stop; null exactly when completed.
+    pub reason: Option<Code>,
+    /// The failure, where it failed.
+    pub error: Option<ReportedFailure>,
+    /// What the model said.
+    pub output: Arc<str>,
+    /// What it used.
+    pub usage: Usage,
+    /// From the first to the last event, in milliseconds.
+    pub elapsed_ms: u64,
+    /// Its log.
+    pub events: Vec<Event>,
+    /// The errors it stored.
+    pub errors: Vec<ReportedError>,
+}
+
+/// A failure with its causes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReportedFailure {
+    /// Its code.
+    pub code: Code,
+    /// The failure and its causes, outermost first.
+    pub chain: Vec<String>,
+}
+
+/// A stored error.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReportedError {
+    id: ErrorId,
+    tool: Arc<str>,
+    call_id: CallId,
+    reason: Code,
+    code: Option<Arc<str>>,
+    summary: String,
+    raw: Value,
+    occurrences: u64,
+}
+
+impl From<ErrorRecord> for ReportedError {
+    fn from(record: ErrorRecord) -> Self {
+        Self {
+            id: record.id,
+            tool: record.tool,
+            call_id: record.call_id,
+            reason: record.reason,
+            code: record.code,
+            summary: record.summary,
+            raw: serde_json::from_str(&record.raw).unwrap_or(Value::String(record.raw)),
+            occurrences: record.occurrences,
+        }
+    }
+}
+
+impl RunReport {
+    /// Reports a run from what it returned, its log and its stored errors.
+    #[must_use]
+    pub fn new(
+        result: &Result<RunOutcome, RunFailure>,
+        events: Vec<Event>,
+        errors: Vec<ErrorRecord>,
+    ) -> Self {
+        let elapsed_ms = match (events.first(), events.last()) {
+            (Some(first), Some(last)) => {
+                u64::try_from(last.at.since(first.at).as_millis()).unwrap_or(u64::MAX)
+            }
+            _ => 0,
+        };
+        let mut errors: Vec<ReportedError> = errors.into_iter().map(Into::into).collect();
+        // The store lists newest first; a report tells the story forwards.
+        errors.reverse();
+        match result {
+            Ok(outcome) => Self {
+                run: outcome.run_id.clone(),
+                session: outcome.session.clone(),
+                outcome: outcome.stop.outcome(),
+                reason: outcome.stop.reason(),
+                error: None,
+                output: Arc::clone(&outcome.output),
+                usage: outcome.usage,
+                elapsed_ms,
+                events,
+                errors,
+            },
+            Err(failure) => {
+                let code = Code::new(failure.code());
+                let chain = recorded_chain(&events).unwrap_or_else(|| chain(&failure.error));
+                Self {
+                    run: failure.run_id.clone(),
+                    session: failure.session.clone(),
+                    outcome: Outcome::Failed,
+                    reason: Some(code.clone()),
+                    error: Some(ReportedFailure { code, chain }),
+                    output: Arc::clone(&failure.partial),
+                    usage: failure.usage,
+                    elapsed_ms,
+                    events,
+                    errors,
+                }
+            }
+        }
+    }
+}
+
+/// Returns the chain that the log has; a run whose log failed has none there.
+fn recorded_chain(events: &[Event]) -> Option<Vec<String>> {
+    match &events.last()?.kind {
+        EventKind::RunFailed(failed) => Some(failed.chain.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,177 @@
+//! Sets a scenario up, runs it and compares.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clock::{Clock, VirtualClock};
+use config::Scenario;
+use error_store::{ErrorFilter, ErrorStore};
+use event_log::{EventLog, read_events};
+use layer0::error::BoxError;
+use layer0::{Code, Timestamp, code};
+use provider::ScriptedProvider;
+use react::{Agent, RunRequest};
+use retry::Jitter;
+use serde::Serialize;
+use store_sqlite::Database;
+
+use crate::expect::difference;
+use crate::faults::{FaultyErrorStore, Held};
+use crate::model::{NotingProvider, Requests, SentRequest};
+use crate::report::RunReport;
+use crate::tools::Scripted;
+
+/// When every scenario begins: 2026-01-01T00:00:00Z, in milliseconds since 1970.
+const START_MS: i64 = 1_767_225_600_000;
+
+/// What came of a scenario.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rehearsal {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Did everything come as expected?
+    pub pass: bool,
+    /// What differs.
+    pub diff: Option<String>,
+    /// The run.
+    #[serde(flatten)]
+    pub report: RunReport,
+    /// What the model was sent, one per attempt.
+    pub requests: Vec<SentRequest>,
+}
+
+/// Says why a scenario could not be run at all.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RehearsalError {
+    /// The agent cannot be built from it.
+    Agent(BoxError),
+    /// The store cannot be opened or read.
+    Store(BoxError),
+}
+
+impl std::fmt::Display for RehearsalError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Agent(_) => "the scenario's agent cannot be built",
+            Self::Store(_) => "the scenario's store failed",
+        })
+    }
+}
+
+impl std::error::Error for RehearsalError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Agent(error) | Self::Store(error) => Some(&**error),
+        }
+    }
+}
+
+/// Runs a scenario in a store of its own. `file` is where it came from; relative paths in it are
+/// below that file's folder.
+///
+/// # Errors
+///
+/// [`RehearsalError::Agent`], [`RehearsalError::Store`]. A run that fails is no error here.
+pub async fn rehearse(scenario: &Scenario, file: &Path) -> Result<Rehearsal, RehearsalError> {
+    let database =
+        Database::in_memory().await.map_err(|error| RehearsalError::Store(error.into()))?;
+    let result = play(scenario, file, &database).await;
+    database.close().await;
+    result
+}
+
+async fn play(
+    scenario: &Scenario,
+    file: &Path,
+    database: &Database,
+) -> Result<Rehearsal, RehearsalError> {
+    let clock = VirtualClock::starting_at(Timestamp::from_millis(START_MS));
+    let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let log: Arc<dyn EventLog> = Arc::new(Held::new(log, clock.clone()));
+    let errors: Arc<dyn ErrorStore> = Arc::new(database.errors());
+    let errors: Arc<dyn ErrorStore> = Arc::new(Held::new(errors, clock.clone()));
+    let requests = Requests::default();
+    let agent =
+        build(scenario, file, &shared, &log, &errors, &requests).map_err(RehearsalError::Agent)?;
+
+    let mut request = RunRequest::new(scenario.input.as_str());
+    request.session = scenario.session.as_deref().map(Into::into);
+    let (done, result) = tokio::sync::oneshot::channel();
+    let run = async move {
+        let _ = done.send(agent.run(request).await);
+    };
+    // A task of its own, because the clock has to see when it is idle.
+    let task = tokio::spawn(clock.track(Box::pin(run)));
+    let lost = |_| RehearsalError::Agent("the run's task was lost".into());
+    let result = result.await.map_err(lost)?;
+    let _ = task.await;
+
+    let run_id = match &result {
+        Ok(outcome) => &outcome.run_id,
+        Err(failure) => &failure.run_id,
+    };
+    let failed = |error: BoxError| RehearsalError::Store(error);
+    let (_, events) = read_events(&*log, run_id).await.map_err(|error| failed(error.into()))?;
+    let filter = ErrorFilter { run: Some(run_id.clone()), ..ErrorFilter::default() };
+    let stored = errors.list(filter).await.map_err(|error| failed(error.into()))?;
+    let report = RunReport::new(&result, events, stored);
+    let mut diff = difference(&scenario.expect, &report);
+    if is_exhausted(&report) {
+        let more = diff.map(|diff| format!("\n{diff}")).unwrap_or_default();
+        diff = Some(format!("model: asked more often than it has answers{more}"));
+    }
+    Ok(Rehearsal {
+        scenario: scenario.name.clone(),
+        pass: diff.is_none(),
+        diff,
+        report,
+        requests: requests.take(),
+    })
+}
+
+fn build(
+    scenario: &Scenario,
+    file: &Path,
+    clock: &Arc<dyn Clock>,
+    log: &Arc<dyn EventLog>,
+    errors: &Arc<dyn ErrorStore>,
+    requests: &Requests,
+) -> Result<Agent, BoxError> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let script = ScriptedProvider::new(scenario.model.clone()).with_clock(Arc::clone(clock));
+    let mut agent = Agent::builder(NotingProvider { script, requests: requests.clone() })
+        .name(scenario.agent.name.as_deref().unwrap_or("scenario"))
+        .instructions(scenario.agent.instructions(file, folder)?)
+        .limits(scenario.agent.limits())
+        .retry(scenario.agent.retry())
+        .jitter(Jitter::seeded(seed(&scenario.name)))
+        .clock(Arc::clone(clock))
+        .shared_log(Arc::clone(log));
+    for grant in scenario.agent.grants(folder) {
+        agent = agent.grant(grant);
+    }
+    for tool in &scenario.tools {
+        agent = agent.tool(Scripted::new(tool, Arc::clone(clock)));
+    }
+    if let Some(errors) = FaultyErrorStore::wrap(Arc::clone(errors), scenario.error_store) {
+        agent = agent.shared_error_store(errors);
+    }
+    agent.build().map_err(Into::into)
+}
+
+/// Makes the same waits for the same scenario: FNV-1a 64 of its name.
+fn seed(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+fn is_exhausted(report: &RunReport) -> bool {
+    report.reason.as_ref().is_some_and(|reason| *reason == Code::new(code::PROVIDER_OTHER))
+        && report
+            .error
+            .as_ref()
+            .is_some_and(|error| error.chain.iter().any(|cause| cause == "script exhausted"))
+}

@@ -1,0 +1,67 @@
+//! Scripted tools.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clock::Clock;
+use config::{ScriptedCall, ScriptedTool};
+use layer0::ToolSpec;
+use serde_json::{Value, json};
+use tool::{Tool, ToolContext, ToolError};
+
+/// A tool that does what the scenario says.
+pub(crate) struct Scripted {
+    spec: ToolSpec,
+    calls: Vec<ScriptedCall>,
+    next: AtomicUsize,
+    clock: Arc<dyn Clock>,
+}
+
+impl Scripted {
+    pub(crate) fn new(tool: &ScriptedTool, clock: Arc<dyn Clock>) -> Self {
+        let schema = tool.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
+        let description = tool.description.as_deref().unwrap_or("A scripted tool.");
+        let mut spec = ToolSpec::new(tool.name.as_str(), description, schema);
+        spec.output_schema = tool.output_schema.clone().map(Arc::new);
+        spec.capabilities.clone_from(&tool.capabilities);
+        spec.idempotent = tool.idempotent;
+        spec.exploratory = tool.exploratory;
+        spec.timeout = tool.timeout_ms.map(Duration::from_millis);
+        Self { spec, calls: tool.calls.clone(), next: AtomicUsize::new(0), clock }
+    }
+}
+
+#[async_trait]
+impl Tool for Scripted {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        let index = self.next.fetch_add(1, Ordering::Relaxed);
+        let Some(call) = self.calls.get(index).or(self.calls.last()) else {
+            return Ok(json!("ok"));
+        };
+        if let Some(ms) = call.hang_ms {
+            self.clock.sleep(Duration::from_millis(ms)).await;
+        }
+        if let Some(text) = &call.panic {
+            // Unwinds without the panic hook, which would print to the terminal.
+            std::panic::resume_unwind(Box::new(text.clone()));
+        }
+        if let Some(text) = &call.error {
+            let error = ToolError::ExecutionFailed(text.clone());
+            return Err(match &call.code {
+                Some(code) => error.with_code(code.as_str()),
+                None => error,
+            });
+        }
+        Ok(match (&call.output, call.output_bytes) {
+            (Some(output), _) => output.clone(),
+            (None, Some(bytes)) => Value::String("x".repeat(bytes)),
+            (None, None) => json!("ok"),
+        })
+    }
+}
