@@ -164,6 +164,12 @@ impl Signals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(signal);
     }
 
+    /// Returns how many signals wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// Takes the oldest signal.
     #[must_use]
     pub fn take(&self) -> Option<Signal> {

@@ -1,0 +1,55 @@
+//! LLM agents whose failures have one place to land.
+//!
+//! This is the facade: it gathers what an application writes against and adds no logic. Each part
+//! is a crate of its own that can be used alone.
+//!
+//! ```
+//! use backstop::{Agent, ScriptedProvider, ToolError};
+//!
+//! /// Add two integers.
+//! #[backstop::tool(idempotent, timeout = "5s")]
+//! async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
+//!     x.checked_add(y).ok_or_else(|| ToolError::ExecutionFailed("the sum is too large".into()))
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = ScriptedProvider::calling("add", serde_json::json!({"x": 40, "y": 2}), "It is 42.");
+//! let agent = Agent::builder(model).tool(add).build()?;
+//! match agent.run("What is 40 + 2?").await {
+//!     Ok(outcome) => println!("{}", outcome.text()),
+//!     Err(failure) => eprintln!("{}: {failure:#}", failure.code()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`] or [`OpenAi`]; keep a
+//! record with [`Database`]; compose agents with [`LocalOrchestrator`].
+
+pub use error_store::{ErrorStore, MemoryErrorStore};
+pub use event_log::{EventLog, MemoryLog, TraceLine, read_events};
+pub use layer0;
+pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
+pub use orchestrator::LocalOrchestrator;
+pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
+pub use provider_anthropic::Anthropic;
+pub use provider_openai::OpenAi;
+pub use react::{
+    Agent, AgentBuilder, AgentError, BuildError, Limits, Live, Piece, RunFailure, RunOutcome,
+    RunRequest, Subscriber,
+};
+pub use redact::Redactor;
+pub use retry::RetryConfig;
+pub use store_sqlite::{Database, Durability, OpenError};
+pub use tool::{Grants, Tool, ToolContext, ToolError, ToolSpec, Toolset};
+pub use tool_macros::backstop_tool as tool;
+
+/// What the code written by [`macro@tool`] calls; not for people.
+#[doc(hidden)]
+pub use ::tool as __tool;
+
+/// The README's program, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

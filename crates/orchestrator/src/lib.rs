@@ -1,0 +1,42 @@
+//! Operators in one process.
+//!
+//! A [`LocalOrchestrator`] finds operators by name and dispatches them through the retry layer,
+//! which asks each failure whether trying again can help and whether it may already have acted. An
+//! operator calls another one through its [`Context`](layer0::operator::Context).
+//!
+//! It never retries what a layer below already gave up on, and knows nothing of models or tools.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use async_trait::async_trait;
+//! use layer0::error::OperatorError;
+//! use layer0::operator::{Answer, Context, Task};
+//! use layer0::{Operator, Orchestrator};
+//! use orchestrator::LocalOrchestrator;
+//!
+//! struct Upper;
+//!
+//! #[async_trait]
+//! impl Operator for Upper {
+//!     fn name(&self) -> &str {
+//!         "upper"
+//!     }
+//!     async fn run(&self, task: Task, _: &Context) -> Result<Answer, OperatorError> {
+//!         let text = task.input.as_str().unwrap_or_default().to_uppercase();
+//!         Ok(Answer::completed(text.into()))
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), layer0::error::OrchError> {
+//! let orchestrator = LocalOrchestrator::builder().operator(Upper).build();
+//! let answer = orchestrator.dispatch("upper", Task::text("hello"), Context::root()).await?;
+//! assert_eq!(answer.output, "HELLO");
+//! # Ok(())
+//! # }
+//! ```
+
+mod dispatch;
+mod local;
+
+pub use local::{LocalOrchestrator, LocalOrchestratorBuilder};
