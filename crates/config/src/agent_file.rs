@@ -27,6 +27,9 @@ pub struct AgentFile {
     #[serde(default)]
     pub tools: Vec<ToolTable>,
     mcp: Option<Later>,
+    /// The file as it was read, for the run's record.
+    #[serde(skip)]
+    source: Value,
 }
 
 /// `[model]`.
@@ -172,7 +175,8 @@ impl AgentFile {
     /// [`ConfigError`], naming file, line and how to mend it.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = read_text(path)?;
-        let file: Self = parse(path, &text)?;
+        let mut file: Self = parse(path, &text)?;
+        file.source = parse(path, &text)?;
         let mut keys = file.agent.refused();
         keys.push(("mcp", file.mcp.as_ref()));
         keys.push(("model.fallback", file.model.fallback.as_ref()));
@@ -180,6 +184,12 @@ impl AgentFile {
         keys.extend(file.tools.iter().map(|tool| ("tools.approval", tool.approval.as_ref())));
         refuse(path, &text, keys)?;
         Ok(file)
+    }
+
+    /// Returns the file as JSON, so that a run's record can hold where its agent came from.
+    #[must_use]
+    pub const fn source(&self) -> &Value {
+        &self.source
     }
 }
 

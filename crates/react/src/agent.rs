@@ -104,7 +104,7 @@ impl<T: Into<Arc<str>>> From<T> for RunRequest {
 impl Agent {
     /// Begins an agent around a provider.
     pub fn builder(provider: impl Provider + 'static) -> AgentBuilder {
-        AgentBuilder::new(Arc::new(provider))
+        AgentBuilder::shared(Arc::new(provider))
     }
 
     /// Returns the agent's name.

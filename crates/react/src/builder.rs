@@ -48,7 +48,8 @@ pub struct AgentBuilder {
 }
 
 impl AgentBuilder {
-    pub(crate) fn new(provider: Arc<dyn Provider>) -> Self {
+    /// Begins an agent around a provider that is shared.
+    pub fn shared(provider: Arc<dyn Provider>) -> Self {
         Self {
             provider,
             name: "agent".into(),

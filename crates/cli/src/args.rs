@@ -1,0 +1,156 @@
+//! What the command line takes.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Run LLM agents whose failures have one place to land, and read the record they leave.
+#[derive(Parser)]
+#[command(
+    name = "backstop",
+    version,
+    after_help = "Exit codes: 0 finished, 1 run failed, 2 usage or configuration, 3 stopped (incomplete), \
+                  4 waiting for approval, 5 storage, 6 log tampered.\n\
+                  Set BACKSTOP_LOG=debug to see the spans and events of the runtime."
+)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Run an agent file
+    Run(RunArgs),
+    /// List recorded runs, newest first
+    Runs(RunsArgs),
+    /// Show what happened in a run, one line per event
+    Trace(TraceArgs),
+    /// Read the errors that tools reported
+    Errors(ErrorsArgs),
+    /// List every code: what it means and what to do
+    Codes(CodesArgs),
+    /// Run scenario files: how an agent fails, before it does
+    Rehearse(RehearseArgs),
+}
+
+/// Where the record is kept.
+#[derive(clap::Args)]
+pub(crate) struct StoreArgs {
+    /// Store to use: sqlite:PATH or sqlite::memory: [default: the agent file's, else
+    /// $BACKSTOP_STORE, else the platform's data folder]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RunArgs {
+    /// The agent file
+    #[arg(value_name = "AGENT.toml")]
+    pub(crate) agent: PathBuf,
+    /// What to ask: text, - for standard input, @FILE for a file [default: the agent file's]
+    #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
+    pub(crate) input: Option<String>,
+    /// Record the run under this session
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object with everything
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RunsArgs {
+    /// Only runs of this session
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct TraceArgs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one event as JSON per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsArgs {
+    #[command(subcommand)]
+    pub(crate) command: ErrorsCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ErrorsCommand {
+    /// List stored errors, newest first
+    List(ErrorsListArgs),
+    /// Show a whole error
+    Show(ErrorsShowArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsListArgs {
+    /// Only errors of this run
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run: Option<String>,
+    /// Only errors of this session
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// Only errors of this tool
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsShowArgs {
+    /// The error's id
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CodesArgs {
+    /// Only codes that begin with this
+    #[arg(value_name = "PREFIX")]
+    pub(crate) prefix: Option<String>,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RehearseArgs {
+    /// The scenario files
+    #[arg(value_name = "SCENARIO.toml", required = true)]
+    pub(crate) scenarios: Vec<PathBuf>,
+    /// Print one JSON object per scenario
+    #[arg(long)]
+    pub(crate) json: bool,
+}

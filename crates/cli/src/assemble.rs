@@ -1,0 +1,264 @@
+//! From an agent file to an agent.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use builtin_tools::{CommandTool, FsRead, FsSearch};
+use config::{AgentFile, ConfigError, ModelTable, ProviderName, ToolKind, ToolTable, read_script};
+use layer0::ToolSpec;
+use provider::{ModelSettings, Provider, ScriptedProvider};
+use provider_anthropic::Anthropic;
+use provider_http::{ApiKey, Timeouts};
+use provider_openai::OpenAi;
+use react::{Agent, AgentBuilder};
+use redact::Redactor;
+use serde_json::{Value, json};
+use store_sqlite::Database;
+use tool::Tool;
+
+use crate::exit::CliError;
+
+/// The variables a command tool sees unless the file says otherwise.
+const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
+
+/// Builds the agent of a file, recording in `database`.
+pub(crate) fn agent(file: &AgentFile, path: &Path, database: &Database) -> Result<Agent, CliError> {
+    let folder = folder_of(path);
+    let (provider, key) = provider(&file.model, path, folder)?;
+    let name = match &file.agent.name {
+        Some(name) => name.clone(),
+        None => {
+            path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
+        }
+    };
+    let timeouts = timeouts(&file.model);
+    let mut agent = AgentBuilder::shared(provider)
+        .name(name)
+        .instructions(file.agent.instructions(path, folder)?)
+        .limits(file.agent.limits())
+        .retry(file.agent.retry())
+        .settings(ModelSettings {
+            max_output_tokens: file.model.max_output_tokens,
+            temperature: file.model.temperature,
+        })
+        .stream(file.model.stream)
+        .attempt_timeout(timeouts.attempt)
+        .log(database.log())
+        .error_store(database.errors())
+        .source(source(file, folder));
+    if let Some(key) = key {
+        agent = agent.redactor(Redactor::new().with_secret(key));
+    }
+    for grant in file.agent.grants(folder) {
+        agent = agent.grant(grant);
+    }
+    for table in &file.tools {
+        agent = agent.shared_tool(tool(table, path, folder)?);
+    }
+    agent.build().map_err(|error| {
+        let text = layer0::failure::Chain(&error).to_string();
+        CliError::from(ConfigError::new(path, text))
+    })
+}
+
+/// Returns what a later command needs to build the same agent: the file and the folder its relative
+/// paths are below. A password in a URL is taken out.
+fn source(file: &AgentFile, folder: &Path) -> Value {
+    let mut source = file.source().clone();
+    if let Some(url) = source.pointer_mut("/model/base_url")
+        && let Some(text) = url.as_str()
+    {
+        *url = Redactor::new().redact(text).into();
+    }
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    json!({ "folder": folder.display().to_string(), "agent_file": source })
+}
+
+/// Returns the folder a file stands in.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+type Keyed = (Arc<dyn Provider>, Option<String>);
+
+/// Builds the provider; returns its key too, so that it can be taken out of everything.
+fn provider(model: &ModelTable, path: &Path, folder: &Path) -> Result<Keyed, CliError> {
+    match model.provider {
+        ProviderName::Script => {
+            let script = model.script.as_ref().ok_or_else(|| {
+                ConfigError::new(path, "`provider = \"script\"` needs a script")
+                    .with_hint("add `script = \"FILE.toml\"` with [[model]] entries to [model]")
+            })?;
+            Ok((Arc::new(ScriptedProvider::new(read_script(&folder.join(script))?)), None))
+        }
+        ProviderName::Openai => {
+            let key = key(model, provider_openai::KEY_VARIABLE)?;
+            let mut openai = OpenAi::new(model_name(model, path)?).timeouts(timeouts(model));
+            if let Some(url) = &model.base_url {
+                openai = openai.base_url(url.as_str());
+            }
+            if let Some(key) = &key {
+                openai = openai.api_key(key.as_str());
+            }
+            let provider = openai.build().map_err(|error| misconfigured(error, path))?;
+            Ok((Arc::new(provider), key))
+        }
+        ProviderName::Anthropic => {
+            let key = key(model, provider_anthropic::KEY_VARIABLE)?;
+            let mut anthropic = Anthropic::new(model_name(model, path)?).timeouts(timeouts(model));
+            if let Some(url) = &model.base_url {
+                anthropic = anthropic.base_url(url.as_str());
+            }
+            if let Some(key) = &key {
+                anthropic = anthropic.api_key(key.as_str());
+            }
+            let provider = anthropic.build().map_err(|error| misconfigured(error, path))?;
+            Ok((Arc::new(provider), key))
+        }
+        other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
+            .with_hint("use anthropic, openai (with base_url for what speaks it) or script")
+            .into()),
+    }
+}
+
+fn model_name(model: &ModelTable, path: &Path) -> Result<String, CliError> {
+    model.model.clone().ok_or_else(|| {
+        ConfigError::new(path, "[model] names no model")
+            .with_hint("add `model = \"…\"`, as the provider names it")
+            .into()
+    })
+}
+
+/// Reads the key from the variable the file names, which must be set, or from the usual one.
+fn key(model: &ModelTable, usual: &str) -> Result<Option<String>, CliError> {
+    let variable = model.api_key_env.as_deref();
+    match ApiKey::from_env(variable.unwrap_or(usual)) {
+        Ok(key) => Ok(Some(key.reveal().to_owned())),
+        // Local endpoints need none.
+        Err(_) if variable.is_none() && model.base_url.is_some() => Ok(None),
+        Err(error) => {
+            let hint = error.hint();
+            Err(CliError::usage(error).with_hint(hint))
+        }
+    }
+}
+
+fn misconfigured(error: provider_http::ConfigError, path: &Path) -> CliError {
+    let hint = error.hint();
+    ConfigError::new(path, error.to_string()).with_hint(hint).into()
+}
+
+fn timeouts(model: &ModelTable) -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    let set = |limit: &mut Duration, ms: Option<u64>| {
+        if let Some(ms) = ms {
+            *limit = Duration::from_millis(ms);
+        }
+    };
+    set(&mut timeouts.connect, model.timeouts.connect_ms);
+    set(&mut timeouts.first_byte, model.timeouts.first_byte_ms);
+    set(&mut timeouts.idle, model.timeouts.idle_ms);
+    set(&mut timeouts.attempt, model.timeouts.attempt_ms);
+    timeouts
+}
+
+fn tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn Tool>, CliError> {
+    match table.kind {
+        ToolKind::Command => command_tool(table, path, folder),
+        _ => builtin_tool(table, path, folder),
+    }
+}
+
+fn command_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn Tool>, CliError> {
+    let missing = |what: &str| {
+        ConfigError::new(path, format!("tool `{}` has no {what}", table.name))
+            .with_hint(format!("add `{what} = …` to its [[tools]] table"))
+    };
+    let command = table.command.as_deref().unwrap_or_default();
+    let (program, arguments) = command.split_first().ok_or_else(|| missing("command"))?;
+    let description = table.description.as_deref().ok_or_else(|| missing("description"))?;
+    let schema = table.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
+    let mut spec = ToolSpec::new(table.name.as_str(), description, schema);
+    spec.output_schema = table.output_schema.clone().map(Arc::new);
+    spec.capabilities =
+        table.capabilities.clone().unwrap_or_else(|| vec!["process:spawn".to_owned()]);
+    spec.idempotent = table.idempotent;
+    spec.exploratory = table.exploratory;
+    spec.timeout = table.timeout_ms.map(Duration::from_millis);
+    let allowed: Vec<&str> = match &table.env {
+        Some(names) => names.iter().map(String::as_str).collect(),
+        None => VARIABLES.to_vec(),
+    };
+    let variables: BTreeMap<String, String> = allowed
+        .into_iter()
+        .filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)))
+        .collect();
+    let cwd = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
+    if !cwd.is_dir() {
+        let what = format!("tool `{}` runs in `{}`, which is no folder", table.name, cwd.display());
+        return Err(ConfigError::new(path, what).into());
+    }
+    Ok(Arc::new(CommandTool::new(spec, program, arguments.iter().cloned(), cwd, variables)))
+}
+
+fn builtin_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn Tool>, CliError> {
+    let given: [(&str, bool); 5] = [
+        ("description", table.description.is_some()),
+        ("schema", table.schema.is_some()),
+        ("output_schema", table.output_schema.is_some()),
+        ("command", table.command.is_some()),
+        ("env", table.env.is_some()),
+    ];
+    if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
+        let what = format!("tool `{}` is built in; `{key}` does not apply to it", table.name);
+        return Err(ConfigError::new(path, what).with_hint("take the key out").into());
+    }
+    let base = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
+    match table.name.as_str() {
+        "fs_read" => Ok(Arc::new(FsRead::new(base))),
+        "fs_search" => Ok(Arc::new(FsSearch::new(base))),
+        name @ ("fs_list" | "fs_write" | "http_fetch" | "shell") => {
+            Err(ConfigError::new(path, format!("built-in tool `{name}` is not supported yet"))
+                .into())
+        }
+        name => Err(ConfigError::new(path, format!("there is no built-in tool `{name}`"))
+            .with_hint("built-in tools: fs_read, fs_search")
+            .into()),
+    }
+}
+
+/// Reads what the agent is asked: the command line's text, standard input, a file, or the agent
+/// file's own.
+pub(crate) fn input(
+    asked: Option<&str>,
+    file: &AgentFile,
+    path: &Path,
+) -> Result<String, CliError> {
+    match asked {
+        Some("-") => std::io::read_to_string(std::io::stdin())
+            .map_err(|error| CliError::usage(error).with_hint("--input - reads UTF-8 text")),
+        Some(text) => match text.strip_prefix('@') {
+            Some(name) => Ok(config::read_text(Path::new(name))?),
+            None => Ok(text.to_owned()),
+        },
+        None => file.agent.input.clone().ok_or_else(|| {
+            ConfigError::new(path, "there is nothing to ask")
+                .with_hint("give --input TEXT, or `input = \"…\"` in [agent]")
+                .into()
+        }),
+    }
+}
+
+/// Returns the tools' arguments as the log shows them, for a progress line.
+pub(crate) fn brief(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,137 @@
+//! `backstop run`
+
+use std::process::ExitCode;
+
+use config::AgentFile;
+use error_store::{ErrorFilter, ErrorStore};
+use event_log::read_events;
+use layer0::event::{Event, EventKind};
+use layer0::failure::{Chain, Seconds};
+use react::{AgentError, RunFailure, RunOutcome, RunRequest};
+use rehearse::RunReport;
+use store_sqlite::Database;
+
+use crate::args::RunArgs;
+use crate::assemble;
+use crate::exit::{self, CliError};
+use crate::output::{self, note};
+use crate::progress;
+use crate::store::{self, Chosen};
+
+pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
+    let file = AgentFile::read(&args.agent)?;
+    let input = assemble::input(args.input.as_deref(), &file, &args.agent)?;
+    let folder = assemble::folder_of(&args.agent);
+    let chosen = store::choose(&args.store, file.store.url.as_deref().map(|url| (url, folder)))?;
+    let database = store::open(&chosen, file.store.durability).await?;
+    let agent = assemble::agent(&file, &args.agent, &database)?;
+
+    let mut request = RunRequest::new(input);
+    request.session = args.session.map(Into::into);
+    let shown = tokio::spawn(progress::show(agent.subscribe()));
+    let result = agent.run(request).await;
+    // With the agent gone, the screen has seen all there was.
+    drop(agent);
+    let _ = shown.await;
+
+    let report = report(&database, &result).await;
+    database.close().await;
+    if args.json {
+        output::json(&report)?;
+    } else {
+        print(&report, &result, &chosen)?;
+    }
+    Ok(match &result {
+        Err(RunFailure { error: AgentError::Storage(_), .. }) => exit::of_storage(),
+        _ => exit::of(report.outcome),
+    })
+}
+
+/// Reports a run; one whose record cannot be read back is reported without it.
+async fn report(database: &Database, result: &Result<RunOutcome, RunFailure>) -> RunReport {
+    let run = match result {
+        Ok(outcome) => &outcome.run_id,
+        Err(failure) => &failure.run_id,
+    };
+    let events = match read_events(&database.log(), run).await {
+        Ok((_, events)) => events,
+        Err(error) => {
+            note(&format!("warning: the run's log cannot be read: {}", Chain(&error)));
+            Vec::new()
+        }
+    };
+    let filter = ErrorFilter { run: Some(run.clone()), ..ErrorFilter::default() };
+    let errors = match database.errors().list(filter).await {
+        Ok(errors) => errors,
+        Err(error) => {
+            note(&format!("warning: stored errors cannot be read: {}", Chain(&error)));
+            Vec::new()
+        }
+    };
+    RunReport::new(result, events, errors)
+}
+
+/// Prints the answer to standard output, and what to know about the run to standard error.
+fn print(
+    report: &RunReport,
+    result: &Result<RunOutcome, RunFailure>,
+    chosen: &Chosen,
+) -> Result<(), CliError> {
+    if !report.output.is_empty() {
+        output::foreign(&report.output)?;
+    }
+    note("");
+    if let Err(failure) = result {
+        note(&format!("error: {}: {}", failure.code(), Chain(&failure.error)));
+        if let Some(entry) = layer0::code::find(failure.code()) {
+            note(&format!("  hint: {}", entry.advice));
+        }
+    }
+    let usage = &report.usage;
+    let reason = report.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    note(&format!(
+        "run {} {}{reason} in {}: {} model calls, {} tool calls, {} tokens",
+        report.run,
+        report.outcome.as_str(),
+        Seconds(std::time::Duration::from_millis(report.elapsed_ms)),
+        usage.model_calls,
+        usage.tool_calls,
+        usage.total_tokens,
+    ));
+    let (errors, kept, read) = error_text(&report.events);
+    let store = chosen.flag();
+    if errors > 0 {
+        let stored = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
+        note(&format!(
+            "{stored} stored: {kept} characters of error text kept from the model, {read} read on request"
+        ));
+    }
+    note("look further:");
+    note(&format!("  {}", output::command(&format!("trace {}{store}", report.run))));
+    if errors > 0 {
+        note(&format!(
+            "  {}",
+            output::command(&format!("errors list --run {}{store}", report.run))
+        ));
+    }
+    Ok(())
+}
+
+/// Returns how many errors were stored, how many characters of them the model was not shown, and how
+/// many it asked for.
+fn error_text(events: &[Event]) -> (usize, u64, usize) {
+    let (mut errors, mut kept, mut read) = (0, 0, 0);
+    for event in events {
+        match &event.kind {
+            EventKind::ErrorStored(stored) => {
+                errors += 1;
+                kept += stored.chars_kept;
+            }
+            EventKind::ToolResponded(e) if e.ok && &*e.tool == "get_error_detail" => {
+                read += e.output["raw_error"].as_str().map_or(0, |text| text.chars().count());
+            }
+            _ => {}
+        }
+    }
+    (errors, kept, read)
+}

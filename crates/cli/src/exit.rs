@@ -1,0 +1,140 @@
+//! Exit codes, and errors on their way to the terminal.
+
+use std::process::ExitCode;
+
+use config::{ConfigError, InvalidStoreUrl};
+use error_store::StoreError;
+use event_log::LogError;
+use layer0::error::BoxError;
+use layer0::failure::Chain;
+use layer0::stop::Outcome;
+use rehearse::RehearsalError;
+use store_sqlite::OpenError;
+
+/// A run failed.
+pub(crate) const FAILED: u8 = 1;
+/// Usage or configuration.
+pub(crate) const USAGE: u8 = 2;
+const STOPPED: u8 = 3;
+const WAITING: u8 = 4;
+const STORAGE: u8 = 5;
+const TAMPERED: u8 = 6;
+
+/// An error that ends the command.
+#[derive(Debug)]
+pub(crate) struct CliError {
+    code: u8,
+    source: BoxError,
+    hint: Option<String>,
+}
+
+impl CliError {
+    pub(crate) fn usage(error: impl Into<BoxError>) -> Self {
+        Self { code: USAGE, source: error.into(), hint: None }
+    }
+
+    pub(crate) fn storage(error: impl Into<BoxError>) -> Self {
+        Self { code: STORAGE, source: error.into(), hint: None }
+    }
+
+    pub(crate) fn internal(what: &str, error: impl Into<BoxError>) -> Self {
+        let error: BoxError = error.into();
+        Self {
+            code: FAILED,
+            source: format!("{what} failed: {}", Chain(&*error)).into(),
+            hint: None,
+        }
+    }
+
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+/// Prints an error, with its causes and how to mend it.
+#[expect(clippy::print_stderr, reason = "this is where errors reach people")]
+pub(crate) fn report(error: &CliError) -> ExitCode {
+    eprintln!("error: {}", Chain(&*error.source));
+    if let Some(hint) = &error.hint {
+        eprintln!("  hint: {hint}");
+    }
+    ExitCode::from(error.code)
+}
+
+/// Returns the exit code of a run that ended so.
+pub(crate) fn of(outcome: Outcome) -> ExitCode {
+    ExitCode::from(match outcome {
+        Outcome::Completed => 0,
+        Outcome::WaitingApproval => WAITING,
+        Outcome::Incomplete | Outcome::BudgetExhausted | Outcome::Cancelled => STOPPED,
+        _ => FAILED,
+    })
+}
+
+/// Returns the exit code of a run whose log failed.
+pub(crate) fn of_storage() -> ExitCode {
+    ExitCode::from(STORAGE)
+}
+
+impl From<ConfigError> for CliError {
+    fn from(error: ConfigError) -> Self {
+        let hint = error.hint().map(ToOwned::to_owned);
+        Self { code: USAGE, source: error.into(), hint }
+    }
+}
+
+impl From<InvalidStoreUrl> for CliError {
+    fn from(error: InvalidStoreUrl) -> Self {
+        Self::usage(error)
+    }
+}
+
+impl From<OpenError> for CliError {
+    fn from(error: OpenError) -> Self {
+        let hint = match &error {
+            OpenError::Missing(_) => {
+                Some("run an agent first, or name another store with --store URL")
+            }
+            OpenError::SchemaNewer { .. } => Some("use the version that wrote it, or a later one"),
+            OpenError::Foreign(_) => Some("name another file with --store sqlite:PATH"),
+            _ => None,
+        };
+        let error = Self::storage(error);
+        match hint {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        }
+    }
+}
+
+impl From<LogError> for CliError {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::NotFound(_) => {
+                Self::usage(error).with_hint("`backstop runs` lists the runs of the store")
+            }
+            LogError::Tampered { .. } => Self {
+                code: TAMPERED,
+                source: error.into(),
+                hint: Some("do not trust the run from that event on".to_owned()),
+            },
+            _ => Self::storage(error),
+        }
+    }
+}
+
+impl From<StoreError> for CliError {
+    fn from(error: StoreError) -> Self {
+        Self::storage(error)
+    }
+}
+
+impl From<RehearsalError> for CliError {
+    fn from(error: RehearsalError) -> Self {
+        match error {
+            RehearsalError::Store(_) => Self::storage(error),
+            _ => Self::usage(error),
+        }
+    }
+}

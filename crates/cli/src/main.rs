@@ -1,0 +1,52 @@
+//! The `backstop` command: run an agent, read what it left behind, rehearse how it fails.
+//!
+//! Results go to standard output, everything else to standard error. Exit codes: 0 finished, 1 the
+//! run failed, 2 usage or configuration, 3 stopped, 4 waiting for approval, 5 storage, 6 replay
+//! diverged or log tampered.
+
+mod args;
+mod assemble;
+mod commands;
+mod exit;
+mod output;
+mod progress;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+use crate::exit::CliError;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::builder()
+                .with_env_var("BACKSTOP_LOG")
+                .try_from_env()
+                .unwrap_or_else(|_| "off".into()),
+        )
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::report(&CliError::internal("starting", error)),
+    };
+    match runtime.block_on(dispatch(args.command)) {
+        Ok(code) => code,
+        Err(error) => exit::report(&error),
+    }
+}
+
+async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Run(args) => commands::run::run(args).await,
+        Command::Runs(args) => commands::runs::run(args).await,
+        Command::Trace(args) => commands::trace::run(args).await,
+        Command::Errors(args) => commands::errors::run(args).await,
+        Command::Codes(args) => commands::codes::run(&args),
+        Command::Rehearse(args) => commands::rehearse::run(args).await,
+    }
+}

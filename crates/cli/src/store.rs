@@ -1,0 +1,84 @@
+//! Which store a command uses, and opening it.
+
+use std::path::{Path, PathBuf};
+
+use config::{DurabilityName, StoreUrl};
+use etcetera::BaseStrategy;
+use store_sqlite::{Database, Durability};
+
+use crate::args::StoreArgs;
+use crate::exit::CliError;
+
+/// The variable that names the store when neither command line nor agent file does.
+const VARIABLE: &str = "BACKSTOP_STORE";
+
+/// A store, and whether somebody named it.
+pub(crate) struct Chosen {
+    pub(crate) url: StoreUrl,
+    named: bool,
+}
+
+impl Chosen {
+    /// Returns what to add to a command line that is to use the same store.
+    pub(crate) fn flag(&self) -> String {
+        if self.named { format!(" --store {}", self.url) } else { String::new() }
+    }
+}
+
+/// Chooses the store: the command line's, else the agent file's (relative to its folder), else the
+/// environment's, else the platform's data folder.
+pub(crate) fn choose(args: &StoreArgs, file: Option<(&str, &Path)>) -> Result<Chosen, CliError> {
+    if let Some(url) = &args.store {
+        return Ok(Chosen { url: url.parse::<StoreUrl>()?, named: true });
+    }
+    if let Some((url, folder)) = file {
+        return Ok(Chosen { url: url.parse::<StoreUrl>()?.below(folder), named: true });
+    }
+    if let Ok(url) = std::env::var(VARIABLE) {
+        // Later commands read the variable too.
+        return Ok(Chosen { url: url.parse::<StoreUrl>()?, named: false });
+    }
+    Ok(Chosen { url: StoreUrl::Sqlite(default_path()?), named: false })
+}
+
+fn default_path() -> Result<PathBuf, CliError> {
+    let strategy = etcetera::choose_base_strategy().map_err(|error| {
+        CliError::usage(error)
+            .with_hint(format!("name a store with --store sqlite:PATH or {VARIABLE}"))
+    })?;
+    Ok(strategy.data_dir().join("backstop").join("backstop.db"))
+}
+
+/// Opens a store to write to.
+pub(crate) async fn open(
+    chosen: &Chosen,
+    durability: DurabilityName,
+) -> Result<Database, CliError> {
+    let durability = match (&chosen.url, durability) {
+        (StoreUrl::SqliteMemory, _) => return Ok(Database::in_memory().await?),
+        (_, DurabilityName::Memory) => {
+            return Err(CliError::usage("durability `memory` keeps no file")
+                .with_hint("use it with url = \"sqlite::memory:\", or choose `normal` or `full`"));
+        }
+        (_, DurabilityName::Full) => Durability::Full,
+        _ => Durability::Normal,
+    };
+    match &chosen.url {
+        StoreUrl::Sqlite(path) => Ok(Database::open(path, durability).await?),
+        _ => Err(unsupported()),
+    }
+}
+
+/// Opens a store to read from; `None` when nobody named it and nothing was recorded yet.
+pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<Database>, CliError> {
+    match &chosen.url {
+        StoreUrl::Sqlite(path) if !chosen.named && !path.exists() => Ok(None),
+        StoreUrl::Sqlite(path) => Ok(Some(Database::open_read_only(path).await?)),
+        StoreUrl::SqliteMemory => Ok(None),
+        _ => Err(unsupported()),
+    }
+}
+
+fn unsupported() -> CliError {
+    CliError::usage("PostgreSQL stores are not supported yet").with_hint("use sqlite:PATH")
+}
