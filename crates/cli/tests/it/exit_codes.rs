@@ -1,0 +1,111 @@
+//! Each exit code, and what people read with it. Spec: C3
+
+use crate::bench::Bench;
+
+const SAYS: &str = "[[model]]\ntext = \"ok\"\n";
+
+#[test]
+fn a_failed_run_exits_1() {
+    let bench = Bench::new();
+    bench.agent("[[model]]\nerror = { kind = \"quota_exhausted\" }\n", "");
+    let ran =
+        bench.run(&["run", "agent.toml"]).fails(1, "provider.quota_exhausted: model call failed");
+    assert!(ran.err.contains("hint: Raise the limit or top up"), "{}", ran.err);
+    bench.run(&["runs"]).ok();
+}
+
+#[test]
+fn a_configuration_mistake_exits_2_and_says_where() {
+    let bench = Bench::new();
+    bench.agent(SAYS, "[store]\nurll = \"sqlite:x.db\"\n");
+    let ran = bench.run(&["run", "agent.toml"]).fails(2, "agent.toml:7: unknown field `urll`");
+    assert!(ran.err.contains("hint: did you mean `url`?"), "{}", ran.err);
+    bench.run(&["run", "nowhere.toml"]).fails(2, "nowhere.toml: cannot be read: No such file");
+    bench.run(&["run"]).fails(2, "AGENT.toml");
+    bench.run(&["dance"]).fails(2, "unrecognized subcommand");
+
+    bench.agent(SAYS, "[store]\nurl = \"mysql://x\"\n");
+    bench.run(&["run", "agent.toml"]).fails(2, "expected `sqlite:PATH`");
+    bench.run(&["runs", "--store", "postgres://x"]).fails(2, "not supported yet");
+    bench.agent(SAYS, "[agent.limits]\n");
+    bench.run(&["run", "agent.toml"]).ok();
+    bench.write("agent.toml", "[model]\nprovider = \"script\"\nscript = \"script.toml\"\n");
+    bench.run(&["run", "agent.toml"]).fails(2, "there is nothing to ask");
+    bench.write(
+        "agent.toml",
+        "[agent]\ninput = \"x\"\n[model]\nprovider = \"openai\"\nmodel = \"m\"\n",
+    );
+    bench.run(&["run", "agent.toml"]).fails(2, "OPENAI_API_KEY");
+    bench.write(
+        "agent.toml",
+        "[agent]\ninput = \"x\"\n[model]\nprovider = \"gemini\"\nmodel = \"m\"\n",
+    );
+    bench.run(&["run", "agent.toml"]).fails(2, "not supported yet");
+    bench.run(&["trace", "run_0"]).fails(2, "no run `run_0`");
+    bench.run(&["errors", "show", "err_0"]).fails(2, "no error `err_0`");
+    bench.run(&["codes", "nonsense"]).fails(2, "no code begins with `nonsense`");
+}
+
+#[test]
+fn a_limit_that_cannot_be_kept_is_refused_at_start() {
+    let bench = Bench::new();
+    bench.agent(SAYS, "");
+    let text = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+    bench.write("agent.toml", &format!("{text}[agent.limits]\nmax_iterations = 0\n"));
+    bench.run(&["run", "agent.toml"]).fails(2, "`max_iterations` must be at least 1");
+}
+
+#[test]
+fn an_answer_that_was_cut_exits_3_and_is_printed() {
+    let bench = Bench::new();
+    bench.agent("[[model]]\ntext = \"half an\"\nstop_reason = \"max_tokens\"\n", "");
+    let ran = bench.run(&["run", "agent.toml"]).fails(3, "incomplete (model.max_tokens)");
+    assert_eq!(ran.out, "half an\n");
+}
+
+#[test]
+fn storage_that_cannot_be_used_exits_5() {
+    let bench = Bench::new();
+    bench.agent(SAYS, "");
+    bench.write("diary.db", "dear diary, this is not a database at all");
+    for command in [&["run", "agent.toml"][..], &["runs"], &["trace", "run_0"], &["errors", "list"]]
+    {
+        let args = [command, &["--store", "sqlite:diary.db"]].concat();
+        bench.run(&args).fails(5, "cannot open database `diary.db`: ");
+    }
+    assert!(
+        std::fs::read_to_string(bench.path().join("diary.db")).unwrap().starts_with("dear diary")
+    );
+    bench.run(&["runs", "--store", "sqlite:none.db"]).fails(5, "no database at `none.db`");
+    bench
+        .run(&["run", "agent.toml", "--store", "sqlite:/proc/none/x.db"])
+        .fails(5, "cannot open database");
+}
+
+#[test]
+fn a_log_that_was_changed_exits_6_and_names_the_event() {
+    let bench = Bench::new();
+    bench.agent(SAYS, "");
+    bench.run(&["run", "agent.toml", "--store", "sqlite:x.db"]).ok();
+    let run =
+        bench.run(&["runs", "--store", "sqlite:x.db", "--json"]).ok().json()[0]["run"].clone();
+    let changed =
+        "UPDATE events SET data = replace(data, 'ok', 'no') WHERE type = 'model.responded'";
+    std::thread::scope(|scope| {
+        let path = bench.path().join("x.db");
+        scope.spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                use sqlx::{ConnectOptions, Connection, Executor};
+                let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+                let mut connection = options.connect().await.unwrap();
+                connection.execute(changed).await.unwrap();
+                connection.close().await.unwrap();
+            });
+        });
+    });
+    bench
+        .run(&["trace", run.as_str().unwrap(), "--store", "sqlite:x.db"])
+        .fails(6, "hash chain broken at seq 4");
+}

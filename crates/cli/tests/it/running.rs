@@ -1,0 +1,206 @@
+//! `run` and `rehearse`.
+
+use std::io::Write;
+use std::process::Stdio;
+
+use serde_json::Value;
+use testkit::{Loopback, Reply, ScriptedEndpoint};
+
+use crate::bench::{Bench, Ran, repository};
+
+const ANSWER: &str = "Cause: a configuration reload made payments leak its database connections.";
+
+fn tool_events(events: &[Value]) -> Vec<(String, String, bool)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut tools: Vec<_> = events
+        .iter()
+        .filter(|event| event["type"] == "tool.responded")
+        .map(|event| {
+            let data = &event["data"];
+            (text(&data["call_id"]), text(&data["tool"]), data["ok"] == true)
+        })
+        .collect();
+    // They stand in the order of completion.
+    tools.sort();
+    tools
+}
+
+/// Spec: S5, S7, T5, C1
+#[test]
+fn the_triage_example_fails_reads_the_detail_and_recovers() {
+    let bench = Bench::new();
+    bench.triage();
+    let ran = bench.run(&["run", "triage/agent.toml"]).ok();
+    assert!(ran.out.starts_with(ANSWER), "{}", ran.out);
+    assert!(ran.err.contains("✗ latency tool.execution_failed"), "{}", ran.err);
+    assert!(
+        ran.err.contains("1 error stored: 4773 characters of error text kept from the model"),
+        "{}",
+        ran.err
+    );
+
+    let runs = bench.run(&["runs", "--json"]).ok().json();
+    let run = runs[0]["run"].as_str().unwrap();
+    assert!(ran.err.contains(&format!("backstop trace {run}")), "{}", ran.err);
+    let trace = bench.run(&["trace", run]).ok().out;
+    let find = |text: &str| trace.find(text).unwrap_or_else(|| panic!("{text} is not in {trace}"));
+    let failed = find("latency tool.execution_failed");
+    let asked = find("tool.requested        get_error_detail");
+    let corrected = find("latency({\"field\":\"dur_ms\"");
+    assert!(failed < asked && asked < corrected && corrected < find("run.finished"));
+
+    let errors = bench.run(&["errors", "list", "--run", run, "--json"]).ok().json();
+    let error = &errors[0];
+    assert_eq!((&error["tool"], &error["code"]), (&"latency".into(), &"exit_2".into()));
+    assert!(error["summary"].as_str().unwrap().chars().count() <= 100);
+    let shown = bench.run(&["errors", "show", error["id"].as_str().unwrap()]).ok();
+    assert!(shown.out.contains("numeric fields seen: dur_ms"), "{}", shown.out);
+    assert_eq!(shown.out.trim_end().chars().count(), 5_018);
+}
+
+/// The same agent over HTTP: two changed lines, the same story. Spec: P2, P10
+#[test]
+fn the_triage_example_runs_over_real_http() {
+    let script = config::read_script(&repository().join("examples/triage/script.toml")).unwrap();
+    let scripted = Bench::new();
+    scripted.triage();
+    let expected = scripted.run(&["run", "triage/agent.toml", "--json"]).ok().json().remove(0);
+    for (provider, variable) in [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")] {
+        for stream in [true, false] {
+            let endpoint = match provider {
+                "openai" => ScriptedEndpoint::openai(script.clone()),
+                _ => ScriptedEndpoint::anthropic(script.clone()),
+            };
+            let bench = Bench::new().with(variable, "canary-key-0123456789");
+            let model = format!(
+                "provider = \"{provider}\"\nmodel = \"test-model\"\nbase_url = \"{}\"\nstream = {stream}",
+                endpoint.base_url()
+            );
+            let agent =
+                bench.triage().replace("provider = \"script\"\nscript = \"script.toml\"", &model);
+            bench.write("triage/agent.toml", &agent);
+            let ran = bench.run(&["run", "triage/agent.toml", "--json"]).ok();
+            let report = ran.json().remove(0);
+            assert_eq!(
+                report["output"].as_str().unwrap().trim(),
+                expected["output"].as_str().unwrap().trim()
+            );
+            assert_eq!(
+                tool_events(report["events"].as_array().unwrap()),
+                tool_events(expected["events"].as_array().unwrap())
+            );
+            assert_eq!(report["usage"]["input_tokens"], expected["usage"]["input_tokens"]);
+            assert_eq!(endpoint.count(), script.len());
+            let first = &endpoint.requests()[0];
+            assert_eq!(first.body["stream"] == true, stream);
+            let sent =
+                format!("{:?}{:?}", first.header("authorization"), first.header("x-api-key"));
+            assert!(sent.contains("canary-key"), "the key is sent");
+            assert!(!format!("{}{}", ran.out, ran.err).contains("canary-key"), "and never shown");
+        }
+    }
+}
+
+/// Spec: E10
+#[test]
+fn a_key_is_printed_nowhere_even_when_the_server_echoes_it() {
+    let key = "canary-key-0123456789";
+    let body = serde_json::json!({"error": {
+        "type": "invalid_request_error", "code": "invalid_api_key",
+        "message": format!("Incorrect API key provided: {key}"),
+    }});
+    let server = Loopback::serving(move |_| Reply::json(401, &body));
+    let bench = Bench::new().with("MY_KEY", key).with("BACKSTOP_LOG", "trace");
+    bench.write(
+        "agent.toml",
+        &format!(
+            "[agent]\ninput = \"x\"\n[model]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{}\"\napi_key_env = \"MY_KEY\"\n",
+            server.url()
+        ),
+    );
+    let ran = bench.run(&["run", "agent.toml"]).fails(1, "provider.auth_failed");
+    assert!(!format!("{}{}", ran.out, ran.err).contains(key), "{}", ran.err);
+    for file in bench.files() {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(
+            !bytes.windows(key.len()).any(|window| window == key.as_bytes()),
+            "{}",
+            file.display()
+        );
+    }
+    assert_eq!(server.count(), 1, "a refused key is not tried again");
+}
+
+/// Spec: C1
+#[test]
+fn the_input_comes_from_the_line_a_file_or_standard_input() {
+    let bench = Bench::new();
+    bench.agent("[[model]]\ntext = \"ok\"\n", "");
+    bench.write("question.txt", "from a file");
+    let asked = |ran: Ran| ran.ok().json()[0]["events"][0]["data"]["input"].clone();
+    assert_eq!(asked(bench.run(&["run", "agent.toml", "--json"])), "question");
+    assert_eq!(asked(bench.run(&["run", "agent.toml", "--json", "--input", "-x"])), "-x");
+    assert_eq!(
+        asked(bench.run(&["run", "agent.toml", "--json", "--input", "@question.txt"])),
+        "from a file"
+    );
+    let mut child = bench
+        .command(&["run", "agent.toml", "--json", "--input", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"from a pipe").unwrap();
+    assert_eq!(asked(Ran::of(child.wait_with_output().unwrap())), "from a pipe");
+}
+
+#[test]
+fn the_report_has_the_keys_of_the_format() {
+    let bench = Bench::new();
+    bench.agent("[[model]]\ntext = \"ok\"\n", "");
+    let report =
+        bench.run(&["run", "agent.toml", "--json", "--session", "s-1"]).ok().json().remove(0);
+    let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(
+        keys,
+        [
+            "elapsed_ms",
+            "error",
+            "errors",
+            "events",
+            "outcome",
+            "output",
+            "reason",
+            "run",
+            "session",
+            "usage"
+        ]
+    );
+    assert_eq!(report["session"], "s-1");
+    let definition = &report["events"][0]["data"]["agent"]["definition"];
+    assert_eq!(definition["runtime"]["source"]["agent_file"]["model"]["script"], "script.toml");
+}
+
+/// Spec: C6
+#[test]
+fn rehearse_tells_pass_from_fail_from_mistake() {
+    let bench = Bench::new();
+    let scenario = |expected: &str| {
+        format!(
+            "name = \"a\"\ninput = \"x\"\n[[model]]\ntext = \"yes\"\n[expect]\noutput = \"{expected}\"\n"
+        )
+    };
+    bench.write("good.toml", &scenario("yes"));
+    bench.write("bad.toml", &scenario("no"));
+    bench.write("wrong.toml", "name = \"a\"\ninput = \"x\"\n[[hooks]]\nname = \"h\"\n");
+    let ran = bench.run(&["rehearse", "good.toml"]).ok();
+    assert!(ran.out.starts_with("pass  a: completed"), "{}", ran.out);
+    let ran = bench.run(&["rehearse", "good.toml", "bad.toml", "--json"]).fails(1, "");
+    let lines = ran.json();
+    assert_eq!((&lines[0]["pass"], &lines[1]["pass"]), (&true.into(), &false.into()));
+    assert_eq!(lines[1]["diff"], "output: expected \"no\", got \"yes\"");
+    let ran = bench.run(&["rehearse", "good.toml", "wrong.toml"]);
+    assert_eq!(ran.out, "", "nothing is run when a file is wrong");
+    ran.fails(2, "wrong.toml:3: `hooks` is not supported yet");
+}
