@@ -6,6 +6,8 @@ use layer0::error::{BoxError, OperatorError};
 use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Inner, Retry, Seconds, TimedOut};
 use thiserror::Error;
 
+use crate::timeout::TimeoutPhase;
+
 /// Says why a model call failed.
 ///
 /// `InvalidResponse` is retryable because it is what a proxy's HTML page or a garbled body becomes;
@@ -154,34 +156,6 @@ pub enum ProviderError {
         /// What the transport said.
         source: Option<BoxError>,
     },
-}
-
-/// Which part of a call took too long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TimeoutPhase {
-    /// Connecting.
-    Connect,
-    /// Waiting for the first byte of the answer.
-    FirstByte,
-    /// Waiting for the next chunk of the answer.
-    Idle,
-    /// The attempt as a whole.
-    Attempt,
-    /// The provider itself said that it took too long.
-    Upstream,
-}
-
-impl fmt::Display for TimeoutPhase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Connect => "while connecting",
-            Self::FirstByte => "waiting for the first byte",
-            Self::Idle => "waiting for the next chunk",
-            Self::Attempt => "as a whole",
-            Self::Upstream => "at the provider",
-        })
-    }
 }
 
 struct After(Option<Duration>);

@@ -10,13 +10,15 @@ mod error;
 mod request;
 mod script;
 mod scripted;
+mod timeout;
 
 use async_trait::async_trait;
 
-pub use error::{ProviderError, TimeoutPhase};
+pub use error::ProviderError;
 pub use request::{ModelRequest, ModelResponse, ModelSettings, StreamSink};
 pub use script::{ErrorKind, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 pub use scripted::{Placeholders, ScriptedProvider};
+pub use timeout::TimeoutPhase;
 
 /// Asks a model once.
 #[async_trait]

@@ -8,7 +8,7 @@ use layer0::usage::TokenUsage;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::{ProviderError, TimeoutPhase};
+use crate::{ProviderError, TimeoutPhase};
 
 /// What a scripted model does when it is asked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

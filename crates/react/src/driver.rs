@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use event_log::RunWriter;
 use futures_util::StreamExt;
@@ -11,26 +10,25 @@ use futures_util::stream::FuturesUnordered;
 use layer0::ToolSpec;
 use layer0::event::{
     EventKind, ModelAttempted, ModelFailed, ModelResponded, RunStarted, ToolRequested,
-    ToolResponded,
 };
 use layer0::failure::{Failure, chain};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::ToolCall;
 use provider::{ModelRequest, ProviderError};
 use react_machine::{Effect, FailureCause, Finish, Input, Machine, ModelCall, Output, ToolRun};
-use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use tool::{Admitted, ToolContext, ToolError, failed_text};
+use tool::{Admitted, ToolError, failed_text};
 use tower::ServiceExt;
 use tracing::Instrument;
 
 use crate::agent::{Inner, RunRequest, new_run_id, new_session_id};
 use crate::error::{AgentError, RunFailure};
-use crate::failing::{Failing, is_stored};
+use crate::failing::Failing;
 use crate::live::Live;
 use crate::model::{AttemptedCall, CallRecord};
 use crate::outcome::RunOutcome;
-use crate::running::execute;
+use crate::redacting::{redact_calls, redact_shared};
+use crate::tool_run::run_tool;
 
 /// Facts a tool execution came to.
 type ToolDone = Pin<Box<dyn Future<Output = Vec<Input>> + Send>>;
@@ -352,54 +350,7 @@ impl Driver {
     }
 }
 
-/// Runs one tool and turns what it came to into facts.
-async fn run_tool(
-    agent: Arc<Inner>,
-    run_id: RunId,
-    session: SessionId,
-    run: ToolRun,
-    admitted: Admitted,
-) -> Vec<Input> {
-    let began = agent.clock.now();
-    let limit = admitted
-        .tool()
-        .spec()
-        .timeout
-        .unwrap_or(Duration::from_millis(agent.definition.limits.tool_timeout_ms));
-    let stores = admitted.tool().stores_errors();
-    let context =
-        ToolContext::new(run_id.clone(), session.clone(), run.call_id.clone(), began.after(limit));
-    let span = tracing::info_span!("tool", tool = %run.tool, call = %run.call_id);
-    let result = execute(admitted, context, limit, &agent.clock).instrument(span).await;
-    let took = agent.clock.now().since(began).as_millis();
-    let duration_ms = u64::try_from(took).unwrap_or(u64::MAX);
-    let failing = failing(&agent, &run_id, &session, &run.call_id, &run.tool, duration_ms);
-    let facts = match result {
-        Ok(output) => vec![
-            ToolResponded {
-                call_id: run.call_id.clone(),
-                tool: Arc::clone(&run.tool),
-                ok: true,
-                output: redact_value(&agent.redactor, output),
-                duration_ms,
-                error: None,
-            }
-            .into(),
-        ],
-        Err(error) if stores && is_stored(&error) => {
-            failing.store_and_respond(&error, agent.errors.as_deref()).await
-        }
-        Err(error) => vec![failing.respond(&error, &failed_text(&run.tool, &error))],
-    };
-    let now = agent.clock.now();
-    let input = |fact: EventKind| match fact {
-        answer @ EventKind::ToolResponded(_) => Input::answer(now, run.id, answer),
-        note => Input::fact(now, note),
-    };
-    facts.into_iter().map(input).collect()
-}
-
-fn failing<'a>(
+pub(crate) fn failing<'a>(
     agent: &'a Inner,
     run: &'a RunId,
     session: &'a SessionId,
@@ -413,40 +364,4 @@ fn failing<'a>(
 
 fn internal(what: String) -> AgentError {
     AgentError::Internal(what.into())
-}
-
-fn redact_shared(redactor: &redact::Redactor, text: Arc<str>) -> Arc<str> {
-    match redactor.redact_held(&text) {
-        std::borrow::Cow::Borrowed(_) => text,
-        std::borrow::Cow::Owned(text) => text.into(),
-    }
-}
-
-fn redact_calls(redactor: &redact::Redactor, calls: &mut Arc<[ToolCall]>) {
-    if redactor.holds_secrets() {
-        for call in Arc::make_mut(calls) {
-            call.arguments = redact_value(redactor, std::mem::take(&mut call.arguments));
-        }
-    }
-}
-
-/// Takes the secrets the process holds out of every string of a value.
-fn redact_value(redactor: &redact::Redactor, value: Value) -> Value {
-    if !redactor.holds_secrets() {
-        return value;
-    }
-    match value {
-        Value::String(text) => match redactor.redact_held(&text) {
-            std::borrow::Cow::Borrowed(_) => Value::String(text),
-            std::borrow::Cow::Owned(text) => Value::String(text),
-        },
-        Value::Array(items) => items.into_iter().map(|item| redact_value(redactor, item)).collect(),
-        Value::Object(fields) => fields
-            .into_iter()
-            .map(|(key, value)| {
-                (redactor.redact_held(&key).into_owned(), redact_value(redactor, value))
-            })
-            .collect(),
-        other => other,
-    }
 }

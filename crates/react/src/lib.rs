@@ -20,7 +20,9 @@ mod live;
 mod model;
 mod operator;
 mod outcome;
+mod redacting;
 mod running;
+mod tool_run;
 
 pub use agent::{Agent, RunRequest, new_run_id};
 pub use builder::{AgentBuilder, BuildError};

@@ -1,0 +1,92 @@
+//! Model calls and what they are sent.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::payload;
+use crate::code::Code;
+use crate::message::{StopReason, ToolCall};
+use crate::usage::TokenUsage;
+
+payload! {
+    /// The model is about to be asked.
+    ModelRequested {
+        /// Which call: 1, 2, ….
+        call: u32,
+        /// FNV-1a 64 over the previous digest and the new messages, 16 hex digits.
+        request_digest: Arc<str>,
+        /// FNV-1a 64 over the tool list, 16 hex digits.
+        tools_digest: Arc<str>,
+        /// How many messages it is sent.
+        messages: u32,
+    }
+}
+
+payload! {
+    /// One attempt of a model call ended.
+    ModelAttempted {
+        /// Which call.
+        call: u32,
+        /// Which attempt of it: 1, 2, ….
+        attempt: u32,
+        /// Who was asked.
+        provider: Arc<str>,
+        /// The code of the failure; null for a success.
+        code: Option<Code>,
+        /// The HTTP status, where there was one.
+        status: Option<u16>,
+        /// The wait that follows, in milliseconds; null when no attempt follows.
+        delay_ms: Option<u64>,
+        /// What it was billed.
+        usage: Option<TokenUsage>,
+    }
+}
+
+payload! {
+    /// The model answered.
+    ModelResponded {
+        /// Which call.
+        call: u32,
+        /// What it said.
+        text: Arc<str>,
+        /// What it thought, where the provider tells.
+        thinking: Option<Arc<str>>,
+        /// What it asked for.
+        tool_calls: Arc<[ToolCall]>,
+        /// Why it stopped.
+        stop_reason: StopReason,
+        /// What the answer was billed.
+        usage: TokenUsage,
+    }
+}
+
+payload! {
+    /// A model call failed for good.
+    ModelFailed {
+        /// Which call.
+        call: u32,
+        /// The code of the failure.
+        reason: Code,
+        /// The failure for people.
+        message: Arc<str>,
+        /// The failure and its causes, outermost first.
+        chain: Vec<String>,
+        /// How many attempts were made.
+        attempts: u32,
+    }
+}
+
+payload! {
+    /// Older messages were folded.
+    ContextCompacted {
+        /// The first message that was folded.
+        from: u32,
+        /// The last one.
+        to: u32,
+        /// Estimated tokens before.
+        tokens_before: u64,
+        /// Estimated tokens after.
+        tokens_after: u64,
+    }
+}

@@ -1,0 +1,169 @@
+//! Tool calls, approvals, and what is stored of them.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::payload;
+use crate::code::Code;
+use crate::id::{ApprovalId, CallId, ErrorId, ResultId};
+
+/// Why a tool call failed, as the log says it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolFailure {
+    /// Our code.
+    pub reason: Code,
+    /// The tool author's code.
+    pub code: Option<Arc<str>>,
+    /// One line for people.
+    pub message: Arc<str>,
+    /// Where the whole error is stored.
+    pub error_id: Option<ErrorId>,
+}
+
+payload! {
+    /// A tool may have begun.
+    ToolRequested {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// The arguments it got.
+        arguments: Value,
+        /// Which execution of the run: 1, 2, ….
+        execution: u32,
+    }
+}
+
+payload! {
+    /// The runtime tries a tool again.
+    ToolAttempted {
+        /// The call.
+        call_id: CallId,
+        /// Which execution.
+        execution: u32,
+        /// The code of the failure.
+        reason: Code,
+        /// The wait that follows, in milliseconds.
+        delay_ms: u64,
+    }
+}
+
+payload! {
+    /// A tool call was answered.
+    ToolResponded {
+        /// The call.
+        call_id: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// Did it succeed?
+        ok: bool,
+        /// The output, or `{"error": text}` with the text the model reads.
+        output: Value,
+        /// How long it ran; zero when it did not.
+        duration_ms: u64,
+        /// Why it failed.
+        error: Option<ToolFailure>,
+    }
+}
+
+payload! {
+    /// A tool that was given up answered after all; its output was discarded.
+    ToolLate {
+        /// The call.
+        call_id: CallId,
+        /// Which execution.
+        execution: u32,
+    }
+}
+
+payload! {
+    /// A person is asked.
+    ApprovalRequested {
+        /// The question.
+        approval_id: ApprovalId,
+        /// The call it is about.
+        call_id: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// The arguments shown.
+        arguments: Value,
+        /// What the decision is bound to.
+        arguments_hash: Arc<str>,
+    }
+}
+
+payload! {
+    /// A person agreed.
+    ApprovalGranted {
+        /// The question.
+        approval_id: ApprovalId,
+        /// The call it is about.
+        call_id: CallId,
+        /// Who.
+        by: Arc<str>,
+        /// `null` or a code.
+        reason: Option<Code>,
+        /// The person's words.
+        message: Option<Arc<str>>,
+    }
+}
+
+payload! {
+    /// A person declined.
+    ApprovalDenied {
+        /// The question.
+        approval_id: ApprovalId,
+        /// The call it is about.
+        call_id: CallId,
+        /// Who.
+        by: Arc<str>,
+        /// The code, `approval.denied`.
+        reason: Code,
+        /// The person's words.
+        message: Option<Arc<str>>,
+    }
+}
+
+payload! {
+    /// An error was stored.
+    ErrorStored {
+        /// Its id.
+        error_id: ErrorId,
+        /// The call it came from.
+        call_id: CallId,
+        /// The tool.
+        tool: Arc<str>,
+        /// The tool author's code.
+        code: Option<Arc<str>>,
+        /// How often it was seen in the session.
+        occurrences: u64,
+        /// Characters kept from the model.
+        chars_kept: u64,
+    }
+}
+
+payload! {
+    /// An error could not be stored; the model got a cut text.
+    ErrorStoreDegraded {
+        /// `store` or `get`.
+        operation: Arc<str>,
+        /// The code.
+        reason: Code,
+        /// What happened.
+        message: Arc<str>,
+    }
+}
+
+payload! {
+    /// A large result was stored.
+    ResultStored {
+        /// Its id.
+        result_id: ResultId,
+        /// The call it came from.
+        call_id: CallId,
+        /// Its size.
+        bytes: u64,
+    }
+}
