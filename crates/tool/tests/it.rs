@@ -110,3 +110,38 @@ fn two_tools_of_one_name_are_refused() {
     let error = Toolset::new().with(search).unwrap().with(search).unwrap_err();
     assert_eq!(error, RegistrationError::Duplicate("web.search".into()));
 }
+
+/// Spec: E3, E6, E9
+#[test]
+fn every_variant_states_its_facts() {
+    use layer0::failure::{Failure, Retry};
+    use std::time::Duration;
+    let errors = [
+        ToolError::Cancelled,
+        ToolError::ExecutionFailed("boom".into()),
+        ToolError::ExecutionFailed("boom".into()).with_code("SQL_ERROR"),
+        ToolError::ExecutionFailed("busy".into()).with_retry(Retry::After(Duration::from_secs(2))),
+        ToolError::Interrupted,
+        ToolError::InvalidInput("x is required".into()),
+        ToolError::InvalidOutput("output must be an object".into()),
+        ToolError::NotFound("x".into()),
+        ToolError::Other("odd".into()),
+        ToolError::Panicked("index".into()),
+        ToolError::permission_denied("x", "process:spawn"),
+        ToolError::timeout(Duration::from_secs(30)),
+    ];
+    let rows: Vec<String> = errors
+        .iter()
+        .map(|error| {
+            let (retry, effect) = (format!("{:?}", error.retry()), format!("{:?}", error.effect()));
+            assert!(layer0::code::find(error.code()).is_some());
+            format!(
+                "{:<24} {retry:<10} {effect:<8} {}",
+                error.code(),
+                layer0::failure::Chain(error)
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(rows.join("\n"));
+    assert!(size_of::<ToolError>() <= 64, "{}", size_of::<ToolError>());
+}

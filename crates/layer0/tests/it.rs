@@ -1,0 +1,190 @@
+//! The contract, held: codes, facts, event formats.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
+use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash};
+use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry, Seconds, chain, sources};
+use layer0::message::{Message, ToolCall};
+use layer0::{Timestamp, code};
+use serde_json::json;
+
+/// Spec: E9. Removing or renaming a code breaks people.
+#[test]
+fn the_catalogue_is_what_it_was() {
+    let codes: Vec<&str> = code::CATALOGUE.iter().map(|entry| entry.code).collect();
+    insta::assert_snapshot!(codes.join("\n"));
+    assert_eq!(codes.iter().collect::<BTreeSet<_>>().len(), codes.len(), "codes are unique");
+    for entry in code::CATALOGUE {
+        assert!(entry.meaning.ends_with('.') && !entry.advice.is_empty(), "{}", entry.code);
+    }
+}
+
+fn boxed() -> BoxError {
+    "inner".into()
+}
+
+/// Spec: E6, E9. Each variant's facts.
+#[test]
+fn every_variant_states_its_facts() {
+    let operator: Vec<Box<dyn Failure>> = vec![
+        Box::new(OperatorError::model(OperatorError::Retryable("x".into()))),
+        Box::new(OperatorError::sub_dispatch("a", OrchError::OperatorNotFound("b".into()))),
+        Box::new(OperatorError::cannot_dispatch("a", "no orchestrator")),
+        Box::new(OperatorError::ContextAssembly("x".into())),
+        Box::new(OperatorError::Retryable("x".into())),
+        Box::new(OperatorError::NonRetryable("x".into())),
+        Box::new(OperatorError::failed(StateError::WriteFailed("x".into()))),
+        Box::new(OperatorError::Other(boxed())),
+        Box::new(OrchError::OperatorNotFound("x".into())),
+        Box::new(OrchError::WorkflowNotFound("x".into())),
+        Box::new(OrchError::DispatchFailed("x".into())),
+        Box::new(OrchError::SignalFailed("x".into())),
+        Box::new(OrchError::OperatorError(OperatorError::Retryable("x".into()))),
+        Box::new(OrchError::Other(boxed())),
+        Box::new(StateError::not_found("scope", "key")),
+        Box::new(StateError::WriteFailed("x".into())),
+        Box::new(StateError::Serialization("x".into())),
+        Box::new(StateError::Other(boxed())),
+        Box::new(EnvError::ProvisionFailed("x".into())),
+        Box::new(EnvError::IsolationViolation("x".into())),
+        Box::new(EnvError::CredentialFailed("x".into())),
+        Box::new(EnvError::ResourceExceeded("x".into())),
+        Box::new(EnvError::OperatorError(OperatorError::NonRetryable("x".into()))),
+        Box::new(EnvError::Other(boxed())),
+    ];
+    let rows: Vec<String> = operator
+        .iter()
+        .map(|error| {
+            format!(
+                "{:<28} {:<8} {:<8} {error}",
+                error.code(),
+                format!("{:?}", error.retry()),
+                format!("{:?}", error.effect())
+            )
+        })
+        .collect();
+    insta::assert_snapshot!(rows.join("\n"));
+    for error in &operator {
+        let text = error.to_string();
+        assert!(
+            !text.ends_with('.') && !text.contains('\n') && !text.starts_with(char::is_uppercase),
+            "{text}"
+        );
+        assert!(code::find(error.code()).is_some(), "{} is in the catalogue", error.code());
+    }
+}
+
+/// Spec: E1. Errors travel in every `Result`, so they stay small.
+#[test]
+fn errors_are_at_most_64_bytes() {
+    assert!(size_of::<OperatorError>() <= 64, "{}", size_of::<OperatorError>());
+    assert!(size_of::<OrchError>() <= 64);
+    assert!(size_of::<StateError>() <= 64);
+    assert!(size_of::<EnvError>() <= 64);
+}
+
+/// Spec: E5, E7. No text repeats its source, and the source is the error inside.
+#[test]
+fn wrappers_lead_to_the_error_inside() {
+    let inner = OrchError::from(OperatorError::Retryable("queue is full".into()));
+    let error = EnvError::from(OperatorError::sub_dispatch("worker", inner));
+    assert_eq!(
+        chain(&error),
+        [
+            "operator failed",
+            "sub-dispatch to `worker` failed: operator.retryable",
+            "operator failed",
+            "queue is full"
+        ]
+    );
+    assert!(sources(&error).nth(2).unwrap().is::<OrchError>(), "a caller can downcast to it");
+    assert_eq!((error.code(), error.retry()), ("operator.retryable", Retry::Backoff));
+}
+
+/// Spec: E8, R9
+#[test]
+fn giving_up_keeps_the_class_and_takes_the_retry() {
+    let mut error = OrchError::from(OperatorError::Retryable("busy".into()));
+    error.give_up(3, Duration::from_secs(2));
+    assert_eq!(
+        (error.code(), error.retry(), error.effect()),
+        ("operator.retryable", Retry::Never, Effect::None)
+    );
+    assert!(sources(&error).any(|cause| cause.is::<Exhausted<OrchError>>()));
+    assert!(chain(&error).contains(&"gave up after 3 attempts".to_owned()));
+}
+
+#[test]
+fn durations_read_as_people_write_them() {
+    let shown = |ms| Seconds(Duration::from_millis(ms)).to_string();
+    assert_eq!(
+        [shown(0), shown(250), shown(1_500), shown(30_000)],
+        ["0ms", "250ms", "1.5s", "30s"]
+    );
+}
+
+/// Each event type survives its own JSON, and the envelope is the format's.
+#[test]
+fn events_are_read_back_as_written() {
+    let samples = json!({
+        "run.started": {"input": "x", "session": "s", "agent": {"name": "a", "digest": "d", "definition": {}}, "parent": null},
+        "tool.responded": {"call_id": "c", "tool": "t", "ok": false, "output": {"error": "e"}, "duration_ms": 1,
+            "error": {"reason": "tool.timeout", "code": null, "message": "m", "error_id": "err_1"}},
+        "model.attempted": {"call": 1, "attempt": 2, "provider": "p", "code": "provider.transient", "status": 503,
+            "delay_ms": 7, "usage": {"input_tokens": 1, "output_tokens": 2, "cached_tokens": 0}},
+        "guard.tripped": {"reason": "guard.max_iterations", "guard": "max_iterations", "count": 1, "limit": 1, "message": "m"},
+        "run.finished": {"outcome": "incomplete", "reason": "model.refusal", "message": "m", "output": "o", "usage": {
+            "model_calls": 1, "model_attempts": 1, "tool_calls": 0, "input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
+            "cached_tokens": 0, "cost_usd": null, "wall_ms": 5}},
+    });
+    for (event_type, data) in samples.as_object().unwrap() {
+        let kind = EventKind::decode(event_type, &data.to_string()).unwrap();
+        assert_eq!(kind.event_type(), event_type);
+        let event = Event {
+            run: "run_1".into(),
+            seq: 3,
+            at: Timestamp::from_millis(1_767_225_600_001),
+            actor: Actor::Runtime,
+            caused_by: None,
+            schema: 1,
+            kind,
+            hash: Hash([7; 32]),
+        };
+        let text = serde_json::to_string(&event).unwrap();
+        assert!(text.starts_with(&format!(
+            r#"{{"run":"run_1","seq":3,"at":"2026-01-01T00:00:00.001Z","type":"{event_type}","actor":"runtime","caused_by":null,"schema":1,"data":{{"#
+        )), "{text}");
+        assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
+        assert_eq!(serde_json::to_value(&event.kind).unwrap(), *data);
+    }
+    insta::assert_snapshot!(EVENT_TYPES.join("\n"));
+}
+
+#[test]
+fn what_is_no_event_is_an_error() {
+    assert!(EventKind::decode("run.dreamt", "{}").unwrap_err().to_string().contains("run.dreamt"));
+    assert!(EventKind::decode("run.resumed", "{}").is_err());
+    assert!(serde_json::from_str::<Event>("{}").is_err());
+}
+
+#[test]
+fn messages_have_the_shape_of_the_format() {
+    let call = ToolCall { id: "c1".into(), name: "sql".into(), arguments: json!({"q": 1}) };
+    let shown = |message: Message| serde_json::to_value(message).unwrap();
+    assert_eq!(shown(Message::user("hi")), json!({"role": "user", "content": "hi"}));
+    assert_eq!(
+        shown(Message::assistant("", [call].into())),
+        json!({"role": "assistant", "content": "", "tool_calls": [{"id": "c1", "name": "sql", "arguments": {"q": 1}}]})
+    );
+    assert_eq!(
+        shown(Message::tool("c1".into(), "no", true)),
+        json!({"role": "tool", "tool_call_id": "c1", "content": "no", "is_error": true})
+    );
+    assert_eq!(
+        shown(Message::tool("c1".into(), "yes", false)),
+        json!({"role": "tool", "tool_call_id": "c1", "content": "yes"})
+    );
+}

@@ -1,0 +1,50 @@
+//! The facts of every provider failure.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::time::Duration;
+
+use layer0::code;
+use layer0::failure::{Failure, GiveUp};
+use provider::{ProviderError, TimeoutPhase};
+
+fn samples() -> Vec<ProviderError> {
+    let hint = Some(Duration::from_secs(7));
+    let mut exhausted = ProviderError::transient("overloaded", Some(529));
+    exhausted.give_up(3, Duration::from_secs(4));
+    vec![
+        ProviderError::AuthFailed("bad key".into()),
+        ProviderError::circuit_open(hint),
+        ProviderError::content_blocked("no"),
+        ProviderError::context_overflow("too long"),
+        exhausted,
+        ProviderError::invalid_request("no such parameter", Some(400)),
+        ProviderError::InvalidResponse("an HTML page".into()),
+        ProviderError::not_found("no such model"),
+        ProviderError::Other("odd".into()),
+        ProviderError::quota_exhausted("no credit"),
+        ProviderError::rate_limited("slow down", hint),
+        ProviderError::rate_limited("slow down", None),
+        ProviderError::stream_interrupted("connection reset"),
+        ProviderError::stream_truncated("`[DONE]`"),
+        ProviderError::timeout(TimeoutPhase::Connect, hint),
+        ProviderError::timeout(TimeoutPhase::Upstream, None),
+        ProviderError::transient("overloaded", Some(529)),
+        ProviderError::transient("overloaded", Some(529)).with_retry_after(hint),
+    ]
+}
+
+/// Spec: E2, E6, E9
+#[test]
+fn every_variant_states_its_facts() {
+    let rows: Vec<String> = samples()
+        .iter()
+        .map(|error| {
+            let (retry, effect) = (format!("{:?}", error.retry()), format!("{:?}", error.effect()));
+            assert_eq!(error.is_retryable(), error.retry().is_retryable());
+            assert!(code::find(error.code()).is_some());
+            format!("{:<28} {retry:<10} {effect:<8} {error}", error.code())
+        })
+        .collect();
+    insta::assert_snapshot!(rows.join("\n"));
+    assert!(size_of::<ProviderError>() <= 64, "{}", size_of::<ProviderError>());
+}
