@@ -51,6 +51,9 @@ pub(crate) fn agent(file: &AgentFile, path: &Path, database: &Database) -> Resul
     if let Some(key) = key {
         agent = agent.redactor(Redactor::new().with_secret(key));
     }
+    for name in &file.agent.limits.exploratory_tools {
+        agent = agent.exploratory_tool(name.as_str());
+    }
     for grant in file.agent.grants(folder) {
         agent = agent.grant(grant);
     }

@@ -1,10 +1,12 @@
 //! `[agent]`: the same table in agent files and in scenarios.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use react_machine::Limits;
 use retry::RetryConfig;
 use serde::Deserialize;
+use serde::de::{self, Deserializer, Unexpected, Visitor};
 
 use crate::ConfigError;
 use crate::later::{Later, Refused};
@@ -44,14 +46,65 @@ pub struct LimitsTable {
     pub max_concurrent_tools: Option<u32>,
     /// How long a tool may take, in milliseconds.
     pub tool_timeout_ms: Option<u64>,
-    max_repeated_batch_steps: Option<Later>,
-    max_observation_steps: Option<Later>,
-    max_stagnation_steps: Option<Later>,
-    max_repeated_failures: Option<Later>,
+    /// How often the same batch may be asked for.
+    pub max_repeated_batch_steps: Option<GuardLimit>,
+    /// How often the same batch may be asked for while it makes progress.
+    pub max_observation_steps: Option<GuardLimit>,
+    /// How often the model may say the same text.
+    pub max_stagnation_steps: Option<GuardLimit>,
+    /// How often in a row the same call may fail with the same code.
+    pub max_repeated_failures: Option<GuardLimit>,
+    /// Parts of names of tools that only look around.
+    pub exploratory_tools: Vec<String>,
     max_result_bytes: Option<Later>,
     hook_timeout_ms: Option<Later>,
     memory_timeout_ms: Option<Later>,
-    exploratory_tools: Option<Later>,
+}
+
+/// A guard's limit: a number, or `"off"`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuardLimit {
+    /// The guard never trips.
+    Off,
+    /// The guard trips above this.
+    Steps(u32),
+}
+
+impl GuardLimit {
+    fn or(given: Option<Self>, default: Option<u32>) -> Option<u32> {
+        match given {
+            None => default,
+            Some(Self::Off) => None,
+            Some(Self::Steps(steps)) => Some(steps),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for GuardLimit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NumberOrOff;
+        impl Visitor<'_> for NumberOrOff {
+            type Value = GuardLimit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number from 0 on, or \"off\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<GuardLimit, E> {
+                u32::try_from(number)
+                    .map(GuardLimit::Steps)
+                    .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<GuardLimit, E> {
+                match text {
+                    "off" => Ok(GuardLimit::Off),
+                    other => Err(E::invalid_value(Unexpected::Str(other), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(NumberOrOff)
+    }
 }
 
 /// `[agent.retry]`; what is not given keeps its default.
@@ -91,6 +144,22 @@ impl AgentTable {
                 .max_concurrent_tools
                 .unwrap_or(defaults.max_concurrent_tools),
             tool_timeout_ms: table.tool_timeout_ms.unwrap_or(defaults.tool_timeout_ms),
+            max_repeated_batch_steps: GuardLimit::or(
+                table.max_repeated_batch_steps,
+                defaults.max_repeated_batch_steps,
+            ),
+            max_observation_steps: GuardLimit::or(
+                table.max_observation_steps,
+                defaults.max_observation_steps,
+            ),
+            max_stagnation_steps: GuardLimit::or(
+                table.max_stagnation_steps,
+                defaults.max_stagnation_steps,
+            ),
+            max_repeated_failures: GuardLimit::or(
+                table.max_repeated_failures,
+                defaults.max_repeated_failures,
+            ),
         }
     }
 
@@ -137,14 +206,9 @@ impl AgentTable {
         vec![
             ("agent.budget", self.budget.as_ref()),
             ("agent.price", self.price.as_ref()),
-            ("agent.limits.max_repeated_batch_steps", limits.max_repeated_batch_steps.as_ref()),
-            ("agent.limits.max_observation_steps", limits.max_observation_steps.as_ref()),
-            ("agent.limits.max_stagnation_steps", limits.max_stagnation_steps.as_ref()),
-            ("agent.limits.max_repeated_failures", limits.max_repeated_failures.as_ref()),
             ("agent.limits.max_result_bytes", limits.max_result_bytes.as_ref()),
             ("agent.limits.hook_timeout_ms", limits.hook_timeout_ms.as_ref()),
             ("agent.limits.memory_timeout_ms", limits.memory_timeout_ms.as_ref()),
-            ("agent.limits.exploratory_tools", limits.exploratory_tools.as_ref()),
         ]
     }
 }

@@ -9,21 +9,26 @@ use layer0::id::CallId;
 use layer0::message::{Message, ToolCall};
 use serde_json::{Value, json};
 
+use crate::guards::result_digest;
 use crate::io::{Effect, EffectId, FailureCause, Misuse, ToolRun};
 use crate::machine::{Machine, Phase};
-use crate::turn::parallel_limit_message;
+use crate::signature::call_signature;
 
 /// The calls of one model answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Batch {
     /// The seq of the answer that asked for them.
     responded: u64,
+    /// What makes another batch the same.
+    signature: Arc<str>,
     calls: Vec<Call>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Call {
     id: CallId,
+    /// What makes another call the same, by the model's arguments.
+    signature: String,
     state: CallState,
 }
 
@@ -31,10 +36,10 @@ struct Call {
 enum CallState {
     /// Not yet admitted.
     Asked,
-    /// May have begun.
-    Open { effect: EffectId, requested: u64 },
+    /// May have begun; the signature is by the arguments it was given.
+    Open { effect: EffectId, requested: u64, signature: String },
     /// Has its answer; the message waits for the rest of the batch.
-    Answered(Message),
+    Answered { message: Message, result: u64 },
 }
 
 impl Batch {
@@ -54,7 +59,7 @@ impl Batch {
                 event: "tool.requested",
                 state: "the call is already running",
             }),
-            CallState::Answered(_) => Err(Misuse::AlreadyAnswered(requested.call_id.clone())),
+            CallState::Answered { .. } => Err(Misuse::AlreadyAnswered(requested.call_id.clone())),
         }
     }
 
@@ -66,7 +71,7 @@ impl Batch {
         let open = match &self.find(&responded.call_id)?.state {
             CallState::Asked => None,
             CallState::Open { effect, .. } => Some(*effect),
-            CallState::Answered(_) => {
+            CallState::Answered { .. } => {
                 return Err(Misuse::AlreadyAnswered(responded.call_id.clone()));
             }
         };
@@ -82,7 +87,7 @@ impl Batch {
     pub(crate) fn cause_of(&self, id: &CallId) -> Option<u64> {
         self.find(id).ok().map(|call| match call.state {
             CallState::Open { requested, .. } => requested,
-            CallState::Asked | CallState::Answered(_) => self.responded,
+            CallState::Asked | CallState::Answered { .. } => self.responded,
         })
     }
 }
@@ -109,28 +114,45 @@ impl Machine {
         }
     }
 
-    pub(crate) fn begin_batch(&mut self, responded: u64, calls: Arc<[ToolCall]>) {
+    /// Begins a batch, unless a guard trips: too many at once, then stagnation, then a loop. All of
+    /// them count first, and nothing of a batch that trips one runs.
+    pub(crate) fn begin_batch(
+        &mut self,
+        responded: u64,
+        calls: Arc<[ToolCall]>,
+        text: Option<(u64, u32)>,
+    ) {
+        let signatures: Vec<String> =
+            calls.iter().map(|call| call_signature(&call.name, &call.arguments)).collect();
+        let counted = self.guards.count_batch(&self.definition, &calls, &signatures, text);
         let limit = self.definition.limits.max_parallel_tools;
-        if calls.len() > usize::try_from(limit).unwrap_or(usize::MAX) {
-            return self.refuse_oversized(responded, &calls, limit);
+        let oversized = calls.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+        let oversized =
+            oversized.then_some(FailureCause::ParallelToolLimit { count: calls.len(), limit });
+        if let Some(failure) = oversized.or_else(|| counted.tripped.map(Into::into)) {
+            return self.refuse_batch(responded, &calls, failure);
         }
-        let open = calls.iter().map(|call| Call { id: call.id.clone(), state: CallState::Asked });
-        self.phase = Phase::Working(Batch { responded, calls: open.collect() });
+        let open = calls.iter().zip(signatures).map(|(call, signature)| Call {
+            id: call.id.clone(),
+            signature,
+            state: CallState::Asked,
+        });
+        let calls_open = open.collect();
+        self.phase =
+            Phase::Working(Batch { responded, signature: counted.signature, calls: calls_open });
         self.perform(Effect::AdmitTools(calls));
     }
 
-    /// Answers every call of a batch that is too large, so that the transcript stays whole, and fails.
-    fn refuse_oversized(&mut self, responded: u64, calls: &[ToolCall], limit: u32) {
-        let message = parallel_limit_message(calls.len(), limit);
-        let count = u64::try_from(calls.len()).unwrap_or(u64::MAX);
-        let reason = code::GUARD_PARALLEL_TOOL_LIMIT;
-        let tripped = self.trip(responded, reason, count, u64::from(limit), &message);
-        let text = format!("Cancelled: {message}");
-        self.cancel_calls(tripped, calls, &text);
+    /// Answers every call of a batch that tripped a guard, so that the transcript stays whole, and
+    /// fails.
+    fn refuse_batch(&mut self, responded: u64, calls: &[ToolCall], failure: FailureCause) {
+        let tripped = self.trip(responded, &failure);
+        let text = "Cancelled: the run was stopped by a guard";
+        self.cancel_calls(tripped, calls, text);
         for call in calls {
-            self.transcript.push(Message::tool(call.id.clone(), text.as_str(), true));
+            self.transcript.push(Message::tool(call.id.clone(), text, true));
         }
-        self.fail(responded, FailureCause::ParallelToolLimit { count: calls.len(), limit });
+        self.fail(responded, failure);
     }
 
     /// Answers calls that will never run, so that every call has its answer in the log.
@@ -151,10 +173,11 @@ impl Machine {
             execution: requested.execution,
         };
         self.usage.tool_calls += 1;
+        let signature = call_signature(&requested.tool, &requested.arguments);
         let seq = self.append(Actor::Runtime, Some(batch.responded), requested);
         let Phase::Working(batch) = &mut self.phase else { return };
         if let Some(call) = batch.calls.iter_mut().find(|call| call.id == run.call_id) {
-            call.state = CallState::Open { effect, requested: seq };
+            call.state = CallState::Open { effect, requested: seq, signature };
         }
         self.perform(Effect::RunTool(run));
     }
@@ -164,11 +187,17 @@ impl Machine {
         let Some(call) = batch.calls.iter_mut().find(|call| call.id == responded.call_id) else {
             return;
         };
-        let (actor, cause) = match call.state {
-            CallState::Open { requested, .. } => (Actor::Tool, requested),
-            CallState::Asked | CallState::Answered(_) => (Actor::Runtime, batch.responded),
+        let answered = CallState::Answered {
+            message: answer_message(&responded),
+            result: result_digest(&responded),
         };
-        call.state = CallState::Answered(answer_message(&responded));
+        let (actor, cause) = match std::mem::replace(&mut call.state, answered) {
+            CallState::Open { requested, signature, .. } => {
+                self.guards.note_execution(signature, &responded);
+                (Actor::Tool, requested)
+            }
+            CallState::Asked | CallState::Answered { .. } => (Actor::Runtime, batch.responded),
+        };
         let seq = self.append(actor, Some(cause), responded);
         self.close_batch(seq);
     }
@@ -176,14 +205,18 @@ impl Machine {
     /// Goes on to the next turn once every call has its answer.
     fn close_batch(&mut self, cause: u64) {
         let Phase::Working(batch) = &mut self.phase else { return };
-        if !batch.calls.iter().all(|call| matches!(call.state, CallState::Answered(_))) {
+        if !batch.calls.iter().all(|call| matches!(call.state, CallState::Answered { .. })) {
             return;
         }
+        let signature = Arc::clone(&batch.signature);
+        let mut results = Vec::with_capacity(batch.calls.len());
         for call in std::mem::take(&mut batch.calls) {
-            if let CallState::Answered(message) = call.state {
+            if let CallState::Answered { message, result } = call.state {
                 self.transcript.push(message);
+                results.push((call.signature, result));
             }
         }
+        self.guards.note_results(&signature, results);
         self.next_turn(cause);
     }
 }

@@ -18,6 +18,9 @@ pub struct AgentDefinition {
     pub instructions: Arc<str>,
     /// The guards' limits.
     pub limits: Limits,
+    /// Parts of names, in any case, of tools that only look around beside those that declare it.
+    #[serde(default)]
+    pub exploratory_tools: Arc<[String]>,
     /// The tools, in the order the model sees them.
     pub tools: Arc<[ToolSpec]>,
     /// What the driver needs beyond that: model, retry, policy.
@@ -31,6 +34,7 @@ impl AgentDefinition {
             name: name.into(),
             instructions: instructions.into(),
             limits: Limits::default(),
+            exploratory_tools: Arc::default(),
             tools: Arc::default(),
             runtime: Value::Null,
         }
@@ -48,6 +52,9 @@ impl AgentDefinition {
         if self.limits.max_concurrent_tools == 0 {
             return Err(DefinitionError::ZeroLimit("max_concurrent_tools"));
         }
+        if self.limits.max_repeated_failures == Some(0) {
+            return Err(DefinitionError::ZeroLimit("max_repeated_failures"));
+        }
         Ok(())
     }
 }
@@ -62,6 +69,16 @@ pub struct Limits {
     pub max_parallel_tools: u32,
     /// How many tools run at the same time; the rest of a batch waits its turn.
     pub max_concurrent_tools: u32,
+    /// How often the same batch may be asked for; `None` for ever.
+    pub max_repeated_batch_steps: Option<u32>,
+    /// How often the same batch may be asked for while it makes progress: its tools only look
+    /// around, or its results change. `None` for ever.
+    pub max_observation_steps: Option<u32>,
+    /// How often the model may say the same text without asking for anything new; `None` for ever.
+    pub max_stagnation_steps: Option<u32>,
+    /// How often in a row the same call may fail with the same code before it is no longer run;
+    /// `None` for ever.
+    pub max_repeated_failures: Option<u32>,
     /// How long one tool execution may take, in milliseconds, where the tool does not say.
     pub tool_timeout_ms: u64,
 }
@@ -72,6 +89,10 @@ impl Default for Limits {
             max_iterations: 25,
             max_parallel_tools: 25,
             max_concurrent_tools: 8,
+            max_repeated_batch_steps: Some(2),
+            max_observation_steps: Some(15),
+            max_stagnation_steps: Some(5),
+            max_repeated_failures: Some(3),
             tool_timeout_ms: 30_000,
         }
     }

@@ -144,6 +144,15 @@ pub enum FailureCause {
     InvalidResponse(&'static str),
     /// The context was used up while the model answered.
     ContextExceeded,
+    /// The model asked for the same tools again and again.
+    Loop {
+        /// The signature of the batch.
+        signature: Arc<str>,
+        /// How often it asked.
+        count: u32,
+        /// How often is allowed.
+        limit: u32,
+    },
     /// The last allowed model call asked for tools.
     MaxIterations(u32),
     /// The model asked for too many tools at once.
@@ -151,6 +160,15 @@ pub enum FailureCause {
         /// How many it asked for.
         count: usize,
         /// How many are allowed.
+        limit: u32,
+    },
+    /// The model said the same text again and again without asking for anything new.
+    Stagnation {
+        /// FNV-1a 64 of the text, 16 hex digits.
+        text_hash: Arc<str>,
+        /// How often it said it.
+        count: u32,
+        /// How often is allowed.
         limit: u32,
     },
 }

@@ -38,8 +38,10 @@
 mod batch;
 mod definition;
 mod digest;
+mod guards;
 mod io;
 mod machine;
+mod signature;
 mod turn;
 
 pub use definition::{AgentDefinition, DefinitionError, Limits};
@@ -47,3 +49,4 @@ pub use io::{
     Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, ModelCall, Output, ToolRun,
 };
 pub use machine::Machine;
+pub use signature::call_signature;

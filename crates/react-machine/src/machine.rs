@@ -8,10 +8,12 @@ use layer0::event::{Actor, EventKind, RunStarted};
 use layer0::id::CallId;
 use layer0::message::{Message, Transcript};
 use layer0::usage::Usage;
+use serde_json::Value;
 
 use crate::batch::Batch;
 use crate::definition::{AgentDefinition, DefinitionError};
 use crate::digest::Fnv1a;
+use crate::guards::Guards;
 use crate::io::{Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, Output};
 use crate::turn::Turn;
 
@@ -23,6 +25,7 @@ pub struct Machine {
     pub(crate) transcript: Transcript,
     pub(crate) usage: Usage,
     pub(crate) call_ids: BTreeSet<CallId>,
+    pub(crate) guards: Guards,
     pub(crate) request_digest: Fnv1a,
     /// How many messages the digest covers.
     pub(crate) digested: usize,
@@ -73,6 +76,7 @@ impl Machine {
             transcript: Transcript::default(),
             usage: Usage::default(),
             call_ids: BTreeSet::new(),
+            guards: Guards::default(),
             request_digest: Fnv1a::default(),
             digested: 0,
             tools_digest: tools_digest.hex(),
@@ -128,6 +132,12 @@ impl Machine {
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage { wall_ms: self.elapsed_ms(), ..self.usage }
+    }
+
+    /// Returns code and count of a call that failed so often in a row that it must not be run again.
+    #[must_use]
+    pub fn repeated_failure(&self, name: &str, arguments: &Value) -> Option<(Arc<str>, u32)> {
+        self.guards.repeated_failure(&self.definition.limits, name, arguments)
     }
 
     /// Returns what the model last said.

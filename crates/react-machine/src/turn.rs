@@ -10,6 +10,7 @@ use layer0::message::{Message, StopReason};
 use layer0::stop::Stop;
 use layer0::{Code, code};
 
+use crate::guards::stagnation;
 use crate::io::{Effect, EffectId, FailureCause, Finish, Misuse, ModelCall};
 use crate::machine::{Machine, Phase};
 
@@ -67,9 +68,9 @@ impl Machine {
     pub(crate) fn next_turn(&mut self, cause: u64) {
         let max = self.definition.limits.max_iterations;
         if self.usage.model_calls >= max {
-            let message = max_iterations_message(max);
-            self.trip(cause, code::GUARD_MAX_ITERATIONS, u64::from(max), u64::from(max), &message);
-            return self.fail(cause, FailureCause::MaxIterations(max));
+            let failure = FailureCause::MaxIterations(max);
+            self.trip(cause, &failure);
+            return self.fail(cause, failure);
         }
         self.usage.model_calls += 1;
         self.ask(cause, self.usage.model_calls, 0, 0, false);
@@ -128,6 +129,7 @@ impl Machine {
         if !blank {
             self.last_text = Arc::clone(&text);
         }
+        let text_count = self.guards.count_text(&text);
         if ends_without_tools(stop_reason) {
             self.cancel_calls(seq, &calls, "Cancelled: the model's answer was not usable");
         }
@@ -141,12 +143,17 @@ impl Machine {
             _ if !calls.is_empty() => {
                 self.transcript
                     .push(Message::Assistant { content: text, tool_calls: Arc::clone(&calls) });
-                self.begin_batch(seq, calls);
+                self.begin_batch(seq, calls, text_count);
             }
             StopReason::MaxTokens => self.end_incomplete(seq, code::MODEL_MAX_TOKENS, text),
             StopReason::Pause => {
                 if !blank {
                     self.transcript.push(Message::assistant(text, Arc::default()));
+                }
+                if let Some(tripped) = stagnation(&self.definition.limits, text_count) {
+                    let failure = tripped.into();
+                    self.trip(seq, &failure);
+                    return self.fail(seq, failure);
                 }
                 if turn.pauses >= MAX_RESENDS {
                     let why = "the model paused its turn again and again";
@@ -185,23 +192,33 @@ impl Machine {
         self.finish(cause, Stop::Incomplete { reason: Code::new(reason) }, text);
     }
 
-    pub(crate) fn trip(
-        &mut self,
-        cause: u64,
-        reason: &'static str,
-        count: u64,
-        limit: u64,
-        message: &str,
-    ) -> u64 {
-        let guard = reason.trim_start_matches("guard.").into();
+    /// Records that a guard found the model stuck, with the evidence the cause carries.
+    pub(crate) fn trip(&mut self, cause: u64, failure: &FailureCause) -> u64 {
+        let (reason, chain) = reason_and_chain(failure);
+        let (count, limit, signature, text_hash) = match failure {
+            FailureCause::Loop { signature, count, limit } => {
+                (u64::from(*count), *limit, Some(Arc::clone(signature)), None)
+            }
+            FailureCause::Stagnation { text_hash, count, limit } => {
+                (u64::from(*count), *limit, None, Some(Arc::clone(text_hash)))
+            }
+            FailureCause::ParallelToolLimit { count, limit } => {
+                (u64::try_from(*count).unwrap_or(u64::MAX), *limit, None, None)
+            }
+            FailureCause::MaxIterations(max) => (u64::from(*max), *max, None, None),
+            FailureCause::ContextExceeded
+            | FailureCause::InputInvalid(_)
+            | FailureCause::InvalidResponse(_)
+            | FailureCause::Model { .. } => return cause,
+        };
         let tripped = GuardTripped {
-            reason: Code::new(reason),
-            guard,
+            guard: reason.as_str().trim_start_matches("guard.").into(),
+            reason,
             count,
-            limit,
-            signature: None,
-            text_hash: None,
-            message: message.into(),
+            limit: u64::from(limit),
+            signature,
+            text_hash,
+            message: chain.concat().into(),
         };
         self.append(Actor::Machine, Some(cause), tripped)
     }
@@ -224,26 +241,7 @@ impl Machine {
     }
 
     pub(crate) fn fail(&mut self, cause: u64, failure: FailureCause) {
-        let (reason, chain) = match &failure {
-            FailureCause::Model { reason, chain } => (reason.clone(), chain.clone()),
-            FailureCause::InputInvalid(why) => {
-                (Code::new(code::INPUT_INVALID), vec![(*why).to_owned()])
-            }
-            FailureCause::InvalidResponse(why) => {
-                (Code::new(code::PROVIDER_INVALID_RESPONSE), vec![(*why).to_owned()])
-            }
-            FailureCause::ContextExceeded => (
-                Code::new(code::PROVIDER_CONTEXT_OVERFLOW),
-                vec!["the context was used up while the model answered".to_owned()],
-            ),
-            FailureCause::MaxIterations(max) => {
-                (Code::new(code::GUARD_MAX_ITERATIONS), vec![max_iterations_message(*max)])
-            }
-            FailureCause::ParallelToolLimit { count, limit } => (
-                Code::new(code::GUARD_PARALLEL_TOOL_LIMIT),
-                vec![parallel_limit_message(*count, *limit)],
-            ),
-        };
+        let (reason, chain) = reason_and_chain(&failure);
         let failed = RunFailed {
             reason,
             message: chain.first().map_or("", String::as_str).into(),
@@ -266,10 +264,34 @@ const fn ends_without_tools(stop_reason: StopReason) -> bool {
     )
 }
 
-fn max_iterations_message(max: u32) -> String {
-    format!("the model still asked for tools after {max} model calls")
-}
-
-pub(crate) fn parallel_limit_message(count: usize, limit: u32) -> String {
-    format!("the model asked for {count} tools at once, {limit} are allowed")
+/// Returns the code of a failure, and the failure with its causes for people.
+fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
+    let (code, text) = match failure {
+        FailureCause::Model { reason, chain } => return (reason.clone(), chain.clone()),
+        FailureCause::InputInvalid(why) => (code::INPUT_INVALID, (*why).to_owned()),
+        FailureCause::InvalidResponse(why) => (code::PROVIDER_INVALID_RESPONSE, (*why).to_owned()),
+        FailureCause::ContextExceeded => (
+            code::PROVIDER_CONTEXT_OVERFLOW,
+            "the context was used up while the model answered".to_owned(),
+        ),
+        FailureCause::Loop { count, limit, .. } => (
+            code::GUARD_LOOP_DETECTED,
+            format!("the model asked for the same tools {count} times, {limit} are allowed"),
+        ),
+        FailureCause::MaxIterations(max) => (
+            code::GUARD_MAX_ITERATIONS,
+            format!("the model still asked for tools after {max} model calls"),
+        ),
+        FailureCause::ParallelToolLimit { count, limit } => (
+            code::GUARD_PARALLEL_TOOL_LIMIT,
+            format!("the model asked for {count} tools at once, {limit} are allowed"),
+        ),
+        FailureCause::Stagnation { count, limit, .. } => (
+            code::GUARD_STAGNATION,
+            format!(
+                "the model said the same {count} times without a new tool call, {limit} are allowed"
+            ),
+        ),
+    };
+    (Code::new(code), vec![text])
 }

@@ -32,6 +32,7 @@ pub struct AgentBuilder {
     name: Arc<str>,
     instructions: Arc<str>,
     limits: Limits,
+    exploratory_tools: Vec<String>,
     settings: ModelSettings,
     stream: bool,
     tools: Vec<Arc<dyn Tool>>,
@@ -55,6 +56,7 @@ impl AgentBuilder {
             name: "agent".into(),
             instructions: Arc::default(),
             limits: Limits::default(),
+            exploratory_tools: Vec::new(),
             settings: ModelSettings::default(),
             stream: true,
             tools: Vec::new(),
@@ -86,6 +88,12 @@ impl AgentBuilder {
     /// Sets the limits of a run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Treats tools whose name contains this, in any case, as ones that only look around.
+    pub fn exploratory_tool(mut self, part_of_name: impl Into<String>) -> Self {
+        self.exploratory_tools.push(part_of_name.into());
         self
     }
 
@@ -204,6 +212,7 @@ impl AgentBuilder {
             name: self.name,
             instructions: self.instructions,
             limits: self.limits,
+            exploratory_tools: self.exploratory_tools.into(),
             tools: tools.specs().cloned().collect(),
             runtime: json!({
                 "model": {

@@ -109,7 +109,7 @@ impl Driver {
             match self.effects.pop_front() {
                 Some(Effect::CallModel(call)) => self.call_model(machine, call).await?,
                 Some(Effect::AdmitTools(calls)) => {
-                    let facts = self.admit(&calls, machine.usage().tool_calls);
+                    let facts = self.admit(machine, &calls);
                     self.step(machine, facts).await?;
                 }
                 Some(Effect::RunTool(run)) => {
@@ -233,12 +233,19 @@ impl Driver {
     }
 
     /// Decides which calls of a batch may run, and answers the others.
-    fn admit(&mut self, calls: &[ToolCall], executions: u32) -> Vec<Input> {
-        let mut execution = executions;
+    fn admit(&mut self, machine: &Machine, calls: &[ToolCall]) -> Vec<Input> {
+        let mut execution = machine.usage().tool_calls;
         let mut facts = Vec::with_capacity(calls.len());
         for call in calls {
             let arguments = call.arguments.clone();
-            let fact = match self.agent.tools.admit(&call.name, arguments, &self.agent.grants) {
+            let admitted = self.agent.tools.admit(&call.name, arguments, &self.agent.grants);
+            let admitted = admitted.and_then(|admitted| {
+                match machine.repeated_failure(&call.name, &admitted.arguments) {
+                    Some((code, count)) => Err(ToolError::repeated_failure(code, count)),
+                    None => Ok(admitted),
+                }
+            });
+            let fact = match admitted {
                 Ok(admitted) => {
                     execution += 1;
                     let requested = ToolRequested {
@@ -316,6 +323,10 @@ impl Driver {
             FailureCause::ContextExceeded => AgentError::Llm(ProviderError::context_overflow(
                 "the context was used up while the model answered",
             )),
+            FailureCause::Loop { signature, .. } => AgentError::loop_detected(&*signature),
+            FailureCause::Stagnation { text_hash, count: times, limit } => {
+                AgentError::stagnation(&*text_hash, count(times), count(limit))
+            }
             FailureCause::MaxIterations(max) => AgentError::MaxIterationsReached(count(max)),
             FailureCause::ParallelToolLimit { count: asked, limit } => {
                 AgentError::parallel_tool_limit(asked, count(limit))

@@ -32,6 +32,15 @@ pub enum AgentError {
     /// Retry: as the provider's error says. Effect: as the provider's error says.
     #[error("model call failed")]
     Llm(#[from] ProviderError),
+    /// The model asked for the same tools again and again.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the model repeated the same tool calls: {signature}")]
+    #[non_exhaustive]
+    LoopDetected {
+        /// The batch: name and hash of the arguments of each call, sorted, joined by `|`.
+        signature: String,
+    },
     /// The last allowed model call still asked for tools.
     ///
     /// Retry: never. Effect: unknown.
@@ -48,6 +57,21 @@ pub enum AgentError {
         /// How many are allowed.
         limit: usize,
     },
+    /// The model said the same text again and again without asking for anything new.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error(
+        "the model said the same {count} times without a new tool call, {max_steps} are allowed"
+    )]
+    #[non_exhaustive]
+    StagnationDetected {
+        /// FNV-1a 64 of the text, 16 hex digits.
+        repeated_text_hash: String,
+        /// How often it said it.
+        count: usize,
+        /// How often is allowed.
+        max_steps: usize,
+    },
     /// The durable log could not be written; nothing after that was acted on.
     ///
     /// Retry: as the log's error says. Effect: unknown.
@@ -56,6 +80,16 @@ pub enum AgentError {
 }
 
 impl AgentError {
+    /// Makes [`AgentError::LoopDetected`].
+    pub fn loop_detected(signature: impl Into<String>) -> Self {
+        Self::LoopDetected { signature: signature.into() }
+    }
+
+    /// Makes [`AgentError::StagnationDetected`].
+    pub fn stagnation(text_hash: impl Into<String>, count: usize, max_steps: usize) -> Self {
+        Self::StagnationDetected { repeated_text_hash: text_hash.into(), count, max_steps }
+    }
+
     /// Makes [`AgentError::ParallelToolLimitExceeded`].
     #[must_use]
     pub const fn parallel_tool_limit(count: usize, limit: usize) -> Self {
@@ -75,8 +109,10 @@ impl Failure for AgentError {
             Self::InputValidation(_) => code::INPUT_INVALID,
             Self::Internal(_) => code::INTERNAL,
             Self::Llm(error) => error.code(),
+            Self::LoopDetected { .. } => code::GUARD_LOOP_DETECTED,
             Self::MaxIterationsReached(_) => code::GUARD_MAX_ITERATIONS,
             Self::ParallelToolLimitExceeded { .. } => code::GUARD_PARALLEL_TOOL_LIMIT,
+            Self::StagnationDetected { .. } => code::GUARD_STAGNATION,
             Self::Storage(_) => code::LOG_APPEND_FAILED,
         }
     }
@@ -87,8 +123,10 @@ impl Failure for AgentError {
             Self::Storage(error) => error.retry(),
             Self::InputValidation(_)
             | Self::Internal(_)
+            | Self::LoopDetected { .. }
             | Self::MaxIterationsReached(_)
-            | Self::ParallelToolLimitExceeded { .. } => Retry::Never,
+            | Self::ParallelToolLimitExceeded { .. }
+            | Self::StagnationDetected { .. } => Retry::Never,
         }
     }
 
@@ -97,8 +135,10 @@ impl Failure for AgentError {
             Self::InputValidation(_) => Effect::None,
             Self::Llm(error) => error.effect(),
             Self::Internal(_)
+            | Self::LoopDetected { .. }
             | Self::MaxIterationsReached(_)
             | Self::ParallelToolLimitExceeded { .. }
+            | Self::StagnationDetected { .. }
             | Self::Storage(_) => Effect::Unknown,
         }
     }

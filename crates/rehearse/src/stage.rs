@@ -149,6 +149,9 @@ fn build(
         .jitter(Jitter::seeded(seed(&scenario.name)))
         .clock(Arc::clone(clock))
         .shared_log(Arc::clone(log));
+    for name in &scenario.agent.limits.exploratory_tools {
+        agent = agent.exploratory_tool(name.as_str());
+    }
     for grant in scenario.agent.grants(folder) {
         agent = agent.grant(grant);
     }

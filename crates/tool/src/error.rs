@@ -84,6 +84,17 @@ pub enum ToolError {
         /// What was not granted.
         capability: String,
     },
+    /// The identical call failed so often in a row that it was not run again.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("not run: failed {count} times with `{code}`")]
+    #[non_exhaustive]
+    RepeatedFailure {
+        /// The code it failed with.
+        code: Arc<str>,
+        /// How often in a row.
+        count: u32,
+    },
     /// A gate hook kept the call from running.
     ///
     /// Retry: never. Effect: none.
@@ -120,6 +131,11 @@ impl ToolError {
     /// Makes [`ToolError::PermissionDenied`].
     pub fn permission_denied(tool: impl Into<String>, capability: impl Into<String>) -> Self {
         Self::PermissionDenied { tool: tool.into(), capability: capability.into() }
+    }
+
+    /// Makes [`ToolError::RepeatedFailure`].
+    pub fn repeated_failure(code: impl Into<Arc<str>>, count: u32) -> Self {
+        Self::RepeatedFailure { code: code.into(), count }
     }
 
     /// Makes [`ToolError::Timeout`].
@@ -188,6 +204,7 @@ impl Failure for ToolError {
             Self::Other(_) => code::TOOL_OTHER,
             Self::Panicked(_) => code::TOOL_PANICKED,
             Self::PermissionDenied { .. } => code::TOOL_PERMISSION_DENIED,
+            Self::RepeatedFailure { .. } => code::TOOL_REPEATED_FAILURE,
             Self::Skipped { .. } => code::TOOL_SKIPPED,
             Self::Timeout { .. } => code::TOOL_TIMEOUT,
         }
@@ -208,6 +225,7 @@ impl Failure for ToolError {
             | Self::Other(_)
             | Self::Panicked(_)
             | Self::PermissionDenied { .. }
+            | Self::RepeatedFailure { .. }
             | Self::Skipped { .. } => Retry::Never,
         }
     }
@@ -220,6 +238,7 @@ impl Failure for ToolError {
             | Self::InvalidInput(_)
             | Self::NotFound(_)
             | Self::PermissionDenied { .. }
+            | Self::RepeatedFailure { .. }
             | Self::Skipped { .. } => Effect::None,
             Self::Cancelled
             | Self::ExecutionFailed(_)

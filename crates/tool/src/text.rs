@@ -29,6 +29,9 @@ pub fn failed_text(tool: &str, error: &ToolError) -> String {
         ToolError::PermissionDenied { tool, capability } => {
             format!("Permission denied: tool '{tool}' requires '{}'", cut(capability))
         }
+        ToolError::RepeatedFailure { code, count } => {
+            format!("Not run: failed {count} times with {}", cut(code))
+        }
         ToolError::Skipped { hook } => format!("Skipped by hook '{hook}'"),
         timeout @ ToolError::Timeout { .. } => format!("Tool '{tool}' {timeout}"),
         ToolError::Other(error) => cut(&Chain(&**error).to_string()),

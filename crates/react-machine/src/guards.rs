@@ -1,0 +1,187 @@
+//! Is the model stuck? Counts that never forget within a run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher;
+use std::sync::Arc;
+
+use layer0::event::ToolResponded;
+use layer0::message::ToolCall;
+use serde_json::Value;
+
+use crate::definition::{AgentDefinition, Limits};
+use crate::digest::Fnv1a;
+use crate::io::FailureCause;
+use crate::signature::{batch_signature, call_signature, write_canonical};
+
+/// What the guards remember of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Guards {
+    batches: BTreeMap<Arc<str>, Repeats>,
+    texts: BTreeMap<u64, u32>,
+    /// Signatures of calls the run has seen.
+    calls: BTreeSet<String>,
+    failures: BTreeMap<String, Failures>,
+}
+
+/// How often a batch was asked for, and what it came to.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Repeats {
+    count: u32,
+    last_results: Option<u64>,
+    /// Did the last results differ from those before?
+    progressing: bool,
+}
+
+/// Failures of one call in a row.
+#[derive(Debug, Clone, PartialEq)]
+struct Failures {
+    code: Arc<str>,
+    count: u32,
+}
+
+/// Why a turn trips a guard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Tripped {
+    Loop { signature: Arc<str>, count: u32, limit: u32 },
+    Stagnation { text_hash: Arc<str>, count: u32, limit: u32 },
+}
+
+impl From<Tripped> for FailureCause {
+    fn from(tripped: Tripped) -> Self {
+        match tripped {
+            Tripped::Loop { signature, count, limit } => Self::Loop { signature, count, limit },
+            Tripped::Stagnation { text_hash, count, limit } => {
+                Self::Stagnation { text_hash, count, limit }
+            }
+        }
+    }
+}
+
+/// A batch as the guards counted it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) signature: Arc<str>,
+    pub(crate) tripped: Option<Tripped>,
+}
+
+impl Guards {
+    /// Counts the text of a turn; empty text is not counted. Returns how often it was seen.
+    pub(crate) fn count_text(&mut self, text: &str) -> Option<(u64, u32)> {
+        if text.is_empty() {
+            return None;
+        }
+        let mut digest = Fnv1a::default();
+        Hasher::write(&mut digest, text.as_bytes());
+        let hash = digest.finish();
+        let count = self.texts.entry(hash).or_default();
+        *count += 1;
+        Some((hash, *count))
+    }
+
+    /// Counts a batch, and checks it in the order stagnation, loop.
+    pub(crate) fn count_batch(
+        &mut self,
+        definition: &AgentDefinition,
+        calls: &[ToolCall],
+        signatures: &[String],
+        text: Option<(u64, u32)>,
+    ) -> Counted {
+        let limits = &definition.limits;
+        let signature: Arc<str> = batch_signature(signatures).into();
+        let mut brings_new_call = false;
+        for call in signatures {
+            brings_new_call |= !self.calls.contains(call) && self.calls.insert(call.clone());
+        }
+        let repeats = self.batches.entry(Arc::clone(&signature)).or_default();
+        repeats.count += 1;
+        let progress = repeats.progressing || all_exploratory(definition, calls);
+        let limit =
+            if progress { limits.max_observation_steps } else { limits.max_repeated_batch_steps };
+        let looped = limit.filter(|limit| repeats.count > *limit).map(|limit| Tripped::Loop {
+            signature: Arc::clone(&signature),
+            count: repeats.count,
+            limit,
+        });
+        let stagnated = if brings_new_call { None } else { stagnation(limits, text) };
+        Counted { signature, tripped: stagnated.or(looped) }
+    }
+
+    /// Notes what a batch came to, so that the next identical one can be told from a loop.
+    pub(crate) fn note_results(&mut self, signature: &str, mut results: Vec<(String, u64)>) {
+        results.sort_unstable();
+        let mut digest = Fnv1a::default();
+        for (call, result) in &results {
+            Hasher::write(&mut digest, call.as_bytes());
+            Hasher::write(&mut digest, &result.to_be_bytes());
+        }
+        let digest = digest.finish();
+        if let Some(repeats) = self.batches.get_mut(signature) {
+            repeats.progressing = repeats.last_results.is_some_and(|last| last != digest);
+            repeats.last_results = Some(digest);
+        }
+    }
+
+    /// Notes how an execution of the call with this signature ended.
+    pub(crate) fn note_execution(&mut self, signature: String, responded: &ToolResponded) {
+        match &responded.error {
+            None => drop(self.failures.remove(&signature)),
+            Some(error) => {
+                let code = error.code.clone().unwrap_or_else(|| error.reason.as_str().into());
+                let failures = self
+                    .failures
+                    .entry(signature)
+                    .or_insert_with(|| Failures { code: Arc::clone(&code), count: 0 });
+                if failures.code == code {
+                    failures.count += 1;
+                } else {
+                    *failures = Failures { code, count: 1 };
+                }
+            }
+        }
+    }
+
+    /// Returns the code and count of a call that failed too often in a row to be run again.
+    pub(crate) fn repeated_failure(
+        &self,
+        limits: &Limits,
+        name: &str,
+        arguments: &Value,
+    ) -> Option<(Arc<str>, u32)> {
+        let limit = limits.max_repeated_failures?;
+        let failures = self.failures.get(&call_signature(name, arguments))?;
+        (failures.count >= limit).then(|| (Arc::clone(&failures.code), failures.count))
+    }
+}
+
+/// Checks the text of a turn that brings no new call and does not end the run.
+pub(crate) fn stagnation(limits: &Limits, text: Option<(u64, u32)>) -> Option<Tripped> {
+    let (hash, count) = text?;
+    let limit = limits.max_stagnation_steps.filter(|limit| count > *limit)?;
+    Some(Tripped::Stagnation { text_hash: format!("{hash:016x}").into(), count, limit })
+}
+
+/// Digests what a call came to: the output, or code and message of the failure. Never the text the
+/// model reads, which has ids and counts in it.
+pub(crate) fn result_digest(responded: &ToolResponded) -> u64 {
+    let mut digest = Fnv1a::default();
+    match &responded.error {
+        None => write_canonical(&mut digest, &responded.output, 0),
+        Some(error) => {
+            digest.add(&error.reason);
+            digest.add(&error.code);
+            digest.add(&error.message);
+        }
+    }
+    digest.finish()
+}
+
+/// Do all tools of a batch only look around, as they declare or as their names say?
+fn all_exploratory(definition: &AgentDefinition, calls: &[ToolCall]) -> bool {
+    let patterns = &definition.exploratory_tools;
+    calls.iter().all(|call| {
+        let declared =
+            definition.tools.iter().any(|tool| tool.name == call.name && tool.exploratory);
+        let name = call.name.to_lowercase();
+        declared || patterns.iter().any(|pattern| name.contains(&pattern.to_lowercase()))
+    })
+}
