@@ -100,6 +100,37 @@ pub(crate) enum ErrorsCommand {
     List(ErrorsListArgs),
     /// Show a whole error
     Show(ErrorsShowArgs),
+    /// Take away old errors; what is kept otherwise too: 30 days, 256 MiB
+    Prune(ErrorsPruneArgs),
+    /// Count errors by tool, code and session, with the characters kept from the model
+    Stats(ErrorsStatsArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsPruneArgs {
+    /// Keep errors seen within this many days
+    #[arg(long, value_name = "DAYS", default_value_t = 30)]
+    pub(crate) days: u32,
+    /// Keep at most this many errors
+    #[arg(long, value_name = "N")]
+    pub(crate) rows: Option<u64>,
+    /// Keep at most this many bytes of raw errors
+    #[arg(long, value_name = "N", default_value_t = 256 * 1024 * 1024)]
+    pub(crate) bytes: u64,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsStatsArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(clap::Args)]

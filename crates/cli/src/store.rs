@@ -1,8 +1,10 @@
 //! Which store a command uses, and opening it.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use config::{DurabilityName, StoreUrl};
+use config::{DurabilityName, StoreTable, StoreUrl};
+use error_store::Retention;
 use etcetera::BaseStrategy;
 use store_sqlite::{Database, Durability};
 
@@ -49,12 +51,9 @@ fn default_path() -> Result<PathBuf, CliError> {
     Ok(strategy.data_dir().join("backstop").join("backstop.db"))
 }
 
-/// Opens a store to write to.
-pub(crate) async fn open(
-    chosen: &Chosen,
-    durability: DurabilityName,
-) -> Result<Database, CliError> {
-    let durability = match (&chosen.url, durability) {
+/// Opens a store to write to, as an agent file says.
+pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database, CliError> {
+    let durability = match (&chosen.url, table.durability) {
         (StoreUrl::SqliteMemory, _) => return Ok(Database::in_memory().await?),
         (_, DurabilityName::Memory) => {
             return Err(CliError::usage("durability `memory` keeps no file")
@@ -64,8 +63,32 @@ pub(crate) async fn open(
         _ => Durability::Normal,
     };
     match &chosen.url {
-        StoreUrl::Sqlite(path) => Ok(Database::open(path, durability).await?),
+        StoreUrl::Sqlite(path) => {
+            let mut retention = Retention::default();
+            if let Some(number) = table.error_retention_days {
+                retention.max_age = Some(days(number));
+            }
+            Ok(Database::open_keeping(path, durability, retention).await?)
+        }
         _ => Err(unsupported()),
+    }
+}
+
+/// Returns a number of days.
+pub(crate) fn days(number: u32) -> Duration {
+    Duration::from_secs(u64::from(number) * 24 * 60 * 60)
+}
+
+/// Opens a store to write to that is already there; `None` when nobody named it and nothing was
+/// recorded yet.
+pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, CliError> {
+    match open_read_only(chosen).await? {
+        Some(database) => {
+            let path = database.path().to_owned();
+            database.close().await;
+            Ok(Some(Database::open(path, Durability::Normal).await?))
+        }
+        None => Ok(None),
     }
 }
 

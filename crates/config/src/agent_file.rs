@@ -106,7 +106,8 @@ pub struct StoreTable {
     pub url: Option<String>,
     /// What survives what.
     pub durability: DurabilityName,
-    error_retention_days: Option<Later>,
+    /// How long errors are kept, in days; 30 otherwise.
+    pub error_retention_days: Option<u32>,
 }
 
 /// What a store survives.
@@ -180,7 +181,6 @@ impl AgentFile {
         let mut keys = file.agent.refused();
         keys.push(("mcp", file.mcp.as_ref()));
         keys.push(("model.fallback", file.model.fallback.as_ref()));
-        keys.push(("store.error_retention_days", file.store.error_retention_days.as_ref()));
         keys.extend(file.tools.iter().map(|tool| ("tools.approval", tool.approval.as_ref())));
         refuse(path, &text, keys)?;
         Ok(file)

@@ -22,5 +22,7 @@ pub use id::error_id;
 pub use memory::MemoryErrorStore;
 pub use present::{FALLBACK_CHARS, fallback_text, stored_text};
 pub use raw::{raw_json, readable};
-pub use store::{ErrorFilter, ErrorRecord, ErrorStore, NewError, Stored};
+pub use store::{
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, Stored,
+};
 pub use summary::{MAX_SUMMARY_CHARS, Summary};

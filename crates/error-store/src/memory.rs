@@ -1,14 +1,26 @@
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
+use layer0::Timestamp;
 use layer0::id::{ErrorId, SessionId};
 
-use crate::{ErrorFilter, ErrorRecord, ErrorStore, NewError, StoreError, Stored, error_id};
+use crate::{
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, StoreError,
+    Stored, error_id,
+};
 
 /// An error store that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct MemoryErrorStore {
-    rows: Mutex<Vec<(String, ErrorRecord)>>,
+    rows: Mutex<Vec<Row>>,
+}
+
+#[derive(Debug)]
+struct Row {
+    fingerprint: String,
+    last_at: Timestamp,
+    record: ErrorRecord,
 }
 
 impl MemoryErrorStore {
@@ -26,14 +38,15 @@ impl ErrorStore for MemoryErrorStore {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let known = rows
             .iter_mut()
-            .find(|(known, record)| *known == fingerprint && record.session == error.session);
-        if let Some((_, record)) = known {
+            .find(|row| row.fingerprint == fingerprint && row.record.session == error.session);
+        if let Some(Row { record, last_at, .. }) = known {
             record.occurrences += 1;
+            *last_at = error.at.max(*last_at);
             return Ok(Stored { id: record.id.clone(), occurrences: record.occurrences });
         }
         let id = loop {
             let id = error_id(error.at)?;
-            if !rows.iter().any(|(_, record)| record.id == id) {
+            if !rows.iter().any(|row| row.record.id == id) {
                 break id;
             }
         };
@@ -50,7 +63,7 @@ impl ErrorStore for MemoryErrorStore {
             session: error.session,
             at: error.at,
         };
-        rows.push((fingerprint, record));
+        rows.push(Row { fingerprint, last_at: record.at, record });
         Ok(Stored { id, occurrences: 1 })
     }
 
@@ -60,7 +73,7 @@ impl ErrorStore for MemoryErrorStore {
         id: &ErrorId,
     ) -> Result<Option<ErrorRecord>, StoreError> {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut records = rows.iter().map(|(_, record)| record);
+        let mut records = rows.iter().map(|row| &row.record);
         Ok(records.find(|record| record.id == *id && record.session == *session).cloned())
     }
 
@@ -68,7 +81,7 @@ impl ErrorStore for MemoryErrorStore {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let mut records: Vec<ErrorRecord> = rows
             .iter()
-            .map(|(_, record)| record)
+            .map(|row| &row.record)
             .filter(|record| filter.id.as_ref().is_none_or(|id| *id == record.id))
             .filter(|record| filter.session.as_ref().is_none_or(|s| *s == record.session))
             .filter(|record| filter.run.as_ref().is_none_or(|run| *run == record.run))
@@ -80,5 +93,50 @@ impl ErrorStore for MemoryErrorStore {
         records.sort_by(|a, b| (b.at, &b.id).cmp(&(a.at, &a.id)));
         records.truncate(filter.limit.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX));
         Ok(records)
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.sort_by_key(|row| std::cmp::Reverse(row.last_at));
+        let (mut kept_rows, mut kept_bytes, mut pruned) = (0, 0, Pruned::default());
+        rows.retain(|row| {
+            let bytes = u64::try_from(row.record.raw.len()).unwrap_or(u64::MAX);
+            let keep = retention.max_age.is_none_or(|age| now.since(row.last_at) <= age)
+                && retention.max_rows.is_none_or(|max| kept_rows < max)
+                && retention.max_bytes.is_none_or(|max| kept_bytes + bytes <= max);
+            if keep {
+                kept_rows += 1;
+                kept_bytes += bytes;
+            } else {
+                pruned.rows += 1;
+                pruned.bytes += bytes;
+            }
+            keep
+        });
+        Ok(pruned)
+    }
+
+    async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError> {
+        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = BTreeMap::new();
+        for Row { record, .. } in rows.iter() {
+            let key = (&record.tool, &record.reason, &record.code, &record.session);
+            let stats = groups.entry(key).or_insert_with(|| ErrorStats {
+                tool: record.tool.to_string(),
+                reason: record.reason.clone(),
+                code: record.code.as_ref().map(ToString::to_string),
+                session: record.session.clone(),
+                errors: 0,
+                occurrences: 0,
+                chars_kept: 0,
+            });
+            let kept = record.raw.chars().count().saturating_sub(record.summary.chars().count());
+            stats.errors += 1;
+            stats.occurrences += record.occurrences;
+            stats.chars_kept += u64::try_from(kept).unwrap_or(u64::MAX) * record.occurrences;
+        }
+        let mut stats: Vec<ErrorStats> = groups.into_values().collect();
+        stats.sort_by_key(|stats| std::cmp::Reverse(stats.chars_kept));
+        Ok(stats)
     }
 }

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use layer0::id::{CallId, ErrorId, RunId, SessionId};
@@ -111,6 +112,56 @@ pub struct ErrorFilter {
     pub limit: Option<u32>,
 }
 
+/// How long and how much is kept. What is older or more goes, the longest unseen first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retention {
+    /// How long an error is kept after it was last seen.
+    pub max_age: Option<Duration>,
+    /// How many errors are kept.
+    pub max_rows: Option<u64>,
+    /// How many bytes of raw errors are kept.
+    pub max_bytes: Option<u64>,
+}
+
+impl Default for Retention {
+    /// 30 days and 256 MiB.
+    fn default() -> Self {
+        Self {
+            max_age: Some(Duration::from_secs(30 * 24 * 60 * 60)),
+            max_rows: None,
+            max_bytes: Some(256 * 1024 * 1024),
+        }
+    }
+}
+
+/// What pruning took away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Pruned {
+    /// How many errors.
+    pub rows: u64,
+    /// How many bytes of raw errors.
+    pub bytes: u64,
+}
+
+/// What one tool reported in one conversation under one code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ErrorStats {
+    /// The tool.
+    pub tool: String,
+    /// Our code.
+    pub reason: Code,
+    /// The tool author's code.
+    pub code: Option<String>,
+    /// The conversation.
+    pub session: SessionId,
+    /// How many different errors.
+    pub errors: u64,
+    /// How often they were seen.
+    pub occurrences: u64,
+    /// How many characters the summaries spared the model, over all occurrences.
+    pub chars_kept: u64,
+}
+
 /// Keeps whole errors.
 #[async_trait]
 pub trait ErrorStore: Send + Sync {
@@ -144,4 +195,18 @@ pub trait ErrorStore: Send + Sync {
     ///
     /// Any variant of [`StoreError`].
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError>;
+
+    /// Takes away what `retention` does not keep at this moment.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
+
+    /// Counts errors by tool, codes and conversation, the most characters kept first.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError>;
 }

@@ -6,8 +6,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use clock::VirtualClock;
 use config::{ErrorStoreTable, StoreFault};
-use error_store::{ErrorFilter, ErrorRecord, ErrorStore, NewError, StoreError, Stored};
+use error_store::{
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, StoreError,
+    Stored,
+};
 use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
+use layer0::Timestamp;
 use layer0::id::{ErrorId, RunId, SessionId};
 
 /// A store around which the clock is held, because its work is on threads the clock cannot see.
@@ -67,6 +71,16 @@ impl ErrorStore for Held<Arc<dyn ErrorStore>> {
         let _hold = self.clock.hold();
         self.store.list(filter).await
     }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.prune(retention, now).await
+    }
+
+    async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.stats().await
+    }
 }
 
 /// An error store that fails as a scenario says; listing works, so that a report can be made.
@@ -125,5 +139,15 @@ impl ErrorStore for FaultyErrorStore {
 
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
         self.store.list(filter).await
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.check()?;
+        self.store.prune(retention, now).await
+    }
+
+    async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError> {
+        self.check()?;
+        self.store.stats().await
     }
 }

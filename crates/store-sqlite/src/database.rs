@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use error_store::Retention;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
@@ -55,6 +56,23 @@ impl Database {
     ///
     /// Dropping the future may leave an empty database behind.
     pub async fn open(path: impl AsRef<Path>, durability: Durability) -> Result<Self, OpenError> {
+        Self::open_keeping(path, durability, Retention::default()).await
+    }
+
+    /// Opens as [`Database::open`] does, and keeps errors as `retention` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Database::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Database::open`].
+    pub async fn open_keeping(
+        path: impl AsRef<Path>,
+        durability: Durability,
+        retention: Retention,
+    ) -> Result<Self, OpenError> {
         let path = path.as_ref();
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|error| OpenError::Unreadable {
@@ -67,7 +85,7 @@ impl Database {
                 Durability::Normal => SqliteSynchronous::Normal,
                 Durability::Full => SqliteSynchronous::Full,
             });
-        Self::start(path, options.journal_mode(SqliteJournalMode::Wal)).await
+        Self::start(path, options.journal_mode(SqliteJournalMode::Wal), retention).await
     }
 
     /// Opens a database that lives in memory.
@@ -80,7 +98,7 @@ impl Database {
         let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(|error| {
             OpenError::Unreadable { path: path.to_owned(), source: error.into() }
         })?;
-        Self::start(path, options.busy_timeout(BUSY_TIMEOUT)).await
+        Self::start(path, options.busy_timeout(BUSY_TIMEOUT), Retention::default()).await
     }
 
     /// Opens an existing file for reading. Creates nothing.
@@ -110,11 +128,15 @@ impl Database {
         })
     }
 
-    async fn start(path: &Path, options: SqliteConnectOptions) -> Result<Self, OpenError> {
+    async fn start(
+        path: &Path,
+        options: SqliteConnectOptions,
+        retention: Retention,
+    ) -> Result<Self, OpenError> {
         let mut connection = connect(path, &options).await?;
         schema::migrate(&mut connection, path).await?;
         let readers = readers(options.create_if_missing(false).pragma("query_only", "on"));
-        let writer = Some(Writer::start(connection));
+        let writer = Some(Writer::start(connection, retention));
         Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), readers, writer }) })
     }
 

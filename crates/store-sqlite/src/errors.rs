@@ -1,5 +1,8 @@
 use async_trait::async_trait;
-use error_store::{ErrorFilter, ErrorRecord, ErrorStore, NewError, StoreError, Stored, error_id};
+use error_store::{
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, StoreError,
+    Stored, error_id,
+};
 use layer0::id::{ErrorId, SessionId};
 use layer0::{Code, Timestamp, code};
 use sqlx::sqlite::SqliteRow;
@@ -67,6 +70,73 @@ impl ErrorStore for SqliteErrorStore {
         .map_err(Fault::from)?;
         rows.iter().map(record_of).collect()
     }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        match self.0.writer() {
+            Some(writer) => writer.prune(retention, now).await,
+            None => Err(StoreError::Failed("the database was opened for reading".into())),
+        }
+    }
+
+    async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT tool, reason, code, session, count(*) AS errors, \
+             sum(occurrences) AS occurrences, \
+             sum(max(0, length(raw) - length(summary)) * occurrences) AS chars_kept \
+             FROM errors GROUP BY tool, reason, code, session ORDER BY chars_kept DESC, tool, session",
+        )
+        .fetch_all(self.0.readers())
+        .await
+        .map_err(Fault::from)?;
+        rows.iter().map(stats_of).collect()
+    }
+}
+
+fn stats_of(row: &SqliteRow) -> Result<ErrorStats, StoreError> {
+    let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
+    let number = |column: &str| {
+        let number = row.try_get::<i64, _>(column).map_err(Fault::from)?;
+        Ok::<_, StoreError>(u64::try_from(number).unwrap_or(0))
+    };
+    Ok(ErrorStats {
+        tool: text("tool")?,
+        reason: known_code(&text("reason")?),
+        code: row.try_get("code").map_err(Fault::from)?,
+        session: text("session")?.into(),
+        errors: number("errors")?,
+        occurrences: number("occurrences")?,
+        chars_kept: number("chars_kept")?,
+    })
+}
+
+/// Takes away what is not kept, inside a transaction: what was not seen for too long, then of the
+/// rest, the longest unseen first, what is too many or too large.
+pub(crate) async fn prune(
+    connection: &mut SqliteConnection,
+    retention: Retention,
+    now: Timestamp,
+) -> Result<Pruned, JobError> {
+    let oldest = retention.max_age.map(|age| {
+        now.as_millis().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX))
+    });
+    let bound = |max: Option<u64>| max.map(|max| i64::try_from(max).unwrap_or(i64::MAX));
+    let sizes: Vec<i64> = sqlx::query_scalar(
+        "DELETE FROM errors WHERE id IN (SELECT id FROM (SELECT id, last_at, \
+         row_number() OVER newest AS place, \
+         sum(length(CAST(raw AS BLOB))) OVER (newest ROWS UNBOUNDED PRECEDING) AS bytes \
+         FROM errors WINDOW newest AS (ORDER BY last_at DESC, id DESC)) \
+         WHERE last_at < $1 OR place > $2 OR bytes > $3) RETURNING length(CAST(raw AS BLOB))",
+    )
+    .bind(oldest)
+    .bind(bound(retention.max_rows))
+    .bind(bound(retention.max_bytes))
+    .fetch_all(connection)
+    .await?;
+    let unsigned = |size: &i64| u64::try_from(*size).unwrap_or(0);
+    Ok(Pruned {
+        rows: u64::try_from(sizes.len()).unwrap_or(u64::MAX),
+        bytes: sizes.iter().map(unsigned).sum(),
+    })
 }
 
 /// Writes an error inside a transaction.

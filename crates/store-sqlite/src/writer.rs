@@ -1,9 +1,11 @@
 //! The one task that writes, and how it shares commits.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use error_store::{NewError, StoreError, Stored};
+use error_store::{NewError, Pruned, Retention, StoreError, Stored};
 use event_log::{Batch, LogError};
+use layer0::Timestamp;
 use sqlx::{Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -13,6 +15,8 @@ use crate::{errors, log};
 
 /// How many jobs share one commit at most; bounds the time to the first answer.
 const MAX_JOBS: usize = 256;
+/// How often errors are pruned in the background, at most.
+const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// How many jobs wait before callers have to.
 const QUEUE: usize = 1024;
 
@@ -20,12 +24,14 @@ const QUEUE: usize = 1024;
 enum Job {
     Append(Box<Batch>, oneshot::Sender<Result<(), LogError>>),
     Store(Box<NewError>, oneshot::Sender<Result<Stored, StoreError>>),
+    Prune(Retention, Timestamp, oneshot::Sender<Result<Pruned, StoreError>>),
 }
 
 /// A job's answer, held back until the commit.
 enum Done {
     Appended,
     Stored(Stored),
+    Pruned(Pruned),
 }
 
 /// Why a job failed inside a transaction.
@@ -33,6 +39,26 @@ pub(crate) enum JobError {
     Log(LogError),
     Store(StoreError),
     Database(sqlx::Error),
+}
+
+impl From<JobError> for LogError {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Log(error) => error,
+            JobError::Store(error) => Self::Failed(error.into()),
+            JobError::Database(error) => Fault::from(error).into(),
+        }
+    }
+}
+
+impl From<JobError> for StoreError {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::Store(error) => error,
+            JobError::Log(error) => Self::Failed(error.into()),
+            JobError::Database(error) => Fault::from(error).into(),
+        }
+    }
 }
 
 impl From<sqlx::Error> for JobError {
@@ -49,9 +75,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(connection: SqliteConnection) -> Self {
+    pub(crate) fn start(connection: SqliteConnection, retention: Retention) -> Self {
         let (sender, receiver) = mpsc::channel(QUEUE);
-        let task = tokio::spawn(run(connection, receiver));
+        let task = tokio::spawn(run(connection, receiver, Keeper { retention, pruned_at: None }));
         Self { jobs: Mutex::new(Some(sender)), task: Mutex::new(Some(task)) }
     }
 
@@ -64,6 +90,16 @@ impl Writer {
     pub(crate) async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.submit(Job::Store(Box::new(error), answer)).await.ok_or(StoreError::Closed)?;
+        answered.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    pub(crate) async fn prune(
+        &self,
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<Pruned, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.submit(Job::Prune(retention, now, answer)).await.ok_or(StoreError::Closed)?;
         answered.await.unwrap_or(Err(StoreError::Closed))
     }
 
@@ -85,10 +121,40 @@ impl Writer {
     }
 }
 
-async fn run(mut connection: SqliteConnection, mut jobs: mpsc::Receiver<Job>) {
+/// Prunes in the background. The time is that of the errors stored, so that it needs no clock.
+struct Keeper {
+    retention: Retention,
+    pruned_at: Option<Timestamp>,
+}
+
+impl Keeper {
+    /// Returns when to prune, if it is time after these jobs.
+    fn due(&mut self, jobs: &[Job]) -> Option<Timestamp> {
+        let stored = |job: &Job| match job {
+            Job::Store(error, _) => Some(error.at),
+            Job::Append(..) | Job::Prune(..) => None,
+        };
+        let now = jobs.iter().filter_map(stored).max()?;
+        if self.pruned_at.is_some_and(|last| now.since(last) < PRUNE_EVERY) {
+            return None;
+        }
+        self.pruned_at = Some(now);
+        Some(now)
+    }
+}
+
+async fn run(mut connection: SqliteConnection, mut jobs: mpsc::Receiver<Job>, mut keeper: Keeper) {
     let mut batch = Vec::new();
     while jobs.recv_many(&mut batch, MAX_JOBS).await > 0 {
+        let due = keeper.due(&batch);
         commit(&mut connection, std::mem::take(&mut batch)).await;
+        if let Some(now) = due {
+            match errors::prune(&mut connection, keeper.retention, now).await {
+                Ok(Pruned { rows: 0, .. }) => {}
+                Ok(Pruned { rows, bytes }) => tracing::info!(rows, bytes, "errors pruned"),
+                Err(_) => tracing::warn!("pruning errors failed; it is tried again later"),
+            }
+        }
     }
     if let Err(error) = connection.close().await {
         tracing::warn!(%error, "closing the database failed");
@@ -124,6 +190,9 @@ async fn transact(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec
                 Done::Appended
             }
             Job::Store(error, _) => Done::Stored(errors::write(&mut transaction, error).await?),
+            Job::Prune(retention, now, _) => {
+                Done::Pruned(errors::prune(&mut transaction, *retention, *now).await?)
+            }
         });
     }
     transaction.commit().await?;
@@ -133,24 +202,15 @@ async fn transact(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec
 impl Job {
     /// Answers; a caller that is gone does not mind.
     fn answer(self, result: Result<Done, JobError>) {
-        match self {
-            Self::Append(_, answer) => {
-                let _ = answer.send(match result {
-                    Ok(_) => Ok(()),
-                    Err(JobError::Log(error)) => Err(error),
-                    Err(JobError::Database(error)) => Err(Fault::from(error).into()),
-                    Err(JobError::Store(error)) => Err(LogError::Failed(error.into())),
-                });
-            }
-            Self::Store(_, answer) => {
-                let _ = answer.send(match result {
-                    Ok(Done::Stored(stored)) => Ok(stored),
-                    Ok(Done::Appended) => Err(StoreError::Closed),
-                    Err(JobError::Store(error)) => Err(error),
-                    Err(JobError::Database(error)) => Err(Fault::from(error).into()),
-                    Err(JobError::Log(error)) => Err(StoreError::Failed(error.into())),
-                });
-            }
+        match (self, result) {
+            (Self::Append(_, answer), Ok(_)) => drop(answer.send(Ok(()))),
+            (Self::Append(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Store(_, answer), Ok(Done::Stored(stored))) => drop(answer.send(Ok(stored))),
+            (Self::Store(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Prune(_, _, answer), Ok(Done::Pruned(pruned))) => drop(answer.send(Ok(pruned))),
+            (Self::Prune(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            // `transact` answers each job with its own kind; a dropped answer reads as closed.
+            (Self::Store(..) | Self::Prune(..), Ok(_)) => {}
         }
     }
 }

@@ -286,3 +286,80 @@ async fn a_database_in_memory_works_the_same() {
     database.errors().store(error("s-1", "c1", "x")).await.unwrap();
     assert_eq!(database.errors().list(ErrorFilter::default()).await.unwrap().len(), 1);
 }
+
+/// Spec: S10
+#[tokio::test]
+async fn pruning_keeps_what_was_seen_last() {
+    use error_store::{MemoryErrorStore, Retention};
+    use std::time::Duration;
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let stores: [Arc<dyn ErrorStore>; 2] =
+        [Arc::new(database.errors()), Arc::new(MemoryErrorStore::new())];
+    for store in stores {
+        for number in 0..10_i64 {
+            let mut new = error("s-1", "c", &format!("{{\"n\": {number}}}"));
+            new.at = at(number * 1_000);
+            store.store(new.clone()).await.unwrap();
+        }
+        let mut again = error("s-1", "c", "{\"n\": 0}");
+        again.at = at(20_000);
+        store.store(again).await.unwrap();
+
+        let none = Retention { max_age: None, max_rows: None, max_bytes: None };
+        let by_age = Retention { max_age: Some(Duration::from_secs(15)), ..none };
+        let pruned = store.prune(by_age, at(20_000)).await.unwrap();
+        assert_eq!((pruned.rows, pruned.bytes), (4, 4 * 8), "1, 2, 3 and 4 s; 0 was seen again");
+        let by_rows = Retention { max_rows: Some(4), ..none };
+        assert_eq!(store.prune(by_rows, at(20_000)).await.unwrap().rows, 2);
+        let by_bytes = Retention { max_bytes: Some(16), ..none };
+        assert_eq!(store.prune(by_bytes, at(20_000)).await.unwrap().rows, 2);
+        let left = store.list(ErrorFilter::default()).await.unwrap();
+        let left: Vec<&str> = left.iter().map(|error| error.raw.as_str()).collect();
+        assert_eq!(left, ["{\"n\": 9}", "{\"n\": 0}"]);
+        assert_eq!(store.prune(none, at(20_000)).await.unwrap().rows, 0);
+    }
+}
+
+/// Spec: S10
+#[tokio::test]
+async fn old_errors_go_in_the_background() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let store = database.errors();
+    store.store(error("s-1", "c", "old")).await.unwrap();
+    let mut new = error("s-1", "c", "new");
+    new.at = at(31 * 24 * 60 * 60 * 1_000);
+    store.store(new).await.unwrap();
+    database.close().await;
+    let database = Database::open_read_only(folder.file()).await.unwrap();
+    let left = database.errors().list(ErrorFilter::default()).await.unwrap();
+    assert_eq!(
+        left.iter().map(|error| error_store::readable(&error.raw)).collect::<Vec<_>>(),
+        ["new"]
+    );
+}
+
+/// Spec: S14
+#[tokio::test]
+async fn stats_count_by_tool_code_and_session() {
+    use error_store::MemoryErrorStore;
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let stores: [Arc<dyn ErrorStore>; 2] =
+        [Arc::new(database.errors()), Arc::new(MemoryErrorStore::new())];
+    for store in stores {
+        let long = format!("{{\"m\": \"{}\"}}", "é".repeat(91));
+        store.store(error("s-1", "c", &long)).await.unwrap();
+        store.store(error("s-1", "c", &long)).await.unwrap();
+        store.store(error("s-1", "c", "{}")).await.unwrap();
+        store.store(error("s-2", "c", "{}")).await.unwrap();
+        let stats = store.stats().await.unwrap();
+        let rows: Vec<_> = stats
+            .iter()
+            .map(|row| (row.session.as_str(), row.errors, row.occurrences, row.chars_kept))
+            .collect();
+        // 100 characters of which the summary shows 5, twice; `{}` is shorter than its summary.
+        assert_eq!(rows, [("s-1", 2, 3, 190), ("s-2", 1, 1, 0)]);
+    }
+}

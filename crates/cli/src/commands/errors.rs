@@ -2,16 +2,23 @@
 
 use std::process::ExitCode;
 
-use error_store::{ErrorFilter, ErrorRecord, ErrorStore, readable};
+use clock::{Clock, SystemClock};
+use error_store::{ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Pruned, Retention, readable};
 
-use crate::args::{ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsShowArgs, StoreArgs};
+use crate::args::{
+    ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
+    StoreArgs,
+};
 use crate::exit::CliError;
+use crate::store::days;
 use crate::{output, store};
 
 pub(crate) async fn run(args: ErrorsArgs) -> Result<ExitCode, CliError> {
     match args.command {
         ErrorsCommand::List(args) => list(args).await,
         ErrorsCommand::Show(args) => show(args).await,
+        ErrorsCommand::Prune(args) => prune(args).await,
+        ErrorsCommand::Stats(args) => stats(args).await,
     }
 }
 
@@ -65,6 +72,64 @@ async fn show(args: ErrorsShowArgs) -> Result<ExitCode, CliError> {
     output::note(&format!("{}{author}: {}", error.reason, error.summary));
     output::note("");
     output::foreign(&readable(&error.raw))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn prune(args: ErrorsPruneArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let retention = Retention {
+        max_age: Some(days(args.days)),
+        max_rows: args.rows,
+        max_bytes: Some(args.bytes),
+    };
+    let pruned = match store::open_existing(&chosen).await? {
+        Some(database) => {
+            let pruned = database.errors().prune(retention, SystemClock.now()).await;
+            database.close().await;
+            pruned?
+        }
+        None => Pruned::default(),
+    };
+    if args.json {
+        output::json(&pruned)?;
+    } else {
+        output::line(&format!("{} errors taken away, {} bytes", pruned.rows, pruned.bytes))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn stats(args: ErrorsStatsArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let stats = match store::open_read_only(&chosen).await? {
+        Some(database) => {
+            let stats = database.errors().stats().await;
+            database.close().await;
+            stats?
+        }
+        None => Vec::new(),
+    };
+    if args.json {
+        stats.iter().try_for_each(output::json)?;
+    } else if stats.is_empty() {
+        output::note("no errors");
+    } else {
+        let row = |stats: &ErrorStats| {
+            vec![
+                stats.tool.clone(),
+                stats.reason.to_string(),
+                stats.code.clone().unwrap_or_default(),
+                stats.errors.to_string(),
+                stats.occurrences.to_string(),
+                stats.chars_kept.to_string(),
+                stats.session.to_string(),
+            ]
+        };
+        let rows: Vec<Vec<String>> = stats.iter().map(row).collect();
+        output::table(
+            &["TOOL", "REASON", "CODE", "ERRORS", "SEEN", "CHARS KEPT", "SESSION"],
+            &rows,
+        )?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -23,7 +23,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let input = assemble::input(args.input.as_deref(), &file, &args.agent)?;
     let folder = assemble::folder_of(&args.agent);
     let chosen = store::choose(&args.store, file.store.url.as_deref().map(|url| (url, folder)))?;
-    let database = store::open(&chosen, file.store.durability).await?;
+    let database = store::open(&chosen, &file.store).await?;
     let agent = assemble::agent(&file, &args.agent, &database)?;
 
     let mut request = RunRequest::new(input);

@@ -73,3 +73,20 @@ fn help_names_every_command_and_exit_code() {
         assert!(help.contains(word), "{word} is not in {help}");
     }
 }
+
+/// Spec: S10, S14
+#[test]
+fn errors_are_counted_and_pruned() {
+    let bench = Bench::new();
+    bench.run(&["errors", "prune"]).ok();
+    assert!(bench.files().is_empty(), "{:?}", bench.files());
+    bench.triage();
+    bench.run(&["run", "triage/agent.toml"]).ok();
+    let stats = bench.run(&["errors", "stats", "--json"]).ok().json();
+    assert_eq!((&stats[0]["tool"], &stats[0]["code"]), (&"latency".into(), &"exit_2".into()));
+    assert!(stats[0]["chars_kept"].as_u64().unwrap() > 4_000);
+    let ran = bench.run(&["errors", "prune", "--rows", "0"]).ok();
+    assert!(ran.out.starts_with("1 errors taken away, "), "{}", ran.out);
+    bench.run(&["errors", "stats"]).ok();
+    assert!(bench.run(&["errors", "list", "--json"]).ok().json().is_empty());
+}
