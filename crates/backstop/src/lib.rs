@@ -36,8 +36,8 @@ pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
 pub use provider_openai::OpenAi;
 pub use react::{
-    Agent, AgentBuilder, AgentError, BuildError, Limits, Live, Piece, RunFailure, RunOutcome,
-    RunRequest, Subscriber,
+    Agent, AgentBuilder, AgentError, BuildError, CancellationToken, Limits, Live, Piece,
+    RunFailure, RunOutcome, RunRequest, Subscriber,
 };
 pub use redact::Redactor;
 pub use retry::RetryConfig;

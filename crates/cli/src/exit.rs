@@ -15,6 +15,8 @@ use store_sqlite::OpenError;
 pub(crate) const FAILED: u8 = 1;
 /// Usage or configuration.
 pub(crate) const USAGE: u8 = 2;
+/// The second Ctrl-C: 128 and the number of the signal, as shells do it.
+pub(crate) const INTERRUPTED: u8 = 130;
 const STOPPED: u8 = 3;
 const WAITING: u8 = 4;
 const STORAGE: u8 = 5;

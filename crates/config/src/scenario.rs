@@ -22,6 +22,8 @@ pub struct Scenario {
     pub input: String,
     /// The conversation.
     pub session: Option<String>,
+    /// When the run is cancelled, in milliseconds from its start.
+    pub cancel_at_ms: Option<u64>,
     /// What the agent is.
     #[serde(default)]
     pub agent: AgentTable,
@@ -37,7 +39,6 @@ pub struct Scenario {
     /// What must come of it.
     #[serde(default)]
     pub expect: Expect,
-    cancel_at_ms: Option<Later>,
     memory: Option<Later>,
     hooks: Option<Later>,
     result_store: Option<Later>,
@@ -144,7 +145,6 @@ impl Scenario {
         let scenario: Self = parse(path, &text)?;
         let mut keys = scenario.agent.refused();
         keys.extend([
-            ("cancel_at_ms", scenario.cancel_at_ms.as_ref()),
             ("memory", scenario.memory.as_ref()),
             ("hooks", scenario.hooks.as_ref()),
             ("result_store", scenario.result_store.as_ref()),

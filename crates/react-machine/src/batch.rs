@@ -27,6 +27,7 @@ pub(crate) struct Batch {
 #[derive(Debug, Clone, PartialEq)]
 struct Call {
     id: CallId,
+    tool: Arc<str>,
     /// What makes another call the same, by the model's arguments.
     signature: String,
     state: CallState,
@@ -134,6 +135,7 @@ impl Machine {
         }
         let open = calls.iter().zip(signatures).map(|(call, signature)| Call {
             id: call.id.clone(),
+            tool: Arc::clone(&call.name),
             signature,
             state: CallState::Asked,
         });
@@ -158,7 +160,7 @@ impl Machine {
     /// Answers calls that will never run, so that every call has its answer in the log.
     pub(crate) fn cancel_calls(&mut self, cause: u64, calls: &[ToolCall], text: &str) {
         for call in calls {
-            self.append(Actor::Machine, Some(cause), cancelled(call, text));
+            self.append(Actor::Machine, Some(cause), cancelled(&call.id, &call.name, text));
         }
     }
 
@@ -202,6 +204,21 @@ impl Machine {
         self.close_batch(seq);
     }
 
+    /// Answers the calls of the batch that have no answer yet; late answers are refused as stale.
+    pub(crate) fn answer_open_calls(&mut self, cause: u64, text: &str) {
+        let Phase::Working(batch) = &mut self.phase else { return };
+        for call in std::mem::take(&mut batch.calls) {
+            let message = match call.state {
+                CallState::Answered { message, .. } => message,
+                CallState::Asked | CallState::Open { .. } => {
+                    self.append(Actor::Machine, Some(cause), cancelled(&call.id, &call.tool, text));
+                    Message::tool(call.id, text, true)
+                }
+            };
+            self.transcript.push(message);
+        }
+    }
+
     /// Goes on to the next turn once every call has its answer.
     fn close_batch(&mut self, cause: u64) {
         let Phase::Working(batch) = &mut self.phase else { return };
@@ -234,10 +251,10 @@ fn answer_message(responded: &ToolResponded) -> Message {
     Message::tool(responded.call_id.clone(), text, !responded.ok)
 }
 
-fn cancelled(call: &ToolCall, text: &str) -> ToolResponded {
+fn cancelled(id: &CallId, tool: &Arc<str>, text: &str) -> ToolResponded {
     ToolResponded {
-        call_id: call.id.clone(),
-        tool: Arc::clone(&call.name),
+        call_id: id.clone(),
+        tool: Arc::clone(tool),
         ok: false,
         output: json!({ "error": text }),
         duration_ms: 0,

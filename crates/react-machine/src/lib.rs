@@ -48,5 +48,5 @@ pub use definition::{AgentDefinition, DefinitionError, Limits};
 pub use io::{
     Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, ModelCall, Output, ToolRun,
 };
-pub use machine::Machine;
+pub use machine::{CANCEL, Machine};
 pub use signature::call_signature;

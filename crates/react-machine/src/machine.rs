@@ -17,6 +17,9 @@ use crate::guards::Guards;
 use crate::io::{Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, Output};
 use crate::turn::Turn;
 
+/// The signal that stops a run: a `signal.received` of this name.
+pub const CANCEL: &str = "cancel";
+
 /// One run. See the [crate documentation](crate).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Machine {
@@ -106,6 +109,7 @@ impl Machine {
             EventKind::ModelFailed(failed) => self.model_failed(failed),
             EventKind::ToolRequested(requested) => self.tool_requested(requested),
             EventKind::ToolResponded(responded) => self.tool_responded(responded),
+            EventKind::SignalReceived(signal) if &*signal.name == CANCEL => self.cancel(signal),
             note => self.note(note),
         }
         Ok(())

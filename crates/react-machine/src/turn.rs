@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use layer0::event::{
     Actor, GuardTripped, ModelAttempted, ModelFailed, ModelRequested, ModelResponded, RunFailed,
-    RunFinished,
+    RunFinished, SignalReceived,
 };
 use layer0::message::{Message, StopReason};
 use layer0::stop::Stop;
@@ -221,6 +221,14 @@ impl Machine {
             message: chain.concat().into(),
         };
         self.append(Actor::Machine, Some(cause), tripped)
+    }
+
+    /// Stops the run where it is: every open call is answered, what the model said last is kept.
+    pub(crate) fn cancel(&mut self, signal: SignalReceived) {
+        let seq = self.append(Actor::Person, None, signal);
+        self.answer_open_calls(seq, "Cancelled: the run was stopped");
+        let output = Arc::clone(&self.last_text);
+        self.finish(seq, Stop::Cancelled, output);
     }
 
     fn finish(&mut self, cause: u64, stop: Stop, output: Arc<str>) {

@@ -31,6 +31,8 @@ enum Choice {
     ToolAnswer { pick: usize, ok: bool, clock_back: bool },
     /// Leave a note.
     Note,
+    /// Stop the run.
+    Cancel,
     /// Send something that does not fit.
     Wild { kind: u8, number: u32 },
 }
@@ -45,6 +47,7 @@ fn choice() -> impl Strategy<Value = Choice> {
         8 => (0..8_usize, any::<bool>(), any::<bool>())
             .prop_map(|(pick, ok, clock_back)| Choice::ToolAnswer { pick, ok, clock_back }),
         1 => Just(Choice::Note),
+        1 => Just(Choice::Cancel),
         3 => (0..9_u8, 0..4_u32).prop_map(|(kind, number)| Choice::Wild { kind, number }),
     ]
 }
@@ -162,8 +165,15 @@ impl World {
                 let at = self.at();
                 self.accept(Input::fact(at, Warning { message: "note".into() }));
             }
+            Choice::Cancel => self.cancel(),
             Choice::Wild { kind, number } => self.wild(kind, number),
         }
+    }
+
+    fn cancel(&mut self) {
+        let at = self.at();
+        let signal = SignalReceived { name: CANCEL.into(), data: json!(null) };
+        self.accept(Input::fact(at, signal));
     }
 
     fn last(&self) -> Timestamp {
@@ -741,4 +751,22 @@ fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
     assert_eq!(fail("E2"), None);
     assert_eq!(fail("E2"), Some(("E2".into(), 3)));
     assert_eq!(world.machine.repeated_failure("look", &json!({"argument": 2})), None);
+}
+
+/// Spec: B3
+#[test]
+fn a_cancelled_run_has_every_call_answered() {
+    let mut world = World::new();
+    world.answer(9, 3, false, 2);
+    world.admit(0b011);
+    world.tool_answer(0, true, false);
+    world.cancel();
+    assert_eq!(
+        world.finish,
+        Some(Finish::Stopped { stop: layer0::stop::Stop::Cancelled, output: "hm".into() })
+    );
+    let answers =
+        world.log.iter().filter(|entry| entry.kind.event_type() == "tool.responded").count();
+    assert_eq!(answers, 3);
+    assert_eq!(world.machine.transcript().messages().len(), 2 + 1 + 3);
 }

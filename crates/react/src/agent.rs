@@ -10,6 +10,7 @@ use layer0::id::{RunId, SessionId};
 use provider::{ModelSettings, Provider};
 use react_machine::AgentDefinition;
 use redact::Redactor;
+use tokio_util::sync::CancellationToken;
 use tool::{Grants, Toolset};
 
 use crate::builder::AgentBuilder;
@@ -54,7 +55,7 @@ pub(crate) struct Inner {
 }
 
 /// What a run is asked, and under which names it is recorded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunRequest {
     /// The question.
@@ -65,12 +66,20 @@ pub struct RunRequest {
     pub run: Option<RunId>,
     /// The run that starts this one.
     pub parent: Option<RunId>,
+    /// Stops the run, when cancelled.
+    pub cancellation: CancellationToken,
 }
 
 impl RunRequest {
     /// Makes a request in a fresh conversation.
     pub fn new(input: impl Into<Arc<str>>) -> Self {
-        Self { input: input.into(), session: None, run: None, parent: None }
+        Self {
+            input: input.into(),
+            session: None,
+            run: None,
+            parent: None,
+            cancellation: CancellationToken::new(),
+        }
     }
 
     /// Records the run under this conversation.
@@ -84,6 +93,14 @@ impl RunRequest {
     #[must_use]
     pub fn run(mut self, run: RunId) -> Self {
         self.run = Some(run);
+        self
+    }
+
+    /// Stops the run when this token is cancelled: what is in flight is dropped, every open call is
+    /// answered, and the run ends in `Ok` with `Stop::Cancelled`.
+    #[must_use]
+    pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
+        self.cancellation = token;
         self
     }
 
@@ -129,7 +146,8 @@ impl Agent {
     /// # Cancel safety
     ///
     /// Dropping the future stops the run where it is; its tools are aborted and its record ends
-    /// with what was durable.
+    /// with what was durable. To end it with a complete record, cancel it with
+    /// [`RunRequest::cancelled_by`].
     pub async fn run(&self, request: impl Into<RunRequest>) -> Result<RunOutcome, RunFailure> {
         Driver::new(Arc::clone(&self.inner), request.into()).run().await
     }

@@ -7,15 +7,19 @@ use std::sync::Arc;
 use event_log::RunWriter;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use layer0::ToolSpec;
 use layer0::event::{
-    EventKind, ModelAttempted, ModelFailed, ModelResponded, RunStarted, ToolRequested,
+    EventKind, ModelAttempted, ModelFailed, ModelResponded, RunStarted, SignalReceived,
+    ToolRequested,
 };
 use layer0::failure::{Failure, chain};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::ToolCall;
+use layer0::{Code, ToolSpec, code};
 use provider::{ModelRequest, ProviderError};
-use react_machine::{Effect, FailureCause, Finish, Input, Machine, ModelCall, Output, ToolRun};
+use react_machine::{
+    CANCEL, Effect, FailureCause, Finish, Input, Machine, ModelCall, Output, ToolRun,
+};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tool::{Admitted, ToolError, failed_text};
 use tower::ServiceExt;
@@ -106,6 +110,10 @@ impl Driver {
             if let Some(finish) = self.finish.take() {
                 return Ok(finish);
             }
+            if self.request.cancellation.is_cancelled() {
+                self.cancel(machine).await?;
+                continue;
+            }
             match self.effects.pop_front() {
                 Some(Effect::CallModel(call)) => self.call_model(machine, call).await?,
                 Some(Effect::AdmitTools(calls)) => {
@@ -118,7 +126,12 @@ impl Driver {
                 }
                 Some(other) => return Err(internal(format!("unknown effect: {other:?}"))),
                 None => {
-                    let Some(facts) = self.running.next().await else {
+                    let facts = tokio::select! {
+                        biased;
+                        () = self.request.cancellation.cancelled() => continue,
+                        facts = self.running.next() => facts,
+                    };
+                    let Some(facts) = facts else {
                         return Err(internal("the machine waits for nothing".to_owned()));
                     };
                     self.start_tools();
@@ -158,6 +171,15 @@ impl Driver {
         Ok(())
     }
 
+    /// Drops what is in flight and tells the machine, which answers every open call.
+    async fn cancel(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
+        self.effects.clear();
+        self.queued.clear();
+        self.running.clear();
+        let signal = SignalReceived { name: CANCEL.into(), data: Value::Null };
+        self.step(machine, [self.fact(signal)]).await
+    }
+
     fn fact(&self, fact: impl Into<EventKind>) -> Input {
         Input::fact(self.agent.clock.now(), fact)
     }
@@ -187,10 +209,22 @@ impl Driver {
         let attempted = AttemptedCall { request, record: Arc::clone(&record) };
         let span = tracing::info_span!("model", call = call.call);
         let mut response = Box::pin(self.agent.stack.clone().oneshot(attempted).instrument(span));
+        let mut recorded = call.attempts_before;
+        let cancellation = self.request.cancellation.clone();
         let result = loop {
             tokio::select! {
                 biased;
+                () = cancellation.cancelled() => {
+                    drop(response);
+                    // The attempt in flight may be billed, so it counts.
+                    if record.attempt() > recorded {
+                        let cut = record.cut(Code::new(code::RUN_CANCELLED));
+                        self.step(machine, [Input::answer(self.agent.clock.now(), call.id, cut)]).await?;
+                    }
+                    return self.cancel(machine).await;
+                }
                 Some((attempted, logged)) = attempts.recv() => {
+                    recorded = attempted.attempt;
                     let input = Input::answer(self.agent.clock.now(), call.id, attempted);
                     self.step(machine, [input]).await?;
                     let _ = logged.send(());

@@ -30,3 +30,4 @@ pub use error::{AgentError, RunFailure};
 pub use live::{Live, Piece, Subscriber};
 pub use outcome::RunOutcome;
 pub use react_machine::Limits;
+pub use tokio_util::sync::CancellationToken;

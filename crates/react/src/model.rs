@@ -84,6 +84,19 @@ impl CallRecord {
         *self.billed.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
+    /// Describes the current attempt, which was cut short.
+    pub(crate) fn cut(&self, code: Code) -> ModelAttempted {
+        ModelAttempted {
+            call: self.call,
+            attempt: self.attempt(),
+            provider: Arc::clone(&self.provider),
+            code: Some(code),
+            status: None,
+            delay_ms: None,
+            usage: *self.billed.lock().unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
     /// Describes the current attempt, which ended with `result`.
     pub(crate) fn attempted(
         &self,

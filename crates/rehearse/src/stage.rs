@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clock::{Clock, VirtualClock};
 use config::Scenario;
@@ -10,7 +11,7 @@ use event_log::{EventLog, read_events};
 use layer0::error::BoxError;
 use layer0::{Code, Timestamp, code};
 use provider::ScriptedProvider;
-use react::{Agent, RunRequest};
+use react::{Agent, CancellationToken, RunRequest};
 use retry::Jitter;
 use serde::Serialize;
 use store_sqlite::Database;
@@ -98,6 +99,15 @@ async fn play(
 
     let mut request = RunRequest::new(scenario.input.as_str());
     request.session = scenario.session.as_deref().map(Into::into);
+    if let Some(ms) = scenario.cancel_at_ms {
+        let token = CancellationToken::new();
+        request = request.cancelled_by(token.clone());
+        let timer = clock.sleep(Duration::from_millis(ms));
+        tokio::spawn(clock.track(Box::pin(async move {
+            timer.await;
+            token.cancel();
+        })));
+    }
     let (done, result) = tokio::sync::oneshot::channel();
     let run = async move {
         let _ = done.send(agent.run(request).await);

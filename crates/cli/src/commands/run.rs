@@ -7,7 +7,7 @@ use error_store::{ErrorFilter, ErrorStore};
 use event_log::read_events;
 use layer0::event::{Event, EventKind};
 use layer0::failure::{Chain, Seconds};
-use react::{AgentError, RunFailure, RunOutcome, RunRequest};
+use react::{AgentError, CancellationToken, RunFailure, RunOutcome, RunRequest};
 use rehearse::RunReport;
 use store_sqlite::Database;
 
@@ -28,6 +28,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
 
     let mut request = RunRequest::new(input);
     request.session = args.session.map(Into::into);
+    let request = request.cancelled_by(interrupt());
     let shown = tokio::spawn(progress::show(agent.subscribe()));
     let result = agent.run(request).await;
     // With the agent gone, the screen has seen all there was.
@@ -45,6 +46,23 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
         Err(RunFailure { error: AgentError::Storage(_), .. }) => exit::of_storage(),
         _ => exit::of(report.outcome),
     })
+}
+
+/// Returns a token that the first Ctrl-C cancels, so that the run ends with a complete record. The
+/// second one ends the process at once.
+fn interrupt() -> CancellationToken {
+    let token = CancellationToken::new();
+    let cancelled = token.clone();
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            note("stopping; press Ctrl-C again to stop at once");
+            cancelled.cancel();
+        }
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(i32::from(exit::INTERRUPTED));
+        }
+    });
+    token
 }
 
 /// Reports a run; one whose record cannot be read back is reported without it.
