@@ -4,7 +4,11 @@
 //! `scenarios/failing/` must not pass, and show how a mismatch is reported.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod codes;
+mod format;
+mod invariants;
 mod played;
 mod rules;
 mod scenarios;
 mod story;
+mod texts;
