@@ -1,5 +1,6 @@
 //! From a tool's error to what the log records and the model reads.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use error_store::{
@@ -41,12 +42,12 @@ impl Failing<'_> {
     ) -> Vec<EventKind> {
         let raw = raw_text(error);
         let raw = self.redactor.redact(&raw);
-        let author_code = error.author_code();
-        let summary = Summary::of(&raw, author_code.map(|code| &**code));
+        let author_code = self.author_code(error);
+        let summary = Summary::of(&raw, author_code.as_deref());
         let Some(store) = store else {
             let text = match error.kind() {
                 ToolError::Timeout { .. } => failed_text(self.tool, error),
-                _ => fallback_text(&raw, author_code.map(|code| &**code)),
+                _ => fallback_text(&raw, author_code.as_deref()),
             };
             return vec![self.responded(error, &text, &summary.text, None)];
         };
@@ -57,7 +58,7 @@ impl Failing<'_> {
             call_id: self.call_id.clone(),
             tool: Arc::clone(self.tool),
             reason: Code::new(error.code()),
-            code: author_code.cloned(),
+            code: author_code.clone(),
             raw: raw_json(&raw),
             summary: summary.text.clone(),
         };
@@ -70,7 +71,7 @@ impl Failing<'_> {
                     error_id: stored.id.clone(),
                     call_id: self.call_id.clone(),
                     tool: Arc::clone(self.tool),
-                    code: author_code.cloned(),
+                    code: author_code,
                     occurrences: stored.occurrences,
                     chars_kept: u64::try_from(kept).unwrap_or(u64::MAX),
                 };
@@ -78,7 +79,7 @@ impl Failing<'_> {
             }
             Err(failed) => {
                 tracing::warn!(code = failed.code(), error = %Chain(&failed), "error store failed");
-                let text = fallback_text(&raw, author_code.map(|code| &**code));
+                let text = fallback_text(&raw, author_code.as_deref());
                 let message = self.redactor.redact(&Chain(&failed).to_string()).into_owned();
                 let degraded = ErrorStoreDegraded {
                     operation: "store".into(),
@@ -88,6 +89,15 @@ impl Failing<'_> {
                 vec![degraded.into(), self.responded(error, &text, &summary.text, None)]
             }
         }
+    }
+
+    /// Returns the author's code, which is somebody else's text like the rest of the error.
+    fn author_code(&self, error: &ToolError) -> Option<Arc<str>> {
+        let code = error.author_code()?;
+        Some(match self.redactor.redact(code) {
+            Cow::Borrowed(_) => Arc::clone(code),
+            Cow::Owned(code) => code.into(),
+        })
     }
 
     fn headline(&self, error: &ToolError, summary: &Summary) -> String {
@@ -114,7 +124,7 @@ impl Failing<'_> {
             duration_ms: self.duration_ms,
             error: Some(ToolFailure {
                 reason: Code::new(error.code()),
-                code: error.author_code().cloned(),
+                code: self.author_code(error),
                 message: message.into(),
                 error_id: stored.map(|stored| stored.id.clone()),
             }),

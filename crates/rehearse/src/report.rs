@@ -90,8 +90,9 @@ impl RunReport {
             _ => 0,
         };
         let mut errors: Vec<ReportedError> = errors.into_iter().map(Into::into).collect();
-        // The store lists newest first; a report tells the story forwards.
-        errors.reverse();
+        // The store lists newest first, and by their random ids those of one moment; a report tells
+        // the story forwards.
+        errors.sort_by_cached_key(|error| stored_at(&events, &error.id));
         match result {
             Ok(outcome) => Self {
                 run: outcome.run_id.clone(),
@@ -123,6 +124,15 @@ impl RunReport {
             }
         }
     }
+}
+
+/// Returns the seq of the event that first names a stored error.
+fn stored_at(events: &[Event], id: &ErrorId) -> Option<u64> {
+    let names = |event: &&Event| match &event.kind {
+        EventKind::ErrorStored(stored) => stored.error_id == *id,
+        _ => false,
+    };
+    events.iter().find(names).map(|event| event.seq)
 }
 
 /// Returns the chain that the log has; a run whose log failed has none there.

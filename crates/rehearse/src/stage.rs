@@ -15,6 +15,7 @@ use react::{Agent, CancellationToken, RunRequest};
 use retry::Jitter;
 use serde::Serialize;
 use store_sqlite::Database;
+use tokio::sync::oneshot;
 
 use crate::expect::difference;
 use crate::faults::{FaultyErrorStore, Held};
@@ -71,10 +72,34 @@ impl std::error::Error for RehearsalError {
 /// Runs a scenario in a store of its own. `file` is where it came from; relative paths in it are
 /// below that file's folder.
 ///
+/// The same comes of the same scenario every time: everything happens on one thread, so that tools
+/// which end at the same moment answer in the same order.
+///
 /// # Errors
 ///
 /// [`RehearsalError::Agent`], [`RehearsalError::Store`]. A run that fails is no error here.
+///
+/// # Cancel safety
+///
+/// Dropping the future leaves the rehearsal to end by itself, unseen.
 pub async fn rehearse(scenario: &Scenario, file: &Path) -> Result<Rehearsal, RehearsalError> {
+    let (scenario, file) = (scenario.clone(), file.to_owned());
+    let (done, result) = oneshot::channel();
+    let rehearsal = move || {
+        let result = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime.block_on(rehearse_here(&scenario, &file)),
+            Err(error) => Err(RehearsalError::Agent(error.into())),
+        };
+        let _ = done.send(result);
+    };
+    std::thread::Builder::new()
+        .name("rehearsal".to_owned())
+        .spawn(rehearsal)
+        .map_err(|error| RehearsalError::Agent(error.into()))?;
+    result.await.map_err(|_| RehearsalError::Agent("the rehearsal's thread was lost".into()))?
+}
+
+async fn rehearse_here(scenario: &Scenario, file: &Path) -> Result<Rehearsal, RehearsalError> {
     let database =
         Database::in_memory().await.map_err(|error| RehearsalError::Store(error.into()))?;
     let result = play(scenario, file, &database).await;
@@ -108,7 +133,7 @@ async fn play(
             token.cancel();
         })));
     }
-    let (done, result) = tokio::sync::oneshot::channel();
+    let (done, result) = oneshot::channel();
     let run = async move {
         let _ = done.send(agent.run(request).await);
     };

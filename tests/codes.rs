@@ -1,0 +1,33 @@
+//! Which codes of the catalogue scenarios bring about.
+
+use std::collections::BTreeSet;
+
+use layer0::code::CATALOGUE;
+use serde_json::Value;
+
+use crate::played::{Played, failing, passing};
+
+/// Spec: E9
+#[test]
+fn codes_that_no_scenario_brings_about() {
+    let seen: BTreeSet<String> = passing().iter().chain(failing()).flat_map(codes).collect();
+    let unknown: Vec<&String> =
+        seen.iter().filter(|code| layer0::code::find(code).is_none()).collect();
+    assert!(unknown.is_empty(), "not in the catalogue: {unknown:?}");
+    let unseen: Vec<&str> =
+        CATALOGUE.iter().map(|entry| entry.code).filter(|code| !seen.contains(*code)).collect();
+    insta::assert_snapshot!(unseen.join("\n"));
+}
+
+/// Returns the codes of a rehearsal: its reason, the reasons in its log, those of failed attempts,
+/// tool calls and stored errors.
+fn codes(played: &Played) -> Vec<String> {
+    let mut codes = vec![&played.json["reason"], &played.json["error"]["code"]];
+    for event in played.events() {
+        codes.push(&event["data"]["reason"]);
+        codes.push(&event["data"]["error"]["reason"]);
+    }
+    codes.extend(played.data_of("model.attempted").iter().map(|data| &data["code"]));
+    codes.extend(played.json["errors"].as_array().unwrap().iter().map(|error| &error["reason"]));
+    codes.into_iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+}

@@ -1,0 +1,73 @@
+//! Texts and order of events, to the letter.
+//!
+//! Spec: T2, T3, S4, S5, S6, S7, S8, R8
+
+use crate::played::named;
+use crate::story::story;
+
+/// Makes a test per scenario that holds its story word by word.
+macro_rules! told {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                check(stringify!($name));
+            }
+        )*
+    };
+}
+
+told! {
+    errors_code_and_first_line
+    errors_id_is_no_string
+    errors_json
+    errors_key_redacted
+    errors_long_line
+    errors_read_by_page
+    errors_read_in_full
+    errors_seen_again
+    errors_short
+    errors_store_disk_full
+    errors_store_locked
+    errors_store_locked_twice
+    errors_store_none
+    errors_store_unreadable
+    errors_traceback
+    errors_unknown_id
+    guard_max_iterations
+    model_deadline
+    model_empty_twice
+    model_gave_up
+    model_gave_up_midway
+    model_max_tokens
+    model_pause
+    model_refusal_with_tools
+    model_retried
+    model_retry_after_too_long
+    run_completed
+    run_empty_input
+    tools_admission
+    tools_batch
+    tools_batch_in_turns
+    tools_batch_one_fails
+    tools_batch_too_large
+    tools_grants
+    tools_invalid_input
+    tools_invalid_output
+    tools_malformed_arguments
+    tools_no_tools
+    tools_not_found
+    tools_other_arguments
+    tools_panic
+    tools_permission_denied
+    tools_repeated_ids
+    tools_timeout
+    tools_timeout_of_the_agent
+}
+
+fn check(name: &str) {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| insta::assert_snapshot!(name, story(named(name))));
+}
