@@ -20,6 +20,7 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("guard.tripped", &["reason", "message", "guard", "count", "limit"]),
     ("error.stored", &["error_id", "call_id", "tool", "code", "occurrences", "chars_kept"]),
     ("error_store.degraded", &["operation", "reason", "message"]),
+    ("signal.received", &["name", "data"]),
 ];
 
 /// Decisions, which the machine derives again on replay; the others are facts.

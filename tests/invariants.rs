@@ -27,8 +27,10 @@ fn events_are_numbered_and_caused_by_earlier_ones() {
             assert_eq!(number(&event["seq"]), index as u64 + 1, "{name}");
             match event["caused_by"].as_u64() {
                 None => {
-                    // A store's degradation belongs to no single call.
-                    let alone = index == 0 || event["type"] == "error_store.degraded";
+                    // A store's degradation belongs to no single call, a signal comes from outside.
+                    let alone = index == 0
+                        || event["type"] == "error_store.degraded"
+                        || event["type"] == "signal.received";
                     assert!(alone, "{name}: {event}");
                 }
                 Some(cause) => assert!((1..=index as u64).contains(&cause), "{name}: {event}"),

@@ -21,6 +21,7 @@ const TOLD: &[(&str, &[&str])] = &[
     ("guard.tripped", &["reason", "guard", "count", "limit", "message"]),
     ("error.stored", &["error_id", "call_id", "tool", "code", "occurrences", "chars_kept"]),
     ("error_store.degraded", &["operation", "reason", "message"]),
+    ("signal.received", &["name"]),
 ];
 
 /// Tells events, what the model read of its tools, and the stored errors.

@@ -34,7 +34,11 @@ told! {
     errors_store_unreadable
     errors_traceback
     errors_unknown_id
+    cancel_in_model
+    cancel_in_tool
+    guard_loop
     guard_max_iterations
+    guard_stagnation
     model_deadline
     model_empty_twice
     model_gave_up
@@ -46,6 +50,7 @@ told! {
     model_retry_after_too_long
     run_completed
     run_empty_input
+    tools_repeated_failure
     tools_admission
     tools_batch
     tools_batch_in_turns

@@ -215,10 +215,20 @@ impl AgentTable {
 
 /// Turns `fs:read:./logs/**` into `fs:read:/where/it/is/logs/**`.
 fn resolve_grant(grant: &str, folder: &Path) -> String {
-    let mut parts = grant.splitn(3, ':');
+    resolve(grant, folder, escape)
+}
+
+/// Turns a tool's own `fs:read:./logs/a.log` into `fs:read:/where/it/is/logs/a.log`.
+#[must_use]
+pub fn resolve_capability(capability: &str, folder: &Path) -> String {
+    resolve(capability, folder, str::to_owned)
+}
+
+fn resolve(capability: &str, folder: &Path, real_text: impl Fn(&str) -> String) -> String {
+    let mut parts = capability.splitn(3, ':');
     let (Some("fs"), Some(operation), Some(path)) = (parts.next(), parts.next(), parts.next())
     else {
-        return grant.to_owned();
+        return capability.to_owned();
     };
     // The part without wildcards is a real folder or file; links in it are resolved.
     let plain: PathBuf =
@@ -227,8 +237,7 @@ fn resolve_grant(grant: &str, folder: &Path) -> String {
     let plain = folder.join(plain);
     let real =
         std::fs::canonicalize(&plain).or_else(|_| std::path::absolute(&plain)).unwrap_or(plain);
-    // Characters of the real path are no wildcards.
-    let mut resolved = escape(&real.to_string_lossy());
+    let mut resolved = real_text(&real.to_string_lossy());
     for part in rest {
         resolved.push('/');
         resolved.push_str(&part.to_string_lossy());
@@ -240,6 +249,7 @@ fn is_pattern(part: &str) -> bool {
     part.contains(['*', '?', '['])
 }
 
+/// Marks characters of a real path that would be wildcards in a pattern.
 fn escape(path: &str) -> String {
     path.chars()
         .map(|c| match c {

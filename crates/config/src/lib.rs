@@ -16,7 +16,9 @@ pub use agent_file::{
     AgentFile, DurabilityName, ModelTable, ProviderName, StoreTable, TimeoutsTable, ToolKind,
     ToolTable,
 };
-pub use agent_table::{AgentTable, GuardLimit, LimitsTable, PolicyTable, RetryTable};
+pub use agent_table::{
+    AgentTable, GuardLimit, LimitsTable, PolicyTable, RetryTable, resolve_capability,
+};
 pub use error::ConfigError;
 pub use parse::read_text;
 pub use scenario::{ErrorStoreTable, Expect, Scenario, ScriptedCall, ScriptedTool, StoreFault};

@@ -14,6 +14,9 @@ use crate::{ErrorStore, readable};
 /// How many bytes of an error one answer holds unless the model asks for another size.
 pub const DEFAULT_PAGE_BYTES: usize = 8 * 1024;
 
+/// The code of a detail that could not be read because the store failed.
+pub const DATABASE_ERROR: &str = "DATABASE_ERROR";
+
 /// The largest page the model can ask for.
 const MAX_PAGE_BYTES: usize = 64 * 1024;
 
@@ -66,7 +69,7 @@ impl Tool for ErrorDetail {
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let id = arguments["error_id"].as_str().unwrap_or_default();
         let found = self.0.get(&context.session, &ErrorId::from(id)).await.map_err(|error| {
-            ToolError::ExecutionFailed(Chain(&error).to_string()).with_code("DATABASE_ERROR")
+            ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
         })?;
         let Some(record) = found else {
             let shown: String = id.chars().take(100).collect();

@@ -16,7 +16,7 @@ mod raw;
 mod store;
 mod summary;
 
-pub use detail::{DEFAULT_PAGE_BYTES, ErrorDetail};
+pub use detail::{DATABASE_ERROR, DEFAULT_PAGE_BYTES, ErrorDetail};
 pub use error::StoreError;
 pub use id::error_id;
 pub use memory::MemoryErrorStore;

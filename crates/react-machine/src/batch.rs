@@ -154,7 +154,7 @@ impl Machine {
         for call in calls {
             self.transcript.push(Message::tool(call.id.clone(), text, true));
         }
-        self.fail(responded, failure);
+        self.fail(tripped, failure);
     }
 
     /// Answers calls that will never run, so that every call has its answer in the log.

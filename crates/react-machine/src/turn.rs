@@ -69,8 +69,8 @@ impl Machine {
         let max = self.definition.limits.max_iterations;
         if self.usage.model_calls >= max {
             let failure = FailureCause::MaxIterations(max);
-            self.trip(cause, &failure);
-            return self.fail(cause, failure);
+            let tripped = self.trip(cause, &failure);
+            return self.fail(tripped, failure);
         }
         self.usage.model_calls += 1;
         self.ask(cause, self.usage.model_calls, 0, 0, false);
@@ -138,7 +138,11 @@ impl Machine {
             StopReason::ContentFilter => self.end_incomplete(seq, code::MODEL_CONTENT_FILTER, text),
             StopReason::ContextExceeded => self.fail(seq, FailureCause::ContextExceeded),
             StopReason::Malformed => {
-                self.ask_again(seq, &turn, "the model's output was malformed twice");
+                self.ask_again(
+                    seq,
+                    &turn,
+                    "the model's answer was unusable twice, the last one malformed",
+                );
             }
             _ if !calls.is_empty() => {
                 self.transcript
@@ -152,8 +156,8 @@ impl Machine {
                 }
                 if let Some(tripped) = stagnation(&self.definition.limits, text_count) {
                     let failure = tripped.into();
-                    self.trip(seq, &failure);
-                    return self.fail(seq, failure);
+                    let tripped = self.trip(seq, &failure);
+                    return self.fail(tripped, failure);
                 }
                 if turn.pauses >= MAX_RESENDS {
                     let why = "the model paused its turn again and again";
@@ -162,7 +166,7 @@ impl Machine {
                 self.ask(seq, turn.call, turn.attempts, turn.pauses + 1, turn.asked_again);
             }
             _ if blank => {
-                self.ask_again(seq, &turn, "the model gave neither text nor tool calls twice");
+                self.ask_again(seq, &turn, "the model's answer was unusable twice, the last one without text and tool calls");
             }
             _ => {
                 self.transcript.push(Message::Assistant {

@@ -9,7 +9,7 @@ use error_store::{
 use layer0::event::{ErrorStoreDegraded, ErrorStored, EventKind, ToolFailure, ToolResponded};
 use layer0::failure::{Chain, Failure};
 use layer0::id::{CallId, RunId, SessionId};
-use layer0::{Code, Timestamp};
+use layer0::{Code, Timestamp, code};
 use redact::Redactor;
 use serde_json::json;
 use tool::{ToolError, failed_text};
@@ -44,13 +44,6 @@ impl Failing<'_> {
         let raw = self.redactor.redact(&raw);
         let author_code = self.author_code(error);
         let summary = Summary::of(&raw, author_code.as_deref());
-        let Some(store) = store else {
-            let text = match error.kind() {
-                ToolError::Timeout { .. } => failed_text(self.tool, error),
-                _ => fallback_text(&raw, author_code.as_deref()),
-            };
-            return vec![self.responded(error, &text, &summary.text, None)];
-        };
         let new = NewError {
             at: self.at,
             session: self.session.clone(),
@@ -62,33 +55,58 @@ impl Failing<'_> {
             raw: raw_json(&raw),
             summary: summary.text.clone(),
         };
-        match store_once_more_if_locked(store, new).await {
-            Ok(stored) => {
-                let text = stored_text(&self.headline(error, &summary), &summary, &stored);
-                tracing::info!(error_id = %stored.id, tool_name = %self.tool, "error_stored");
-                let kept = raw.chars().count().saturating_sub(text.chars().count());
-                let event = ErrorStored {
-                    error_id: stored.id.clone(),
-                    call_id: self.call_id.clone(),
-                    tool: Arc::clone(self.tool),
-                    code: author_code,
-                    occurrences: stored.occurrences,
-                    chars_kept: u64::try_from(kept).unwrap_or(u64::MAX),
-                };
-                vec![event.into(), self.responded(error, &text, &summary.text, Some(&stored))]
+        let degraded = match store {
+            None => self.degraded("store", code::STORE_CLOSED, "there is no error store"),
+            Some(store) => match store_once_more_if_locked(store, new).await {
+                Ok(stored) => return self.stored(error, &raw, &summary, author_code, &stored),
+                Err(failed) => {
+                    let why = Chain(&failed).to_string();
+                    tracing::warn!(code = failed.code(), error = why, "error store failed");
+                    self.degraded("store", failed.code(), &why)
+                }
+            },
+        };
+        let text = match error.kind() {
+            // These have sentences of their own, which are bounded.
+            ToolError::Panicked(_) | ToolError::Timeout { .. } => {
+                self.redactor.redact(&failed_text(self.tool, error)).into_owned()
             }
-            Err(failed) => {
-                tracing::warn!(code = failed.code(), error = %Chain(&failed), "error store failed");
-                let text = fallback_text(&raw, author_code.as_deref());
-                let message = self.redactor.redact(&Chain(&failed).to_string()).into_owned();
-                let degraded = ErrorStoreDegraded {
-                    operation: "store".into(),
-                    reason: Code::new(failed.code()),
-                    message: message.into(),
-                };
-                vec![degraded.into(), self.responded(error, &text, &summary.text, None)]
-            }
+            _ => fallback_text(&raw, author_code.as_deref()),
+        };
+        vec![degraded, self.responded(error, &text, &summary.text, None)]
+    }
+
+    /// Says that the error store could not do its work.
+    pub(crate) fn degraded(&self, operation: &str, code: &'static str, why: &str) -> EventKind {
+        ErrorStoreDegraded {
+            operation: operation.into(),
+            reason: Code::new(code),
+            message: self.redactor.redact(why).into(),
         }
+        .into()
+    }
+
+    fn stored(
+        &self,
+        error: &ToolError,
+        raw: &str,
+        summary: &Summary,
+        author_code: Option<Arc<str>>,
+        stored: &Stored,
+    ) -> Vec<EventKind> {
+        let text = stored_text(&self.headline(error, summary), summary, stored);
+        tracing::info!(error_id = %stored.id, tool_name = %self.tool, "error_stored");
+        let shown = if summary.cut { summary.text.chars().count() } else { usize::MAX };
+        let event = ErrorStored {
+            error_id: stored.id.clone(),
+            call_id: self.call_id.clone(),
+            tool: Arc::clone(self.tool),
+            code: author_code,
+            occurrences: stored.occurrences,
+            chars_kept: u64::try_from(raw.chars().count().saturating_sub(shown))
+                .unwrap_or(u64::MAX),
+        };
+        vec![event.into(), self.responded(error, &text, &summary.text, Some(stored))]
     }
 
     /// Returns the author's code, which is somebody else's text like the rest of the error.
@@ -105,6 +123,7 @@ impl Failing<'_> {
         match error.kind() {
             ToolError::Timeout { .. } => failed_text(tool, error),
             ToolError::Panicked(_) => format!("Tool '{tool}' panicked: {}", summary.text),
+            _ if summary.text.is_empty() => format!("Tool '{tool}' failed without a message"),
             _ => format!("Tool '{tool}' failed: {}", summary.text),
         }
     }

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use error_store::DATABASE_ERROR;
+use layer0::code;
 use layer0::event::{EventKind, ToolResponded};
 use layer0::id::{RunId, SessionId};
 use react_machine::{Input, ToolRun};
@@ -52,7 +54,15 @@ pub(crate) async fn run_tool(
         Err(error) if stores && is_stored(&error) => {
             failing.store_and_respond(&error, agent.errors.as_deref()).await
         }
-        Err(error) => vec![failing.respond(&error, &failed_text(&run.tool, &error))],
+        Err(error) => {
+            let answer = failing.respond(&error, &failed_text(&run.tool, &error));
+            let unread = error.author_code().is_some_and(|code| &**code == DATABASE_ERROR);
+            if stores || !unread {
+                vec![answer]
+            } else {
+                vec![failing.degraded("get", code::STORE_FAILED, &error.kind().to_string()), answer]
+            }
+        }
     };
     let now = agent.clock.now();
     let input = |fact: EventKind| match fact {

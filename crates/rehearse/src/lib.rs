@@ -15,5 +15,5 @@ mod stage;
 mod tools;
 
 pub use faults::Held;
-pub use report::RunReport;
+pub use report::{RunReport, stored_errors};
 pub use stage::{Rehearsal, RehearsalError, rehearse};

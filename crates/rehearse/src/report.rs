@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use error_store::ErrorRecord;
+use error_store::{ErrorRecord, ErrorStore, StoreError};
 use layer0::Code;
 use layer0::event::{Event, EventKind};
 use layer0::failure::chain;
@@ -89,10 +89,7 @@ impl RunReport {
             }
             _ => 0,
         };
-        let mut errors: Vec<ReportedError> = errors.into_iter().map(Into::into).collect();
-        // The store lists newest first, and by their random ids those of one moment; a report tells
-        // the story forwards.
-        errors.sort_by_cached_key(|error| stored_at(&events, &error.id));
+        let errors = errors.into_iter().map(Into::into).collect();
         match result {
             Ok(outcome) => Self {
                 run: outcome.run_id.clone(),
@@ -126,13 +123,28 @@ impl RunReport {
     }
 }
 
-/// Returns the seq of the event that first names a stored error.
-fn stored_at(events: &[Event], id: &ErrorId) -> Option<u64> {
-    let names = |event: &&Event| match &event.kind {
-        EventKind::ErrorStored(stored) => stored.error_id == *id,
-        _ => false,
+/// Reads the errors a run stored, in the order it stored them, ones that an earlier run of the
+/// session had stored before included.
+///
+/// # Errors
+///
+/// Any variant of [`StoreError`].
+pub async fn stored_errors(
+    store: &dyn ErrorStore,
+    events: &[Event],
+) -> Result<Vec<ErrorRecord>, StoreError> {
+    let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
+        return Ok(Vec::new());
     };
-    events.iter().find(names).map(|event| event.seq)
+    let mut errors: Vec<ErrorRecord> = Vec::new();
+    for event in events {
+        let EventKind::ErrorStored(stored) = &event.kind else { continue };
+        if !errors.iter().any(|error| error.id == stored.error_id) {
+            // Retention may have taken it away in the meantime.
+            errors.extend(store.get(&started.session, &stored.error_id).await?);
+        }
+    }
+    Ok(errors)
 }
 
 /// Returns the chain that the log has; a run whose log failed has none there.

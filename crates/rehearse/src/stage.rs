@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clock::{Clock, VirtualClock};
 use config::Scenario;
-use error_store::{ErrorFilter, ErrorStore};
+use error_store::ErrorStore;
 use event_log::{EventLog, read_events};
 use layer0::error::BoxError;
 use layer0::{Code, Timestamp, code};
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::expect::difference;
 use crate::faults::{FaultyErrorStore, Held};
 use crate::model::{NotingProvider, Requests, SentRequest};
-use crate::report::RunReport;
+use crate::report::{RunReport, stored_errors};
 use crate::tools::Scripted;
 
 /// When every scenario begins: 2026-01-01T00:00:00Z, in milliseconds since 1970.
@@ -149,8 +149,7 @@ async fn play(
     };
     let failed = |error: BoxError| RehearsalError::Store(error);
     let (_, events) = read_events(&*log, run_id).await.map_err(|error| failed(error.into()))?;
-    let filter = ErrorFilter { run: Some(run_id.clone()), ..ErrorFilter::default() };
-    let stored = errors.list(filter).await.map_err(|error| failed(error.into()))?;
+    let stored = stored_errors(&*errors, &events).await.map_err(|error| failed(error.into()))?;
     let report = RunReport::new(&result, events, stored);
     let mut diff = difference(&scenario.expect, &report);
     if is_exhausted(&report) {
@@ -191,7 +190,7 @@ fn build(
         agent = agent.grant(grant);
     }
     for tool in &scenario.tools {
-        agent = agent.tool(Scripted::new(tool, Arc::clone(clock)));
+        agent = agent.tool(Scripted::new(tool, folder, Arc::clone(clock)));
     }
     if let Some(errors) = FaultyErrorStore::wrap(Arc::clone(errors), scenario.error_store) {
         agent = agent.shared_error_store(errors);

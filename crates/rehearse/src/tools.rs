@@ -1,12 +1,13 @@
 //! Scripted tools.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use clock::Clock;
-use config::{ScriptedCall, ScriptedTool};
+use config::{ScriptedCall, ScriptedTool, resolve_capability};
 use layer0::ToolSpec;
 use serde_json::{Value, json};
 use tool::{Tool, ToolContext, ToolError};
@@ -20,12 +21,13 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    pub(crate) fn new(tool: &ScriptedTool, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(tool: &ScriptedTool, folder: &Path, clock: Arc<dyn Clock>) -> Self {
         let schema = tool.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
         let description = tool.description.as_deref().unwrap_or("A scripted tool.");
         let mut spec = ToolSpec::new(tool.name.as_str(), description, schema);
         spec.output_schema = tool.output_schema.clone().map(Arc::new);
-        spec.capabilities.clone_from(&tool.capabilities);
+        spec.capabilities =
+            tool.capabilities.iter().map(|text| resolve_capability(text, folder)).collect();
         spec.idempotent = tool.idempotent;
         spec.exploratory = tool.exploratory;
         spec.timeout = tool.timeout_ms.map(Duration::from_millis);

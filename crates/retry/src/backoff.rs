@@ -23,7 +23,8 @@ pub struct RetryConfig {
     pub cap_ms: u64,
     /// The largest hint that is waited for, in milliseconds. Above it the error is returned at once.
     pub max_retry_after_ms: u64,
-    /// How long attempts and waits may take together, in milliseconds. No wait goes past it.
+    /// How long attempts and waits may take together, in milliseconds. No wait goes past it; an
+    /// attempt in flight is not cut, that is the attempt timeout's.
     pub deadline_ms: u64,
 }
 

@@ -3,12 +3,11 @@
 use std::process::ExitCode;
 
 use config::AgentFile;
-use error_store::{ErrorFilter, ErrorStore};
 use event_log::read_events;
 use layer0::event::{Event, EventKind};
 use layer0::failure::{Chain, Seconds};
 use react::{AgentError, CancellationToken, RunFailure, RunOutcome, RunRequest};
-use rehearse::RunReport;
+use rehearse::{RunReport, stored_errors};
 use store_sqlite::Database;
 
 use crate::args::RunArgs;
@@ -78,8 +77,7 @@ async fn report(database: &Database, result: &Result<RunOutcome, RunFailure>) ->
             Vec::new()
         }
     };
-    let filter = ErrorFilter { run: Some(run.clone()), ..ErrorFilter::default() };
-    let errors = match database.errors().list(filter).await {
+    let errors = match stored_errors(&database.errors(), &events).await {
         Ok(errors) => errors,
         Err(error) => {
             note(&format!("warning: stored errors cannot be read: {}", Chain(&error)));

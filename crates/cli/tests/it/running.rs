@@ -34,7 +34,7 @@ fn the_triage_example_fails_reads_the_detail_and_recovers() {
     assert!(ran.out.starts_with(ANSWER), "{}", ran.out);
     assert!(ran.err.contains("✗ latency tool.execution_failed"), "{}", ran.err);
     assert!(
-        ran.err.contains("1 error stored: 4773 characters of error text kept from the model"),
+        ran.err.contains("1 error stored: 4919 characters of error text kept from the model"),
         "{}",
         ran.err
     );
@@ -203,4 +203,41 @@ fn rehearse_tells_pass_from_fail_from_mistake() {
     let ran = bench.run(&["rehearse", "good.toml", "wrong.toml"]);
     assert_eq!(ran.out, "", "nothing is run when a file is wrong");
     ran.fails(2, "wrong.toml:3: `hooks` is not supported yet");
+}
+
+/// Spec: B3
+#[test]
+fn an_interrupt_ends_the_run_with_a_complete_record() {
+    let bench = Bench::new();
+    bench.agent(
+        "[[model]]\ntext = \"working\"\ntool_calls = [{ id = \"c1\", name = \"slow\" }]\n",
+        "[store]\nurl = \"sqlite:x.db\"\n[[tools]]\nkind = \"command\"\nname = \"slow\"\ndescription = \"d\"\n\
+         command = [\"sh\", \"-c\", \"touch begun; sleep 300\"]\n",
+    );
+    let agent = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+    bench.write("agent.toml", &format!("{agent}[agent.policy]\ngrant = [\"process:spawn\"]\n"));
+    let child = bench
+        .command(&["run", "agent.toml"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    while !bench.path().join("begun").exists() {
+        std::thread::yield_now();
+    }
+    let killed =
+        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.unwrap().success());
+    let ran = Ran::of(child.wait_with_output().unwrap()).fails(3, "cancelled (run.cancelled)");
+    assert_eq!(ran.out, "working\n");
+    let store = ["--store", "sqlite:x.db"];
+    let run = bench.run(&[&["runs", "--json"], &store[..]].concat()).ok().json().remove(0);
+    assert_eq!((&run["state"], &run["outcome"]), (&"finished".into(), &"cancelled".into()));
+    let trace =
+        bench.run(&[&["trace", run["run"].as_str().unwrap()], &store[..]].concat()).ok().out;
+    let last: Vec<&str> = trace.lines().rev().take(3).map(|line| &line[18..38]).collect();
+    assert_eq!(
+        last.iter().map(|kind| kind.trim()).collect::<Vec<_>>(),
+        ["run.finished", "tool.responded", "signal.received"]
+    );
 }
