@@ -159,7 +159,15 @@ fn events_have_the_documented_envelope_and_data() {
             let known = EVENTS.iter().find(|(known, _)| *known == event_type);
             let keys = known.unwrap_or_else(|| panic!("{of}: add its keys here")).1;
             let data = &event["data"];
-            check_keys(data, keys, &of);
+            // The evidence of a guard is one of two, or none.
+            let evidence = match data["reason"].as_str() {
+                Some("guard.loop_detected") => Some("signature"),
+                Some("guard.stagnation") => Some("text_hash"),
+                _ => None,
+            };
+            let evidence = evidence.filter(|_| event_type == "guard.tripped");
+            let keys: Vec<&str> = keys.iter().copied().chain(evidence).collect();
+            check_keys(data, &keys, &of);
             match event_type {
                 "run.started" => {
                     check_keys(&data["agent"], &["name", "digest", "definition"], &of);
