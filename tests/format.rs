@@ -21,6 +21,7 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("error.stored", &["error_id", "call_id", "tool", "code", "occurrences", "chars_kept"]),
     ("error_store.degraded", &["operation", "reason", "message"]),
     ("signal.received", &["name", "data"]),
+    ("tool.attempted", &["call_id", "execution", "reason", "delay_ms"]),
 ];
 
 /// Decisions, which the machine derives again on replay; the others are facts.

@@ -22,6 +22,7 @@ const TOLD: &[(&str, &[&str])] = &[
     ("error.stored", &["error_id", "call_id", "tool", "code", "occurrences", "chars_kept"]),
     ("error_store.degraded", &["operation", "reason", "message"]),
     ("signal.received", &["name"]),
+    ("tool.attempted", &["call_id", "execution", "reason", "delay_ms"]),
 ];
 
 /// Tells events, what the model read of its tools, and the stored errors.

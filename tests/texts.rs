@@ -68,6 +68,7 @@ told! {
     tools_repeated_ids
     tools_timeout
     tools_timeout_of_the_agent
+    tools_wait_for_hint
 }
 
 fn check(name: &str) {

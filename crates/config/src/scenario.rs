@@ -91,8 +91,10 @@ pub struct ScriptedCall {
     pub hang_ms: Option<u64>,
     /// How many bytes of text it returns.
     pub output_bytes: Option<usize>,
-    retryable: Option<Later>,
-    retry_after_ms: Option<Later>,
+    /// Can trying again help?
+    pub retryable: bool,
+    /// How long to wait before that, in milliseconds.
+    pub retry_after_ms: Option<u64>,
 }
 
 /// `[error_store]`.
@@ -153,10 +155,6 @@ impl Scenario {
         ]);
         for tool in &scenario.tools {
             keys.push(("tools.approval", tool.approval.as_ref()));
-            for call in &tool.calls {
-                keys.push(("tools.calls.retryable", call.retryable.as_ref()));
-                keys.push(("tools.calls.retry_after_ms", call.retry_after_ms.as_ref()));
-            }
         }
         refuse(path, &text, keys)?;
         Ok(scenario)

@@ -56,10 +56,9 @@ fn what_is_not_supported_yet_is_refused_not_ignored() {
     let error =
         scenario_error("name = \"x\"\ninput = \"y\"\n[agent.budget]\nmax_model_calls = 3\n");
     check(&error, 3, "`agent.budget` is not supported yet", hint);
-    let error = scenario_error(
-        "name = \"x\"\ninput = \"y\"\n[[tools]]\nname = \"t\"\ncalls = [{ error = \"e\", retryable = true }]\n",
-    );
-    check(&error, 5, "`tools.calls.retryable` is not supported yet", hint);
+    let error =
+        scenario_error("name = \"x\"\ninput = \"y\"\n[[tools]]\nname = \"t\"\napproval = true\n");
+    check(&error, 5, "`tools.approval` is not supported yet", hint);
     let error =
         agent_error("[model]\nprovider = \"script\"\n[[model.fallback]]\nprovider = \"openai\"\n");
     assert!(error.to_string().ends_with("`model.fallback` is not supported yet"), "{error}");

@@ -10,6 +10,7 @@ use layer0::id::{RunId, SessionId};
 use provider::{ModelSettings, Provider};
 use react_machine::AgentDefinition;
 use redact::Redactor;
+use retry::RetryPolicy;
 use tokio_util::sync::CancellationToken;
 use tool::{Grants, Toolset};
 
@@ -44,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) record: AgentRecord,
     pub(crate) provider: Arc<str>,
     pub(crate) stack: ModelStack,
+    pub(crate) tool_retry: RetryPolicy,
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
     pub(crate) grants: Grants,

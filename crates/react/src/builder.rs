@@ -126,7 +126,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets how model calls are retried.
+    /// Sets how model calls are retried, and how long a tool that asks to be tried again is waited
+    /// for.
     pub fn retry(mut self, retry: RetryConfig) -> Self {
         self.retry = retry;
         self
@@ -230,9 +231,8 @@ impl AgentBuilder {
         definition.validate()?;
         let record = record(&definition);
         let budget = self.budget.unwrap_or_else(|| RetryBudget::new(Arc::clone(&self.clock)));
-        let retry = RetryPolicy::new(self.retry, Arc::clone(&self.clock))
-            .jitter(self.jitter)
-            .budget(budget);
+        let tool_retry = RetryPolicy::new(self.retry, Arc::clone(&self.clock)).jitter(self.jitter);
+        let retry = tool_retry.clone().budget(budget);
         let provider: Arc<str> = self.provider.name().into();
         let clock = Arc::clone(&self.clock);
         let stack = model::stack(self.provider, self.stream, retry, self.attempt_timeout, clock);
@@ -242,6 +242,7 @@ impl AgentBuilder {
                 record,
                 provider,
                 stack,
+                tool_retry,
                 settings: self.settings,
                 tools,
                 grants: Grants::parse(&self.grants)?,

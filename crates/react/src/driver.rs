@@ -1,6 +1,7 @@
 //! One run: feeds the machine, appends what it decides, then acts.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -32,7 +33,8 @@ use crate::live::Live;
 use crate::model::{AttemptedCall, CallRecord};
 use crate::outcome::RunOutcome;
 use crate::redacting::{redact_calls, redact_shared};
-use crate::tool_run::run_tool;
+use crate::running::panic_text;
+use crate::tool_run::{Note, run_tool};
 
 /// Facts a tool execution came to.
 type ToolDone = Pin<Box<dyn Future<Output = Vec<Input>> + Send>>;
@@ -52,6 +54,9 @@ pub(crate) struct Driver {
     /// Executions that wait for a free place.
     queued: VecDeque<ToolRun>,
     running: FuturesUnordered<ToolDone>,
+    /// What running tools have to have in the log before they go on.
+    notes: mpsc::Receiver<Note>,
+    noted: mpsc::Sender<Note>,
     /// The provider's error with its sources; the log has it as data.
     model_error: Option<ProviderError>,
     /// Did a tool that is not safe to repeat run?
@@ -64,6 +69,7 @@ impl Driver {
         let now = agent.clock.now();
         let run = request.run.clone().unwrap_or_else(|| new_run_id(now));
         let session = request.session.clone().unwrap_or_else(|| new_session_id(now));
+        let (noted, notes) = mpsc::channel(1);
         Self {
             writer: RunWriter::new(Arc::clone(&agent.log), run.clone()),
             run,
@@ -74,6 +80,8 @@ impl Driver {
             admitted: BTreeMap::new(),
             queued: VecDeque::new(),
             running: FuturesUnordered::new(),
+            notes,
+            noted,
             model_error: None,
             acted: false,
             tools: Arc::clone(&agent.definition.tools),
@@ -129,6 +137,11 @@ impl Driver {
                     let facts = tokio::select! {
                         biased;
                         () = self.request.cancellation.cancelled() => continue,
+                        Some((note, logged)) = self.notes.recv() => {
+                            self.step(machine, [note]).await?;
+                            let _ = logged.send(());
+                            continue;
+                        }
                         facts = self.running.next() => facts,
                     };
                     let Some(facts) = facts else {
@@ -272,7 +285,11 @@ impl Driver {
         let mut facts = Vec::with_capacity(calls.len());
         for call in calls {
             let arguments = call.arguments.clone();
-            let admitted = self.agent.tools.admit(&call.name, arguments, &self.agent.grants);
+            let (tools, grants) = (&self.agent.tools, &self.agent.grants);
+            // What a call needs is asked of the tool's own code.
+            let admit = AssertUnwindSafe(|| tools.admit(&call.name, arguments, grants));
+            let admitted = std::panic::catch_unwind(admit)
+                .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(&*panic))));
             let admitted = admitted.and_then(|admitted| {
                 match machine.repeated_failure(&call.name, &admitted.arguments) {
                     Some((code, count)) => Err(ToolError::repeated_failure(code, count)),
@@ -316,7 +333,8 @@ impl Driver {
             self.acted |= !admitted.tool().spec().idempotent;
             let (agent, name, session) =
                 (Arc::clone(&self.agent), self.run.clone(), self.session.clone());
-            self.running.push(Box::pin(run_tool(agent, name, session, run, admitted)));
+            let noted = self.noted.clone();
+            self.running.push(Box::pin(run_tool(agent, name, session, run, admitted, noted)));
         }
     }
 

@@ -70,7 +70,8 @@ impl Drop for StopOnDrop {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+/// Returns what a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
         .map(ToString::to_string)

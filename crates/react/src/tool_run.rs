@@ -1,14 +1,22 @@
 //! From an execution the machine asked for to the facts it came to.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use clock::Clock;
 use error_store::DATABASE_ERROR;
 use layer0::code;
-use layer0::event::{EventKind, ToolResponded};
+use layer0::event::{EventKind, ToolAttempted, ToolResponded};
+use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
 use layer0::id::{RunId, SessionId};
 use react_machine::{Input, ToolRun};
-use tool::{Admitted, ToolContext, failed_text};
+use retry::{FailedAttempt, RetryRequest};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tool::{Admitted, ToolContext, ToolError, failed_text};
+use tower::{Layer, Service, ServiceExt};
 use tracing::Instrument;
 
 use crate::agent::Inner;
@@ -17,6 +25,11 @@ use crate::failing::is_stored;
 use crate::redacting::redact_value;
 use crate::running::execute;
 
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A fact to append while a tool is at work, and who waits for that.
+pub(crate) type Note = (Input, oneshot::Sender<()>);
+
 /// Runs one tool and turns what it came to into facts.
 pub(crate) async fn run_tool(
     agent: Arc<Inner>,
@@ -24,18 +37,26 @@ pub(crate) async fn run_tool(
     session: SessionId,
     run: ToolRun,
     admitted: Admitted,
+    notes: mpsc::Sender<Note>,
 ) -> Vec<Input> {
     let began = agent.clock.now();
+    let stores = admitted.tool().stores_errors();
     let limit = admitted
         .tool()
         .spec()
         .timeout
         .unwrap_or(Duration::from_millis(agent.definition.limits.tool_timeout_ms));
-    let stores = admitted.tool().stores_errors();
-    let context =
-        ToolContext::new(run_id.clone(), session.clone(), run.call_id.clone(), began.after(limit));
+    let attempt = ToolAttempt {
+        admitted,
+        limit,
+        clock: Arc::clone(&agent.clock),
+        context: ToolContext::new(run_id.clone(), session.clone(), run.call_id.clone(), began),
+        execution: run.execution,
+        notes,
+    };
     let span = tracing::info_span!("tool", tool = %run.tool, call = %run.call_id);
-    let result = execute(admitted, context, limit, &agent.clock).instrument(span).await;
+    let retried = agent.tool_retry.clone().layer().layer(RunOnce).oneshot(attempt);
+    let result = retried.instrument(span).await.map_err(|Hinted(error)| error);
     let took = agent.clock.now().since(began).as_millis();
     let duration_ms = u64::try_from(took).unwrap_or(u64::MAX);
     let failing = failing(&agent, &run_id, &session, &run.call_id, &run.tool, duration_ms);
@@ -70,4 +91,96 @@ pub(crate) async fn run_tool(
         note => Input::fact(now, note),
     };
     facts.into_iter().map(input).collect()
+}
+
+/// An execution on its way through the retry layer. Clones are its attempts.
+#[derive(Clone)]
+struct ToolAttempt {
+    admitted: Admitted,
+    limit: Duration,
+    clock: Arc<dyn Clock>,
+    context: ToolContext,
+    execution: u32,
+    notes: mpsc::Sender<Note>,
+}
+
+impl RetryRequest<Hinted> for ToolAttempt {
+    fn is_idempotent(&self) -> bool {
+        self.admitted.tool().spec().idempotent
+    }
+
+    /// Waits until the retry is in the log; the driver drops the tool if it cannot be.
+    fn attempted(&self, attempt: FailedAttempt<'_, Hinted>) -> Option<BoxFuture<()>> {
+        let attempted = ToolAttempted {
+            call_id: self.context.call_id.clone(),
+            execution: self.execution,
+            reason: attempt.error.code().into(),
+            delay_ms: u64::try_from(attempt.delay.as_millis()).unwrap_or(u64::MAX),
+        };
+        let (note, notes) = (Input::fact(self.clock.now(), attempted), self.notes.clone());
+        Some(Box::pin(async move {
+            let (logged, done) = oneshot::channel();
+            if notes.send((note, logged)).await.is_ok() {
+                let _ = done.await;
+            }
+        }))
+    }
+}
+
+/// A tool's error, which the runtime waits for only when the tool says how long. Whether anything
+/// else is worth another try is for the model to decide.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct Hinted(ToolError);
+
+impl Failure for Hinted {
+    fn code(&self) -> &'static str {
+        self.0.code()
+    }
+
+    fn retry(&self) -> Retry {
+        match self.0.retry() {
+            hint @ Retry::After(_) => hint,
+            Retry::Backoff | Retry::Never => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        self.0.effect()
+    }
+}
+
+/// The model reads what the tool said last, not how often it was asked.
+impl From<Exhausted<Hinted>> for Hinted {
+    fn from(exhausted: Exhausted<Hinted>) -> Self {
+        exhausted.last
+    }
+}
+
+impl GiveUp for Hinted {
+    fn stand_in() -> Self {
+        Self(ToolError::Cancelled)
+    }
+}
+
+/// The innermost service: one execution.
+#[derive(Clone)]
+struct RunOnce;
+
+impl Service<ToolAttempt> for RunOnce {
+    type Response = Value;
+    type Error = Hinted;
+    type Future = BoxFuture<Result<Value, Hinted>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Hinted>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, attempt: ToolAttempt) -> Self::Future {
+        Box::pin(async move {
+            let ToolAttempt { admitted, limit, clock, mut context, .. } = attempt;
+            context.deadline = clock.now().after(limit);
+            execute(admitted, context, limit, &clock).await.map_err(Hinted)
+        })
+    }
 }

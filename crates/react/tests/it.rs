@@ -501,3 +501,31 @@ async fn keys_the_process_holds_are_written_nowhere() {
     let log = bench.log.records(&outcome.run_id, 1).await.unwrap();
     assert!(log.iter().all(|record| !record.data.contains(key)));
 }
+
+/// Panics when it is asked what it needs.
+struct Needy(tool::ToolSpec);
+
+#[async_trait::async_trait]
+impl tool::Tool for Needy {
+    fn spec(&self) -> &tool::ToolSpec {
+        &self.0
+    }
+
+    fn needs(&self, _: &Value) -> Result<Vec<String>, ToolError> {
+        panic!("no idea")
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        Ok(Value::Null)
+    }
+}
+
+/// Spec: E11
+#[tokio::test]
+async fn a_panic_in_any_part_of_a_tool_is_its_failure() {
+    let bench = Bench::new();
+    let answers = vec![calls([call("c1", "needy", json!({}))]), says("done")];
+    let needy = Needy(tool::ToolSpec::new("needy", "d", json!({"type": "object"})));
+    let outcome = bench.run(bench.agent(answers).tool(needy)).await.unwrap();
+    assert_eq!(tool_texts(&outcome)[0].0, "Tool 'needy' panicked: no idea");
+}

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clock::Clock;
 use config::{ScriptedCall, ScriptedTool, resolve_capability};
-use layer0::ToolSpec;
+use layer0::{Retry, ToolSpec};
 use serde_json::{Value, json};
 use tool::{Tool, ToolContext, ToolError};
 
@@ -55,6 +55,11 @@ impl Tool for Scripted {
         }
         if let Some(text) = &call.error {
             let error = ToolError::ExecutionFailed(text.clone());
+            let error = match call.retry_after_ms {
+                Some(ms) => error.with_retry(Retry::After(Duration::from_millis(ms))),
+                None if call.retryable => error.with_retry(Retry::Backoff),
+                None => error,
+            };
             return Err(match &call.code {
                 Some(code) => error.with_code(code.as_str()),
                 None => error,
