@@ -22,6 +22,7 @@ const TOLD: &[(&str, &[&str])] = &[
     ("error.stored", &["error_id", "call_id", "tool", "code", "occurrences", "chars_kept"]),
     ("error_store.degraded", &["operation", "reason", "message"]),
     ("signal.received", &["name"]),
+    ("budget.exhausted", &["reason", "dimension", "limit", "used"]),
     ("tool.attempted", &["call_id", "execution", "reason", "delay_ms"]),
 ];
 

@@ -34,6 +34,10 @@ told! {
     errors_store_unreadable
     errors_traceback
     errors_unknown_id
+    budget_model_calls
+    budget_tokens
+    budget_tool_calls
+    budget_wall_time_model
     cancel_in_model
     cancel_in_tool
     guard_loop

@@ -36,7 +36,7 @@ pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
 pub use provider_openai::OpenAi;
 pub use react::{
-    Agent, AgentBuilder, AgentError, BuildError, CancellationToken, Limits, Live, Piece,
+    Agent, AgentBuilder, AgentError, Budget, BuildError, CancellationToken, Limits, Live, Piece,
     RunFailure, RunOutcome, RunRequest, Subscriber,
 };
 pub use redact::Redactor;

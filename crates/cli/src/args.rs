@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "backstop",
     version,
-    after_help = "Exit codes: 0 finished, 1 run failed, 2 usage or configuration, 3 stopped (incomplete, cancelled), \
+    after_help = "Exit codes: 0 finished, 1 run failed, 2 usage or configuration, 3 stopped (incomplete, budget, cancelled), \
                   4 waiting for approval, 5 storage, 6 log tampered.\n\
                   Set BACKSTOP_LOG=debug to see the spans and events of the runtime."
 )]

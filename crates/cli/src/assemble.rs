@@ -38,6 +38,7 @@ pub(crate) fn agent(file: &AgentFile, path: &Path, database: &Database) -> Resul
         .name(name)
         .instructions(file.agent.instructions(path, folder)?)
         .limits(file.agent.limits())
+        .budget(file.agent.budget())
         .retry(file.agent.retry())
         .settings(ModelSettings {
             max_output_tokens: file.model.max_output_tokens,
@@ -50,6 +51,9 @@ pub(crate) fn agent(file: &AgentFile, path: &Path, database: &Database) -> Resul
         .source(source(file, folder));
     if let Some(key) = key {
         agent = agent.redactor(Redactor::new().with_secret(key));
+    }
+    if let Some(price) = file.agent.price() {
+        agent = agent.price(price);
     }
     for name in &file.agent.limits.exploratory_tools {
         agent = agent.exploratory_tool(name.as_str());

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use react_machine::Limits;
+use react_machine::{Budget, Limits, Price};
 use retry::RetryConfig;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
@@ -30,8 +30,43 @@ pub struct AgentTable {
     pub retry: RetryTable,
     /// What the tools may do.
     pub policy: PolicyTable,
-    pub(crate) budget: Option<Later>,
-    pub(crate) price: Option<Later>,
+    /// What a run may use.
+    pub budget: BudgetTable,
+    /// What tokens cost.
+    pub price: Option<PriceTable>,
+}
+
+/// `[agent.budget]`; what is not given keeps its default, `"off"` is without bound.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BudgetTable {
+    /// Model attempts.
+    pub max_model_calls: Option<Bound>,
+    /// Tool executions.
+    pub max_tool_calls: Option<Bound>,
+    /// Prompt tokens.
+    pub max_input_tokens: Option<Bound>,
+    /// Answer tokens.
+    pub max_output_tokens: Option<Bound>,
+    /// Prompt and answer tokens.
+    pub max_total_tokens: Option<Bound>,
+    /// US dollars.
+    pub max_cost_usd: Option<f64>,
+    /// Milliseconds.
+    pub max_wall_ms: Option<Bound>,
+    /// Log events.
+    pub max_events: Option<Bound>,
+    max_depth: Option<Later>,
+}
+
+/// `[agent.price]`, in US dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PriceTable {
+    /// Prompt tokens.
+    pub input_per_mtok: f64,
+    /// Answer tokens.
+    pub output_per_mtok: f64,
 }
 
 /// `[agent.limits]`; what is not given keeps its default.
@@ -47,13 +82,13 @@ pub struct LimitsTable {
     /// How long a tool may take, in milliseconds.
     pub tool_timeout_ms: Option<u64>,
     /// How often the same batch may be asked for.
-    pub max_repeated_batch_steps: Option<GuardLimit>,
+    pub max_repeated_batch_steps: Option<Bound>,
     /// How often the same batch may be asked for while it makes progress.
-    pub max_observation_steps: Option<GuardLimit>,
+    pub max_observation_steps: Option<Bound>,
     /// How often the model may say the same text.
-    pub max_stagnation_steps: Option<GuardLimit>,
+    pub max_stagnation_steps: Option<Bound>,
     /// How often in a row the same call may fail with the same code.
-    pub max_repeated_failures: Option<GuardLimit>,
+    pub max_repeated_failures: Option<Bound>,
     /// Parts of names of tools that only look around.
     pub exploratory_tools: Vec<String>,
     max_result_bytes: Option<Later>,
@@ -61,50 +96,56 @@ pub struct LimitsTable {
     memory_timeout_ms: Option<Later>,
 }
 
-/// A guard's limit: a number, or `"off"`.
+/// A bound: a number, or `"off"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GuardLimit {
-    /// The guard never trips.
+pub enum Bound {
+    /// There is none.
     Off,
-    /// The guard trips above this.
-    Steps(u32),
+    /// This much.
+    At(u64),
 }
 
-impl GuardLimit {
-    fn or(given: Option<Self>, default: Option<u32>) -> Option<u32> {
+impl Bound {
+    /// Returns the bound with the default filled in; one too large to be kept is none.
+    fn or(given: Option<Self>, default: Option<u64>) -> Option<u64> {
         match given {
             None => default,
             Some(Self::Off) => None,
-            Some(Self::Steps(steps)) => Some(steps),
+            Some(Self::At(bound)) => Some(bound),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for GuardLimit {
+impl<'de> Deserialize<'de> for Bound {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct NumberOrOff;
         impl Visitor<'_> for NumberOrOff {
-            type Value = GuardLimit;
+            type Value = Bound;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a number from 0 on, or \"off\"")
             }
 
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<GuardLimit, E> {
-                u32::try_from(number)
-                    .map(GuardLimit::Steps)
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Bound, E> {
+                u64::try_from(number)
+                    .map(Bound::At)
                     .map_err(|_| E::invalid_value(Unexpected::Signed(number), &self))
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<GuardLimit, E> {
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bound, E> {
                 match text {
-                    "off" => Ok(GuardLimit::Off),
+                    "off" => Ok(Bound::Off),
                     other => Err(E::invalid_value(Unexpected::Str(other), &self)),
                 }
             }
         }
         deserializer.deserialize_any(NumberOrOff)
     }
+}
+
+/// As [`Bound::or`], for what is counted in 32 bits; what does not fit is as good as without bound.
+fn small(given: Option<Bound>, default: Option<u32>) -> Option<u32> {
+    Bound::or(given, default.map(u64::from)).and_then(|bound| u32::try_from(bound).ok())
 }
 
 /// `[agent.retry]`; what is not given keeps its default.
@@ -144,23 +185,44 @@ impl AgentTable {
                 .max_concurrent_tools
                 .unwrap_or(defaults.max_concurrent_tools),
             tool_timeout_ms: table.tool_timeout_ms.unwrap_or(defaults.tool_timeout_ms),
-            max_repeated_batch_steps: GuardLimit::or(
+            max_repeated_batch_steps: small(
                 table.max_repeated_batch_steps,
                 defaults.max_repeated_batch_steps,
             ),
-            max_observation_steps: GuardLimit::or(
+            max_observation_steps: small(
                 table.max_observation_steps,
                 defaults.max_observation_steps,
             ),
-            max_stagnation_steps: GuardLimit::or(
-                table.max_stagnation_steps,
-                defaults.max_stagnation_steps,
-            ),
-            max_repeated_failures: GuardLimit::or(
+            max_stagnation_steps: small(table.max_stagnation_steps, defaults.max_stagnation_steps),
+            max_repeated_failures: small(
                 table.max_repeated_failures,
                 defaults.max_repeated_failures,
             ),
         }
+    }
+
+    /// Returns the budget with the defaults filled in.
+    #[must_use]
+    pub fn budget(&self) -> Budget {
+        let defaults = Budget::default();
+        let table = &self.budget;
+        Budget {
+            max_model_calls: small(table.max_model_calls, defaults.max_model_calls),
+            max_tool_calls: small(table.max_tool_calls, defaults.max_tool_calls),
+            max_input_tokens: Bound::or(table.max_input_tokens, defaults.max_input_tokens),
+            max_output_tokens: Bound::or(table.max_output_tokens, defaults.max_output_tokens),
+            max_total_tokens: Bound::or(table.max_total_tokens, defaults.max_total_tokens),
+            max_cost_usd: table.max_cost_usd.or(defaults.max_cost_usd),
+            max_wall_ms: Bound::or(table.max_wall_ms, defaults.max_wall_ms),
+            max_events: Bound::or(table.max_events, defaults.max_events),
+        }
+    }
+
+    /// Returns what tokens cost.
+    #[must_use]
+    pub fn price(&self) -> Option<Price> {
+        let price = self.price?;
+        Some(Price { input_per_mtok: price.input_per_mtok, output_per_mtok: price.output_per_mtok })
     }
 
     /// Returns the retry configuration with the defaults filled in.
@@ -204,8 +266,7 @@ impl AgentTable {
     pub(crate) fn refused(&self) -> Refused<'_> {
         let limits = &self.limits;
         vec![
-            ("agent.budget", self.budget.as_ref()),
-            ("agent.price", self.price.as_ref()),
+            ("agent.budget.max_depth", self.budget.max_depth.as_ref()),
             ("agent.limits.max_result_bytes", limits.max_result_bytes.as_ref()),
             ("agent.limits.hook_timeout_ms", limits.hook_timeout_ms.as_ref()),
             ("agent.limits.memory_timeout_ms", limits.memory_timeout_ms.as_ref()),

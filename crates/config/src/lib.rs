@@ -17,7 +17,8 @@ pub use agent_file::{
     ToolTable,
 };
 pub use agent_table::{
-    AgentTable, GuardLimit, LimitsTable, PolicyTable, RetryTable, resolve_capability,
+    AgentTable, Bound, BudgetTable, LimitsTable, PolicyTable, PriceTable, RetryTable,
+    resolve_capability,
 };
 pub use error::ConfigError;
 pub use parse::read_text;

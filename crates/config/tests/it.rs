@@ -53,9 +53,8 @@ fn what_is_not_supported_yet_is_refused_not_ignored() {
     let error =
         scenario_error("name = \"x\"\ninput = \"y\"\n\n[[hooks]]\nname = \"h\"\n[memory]\n");
     assert!(error.to_string().ends_with("`hooks` is not supported yet"), "{error}");
-    let error =
-        scenario_error("name = \"x\"\ninput = \"y\"\n[agent.budget]\nmax_model_calls = 3\n");
-    check(&error, 3, "`agent.budget` is not supported yet", hint);
+    let error = scenario_error("name = \"x\"\ninput = \"y\"\n[agent.budget]\nmax_depth = 3\n");
+    check(&error, 4, "`agent.budget.max_depth` is not supported yet", hint);
     let error =
         scenario_error("name = \"x\"\ninput = \"y\"\n[[tools]]\nname = \"t\"\napproval = true\n");
     check(&error, 5, "`tools.approval` is not supported yet", hint);

@@ -45,6 +45,23 @@ pub struct ModelSettings {
     pub temperature: Option<f32>,
 }
 
+impl ModelSettings {
+    /// Lowers the most tokens of an answer to what is left of a budget.
+    #[must_use]
+    pub fn capped(mut self, left: Option<u64>) -> Self {
+        // A budget beyond what any model answers with is no cap; saying nothing keeps the default.
+        let left = left.filter(|left| *left < u64::from(MAX_ANSWER_TOKENS));
+        if let Some(left) = left.and_then(|left| u32::try_from(left).ok()) {
+            let left = left.max(1);
+            self.max_output_tokens = Some(self.max_output_tokens.map_or(left, |max| max.min(left)));
+        }
+        self
+    }
+}
+
+/// More than models answer with at once.
+const MAX_ANSWER_TOKENS: u32 = 128_000;
+
 /// Receives an answer while it comes. Calls never block and never fail.
 pub trait StreamSink: Send + Sync {
     /// Takes the next piece of the answer's text.

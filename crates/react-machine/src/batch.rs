@@ -10,7 +10,7 @@ use layer0::message::{Message, ToolCall};
 use serde_json::{Value, json};
 
 use crate::guards::result_digest;
-use crate::io::{Effect, EffectId, FailureCause, Misuse, ToolRun};
+use crate::io::{Effect, EffectId, FailureCause, Misuse, ToolBatch, ToolRun};
 use crate::machine::{Machine, Phase};
 use crate::signature::call_signature;
 
@@ -22,6 +22,8 @@ pub(crate) struct Batch {
     /// What makes another batch the same.
     signature: Arc<str>,
     calls: Vec<Call>,
+    /// Was a call kept from running by the budget?
+    cancelled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -140,9 +142,19 @@ impl Machine {
             state: CallState::Asked,
         });
         let calls_open = open.collect();
-        self.phase =
-            Phase::Working(Batch { responded, signature: counted.signature, calls: calls_open });
-        self.perform(Effect::AdmitTools(calls));
+        self.phase = Phase::Working(Batch {
+            responded,
+            signature: counted.signature,
+            calls: calls_open,
+            cancelled: false,
+        });
+        let budget = self.definition.budget;
+        let usage = self.usage();
+        if let Some(exhausted) = budget.crossed(&usage, self.events()) {
+            return self.exhaust(responded, exhausted);
+        }
+        let max_executions = budget.executions_left(&usage, self.events());
+        self.perform(Effect::AdmitTools(ToolBatch { calls, max_executions }));
     }
 
     /// Answers every call of a batch that tripped a guard, so that the transcript stays whole, and
@@ -198,7 +210,11 @@ impl Machine {
                 self.guards.note_execution(signature, &responded);
                 (Actor::Tool, requested)
             }
-            CallState::Asked | CallState::Answered { .. } => (Actor::Runtime, batch.responded),
+            CallState::Asked | CallState::Answered { .. } => {
+                let reason = responded.error.as_ref().map(|error| error.reason.as_str());
+                batch.cancelled |= reason == Some(code::TOOL_CANCELLED);
+                (Actor::Runtime, batch.responded)
+            }
         };
         let seq = self.append(actor, Some(cause), responded);
         self.close_batch(seq);
@@ -227,6 +243,7 @@ impl Machine {
         }
         let signature = Arc::clone(&batch.signature);
         let mut results = Vec::with_capacity(batch.calls.len());
+        let cancelled = std::mem::take(&mut batch.cancelled);
         for call in std::mem::take(&mut batch.calls) {
             if let CallState::Answered { message, result } = call.state {
                 self.transcript.push(message);
@@ -234,7 +251,11 @@ impl Machine {
             }
         }
         self.guards.note_results(&signature, results);
-        self.next_turn(cause);
+        let exhausted = self.definition.budget.tool_calls(&self.usage).filter(|_| cancelled);
+        match exhausted {
+            Some(exhausted) => self.exhaust(cause, exhausted),
+            None => self.next_turn(cause),
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::budget::{Budget, Price};
+
 /// A resolved agent: everything a run needs to be rebuilt, without secrets.
 ///
 /// It stands in `run.started`. The machine reads all but `runtime`, which is the driver's.
@@ -18,6 +20,12 @@ pub struct AgentDefinition {
     pub instructions: Arc<str>,
     /// The guards' limits.
     pub limits: Limits,
+    /// What a run may use.
+    #[serde(default)]
+    pub budget: Budget,
+    /// What tokens cost, where it is known.
+    #[serde(default)]
+    pub price: Option<Price>,
     /// Parts of names, in any case, of tools that only look around beside those that declare it.
     #[serde(default)]
     pub exploratory_tools: Arc<[String]>,
@@ -34,6 +42,8 @@ impl AgentDefinition {
             name: name.into(),
             instructions: instructions.into(),
             limits: Limits::default(),
+            budget: Budget::default(),
+            price: None,
             exploratory_tools: Arc::default(),
             tools: Arc::default(),
             runtime: Value::Null,
@@ -51,6 +61,9 @@ impl AgentDefinition {
         }
         if self.limits.max_concurrent_tools == 0 {
             return Err(DefinitionError::ZeroLimit("max_concurrent_tools"));
+        }
+        if self.budget.max_cost_usd.is_some() && self.price.is_none() {
+            return Err(DefinitionError::UnknownPrice);
         }
         if self.limits.max_repeated_failures == Some(0) {
             return Err(DefinitionError::ZeroLimit("max_repeated_failures"));
@@ -102,6 +115,9 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
+    /// There is a cost budget and no price.
+    #[error("`max_cost_usd` needs a price: give `input_per_mtok` and `output_per_mtok`")]
+    UnknownPrice,
     /// A limit that must be at least one is zero.
     #[error("`{0}` must be at least 1")]
     ZeroLimit(&'static str),

@@ -79,9 +79,18 @@ pub enum Effect {
     CallModel(ModelCall),
     /// Decide which calls of a batch may run. Each is answered by `tool.requested` (it may) or
     /// `tool.responded` (refused), all in one append.
-    AdmitTools(Arc<[ToolCall]>),
+    AdmitTools(ToolBatch),
     /// Run a tool. Answered by `tool.responded`.
     RunTool(ToolRun),
+}
+
+/// Tool calls to decide on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolBatch {
+    /// The calls, in the model's order.
+    pub calls: Arc<[ToolCall]>,
+    /// How many of them may run; further ones are answered as cancelled.
+    pub max_executions: u32,
 }
 
 /// A model call to make.
@@ -95,6 +104,10 @@ pub struct ModelCall {
     pub attempts_before: u32,
     /// What the model is sent.
     pub messages: Transcript,
+    /// How many attempts are left of the budget.
+    pub max_attempts: Option<u32>,
+    /// How many tokens of an answer are left of the budget.
+    pub max_output_tokens: Option<u64>,
 }
 
 /// A tool execution to perform.

@@ -39,14 +39,18 @@ mod batch;
 mod definition;
 mod digest;
 mod guards;
+mod budget;
 mod io;
 mod machine;
 mod signature;
 mod turn;
 
+pub use budget::{Budget, Price};
 pub use definition::{AgentDefinition, DefinitionError, Limits};
 pub use io::{
-    Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, ModelCall, Output, ToolRun,
+    Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, ModelCall, Output, ToolBatch,
+    ToolRun,
 };
 pub use machine::{CANCEL, Machine};
 pub use signature::call_signature;
+pub use turn::BUDGET_CANCELLED;

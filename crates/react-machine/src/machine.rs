@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind, RunStarted};
@@ -115,6 +116,29 @@ impl Machine {
         Ok(())
     }
 
+    /// Tells the time without anything having happened, so that a budget that is used up by it ends
+    /// the run. Too early, it changes nothing.
+    pub fn tick(&mut self, at: Timestamp) {
+        if matches!(self.phase, Phase::New | Phase::Done(_)) {
+            return;
+        }
+        let budget = self.definition.budget;
+        let later = Usage { wall_ms: elapsed_ms(self.started, self.now.max(at)), ..self.usage };
+        let cut_short = matches!(&self.phase, Phase::Asking(turn) if turn.cut_short);
+        let attempts = budget.model_calls(&later).filter(|_| cut_short);
+        if let Some(exhausted) = attempts.or_else(|| budget.wall_time(&later)) {
+            self.now = self.now.max(at);
+            self.exhaust(self.seq, exhausted);
+        }
+    }
+
+    /// Returns when [`Machine::tick`] will end the run; `None` without a time budget.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        let max = self.definition.budget.max_wall_ms?;
+        Some(self.started.after(Duration::from_millis(max)))
+    }
+
     /// Returns the next output; see [`Output`].
     pub fn poll(&mut self) -> Output {
         if let Some(output) = self.outputs.pop_front() {
@@ -135,7 +159,17 @@ impl Machine {
     /// Returns what the run has used so far.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        Usage { wall_ms: self.elapsed_ms(), ..self.usage }
+        let wall_ms = elapsed_ms(self.started, self.now);
+        Usage {
+            wall_ms,
+            cost_usd: self.definition.price.map(|price| price.of(&self.usage)),
+            ..self.usage
+        }
+    }
+
+    /// Returns how many entries there are.
+    pub(crate) const fn events(&self) -> u64 {
+        self.seq
     }
 
     /// Returns code and count of a call that failed so often in a row that it must not be run again.
@@ -234,10 +268,10 @@ impl Machine {
         self.effects += 1;
         EffectId { epoch: self.epoch, number: self.effects }
     }
+}
 
-    fn elapsed_ms(&self) -> u64 {
-        u64::try_from(self.now.since(self.started).as_millis()).unwrap_or(u64::MAX)
-    }
+fn elapsed_ms(started: Timestamp, now: Timestamp) -> u64 {
+    u64::try_from(now.since(started).as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Is this an event only the machine writes? (`tool.responded` is written by both.)

@@ -3,19 +3,23 @@
 use std::sync::Arc;
 
 use layer0::event::{
-    Actor, GuardTripped, ModelAttempted, ModelFailed, ModelRequested, ModelResponded, RunFailed,
-    RunFinished, SignalReceived,
+    Actor, BudgetExhausted, GuardTripped, ModelAttempted, ModelFailed, ModelRequested,
+    ModelResponded, RunFailed, RunFinished, SignalReceived,
 };
 use layer0::message::{Message, StopReason};
 use layer0::stop::Stop;
 use layer0::{Code, code};
 
+use crate::budget::Exhausted;
 use crate::guards::stagnation;
 use crate::io::{Effect, EffectId, FailureCause, Finish, Misuse, ModelCall};
 use crate::machine::{Machine, Phase};
 
 /// How often in a row a paused turn is sent again.
 const MAX_RESENDS: u32 = 5;
+
+/// What the model would read of a call that a budget kept from running.
+pub const BUDGET_CANCELLED: &str = "Cancelled: a budget of the run is used up";
 
 /// A model call in flight.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +28,8 @@ pub(crate) struct Turn {
     effect: EffectId,
     requested: u64,
     attempts: u32,
+    /// Did the last attempt fail, without another to follow?
+    pub(crate) cut_short: bool,
     /// Pauses in a row.
     pauses: u32,
     /// Was the model already asked again after an unusable answer?
@@ -72,11 +78,15 @@ impl Machine {
             let tripped = self.trip(cause, &failure);
             return self.fail(tripped, failure);
         }
-        self.usage.model_calls += 1;
-        self.ask(cause, self.usage.model_calls, 0, 0, false);
+        self.ask(cause, self.usage.model_calls + 1, 0, 0, false);
     }
 
     fn ask(&mut self, cause: u64, call: u32, attempts: u32, pauses: u32, asked_again: bool) {
+        let budget = self.definition.budget;
+        if let Some(exhausted) = budget.for_model(&self.usage(), self.events()) {
+            return self.exhaust(cause, exhausted);
+        }
+        self.usage.model_calls = call;
         let messages = self.transcript.messages();
         for message in &messages[self.digested..] {
             self.request_digest.add(message);
@@ -90,18 +100,29 @@ impl Machine {
         };
         let requested = self.append(Actor::Machine, Some(cause), requested);
         let effect = self.next_effect();
-        self.phase = Phase::Asking(Turn { call, effect, requested, attempts, pauses, asked_again });
+        self.phase = Phase::Asking(Turn {
+            call,
+            effect,
+            requested,
+            attempts,
+            cut_short: false,
+            pauses,
+            asked_again,
+        });
         self.perform(Effect::CallModel(ModelCall {
             id: effect,
             call,
             attempts_before: attempts,
             messages: self.transcript.clone(),
+            max_attempts: budget.attempts_left(&self.usage),
+            max_output_tokens: budget.output_left(&self.usage),
         }));
     }
 
     pub(crate) fn model_attempted(&mut self, attempted: ModelAttempted) {
         let Phase::Asking(turn) = &mut self.phase else { return };
         turn.attempts += 1;
+        turn.cut_short = attempted.code.is_some() && attempted.delay_ms.is_none();
         let requested = turn.requested;
         self.usage.model_attempts += 1;
         self.usage.add_tokens(attempted.usage.unwrap_or_default());
@@ -225,6 +246,21 @@ impl Machine {
             message: chain.concat().into(),
         };
         self.append(Actor::Machine, Some(cause), tripped)
+    }
+
+    /// Ends the run because a budget is used up; what is open is answered.
+    pub(crate) fn exhaust(&mut self, cause: u64, exhausted: Exhausted) {
+        let reason = Code::new(exhausted.reason);
+        let event = BudgetExhausted {
+            dimension: exhausted.reason.trim_start_matches("budget.").into(),
+            reason: reason.clone(),
+            limit: exhausted.limit,
+            used: exhausted.used,
+        };
+        let seq = self.append(Actor::Machine, Some(cause), event);
+        self.answer_open_calls(seq, BUDGET_CANCELLED);
+        let output = Arc::clone(&self.last_text);
+        self.finish(seq, Stop::BudgetExhausted { reason }, output);
     }
 
     /// Stops the run where it is: every open call is answered, what the model said last is kept.

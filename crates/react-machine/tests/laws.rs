@@ -135,7 +135,7 @@ impl World {
                     self.attempts = call.attempts_before;
                     self.model = Some(call);
                 }
-                Output::Perform(Effect::AdmitTools(calls)) => self.batch = Some(calls),
+                Output::Perform(Effect::AdmitTools(batch)) => self.batch = Some(batch.calls),
                 Output::Perform(Effect::RunTool(run)) => self.open.push(run),
                 Output::Perform(other) => panic!("unknown effect {other:?}"),
                 Output::Wait => return assert!(self.finish.is_none()),

@@ -46,6 +46,7 @@ pub(crate) struct Inner {
     pub(crate) provider: Arc<str>,
     pub(crate) stack: ModelStack,
     pub(crate) tool_retry: RetryPolicy,
+    pub(crate) retry_attempts: u32,
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
     pub(crate) grants: Grants,

@@ -8,7 +8,7 @@ use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
 use layer0::event::AgentRecord;
 use layer0::id::RunId;
 use provider::{ModelSettings, Provider};
-use react_machine::{AgentDefinition, DefinitionError, Limits};
+use react_machine::{AgentDefinition, Budget, DefinitionError, Limits, Price};
 use redact::Redactor;
 use retry::{Jitter, RetryBudget, RetryConfig, RetryPolicy};
 use serde_json::{Value, json};
@@ -32,6 +32,8 @@ pub struct AgentBuilder {
     name: Arc<str>,
     instructions: Arc<str>,
     limits: Limits,
+    budget_of_run: Budget,
+    price: Option<Price>,
     exploratory_tools: Vec<String>,
     settings: ModelSettings,
     stream: bool,
@@ -56,6 +58,8 @@ impl AgentBuilder {
             name: "agent".into(),
             instructions: Arc::default(),
             limits: Limits::default(),
+            budget_of_run: Budget::default(),
+            price: None,
             exploratory_tools: Vec::new(),
             settings: ModelSettings::default(),
             stream: true,
@@ -88,6 +92,18 @@ impl AgentBuilder {
     /// Sets the limits of a run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Sets what a run may use.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget_of_run = budget;
+        self
+    }
+
+    /// Sets what tokens cost, so that usage has a cost and a cost budget can be kept.
+    pub fn price(mut self, price: Price) -> Self {
+        self.price = Some(price);
         self
     }
 
@@ -213,6 +229,8 @@ impl AgentBuilder {
             name: self.name,
             instructions: self.instructions,
             limits: self.limits,
+            budget: self.budget_of_run,
+            price: self.price,
             exploratory_tools: self.exploratory_tools.into(),
             tools: tools.specs().cloned().collect(),
             runtime: json!({
@@ -243,6 +261,7 @@ impl AgentBuilder {
                 provider,
                 stack,
                 tool_retry,
+                retry_attempts: self.retry.attempts,
                 settings: self.settings,
                 tools,
                 grants: Grants::parse(&self.grants)?,

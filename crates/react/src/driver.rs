@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use clock::{BoxFuture as ClockFuture, Clock};
 use event_log::RunWriter;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -14,11 +15,11 @@ use layer0::event::{
 };
 use layer0::failure::{Failure, chain};
 use layer0::id::{CallId, RunId, SessionId};
-use layer0::message::ToolCall;
-use layer0::{Code, ToolSpec, code};
+use layer0::{Code, Timestamp, ToolSpec, code};
 use provider::{ModelRequest, ProviderError};
 use react_machine::{
-    CANCEL, Effect, FailureCause, Finish, Input, Machine, ModelCall, Output, ToolRun,
+    BUDGET_CANCELLED, CANCEL, Effect, FailureCause, Finish, Input, Machine, ModelCall, Output,
+    ToolBatch, ToolRun,
 };
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -124,8 +125,8 @@ impl Driver {
             }
             match self.effects.pop_front() {
                 Some(Effect::CallModel(call)) => self.call_model(machine, call).await?,
-                Some(Effect::AdmitTools(calls)) => {
-                    let facts = self.admit(machine, &calls);
+                Some(Effect::AdmitTools(batch)) => {
+                    let facts = self.admit(machine, &batch);
                     self.step(machine, facts).await?;
                 }
                 Some(Effect::RunTool(run)) => {
@@ -134,9 +135,14 @@ impl Driver {
                 }
                 Some(other) => return Err(internal(format!("unknown effect: {other:?}"))),
                 None => {
+                    let deadline = sleep_until(&self.agent.clock, machine.deadline());
                     let facts = tokio::select! {
                         biased;
                         () = self.request.cancellation.cancelled() => continue,
+                        () = deadline => {
+                            self.tick(machine).await?;
+                            continue;
+                        }
                         Some((note, logged)) = self.notes.recv() => {
                             self.step(machine, [note]).await?;
                             let _ = logged.send(());
@@ -163,20 +169,35 @@ impl Driver {
     ) -> Result<(), AgentError> {
         for fact in facts {
             machine.handle(fact).map_err(|misuse| AgentError::Internal(misuse.into()))?;
-            loop {
-                match machine.poll() {
-                    Output::Append(entry) => {
-                        self.writer.stage(entry.at, entry.actor, entry.caused_by, entry.kind);
-                    }
-                    Output::Perform(effect) => self.effects.push_back(effect),
-                    Output::Finish(finish) => {
-                        self.finish = Some(finish);
-                        break;
-                    }
-                    _ => break,
+            self.drain(machine);
+        }
+        self.commit().await
+    }
+
+    /// Tells the machine the time. If that ends the run, what is in flight is dropped.
+    async fn tick(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
+        machine.tick(self.agent.clock.now());
+        self.drain(machine);
+        if self.finish.is_some() {
+            self.drop_in_flight();
+        }
+        self.commit().await
+    }
+
+    fn drain(&mut self, machine: &mut Machine) {
+        loop {
+            match machine.poll() {
+                Output::Append(entry) => {
+                    self.writer.stage(entry.at, entry.actor, entry.caused_by, entry.kind);
                 }
+                Output::Perform(effect) => self.effects.push_back(effect),
+                Output::Finish(finish) => return self.finish = Some(finish),
+                _ => return,
             }
         }
+    }
+
+    async fn commit(&mut self) -> Result<(), AgentError> {
         for event in self.writer.commit().await? {
             tracing::debug!(seq = event.seq, event = event.kind.event_type(), "logged");
             self.agent.hub.send(|| Live::Logged(Arc::new(event)));
@@ -186,11 +207,15 @@ impl Driver {
 
     /// Drops what is in flight and tells the machine, which answers every open call.
     async fn cancel(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
+        self.drop_in_flight();
+        let signal = SignalReceived { name: CANCEL.into(), data: Value::Null };
+        self.step(machine, [self.fact(signal)]).await
+    }
+
+    fn drop_in_flight(&mut self) {
         self.effects.clear();
         self.queued.clear();
         self.running.clear();
-        let signal = SignalReceived { name: CANCEL.into(), data: Value::Null };
-        self.step(machine, [self.fact(signal)]).await
     }
 
     fn fact(&self, fact: impl Into<EventKind>) -> Input {
@@ -216,34 +241,40 @@ impl Driver {
         let request = ModelRequest {
             messages: call.messages,
             tools: Arc::clone(&self.tools),
-            settings: self.agent.settings,
+            settings: self.agent.settings.capped(call.max_output_tokens),
             sink: None,
         };
-        let attempted = AttemptedCall { request, record: Arc::clone(&record) };
+        let max_attempts = call.max_attempts;
+        let attempted = AttemptedCall { request, record: Arc::clone(&record), max_attempts };
         let span = tracing::info_span!("model", call = call.call);
         let mut response = Box::pin(self.agent.stack.clone().oneshot(attempted).instrument(span));
         let mut recorded = call.attempts_before;
         let cancellation = self.request.cancellation.clone();
+        let mut deadline = sleep_until(&self.agent.clock, machine.deadline());
         let result = loop {
-            tokio::select! {
+            let cut = tokio::select! {
                 biased;
-                () = cancellation.cancelled() => {
-                    drop(response);
-                    // The attempt in flight may be billed, so it counts.
-                    if record.attempt() > recorded {
-                        let cut = record.cut(Code::new(code::RUN_CANCELLED));
-                        self.step(machine, [Input::answer(self.agent.clock.now(), call.id, cut)]).await?;
-                    }
-                    return self.cancel(machine).await;
-                }
+                () = cancellation.cancelled() => code::RUN_CANCELLED,
+                () = &mut deadline => code::BUDGET_WALL_TIME,
                 Some((attempted, logged)) = attempts.recv() => {
                     recorded = attempted.attempt;
                     let input = Input::answer(self.agent.clock.now(), call.id, attempted);
                     self.step(machine, [input]).await?;
                     let _ = logged.send(());
+                    continue;
                 }
                 result = &mut response => break result,
+            };
+            drop(response);
+            // The attempt in flight may be billed, so it counts.
+            if record.attempt() > recorded {
+                let cut = record.cut(Code::new(cut));
+                self.step(machine, [Input::answer(self.agent.clock.now(), call.id, cut)]).await?;
             }
+            return match cut {
+                code::RUN_CANCELLED => self.cancel(machine).await,
+                _ => self.tick(machine).await,
+            };
         };
         // The stack held the conversation; the machine is about to append to it.
         drop(response);
@@ -262,6 +293,10 @@ impl Driver {
                     usage: response.usage,
                 })
             }
+            Err(error) if self.cut_short_by_budget(&error, call.max_attempts) => {
+                self.step(machine, [last]).await?;
+                return self.tick(machine).await;
+            }
             Err(error) => {
                 let redact = |text: String| self.agent.redactor.redact(&text).into_owned();
                 let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
@@ -279,11 +314,18 @@ impl Driver {
         self.step(machine, [last, Input::answer(now, call.id, answer)]).await
     }
 
+    /// Did the retry stack give up only because the budget allows no further attempt?
+    fn cut_short_by_budget(&self, error: &ProviderError, max_attempts: Option<u32>) -> bool {
+        let ProviderError::Exhausted { attempts, .. } = error else { return false };
+        max_attempts.is_some_and(|max| *attempts >= max && max < self.agent.retry_attempts)
+    }
+
     /// Decides which calls of a batch may run, and answers the others.
-    fn admit(&mut self, machine: &Machine, calls: &[ToolCall]) -> Vec<Input> {
+    fn admit(&mut self, machine: &Machine, batch: &ToolBatch) -> Vec<Input> {
         let mut execution = machine.usage().tool_calls;
-        let mut facts = Vec::with_capacity(calls.len());
-        for call in calls {
+        let last = execution.saturating_add(batch.max_executions);
+        let mut facts = Vec::with_capacity(batch.calls.len());
+        for call in batch.calls.iter() {
             let arguments = call.arguments.clone();
             let (tools, grants) = (&self.agent.tools, &self.agent.grants);
             // What a call needs is asked of the tool's own code.
@@ -293,6 +335,7 @@ impl Driver {
             let admitted = admitted.and_then(|admitted| {
                 match machine.repeated_failure(&call.name, &admitted.arguments) {
                     Some((code, count)) => Err(ToolError::repeated_failure(code, count)),
+                    None if execution >= last => Err(ToolError::Cancelled),
                     None => Ok(admitted),
                 }
             });
@@ -311,6 +354,7 @@ impl Driver {
                 Err(error) => {
                     let text = match error.kind() {
                         ToolError::NotFound(name) => self.agent.tools.missing_text(name),
+                        ToolError::Cancelled => BUDGET_CANCELLED.to_owned(),
                         _ => failed_text(&call.name, &error),
                     };
                     failing(&self.agent, &self.run, &self.session, &call.id, &call.name, 0)
@@ -423,6 +467,14 @@ pub(crate) fn failing<'a>(
 ) -> Failing<'a> {
     let at = agent.clock.now();
     Failing { run, session, call_id, tool, redactor: &agent.redactor, at, duration_ms }
+}
+
+/// Sleeps until a moment; for ever without one.
+fn sleep_until(clock: &Arc<dyn Clock>, deadline: Option<Timestamp>) -> ClockFuture {
+    match deadline {
+        Some(deadline) => clock.sleep(deadline.since(clock.now())),
+        None => Box::pin(std::future::pending()),
+    }
 }
 
 fn internal(what: String) -> AgentError {

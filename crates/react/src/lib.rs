@@ -29,5 +29,5 @@ pub use builder::{AgentBuilder, BuildError};
 pub use error::{AgentError, RunFailure};
 pub use live::{Live, Piece, Subscriber};
 pub use outcome::RunOutcome;
-pub use react_machine::Limits;
+pub use react_machine::{Budget, Limits, Price};
 pub use tokio_util::sync::CancellationToken;

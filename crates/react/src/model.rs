@@ -47,6 +47,8 @@ pub(crate) fn stack(
 pub(crate) struct AttemptedCall {
     pub(crate) request: ModelRequest,
     pub(crate) record: Arc<CallRecord>,
+    /// How many attempts are left of the run's budget.
+    pub(crate) max_attempts: Option<u32>,
 }
 
 /// What the attempts of one call share: their number, what the current one was billed, and the way
@@ -120,6 +122,10 @@ impl RetryRequest<ProviderError> for AttemptedCall {
     /// Asking a model again does nothing to the world.
     fn is_idempotent(&self) -> bool {
         true
+    }
+
+    fn max_attempts(&self) -> Option<u32> {
+        self.max_attempts
     }
 
     /// Waits until the attempt is in the log; the driver drops the call if it cannot be.

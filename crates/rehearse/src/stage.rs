@@ -179,10 +179,14 @@ fn build(
         .name(scenario.agent.name.as_deref().unwrap_or("scenario"))
         .instructions(scenario.agent.instructions(file, folder)?)
         .limits(scenario.agent.limits())
+        .budget(scenario.agent.budget())
         .retry(scenario.agent.retry())
         .jitter(Jitter::seeded(seed(&scenario.name)))
         .clock(Arc::clone(clock))
         .shared_log(Arc::clone(log));
+    if let Some(price) = scenario.agent.price() {
+        agent = agent.price(price);
+    }
     for name in &scenario.agent.limits.exploratory_tools {
         agent = agent.exploratory_tool(name.as_str());
     }
