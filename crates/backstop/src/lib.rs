@@ -24,12 +24,15 @@
 //! # }
 //! ```
 //!
+//! What is not named here is in the crates re-exported beside it ([`provider`], [`event_log`], …), so
+//! that a provider or a store of your own needs no further dependency.
+//!
 //! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`] or [`OpenAi`]; keep a
 //! record with [`Database`]; compose agents with [`LocalOrchestrator`].
 
+pub use ::{clock, error_store, event_log, layer0, provider, react, retry};
 pub use error_store::{ErrorStore, MemoryErrorStore};
 pub use event_log::{EventLog, MemoryLog, TraceLine, read_events};
-pub use layer0;
 pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
 pub use orchestrator::LocalOrchestrator;
 pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};

@@ -1,9 +1,9 @@
-use std::path::PathBuf;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use layer0::ToolSpec;
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tool::{Tool, ToolContext, ToolError};
 
 use crate::path;
@@ -46,32 +46,38 @@ impl Tool for FsRead {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<String>, ToolError> {
-        Ok(vec![format!("fs:read:{}", path::resolve(&self.base, arguments)?.display())])
+        Ok(vec![capability(&path::resolve(&self.base, arguments))])
     }
 
-    async fn call(&self, arguments: Value, _: &ToolContext) -> Result<Value, ToolError> {
-        let path = path::resolve(&self.base, &arguments)?;
-        let shown = path::shown(&self.base, &path);
-        let failed = |error: std::io::Error| {
-            ToolError::ExecutionFailed(format!("reading {shown} failed: {error}"))
-        };
-        let mut file = tokio::fs::File::open(&path).await.map_err(failed)?;
-        let metadata = file.metadata().await.map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(ToolError::InvalidInput(format!("path `{shown}` is not a file")));
-        }
-        let offset = arguments["offset"].as_u64().unwrap_or(0);
-        let limit = arguments["limit"].as_u64().unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);
-        file.seek(std::io::SeekFrom::Start(offset)).await.map_err(failed)?;
-        let mut bytes = Vec::new();
-        (&mut file).take(limit).read_to_end(&mut bytes).await.map_err(failed)?;
-        let end = offset + u64::try_from(bytes.len()).unwrap_or(0);
-        let text = String::from_utf8_lossy(&bytes);
-        let mut answer = json!({"path": shown, "text": text});
-        if end < metadata.len() {
-            answer["next_offset"] = json!(end);
-            answer["total_bytes"] = json!(metadata.len());
-        }
-        Ok(answer)
+    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
+        let (base, context) = (self.base.clone(), context.clone());
+        tokio::task::spawn_blocking(move || read(&base, &arguments, &context))
+            .await
+            .map_err(|error| ToolError::Other(error.into()))?
     }
+}
+
+fn capability(path: &Path) -> String {
+    format!("fs:read:{}", path.display())
+}
+
+fn read(base: &Path, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
+    let path = path::resolve(base, arguments);
+    let shown = path::shown(base, &path);
+    let judged = |real: &Path| path::granted(context, &capability(real));
+    let (mut file, metadata) =
+        path::open_judged(&path, judged).map_err(|failure| failure.into_tool_error(&shown))?;
+    let offset = arguments["offset"].as_u64().unwrap_or(0);
+    let limit = arguments["limit"].as_u64().unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(offset))
+        .and_then(|_| file.take(limit).read_to_end(&mut bytes))
+        .map_err(|error| ToolError::ExecutionFailed(format!("reading {shown} failed: {error}")))?;
+    let end = offset + u64::try_from(bytes.len()).unwrap_or(0);
+    let mut answer = json!({"path": shown, "text": String::from_utf8_lossy(&bytes)});
+    if end < metadata.len() {
+        answer["next_offset"] = json!(end);
+        answer["total_bytes"] = json!(metadata.len());
+    }
+    Ok(answer)
 }

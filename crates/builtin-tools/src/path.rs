@@ -1,18 +1,97 @@
-//! Paths as the model writes them, and as the policy sees them.
+//! Paths as the model writes them, as the policy judges them, and as they are opened.
 
-use std::path::{Path, PathBuf};
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
-use tool::ToolError;
+use tool::{ToolContext, ToolError};
 
-/// Resolves the `path` argument against `base`, links and `..` included, so that what the policy
-/// judges is what is opened.
-pub(crate) fn resolve(base: &Path, arguments: &Value) -> Result<PathBuf, ToolError> {
-    let asked = arguments["path"].as_str().unwrap_or(".");
-    std::fs::canonicalize(base.join(asked)).map_err(|error| {
-        let shown: String = asked.chars().take(200).collect();
-        ToolError::InvalidInput(format!("path `{shown}` cannot be read: {error}"))
-    })
+/// Returns where the `path` argument leads, links resolved as far as there is something. The rest is
+/// kept as it is, so that the policy judges a missing file like one that is there, and nobody learns
+/// what exists outside of what is granted.
+pub(crate) fn resolve(base: &Path, arguments: &Value) -> PathBuf {
+    let asked = base.join(arguments["path"].as_str().unwrap_or("."));
+    let asked = std::path::absolute(&asked).unwrap_or(asked);
+    let mut real = PathBuf::new();
+    for part in asked.components() {
+        match part {
+            Component::ParentDir => drop(real.pop()),
+            part => {
+                real.push(part);
+                if let Ok(resolved) = std::fs::canonicalize(&real) {
+                    real = resolved;
+                }
+            }
+        }
+    }
+    real
+}
+
+/// Opens a file for reading, and only if it is a file and still the one that was judged: links may
+/// have changed since.
+pub(crate) fn open_judged(
+    path: &Path,
+    judged: impl FnOnce(&Path) -> bool,
+) -> Result<(File, Metadata), OpenFailure> {
+    // Asked before opening, because opening a pipe waits for its other end.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(OpenFailure::NoFile);
+    }
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(OpenFailure::NoFile);
+    }
+    if !judged(&real_path(&file, path)?) {
+        return Err(OpenFailure::Moved);
+    }
+    Ok((file, metadata))
+}
+
+/// Why a file was not opened.
+pub(crate) enum OpenFailure {
+    NoFile,
+    Moved,
+    Io(io::Error),
+}
+
+impl From<io::Error> for OpenFailure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl OpenFailure {
+    pub(crate) fn into_tool_error(self, shown: &str) -> ToolError {
+        match self {
+            Self::NoFile => ToolError::InvalidInput(format!("path `{shown}` is not a file")),
+            Self::Moved => ToolError::ExecutionFailed(format!(
+                "`{shown}` changed between being judged and being opened"
+            )),
+            Self::Io(error) => {
+                ToolError::InvalidInput(format!("path `{shown}` cannot be read: {error}"))
+            }
+        }
+    }
+}
+
+/// Returns the path of what an open file really is.
+#[cfg(target_os = "linux")]
+fn real_path(file: &File, _: &Path) -> io::Result<PathBuf> {
+    use std::os::fd::AsRawFd;
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Returns the path of what an open file really is, as far as the name still tells.
+#[cfg(not(target_os = "linux"))]
+fn real_path(_: &File, path: &Path) -> io::Result<PathBuf> {
+    std::fs::canonicalize(path)
+}
+
+/// Was this capability granted to the call?
+pub(crate) fn granted(context: &ToolContext, capability: &str) -> bool {
+    context.granted.iter().any(|granted| granted == capability)
 }
 
 /// Shows a path below `base` without it.

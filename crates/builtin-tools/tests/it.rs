@@ -94,9 +94,15 @@ async fn giving_up_a_call_kills_the_whole_group() {
     panic!("process {pid} is still there");
 }
 
+async fn call(admitted: &tool::Admitted) -> Result<Value, ToolError> {
+    let mut context = context();
+    context.granted = admitted.needs().clone();
+    admitted.tool().call(admitted.arguments.clone(), &context).await
+}
+
 struct Files {
     inside: tempfile::TempDir,
-    _outside: tempfile::TempDir,
+    outside: tempfile::TempDir,
 }
 
 impl Files {
@@ -107,7 +113,7 @@ impl Files {
         std::fs::write(inside.path().join("logs/b.log"), b"ERROR \xff\n\0binary ERROR\n").unwrap();
         std::fs::write(outside.path().join("secret"), "ERROR secret").unwrap();
         std::os::unix::fs::symlink(outside.path(), inside.path().join("logs/link")).unwrap();
-        Self { inside, _outside: outside }
+        Self { inside, outside }
     }
 
     fn admit(&self, name: &str, arguments: Value) -> Result<tool::Admitted, ToolError> {
@@ -119,8 +125,7 @@ impl Files {
     }
 
     async fn call(&self, name: &str, arguments: Value) -> Result<Value, ToolError> {
-        let admitted = self.admit(name, arguments)?;
-        admitted.tool().call(admitted.arguments.clone(), &context()).await
+        call(&self.admit(name, arguments)?).await
     }
 }
 
@@ -146,7 +151,7 @@ async fn reading_stays_inside_what_is_granted() {
     }
     let refused = files.admit("fs_read", json!({"path": "logs/link/secret"})).err().unwrap();
     assert!(matches!(refused, ToolError::PermissionDenied { .. }), "{refused}");
-    let missing = files.admit("fs_read", json!({"path": "logs/none"})).err().unwrap();
+    let missing = files.call("fs_read", json!({"path": "logs/none"})).await.unwrap_err();
     assert!(missing.to_string().contains("path `logs/none` cannot be read"), "{missing}");
 }
 
@@ -185,4 +190,66 @@ fn searching_a_folder_needs_a_grant_to_any_depth() {
             "{grant}"
         );
     }
+}
+
+/// Spec: Y1. What was judged is what is opened, even when links change in between.
+#[tokio::test]
+async fn a_link_that_changes_after_it_was_judged_is_noticed() {
+    let files = Files::new();
+    let logs = files.inside.path().join("logs");
+    let flip = logs.join("flip");
+    for (name, arguments) in [
+        ("fs_read", json!({"path": "logs/flip"})),
+        ("fs_search", json!({"path": "logs/flip", "pattern": "ERROR"})),
+    ] {
+        std::os::unix::fs::symlink(logs.join("a.log"), &flip).unwrap();
+        let admitted = files.admit(name, arguments).unwrap();
+        std::fs::remove_file(&flip).unwrap();
+        std::os::unix::fs::symlink(files.outside.path().join("secret"), &flip).unwrap();
+        let error = call(&admitted).await.unwrap_err();
+        assert!(error.to_string().contains("changed between being judged"), "{error}");
+        std::fs::remove_file(&flip).unwrap();
+    }
+}
+
+/// Spec: Y1. A missing file outside of what is granted reads like one that is there.
+#[test]
+fn nobody_learns_what_existsoutside_of_the_grants() {
+    let files = Files::new();
+    for path in ["/etc/passwd", "/etc/no-such-file", "../nowhere"] {
+        let refused = files.admit("fs_read", json!({"path": path})).err().unwrap();
+        assert!(matches!(refused, ToolError::PermissionDenied { .. }), "{path}: {refused}");
+    }
+}
+
+/// Spec: T7. Opening a pipe would wait for its other end.
+#[tokio::test]
+async fn a_pipe_is_no_file_and_hangs_nothing() {
+    let files = Files::new();
+    let made =
+        std::process::Command::new("mkfifo").arg(files.inside.path().join("logs/pipe")).status();
+    assert!(made.unwrap().success());
+    let error = files.call("fs_read", json!({"path": "logs/pipe"})).await.unwrap_err();
+    assert_eq!(error.to_string(), "invalid input: path `logs/pipe` is not a file");
+    files.call("fs_search", json!({"path": "logs", "pattern": "x"})).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_that_has_ended_is_not_waited_for_because_of_its_children() {
+    assert_eq!(run("sleep 300 & echo done").await.unwrap(), json!("done\n"));
+}
+
+/// Spec: S3
+#[tokio::test]
+async fn bytes_that_are_no_text_are_kept() {
+    let error = run("printf 'bad \\377\\376' >&2; exit 1").await.unwrap_err();
+    let ToolError::ExecutionFailed(text) = error.kind() else { panic!("{error:?}") };
+    let raw: Value = serde_json::from_str(text).unwrap();
+    assert_eq!(raw, json!({"message": "bad \u{fffd}\u{fffd}", "bytes_base64": "YmFkIP/+"}));
+}
+
+#[tokio::test]
+async fn a_blank_stderr_does_not_hide_what_was_said() {
+    let error = run("echo real message; echo >&2; exit 1").await.unwrap_err();
+    assert!(matches!(error.kind(), ToolError::ExecutionFailed(text) if text == "real message\n"));
 }

@@ -51,7 +51,7 @@ pub(crate) struct RunArgs {
     /// What to ask: text, - for standard input, @FILE for a file [default: the agent file's]
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
-    /// Record the run under this session
+    /// Record the run under this session; the conversation itself begins anew
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
     #[command(flatten)]

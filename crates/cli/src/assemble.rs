@@ -15,7 +15,6 @@ use provider_openai::OpenAi;
 use react::{Agent, AgentBuilder};
 use redact::Redactor;
 use serde_json::{Value, json};
-use store_sqlite::Database;
 use tool::Tool;
 
 use crate::exit::CliError;
@@ -23,8 +22,8 @@ use crate::exit::CliError;
 /// The variables a command tool sees unless the file says otherwise.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 
-/// Builds the agent of a file, recording in `database`.
-pub(crate) fn agent(file: &AgentFile, path: &Path, database: &Database) -> Result<Agent, CliError> {
+/// Puts the agent of a file together, as yet without a store.
+pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliError> {
     let folder = folder_of(path);
     let (provider, key) = provider(&file.model, path, folder)?;
     let name = match &file.agent.name {
@@ -46,8 +45,6 @@ pub(crate) fn agent(file: &AgentFile, path: &Path, database: &Database) -> Resul
         })
         .stream(file.model.stream)
         .attempt_timeout(timeouts.attempt)
-        .log(database.log())
-        .error_store(database.errors())
         .source(source(file, folder));
     if let Some(key) = key {
         agent = agent.redactor(Redactor::new().with_secret(key));
@@ -64,6 +61,11 @@ pub(crate) fn agent(file: &AgentFile, path: &Path, database: &Database) -> Resul
     for table in &file.tools {
         agent = agent.shared_tool(tool(table, path, folder)?);
     }
+    Ok(agent)
+}
+
+/// Makes the agent.
+pub(crate) fn build(agent: AgentBuilder, path: &Path) -> Result<Agent, CliError> {
     agent.build().map_err(|error| {
         let text = layer0::failure::Chain(&error).to_string();
         CliError::from(ConfigError::new(path, text))
@@ -194,8 +196,8 @@ fn command_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn
     spec.output_schema = table.output_schema.clone().map(Arc::new);
     spec.capabilities =
         table.capabilities.clone().unwrap_or_else(|| vec!["process:spawn".to_owned()]);
-    spec.idempotent = table.idempotent;
-    spec.exploratory = table.exploratory;
+    spec.idempotent = table.idempotent.unwrap_or_default();
+    spec.exploratory = table.exploratory.unwrap_or_default();
     spec.timeout = table.timeout_ms.map(Duration::from_millis);
     let allowed: Vec<&str> = match &table.env {
         Some(names) => names.iter().map(String::as_str).collect(),
@@ -214,12 +216,16 @@ fn command_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn
 }
 
 fn builtin_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn Tool>, CliError> {
-    let given: [(&str, bool); 5] = [
+    let given: [(&str, bool); 9] = [
         ("description", table.description.is_some()),
         ("schema", table.schema.is_some()),
         ("output_schema", table.output_schema.is_some()),
         ("command", table.command.is_some()),
         ("env", table.env.is_some()),
+        ("timeout_ms", table.timeout_ms.is_some()),
+        ("capabilities", table.capabilities.is_some()),
+        ("idempotent", table.idempotent.is_some()),
+        ("exploratory", table.exploratory.is_some()),
     ];
     if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
         let what = format!("tool `{}` is built in; `{key}` does not apply to it", table.name);

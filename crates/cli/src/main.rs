@@ -34,7 +34,10 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(&CliError::internal("starting", error)),
     };
-    match runtime.block_on(dispatch(args.command)) {
+    let result = runtime.block_on(dispatch(args.command));
+    // A tool that blocks a thread does not hold up the end.
+    runtime.shutdown_background();
+    match result {
         Ok(code) => code,
         Err(error) => exit::report(&error),
     }

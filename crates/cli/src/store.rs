@@ -21,9 +21,18 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
+    /// Is there anything left of it when the command has ended?
+    pub(crate) fn is_kept(&self) -> bool {
+        self.url != StoreUrl::SqliteMemory
+    }
+
     /// Returns what to add to a command line that is to use the same store.
     pub(crate) fn flag(&self) -> String {
-        if self.named { format!(" --store {}", self.url) } else { String::new() }
+        match self.url.to_string() {
+            _ if !self.named => String::new(),
+            url if url.contains(char::is_whitespace) => format!(" --store '{url}'"),
+            url => format!(" --store {url}"),
+        }
     }
 }
 

@@ -149,11 +149,9 @@ pub struct ToolTable {
     /// Where it runs; the file's folder otherwise.
     pub cwd: Option<PathBuf>,
     /// May a call be repeated?
-    #[serde(default)]
-    pub idempotent: bool,
+    pub idempotent: Option<bool>,
     /// Does it only look around?
-    #[serde(default)]
-    pub exploratory: bool,
+    pub exploratory: Option<bool>,
     approval: Option<Later>,
 }
 

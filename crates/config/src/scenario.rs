@@ -157,6 +157,11 @@ impl Scenario {
             keys.push(("tools.approval", tool.approval.as_ref()));
         }
         refuse(path, &text, keys)?;
+        if scenario.error_store.locked_times.is_some()
+            && scenario.error_store.fail != Some(StoreFault::Locked)
+        {
+            return Err(ConfigError::new(path, "`locked_times` goes with `fail = \"locked\"`"));
+        }
         Ok(scenario)
     }
 }

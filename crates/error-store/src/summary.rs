@@ -35,7 +35,10 @@ impl Summary {
         let message = json_message(error);
         let text = message.as_deref().unwrap_or(error);
         let line = clean(telling_line(text));
-        let cut = message.is_some() || line != text.trim();
+        // Colours that are left out are nothing cut.
+        let one_line = text.trim().lines().count() <= 1 && text.len() <= 4 * MAX_SUMMARY_CHARS;
+        let whole = line == text.trim() || one_line && line == clean(text.trim());
+        let cut = message.is_some() || !whole;
         let line = match code {
             Some(code) => format!("Code {}: {line}", clean(code)),
             None => line,
@@ -70,13 +73,26 @@ fn telling_line(text: &str) -> &str {
     {
         return last;
     }
-    let mut lines = text.lines().filter(|line| says_something(line));
-    let first = lines.next().unwrap_or("");
-    // `thread 'main' panicked at src/main.rs:2:5:` has its message on the next line.
-    if first.contains("panicked at ") && first.trim_end().ends_with(':') {
-        return lines.next().unwrap_or(first);
+    if let Some(message) = panic_message(text) {
+        return message;
     }
-    first
+    let mut lines = text.lines();
+    let first = lines.clone().find(|line| says_something(line));
+    // A line of signs alone is better than nothing.
+    first.or_else(|| lines.find(|line| !line.trim().is_empty())).unwrap_or("")
+}
+
+/// Returns the message of a Rust panic: what stands behind `panicked at src/main.rs:2:5:`, on the next
+/// line, or, as it was until Rust 1.73, in quotes before the place.
+fn panic_message(text: &str) -> Option<&str> {
+    let mut lines = text.lines();
+    let at = lines.by_ref().find(|line| line.contains("panicked at "))?;
+    let place = at.split_once("panicked at ")?.1;
+    match place.strip_prefix('\'').and_then(|quoted| quoted.rsplit_once("', ")) {
+        Some((message, _)) => Some(message),
+        None if at.trim_end().ends_with(':') => lines.find(|line| says_something(line)),
+        None => None,
+    }
 }
 
 fn says_something(line: &str) -> bool {
@@ -95,6 +111,7 @@ fn clean(line: &str) -> String {
     {
         match c {
             '\u{1b}' => skip_escape(&mut chars),
+            '\u{9b}' => skip_parameters(&mut chars),
             c if c.is_control() => cleaned.push(' '),
             c => cleaned.push(c),
         }
@@ -103,14 +120,32 @@ fn clean(line: &str) -> String {
     cleaned.trim().to_owned()
 }
 
-/// Skips an ANSI escape sequence: `ESC [ … letter`, `ESC ] … BEL` or `ESC` and one character
-/// (ECMA-48).
+/// Skips the rest of an escape sequence (ECMA-48): `ESC [ … letter`, a string such as `ESC ] … BEL`
+/// or `ESC ] … ESC \`, or `ESC`, intermediates and one final character.
 fn skip_escape(chars: &mut std::str::Chars<'_>) {
     match chars.next() {
-        Some('[') => drop(chars.find(|c| ('\u{40}'..='\u{7e}').contains(c))),
-        Some(']') => drop(chars.find(|c| *c == '\u{7}' || *c == '\u{1b}')),
+        Some('[') => skip_parameters(chars),
+        Some(']' | 'P' | 'X' | '^' | '_') => {
+            while let Some(c) = chars.next() {
+                match c {
+                    '\u{7}' | '\u{9c}' => return,
+                    '\u{1b}' => {
+                        let _end = chars.next();
+                        return;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Some(' '..='/') => {
+            let _final = chars.find(|c| !(' '..='/').contains(c));
+        }
         _ => {}
     }
+}
+
+fn skip_parameters(chars: &mut std::str::Chars<'_>) {
+    let _final = chars.find(|c| ('\u{40}'..='\u{7e}').contains(c));
 }
 
 #[cfg(test)]
@@ -158,6 +193,17 @@ mod tests {
             "no such table",
             true,
         );
+        check(
+            "log\nthread 'main' panicked at src/main.rs:2:5:\nindex out of bounds",
+            None,
+            "index out of bounds",
+            true,
+        );
+        check("thread 'main' panicked at 'boom', src/main.rs:2", None, "boom", true);
+        check("\u{1b}(B\u{1b}[mError: real", None, "Error: real", false);
+        check("\u{1b}]0;title\u{1b}\\boom", None, "boom", false);
+        check("\u{1b}[31mred\u{1b}[0m", None, "red", false);
+        check("???", None, "???", false);
         check("", None, "", false);
         check(&"é".repeat(100), None, &"é".repeat(100), false);
         check(&"é".repeat(101), None, &format!("{}...", "é".repeat(97)), true);

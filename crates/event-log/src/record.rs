@@ -40,7 +40,8 @@ impl Record {
         hasher.update(previous.0);
         hasher.update(self.seq.to_be_bytes());
         hasher.update(self.at.as_millis().to_be_bytes());
-        hasher.update(self.caused_by.map_or(0, |cause| cause).to_be_bytes());
+        hasher.update([u8::from(self.caused_by.is_some())]);
+        hasher.update(self.caused_by.unwrap_or(0).to_be_bytes());
         hasher.update(self.schema.to_be_bytes());
         for text in [&self.event_type, self.actor.as_str(), &self.data] {
             hasher.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());

@@ -34,7 +34,7 @@ impl fmt::Display for TraceLine<'_> {
 #[must_use]
 pub fn describe(kind: &EventKind) -> String {
     match kind {
-        EventKind::RunStarted(e) => format!("{}: {}", e.agent.name, one_line(&e.input)),
+        EventKind::RunStarted(e) => format!("{}: {}", one_line(&e.agent.name), one_line(&e.input)),
         EventKind::RunForked(e) => format!("from {} at {}", e.parent, e.at),
         EventKind::RunResumed(e) => format!("by {}", e.by),
         EventKind::RunRecovered(e) => {
@@ -60,7 +60,9 @@ pub fn describe(kind: &EventKind) -> String {
             let calls: Vec<String> = e
                 .tool_calls
                 .iter()
-                .map(|call| format!("{}({})", call.name, one_line(&call.arguments.to_string())))
+                .map(|call| {
+                    format!("{}({})", one_line(&call.name), one_line(&call.arguments.to_string()))
+                })
                 .collect();
             match (e.text.is_empty(), calls.is_empty()) {
                 (_, true) => one_line(&e.text),
@@ -70,7 +72,7 @@ pub fn describe(kind: &EventKind) -> String {
         }
         EventKind::ModelFailed(e) => format!("{} after {} attempts", e.reason, e.attempts),
         EventKind::ToolRequested(e) => {
-            format!("{}({})", e.tool, one_line(&e.arguments.to_string()))
+            format!("{}({})", one_line(&e.tool), one_line(&e.arguments.to_string()))
         }
         EventKind::ToolAttempted(e) => {
             format!("{} {}, waits {}", e.call_id, e.reason, millis(e.delay_ms))
@@ -78,14 +80,21 @@ pub fn describe(kind: &EventKind) -> String {
         EventKind::ToolResponded(e) => {
             let took = millis(e.duration_ms);
             match &e.error {
-                None => format!("{} ok in {took}: {}", e.tool, one_line(&text_of(&e.output))),
+                None => {
+                    format!("{} ok in {took}: {}", one_line(&e.tool), one_line(&text_of(&e.output)))
+                }
                 Some(error) => {
-                    format!("{} {} in {took}: {}", e.tool, error.reason, one_line(&error.message))
+                    format!(
+                        "{} {} in {took}: {}",
+                        one_line(&e.tool),
+                        error.reason,
+                        one_line(&error.message)
+                    )
                 }
             }
         }
         EventKind::ToolLate(e) => format!("{} answered too late", e.call_id),
-        EventKind::ApprovalRequested(e) => format!("{} {}", e.approval_id, e.tool),
+        EventKind::ApprovalRequested(e) => format!("{} {}", e.approval_id, one_line(&e.tool)),
         EventKind::ApprovalGranted(e) => format!("{} by {}", e.approval_id, e.by),
         EventKind::ApprovalDenied(e) => format!("{} by {}", e.approval_id, e.by),
         EventKind::HookFailed(e) => {
@@ -102,7 +111,9 @@ pub fn describe(kind: &EventKind) -> String {
         EventKind::ErrorStored(e) => {
             format!(
                 "{} from {}, {} characters kept from the model",
-                e.error_id, e.tool, e.chars_kept
+                e.error_id,
+                one_line(&e.tool),
+                e.chars_kept
             )
         }
         EventKind::ErrorStoreDegraded(e) => {

@@ -133,13 +133,15 @@ impl<'a> Placeholders<'a> {
         }))
     }
 
-    /// Returns the distinct ids with this prefix, in order of appearance.
+    /// Returns the distinct ids with this prefix that a tool message names as such (`[Error ID: …]`),
+    /// in order of appearance.
     fn with_prefix(&self, prefix: &str) -> Vec<&'a str> {
         let mut ids = Vec::new();
         for content in &self.0 {
             for (at, _) in content.match_indices(prefix) {
                 // `err_` or `res_`, 8 digits, `_`, 6 digits, `_`, 6 hex digits.
-                if let Some(id) = content.get(at..at + 26).filter(|id| looks_like_id(id))
+                if content[..at].ends_with(" ID: ")
+                    && let Some(id) = content.get(at..at + 26).filter(|id| looks_like_id(id))
                     && !ids.contains(&id)
                 {
                     ids.push(id);
@@ -217,8 +219,16 @@ mod tests {
             "Tool 'x' failed: y\n[Error ID: err_20260101_000000_00ff00]",
             true,
         ));
-        messages.push(Message::tool("c2".into(), "again err_20260101_000000_00ff00", true));
-        messages.push(Message::tool("c3".into(), "then err_20260101_000000_00ff01", true));
+        messages.push(Message::tool(
+            "c2".into(),
+            "again [Error ID: err_20260101_000000_00ff00], not err_20260101_000000_00ffff",
+            true,
+        ));
+        messages.push(Message::tool(
+            "c3".into(),
+            "then [Error ID: err_20260101_000000_00ff01]",
+            true,
+        ));
         let provider = ScriptedProvider::calling(
             "get_error_detail",
             json!({"error_id": "${error_id.2}", "not": ["${error_id.3}"]}),

@@ -26,6 +26,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
 /// Puts an agent together. Safe defaults are on: finite limits, tool timeouts, retries with a
 /// budget, redaction; nothing is granted to tools, and no log or error store is kept until one is
 /// given.
+#[derive(Clone)]
 #[must_use = "an agent is made by `build`"]
 pub struct AgentBuilder {
     provider: Arc<dyn Provider>,

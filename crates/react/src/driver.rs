@@ -15,6 +15,7 @@ use layer0::event::{
 };
 use layer0::failure::{Failure, chain};
 use layer0::id::{CallId, RunId, SessionId};
+use layer0::usage::Usage;
 use layer0::{Code, Timestamp, ToolSpec, code};
 use provider::{ModelRequest, ProviderError};
 use react_machine::{
@@ -62,6 +63,8 @@ pub(crate) struct Driver {
     model_error: Option<ProviderError>,
     /// Did a tool that is not safe to repeat run?
     acted: bool,
+    /// What was used as far as the log has it; the machine is ahead when an append fails.
+    usage: Usage,
     tools: Arc<[ToolSpec]>,
 }
 
@@ -85,6 +88,7 @@ impl Driver {
             noted,
             model_error: None,
             acted: false,
+            usage: Usage::default(),
             tools: Arc::clone(&agent.definition.tools),
             agent,
         }
@@ -171,7 +175,7 @@ impl Driver {
             machine.handle(fact).map_err(|misuse| AgentError::Internal(misuse.into()))?;
             self.drain(machine);
         }
-        self.commit().await
+        self.commit(machine).await
     }
 
     /// Tells the machine the time. If that ends the run, what is in flight is dropped.
@@ -181,7 +185,7 @@ impl Driver {
         if self.finish.is_some() {
             self.drop_in_flight();
         }
-        self.commit().await
+        self.commit(machine).await
     }
 
     fn drain(&mut self, machine: &mut Machine) {
@@ -197,11 +201,12 @@ impl Driver {
         }
     }
 
-    async fn commit(&mut self) -> Result<(), AgentError> {
+    async fn commit(&mut self, machine: &Machine) -> Result<(), AgentError> {
         for event in self.writer.commit().await? {
             tracing::debug!(seq = event.seq, event = event.kind.event_type(), "logged");
             self.agent.hub.send(|| Live::Logged(Arc::new(event)));
         }
+        self.usage = machine.usage();
         Ok(())
     }
 
@@ -437,7 +442,7 @@ impl Driver {
             run_id: self.run,
             session: self.session,
             error,
-            usage: machine.usage(),
+            usage: self.usage,
             transcript: machine.transcript().clone(),
             partial: Arc::clone(machine.last_text()),
             acted: self.acted,
@@ -449,7 +454,7 @@ impl Driver {
             run_id: self.run,
             session: self.session,
             error,
-            usage: layer0::usage::Usage::default(),
+            usage: Usage::default(),
             transcript: layer0::message::Transcript::default(),
             partial: Arc::default(),
             acted: false,

@@ -179,7 +179,7 @@ pub struct RunFailure {
     pub error: AgentError,
     /// What it used.
     pub usage: Usage,
-    /// The conversation until then, every call answered.
+    /// The conversation until then; every call is answered, unless the log failed in between.
     pub transcript: Transcript,
     /// What the model last said.
     pub partial: Arc<str>,

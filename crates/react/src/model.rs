@@ -2,6 +2,7 @@
 //!
 //! Outer to inner: retry → per-attempt record → attempt timeout → provider.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clock::Clock;
+use futures_util::FutureExt;
 use layer0::Code;
 use layer0::event::ModelAttempted;
 use layer0::failure::Failure;
@@ -21,6 +23,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceBuilder};
 
 use crate::live::{Hub, Live, Piece};
+use crate::running::panic_text;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -192,7 +195,18 @@ impl Service<AttemptedCall> for Transport {
             call.record.begin_attempt();
             let mut request = call.request;
             request.sink = Some(Arc::new(Deltas(call.record)));
-            if stream { provider.stream(&request).await } else { provider.complete(&request).await }
+            let asked = AssertUnwindSafe(async {
+                if stream {
+                    provider.stream(&request).await
+                } else {
+                    provider.complete(&request).await
+                }
+            });
+            asked.catch_unwind().await.unwrap_or_else(|panic| {
+                Err(ProviderError::Other(
+                    format!("the provider panicked: {}", panic_text(&*panic)).into(),
+                ))
+            })
         })
     }
 }

@@ -180,6 +180,7 @@ impl Service<ToolAttempt> for RunOnce {
         Box::pin(async move {
             let ToolAttempt { admitted, limit, clock, mut context, .. } = attempt;
             context.deadline = clock.now().after(limit);
+            context.granted = Arc::clone(admitted.needs());
             execute(admitted, context, limit, &clock).await.map_err(Hinted)
         })
     }

@@ -529,3 +529,48 @@ async fn a_panic_in_any_part_of_a_tool_is_its_failure() {
     let outcome = bench.run(bench.agent(answers).tool(needy)).await.unwrap();
     assert_eq!(tool_texts(&outcome)[0].0, "Tool 'needy' panicked: no idea");
 }
+
+/// Panics when it is asked.
+struct Rude;
+
+#[async_trait::async_trait]
+impl provider::Provider for Rude {
+    fn name(&self) -> &str {
+        "rude"
+    }
+    fn model(&self) -> &str {
+        "rude"
+    }
+    async fn complete(
+        &self,
+        _: &provider::ModelRequest,
+    ) -> Result<provider::ModelResponse, ProviderError> {
+        panic!("no")
+    }
+}
+
+/// Spec: E11
+#[tokio::test]
+async fn a_panic_of_a_provider_is_a_failed_call() {
+    let failure = Agent::builder(Rude).build().unwrap().run("hi").await.unwrap_err();
+    assert_eq!(failure.code(), "provider.other");
+    assert!(format!("{failure:#}").ends_with("the provider panicked: no"), "{failure:#}");
+}
+
+/// Spec: D2
+#[tokio::test]
+async fn what_could_not_be_logged_is_not_counted() {
+    let bench = Bench::new();
+    let log = FailingLog(Arc::clone(&bench.log), 1);
+    let failure = bench.run(bench.agent(vec![says("x")]).log(log)).await.unwrap_err();
+    assert_eq!((failure.usage.model_calls, failure.usage.model_attempts), (0, 0));
+}
+
+/// Spec: A1. What nobody can be asked for yet is refused, not run unasked.
+#[test]
+fn a_tool_that_needs_approval_is_refused() {
+    let mut spec = tool::ToolSpec::new("wipe", "d", json!({"type": "object"}));
+    spec.approval = true;
+    let refused = Agent::builder(ScriptedProvider::saying(["x"])).tool(Needy(spec)).build();
+    assert!(refused.is_err());
+}

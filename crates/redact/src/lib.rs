@@ -28,17 +28,23 @@ const PATTERNS: &[&str] = &[
     // Keys that name their maker: OpenAI and Anthropic, AWS, Google, GitHub, GitLab, Slack.
     r"(?P<keep>)\b(?:sk-[A-Za-z0-9_-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|gh[opsru]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,})",
     // Authorization headers.
-    r"(?P<keep>(?i:\b(?:bearer|basic)\s+))[A-Za-z0-9._~+/=-]{12,}",
-    // user:password@ in URLs.
-    r#"(?P<keep>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@"']*:)[^\s/@"']+@"#,
-    // Settings: api_key=…, "password": "…", x-api-key: …
-    r#"(?P<keep>(?i:\b(?:x-)?(?:api[_-]?key|secret[_-]?(?:access[_-]?)?key|client[_-]?secret|access[_-]?token|refresh[_-]?token|auth[_-]?token|passwd|password))\\?["']?\s*[:=]\s*\\?["']?)[^\s"'\\,;&]{6,}"#,
+    r"(?P<keep>(?i:\b(?:bearer|basic|token)\s+))[A-Za-z0-9._~+/=-]{12,}",
+    // user:password@ in URLs, to the last `@` before the path.
+    r#"(?P<keep>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@"']*:)[^\s/"']+@"#,
+    // Settings with a quoted value, also where the quotes are escaped in JSON: "password": "…"
+    r#"(?P<keep>(?i:SECRET_NAME)\\?["']?\s*[:=]\s*\\?["'])[^"'\\\r\n]{4,}"#,
+    // Settings with a bare value: DB_PASSWORD=…, x-api-key: …, "password": 123456
+    r#"(?P<keep>(?i:SECRET_NAME)\\?["']?\s*[:=]\s*)[^\s"'\\,;&{}\[\]]{6,}"#,
 ];
+
+/// Names of settings that hold secrets, with whatever stands before them: `MYAPP_API_KEY`.
+const SECRET_NAME: &str = r"[A-Za-z0-9_.-]*(?:api[_-]?key|access[_-]?key|secret[_-]?key|client[_-]?secret|(?:access|refresh|auth|session|api|bearer)[_-]?token|[_-]token|passwd|password|passphrase|[_-]pwd|[_-]secret)";
 
 static DEFAULTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     PATTERNS
         .iter()
-        .map(|pattern| Regex::new(pattern).expect("the patterns above are valid"))
+        .map(|pattern| pattern.replace("SECRET_NAME", SECRET_NAME))
+        .map(|pattern| Regex::new(&pattern).expect("the patterns above are valid"))
         .collect()
 });
 
@@ -88,7 +94,12 @@ impl Redactor {
                 let keep = found.name("keep").map_or("", |keep| keep.as_str());
                 // The URL pattern's match ends with the `@` that is no part of the password.
                 let tail = if found[0].ends_with('@') { "@" } else { "" };
-                format!("{keep}{REDACTED}{tail}")
+                // A bare number in JSON stays valid JSON as a text.
+                if keep.trim_end().ends_with("\":") {
+                    format!("{keep}\"{REDACTED}\"{tail}")
+                } else {
+                    format!("{keep}{REDACTED}{tail}")
+                }
             });
             if let Cow::Owned(replaced) = replaced {
                 text = Cow::Owned(replaced);
@@ -148,6 +159,18 @@ mod tests {
             r#"{"m": "{\"api_key\": \"[redacted]\"}"}"#,
         );
         check("api_key=abcdef123456&x=1", "api_key=[redacted]&x=1");
+        check("DB_PASSWORD=hunter2hunter2", "DB_PASSWORD=[redacted]");
+        check("OPENAI_API_KEY=abcdef0123", "OPENAI_API_KEY=[redacted]");
+        check("AWS_SECRET_ACCESS_KEY=wJalrXUtn/x", "AWS_SECRET_ACCESS_KEY=[redacted]");
+        check("export MYAPP_TOKEN=abc123def456", "export MYAPP_TOKEN=[redacted]");
+        check("PGPASSWORD=hunter22 psql", "PGPASSWORD=[redacted] psql");
+        check(r#"password="my dog is called rex""#, r#"password="[redacted]""#);
+        check("Authorization: Token abcdef0123456789", "Authorization: Token [redacted]");
+        check("postgres://app:p@ss@db/x", "postgres://app:[redacted]@db/x");
+        check(
+            r#"{"error":"bad","password":123456789}"#,
+            r#"{"error":"bad","password":"[redacted]"}"#,
+        );
         check(
             "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY----- end",
             "-----BEGIN RSA PRIVATE KEY-----[redacted] end",

@@ -37,15 +37,27 @@ pub(crate) fn difference(expect: &Expect, report: &RunReport) -> Option<String> 
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Matches event types against a pattern in which `…` stands for any number of them.
+/// Matches event types against a pattern in which `…` stands for any number of them. On a mismatch
+/// the last `…` takes one event more, so that the work is bounded by pattern times events.
 fn matches(pattern: &[&str], events: &[&str]) -> bool {
-    match pattern.split_first() {
-        None => events.is_empty(),
-        Some((&ANY, rest)) => (0..=events.len()).any(|skipped| matches(rest, &events[skipped..])),
-        Some((first, rest)) => {
-            events.split_first().is_some_and(|(event, left)| event == first && matches(rest, left))
+    let (mut at, mut seen) = (0, 0);
+    let mut last_any = None;
+    while seen < events.len() {
+        if pattern.get(at) == Some(&ANY) {
+            last_any = Some((at, seen));
+            at += 1;
+        } else if pattern.get(at) == Some(&events[seen]) {
+            at += 1;
+            seen += 1;
+        } else if let Some((any, taken)) = last_any {
+            last_any = Some((any, taken + 1));
+            at = any + 1;
+            seen = taken + 1;
+        } else {
+            return false;
         }
     }
+    pattern[at..].iter().all(|rest| *rest == ANY)
 }
 
 #[cfg(test)]
@@ -67,5 +79,12 @@ mod tests {
         ] {
             assert_eq!(matches(pattern, &events), expected, "{pattern:?}");
         }
+    }
+
+    #[test]
+    fn many_ellipses_over_many_events_take_no_time() {
+        let events = ["x"; 2_000];
+        let pattern: Vec<&str> = ["…", "x"].repeat(200).into_iter().chain(["…", "y"]).collect();
+        assert!(!matches(&pattern, &events));
     }
 }

@@ -4,20 +4,22 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clock::{Clock, SystemClock};
 use error_store::Retention;
-use sqlx::sqlite::{
-    SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
-};
-use sqlx::{ConnectOptions, Connection};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::errors::SqliteErrorStore;
-use crate::fault::OpenError;
+use crate::fault::{Fault, OpenError};
 use crate::log::SqliteLog;
 use crate::schema;
 use crate::writer::Writer;
 
 /// How long a statement waits for another process's lock.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often, and with which wait in between, the switch to the write-ahead log is tried.
+const WAL_TRIES: u32 = 100;
+const WAL_WAIT: Duration = Duration::from_millis(20);
 /// How many connections read at the same time.
 const READERS: u32 = 4;
 
@@ -85,7 +87,7 @@ impl Database {
                 Durability::Normal => SqliteSynchronous::Normal,
                 Durability::Full => SqliteSynchronous::Full,
             });
-        Self::start(path, options.journal_mode(SqliteJournalMode::Wal), retention).await
+        Self::start(path, options, retention).await
     }
 
     /// Opens a database that lives in memory.
@@ -115,10 +117,19 @@ impl Database {
         // Read-write without writing: the last connection to close then removes the WAL files,
         // which a read-only connection would leave behind.
         let options = options().filename(path).pragma("query_only", "on");
-        let mut connection = connect(path, &options).await?;
+        let (mut connection, options) = match connect(path, &options).await {
+            Ok(connection) => (connection, options),
+            // A folder that cannot be written to: nobody writes there, so the file does not change.
+            Err(_) => {
+                let frozen = options.immutable(true).read_only(true);
+                (connect(path, &frozen).await?, frozen)
+            }
+        };
         let checked = schema::check(&mut connection, path).await;
         let _ = connection.close().await;
-        checked?;
+        if checked? == 0 {
+            return Err(OpenError::Missing(path.to_owned()));
+        }
         Ok(Self {
             inner: Arc::new(Inner {
                 path: path.to_owned(),
@@ -135,8 +146,17 @@ impl Database {
     ) -> Result<Self, OpenError> {
         let mut connection = connect(path, &options).await?;
         schema::migrate(&mut connection, path).await?;
+        // Only now that the file is known to be ours.
+        switch_to_wal(&mut connection).await.map_err(|error| OpenError::Unreadable {
+            path: path.to_owned(),
+            source: error.into(),
+        })?;
         let readers = readers(options.create_if_missing(false).pragma("query_only", "on"));
-        let writer = Some(Writer::start(connection, retention));
+        let writer = Some(Writer::start(
+            connection,
+            readers.connect_options().as_ref().clone().pragma("query_only", "off"),
+            retention,
+        ));
         Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), readers, writer }) })
     }
 
@@ -190,6 +210,19 @@ fn options() -> SqliteConnectOptions {
         .busy_timeout(BUSY_TIMEOUT)
         .foreign_keys(true)
         .disable_statement_logging()
+}
+
+/// Switches to the write-ahead log; the mode stays in the file. SQLite does not wait for others here,
+/// so this does: several processes may open a new file at once.
+async fn switch_to_wal(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+    let mut tries = 0..WAL_TRIES;
+    loop {
+        let mode = sqlx::query("PRAGMA journal_mode = WAL").execute(&mut *connection).await;
+        match mode.map(drop).map_err(|error| (Fault::is_locked(&error), error)) {
+            Err((true, _)) if tries.next().is_some() => SystemClock.sleep(WAL_WAIT).await,
+            result => return result.map_err(|(_, error)| error),
+        }
+    }
 }
 
 fn readers(options: SqliteConnectOptions) -> SqlitePool {

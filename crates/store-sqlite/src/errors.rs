@@ -54,7 +54,9 @@ impl ErrorStore for SqliteErrorStore {
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
         let rows = sqlx::query(
             "SELECT id, session, run, call_id, tool, reason, code, summary, raw, occurrences, at \
-             FROM errors WHERE ($1 IS NULL OR session = $1) AND ($2 IS NULL OR run = $2) \
+             FROM errors WHERE ($1 IS NULL OR session = $1) AND ($2 IS NULL OR run = $2 \
+             OR id IN (SELECT json_extract(data, '$.error_id') FROM events \
+             WHERE type = 'error.stored' AND run_id = (SELECT id FROM runs WHERE run = $2))) \
              AND ($3 IS NULL OR tool = $3) AND ($4 IS NULL OR at >= $4) AND ($5 IS NULL OR at < $5) \
              AND ($6 IS NULL OR id = $6) ORDER BY at DESC, id DESC LIMIT $7",
         )

@@ -79,18 +79,25 @@ const SQLITE_BUSY: u32 = 5;
 const SQLITE_LOCKED: u32 = 6;
 const SQLITE_FULL: u32 = 13;
 
+impl Fault {
+    /// Does somebody else hold the lock?
+    pub(crate) fn is_locked(error: &sqlx::Error) -> bool {
+        matches!(primary_code(error), Some(SQLITE_BUSY | SQLITE_LOCKED))
+    }
+}
+
+fn primary_code(error: &sqlx::Error) -> Option<u32> {
+    // The primary code is the low byte of the extended one.
+    let code = error.as_database_error()?.code()?.parse::<u32>().ok()?;
+    Some(code & 0xff)
+}
+
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         if matches!(error, sqlx::Error::PoolClosed) {
             return Self::Closed;
         }
-        // The primary code is the low byte of the extended one.
-        let code = error
-            .as_database_error()
-            .and_then(|error| error.code())
-            .and_then(|code| code.parse::<u32>().ok())
-            .map(|code| code & 0xff);
-        match code {
+        match primary_code(&error) {
             Some(SQLITE_BUSY | SQLITE_LOCKED) => Self::Locked(error.into()),
             Some(SQLITE_FULL) => Self::Full(error.into()),
             _ => Self::Failed(error.into()),

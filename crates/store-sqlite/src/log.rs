@@ -66,7 +66,11 @@ impl EventLog for SqliteLog {
         .fetch_all(self.0.readers())
         .await
         .map_err(Fault::from)?;
-        rows.iter().map(summary_of).collect()
+        // One row that somebody else changed does not hide the others.
+        let readable = |row| {
+            summary_of(row).inspect_err(|_| tracing::warn!("a row of `runs` cannot be read")).ok()
+        };
+        Ok(rows.iter().filter_map(readable).collect())
     }
 }
 
@@ -147,7 +151,11 @@ fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
         at: Timestamp::from_millis(row.try_get("at").map_err(changed)?),
         event_type: known_type(row.try_get("type").map_err(changed)?),
         actor: Actor::parse(actor).ok_or(LogError::tampered(seq, "its actor is unknown"))?,
-        caused_by: caused_by.map(unsigned),
+        caused_by: caused_by
+            .map(|cause| {
+                u64::try_from(cause).map_err(|_| LogError::tampered(seq, "its cause is negative"))
+            })
+            .transpose()?,
         schema: u32::try_from(row.try_get::<i64, _>("schema").map_err(changed)?)
             .unwrap_or(u32::MAX),
         data: row.try_get("data").map_err(changed)?,

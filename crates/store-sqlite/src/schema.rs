@@ -21,20 +21,15 @@ pub(crate) async fn migrate(
     connection: &mut SqliteConnection,
     path: &Path,
 ) -> Result<(), OpenError> {
-    let version = check(connection, path).await?;
-    let missing = MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0));
     let unreadable = |source: sqlx::Error| OpenError::Unreadable {
         path: path.to_owned(),
         source: source.into(),
     };
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(unreadable)?;
-    // Another process may have migrated while this one waited for the lock.
-    let now: i64 = sqlx::query_scalar("PRAGMA user_version")
-        .fetch_one(&mut *transaction)
-        .await
-        .map_err(unreadable)?;
-    if now == version {
-        for migration in missing {
+    // Inside the transaction, because another process may be migrating the same new file.
+    let version = read_version(&mut transaction, path).await?;
+    if version < known() {
+        for migration in MIGRATIONS.iter().skip(usize::try_from(version).unwrap_or(0)) {
             sqlx::raw_sql(*migration).execute(&mut *transaction).await.map_err(unreadable)?;
         }
         // PRAGMA takes no parameters; the numbers are ours.
@@ -48,11 +43,20 @@ pub(crate) async fn migrate(
     transaction.commit().await.map_err(unreadable)
 }
 
-/// Checks that the database is ours and not from the future; returns its version.
+/// Checks that the database is ours and not from the future; returns its version, 0 for an empty
+/// file.
 pub(crate) async fn check(
     connection: &mut SqliteConnection,
     path: &Path,
 ) -> Result<i64, OpenError> {
+    let mut transaction = connection
+        .begin()
+        .await
+        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: error.into() })?;
+    read_version(&mut transaction, path).await
+}
+
+async fn read_version(connection: &mut SqliteConnection, path: &Path) -> Result<i64, OpenError> {
     let unreadable = |source: sqlx::Error| OpenError::Unreadable {
         path: path.to_owned(),
         source: source.into(),

@@ -6,7 +6,8 @@ use std::time::Duration;
 use error_store::{NewError, Pruned, Retention, StoreError, Stored};
 use event_log::{Batch, LogError};
 use layer0::Timestamp;
-use sqlx::{Connection, SqliteConnection};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -75,7 +76,13 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn start(connection: SqliteConnection, retention: Retention) -> Self {
+    /// Starts the task on a connection; `options` open another one when that is beyond repair.
+    pub(crate) fn start(
+        connection: SqliteConnection,
+        options: SqliteConnectOptions,
+        retention: Retention,
+    ) -> Self {
+        let connection = Connected { connection, options };
         let (sender, receiver) = mpsc::channel(QUEUE);
         let task = tokio::spawn(run(connection, receiver, Keeper { retention, pruned_at: None }));
         Self { jobs: Mutex::new(Some(sender)), task: Mutex::new(Some(task)) }
@@ -143,32 +150,56 @@ impl Keeper {
     }
 }
 
-async fn run(mut connection: SqliteConnection, mut jobs: mpsc::Receiver<Job>, mut keeper: Keeper) {
+/// The connection, and how to open it again.
+struct Connected {
+    connection: SqliteConnection,
+    options: SqliteConnectOptions,
+}
+
+impl Connected {
+    /// Ends a failed transaction. When the database ended it already, as it does when the disk is
+    /// full, the connection has lost count and is replaced.
+    async fn recover(&mut self) {
+        let sound = match self.connection.begin_with("BEGIN").await {
+            Ok(transaction) => transaction.rollback().await.is_ok(),
+            Err(_) => false,
+        };
+        if sound {
+            return;
+        }
+        match self.options.connect().await {
+            Ok(connection) => self.connection = connection,
+            Err(error) => tracing::warn!(%error, "the database cannot be opened again"),
+        }
+    }
+}
+
+async fn run(mut connected: Connected, mut jobs: mpsc::Receiver<Job>, mut keeper: Keeper) {
     let mut batch = Vec::new();
     while jobs.recv_many(&mut batch, MAX_JOBS).await > 0 {
         let due = keeper.due(&batch);
-        commit(&mut connection, std::mem::take(&mut batch)).await;
+        commit(&mut connected, std::mem::take(&mut batch)).await;
         if let Some(now) = due {
-            match errors::prune(&mut connection, keeper.retention, now).await {
+            match errors::prune(&mut connected.connection, keeper.retention, now).await {
                 Ok(Pruned { rows: 0, .. }) => {}
                 Ok(Pruned { rows, bytes }) => tracing::info!(rows, bytes, "errors pruned"),
                 Err(_) => tracing::warn!("pruning errors failed; it is tried again later"),
             }
         }
     }
-    if let Err(error) = connection.close().await {
+    if let Err(error) = connected.connection.close().await {
         tracing::warn!(%error, "closing the database failed");
     }
 }
 
 /// Writes jobs in one transaction. If one fails, each is written in a transaction of its own, so
 /// that a bad row takes nobody else with it.
-async fn commit(connection: &mut SqliteConnection, jobs: Vec<Job>) {
-    match transact(connection, &jobs).await {
+async fn commit(connected: &mut Connected, jobs: Vec<Job>) {
+    match transact(connected, &jobs).await {
         Ok(done) => jobs.into_iter().zip(done).for_each(|(job, done)| job.answer(Ok(done))),
         Err(_) if jobs.len() > 1 => {
             for job in jobs {
-                let result = transact(connection, std::slice::from_ref(&job)).await;
+                let result = transact(connected, std::slice::from_ref(&job)).await;
                 job.answer(result.map(|mut done| done.remove(0)));
             }
         }
@@ -180,7 +211,15 @@ async fn commit(connection: &mut SqliteConnection, jobs: Vec<Job>) {
     }
 }
 
-async fn transact(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
+async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
+    let result = write(&mut connected.connection, jobs).await;
+    if result.is_err() {
+        connected.recover().await;
+    }
+    result
+}
+
+async fn write(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
     let mut done = Vec::with_capacity(jobs.len());
     for job in jobs {

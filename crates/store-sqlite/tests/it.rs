@@ -363,3 +363,68 @@ async fn stats_count_by_tool_code_and_session() {
         assert_eq!(rows, [("s-1", 2, 3, 190), ("s-2", 1, 1, 0)]);
     }
 }
+
+#[tokio::test]
+async fn a_foreign_database_is_not_changed_by_one_byte() {
+    let folder = Folder::new();
+    std::fs::write(folder.file(), "").unwrap();
+    tamper(&folder.file(), "CREATE TABLE diary (day TEXT)").await;
+    let before = std::fs::read(folder.file()).unwrap();
+    assert!(matches!(
+        Database::open(folder.file(), Durability::Full).await,
+        Err(OpenError::Foreign(_))
+    ));
+    assert_eq!(std::fs::read(folder.file()).unwrap(), before);
+    assert_eq!(folder.names(), ["backstop.db"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_may_create_the_same_database_at_once() {
+    for _ in 0..5 {
+        let folder = Folder::new();
+        let opening: Vec<_> = (0..16)
+            .map(|_| {
+                let file = folder.file();
+                tokio::spawn(
+                    async move { Database::open(file, Durability::Normal).await.map(drop) },
+                )
+            })
+            .collect();
+        for opened in opening {
+            opened.await.unwrap().unwrap();
+        }
+    }
+}
+
+/// Spec: D1
+#[tokio::test]
+async fn a_cause_that_was_made_up_is_found() {
+    for sql in [
+        "UPDATE events SET caused_by = 0 WHERE seq = 1",
+        "UPDATE events SET caused_by = -1 WHERE seq = 1",
+    ] {
+        let folder = Folder::new();
+        let database = open(&folder.file()).await;
+        let log: Arc<dyn EventLog> = Arc::new(database.log());
+        write_run(&log, "run_1", "s-1", 3).await;
+        database.close().await;
+        tamper(&folder.file(), sql).await;
+        let database = open(&folder.file()).await;
+        let read = read_events(&database.log(), &"run_1".into()).await;
+        assert!(matches!(read, Err(LogError::Tampered { seq: 1, .. })), "{sql}: {read:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_row_that_cannot_be_read_does_not_hide_the_others() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    for run in ["run_1", "run_2", "run_3"] {
+        write_run(&log, run, "s-1", 2).await;
+    }
+    database.close().await;
+    tamper(&folder.file(), "UPDATE runs SET summary = '{}' WHERE run = 'run_2'").await;
+    let runs = open(&folder.file()).await.log().runs(RunFilter::default()).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(), ["run_3", "run_1"]);
+}

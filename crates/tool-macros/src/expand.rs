@@ -43,7 +43,6 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
     ]
     .into_iter()
     .filter_map(|(set, call)| set.then_some(call));
-    let approval = options.approval;
     let timeout =
         options.timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
     let serde_crate = format!("{home}::__private::serde").replace(' ', "");
@@ -69,13 +68,11 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
             struct Arguments { #(#fields,)* }
 
             static SPEC: ::std::sync::LazyLock<#home::ToolSpec> = ::std::sync::LazyLock::new(|| {
-                let mut spec = #home::ToolSpec::new(
+                #home::ToolSpec::new(
                     #name,
                     #description,
                     private::schema_of::<Arguments>(),
-                ) #(#capabilities)* #(#flags)* #timeout;
-                spec.approval = #approval;
-                spec
+                ) #(#capabilities)* #(#flags)* #timeout
             });
 
             #body

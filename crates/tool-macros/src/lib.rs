@@ -13,7 +13,7 @@ use proc_macro::TokenStream;
 /// their own doc comments as descriptions, `Option` for what may be left out), and the function
 /// returns a `Result`. A parameter of type `&ToolContext` receives the context of the call.
 ///
-/// Options: `name = "web.search"`, `idempotent`, `exploratory`, `approval`, `timeout = "5s"`
+/// Options: `name = "web.search"`, `idempotent`, `exploratory`, `timeout = "5s"`
 /// (`ms`, `s` or `m`), `capabilities("network:outbound")`.
 ///
 /// # Errors

@@ -31,6 +31,7 @@ pub struct Admitted {
     entry: Arc<Entry>,
     /// The arguments.
     pub arguments: Value,
+    needs: Arc<[String]>,
 }
 
 impl Toolset {
@@ -60,6 +61,9 @@ impl Toolset {
         let name = Arc::clone(&spec.name);
         if name.trim().is_empty() {
             return Err(RegistrationError::EmptyName);
+        }
+        if spec.approval {
+            return Err(RegistrationError::Approval(name));
         }
         if self.tools.contains_key(&name) {
             return Err(RegistrationError::Duplicate(name));
@@ -115,7 +119,7 @@ impl Toolset {
         let needs = entry.tool.needs(&arguments)?;
         match spec.capabilities.iter().chain(&needs).find(|needed| !grants.allow(needed)) {
             Some(missing) => Err(ToolError::permission_denied(&*spec.name, missing)),
-            None => Ok(Admitted { entry: Arc::clone(entry), arguments }),
+            None => Ok(Admitted { entry: Arc::clone(entry), arguments, needs: needs.into() }),
         }
     }
 
@@ -131,6 +135,12 @@ impl Admitted {
     #[must_use]
     pub fn tool(&self) -> &Arc<dyn Tool> {
         &self.entry.tool
+    }
+
+    /// Returns what the call said it needs and was granted.
+    #[must_use]
+    pub fn needs(&self) -> &Arc<[String]> {
+        &self.needs
     }
 
     /// Checks what the tool returned against its output schema, where it declares one.
@@ -157,6 +167,10 @@ impl fmt::Debug for Toolset {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
+    /// The tool wants a person to agree to each call, which nothing here asks for yet. It is
+    /// refused rather than run unasked.
+    #[error("tool `{0}` needs approval, which is not supported yet")]
+    Approval(Arc<str>),
     /// There is already a tool of this name.
     #[error("there is already a tool named `{0}`")]
     Duplicate(Arc<str>),

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use layer0::error::BoxError;
 use layer0::failure::Chain;
@@ -66,6 +68,9 @@ pub struct ToolContext {
     pub idempotency_key: String,
     /// When the call will be given up.
     pub deadline: Timestamp,
+    /// What the call said it needs ([`Tool::needs`]) and was granted. A tool that names a thing
+    /// twice, once to be judged and once to use it, compares what it holds with this.
+    pub granted: Arc<[String]>,
 }
 
 impl ToolContext {
@@ -73,7 +78,7 @@ impl ToolContext {
     #[must_use]
     pub fn new(run: RunId, session: SessionId, call_id: CallId, deadline: Timestamp) -> Self {
         let idempotency_key = format!("{run}/{call_id}");
-        Self { run, session, call_id, idempotency_key, deadline }
+        Self { run, session, call_id, idempotency_key, deadline, granted: Arc::default() }
     }
 }
 

@@ -22,8 +22,12 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let input = assemble::input(args.input.as_deref(), &file, &args.agent)?;
     let folder = assemble::folder_of(&args.agent);
     let chosen = store::choose(&args.store, file.store.url.as_deref().map(|url| (url, folder)))?;
+    // Everything is checked before a store is opened, so that a mistake leaves no file.
+    let agent = assemble::agent(&file, &args.agent)?;
+    assemble::build(agent.clone(), &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
-    let agent = assemble::agent(&file, &args.agent, &database)?;
+    let agent = agent.log(database.log()).error_store(database.errors());
+    let agent = assemble::build(agent, &args.agent)?;
 
     let mut request = RunRequest::new(input);
     request.session = args.session.map(Into::into);
@@ -53,15 +57,34 @@ fn interrupt() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
+        if asked_to_stop().await {
             note("stopping; press Ctrl-C again to stop at once");
             cancelled.cancel();
         }
-        if tokio::signal::ctrl_c().await.is_ok() {
+        if asked_to_stop().await {
             std::process::exit(i32::from(exit::INTERRUPTED));
         }
     });
     token
+}
+
+/// Waits for Ctrl-C, or to be told to terminate.
+#[cfg(unix)]
+async fn asked_to_stop() -> bool {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return tokio::signal::ctrl_c().await.is_ok();
+    };
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed.is_ok(),
+        told = terminate.recv() => told.is_some(),
+    }
+}
+
+/// Waits for Ctrl-C.
+#[cfg(not(unix))]
+async fn asked_to_stop() -> bool {
+    tokio::signal::ctrl_c().await.is_ok()
 }
 
 /// Reports a run; one whose record cannot be read back is reported without it.
@@ -121,6 +144,9 @@ fn print(
         note(&format!(
             "{stored} stored: {kept} characters of error text kept from the model, {read} read on request"
         ));
+    }
+    if !chosen.is_kept() {
+        return Ok(());
     }
     note("look further:");
     note(&format!("  {}", output::command(&format!("trace {}{store}", report.run))));

@@ -109,3 +109,38 @@ fn a_log_that_was_changed_exits_6_and_names_the_event() {
         .run(&["trace", run.as_str().unwrap(), "--store", "sqlite:x.db"])
         .fails(6, "hash chain broken at seq 4");
 }
+
+#[test]
+fn a_mistake_in_the_agent_file_leaves_no_store_behind() {
+    let bench = Bench::new();
+    bench.write(
+        "agent.toml",
+        "[agent]\ninput = \"x\"\n[model]\nprovider = \"script\"\nscript = \"none.toml\"\n",
+    );
+    bench
+        .run(&["run", "agent.toml", "--store", "sqlite:new/x.db"])
+        .fails(2, "none.toml: cannot be read");
+    bench
+        .agent(SAYS, "[[tools]]\nkind = \"builtin\"\nname = \"fs_read\"\ncapabilities = [\"x\"]\n");
+    bench
+        .run(&["run", "agent.toml", "--store", "sqlite:new/x.db"])
+        .fails(2, "`capabilities` does not apply to it");
+    assert!(!bench.path().join("new").exists());
+}
+
+/// A tool that writes escape sequences cannot steer the terminal or forge a line. Spec: D10
+#[test]
+fn what_the_model_says_cannot_steer_a_trace() {
+    let bench = Bench::new();
+    bench.agent(
+        "[[model]]\ntool_calls = [{ id = \"c\", name = \"a\\u001B]0;x\\u0007\\nforged line\" }]\n[[model]]\ntext = \"ok\"\n",
+        "[store]\nurl = \"sqlite:x.db\"\n",
+    );
+    let ran = bench.run(&["run", "agent.toml"]).ok();
+    let store = ["--store", "sqlite:x.db"];
+    let run = bench.run(&[&["runs", "--json"], &store[..]].concat()).ok().json()[0]["run"].clone();
+    let trace = bench.run(&[&["trace", run.as_str().unwrap()], &store[..]].concat()).ok().out;
+    for text in [&trace, &ran.err] {
+        assert!(!text.contains('\u{1b}') && !text.contains("\nforged"), "{text:?}");
+    }
+}
