@@ -119,13 +119,13 @@ impl Provider for AnthropicProvider {
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = MessagesRequest::whole(&self.model, request)?;
-        let answer = self.endpoint.post(&body).await?;
+        let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         response::read(&self.endpoint, answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = MessagesRequest::streamed(&self.model, request)?;
-        let answer = self.endpoint.post(&body).await?;
+        let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         if !answer.is_event_stream() {
             // An endpoint that cannot stream answers in one piece, and so does a failure.
             let response = response::read(&self.endpoint, answer, request.sink.as_deref()).await?;

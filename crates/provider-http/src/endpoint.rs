@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use layer0::error::BoxError;
-use provider::{ProviderError, TimeoutPhase};
+use provider::{ProviderError, StreamSink, TimeoutPhase};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 use serde::Serialize;
@@ -107,7 +107,11 @@ impl Endpoint {
     /// # Cancel safety
     ///
     /// Dropping the future closes the connection.
-    pub async fn post(&self, body: &(impl Serialize + Sync)) -> Result<Answer<'_>, ProviderError> {
+    pub async fn post(
+        &self,
+        body: &(impl Serialize + Sync),
+        sink: Option<&dyn StreamSink>,
+    ) -> Result<Answer<'_>, ProviderError> {
         if REAL_REQUESTS_DENIED.load(Ordering::Relaxed) && !is_loopback(&self.url) {
             return Err(ProviderError::Other("real requests are denied in this process".into()));
         }
@@ -120,6 +124,9 @@ impl Endpoint {
             .within(self.timeouts.first_byte, TimeoutPhase::FirstByte, request)
             .await?
             .map_err(|error| self.not_sent(error))?;
+        if let Some(sink) = sink {
+            sink.status(response.status().as_u16());
+        }
         let retry_after = hint::retry_after(response.headers(), self.clock.now());
         if response.status().is_success() {
             return Ok(Answer::new(self, response, retry_after));

@@ -145,13 +145,13 @@ impl Provider for OpenAiProvider {
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = ChatRequest::whole(&self.model, request, self.max_tokens)?;
-        let answer = self.endpoint.post(&body).await?;
+        let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         response::read(&self.endpoint, answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = ChatRequest::streamed(&self.model, request, self.max_tokens)?;
-        let answer = self.endpoint.post(&body).await?;
+        let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         if !answer.is_event_stream() {
             // An endpoint that cannot stream answers in one piece, and so does a failure.
             let response = response::read(&self.endpoint, answer, request.sink.as_deref()).await?;

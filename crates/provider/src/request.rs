@@ -70,6 +70,11 @@ pub trait StreamSink: Send + Sync {
     /// Takes the next piece of the model's thinking.
     fn thinking(&self, piece: &str);
 
+    /// Takes the HTTP status of the answer, once it is known.
+    fn status(&self, status: u16) {
+        let _ = status;
+    }
+
     /// Takes the tokens billed so far, so that an attempt that fails is counted too. A later call
     /// replaces an earlier one.
     fn usage(&self, usage: TokenUsage);

@@ -4,7 +4,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -64,6 +64,8 @@ pub(crate) struct CallRecord {
     pub(crate) log: mpsc::Sender<(ModelAttempted, oneshot::Sender<()>)>,
     attempt: AtomicU32,
     billed: Mutex<Option<TokenUsage>>,
+    /// The HTTP status of the current attempt; 0 while there is none.
+    status: AtomicU16,
 }
 
 impl CallRecord {
@@ -76,7 +78,16 @@ impl CallRecord {
         log: mpsc::Sender<(ModelAttempted, oneshot::Sender<()>)>,
     ) -> Self {
         let attempt = AtomicU32::new(attempts_before);
-        Self { run, call, provider, hub, log, attempt, billed: Mutex::new(None) }
+        Self {
+            run,
+            call,
+            provider,
+            hub,
+            log,
+            attempt,
+            billed: Mutex::new(None),
+            status: AtomicU16::new(0),
+        }
     }
 
     /// Returns the number of the current attempt.
@@ -87,6 +98,11 @@ impl CallRecord {
     fn begin_attempt(&self) {
         self.attempt.fetch_add(1, Ordering::Relaxed);
         *self.billed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.status.store(0, Ordering::Relaxed);
+    }
+
+    fn status(&self) -> Option<u16> {
+        Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0)
     }
 
     /// Describes the current attempt, which was cut short.
@@ -96,7 +112,7 @@ impl CallRecord {
             attempt: self.attempt(),
             provider: Arc::clone(&self.provider),
             code: Some(code),
-            status: None,
+            status: self.status(),
             delay_ms: None,
             usage: *self.billed.lock().unwrap_or_else(PoisonError::into_inner),
         }
@@ -114,7 +130,7 @@ impl CallRecord {
             attempt: self.attempt(),
             provider: Arc::clone(&self.provider),
             code: result.err().map(|error| Code::new(error.code())),
-            status: result.err().and_then(ProviderError::status),
+            status: self.status().or_else(|| result.err().and_then(ProviderError::status)),
             delay_ms: delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
             usage: result.map_or(billed, |response| Some(response.usage)),
         }
@@ -166,6 +182,10 @@ impl StreamSink for Deltas {
 
     fn thinking(&self, piece: &str) {
         self.send(|| Piece::Thinking(piece.into()));
+    }
+
+    fn status(&self, status: u16) {
+        self.0.status.store(status, Ordering::Relaxed);
     }
 
     fn usage(&self, usage: TokenUsage) {

@@ -232,7 +232,7 @@ fn readers(options: SqliteConnectOptions) -> SqlitePool {
 async fn connect(
     path: &Path,
     options: &SqliteConnectOptions,
-) -> Result<sqlx::SqliteConnection, OpenError> {
+) -> Result<SqliteConnection, OpenError> {
     options
         .connect()
         .await

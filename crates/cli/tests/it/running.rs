@@ -119,6 +119,7 @@ fn a_key_is_printed_nowhere_even_when_the_server_echoes_it() {
         ),
     );
     let ran = bench.run(&["run", "agent.toml"]).fails(1, "provider.auth_failed");
+    assert!(ran.err.contains("provider.auth_failed (HTTP 401)"), "{}", ran.err);
     assert!(!format!("{}{}", ran.out, ran.err).contains(key), "{}", ran.err);
     for file in bench.files() {
         let bytes = std::fs::read(&file).unwrap();
