@@ -1,7 +1,6 @@
 //! One run: feeds the machine, appends what it decides, then acts.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -9,34 +8,24 @@ use clock::{BoxFuture as ClockFuture, Clock};
 use event_log::RunWriter;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use layer0::event::{
-    EventKind, ModelAttempted, ModelFailed, ModelResponded, RunStarted, SignalReceived,
-    ToolRequested,
-};
-use layer0::failure::{Failure, chain};
+use layer0::event::{EventKind, RunStarted, SignalReceived};
+use layer0::failure::Failure;
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::usage::Usage;
-use layer0::{Code, Timestamp, ToolSpec, code};
-use provider::{ModelRequest, ProviderError};
-use react_machine::{
-    BUDGET_CANCELLED, CANCEL, Effect, FailureCause, Finish, Input, Machine, ModelCall, Output,
-    ToolBatch, ToolRun,
-};
+use layer0::{Timestamp, ToolSpec};
+use provider::ProviderError;
+use react_machine::{CANCEL, Effect, FailureCause, Finish, Input, Machine, Output, ToolRun};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
-use tool::{Admitted, ToolError, failed_text};
-use tower::ServiceExt;
+use tokio::sync::mpsc;
+use tool::Admitted;
 use tracing::Instrument;
 
 use crate::agent::{Inner, RunRequest, new_run_id, new_session_id};
 use crate::error::{AgentError, RunFailure};
 use crate::failing::Failing;
 use crate::live::Live;
-use crate::model::{AttemptedCall, CallRecord};
 use crate::outcome::RunOutcome;
-use crate::redacting::{redact_calls, redact_shared};
-use crate::running::panic_text;
-use crate::tool_run::{Note, run_tool};
+use crate::tool_run::Note;
 
 /// Facts a tool execution came to.
 type ToolDone = Pin<Box<dyn Future<Output = Vec<Input>> + Send>>;
@@ -44,28 +33,28 @@ type ToolDone = Pin<Box<dyn Future<Output = Vec<Input>> + Send>>;
 /// Drives one run. Effects are performed here and nowhere else, each after the append of the
 /// decision that asked for it, and each comes back as facts.
 pub(crate) struct Driver {
-    agent: Arc<Inner>,
-    run: RunId,
-    session: SessionId,
-    request: RunRequest,
-    writer: RunWriter,
-    effects: VecDeque<Effect>,
-    finish: Option<Finish>,
+    pub(crate) agent: Arc<Inner>,
+    pub(crate) run: RunId,
+    pub(crate) session: SessionId,
+    pub(crate) request: RunRequest,
+    pub(crate) writer: RunWriter,
+    pub(crate) effects: VecDeque<Effect>,
+    pub(crate) finish: Option<Finish>,
     /// Calls that were admitted and wait for their effect.
-    admitted: BTreeMap<CallId, Admitted>,
+    pub(crate) admitted: BTreeMap<CallId, Admitted>,
     /// Executions that wait for a free place.
-    queued: VecDeque<ToolRun>,
-    running: FuturesUnordered<ToolDone>,
+    pub(crate) queued: VecDeque<ToolRun>,
+    pub(crate) running: FuturesUnordered<ToolDone>,
     /// What running tools have to have in the log before they go on.
-    notes: mpsc::Receiver<Note>,
-    noted: mpsc::Sender<Note>,
+    pub(crate) notes: mpsc::Receiver<Note>,
+    pub(crate) noted: mpsc::Sender<Note>,
     /// The provider's error with its sources; the log has it as data.
-    model_error: Option<ProviderError>,
+    pub(crate) model_error: Option<ProviderError>,
     /// Did a tool that is not safe to repeat run?
-    acted: bool,
+    pub(crate) acted: bool,
     /// What was used as far as the log has it; the machine is ahead when an append fails.
-    usage: Usage,
-    tools: Arc<[ToolSpec]>,
+    pub(crate) usage: Usage,
+    pub(crate) tools: Arc<[ToolSpec]>,
 }
 
 impl Driver {
@@ -166,7 +155,7 @@ impl Driver {
 
     /// Feeds facts, and appends them with what the machine decided on them, in one write. Effects
     /// are only queued here, so that none starts before the append.
-    async fn step(
+    pub(crate) async fn step(
         &mut self,
         machine: &mut Machine,
         facts: impl IntoIterator<Item = Input>,
@@ -179,7 +168,7 @@ impl Driver {
     }
 
     /// Tells the machine the time. If that ends the run, what is in flight is dropped.
-    async fn tick(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
+    pub(crate) async fn tick(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
         machine.tick(self.agent.clock.now());
         self.drain(machine);
         if self.finish.is_some() {
@@ -211,7 +200,7 @@ impl Driver {
     }
 
     /// Drops what is in flight and tells the machine, which answers every open call.
-    async fn cancel(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
+    pub(crate) async fn cancel(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
         self.drop_in_flight();
         let signal = SignalReceived { name: CANCEL.into(), data: Value::Null };
         self.step(machine, [self.fact(signal)]).await
@@ -223,168 +212,8 @@ impl Driver {
         self.running.clear();
     }
 
-    fn fact(&self, fact: impl Into<EventKind>) -> Input {
+    pub(crate) fn fact(&self, fact: impl Into<EventKind>) -> Input {
         Input::fact(self.agent.clock.now(), fact)
-    }
-
-    /// Asks the model through the retry stack. Each attempt that is followed by another is appended
-    /// while the stack waits; if that fails, the call is dropped.
-    async fn call_model(
-        &mut self,
-        machine: &mut Machine,
-        call: ModelCall,
-    ) -> Result<(), AgentError> {
-        let (log, mut attempts) = mpsc::channel::<(ModelAttempted, oneshot::Sender<()>)>(1);
-        let record = Arc::new(CallRecord::new(
-            self.run.clone(),
-            call.call,
-            call.attempts_before,
-            Arc::clone(&self.agent.provider),
-            Arc::clone(&self.agent.hub),
-            log,
-        ));
-        let request = ModelRequest {
-            messages: call.messages,
-            tools: Arc::clone(&self.tools),
-            settings: self.agent.settings.capped(call.max_output_tokens),
-            sink: None,
-        };
-        let max_attempts = call.max_attempts;
-        let attempted = AttemptedCall { request, record: Arc::clone(&record), max_attempts };
-        let span = tracing::info_span!("model", call = call.call);
-        let mut response = Box::pin(self.agent.stack.clone().oneshot(attempted).instrument(span));
-        let mut recorded = call.attempts_before;
-        let cancellation = self.request.cancellation.clone();
-        let mut deadline = sleep_until(&self.agent.clock, machine.deadline());
-        let result = loop {
-            let cut = tokio::select! {
-                biased;
-                () = cancellation.cancelled() => code::RUN_CANCELLED,
-                () = &mut deadline => code::BUDGET_WALL_TIME,
-                Some((attempted, logged)) = attempts.recv() => {
-                    recorded = attempted.attempt;
-                    let input = Input::answer(self.agent.clock.now(), call.id, attempted);
-                    self.step(machine, [input]).await?;
-                    let _ = logged.send(());
-                    continue;
-                }
-                result = &mut response => break result,
-            };
-            drop(response);
-            // The attempt in flight may be billed, so it counts.
-            if record.attempt() > recorded {
-                let cut = record.cut(Code::new(cut));
-                self.step(machine, [Input::answer(self.agent.clock.now(), call.id, cut)]).await?;
-            }
-            return match cut {
-                code::RUN_CANCELLED => self.cancel(machine).await,
-                _ => self.tick(machine).await,
-            };
-        };
-        // The stack held the conversation; the machine is about to append to it.
-        drop(response);
-        let now = self.agent.clock.now();
-        let last = Input::answer(now, call.id, record.attempted(result.as_ref(), None));
-        let answer = match result {
-            Ok(mut response) => {
-                let redactor = &self.agent.redactor;
-                redact_calls(redactor, &mut response.tool_calls);
-                EventKind::from(ModelResponded {
-                    call: call.call,
-                    text: redact_shared(redactor, response.text),
-                    thinking: response.thinking.map(|text| redact_shared(redactor, text)),
-                    tool_calls: response.tool_calls,
-                    stop_reason: response.stop_reason,
-                    usage: response.usage,
-                })
-            }
-            Err(error) if self.cut_short_by_budget(&error, call.max_attempts) => {
-                self.step(machine, [last]).await?;
-                return self.tick(machine).await;
-            }
-            Err(error) => {
-                let redact = |text: String| self.agent.redactor.redact(&text).into_owned();
-                let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
-                let failed = ModelFailed {
-                    call: call.call,
-                    reason: error.code().into(),
-                    message: chain.first().map_or("", String::as_str).into(),
-                    chain,
-                    attempts: record.attempt(),
-                };
-                self.model_error = Some(error);
-                failed.into()
-            }
-        };
-        self.step(machine, [last, Input::answer(now, call.id, answer)]).await
-    }
-
-    /// Did the retry stack give up only because the budget allows no further attempt?
-    fn cut_short_by_budget(&self, error: &ProviderError, max_attempts: Option<u32>) -> bool {
-        let ProviderError::Exhausted { attempts, .. } = error else { return false };
-        max_attempts.is_some_and(|max| *attempts >= max && max < self.agent.retry_attempts)
-    }
-
-    /// Decides which calls of a batch may run, and answers the others.
-    fn admit(&mut self, machine: &Machine, batch: &ToolBatch) -> Vec<Input> {
-        let mut execution = machine.usage().tool_calls;
-        let last = execution.saturating_add(batch.max_executions);
-        let mut facts = Vec::with_capacity(batch.calls.len());
-        for call in batch.calls.iter() {
-            let arguments = call.arguments.clone();
-            let (tools, grants) = (&self.agent.tools, &self.agent.grants);
-            // What a call needs is asked of the tool's own code.
-            let admit = AssertUnwindSafe(|| tools.admit(&call.name, arguments, grants));
-            let admitted = std::panic::catch_unwind(admit)
-                .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(&*panic))));
-            let admitted = admitted.and_then(|admitted| {
-                match machine.repeated_failure(&call.name, &admitted.arguments) {
-                    Some((code, count)) => Err(ToolError::repeated_failure(code, count)),
-                    None if execution >= last => Err(ToolError::Cancelled),
-                    None => Ok(admitted),
-                }
-            });
-            let fact = match admitted {
-                Ok(admitted) => {
-                    execution += 1;
-                    let requested = ToolRequested {
-                        call_id: call.id.clone(),
-                        tool: Arc::clone(&call.name),
-                        arguments: admitted.arguments.clone(),
-                        execution,
-                    };
-                    self.admitted.insert(call.id.clone(), admitted);
-                    requested.into()
-                }
-                Err(error) => {
-                    let text = match error.kind() {
-                        ToolError::NotFound(name) => self.agent.tools.missing_text(name),
-                        ToolError::Cancelled => BUDGET_CANCELLED.to_owned(),
-                        _ => failed_text(&call.name, &error),
-                    };
-                    failing(&self.agent, &self.run, &self.session, &call.id, &call.name, 0)
-                        .respond(&error, &text)
-                }
-            };
-            facts.push(self.fact(fact));
-        }
-        facts
-    }
-
-    /// Starts queued executions while there are free places.
-    fn start_tools(&mut self) {
-        let places =
-            usize::try_from(self.agent.definition.limits.max_concurrent_tools).unwrap_or(1);
-        while self.running.len() < places
-            && let Some(run) = self.queued.pop_front()
-        {
-            let Some(admitted) = self.admitted.remove(&run.call_id) else { continue };
-            self.acted |= !admitted.tool().spec().idempotent;
-            let (agent, name, session) =
-                (Arc::clone(&self.agent), self.run.clone(), self.session.clone());
-            let noted = self.noted.clone();
-            self.running.push(Box::pin(run_tool(agent, name, session, run, admitted, noted)));
-        }
     }
 
     fn end(self, machine: &Machine, finish: Finish) -> Result<RunOutcome, RunFailure> {
@@ -475,7 +304,7 @@ pub(crate) fn failing<'a>(
 }
 
 /// Sleeps until a moment; for ever without one.
-fn sleep_until(clock: &Arc<dyn Clock>, deadline: Option<Timestamp>) -> ClockFuture {
+pub(crate) fn sleep_until(clock: &Arc<dyn Clock>, deadline: Option<Timestamp>) -> ClockFuture {
     match deadline {
         Some(deadline) => clock.sleep(deadline.since(clock.now())),
         None => Box::pin(std::future::pending()),

@@ -14,6 +14,8 @@
 mod agent;
 mod builder;
 mod driver;
+mod asking;
+mod admitting;
 mod error;
 mod failing;
 mod live;

@@ -1,0 +1,117 @@
+//! Model calls: through the retry stack, with each attempt in the log before the next.
+
+use std::sync::Arc;
+
+use layer0::event::{EventKind, ModelAttempted, ModelFailed, ModelResponded};
+use layer0::failure::{Failure, chain};
+use layer0::{Code, code};
+use provider::{ModelRequest, ProviderError};
+use react_machine::{Input, Machine, ModelCall};
+use tokio::sync::{mpsc, oneshot};
+use tower::ServiceExt;
+use tracing::Instrument;
+
+use crate::driver::{Driver, sleep_until};
+use crate::error::AgentError;
+use crate::model::{AttemptedCall, CallRecord};
+use crate::redacting::{redact_calls, redact_shared};
+
+impl Driver {
+    /// Asks the model through the retry stack. Each attempt that is followed by another is appended
+    /// while the stack waits; if that fails, the call is dropped.
+    pub(crate) async fn call_model(
+        &mut self,
+        machine: &mut Machine,
+        call: ModelCall,
+    ) -> Result<(), AgentError> {
+        let (log, mut attempts) = mpsc::channel::<(ModelAttempted, oneshot::Sender<()>)>(1);
+        let record = Arc::new(CallRecord::new(
+            self.run.clone(),
+            call.call,
+            call.attempts_before,
+            Arc::clone(&self.agent.provider),
+            Arc::clone(&self.agent.hub),
+            log,
+        ));
+        let request = ModelRequest {
+            messages: call.messages,
+            tools: Arc::clone(&self.tools),
+            settings: self.agent.settings.capped(call.max_output_tokens),
+            sink: None,
+        };
+        let max_attempts = call.max_attempts;
+        let attempted = AttemptedCall { request, record: Arc::clone(&record), max_attempts };
+        let span = tracing::info_span!("model", call = call.call);
+        let mut response = Box::pin(self.agent.stack.clone().oneshot(attempted).instrument(span));
+        let mut recorded = call.attempts_before;
+        let cancellation = self.request.cancellation.clone();
+        let mut deadline = sleep_until(&self.agent.clock, machine.deadline());
+        let result = loop {
+            let cut = tokio::select! {
+                biased;
+                () = cancellation.cancelled() => code::RUN_CANCELLED,
+                () = &mut deadline => code::BUDGET_WALL_TIME,
+                Some((attempted, logged)) = attempts.recv() => {
+                    recorded = attempted.attempt;
+                    let input = Input::answer(self.agent.clock.now(), call.id, attempted);
+                    self.step(machine, [input]).await?;
+                    let _ = logged.send(());
+                    continue;
+                }
+                result = &mut response => break result,
+            };
+            drop(response);
+            // The attempt in flight may be billed, so it counts.
+            if record.attempt() > recorded {
+                let cut = record.cut(Code::new(cut));
+                self.step(machine, [Input::answer(self.agent.clock.now(), call.id, cut)]).await?;
+            }
+            return match cut {
+                code::RUN_CANCELLED => self.cancel(machine).await,
+                _ => self.tick(machine).await,
+            };
+        };
+        // The stack held the conversation; the machine is about to append to it.
+        drop(response);
+        let now = self.agent.clock.now();
+        let last = Input::answer(now, call.id, record.attempted(result.as_ref(), None));
+        let answer = match result {
+            Ok(mut response) => {
+                let redactor = &self.agent.redactor;
+                redact_calls(redactor, &mut response.tool_calls);
+                EventKind::from(ModelResponded {
+                    call: call.call,
+                    text: redact_shared(redactor, response.text),
+                    thinking: response.thinking.map(|text| redact_shared(redactor, text)),
+                    tool_calls: response.tool_calls,
+                    stop_reason: response.stop_reason,
+                    usage: response.usage,
+                })
+            }
+            Err(error) if self.cut_short_by_budget(&error, call.max_attempts) => {
+                self.step(machine, [last]).await?;
+                return self.tick(machine).await;
+            }
+            Err(error) => {
+                let redact = |text: String| self.agent.redactor.redact(&text).into_owned();
+                let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
+                let failed = ModelFailed {
+                    call: call.call,
+                    reason: error.code().into(),
+                    message: chain.first().map_or("", String::as_str).into(),
+                    chain,
+                    attempts: record.attempt(),
+                };
+                self.model_error = Some(error);
+                failed.into()
+            }
+        };
+        self.step(machine, [last, Input::answer(now, call.id, answer)]).await
+    }
+
+    /// Did the retry stack give up only because the budget allows no further attempt?
+    fn cut_short_by_budget(&self, error: &ProviderError, max_attempts: Option<u32>) -> bool {
+        let ProviderError::Exhausted { attempts, .. } = error else { return false };
+        max_attempts.is_some_and(|max| *attempts >= max && max < self.agent.retry_attempts)
+    }
+}
