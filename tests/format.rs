@@ -21,6 +21,8 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("error.stored", &["error_id", "call_id", "tool", "code", "occurrences", "chars_kept"]),
     ("error_store.degraded", &["operation", "reason", "message"]),
     ("signal.received", &["name", "data"]),
+    ("result.stored", &["result_id", "call_id", "bytes"]),
+    ("warning", &["message"]),
     ("budget.exhausted", &["reason", "dimension", "limit", "used"]),
     ("tool.attempted", &["call_id", "execution", "reason", "delay_ms"]),
 ];

@@ -22,6 +22,8 @@ const TOLD: &[(&str, &[&str])] = &[
     ("error.stored", &["error_id", "call_id", "tool", "code", "occurrences", "chars_kept"]),
     ("error_store.degraded", &["operation", "reason", "message"]),
     ("signal.received", &["name"]),
+    ("result.stored", &["result_id", "call_id", "bytes"]),
+    ("warning", &["message"]),
     ("budget.exhausted", &["reason", "dimension", "limit", "used"]),
     ("tool.attempted", &["call_id", "execution", "reason", "delay_ms"]),
 ];
@@ -64,7 +66,7 @@ pub(crate) fn same_ids(text: &str) -> String {
     let ids = Regex::new(
         r"(?x)
         \b(?<kind>run|ses)_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b
-        | \b(?<stored>err)_20260101_[0-9]{6}_[0-9a-f]{6}\b",
+        | \b(?<stored>err|res)_20260101_[0-9]{6}_[0-9a-f]{6}\b",
     )
     .unwrap();
     let mut known: BTreeMap<String, String> = BTreeMap::new();

@@ -73,6 +73,9 @@ told! {
     tools_timeout
     tools_timeout_of_the_agent
     tools_wait_for_hint
+    results_large
+    results_store_full
+    results_store_none
 }
 
 fn check(name: &str) {

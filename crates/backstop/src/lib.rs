@@ -31,7 +31,7 @@
 //! record with [`Database`]; compose agents with [`LocalOrchestrator`].
 
 pub use ::{clock, error_store, event_log, layer0, provider, react, retry};
-pub use error_store::{ErrorStore, MemoryErrorStore};
+pub use error_store::{ErrorStore, MemoryErrorStore, MemoryResultStore, ResultStore};
 pub use event_log::{EventLog, MemoryLog, TraceLine, read_events};
 pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
 pub use orchestrator::LocalOrchestrator;

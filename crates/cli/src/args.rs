@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Trace(TraceArgs),
     /// Read the errors that tools reported
     Errors(ErrorsArgs),
+    /// Read the large results that tools returned
+    Results(ResultsArgs),
     /// List every code: what it means and what to do
     Codes(CodesArgs),
     /// Run scenario files: how an agent fails, before it does
@@ -157,6 +159,30 @@ pub(crate) struct ErrorsListArgs {
 #[derive(clap::Args)]
 pub(crate) struct ErrorsShowArgs {
     /// The error's id
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ResultsArgs {
+    #[command(subcommand)]
+    pub(crate) command: ResultsCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ResultsCommand {
+    /// Show a whole result
+    Show(ResultsShowArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ResultsShowArgs {
+    /// The result's id
     #[arg(value_name = "ID")]
     pub(crate) id: String,
     #[command(flatten)]

@@ -49,6 +49,7 @@ async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
         Command::Runs(args) => commands::runs::run(args).await,
         Command::Trace(args) => commands::trace::run(args).await,
         Command::Errors(args) => commands::errors::run(args).await,
+        Command::Results(args) => commands::results::run(args).await,
         Command::Codes(args) => commands::codes::run(&args),
         Command::Rehearse(args) => commands::rehearse::run(args).await,
     }

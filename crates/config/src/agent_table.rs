@@ -91,7 +91,8 @@ pub struct LimitsTable {
     pub max_repeated_failures: Option<Bound>,
     /// Parts of names of tools that only look around.
     pub exploratory_tools: Vec<String>,
-    max_result_bytes: Option<Later>,
+    /// How many bytes of text a tool's output may have before the model reads only its beginning.
+    pub max_result_bytes: Option<u64>,
     hook_timeout_ms: Option<Later>,
     memory_timeout_ms: Option<Later>,
 }
@@ -185,6 +186,7 @@ impl AgentTable {
                 .max_concurrent_tools
                 .unwrap_or(defaults.max_concurrent_tools),
             tool_timeout_ms: table.tool_timeout_ms.unwrap_or(defaults.tool_timeout_ms),
+            max_result_bytes: table.max_result_bytes.unwrap_or(defaults.max_result_bytes),
             max_repeated_batch_steps: small(
                 table.max_repeated_batch_steps,
                 defaults.max_repeated_batch_steps,
@@ -267,7 +269,6 @@ impl AgentTable {
         let limits = &self.limits;
         vec![
             ("agent.budget.max_depth", self.budget.max_depth.as_ref()),
-            ("agent.limits.max_result_bytes", limits.max_result_bytes.as_ref()),
             ("agent.limits.hook_timeout_ms", limits.hook_timeout_ms.as_ref()),
             ("agent.limits.memory_timeout_ms", limits.memory_timeout_ms.as_ref()),
         ]

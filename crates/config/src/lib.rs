@@ -22,7 +22,7 @@ pub use agent_table::{
 };
 pub use error::ConfigError;
 pub use parse::read_text;
-pub use scenario::{ErrorStoreTable, Expect, Scenario, ScriptedCall, ScriptedTool, StoreFault};
+pub use scenario::{Expect, Scenario, ScriptedCall, ScriptedTool, StoreFault, StoreFaultTable};
 pub use store_url::{InvalidStoreUrl, StoreUrl};
 
 pub use agent_file::read_script;

@@ -35,13 +35,15 @@ pub struct Scenario {
     pub tools: Vec<ScriptedTool>,
     /// How the error store fails.
     #[serde(default)]
-    pub error_store: ErrorStoreTable,
+    pub error_store: StoreFaultTable,
+    /// How the store of large results fails.
+    #[serde(default)]
+    pub result_store: StoreFaultTable,
     /// What must come of it.
     #[serde(default)]
     pub expect: Expect,
     memory: Option<Later>,
     hooks: Option<Later>,
-    result_store: Option<Later>,
     log: Option<Later>,
     approvals: Option<Later>,
 }
@@ -97,10 +99,10 @@ pub struct ScriptedCall {
     pub retry_after_ms: Option<u64>,
 }
 
-/// `[error_store]`.
+/// `[error_store]` and `[result_store]`.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct ErrorStoreTable {
+pub struct StoreFaultTable {
     /// How it fails; it works otherwise.
     pub fail: Option<StoreFault>,
     /// How often it is locked before it works; for ever otherwise.
@@ -149,7 +151,6 @@ impl Scenario {
         keys.extend([
             ("memory", scenario.memory.as_ref()),
             ("hooks", scenario.hooks.as_ref()),
-            ("result_store", scenario.result_store.as_ref()),
             ("log", scenario.log.as_ref()),
             ("approvals", scenario.approvals.as_ref()),
         ]);
@@ -157,9 +158,10 @@ impl Scenario {
             keys.push(("tools.approval", tool.approval.as_ref()));
         }
         refuse(path, &text, keys)?;
-        if scenario.error_store.locked_times.is_some()
-            && scenario.error_store.fail != Some(StoreFault::Locked)
-        {
+        let senseless = |table: StoreFaultTable| {
+            table.locked_times.is_some() && table.fail != Some(StoreFault::Locked)
+        };
+        if senseless(scenario.error_store) || senseless(scenario.result_store) {
             return Err(ConfigError::new(path, "`locked_times` goes with `fail = \"locked\"`"));
         }
         Ok(scenario)

@@ -9,16 +9,11 @@ use layer0::id::ErrorId;
 use serde_json::{Value, json};
 use tool::{Tool, ToolContext, ToolError};
 
+use crate::page::{add_page, page_schema};
 use crate::{ErrorStore, readable};
-
-/// How many bytes of an error one answer holds unless the model asks for another size.
-pub const DEFAULT_PAGE_BYTES: usize = 8 * 1024;
 
 /// The code of a detail that could not be read because the store failed.
 pub const DATABASE_ERROR: &str = "DATABASE_ERROR";
-
-/// The largest page the model can ask for.
-const MAX_PAGE_BYTES: usize = 64 * 1024;
 
 static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
     let description = "Read the complete text of an error that an earlier tool call reported with \
@@ -27,16 +22,7 @@ static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
         optionally offset and limit (bytes, default 0 and 8192) for long errors. Output: error_id, \
         timestamp, tool_name, short_summary and raw_error; next_offset is set when there is more. \
         Example: {\"error_id\": \"err_20260101_120000_a1b2c3\"}";
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "error_id": {"type": "string", "description": "The id shown after `Error ID:`."},
-            "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in bytes."},
-            "limit": {"type": "integer", "minimum": 1, "description": "How much to read, in bytes."},
-        },
-        "required": ["error_id"],
-        "additionalProperties": false,
-    });
+    let schema = page_schema("error_id", "The id shown after `Error ID:`.");
     ToolSpec::new("get_error_detail", description, schema).idempotent().exploratory()
 });
 
@@ -76,29 +62,13 @@ impl Tool for ErrorDetail {
             return Err(ToolError::ExecutionFailed(format!("Error ID not found: {shown}"))
                 .with_code("ERROR_NOT_FOUND"));
         };
-        let text = readable(&record.raw);
-        let number = |name: &str, default: usize| {
-            let asked = arguments[name].as_u64();
-            asked.map_or(default, |asked| usize::try_from(asked).unwrap_or(usize::MAX))
-        };
-        let start = text.floor_char_boundary(number("offset", 0));
-        let limit = number("limit", DEFAULT_PAGE_BYTES).min(MAX_PAGE_BYTES);
-        // At least one character, or a reader that asks for single bytes never gets on.
-        let end = match text.floor_char_boundary(start.saturating_add(limit)) {
-            end if end > start => end,
-            _ => text.ceil_char_boundary(start.saturating_add(1)),
-        };
         let mut answer = json!({
             "error_id": record.id,
             "timestamp": record.at,
             "tool_name": record.tool,
             "short_summary": record.summary,
-            "raw_error": &text[start..end],
         });
-        if end < text.len() {
-            answer["next_offset"] = json!(end);
-            answer["total_bytes"] = json!(text.len());
-        }
+        add_page(&mut answer, "raw_error", &readable(&record.raw), &arguments);
         Ok(answer)
     }
 }

@@ -10,10 +10,15 @@ use crate::StoreError;
 ///
 /// [`StoreError::Failed`], when the operating system has no randomness.
 pub fn error_id(at: Timestamp) -> Result<ErrorId, StoreError> {
+    Ok(ErrorId::new(format!("err_{}_{}", at.compact(), random_hex()?)))
+}
+
+/// Draws 6 hex digits from the operating system.
+pub(crate) fn random_hex() -> Result<String, StoreError> {
     let mut random = [0; 3];
     getrandom::fill(&mut random).map_err(|error| StoreError::Failed(error.into()))?;
     let [a, b, c] = random;
-    Ok(ErrorId::new(format!("err_{}_{a:02x}{b:02x}{c:02x}", at.compact())))
+    Ok(format!("{a:02x}{b:02x}{c:02x}"))
 }
 
 #[cfg(test)]

@@ -94,6 +94,8 @@ pub struct Limits {
     pub max_repeated_failures: Option<u32>,
     /// How long one tool execution may take, in milliseconds, where the tool does not say.
     pub tool_timeout_ms: u64,
+    /// How many bytes of text a tool's output may have before the model reads only its beginning.
+    pub max_result_bytes: u64,
 }
 
 impl Default for Limits {
@@ -107,6 +109,7 @@ impl Default for Limits {
             max_stagnation_steps: Some(5),
             max_repeated_failures: Some(3),
             tool_timeout_ms: 30_000,
+            max_result_bytes: 16 * 1024,
         }
     }
 }

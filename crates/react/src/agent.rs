@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use clock::Clock;
-use error_store::ErrorStore;
+use error_store::{ErrorStore, ResultStore};
 use event_log::EventLog;
 use layer0::Timestamp;
 use layer0::event::AgentRecord;
@@ -52,6 +52,7 @@ pub(crate) struct Inner {
     pub(crate) grants: Grants,
     pub(crate) log: Arc<dyn EventLog>,
     pub(crate) errors: Option<Arc<dyn ErrorStore>>,
+    pub(crate) results: Option<Arc<dyn ResultStore>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
     pub(crate) hub: Arc<Hub>,

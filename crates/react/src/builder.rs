@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clock::{Clock, SystemClock};
-use error_store::{ErrorDetail, ErrorStore};
+use error_store::{ErrorDetail, ErrorStore, ResultDetail, ResultStore};
 use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
 use layer0::event::AgentRecord;
 use layer0::id::RunId;
@@ -46,6 +46,7 @@ pub struct AgentBuilder {
     attempt_timeout: Duration,
     log: Arc<dyn EventLog>,
     errors: Option<Arc<dyn ErrorStore>>,
+    results: Option<Arc<dyn ResultStore>>,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     source: Value,
@@ -72,6 +73,7 @@ impl AgentBuilder {
             attempt_timeout: ATTEMPT_TIMEOUT,
             log: Arc::new(NoLog),
             errors: None,
+            results: None,
             clock: Arc::new(SystemClock),
             redactor: Redactor::new(),
             source: Value::Null,
@@ -191,6 +193,17 @@ impl AgentBuilder {
         self
     }
 
+    /// Keeps large results in this store, and gives the model `get_tool_result`.
+    pub fn result_store(self, results: impl ResultStore + 'static) -> Self {
+        self.shared_result_store(Arc::new(results))
+    }
+
+    /// Keeps large results in this store, which is shared, and gives the model `get_tool_result`.
+    pub fn shared_result_store(mut self, results: Arc<dyn ResultStore>) -> Self {
+        self.results = Some(results);
+        self
+    }
+
     /// Takes the time from this clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -222,6 +235,9 @@ impl AgentBuilder {
         }
         if let Some(errors) = &self.errors {
             tools.add(Arc::new(ErrorDetail::new(Arc::clone(errors))))?;
+        }
+        if let Some(results) = &self.results {
+            tools.add(Arc::new(ResultDetail::new(Arc::clone(results))))?;
         }
         if self.retry.attempts == 0 {
             return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));
@@ -268,6 +284,7 @@ impl AgentBuilder {
                 grants: Grants::parse(&self.grants)?,
                 log: self.log,
                 errors: self.errors,
+                results: self.results,
                 clock: self.clock,
                 redactor: self.redactor,
                 hub: Arc::new(Hub::default()),

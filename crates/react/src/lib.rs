@@ -14,6 +14,7 @@
 mod agent;
 mod builder;
 mod driver;
+mod large;
 mod asking;
 mod admitting;
 mod error;

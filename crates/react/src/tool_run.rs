@@ -22,6 +22,7 @@ use tracing::Instrument;
 use crate::agent::Inner;
 use crate::driver::failing;
 use crate::failing::is_stored;
+use crate::large::Sized;
 use crate::redacting::redact_value;
 use crate::running::execute;
 
@@ -61,17 +62,21 @@ pub(crate) async fn run_tool(
     let duration_ms = u64::try_from(took).unwrap_or(u64::MAX);
     let failing = failing(&agent, &run_id, &session, &run.call_id, &run.tool, duration_ms);
     let facts = match result {
-        Ok(output) => vec![
-            ToolResponded {
+        Ok(output) => {
+            let output = redact_value(&agent.redactor, output);
+            // What the detail tools give out is bounded by itself.
+            let output = if stores { Sized::of(output, &agent) } else { Sized::Small(output) };
+            let (note, output) = output.keep(&agent, &failing).await;
+            let responded = ToolResponded {
                 call_id: run.call_id.clone(),
                 tool: Arc::clone(&run.tool),
                 ok: true,
-                output: redact_value(&agent.redactor, output),
+                output,
                 duration_ms,
                 error: None,
-            }
-            .into(),
-        ],
+            };
+            note.into_iter().chain([responded.into()]).collect()
+        }
         Err(error) if stores && is_stored(&error) => {
             failing.store_and_respond(&error, agent.errors.as_deref()).await
         }

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use clock::VirtualClock;
-use config::{ErrorStoreTable, StoreFault};
+use config::{StoreFault, StoreFaultTable};
 use error_store::{
-    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, StoreError,
-    Stored,
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, NewResult, Pruned, ResultRecord,
+    ResultStore, Retention, StoreError, Stored,
 };
 use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
 use layer0::Timestamp;
-use layer0::id::{ErrorId, RunId, SessionId};
+use layer0::id::{ErrorId, ResultId, RunId, SessionId};
 
 /// A store around which the clock is held, because its work is on threads the clock cannot see.
 #[derive(Debug, Clone)]
@@ -83,28 +83,34 @@ impl ErrorStore for Held<Arc<dyn ErrorStore>> {
     }
 }
 
-/// An error store that fails as a scenario says; listing works, so that a report can be made.
-pub(crate) struct FaultyErrorStore {
-    store: Arc<dyn ErrorStore>,
+#[async_trait]
+impl ResultStore for Held<Arc<dyn ResultStore>> {
+    async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.put(result).await
+    }
+
+    async fn get(
+        &self,
+        session: Option<&SessionId>,
+        id: &ResultId,
+    ) -> Result<Option<ResultRecord>, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.get(session, id).await
+    }
+}
+
+/// A fault as a scenario says, and how often it still comes.
+struct Fault {
     fault: StoreFault,
-    /// How often it still fails; `None` for ever.
+    /// `None` for ever.
     left: Option<AtomicU32>,
 }
 
-impl FaultyErrorStore {
-    /// Wraps a store; `None` when the scenario wants no store at all.
-    pub(crate) fn wrap(
-        store: Arc<dyn ErrorStore>,
-        table: ErrorStoreTable,
-    ) -> Option<Arc<dyn ErrorStore>> {
-        match table.fail {
-            None => Some(store),
-            Some(StoreFault::None) => None,
-            Some(fault) => {
-                let times = table.locked_times.filter(|_| fault == StoreFault::Locked);
-                Some(Arc::new(Self { store, fault, left: times.map(AtomicU32::new) }))
-            }
-        }
+impl Fault {
+    fn new(fault: StoreFault, table: StoreFaultTable) -> Self {
+        let times = table.locked_times.filter(|_| fault == StoreFault::Locked);
+        Self { fault, left: times.map(AtomicU32::new) }
     }
 
     fn check(&self) -> Result<(), StoreError> {
@@ -121,10 +127,67 @@ impl FaultyErrorStore {
     }
 }
 
+/// A store of large results that fails as a scenario says.
+pub(crate) struct FaultyResultStore {
+    store: Arc<dyn ResultStore>,
+    fault: Fault,
+}
+
+impl FaultyResultStore {
+    /// Wraps a store; `None` when the scenario wants no store at all.
+    pub(crate) fn wrap(
+        store: Arc<dyn ResultStore>,
+        table: StoreFaultTable,
+    ) -> Option<Arc<dyn ResultStore>> {
+        match table.fail {
+            None => Some(store),
+            Some(StoreFault::None) => None,
+            Some(fault) => Some(Arc::new(Self { store, fault: Fault::new(fault, table) })),
+        }
+    }
+}
+
+#[async_trait]
+impl ResultStore for FaultyResultStore {
+    async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
+        self.fault.check()?;
+        self.store.put(result).await
+    }
+
+    async fn get(
+        &self,
+        session: Option<&SessionId>,
+        id: &ResultId,
+    ) -> Result<Option<ResultRecord>, StoreError> {
+        self.fault.check()?;
+        self.store.get(session, id).await
+    }
+}
+
+/// An error store that fails as a scenario says; listing works, so that a report can be made.
+pub(crate) struct FaultyErrorStore {
+    store: Arc<dyn ErrorStore>,
+    fault: Fault,
+}
+
+impl FaultyErrorStore {
+    /// Wraps a store; `None` when the scenario wants no store at all.
+    pub(crate) fn wrap(
+        store: Arc<dyn ErrorStore>,
+        table: StoreFaultTable,
+    ) -> Option<Arc<dyn ErrorStore>> {
+        match table.fail {
+            None => Some(store),
+            Some(StoreFault::None) => None,
+            Some(fault) => Some(Arc::new(Self { store, fault: Fault::new(fault, table) })),
+        }
+    }
+}
+
 #[async_trait]
 impl ErrorStore for FaultyErrorStore {
     async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
-        self.check()?;
+        self.fault.check()?;
         self.store.store(error).await
     }
 
@@ -133,7 +196,7 @@ impl ErrorStore for FaultyErrorStore {
         session: &SessionId,
         id: &ErrorId,
     ) -> Result<Option<ErrorRecord>, StoreError> {
-        self.check()?;
+        self.fault.check()?;
         self.store.get(session, id).await
     }
 
@@ -142,12 +205,12 @@ impl ErrorStore for FaultyErrorStore {
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        self.check()?;
+        self.fault.check()?;
         self.store.prune(retention, now).await
     }
 
     async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError> {
-        self.check()?;
+        self.fault.check()?;
         self.store.stats().await
     }
 }

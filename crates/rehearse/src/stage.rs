@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clock::{Clock, VirtualClock};
 use config::Scenario;
-use error_store::ErrorStore;
+use error_store::{ErrorStore, ResultStore};
 use event_log::{EventLog, read_events};
 use layer0::error::BoxError;
 use layer0::{Code, Timestamp, code};
@@ -18,7 +18,7 @@ use store_sqlite::Database;
 use tokio::sync::oneshot;
 
 use crate::expect::difference;
-use crate::faults::{FaultyErrorStore, Held};
+use crate::faults::{FaultyErrorStore, FaultyResultStore, Held};
 use crate::model::{NotingProvider, Requests, SentRequest};
 use crate::report::{RunReport, stored_errors};
 use crate::tools::Scripted;
@@ -118,9 +118,12 @@ async fn play(
     let log: Arc<dyn EventLog> = Arc::new(Held::new(log, clock.clone()));
     let errors: Arc<dyn ErrorStore> = Arc::new(database.errors());
     let errors: Arc<dyn ErrorStore> = Arc::new(Held::new(errors, clock.clone()));
+    let results: Arc<dyn ResultStore> = Arc::new(database.results());
+    let results: Arc<dyn ResultStore> = Arc::new(Held::new(results, clock.clone()));
+    let results = FaultyResultStore::wrap(results, scenario.result_store);
     let requests = Requests::default();
-    let agent =
-        build(scenario, file, &shared, &log, &errors, &requests).map_err(RehearsalError::Agent)?;
+    let agent = build(scenario, file, &shared, &log, &errors, results, &requests)
+        .map_err(RehearsalError::Agent)?;
 
     let mut request = RunRequest::new(scenario.input.as_str());
     request.session = scenario.session.as_deref().map(Into::into);
@@ -171,6 +174,7 @@ fn build(
     clock: &Arc<dyn Clock>,
     log: &Arc<dyn EventLog>,
     errors: &Arc<dyn ErrorStore>,
+    results: Option<Arc<dyn ResultStore>>,
     requests: &Requests,
 ) -> Result<Agent, BoxError> {
     let folder = file.parent().unwrap_or(Path::new(""));
@@ -195,6 +199,9 @@ fn build(
     }
     for tool in &scenario.tools {
         agent = agent.tool(Scripted::new(tool, folder, Arc::clone(clock)));
+    }
+    if let Some(results) = results {
+        agent = agent.shared_result_store(results);
     }
     if let Some(errors) = FaultyErrorStore::wrap(Arc::clone(errors), scenario.error_store) {
         agent = agent.shared_error_store(errors);

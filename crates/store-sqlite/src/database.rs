@@ -12,6 +12,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use crate::errors::SqliteErrorStore;
 use crate::fault::{Fault, OpenError};
 use crate::log::SqliteLog;
+use crate::results::SqliteResultStore;
 use crate::schema;
 use crate::writer::Writer;
 
@@ -170,6 +171,12 @@ impl Database {
     #[must_use]
     pub fn errors(&self) -> SqliteErrorStore {
         SqliteErrorStore::new(self.clone())
+    }
+
+    /// Returns the store of large results in this database.
+    #[must_use]
+    pub fn results(&self) -> SqliteResultStore {
+        SqliteResultStore::new(self.clone())
     }
 
     /// Returns the file.

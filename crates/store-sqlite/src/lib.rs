@@ -10,6 +10,7 @@ mod database;
 mod errors;
 mod fault;
 mod log;
+mod results;
 mod schema;
 mod writer;
 
@@ -17,3 +18,4 @@ pub use database::{Database, Durability};
 pub use errors::SqliteErrorStore;
 pub use fault::OpenError;
 pub use log::SqliteLog;
+pub use results::SqliteResultStore;

@@ -7,7 +7,10 @@ use sqlx::{Connection, SqliteConnection};
 use crate::fault::OpenError;
 
 /// The migrations, oldest first; `PRAGMA user_version` counts those that were run.
-const MIGRATIONS: &[&str] = &[include_str!("../migrations/1_log_and_errors.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/1_log_and_errors.sql"),
+    include_str!("../migrations/2_results.sql"),
+];
 
 /// Marks a file as ours: "BSTP".
 const APPLICATION_ID: i64 = 0x4253_5450;

@@ -3,16 +3,17 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use error_store::{NewError, Pruned, Retention, StoreError, Stored};
+use error_store::{NewError, NewResult, Pruned, Retention, StoreError, Stored};
 use event_log::{Batch, LogError};
 use layer0::Timestamp;
+use layer0::id::ResultId;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::fault::Fault;
-use crate::{errors, log};
+use crate::{errors, log, results};
 
 /// How many jobs share one commit at most; bounds the time to the first answer.
 const MAX_JOBS: usize = 256;
@@ -25,6 +26,7 @@ const QUEUE: usize = 1024;
 enum Job {
     Append(Box<Batch>, oneshot::Sender<Result<(), LogError>>),
     Store(Box<NewError>, oneshot::Sender<Result<Stored, StoreError>>),
+    Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
     Prune(Retention, Timestamp, oneshot::Sender<Result<Pruned, StoreError>>),
 }
 
@@ -32,6 +34,7 @@ enum Job {
 enum Done {
     Appended,
     Stored(Stored),
+    Put(ResultId),
     Pruned(Pruned),
 }
 
@@ -100,6 +103,12 @@ impl Writer {
         answered.await.unwrap_or(Err(StoreError::Closed))
     }
 
+    pub(crate) async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.submit(Job::Put(Box::new(result), answer)).await.ok_or(StoreError::Closed)?;
+        answered.await.unwrap_or(Err(StoreError::Closed))
+    }
+
     pub(crate) async fn prune(
         &self,
         retention: Retention,
@@ -139,6 +148,7 @@ impl Keeper {
     fn due(&mut self, jobs: &[Job]) -> Option<Timestamp> {
         let stored = |job: &Job| match job {
             Job::Store(error, _) => Some(error.at),
+            Job::Put(result, _) => Some(result.at),
             Job::Append(..) | Job::Prune(..) => None,
         };
         let now = jobs.iter().filter_map(stored).max()?;
@@ -180,7 +190,11 @@ async fn run(mut connected: Connected, mut jobs: mpsc::Receiver<Job>, mut keeper
         let due = keeper.due(&batch);
         commit(&mut connected, std::mem::take(&mut batch)).await;
         if let Some(now) = due {
-            match errors::prune(&mut connected.connection, keeper.retention, now).await {
+            let connection = &mut connected.connection;
+            if results::expire(connection, keeper.retention, now).await.is_err() {
+                tracing::warn!("taking results away failed; it is tried again later");
+            }
+            match errors::prune(connection, keeper.retention, now).await {
                 Ok(Pruned { rows: 0, .. }) => {}
                 Ok(Pruned { rows, bytes }) => tracing::info!(rows, bytes, "errors pruned"),
                 Err(_) => tracing::warn!("pruning errors failed; it is tried again later"),
@@ -229,7 +243,9 @@ async fn write(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Do
                 Done::Appended
             }
             Job::Store(error, _) => Done::Stored(errors::write(&mut transaction, error).await?),
+            Job::Put(result, _) => Done::Put(results::write(&mut transaction, result).await?),
             Job::Prune(retention, now, _) => {
+                results::expire(&mut transaction, *retention, *now).await?;
                 Done::Pruned(errors::prune(&mut transaction, *retention, *now).await?)
             }
         });
@@ -246,10 +262,12 @@ impl Job {
             (Self::Append(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Store(_, answer), Ok(Done::Stored(stored))) => drop(answer.send(Ok(stored))),
             (Self::Store(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Put(_, answer), Ok(Done::Put(id))) => drop(answer.send(Ok(id))),
+            (Self::Put(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Prune(_, _, answer), Ok(Done::Pruned(pruned))) => drop(answer.send(Ok(pruned))),
             (Self::Prune(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             // `transact` answers each job with its own kind; a dropped answer reads as closed.
-            (Self::Store(..) | Self::Prune(..), Ok(_)) => {}
+            (Self::Store(..) | Self::Put(..) | Self::Prune(..), Ok(_)) => {}
         }
     }
 }

@@ -428,3 +428,61 @@ async fn one_row_that_cannot_be_read_does_not_hide_the_others() {
     let runs = open(&folder.file()).await.log().runs(RunFilter::default()).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(), ["run_3", "run_1"]);
 }
+
+/// Spec: L1, L2
+#[tokio::test]
+async fn a_result_is_read_by_its_session_until_it_expires() {
+    use error_store::{NewResult, ResultStore, Retention};
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let result = NewResult {
+        at: at(0),
+        session: "s-1".into(),
+        run: "run_1".into(),
+        call_id: "c1".into(),
+        tool: "log".into(),
+        body: "whole".into(),
+    };
+    let id = database.results().put(result).await.unwrap();
+    assert!(id.as_str().starts_with("res_20260101_000000_") && id.as_str().len() == 26);
+    database.close().await;
+
+    let database = open(&folder.file()).await;
+    let read =
+        async |session: &str| database.results().get(Some(&session.into()), &id).await.unwrap();
+    assert_eq!(read("s-1").await.unwrap().body.as_deref(), Some("whole"));
+    assert_eq!(read("s-2").await, None);
+
+    // While a run of the session is open, it stays whatever its age.
+    let month = at(40 * 24 * 60 * 60 * 1_000);
+    let mut writer = RunWriter::new(Arc::new(database.log()), "run_1".into());
+    writer.stage(at(0), Actor::Runtime, None, started("s-1"));
+    writer.commit().await.unwrap();
+    database.errors().prune(Retention::default(), month).await.unwrap();
+    assert!(read("s-1").await.unwrap().body.is_some());
+
+    let finished = layer0::event::RunFinished {
+        outcome: layer0::stop::Outcome::Completed,
+        reason: None,
+        message: None,
+        output: "".into(),
+        usage: layer0::usage::Usage::default(),
+    };
+    writer.stage(at(1), Actor::Machine, Some(1), finished.into());
+    writer.commit().await.unwrap();
+    database.errors().prune(Retention::default(), month).await.unwrap();
+    assert_eq!(read("s-1").await.unwrap().body, None, "its id is known, its body is gone");
+}
+
+/// Spec: D11. A database of the first version is brought up to this one.
+#[tokio::test]
+async fn an_older_database_is_migrated() {
+    let folder = Folder::new();
+    open(&folder.file()).await.close().await;
+    tamper(&folder.file(), "DROP TABLE results; PRAGMA user_version = 1").await;
+    let database = open(&folder.file()).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    write_run(&log, "run_1", "s-1", 2).await;
+    use error_store::ResultStore;
+    assert_eq!(database.results().get(None, &"res_1".into()).await.unwrap(), None);
+}

@@ -27,6 +27,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     assemble::build(agent.clone(), &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = agent.log(database.log()).error_store(database.errors());
+    let agent = agent.result_store(database.results());
     let agent = assemble::build(agent, &args.agent)?;
 
     let mut request = RunRequest::new(input);

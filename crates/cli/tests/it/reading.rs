@@ -90,3 +90,23 @@ fn errors_are_counted_and_pruned() {
     bench.run(&["errors", "stats"]).ok();
     assert!(bench.run(&["errors", "list", "--json"]).ok().json().is_empty());
 }
+
+/// Spec: L1, L2
+#[test]
+fn a_large_result_is_shown_whole() {
+    let bench = Bench::new();
+    bench.agent(
+        "[[model]]\ntool_calls = [{ id = \"c\", name = \"big\" }]\n[[model]]\ntext = \"ok\"\n",
+        "[[tools]]\nkind = \"command\"\nname = \"big\"\ndescription = \"d\"\ncapabilities = []\n\
+         command = [\"sh\", \"-c\", \"yes line | head -n 5000\"]\n",
+    );
+    let report = bench.run(&["run", "agent.toml", "--json"]).ok().json().remove(0);
+    let stored =
+        report["events"].as_array().unwrap().iter().find(|event| event["type"] == "result.stored");
+    let id = stored.unwrap()["data"]["result_id"].as_str().unwrap();
+    assert_eq!(
+        bench.run(&["results", "show", id]).ok().out,
+        format!("{}\n", "line\n".repeat(5_000))
+    );
+    bench.run(&["results", "show", "res_0"]).fails(2, "no result `res_0`");
+}

@@ -1,0 +1,70 @@
+//! The tool through which the model reads on in a large result.
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use layer0::ToolSpec;
+use layer0::failure::Chain;
+use layer0::id::ResultId;
+use serde_json::{Value, json};
+use tool::{Tool, ToolContext, ToolError};
+
+use crate::detail::DATABASE_ERROR;
+use crate::page::{add_page, page_schema};
+use crate::results::ResultStore;
+
+static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
+    let description = "Read on in a large tool result of which you were shown the beginning. The \
+        beginning is often enough. Input: result_id (string, as shown after `Result ID:`), optionally \
+        offset and limit (bytes, default 0 and 8192). Output: result_id, tool_name and content; \
+        next_offset is set when there is more. \
+        Example: {\"result_id\": \"res_20260101_120000_a1b2c3\", \"offset\": 8192}";
+    let schema = page_schema("result_id", "The id shown after `Result ID:`.");
+    ToolSpec::new("get_tool_result", description, schema).idempotent().exploratory()
+});
+
+/// `get_tool_result`: reads a stored result of the session, page by page.
+#[derive(Clone)]
+pub struct ResultDetail(Arc<dyn ResultStore>);
+
+impl ResultDetail {
+    /// Makes the tool over a store.
+    #[must_use]
+    pub fn new(store: Arc<dyn ResultStore>) -> Self {
+        Self(store)
+    }
+}
+
+#[async_trait]
+impl Tool for ResultDetail {
+    fn spec(&self) -> &ToolSpec {
+        &SPEC
+    }
+
+    fn input_code(&self) -> Option<&str> {
+        Some("INVALID_INPUT")
+    }
+
+    fn stores_errors(&self) -> bool {
+        false
+    }
+
+    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
+        let id = arguments["result_id"].as_str().unwrap_or_default();
+        let found = self.0.get(Some(&context.session), &ResultId::from(id)).await;
+        let found = found.map_err(|error| {
+            ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
+        })?;
+        let shown: String = id.chars().take(100).collect();
+        let refused = |text: String, code| Err(ToolError::ExecutionFailed(text).with_code(code));
+        let Some(record) = found else {
+            return refused(format!("Result ID not found: {shown}"), "RESULT_NOT_FOUND");
+        };
+        let Some(body) = record.body else {
+            return refused(format!("Result expired: {shown}"), "RESULT_EXPIRED");
+        };
+        let mut answer = json!({"result_id": record.id, "tool_name": record.tool});
+        add_page(&mut answer, "content", &body, &arguments);
+        Ok(answer)
+    }
+}
