@@ -43,6 +43,10 @@ told! {
     guard_loop
     guard_max_iterations
     guard_stagnation
+    memory_hangs
+    memory_panics
+    memory_read
+    memory_read_fails
     model_deadline
     model_empty_twice
     model_gave_up

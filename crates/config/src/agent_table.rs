@@ -94,7 +94,8 @@ pub struct LimitsTable {
     /// How many bytes of text a tool's output may have before the model reads only its beginning.
     pub max_result_bytes: Option<u64>,
     hook_timeout_ms: Option<Later>,
-    memory_timeout_ms: Option<Later>,
+    /// How long the memory may take over one read or write, in milliseconds.
+    pub memory_timeout_ms: Option<u64>,
 }
 
 /// A bound: a number, or `"off"`.
@@ -187,6 +188,7 @@ impl AgentTable {
                 .unwrap_or(defaults.max_concurrent_tools),
             tool_timeout_ms: table.tool_timeout_ms.unwrap_or(defaults.tool_timeout_ms),
             max_result_bytes: table.max_result_bytes.unwrap_or(defaults.max_result_bytes),
+            memory_timeout_ms: table.memory_timeout_ms.unwrap_or(defaults.memory_timeout_ms),
             max_repeated_batch_steps: small(
                 table.max_repeated_batch_steps,
                 defaults.max_repeated_batch_steps,
@@ -270,7 +272,6 @@ impl AgentTable {
         vec![
             ("agent.budget.max_depth", self.budget.max_depth.as_ref()),
             ("agent.limits.hook_timeout_ms", limits.hook_timeout_ms.as_ref()),
-            ("agent.limits.memory_timeout_ms", limits.memory_timeout_ms.as_ref()),
         ]
     }
 }

@@ -22,7 +22,9 @@ pub use agent_table::{
 };
 pub use error::ConfigError;
 pub use parse::read_text;
-pub use scenario::{Expect, Scenario, ScriptedCall, ScriptedTool, StoreFault, StoreFaultTable};
+pub use scenario::{
+    Expect, MemoryTable, Scenario, ScriptedCall, ScriptedTool, StoreFault, StoreFaultTable,
+};
 pub use store_url::{InvalidStoreUrl, StoreUrl};
 
 pub use agent_file::read_script;

@@ -33,6 +33,8 @@ pub struct Scenario {
     /// What the tools do.
     #[serde(default)]
     pub tools: Vec<ScriptedTool>,
+    /// What is remembered, and how remembering fails.
+    pub memory: Option<MemoryTable>,
     /// How the error store fails.
     #[serde(default)]
     pub error_store: StoreFaultTable,
@@ -42,7 +44,6 @@ pub struct Scenario {
     /// What must come of it.
     #[serde(default)]
     pub expect: Expect,
-    memory: Option<Later>,
     hooks: Option<Later>,
     log: Option<Later>,
     approvals: Option<Later>,
@@ -99,6 +100,26 @@ pub struct ScriptedCall {
     pub retry_after_ms: Option<u64>,
 }
 
+/// `[memory]`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MemoryTable {
+    /// What every read returns.
+    pub entries: Vec<String>,
+    /// The text a read fails with.
+    pub read_error: Option<String>,
+    /// The text a read panics with.
+    pub read_panic: Option<String>,
+    /// How long a read hangs first, in milliseconds.
+    pub read_hang_ms: Option<u64>,
+    /// The text a write fails with.
+    pub write_error: Option<String>,
+    /// The text a write panics with.
+    pub write_panic: Option<String>,
+    /// How long a write hangs first, in milliseconds.
+    pub write_hang_ms: Option<u64>,
+}
+
 /// `[error_store]` and `[result_store]`.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -149,7 +170,6 @@ impl Scenario {
         let scenario: Self = parse(path, &text)?;
         let mut keys = scenario.agent.refused();
         keys.extend([
-            ("memory", scenario.memory.as_ref()),
             ("hooks", scenario.hooks.as_ref()),
             ("log", scenario.log.as_ref()),
             ("approvals", scenario.approvals.as_ref()),

@@ -26,6 +26,9 @@ pub struct AgentDefinition {
     /// What tokens cost, where it is known.
     #[serde(default)]
     pub price: Option<Price>,
+    /// Is there a memory to read before the first model call and to write at the end?
+    #[serde(default)]
+    pub memory: bool,
     /// Parts of names, in any case, of tools that only look around beside those that declare it.
     #[serde(default)]
     pub exploratory_tools: Arc<[String]>,
@@ -44,6 +47,7 @@ impl AgentDefinition {
             limits: Limits::default(),
             budget: Budget::default(),
             price: None,
+            memory: false,
             exploratory_tools: Arc::default(),
             tools: Arc::default(),
             runtime: Value::Null,
@@ -96,6 +100,8 @@ pub struct Limits {
     pub tool_timeout_ms: u64,
     /// How many bytes of text a tool's output may have before the model reads only its beginning.
     pub max_result_bytes: u64,
+    /// How long the memory may take over one read or write, in milliseconds.
+    pub memory_timeout_ms: u64,
 }
 
 impl Default for Limits {
@@ -110,6 +116,7 @@ impl Default for Limits {
             max_repeated_failures: Some(3),
             tool_timeout_ms: 30_000,
             max_result_bytes: 16 * 1024,
+            memory_timeout_ms: 5_000,
         }
     }
 }

@@ -80,6 +80,18 @@ pub enum Effect {
     /// Decide which calls of a batch may run. Each is answered by `tool.requested` (it may) or
     /// `tool.responded` (refused), all in one append.
     AdmitTools(ToolBatch),
+    /// Read the memory. Answered by `memory.read` or `memory.degraded`.
+    ReadMemory {
+        /// What the run is asked.
+        input: Arc<str>,
+    },
+    /// Write the memory. Answered by `memory.wrote` or `memory.degraded`.
+    WriteMemory {
+        /// What the run was asked.
+        input: Arc<str>,
+        /// What it answered.
+        output: Arc<str>,
+    },
     /// Run a tool. Answered by `tool.responded`.
     RunTool(ToolRun),
 }

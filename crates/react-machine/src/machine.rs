@@ -8,6 +8,7 @@ use layer0::Timestamp;
 use layer0::event::{Actor, EventKind, RunStarted};
 use layer0::id::CallId;
 use layer0::message::{Message, Transcript};
+use layer0::stop::Stop;
 use layer0::usage::Usage;
 use serde_json::Value;
 
@@ -26,6 +27,8 @@ pub const CANCEL: &str = "cancel";
 pub struct Machine {
     pub(crate) definition: Arc<AgentDefinition>,
     pub(crate) phase: Phase,
+    /// What the run was asked.
+    pub(crate) input: Arc<str>,
     pub(crate) transcript: Transcript,
     pub(crate) usage: Usage,
     pub(crate) call_ids: BTreeSet<CallId>,
@@ -48,8 +51,15 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Phase {
     New,
+    /// The memory is read.
+    Recalling,
     Asking(Turn),
     Working(Batch),
+    /// The memory is written, then the run ends like this.
+    Memorizing {
+        stop: Stop,
+        output: Arc<str>,
+    },
     Done(Finish),
 }
 
@@ -57,6 +67,8 @@ impl Phase {
     const fn name(&self) -> &'static str {
         match self {
             Self::New => "the run has not started",
+            Self::Recalling => "the memory is read",
+            Self::Memorizing { .. } => "the memory is written",
             Self::Asking(_) => "the model is asked",
             Self::Working(_) => "tools are at work",
             Self::Done(_) => "the run is over",
@@ -77,6 +89,7 @@ impl Machine {
         Ok(Self {
             definition,
             phase: Phase::New,
+            input: Arc::default(),
             transcript: Transcript::default(),
             usage: Usage::default(),
             call_ids: BTreeSet::new(),
@@ -110,6 +123,22 @@ impl Machine {
             EventKind::ModelFailed(failed) => self.model_failed(failed),
             EventKind::ToolRequested(requested) => self.tool_requested(requested),
             EventKind::ToolResponded(responded) => self.tool_responded(responded),
+            EventKind::MemoryRead(read) => {
+                let entries = read.entries.clone();
+                let seq = self.append(Actor::Memory, None, read);
+                self.recalled(seq, &entries);
+            }
+            EventKind::MemoryWrote(wrote) => {
+                let seq = self.append(Actor::Memory, None, wrote);
+                self.memorized(seq);
+            }
+            EventKind::MemoryDegraded(degraded) => {
+                let seq = self.append(Actor::Memory, None, degraded);
+                match self.phase {
+                    Phase::Recalling => self.recalled(seq, &[]),
+                    _ => self.memorized(seq),
+                }
+            }
             EventKind::SignalReceived(signal) if &*signal.name == CANCEL => self.cancel(signal),
             note => self.note(note),
         }
@@ -146,7 +175,11 @@ impl Machine {
         }
         match &self.phase {
             Phase::Done(finish) => Output::Finish(finish.clone()),
-            Phase::New | Phase::Asking(_) | Phase::Working(_) => Output::Wait,
+            Phase::New
+            | Phase::Recalling
+            | Phase::Asking(_)
+            | Phase::Working(_)
+            | Phase::Memorizing { .. } => Output::Wait,
         }
     }
 
@@ -210,9 +243,17 @@ impl Machine {
             (Phase::Working(batch), EventKind::ToolResponded(responded)) => {
                 batch.check_answer(effect, responded)
             }
+            (Phase::Recalling, EventKind::MemoryRead(_) | EventKind::MemoryDegraded(_)) => Ok(()),
+            (
+                Phase::Memorizing { .. },
+                EventKind::MemoryWrote(_) | EventKind::MemoryDegraded(_),
+            ) => Ok(()),
             (
                 _,
-                EventKind::ModelAttempted(_)
+                EventKind::MemoryRead(_)
+                | EventKind::MemoryWrote(_)
+                | EventKind::MemoryDegraded(_)
+                | EventKind::ModelAttempted(_)
                 | EventKind::ModelResponded(_)
                 | EventKind::ModelFailed(_)
                 | EventKind::ToolRequested(_)
@@ -225,17 +266,52 @@ impl Machine {
 
     fn start(&mut self, started: RunStarted) {
         self.started = self.now;
-        if !self.definition.instructions.is_empty() {
-            self.transcript
-                .push(Message::System { content: Arc::clone(&self.definition.instructions) });
-        }
-        self.transcript.push(Message::User { content: Arc::clone(&started.input) });
+        self.input = Arc::clone(&started.input);
         let blank = started.input.trim().is_empty();
         let seq = self.append(Actor::Runtime, None, started);
         if blank {
+            self.begin_transcript(&[]);
             return self.fail(seq, FailureCause::InputInvalid("the input is empty"));
         }
-        self.next_turn(seq);
+        if !self.definition.memory {
+            return self.recalled(seq, &[]);
+        }
+        self.phase = Phase::Recalling;
+        self.perform(Effect::ReadMemory { input: Arc::clone(&self.input) });
+    }
+
+    /// Begins the conversation with what is remembered, and asks the model.
+    fn recalled(&mut self, cause: u64, entries: &[Arc<str>]) {
+        self.begin_transcript(entries);
+        self.next_turn(cause);
+    }
+
+    fn begin_transcript(&mut self, entries: &[Arc<str>]) {
+        let mut system = self.definition.instructions.to_string();
+        for (index, entry) in entries.iter().enumerate() {
+            let gap = if index > 0 {
+                ""
+            } else if system.is_empty() {
+                "Memory:"
+            } else {
+                "\n\nMemory:"
+            };
+            system.push_str(gap);
+            system.push_str("\n- ");
+            system.push_str(entry);
+        }
+        if !system.is_empty() {
+            self.transcript.push(Message::system(system));
+        }
+        self.transcript.push(Message::User { content: Arc::clone(&self.input) });
+    }
+
+    /// Ends the run as it was about to.
+    fn memorized(&mut self, cause: u64) {
+        if let Phase::Memorizing { stop, output } = &self.phase {
+            let (stop, output) = (stop.clone(), Arc::clone(output));
+            self.end(cause, stop, output);
+        }
     }
 
     /// Records a fact that changes nothing here, under the call it belongs to.

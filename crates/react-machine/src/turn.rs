@@ -271,7 +271,18 @@ impl Machine {
         self.finish(seq, Stop::Cancelled, output);
     }
 
+    /// Ends the run; what a completed or incomplete one came to is remembered first.
     fn finish(&mut self, cause: u64, stop: Stop, output: Arc<str>) {
+        let worth_it = matches!(stop, Stop::Completed | Stop::Incomplete { .. });
+        if !(worth_it && self.definition.memory) {
+            return self.end(cause, stop, output);
+        }
+        let input = Arc::clone(&self.input);
+        self.phase = Phase::Memorizing { stop, output: Arc::clone(&output) };
+        self.perform(Effect::WriteMemory { input, output });
+    }
+
+    pub(crate) fn end(&mut self, cause: u64, stop: Stop, output: Arc<str>) {
         let reason = stop.reason();
         let message = reason
             .as_ref()

@@ -88,6 +88,8 @@ struct World {
     model: Option<ModelCall>,
     attempts: u32,
     batch: Option<Arc<[ToolCall]>>,
+    /// Is the memory asked: to read (true), to write (false)?
+    memory: Option<bool>,
     open: Vec<ToolRun>,
     finish: Option<Finish>,
     now: i64,
@@ -106,6 +108,7 @@ impl World {
             model: None,
             attempts: 0,
             batch: None,
+            memory: None,
             open: Vec::new(),
             finish: None,
             now: 1_000,
@@ -137,6 +140,8 @@ impl World {
                 }
                 Output::Perform(Effect::AdmitTools(batch)) => self.batch = Some(batch.calls),
                 Output::Perform(Effect::RunTool(run)) => self.open.push(run),
+                Output::Perform(Effect::ReadMemory { .. }) => self.memory = Some(true),
+                Output::Perform(Effect::WriteMemory { .. }) => self.memory = Some(false),
                 Output::Perform(other) => panic!("unknown effect {other:?}"),
                 Output::Wait => return assert!(self.finish.is_none()),
                 Output::Finish(finish) => {
@@ -153,6 +158,9 @@ impl World {
         if self.finish.is_some() {
             return self.refused(Input::fact(self.last(), Warning { message: "late".into() }));
         }
+        if self.memory.is_some() && !matches!(choice, Choice::Cancel | Choice::Wild { .. }) {
+            return self.memory_answer(choice);
+        }
         match choice {
             Choice::Answer { stop, calls, same_ids, text } => {
                 self.answer(stop, calls, same_ids, text);
@@ -168,6 +176,22 @@ impl World {
             Choice::Cancel => self.cancel(),
             Choice::Wild { kind, number } => self.wild(kind, number),
         }
+    }
+
+    fn memory_answer(&mut self, choice: Choice) {
+        let Some(reading) = self.memory.take() else { return };
+        let at = self.at();
+        let fact: EventKind = match (matches!(choice, Choice::Attempt | Choice::Fail), reading) {
+            (true, _) => MemoryDegraded {
+                operation: "any".into(),
+                reason: "memory.timeout".into(),
+                message: "m".into(),
+            }
+            .into(),
+            (false, true) => MemoryRead { entries: vec!["one".into(), "two".into()] }.into(),
+            (false, false) => MemoryWrote { count: 1 }.into(),
+        };
+        self.accept(Input::fact(at, fact));
     }
 
     fn cancel(&mut self) {
@@ -390,8 +414,10 @@ proptest! {
     fn histories_keep_the_laws(
         choices in prop::collection::vec(choice(), 0..60),
         patiently in any::<bool>(),
+        remembering in any::<bool>(),
     ) {
-        let definition = if patiently { patient() } else { definition() };
+        let mut definition = if patiently { patient() } else { definition() };
+        Arc::make_mut(&mut definition).memory = remembering;
         let mut world = World::of(definition.clone());
         let mut prefixes = vec![(world.log.len(), world.machine.clone())];
         for choice in choices {

@@ -18,6 +18,7 @@ use crate::builder::AgentBuilder;
 use crate::driver::Driver;
 use crate::error::RunFailure;
 use crate::live::{Hub, Subscriber};
+use crate::memory::Memory;
 use crate::model::ModelStack;
 use crate::outcome::RunOutcome;
 
@@ -53,6 +54,7 @@ pub(crate) struct Inner {
     pub(crate) log: Arc<dyn EventLog>,
     pub(crate) errors: Option<Arc<dyn ErrorStore>>,
     pub(crate) results: Option<Arc<dyn ResultStore>>,
+    pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
     pub(crate) hub: Arc<Hub>,

@@ -18,6 +18,7 @@ use tool::{Grants, PatternError, RegistrationError, Tool, Toolset};
 
 use crate::agent::{Agent, Inner};
 use crate::live::Hub;
+use crate::memory::Memory;
 use crate::model;
 
 /// How long one attempt of a model call may take.
@@ -47,6 +48,7 @@ pub struct AgentBuilder {
     log: Arc<dyn EventLog>,
     errors: Option<Arc<dyn ErrorStore>>,
     results: Option<Arc<dyn ResultStore>>,
+    memory: Option<Arc<dyn Memory>>,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     source: Value,
@@ -74,6 +76,7 @@ impl AgentBuilder {
             log: Arc::new(NoLog),
             errors: None,
             results: None,
+            memory: None,
             clock: Arc::new(SystemClock),
             redactor: Redactor::new(),
             source: Value::Null,
@@ -204,6 +207,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Reads this memory before a run and writes it at the end.
+    pub fn memory(mut self, memory: impl Memory + 'static) -> Self {
+        self.memory = Some(Arc::new(memory));
+        self
+    }
+
     /// Takes the time from this clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -248,6 +257,7 @@ impl AgentBuilder {
             limits: self.limits,
             budget: self.budget_of_run,
             price: self.price,
+            memory: self.memory.is_some(),
             exploratory_tools: self.exploratory_tools.into(),
             tools: tools.specs().cloned().collect(),
             runtime: json!({
@@ -285,6 +295,7 @@ impl AgentBuilder {
                 log: self.log,
                 errors: self.errors,
                 results: self.results,
+                memory: self.memory,
                 clock: self.clock,
                 redactor: self.redactor,
                 hub: Arc::new(Hub::default()),

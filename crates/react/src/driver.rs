@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clock::{BoxFuture as ClockFuture, Clock};
 use event_log::RunWriter;
@@ -24,6 +25,7 @@ use crate::agent::{Inner, RunRequest, new_run_id, new_session_id};
 use crate::error::{AgentError, RunFailure};
 use crate::failing::Failing;
 use crate::live::Live;
+use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
 use crate::outcome::RunOutcome;
 use crate::tool_run::Note;
 
@@ -122,6 +124,23 @@ impl Driver {
                     let facts = self.admit(machine, &batch);
                     self.step(machine, facts).await?;
                 }
+                Some(Effect::ReadMemory { input }) => {
+                    let query = MemoryQuery { session: self.session.clone(), input };
+                    let fact = match self.memory() {
+                        Some(memory) => memory.read(query).await,
+                        None => return Err(internal("there is no memory to read".to_owned())),
+                    };
+                    self.step(machine, [self.fact(fact)]).await?;
+                }
+                Some(Effect::WriteMemory { input, output }) => {
+                    let (session, run) = (self.session.clone(), self.run.clone());
+                    let entry = MemoryEntry { session, run, input, output };
+                    let fact = match self.memory() {
+                        Some(memory) => memory.write(entry).await,
+                        None => return Err(internal("there is no memory to write".to_owned())),
+                    };
+                    self.step(machine, [self.fact(fact)]).await?;
+                }
                 Some(Effect::RunTool(run)) => {
                     self.queued.push_back(run);
                     self.start_tools();
@@ -197,6 +216,16 @@ impl Driver {
         }
         self.usage = machine.usage();
         Ok(())
+    }
+
+    fn memory(&self) -> Option<Bounded<'_>> {
+        let agent = &self.agent;
+        Some(Bounded {
+            memory: agent.memory.as_deref()?,
+            limit: Duration::from_millis(agent.definition.limits.memory_timeout_ms),
+            clock: &agent.clock,
+            redactor: &agent.redactor,
+        })
     }
 
     /// Drops what is in flight and tells the machine, which answers every open call.

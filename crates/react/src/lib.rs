@@ -14,6 +14,7 @@
 mod agent;
 mod builder;
 mod driver;
+mod memory;
 mod large;
 mod asking;
 mod admitting;
@@ -31,6 +32,7 @@ pub use agent::{Agent, RunRequest, new_run_id};
 pub use builder::{AgentBuilder, BuildError};
 pub use error::{AgentError, RunFailure};
 pub use live::{Live, Piece, Subscriber};
+pub use memory::{Memory, MemoryEntry, MemoryQuery, RecentMemory};
 pub use outcome::RunOutcome;
 pub use react_machine::{Budget, Limits, Price};
 pub use tokio_util::sync::CancellationToken;

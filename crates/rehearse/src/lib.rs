@@ -9,6 +9,7 @@
 
 mod expect;
 mod faults;
+mod memory;
 mod model;
 mod report;
 mod stage;

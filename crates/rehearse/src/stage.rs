@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 
 use crate::expect::difference;
 use crate::faults::{FaultyErrorStore, FaultyResultStore, Held};
+use crate::memory::ScriptedMemory;
 use crate::model::{NotingProvider, Requests, SentRequest};
 use crate::report::{RunReport, stored_errors};
 use crate::tools::Scripted;
@@ -199,6 +200,9 @@ fn build(
     }
     for tool in &scenario.tools {
         agent = agent.tool(Scripted::new(tool, folder, Arc::clone(clock)));
+    }
+    if let Some(table) = &scenario.memory {
+        agent = agent.memory(ScriptedMemory { table: table.clone(), clock: Arc::clone(clock) });
     }
     if let Some(results) = results {
         agent = agent.shared_result_store(results);

@@ -1,0 +1,56 @@
+//! A scripted memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clock::Clock;
+use config::MemoryTable;
+use layer0::error::BoxError;
+use layer0::id::SessionId;
+use react::{Memory, MemoryEntry, MemoryQuery};
+
+/// A memory that does what the scenario says.
+pub(crate) struct ScriptedMemory {
+    pub(crate) table: MemoryTable,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl ScriptedMemory {
+    async fn act(
+        &self,
+        hang_ms: Option<u64>,
+        panic: Option<&String>,
+        error: Option<&String>,
+    ) -> Result<(), BoxError> {
+        if let Some(ms) = hang_ms {
+            self.clock.sleep(Duration::from_millis(ms)).await;
+        }
+        if let Some(text) = panic {
+            // Unwinds without the panic hook, which would print to the terminal.
+            std::panic::resume_unwind(Box::new(text.clone()));
+        }
+        match error {
+            Some(text) => Err(text.as_str().into()),
+            None => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Memory for ScriptedMemory {
+    async fn read(&self, _: MemoryQuery) -> Result<Vec<String>, BoxError> {
+        let table = &self.table;
+        self.act(table.read_hang_ms, table.read_panic.as_ref(), table.read_error.as_ref()).await?;
+        Ok(table.entries.clone())
+    }
+
+    async fn write(&self, _: MemoryEntry) -> Result<(), BoxError> {
+        let table = &self.table;
+        self.act(table.write_hang_ms, table.write_panic.as_ref(), table.write_error.as_ref()).await
+    }
+
+    async fn forget(&self, _: Option<&SessionId>) -> Result<u64, BoxError> {
+        Ok(0)
+    }
+}
