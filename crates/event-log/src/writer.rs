@@ -128,6 +128,26 @@ mod tests {
         assert_eq!(found(&Vec::clear), 1);
     }
 
+    /// Spec: D1. A row that is sound in itself, from a history that went another way.
+    #[tokio::test]
+    async fn a_row_of_another_history_is_found() {
+        let history = |first: &'static str| async move {
+            let log = Arc::new(MemoryLog::new());
+            let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, "run_1".into());
+            for message in [first, "same", "same"] {
+                let kind = Warning { message: message.into() }.into();
+                writer.stage(Timestamp::default(), Actor::Runtime, None, kind);
+            }
+            writer.commit().await.unwrap();
+            (log.records(&"run_1".into(), 1).await.unwrap(), writer.summary().head)
+        };
+        let ((mut one, head), (other, _)) = (history("this way").await, history("that way").await);
+        assert_eq!((&one[1].data, one[1].at), (&other[1].data, other[1].at));
+        assert_ne!(one[1].hash, other[1].hash, "the same event after another past is another link");
+        one[0] = other[0].clone();
+        assert!(matches!(verify(&one, &head), Err(LogError::Tampered { seq: 2, .. })));
+    }
+
     /// Spec: D8
     #[tokio::test]
     async fn a_second_writer_is_refused() {
