@@ -31,6 +31,7 @@ impl Driver {
             call.attempts_before,
             Arc::clone(&self.agent.provider),
             Arc::clone(&self.agent.hub),
+            self.agent.redactor.clone(),
             log,
         ));
         let request = ModelRequest {

@@ -17,6 +17,7 @@ use layer0::failure::Failure;
 use layer0::id::RunId;
 use layer0::usage::TokenUsage;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
+use redact::Redactor;
 use retry::{AttemptTimeoutLayer, FailedAttempt, RetryPolicy, RetryRequest};
 use tokio::sync::{mpsc, oneshot};
 use tower::util::BoxCloneSyncService;
@@ -61,6 +62,7 @@ pub(crate) struct CallRecord {
     pub(crate) call: u32,
     pub(crate) provider: Arc<str>,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) redactor: Redactor,
     pub(crate) log: mpsc::Sender<(ModelAttempted, oneshot::Sender<()>)>,
     attempt: AtomicU32,
     billed: Mutex<Option<TokenUsage>>,
@@ -75,6 +77,7 @@ impl CallRecord {
         attempts_before: u32,
         provider: Arc<str>,
         hub: Arc<Hub>,
+        redactor: Redactor,
         log: mpsc::Sender<(ModelAttempted, oneshot::Sender<()>)>,
     ) -> Self {
         let attempt = AtomicU32::new(attempts_before);
@@ -83,6 +86,7 @@ impl CallRecord {
             call,
             provider,
             hub,
+            redactor,
             log,
             attempt,
             billed: Mutex::new(None),
@@ -177,11 +181,11 @@ impl Deltas {
 
 impl StreamSink for Deltas {
     fn text(&self, piece: &str) {
-        self.send(|| Piece::Text(piece.into()));
+        self.send(|| Piece::Text(self.0.redactor.redact_held(piece).into()));
     }
 
     fn thinking(&self, piece: &str) {
-        self.send(|| Piece::Thinking(piece.into()));
+        self.send(|| Piece::Thinking(self.0.redactor.redact_held(piece).into()));
     }
 
     fn status(&self, status: u16) {

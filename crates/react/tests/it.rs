@@ -574,3 +574,18 @@ fn a_tool_that_needs_approval_is_refused() {
     let refused = Agent::builder(ScriptedProvider::saying(["x"])).tool(Needy(spec)).build();
     assert!(refused.is_err());
 }
+
+/// Spec: E10
+#[tokio::test]
+async fn keys_do_not_stream_to_listeners_either() {
+    let bench = Bench::new();
+    let key = "plain-looking-secret-value";
+    let redactor = redact::Redactor::new().with_secret(key);
+    let agent = bench.agent(vec![says(key)]).redactor(redactor).build().unwrap();
+    let mut listener = agent.subscribe();
+    agent.run("question").await.unwrap();
+    drop(agent);
+    while let Some(live) = listener.next().await {
+        assert!(!format!("{live:?}").contains(key), "{live:?}");
+    }
+}
