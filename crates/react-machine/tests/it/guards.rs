@@ -1,0 +1,238 @@
+//! The guards' exact counting, and what ends a run from outside.
+
+use std::sync::Arc;
+
+use layer0::event::*;
+use layer0::message::{StopReason, ToolCall};
+use layer0::usage::TokenUsage;
+use react_machine::*;
+use serde_json::json;
+
+use crate::world::{World, definition, response};
+
+/// One turn of the model for the guards' tests.
+struct Step<'a> {
+    text: &'a str,
+    calls: &'a [(&'a str, i64)],
+    /// What the tools answer.
+    result: &'a str,
+}
+
+impl World {
+    /// Lets the model take a turn, and runs its tools; says whether the run goes on.
+    fn turn(&mut self, step: &Step<'_>) -> bool {
+        self.attempt(None);
+        let Some(call) = self.model.take() else { return false };
+        let tool_calls = step.calls.iter().enumerate().map(|(index, (name, argument))| ToolCall {
+            id: format!("{}-{index}", call.call).into(),
+            name: (*name).into(),
+            arguments: json!({ "argument": argument }),
+        });
+        let responded = ModelResponded {
+            call: call.call,
+            text: step.text.into(),
+            thinking: None,
+            tool_calls: tool_calls.collect(),
+            stop_reason: StopReason::ToolUse,
+            usage: TokenUsage::default(),
+        };
+        let at = self.at();
+        self.accept(Input::answer(at, call.id, responded));
+        self.admit(0xff);
+        while let Some(run) = self.open.pop() {
+            let mut answer = response(run.call_id, true);
+            answer.output = json!(step.result);
+            let at = self.at();
+            self.accept(Input::answer(at, run.id, answer));
+        }
+        self.finish.is_none()
+    }
+}
+
+fn guarded(change: impl FnOnce(&mut AgentDefinition)) -> World {
+    let mut definition = (*definition()).clone();
+    definition.limits = Limits { max_iterations: 50, ..Limits::default() };
+    change(&mut definition);
+    World::of(Arc::new(definition))
+}
+
+const LOOK: &[(&str, i64)] = &[("look", 1), ("peek", 2)];
+const KOOL: &[(&str, i64)] = &[("peek", 2), ("look", 1)];
+
+/// Spec: G2
+#[test]
+fn the_third_identical_batch_is_a_loop_whatever_is_between() {
+    let mut world = guarded(|_| {});
+    assert!(world.turn(&Step { text: "a", calls: LOOK, result: "same" }));
+    assert!(world.turn(&Step { text: "b", calls: &[("look", 9)], result: "same" }));
+    assert!(world.turn(&Step { text: "c", calls: KOOL, result: "same" }), "order does not matter");
+    assert!(world.turn(&Step { text: "d", calls: &[("look", 1)], result: "same" }), "number does");
+    let before = world.machine.usage().tool_calls;
+    assert!(!world.turn(&Step { text: "e", calls: LOOK, result: "same" }));
+    assert_eq!(world.machine.usage().tool_calls, before, "nothing of it runs");
+    let Some(Finish::Failed(FailureCause::Loop { signature, count: 3, limit: 2 })) = &world.finish
+    else {
+        panic!("{:?}", world.finish)
+    };
+    assert!(signature.starts_with("look:") && signature.contains("|peek:"), "{signature}");
+    let Some(EventKind::GuardTripped(tripped)) =
+        world.log.iter().map(|entry| &entry.kind).find(|kind| kind.event_type() == "guard.tripped")
+    else {
+        panic!("it is an event")
+    };
+    assert_eq!((&*tripped.guard, tripped.count, tripped.limit), ("loop_detected", 3, 2));
+    assert_eq!(tripped.signature.as_ref(), Some(signature));
+}
+
+/// Spec: G2
+#[test]
+fn the_limit_of_a_loop_counts_exactly() {
+    fn turns_until_loop(limit: Option<u32>) -> usize {
+        let mut world = guarded(|definition| definition.limits.max_repeated_batch_steps = limit);
+        (0..20).take_while(|_| world.turn(&Step { text: "", calls: LOOK, result: "same" })).count()
+    }
+    assert_eq!(turns_until_loop(Some(0)), 0, "the first trips");
+    assert_eq!(turns_until_loop(Some(1)), 1);
+    assert_eq!(turns_until_loop(Some(2)), 2);
+    assert_eq!(turns_until_loop(None), 20, "off");
+}
+
+/// Spec: G2
+#[test]
+fn progress_gets_the_higher_limit() {
+    let mut world = guarded(|_| {});
+    let changing = (0..40)
+        .take_while(|n| world.turn(&Step { text: "", calls: LOOK, result: &n.to_string() }))
+        .count();
+    assert_eq!(changing, 15, "results that change are progress");
+    for (declared, pattern) in [(true, ""), (false, "OOK")] {
+        let mut world = guarded(|definition| {
+            let mut tool = definition.tools[0].clone();
+            tool.exploratory = declared;
+            definition.tools = Arc::from([tool]);
+            if !pattern.is_empty() {
+                definition.exploratory_tools = Arc::from([pattern.to_owned()]);
+            }
+        });
+        let looks = (0..40)
+            .take_while(|_| world.turn(&Step { text: "", calls: &[("look", 1)], result: "same" }))
+            .count();
+        assert_eq!(looks, 15, "looking around is progress");
+    }
+}
+
+/// Spec: G3
+#[test]
+fn the_sixth_same_text_without_a_new_call_is_stagnation() {
+    let mut world = guarded(|definition| definition.limits.max_repeated_batch_steps = None);
+    // A and B take turns; the calls were seen after the first two turns.
+    for turn in 0..10 {
+        let text = if turn % 2 == 0 { "a" } else { "b" };
+        assert!(world.turn(&Step { text, calls: LOOK, result: "same" }), "turn {turn}");
+    }
+    assert!(
+        world.turn(&Step { text: "a", calls: &[("look", 77)], result: "same" }),
+        "a new call is progress"
+    );
+    assert!(world.turn(&Step { text: "", calls: LOOK, result: "same" }), "no text does not count");
+    assert!(!world.turn(&Step { text: "a", calls: LOOK, result: "same" }));
+    let Some(Finish::Failed(FailureCause::Stagnation { text_hash, count: 7, limit: 5 })) =
+        &world.finish
+    else {
+        panic!("{:?}", world.finish)
+    };
+    assert_eq!(&**text_hash, "af63dc4c8601ec8c");
+}
+
+/// Spec: G3, G5
+#[test]
+fn stagnation_comes_before_loop_and_an_answer_is_never_one() {
+    let mut world = guarded(|definition| definition.limits.max_stagnation_steps = Some(2));
+    assert!(world.turn(&Step { text: "a", calls: LOOK, result: "same" }));
+    assert!(world.turn(&Step { text: "a", calls: LOOK, result: "same" }));
+    assert!(!world.turn(&Step { text: "a", calls: LOOK, result: "same" }));
+    assert!(matches!(world.finish, Some(Finish::Failed(FailureCause::Stagnation { .. }))));
+
+    let mut world = guarded(|definition| definition.limits.max_stagnation_steps = Some(0));
+    world.answer(9, 0, false, 3);
+    assert!(matches!(world.finish, Some(Finish::Stopped { .. })), "an answer ends the run");
+}
+
+/// Spec: T9
+#[test]
+fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
+    let mut world = guarded(|_| {});
+    let arguments = json!({"argument": 1});
+    let mut fail = |code: &str| {
+        let call = world.model.take().unwrap();
+        let (at, id) = (world.at(), call.id);
+        let attempted = ModelAttempted {
+            call: call.call,
+            attempt: 1,
+            provider: "script".into(),
+            code: None,
+            status: None,
+            delay_ms: None,
+            usage: None,
+        };
+        world.accept(Input::answer(at, id, attempted));
+        let tool_calls = [ToolCall {
+            id: format!("c{}", call.call).into(),
+            name: "look".into(),
+            arguments: arguments.clone(),
+        }];
+        let responded = ModelResponded {
+            call: call.call,
+            text: "".into(),
+            thinking: None,
+            // Another call beside it keeps the batches apart.
+            tool_calls: tool_calls
+                .into_iter()
+                .chain([ToolCall {
+                    id: format!("x{}", call.call).into(),
+                    name: "peek".into(),
+                    arguments: json!({ "n": call.call }),
+                }])
+                .collect(),
+            stop_reason: StopReason::ToolUse,
+            usage: TokenUsage::default(),
+        };
+        world.accept(Input::answer(at, id, responded));
+        world.admit(0xff);
+        while let Some(run) = world.open.pop() {
+            let mut answer = response(run.call_id, false);
+            answer.error = Some(ToolFailure {
+                reason: "tool.execution_failed".into(),
+                code: Some(code.into()),
+                message: "no".into(),
+                error_id: None,
+            });
+            world.accept(Input::answer(at, run.id, answer));
+        }
+        world.machine.repeated_failure("look", &arguments)
+    };
+    assert_eq!(fail("E1"), None);
+    assert_eq!(fail("E1"), None);
+    assert_eq!(fail("E2"), None, "another code begins anew");
+    assert_eq!(fail("E2"), None);
+    assert_eq!(fail("E2"), Some(("E2".into(), 3)));
+    assert_eq!(world.machine.repeated_failure("look", &json!({"argument": 2})), None);
+}
+
+/// Spec: B3
+#[test]
+fn a_cancelled_run_has_every_call_answered() {
+    let mut world = World::new();
+    world.answer(9, 3, false, 2);
+    world.admit(0b011);
+    world.tool_answer(0, true, false);
+    world.cancel();
+    assert_eq!(
+        world.finish,
+        Some(Finish::Stopped { stop: layer0::stop::Stop::Cancelled, output: "hm".into() })
+    );
+    let answers =
+        world.log.iter().filter(|entry| entry.kind.event_type() == "tool.responded").count();
+    assert_eq!(answers, 3);
+    assert_eq!(world.machine.transcript().messages().len(), 2 + 1 + 3);
+}

@@ -1,0 +1,115 @@
+//! The laws of the machine, under generated histories.
+//!
+//! A history is a list of choices. Most answer an effect that is open, because that is where the
+//! interesting states are; the rest are wild: stale, repeated, unknown, out of place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use layer0::event::*;
+use layer0::id::CallId;
+use layer0::message::Message;
+use proptest::prelude::*;
+use react_machine::*;
+
+use crate::world::{World, choice, definition, patient};
+
+/// Feeds the facts of a log to a fresh machine; returns it with what it appended.
+fn replay(definition: Arc<AgentDefinition>, log: &[Entry]) -> (Machine, Vec<Entry>) {
+    let mut machine = Machine::new(definition).unwrap();
+    let mut appended = Vec::new();
+    for entry in log.iter().filter(|entry| entry.actor != Actor::Machine) {
+        machine.handle(Input::fact(entry.at, entry.kind.clone())).expect("a recorded fact fits");
+        loop {
+            match machine.poll() {
+                Output::Append(entry) => appended.push(entry),
+                Output::Perform(_) => {}
+                _ => break,
+            }
+        }
+    }
+    (machine, appended)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn histories_keep_the_laws(
+        choices in prop::collection::vec(choice(), 0..60),
+        patiently in any::<bool>(),
+        remembering in any::<bool>(),
+    ) {
+        let mut definition = if patiently { patient() } else { definition() };
+        Arc::make_mut(&mut definition).memory = remembering;
+        let mut world = World::of(definition.clone());
+        let mut prefixes = vec![(world.log.len(), world.machine.clone())];
+        for choice in choices {
+            world.step(choice);
+            prefixes.push((world.log.len(), world.machine.clone()));
+        }
+
+        // Entries are numbered without a gap, causes point backwards, time never does.
+        for (index, entry) in world.log.iter().enumerate() {
+            prop_assert_eq!(entry.seq, index as u64 + 1);
+            prop_assert!(entry.caused_by.is_none_or(|cause| cause < entry.seq));
+        }
+        prop_assert!(world.log.is_sorted_by_key(|entry| entry.at));
+
+        // One answer per call, and only to calls that were asked for.
+        let mut answers = BTreeMap::<CallId, usize>::new();
+        let mut asked = BTreeSet::new();
+        for entry in &world.log {
+            match &entry.kind {
+                EventKind::ModelResponded(responded) => {
+                    for call in responded.tool_calls.iter() {
+                        prop_assert!(asked.insert(call.id.clone()), "call ids are unique");
+                    }
+                }
+                EventKind::ToolResponded(responded) => {
+                    prop_assert!(asked.contains(&responded.call_id));
+                    *answers.entry(responded.call_id.clone()).or_default() += 1;
+                }
+                _ => {}
+            }
+        }
+        prop_assert!(answers.values().all(|count| *count == 1));
+
+        // Bounds hold.
+        let usage = world.machine.usage();
+        prop_assert!(usage.model_calls <= 5);
+        prop_assert!(usage.tool_calls <= 5 * 3);
+        prop_assert_eq!(usage.total_tokens, u64::from(usage.model_attempts) * 5);
+
+        // The end is the last entry, and the only one of its kind.
+        let ends = |entry: &Entry| {
+            matches!(entry.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_))
+        };
+        let count = world.log.iter().filter(|entry| ends(entry)).count();
+        prop_assert_eq!(count, usize::from(world.finish.is_some()));
+        if world.finish.is_some() {
+            prop_assert!(world.log.last().is_some_and(ends));
+            prop_assert_eq!(answers.len(), asked.len(), "no call is left without an answer");
+        }
+
+        // Every tool message answers a call of the assistant message before it.
+        let mut waiting = BTreeSet::new();
+        for message in world.machine.transcript().messages() {
+            match &**message {
+                Message::Assistant { tool_calls, .. } => {
+                    prop_assert!(waiting.is_empty());
+                    waiting.extend(tool_calls.iter().map(|call| call.id.clone()));
+                }
+                Message::Tool { tool_call_id, .. } => prop_assert!(waiting.remove(tool_call_id)),
+                _ => prop_assert!(waiting.is_empty()),
+            }
+        }
+
+        // Replay from every prefix gives an equal machine and the same entries.
+        for (length, machine) in &prefixes {
+            let (replayed, appended) = replay(definition.clone(), &world.log[..*length]);
+            prop_assert_eq!(&replayed, machine);
+            prop_assert_eq!(&appended[..], &world.log[..*length]);
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! A world that answers the machine, and keeps the books the laws are checked against.
+
+use std::sync::Arc;
+
+use layer0::event::*;
+use layer0::id::CallId;
+use layer0::message::{StopReason, ToolCall};
+use layer0::usage::TokenUsage;
+use layer0::{Code, Timestamp, ToolSpec};
+use proptest::prelude::*;
+use react_machine::*;
+use serde_json::json;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Choice {
+    /// Answer the open model call: (stop reason, number of calls, duplicate ids, has text).
+    Answer { stop: u8, calls: usize, same_ids: bool, text: u8 },
+    /// Fail one attempt of the open model call.
+    Attempt,
+    /// Fail the open model call.
+    Fail,
+    /// Admit or refuse the waiting batch; the bits say which call runs.
+    Admit(u8),
+    /// Answer an open execution.
+    ToolAnswer { pick: usize, ok: bool, clock_back: bool },
+    /// Leave a note.
+    Note,
+    /// Stop the run.
+    Cancel,
+    /// Send something that does not fit.
+    Wild { kind: u8, number: u32 },
+}
+
+pub(crate) fn choice() -> impl Strategy<Value = Choice> {
+    prop_oneof![
+        6 => (0..10_u8, 0..5_usize, any::<bool>(), 0..4_u8)
+            .prop_map(|(stop, calls, same_ids, text)| Choice::Answer { stop, calls, same_ids, text }),
+        2 => Just(Choice::Attempt),
+        1 => Just(Choice::Fail),
+        5 => any::<u8>().prop_map(Choice::Admit),
+        8 => (0..8_usize, any::<bool>(), any::<bool>())
+            .prop_map(|(pick, ok, clock_back)| Choice::ToolAnswer { pick, ok, clock_back }),
+        1 => Just(Choice::Note),
+        1 => Just(Choice::Cancel),
+        3 => (0..9_u8, 0..4_u32).prop_map(|(kind, number)| Choice::Wild { kind, number }),
+    ]
+}
+
+/// An agent whose guards leave a history alone for longer.
+pub(crate) fn patient() -> Arc<AgentDefinition> {
+    let mut definition = (*definition()).clone();
+    definition.limits.max_repeated_batch_steps = None;
+    definition.limits.max_stagnation_steps = None;
+    Arc::new(definition)
+}
+
+pub(crate) fn definition() -> Arc<AgentDefinition> {
+    let mut definition = AgentDefinition::new("prop", "Be brief.");
+    definition.limits.max_iterations = 5;
+    definition.limits.max_parallel_tools = 3;
+    definition.tools = Arc::from([ToolSpec::new("look", "looks", json!({"type": "object"}))]);
+    Arc::new(definition)
+}
+
+pub(crate) fn started() -> RunStarted {
+    RunStarted {
+        input: "question".into(),
+        session: "s".into(),
+        agent: AgentRecord {
+            name: "prop".into(),
+            digest: "d".into(),
+            definition: Arc::new(json!({})),
+        },
+        parent: None,
+    }
+}
+
+/// Drives a machine through choices and keeps the books the laws are checked against.
+pub(crate) struct World {
+    pub(crate) machine: Machine,
+    pub(crate) log: Vec<Entry>,
+    pub(crate) model: Option<ModelCall>,
+    pub(crate) attempts: u32,
+    pub(crate) batch: Option<Arc<[ToolCall]>>,
+    /// Is the memory asked: to read (true), to write (false)?
+    pub(crate) memory: Option<bool>,
+    pub(crate) open: Vec<ToolRun>,
+    pub(crate) finish: Option<Finish>,
+    pub(crate) now: i64,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self::of(definition())
+    }
+
+    pub(crate) fn of(definition: Arc<AgentDefinition>) -> Self {
+        let machine = Machine::new(definition).unwrap();
+        let mut world = Self {
+            machine,
+            log: Vec::new(),
+            model: None,
+            attempts: 0,
+            batch: None,
+            memory: None,
+            open: Vec::new(),
+            finish: None,
+            now: 1_000,
+        };
+        world.accept(Input::fact(Timestamp::from_millis(1_000), started()));
+        world
+    }
+
+    pub(crate) fn at(&mut self) -> Timestamp {
+        self.now += 7;
+        Timestamp::from_millis(self.now)
+    }
+
+    pub(crate) fn accept(&mut self, input: Input) {
+        self.machine.handle(input).expect("an input that answers what is open is taken");
+        self.drain();
+    }
+
+    pub(crate) fn drain(&mut self) {
+        loop {
+            match self.machine.poll() {
+                Output::Append(entry) => {
+                    assert!(self.finish.is_none(), "nothing after the end");
+                    self.log.push(entry);
+                }
+                Output::Perform(Effect::CallModel(call)) => {
+                    self.attempts = call.attempts_before;
+                    self.model = Some(call);
+                }
+                Output::Perform(Effect::AdmitTools(batch)) => self.batch = Some(batch.calls),
+                Output::Perform(Effect::RunTool(run)) => self.open.push(run),
+                Output::Perform(Effect::ReadMemory { .. }) => self.memory = Some(true),
+                Output::Perform(Effect::WriteMemory { .. }) => self.memory = Some(false),
+                Output::Perform(other) => panic!("unknown effect {other:?}"),
+                Output::Wait => return assert!(self.finish.is_none()),
+                Output::Finish(finish) => {
+                    assert!(self.finish.is_none(), "one end");
+                    self.finish = Some(finish);
+                    return;
+                }
+                other => panic!("unknown output {other:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn step(&mut self, choice: Choice) {
+        if self.finish.is_some() {
+            return self.refused(Input::fact(self.last(), Warning { message: "late".into() }));
+        }
+        if self.memory.is_some() && !matches!(choice, Choice::Cancel | Choice::Wild { .. }) {
+            return self.memory_answer(choice);
+        }
+        match choice {
+            Choice::Answer { stop, calls, same_ids, text } => {
+                self.answer(stop, calls, same_ids, text);
+            }
+            Choice::Attempt => self.attempt(Some(Code::new("provider.transient"))),
+            Choice::Fail => self.fail(),
+            Choice::Admit(bits) => self.admit(bits),
+            Choice::ToolAnswer { pick, ok, clock_back } => self.tool_answer(pick, ok, clock_back),
+            Choice::Note => {
+                let at = self.at();
+                self.accept(Input::fact(at, Warning { message: "note".into() }));
+            }
+            Choice::Cancel => self.cancel(),
+            Choice::Wild { kind, number } => self.wild(kind, number),
+        }
+    }
+
+    pub(crate) fn memory_answer(&mut self, choice: Choice) {
+        let Some(reading) = self.memory.take() else { return };
+        let at = self.at();
+        let fact: EventKind = match (matches!(choice, Choice::Attempt | Choice::Fail), reading) {
+            (true, _) => MemoryDegraded {
+                operation: "any".into(),
+                reason: "memory.timeout".into(),
+                message: "m".into(),
+            }
+            .into(),
+            (false, true) => MemoryRead { entries: vec!["one".into(), "two".into()] }.into(),
+            (false, false) => MemoryWrote { count: 1 }.into(),
+        };
+        self.accept(Input::fact(at, fact));
+    }
+
+    pub(crate) fn cancel(&mut self) {
+        let at = self.at();
+        let signal = SignalReceived { name: CANCEL.into(), data: json!(null) };
+        self.accept(Input::fact(at, signal));
+    }
+
+    pub(crate) fn last(&self) -> Timestamp {
+        Timestamp::from_millis(self.now)
+    }
+
+    pub(crate) fn attempt(&mut self, code: Option<Code>) {
+        let Some(call) = &self.model else { return };
+        let attempted = ModelAttempted {
+            call: call.call,
+            attempt: self.attempts + 1,
+            provider: "script".into(),
+            code,
+            status: None,
+            delay_ms: None,
+            usage: Some(TokenUsage { input_tokens: 3, output_tokens: 2, cached_tokens: 1 }),
+        };
+        self.attempts += 1;
+        let (id, at) = (call.id, self.at());
+        self.accept(Input::answer(at, id, attempted));
+    }
+
+    pub(crate) fn answer(&mut self, stop: u8, calls: usize, same_ids: bool, text: u8) {
+        if self.model.is_none() {
+            return;
+        }
+        self.attempt(None);
+        let Some(call) = self.model.take() else { return };
+        let stop_reason = match stop {
+            0 => StopReason::MaxTokens,
+            1 => StopReason::Refusal,
+            2 => StopReason::ContentFilter,
+            3 => StopReason::Pause,
+            4 => StopReason::ContextExceeded,
+            5 => StopReason::Malformed,
+            _ if calls > 0 => StopReason::ToolUse,
+            _ => StopReason::End,
+        };
+        let tool_calls = (0..calls)
+            .map(|index| ToolCall {
+                id: if same_ids { "c".into() } else { format!("c{index}").into() },
+                name: "look".into(),
+                arguments: json!({ "index": index }),
+            })
+            .collect();
+        let responded = ModelResponded {
+            call: call.call,
+            text: ["", " \n", "hm", "answer"][usize::from(text)].into(),
+            thinking: None,
+            tool_calls,
+            stop_reason,
+            usage: TokenUsage::default(),
+        };
+        let at = self.at();
+        self.accept(Input::answer(at, call.id, responded));
+    }
+
+    pub(crate) fn fail(&mut self) {
+        let Some(call) = self.model.take() else { return };
+        let failed = ModelFailed {
+            call: call.call,
+            reason: "provider.transient".into(),
+            message: "gave up".into(),
+            chain: vec!["gave up".into()],
+            attempts: self.attempts,
+        };
+        let at = self.at();
+        self.accept(Input::answer(at, call.id, failed));
+    }
+
+    pub(crate) fn admit(&mut self, bits: u8) {
+        let Some(calls) = self.batch.take() else { return };
+        for (index, call) in calls.iter().enumerate() {
+            let at = self.at();
+            if bits & (1 << index) == 0 {
+                self.accept(Input::fact(at, response(call.id.clone(), false)));
+            } else {
+                let requested = ToolRequested {
+                    call_id: call.id.clone(),
+                    tool: call.name.clone(),
+                    arguments: call.arguments.clone(),
+                    execution: self.machine.usage().tool_calls + 1,
+                };
+                self.accept(Input::fact(at, requested));
+            }
+        }
+    }
+
+    pub(crate) fn tool_answer(&mut self, pick: usize, ok: bool, clock_back: bool) {
+        if self.open.is_empty() || self.batch.is_some() {
+            return;
+        }
+        let run = self.open.remove(pick % self.open.len());
+        let at = if clock_back { Timestamp::from_millis(5) } else { self.at() };
+        self.accept(Input::answer(at, run.id, response(run.call_id, ok)));
+    }
+
+    pub(crate) fn wild(&mut self, kind: u8, number: u32) {
+        let stale = EffectId { epoch: 0, number };
+        let at = self.last();
+        let call = self.model.as_ref().map_or(number, |call| call.call);
+        let input = match kind {
+            0 => Input::fact(at, started()),
+            1 => Input::fact(at, response("unknown".into(), true)),
+            2 => Input::answer(at, stale, response("c0".into(), true)),
+            3 => Input::answer(
+                at,
+                stale,
+                ModelFailed {
+                    call,
+                    reason: "provider.other".into(),
+                    message: "x".into(),
+                    chain: vec![],
+                    attempts: 1,
+                },
+            ),
+            4 => Input::fact(
+                at,
+                GuardTripped {
+                    reason: "guard.stagnation".into(),
+                    guard: "stagnation".into(),
+                    count: 1,
+                    limit: 1,
+                    signature: None,
+                    text_hash: None,
+                    message: "forged".into(),
+                },
+            ),
+            5 => Input::fact(
+                at,
+                ToolRequested {
+                    call_id: "c0".into(),
+                    tool: "look".into(),
+                    arguments: json!({}),
+                    execution: 99 + number,
+                },
+            ),
+            6 => Input::fact(
+                at,
+                ModelAttempted {
+                    call,
+                    attempt: 77 + number,
+                    provider: "x".into(),
+                    code: None,
+                    status: None,
+                    delay_ms: None,
+                    usage: None,
+                },
+            ),
+            7 => match answered_call(&self.log) {
+                Some(id) => Input::fact(at, response(id, true)),
+                None => return,
+            },
+            _ => Input::fact(
+                at,
+                RunFinished {
+                    outcome: layer0::stop::Outcome::Completed,
+                    reason: None,
+                    message: None,
+                    output: "forged".into(),
+                    usage: layer0::usage::Usage::default(),
+                },
+            ),
+        };
+        self.refused(input);
+    }
+
+    pub(crate) fn refused(&mut self, input: Input) {
+        let before = self.machine.clone();
+        self.machine.handle(input).expect_err("an input that fits nothing is refused");
+        assert_eq!(self.machine, before, "a refused input changes nothing");
+    }
+}
+
+pub(crate) fn answered_call(log: &[Entry]) -> Option<CallId> {
+    log.iter().rev().find_map(|entry| match &entry.kind {
+        EventKind::ToolResponded(responded) => Some(responded.call_id.clone()),
+        _ => None,
+    })
+}
+
+pub(crate) fn response(call_id: CallId, ok: bool) -> ToolResponded {
+    ToolResponded {
+        call_id,
+        tool: "look".into(),
+        ok,
+        output: if ok { json!("seen") } else { json!({"error": "Tool 'look' failed"}) },
+        duration_ms: 1,
+        error: None,
+    }
+}
