@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -55,6 +56,7 @@ pub(crate) struct Inner {
     pub(crate) errors: Option<Arc<dyn ErrorStore>>,
     pub(crate) results: Option<Arc<dyn ResultStore>>,
     pub(crate) memory: Option<Arc<dyn Memory>>,
+    pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
     pub(crate) hub: Arc<Hub>,

@@ -52,6 +52,11 @@ impl Driver {
                 biased;
                 () = cancellation.cancelled() => code::RUN_CANCELLED,
                 () = &mut deadline => code::BUDGET_WALL_TIME,
+                Some((note, logged)) = self.notes.recv() => {
+                    self.step(machine, [note]).await?;
+                    let _ = logged.send(());
+                    continue;
+                }
                 Some((attempted, logged)) = attempts.recv() => {
                     recorded = attempted.attempt;
                     let input = Input::answer(self.agent.clock.now(), call.id, attempted);

@@ -1,3 +1,4 @@
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,6 +50,7 @@ pub struct AgentBuilder {
     errors: Option<Arc<dyn ErrorStore>>,
     results: Option<Arc<dyn ResultStore>>,
     memory: Option<Arc<dyn Memory>>,
+    app_state: Option<Arc<dyn Any + Send + Sync>>,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     source: Value,
@@ -77,6 +79,7 @@ impl AgentBuilder {
             errors: None,
             results: None,
             memory: None,
+            app_state: None,
             clock: Arc::new(SystemClock),
             redactor: Redactor::new(),
             source: Value::Null,
@@ -213,6 +216,12 @@ impl AgentBuilder {
         self
     }
 
+    /// Gives the tools something of the application's own: `context.state::<T>()`.
+    pub fn state<T: Any + Send + Sync>(mut self, state: T) -> Self {
+        self.app_state = Some(Arc::new(state));
+        self
+    }
+
     /// Takes the time from this clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -296,6 +305,7 @@ impl AgentBuilder {
                 errors: self.errors,
                 results: self.results,
                 memory: self.memory,
+                app_state: self.app_state,
                 clock: self.clock,
                 redactor: self.redactor,
                 hub: Arc::new(Hub::default()),

@@ -29,6 +29,9 @@ use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
 use crate::outcome::RunOutcome;
 use crate::tool_run::Note;
 
+/// How many notes of running tools wait for the driver.
+const NOTES: usize = 16;
+
 /// Facts a tool execution came to.
 type ToolDone = Pin<Box<dyn Future<Output = Vec<Input>> + Send>>;
 
@@ -64,7 +67,7 @@ impl Driver {
         let now = agent.clock.now();
         let run = request.run.clone().unwrap_or_else(|| new_run_id(now));
         let session = request.session.clone().unwrap_or_else(|| new_session_id(now));
-        let (noted, notes) = mpsc::channel(1);
+        let (noted, notes) = mpsc::channel(NOTES);
         Self {
             writer: RunWriter::new(Arc::clone(&agent.log), run.clone()),
             run,

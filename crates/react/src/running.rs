@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tool::{Admitted, ToolContext, ToolError};
 
-/// Runs an admitted call.
+/// Runs an admitted call. `late` hears of an answer that came after the call was given up.
 ///
 /// The tool runs in its own task, so that one that blocks its thread holds up neither its siblings
 /// nor its own timeout.
@@ -27,6 +27,7 @@ pub(crate) async fn execute(
     context: ToolContext,
     limit: Duration,
     clock: &Arc<dyn Clock>,
+    late: impl FnOnce() + Send + 'static,
 ) -> Result<Value, ToolError> {
     let (answer, answered) = oneshot::channel();
     let (stop, stopped) = oneshot::channel::<Never>();
@@ -39,7 +40,10 @@ pub(crate) async fn execute(
             Ok(Err(error)) => Err(error),
             Err(panic) => Err(ToolError::Panicked(panic_text(&*panic))),
         };
-        let _ = answer.send(result);
+        // Code that blocks its thread goes on after it was given up; what it returns is discarded.
+        if answer.send(result).is_err() {
+            late();
+        }
     };
     let task = async move {
         select(pin!(call), stopped).await;

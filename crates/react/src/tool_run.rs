@@ -1,5 +1,6 @@
 //! From an execution the machine asked for to the facts it came to.
 
+use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,7 +9,7 @@ use std::time::Duration;
 use clock::Clock;
 use error_store::DATABASE_ERROR;
 use layer0::code;
-use layer0::event::{EventKind, ToolAttempted, ToolResponded};
+use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
 use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
 use layer0::id::{RunId, SessionId};
 use react_machine::{Input, ToolRun};
@@ -54,6 +55,7 @@ pub(crate) async fn run_tool(
         context: ToolContext::new(run_id.clone(), session.clone(), run.call_id.clone(), began),
         execution: run.execution,
         notes,
+        app_state: agent.app_state.clone(),
     };
     let span = tracing::info_span!("tool", tool = %run.tool, call = %run.call_id);
     let retried = agent.tool_retry.clone().layer().layer(RunOnce).oneshot(attempt);
@@ -107,6 +109,7 @@ struct ToolAttempt {
     context: ToolContext,
     execution: u32,
     notes: mpsc::Sender<Note>,
+    app_state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl RetryRequest<Hinted> for ToolAttempt {
@@ -183,10 +186,18 @@ impl Service<ToolAttempt> for RunOnce {
 
     fn call(&mut self, attempt: ToolAttempt) -> Self::Future {
         Box::pin(async move {
-            let ToolAttempt { admitted, limit, clock, mut context, .. } = attempt;
+            let ToolAttempt { admitted, limit, clock, mut context, execution, notes, app_state } =
+                attempt;
             context.deadline = clock.now().after(limit);
             context.granted = Arc::clone(admitted.needs());
-            execute(admitted, context, limit, &clock).await.map_err(Hinted)
+            context.app_state = app_state;
+            let late = ToolLate { call_id: context.call_id.clone(), execution };
+            let now = Arc::clone(&clock);
+            let note_late = move || {
+                // The run may be over, or busy with other notes; a late answer is not waited for.
+                let _ = notes.try_send((Input::fact(now.now(), late), oneshot::channel().0));
+            };
+            execute(admitted, context, limit, &clock, note_late).await.map_err(Hinted)
         })
     }
 }

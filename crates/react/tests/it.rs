@@ -589,3 +589,93 @@ async fn keys_do_not_stream_to_listeners_either() {
         assert!(!format!("{live:?}").contains(key), "{live:?}");
     }
 }
+
+/// Spec: T1
+#[tokio::test]
+async fn tools_reach_what_the_application_gave_them() {
+    /// Greets.
+    #[tool]
+    async fn greet(context: &ToolContext) -> Result<String, ToolError> {
+        Ok(format!("hello {}", context.state::<String>().map_or("nobody", String::as_str)))
+    }
+    let bench = Bench::new();
+    let answers = || vec![calls([call("c1", "greet", json!({}))]), says("done")];
+    let outcome =
+        bench.run(bench.agent(answers()).tool(greet).state("Ada".to_owned())).await.unwrap();
+    assert_eq!(tool_texts(&outcome)[0].0, "hello Ada");
+    let outcome = bench.run(bench.agent(answers()).tool(greet)).await.unwrap();
+    assert_eq!(tool_texts(&outcome)[0].0, "hello nobody");
+}
+
+/// Blocks its thread until it is let go.
+struct Blocks(tool::ToolSpec, Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>);
+
+#[async_trait::async_trait]
+impl tool::Tool for Blocks {
+    fn spec(&self) -> &tool::ToolSpec {
+        &self.0
+    }
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        let _ = self.1.lock().unwrap().recv();
+        Ok(json!("too late"))
+    }
+}
+
+struct SharedPatient(Arc<Patient>);
+
+/// Answers once it has seen that a tool was late.
+struct Patient {
+    script: ScriptedProvider,
+    let_go: std::sync::Mutex<Option<std::sync::mpsc::Sender<()>>>,
+    events: tokio::sync::Mutex<Option<react::Subscriber>>,
+}
+
+#[async_trait::async_trait]
+impl provider::Provider for SharedPatient {
+    fn name(&self) -> &str {
+        "patient"
+    }
+    fn model(&self) -> &str {
+        "patient"
+    }
+    async fn complete(
+        &self,
+        request: &provider::ModelRequest,
+    ) -> Result<provider::ModelResponse, ProviderError> {
+        if request.messages.messages().len() > 1 {
+            drop(self.0.let_go.lock().unwrap().take());
+            let mut events = self.0.events.lock().await.take().unwrap();
+            while let Some(live) = events.next().await {
+                if matches!(&live, Live::Logged(event) if event.kind.event_type() == "tool.late") {
+                    break;
+                }
+            }
+        }
+        self.0.script.complete(request).await
+    }
+}
+
+/// Spec: T7
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_late_output_of_blocking_code_is_discarded_and_noted() {
+    let (let_go, held) = std::sync::mpsc::channel();
+    let patient = Arc::new(Patient {
+        script: ScriptedProvider::new(vec![calls([call("c1", "blocks", json!({}))]), says("done")]),
+        let_go: std::sync::Mutex::new(Some(let_go)),
+        events: tokio::sync::Mutex::default(),
+    });
+    let spec = tool::ToolSpec::new("blocks", "d", json!({"type": "object"}))
+        .timeout(Duration::from_millis(20));
+    let log = Arc::new(MemoryLog::new());
+    let agent = Agent::builder(SharedPatient(Arc::clone(&patient)))
+        .tool(Blocks(spec, Arc::new(std::sync::Mutex::new(held))))
+        .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
+        .build()
+        .unwrap();
+    *patient.events.lock().await = Some(agent.subscribe());
+    let outcome = agent.run("question").await.unwrap();
+    assert!(tool_texts(&outcome)[0].0.starts_with("Tool 'blocks' timed out after 20ms"));
+    let events = read_events(&*log, &outcome.run_id).await.unwrap().1;
+    assert_eq!(types(&events).iter().filter(|kind| **kind == "tool.late").count(), 1);
+    assert!(!format!("{:?}", outcome.transcript).contains("too late"));
+}

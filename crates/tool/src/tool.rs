@@ -1,3 +1,5 @@
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -55,7 +57,7 @@ pub trait Tool: Send + Sync {
 }
 
 /// What a tool may know of the call it serves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct ToolContext {
     /// The run.
@@ -71,6 +73,8 @@ pub struct ToolContext {
     /// What the call said it needs ([`Tool::needs`]) and was granted. A tool that names a thing
     /// twice, once to be judged and once to use it, compares what it holds with this.
     pub granted: Arc<[String]>,
+    /// What the application gave the agent; see [`ToolContext::state`].
+    pub app_state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ToolContext {
@@ -78,7 +82,33 @@ impl ToolContext {
     #[must_use]
     pub fn new(run: RunId, session: SessionId, call_id: CallId, deadline: Timestamp) -> Self {
         let idempotency_key = format!("{run}/{call_id}");
-        Self { run, session, call_id, idempotency_key, deadline, granted: Arc::default() }
+        Self {
+            run,
+            session,
+            call_id,
+            idempotency_key,
+            deadline,
+            granted: Arc::default(),
+            app_state: None,
+        }
+    }
+
+    /// Returns what the application gave the agent, if it is of this type.
+    #[must_use]
+    pub fn state<T: Any + Send + Sync>(&self) -> Option<&T> {
+        self.app_state.as_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("run", &self.run)
+            .field("session", &self.session)
+            .field("call_id", &self.call_id)
+            .field("deadline", &self.deadline)
+            .field("granted", &self.granted)
+            .finish_non_exhaustive()
     }
 }
 
