@@ -161,7 +161,8 @@ impl fmt::Display for Seconds {
         } else if ms.is_multiple_of(1_000) {
             write!(f, "{}s", ms / 1_000)
         } else {
-            write!(f, "{}s", self.0.as_secs_f64())
+            let fraction = format!("{:03}", ms % 1_000);
+            write!(f, "{}.{}s", ms / 1_000, fraction.trim_end_matches('0'))
         }
     }
 }
