@@ -39,8 +39,8 @@ pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
 pub use provider_openai::OpenAi;
 pub use react::{
-    Agent, AgentBuilder, AgentError, Budget, BuildError, CancellationToken, Limits, Live, Memory,
-    Piece, RunFailure, RunOutcome, RunRequest, Subscriber,
+    Agent, AgentBuilder, AgentError, AgentTool, Budget, BuildError, CancellationToken, Limits,
+    Live, Memory, Piece, RunFailure, RunOutcome, RunRequest, Subscriber,
 };
 pub use redact::Redactor;
 pub use retry::RetryConfig;

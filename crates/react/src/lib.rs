@@ -13,6 +13,7 @@
 
 mod agent;
 mod builder;
+mod agent_tool;
 mod driver;
 mod memory;
 mod large;
@@ -29,6 +30,7 @@ mod running;
 mod tool_run;
 
 pub use agent::{Agent, RunRequest, new_run_id};
+pub use agent_tool::AgentTool;
 pub use builder::{AgentBuilder, BuildError};
 pub use error::{AgentError, RunFailure};
 pub use live::{Live, Piece, Subscriber};
