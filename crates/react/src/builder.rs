@@ -35,7 +35,7 @@ pub struct AgentBuilder {
     name: Arc<str>,
     instructions: Arc<str>,
     limits: Limits,
-    budget_of_run: Budget,
+    budget: Budget,
     price: Option<Price>,
     exploratory_tools: Vec<String>,
     settings: ModelSettings,
@@ -44,7 +44,7 @@ pub struct AgentBuilder {
     grants: Vec<String>,
     retry: RetryConfig,
     jitter: Jitter,
-    budget: Option<RetryBudget>,
+    retry_budget: Option<RetryBudget>,
     attempt_timeout: Duration,
     log: Arc<dyn EventLog>,
     errors: Option<Arc<dyn ErrorStore>>,
@@ -64,7 +64,7 @@ impl AgentBuilder {
             name: "agent".into(),
             instructions: Arc::default(),
             limits: Limits::default(),
-            budget_of_run: Budget::default(),
+            budget: Budget::default(),
             price: None,
             exploratory_tools: Vec::new(),
             settings: ModelSettings::default(),
@@ -73,7 +73,7 @@ impl AgentBuilder {
             grants: Vec::new(),
             retry: RetryConfig::default(),
             jitter: Jitter::Random,
-            budget: None,
+            retry_budget: None,
             attempt_timeout: ATTEMPT_TIMEOUT,
             log: Arc::new(NoLog),
             errors: None,
@@ -106,7 +106,7 @@ impl AgentBuilder {
 
     /// Sets what a run may use.
     pub fn budget(mut self, budget: Budget) -> Self {
-        self.budget_of_run = budget;
+        self.budget = budget;
         self
     }
 
@@ -166,7 +166,7 @@ impl AgentBuilder {
 
     /// Shares the retries of an endpoint with other agents; an own budget otherwise.
     pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
-        self.budget = Some(budget);
+        self.retry_budget = Some(budget);
         self
     }
 
@@ -264,7 +264,7 @@ impl AgentBuilder {
             name: self.name,
             instructions: self.instructions,
             limits: self.limits,
-            budget: self.budget_of_run,
+            budget: self.budget,
             price: self.price,
             memory: self.memory.is_some(),
             exploratory_tools: self.exploratory_tools.into(),
@@ -284,7 +284,7 @@ impl AgentBuilder {
         };
         definition.validate()?;
         let record = record(&definition);
-        let budget = self.budget.unwrap_or_else(|| RetryBudget::new(Arc::clone(&self.clock)));
+        let budget = self.retry_budget.unwrap_or_else(|| RetryBudget::new(Arc::clone(&self.clock)));
         let tool_retry = RetryPolicy::new(self.retry, Arc::clone(&self.clock)).jitter(self.jitter);
         let retry = tool_retry.clone().budget(budget);
         let provider: Arc<str> = self.provider.name().into();

@@ -1,0 +1,131 @@
+//! Model calls: attempts, failures, guards.
+
+use std::time::Duration;
+
+use layer0::error::{OperatorError, OrchError};
+use layer0::event::EventKind;
+use layer0::failure::{Effect, Failure, Retry, sources};
+use layer0::usage::TokenUsage;
+use provider::{ErrorKind, ProviderError};
+use react::{Agent, AgentError, Limits};
+use serde_json::json;
+
+use crate::bench::*;
+
+/// Spec: R8, R2
+#[tokio::test]
+async fn every_attempt_is_an_event_and_counts() {
+    let bench = Bench::new();
+    let mut transient = fails(ErrorKind::Transient);
+    transient.error.as_mut().unwrap().status = Some(503);
+    transient.usage = Some(TokenUsage { input_tokens: 100, output_tokens: 7, cached_tokens: 0 });
+    let mut limited = fails(ErrorKind::RateLimited);
+    limited.error.as_mut().unwrap().retry_after_ms = Some(20_000);
+    let outcome = bench.run(bench.agent(vec![transient, limited, says("done")])).await.unwrap();
+    let events = bench.events(&outcome.run_id).await;
+    let attempts: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::ModelAttempted(attempted) => Some((
+                attempted.attempt,
+                attempted.code.as_ref().map(|code| code.to_string()),
+                attempted.status,
+            )),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        attempts,
+        [
+            (1, Some("provider.transient".into()), Some(503)),
+            (2, Some("provider.rate_limited".into()), Some(429)),
+            (3, None, None),
+        ]
+    );
+    assert_eq!((outcome.usage.model_calls, outcome.usage.model_attempts), (1, 3));
+    assert_eq!(outcome.usage.input_tokens, 100);
+    let waited = bench.elapsed();
+    assert!(
+        (Duration::from_secs(20)..Duration::from_millis(22_500)).contains(&waited),
+        "{waited:?}"
+    );
+}
+
+/// Spec: E5, E8, R9
+#[tokio::test]
+async fn a_failure_keeps_its_sources_up_to_the_orchestrator() {
+    let bench = Bench::new();
+    let answers = (0..9).map(|_| fails(ErrorKind::Transient)).collect();
+    let failure = bench.run(bench.agent(answers)).await.unwrap_err();
+    assert_eq!((failure.code(), failure.retry()), ("provider.transient", Retry::Never));
+    assert_eq!(failure.usage.model_attempts, 3);
+    let events = bench.events(&failure.run_id).await;
+    let EventKind::RunFailed(failed) = &events.last().unwrap().kind else { panic!("it failed") };
+    assert_eq!(failed.chain, ["gave up after 3 attempts", "scripted transient error"]);
+
+    let error = OrchError::from(OperatorError::from(failure));
+    assert!(!error.is_retryable());
+    let chain: Vec<String> = sources(&error).map(ToString::to_string).collect();
+    assert_eq!(chain[0], "operator failed");
+    assert_eq!(chain[1], "model call failed");
+    assert!(chain[2].starts_with("run `run_"));
+    assert_eq!(
+        chain[3..],
+        ["model call failed", "gave up after 3 attempts", "scripted transient error"]
+    );
+    assert!(sources(&error).last().unwrap().is::<ProviderError>());
+}
+
+/// Spec: G1
+#[tokio::test]
+async fn a_tripped_guard_keeps_the_work() {
+    let bench = Bench::new();
+    let mut asking = calls([call("c1", "broken", json!({"how": "fine"}))]);
+    asking.text = Some("let me look".into());
+    let limits = Limits { max_iterations: 1, ..Limits::default() };
+    let failure =
+        bench.run(bench.agent(vec![asking]).tool(broken).limits(limits)).await.unwrap_err();
+    assert!(matches!(failure.error, AgentError::MaxIterationsReached(1)));
+    assert_eq!(&*failure.partial, "let me look");
+    assert_eq!(failure.transcript.messages().len(), 3);
+    assert_eq!(failure.effect(), Effect::Happened, "a tool that is not idempotent ran");
+    let chain = &bench.events(&failure.run_id).await;
+    assert_eq!(types(chain)[chain.len() - 2..], ["guard.tripped", "run.failed"]);
+}
+
+/// Spec: H1
+#[tokio::test]
+async fn an_empty_input_fails_before_the_model_is_asked() {
+    let bench = Bench::new();
+    let agent = bench.agent(vec![says("never")]).build().unwrap();
+    let failure = agent.run("  \n").await.unwrap_err();
+    assert_eq!(failure.code(), "input.invalid");
+    assert_eq!(types(&bench.events(&failure.run_id).await), ["run.started", "run.failed"]);
+}
+
+/// Panics when it is asked.
+struct Rude;
+
+#[async_trait::async_trait]
+impl provider::Provider for Rude {
+    fn name(&self) -> &str {
+        "rude"
+    }
+    fn model(&self) -> &str {
+        "rude"
+    }
+    async fn complete(
+        &self,
+        _: &provider::ModelRequest,
+    ) -> Result<provider::ModelResponse, ProviderError> {
+        panic!("no")
+    }
+}
+
+/// Spec: E11
+#[tokio::test]
+async fn a_panic_of_a_provider_is_a_failed_call() {
+    let failure = Agent::builder(Rude).build().unwrap().run("hi").await.unwrap_err();
+    assert_eq!(failure.code(), "provider.other");
+    assert!(format!("{failure:#}").ends_with("the provider panicked: no"), "{failure:#}");
+}

@@ -1,0 +1,65 @@
+//! What an application puts together.
+
+use std::time::Duration;
+
+use event_log::{EventLog, RunFilter};
+use layer0::event::EventKind;
+use provider::{ErrorKind, ScriptedAnswer};
+use serde_json::json;
+use tool::{ToolContext, ToolError, tool};
+
+use crate::bench::*;
+
+/// Spec: T1
+#[tokio::test]
+async fn tools_reach_what_the_application_gave_them() {
+    /// Greets.
+    #[tool]
+    async fn greet(context: &ToolContext) -> Result<String, ToolError> {
+        Ok(format!("hello {}", context.state::<String>().map_or("nobody", String::as_str)))
+    }
+    let bench = Bench::new();
+    let answers = || vec![calls([call("c1", "greet", json!({}))]), says("done")];
+    let outcome =
+        bench.run(bench.agent(answers()).tool(greet).state("Ada".to_owned())).await.unwrap();
+    assert_eq!(tool_texts(&outcome)[0].0, "hello Ada");
+    let outcome = bench.run(bench.agent(answers()).tool(greet)).await.unwrap();
+    assert_eq!(tool_texts(&outcome)[0].0, "hello nobody");
+}
+
+/// Spec: O1, E5
+#[tokio::test]
+async fn an_agent_is_a_tool_of_another_one() {
+    let bench = Bench::new();
+    let expert = bench.agent(vec![says("42")]).name("expert").build().unwrap();
+    let poor = bench.agent(vec![fails(ErrorKind::QuotaExhausted)]).name("broken").build().unwrap();
+    let cut = ScriptedAnswer {
+        stop_reason: Some(layer0::message::StopReason::MaxTokens),
+        ..says("half an")
+    };
+    let short = bench.agent(vec![cut]).name("short").build().unwrap();
+    let ask = |id: &str, name: &str| call(id, name, json!({"input": "What is it?"}));
+    let answers =
+        vec![calls([ask("c1", "expert"), ask("c2", "broken"), ask("c3", "short")]), says("done")];
+    let agent = bench
+        .agent(answers)
+        .tool(expert.as_tool("Knows."))
+        .tool(poor.as_tool("Does not know."))
+        .tool(short.as_tool("Knows half.").timeout(Duration::from_secs(5)));
+    let outcome = bench.run(agent).await.unwrap();
+    let texts = tool_texts(&outcome);
+    assert_eq!(texts[0], ("42".into(), false));
+    assert!(
+        texts[1].0.starts_with("Tool 'broken' failed: Code provider.quota_exhausted: run `run_"),
+        "{}",
+        texts[1].0
+    );
+    assert!(texts[2].0.contains("Code model.max_tokens: stopped before the end"), "{}", texts[2].0);
+
+    let runs =
+        bench.log.runs(RunFilter { session: Some(outcome.session), limit: None }).await.unwrap();
+    assert_eq!(runs.len(), 4, "sub-runs share the session");
+    let events = bench.events(&runs.iter().find(|run| run.agent == "expert").unwrap().run).await;
+    let EventKind::RunStarted(started) = &events[0].kind else { panic!("it starts") };
+    assert_eq!(started.parent.as_ref(), Some(&outcome.run_id));
+}

@@ -1,0 +1,156 @@
+//! The log and those who listen.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use clock::Clock;
+use event_log::{Batch, EventLog, LogError, MemoryLog, Record, RunFilter, RunSummary};
+use layer0::event::EventKind;
+use layer0::id::RunId;
+use provider::ErrorKind;
+use react::{AgentError, Live};
+use serde_json::json;
+use tool::{ToolError, tool};
+
+use crate::bench::*;
+
+/// Spec: T2, D2
+#[tokio::test]
+async fn the_log_tells_the_story_in_order() {
+    let bench = Bench::new();
+    let batch =
+        calls([call("c1", "broken", json!({"how": "long"})), call("c2", "nope", json!({}))]);
+    let outcome = bench.run(bench.agent(vec![batch, says("done")]).tool(broken)).await.unwrap();
+    let events = bench.events(&outcome.run_id).await;
+    assert_eq!(
+        types(&events),
+        [
+            "run.started",
+            "model.requested",
+            "model.attempted",
+            "model.responded",
+            "tool.requested",
+            "tool.responded",
+            "error.stored",
+            "tool.responded",
+            "model.requested",
+            "model.attempted",
+            "model.responded",
+            "run.finished",
+        ]
+    );
+    let causes: Vec<Option<u64>> = events.iter().map(|event| event.caused_by).collect();
+    assert_eq!(
+        causes,
+        [
+            None,
+            Some(1),
+            Some(2),
+            Some(2),
+            Some(4),
+            Some(4),
+            Some(5),
+            Some(5),
+            Some(8),
+            Some(9),
+            Some(9),
+            Some(11)
+        ]
+    );
+    let EventKind::RunStarted(started) = &events[0].kind else { panic!("it starts") };
+    assert_eq!(started.agent.definition["tools"][0]["name"], "broken");
+    assert_eq!(started.agent.digest.len(), 64);
+}
+
+/// A log that fails at a seq.
+struct FailingLog(Arc<MemoryLog>, u64);
+
+#[async_trait::async_trait]
+impl EventLog for FailingLog {
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        if batch.records.iter().any(|record| record.seq == self.1) {
+            return Err(LogError::Full("quota".into()));
+        }
+        self.0.append(batch).await
+    }
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.0.summary(run).await
+    }
+    async fn records(&self, run: &RunId, from: u64) -> Result<Vec<Record>, LogError> {
+        self.0.records(run, from).await
+    }
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.0.runs(filter).await
+    }
+}
+
+/// Spec: D2
+#[tokio::test]
+async fn nothing_is_acted_on_that_could_not_be_logged() {
+    static RAN: AtomicUsize = AtomicUsize::new(0);
+    /// Acts.
+    #[tool]
+    async fn act() -> Result<(), ToolError> {
+        RAN.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+    for seq in 1..=5 {
+        let bench = Bench::new();
+        let log = FailingLog(Arc::clone(&bench.log), seq);
+        // Two attempts, so that seq 3 is appended while the retry stack waits.
+        let answers =
+            vec![fails(ErrorKind::Transient), calls([call("c1", "act", json!({}))]), says("x")];
+        let failure = bench.run(bench.agent(answers).tool(act).log(log)).await.unwrap_err();
+        assert!(matches!(&failure.error, AgentError::Storage(LogError::Full(_))), "{failure:#}");
+        assert_eq!(failure.code(), "log.append_failed");
+        let logged = bench.log.records(&failure.run_id, 1).await.unwrap();
+        assert!(logged.iter().all(|record| record.seq < seq));
+    }
+    assert_eq!(RAN.load(Ordering::SeqCst), 0);
+}
+
+/// Spec: V1, R6
+#[tokio::test]
+async fn listeners_get_what_is_durable_and_change_nothing() {
+    let answers = || vec![fails(ErrorKind::StreamTruncated), says("two words")];
+    let bench = Bench::new();
+    let alone = bench.run(bench.agent(answers())).await.unwrap();
+    let alone = types(&bench.events(&alone.run_id).await).len();
+
+    let bench = Bench::new();
+    let agent = bench.agent(answers()).build().unwrap();
+    let mut listener = agent.subscribe();
+    drop(agent.subscribe());
+    let clock = bench.clock.clone();
+    let (done, result) = tokio::sync::oneshot::channel();
+    tokio::spawn(clock.track(Box::pin(async move {
+        let _ = done.send(agent.run("question").await);
+    })));
+    let outcome = result.await.unwrap().unwrap();
+    let events = bench.events(&outcome.run_id).await;
+    assert_eq!(events.len(), alone);
+    let (mut logged, mut deltas) = (Vec::new(), Vec::new());
+    while let Some(live) = listener.next().await {
+        match live {
+            Live::Logged(event) => logged.push((*event).clone()),
+            Live::Delta { call, attempt, .. } => {
+                let attempted =
+                    logged.iter().filter(|event| event.kind.event_type() == "model.attempted");
+                assert_eq!(u32::try_from(attempted.count()).unwrap() + 1, attempt);
+                deltas.push((call, attempt));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(logged, events);
+    assert_eq!(deltas, [(1, 2), (1, 2)]);
+}
+
+/// Spec: D2
+#[tokio::test]
+async fn what_could_not_be_logged_is_not_counted() {
+    let bench = Bench::new();
+    let log = FailingLog(Arc::clone(&bench.log), 1);
+    let failure = bench.run(bench.agent(vec![says("x")]).log(log)).await.unwrap_err();
+    assert_eq!((failure.usage.model_calls, failure.usage.model_attempts), (0, 0));
+}

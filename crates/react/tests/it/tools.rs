@@ -1,0 +1,222 @@
+//! Tools: batches, failures, limits, panics.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use clock::Clock;
+use event_log::{EventLog, MemoryLog, read_events};
+use layer0::stop::Stop;
+use provider::{ProviderError, ScriptedProvider};
+use react::{Agent, AgentError, Limits, Live};
+use serde_json::{Value, json};
+use tool::{ToolContext, ToolError, tool};
+
+use crate::bench::*;
+
+/// Spec: T4, T6
+#[tokio::test]
+async fn a_batch_is_answered_in_call_order_and_failures_are_marked() {
+    let bench = Bench::new();
+    let batch = calls([
+        call("c1", "add", json!({"x": 40, "y": 2})),
+        call("c2", "nope", json!({})),
+        call("c3", "add", json!({"x": "40"})),
+        call("c4", "broken", json!({"how": "short"})),
+        call("c5", "add", json!("{\"x\": 1")),
+    ]);
+    let outcome =
+        bench.run(bench.agent(vec![batch, says("done")]).tool(add).tool(broken)).await.unwrap();
+    assert_eq!((outcome.text(), &outcome.stop), ("done", &Stop::Completed));
+    let texts = tool_texts(&outcome);
+    assert_eq!(texts[0], ("42".into(), false));
+    assert_eq!(texts[1].0, "Tool 'nope' not found. Available: broken, get_error_detail, add");
+    assert_eq!(texts[2].0, "Invalid input: y is required; x must be an integer");
+    assert!(
+        texts[3]
+            .0
+            .starts_with("Tool 'broken' failed: Short error\n[Error ID: err_20260101_000000_")
+    );
+    assert!(!texts[3].0.contains("get_error_detail"), "nothing was cut");
+    assert!(texts[4].0.starts_with("Invalid input: arguments must be a JSON object"));
+    assert!(texts[1..].iter().all(|(_, is_error)| *is_error));
+    assert_eq!(outcome.usage.tool_calls, 2, "refused calls are no executions");
+}
+
+/// Sleeps for an hour of the clock it is given.
+struct Sleeper(Arc<dyn Clock>, tool::ToolSpec);
+
+#[async_trait::async_trait]
+impl tool::Tool for Sleeper {
+    fn spec(&self) -> &tool::ToolSpec {
+        &self.1
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        self.0.sleep(Duration::from_secs(3_600)).await;
+        Ok(json!("late"))
+    }
+}
+
+/// Spec: T3, T6, T7
+#[tokio::test]
+async fn a_tool_that_hangs_is_stopped_and_its_siblings_are_not() {
+    let bench = Bench::new();
+    let batch = calls([call("c1", "sleep", json!({})), call("c2", "add", json!({"x": 1, "y": 1}))]);
+    let spec = tool::ToolSpec::new("sleep", "Sleeps.", json!({"type": "object"}));
+    let sleeper = Sleeper(Arc::new(bench.clock.clone()), spec);
+    let outcome =
+        bench.run(bench.agent(vec![batch, says("done")]).tool(sleeper).tool(add)).await.unwrap();
+    let texts = tool_texts(&outcome);
+    assert!(
+        texts[0].0.starts_with("Tool 'sleep' timed out after 30s\n[Error ID: "),
+        "{}",
+        texts[0].0
+    );
+    assert_eq!(texts[1].0, "2");
+    assert_eq!(bench.elapsed(), Duration::from_secs(30));
+}
+
+/// Spec: T6
+#[tokio::test]
+async fn no_more_tools_run_at_once_than_allowed() {
+    let bench = Bench::new();
+    let batch = calls((0..6).map(|n| call(&format!("c{n}"), "sleep", json!({}))));
+    let spec = tool::ToolSpec::new("sleep", "Sleeps.", json!({"type": "object"}));
+    let sleeper = Sleeper(Arc::new(bench.clock.clone()), spec);
+    let limits = Limits { max_concurrent_tools: 2, ..Limits::default() };
+    let agent = bench.agent(vec![batch, says("done")]).tool(sleeper).limits(limits);
+    bench.run(agent).await.unwrap();
+    assert_eq!(bench.elapsed(), Duration::from_secs(90), "three pairs of 30 s");
+}
+
+/// Spec: G4
+#[tokio::test]
+async fn an_oversized_batch_runs_nothing() {
+    static RAN: AtomicUsize = AtomicUsize::new(0);
+    /// Counts.
+    #[tool]
+    async fn count() -> Result<(), ToolError> {
+        RAN.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+    let bench = Bench::new();
+    let batch = calls((0..3).map(|n| call(&format!("c{n}"), "count", json!({}))));
+    let limits = Limits { max_parallel_tools: 2, ..Limits::default() };
+    let failure = bench.run(bench.agent(vec![batch]).tool(count).limits(limits)).await.unwrap_err();
+    assert!(matches!(
+        failure.error,
+        AgentError::ParallelToolLimitExceeded { count: 3, limit: 2, .. }
+    ));
+    assert_eq!(RAN.load(Ordering::SeqCst), 0);
+}
+
+/// Panics when it is asked what it needs.
+struct Needy(tool::ToolSpec);
+
+#[async_trait::async_trait]
+impl tool::Tool for Needy {
+    fn spec(&self) -> &tool::ToolSpec {
+        &self.0
+    }
+
+    fn needs(&self, _: &Value) -> Result<Vec<String>, ToolError> {
+        panic!("no idea")
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        Ok(Value::Null)
+    }
+}
+
+/// Spec: E11
+#[tokio::test]
+async fn a_panic_in_any_part_of_a_tool_is_its_failure() {
+    let bench = Bench::new();
+    let answers = vec![calls([call("c1", "needy", json!({}))]), says("done")];
+    let needy = Needy(tool::ToolSpec::new("needy", "d", json!({"type": "object"})));
+    let outcome = bench.run(bench.agent(answers).tool(needy)).await.unwrap();
+    assert_eq!(tool_texts(&outcome)[0].0, "Tool 'needy' panicked: no idea");
+}
+
+/// Spec: A1. What nobody can be asked for yet is refused, not run unasked.
+#[test]
+fn a_tool_that_needs_approval_is_refused() {
+    let mut spec = tool::ToolSpec::new("wipe", "d", json!({"type": "object"}));
+    spec.approval = true;
+    let refused = Agent::builder(ScriptedProvider::saying(["x"])).tool(Needy(spec)).build();
+    assert!(refused.is_err());
+}
+
+/// Blocks its thread until it is let go.
+struct Blocks(tool::ToolSpec, Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>);
+
+#[async_trait::async_trait]
+impl tool::Tool for Blocks {
+    fn spec(&self) -> &tool::ToolSpec {
+        &self.0
+    }
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+        let _ = self.1.lock().unwrap().recv();
+        Ok(json!("too late"))
+    }
+}
+
+struct SharedPatient(Arc<Patient>);
+
+/// Answers once it has seen that a tool was late.
+struct Patient {
+    script: ScriptedProvider,
+    let_go: std::sync::Mutex<Option<std::sync::mpsc::Sender<()>>>,
+    events: tokio::sync::Mutex<Option<react::Subscriber>>,
+}
+
+#[async_trait::async_trait]
+impl provider::Provider for SharedPatient {
+    fn name(&self) -> &str {
+        "patient"
+    }
+    fn model(&self) -> &str {
+        "patient"
+    }
+    async fn complete(
+        &self,
+        request: &provider::ModelRequest,
+    ) -> Result<provider::ModelResponse, ProviderError> {
+        if request.messages.messages().len() > 1 {
+            drop(self.0.let_go.lock().unwrap().take());
+            let mut events = self.0.events.lock().await.take().unwrap();
+            while let Some(live) = events.next().await {
+                if matches!(&live, Live::Logged(event) if event.kind.event_type() == "tool.late") {
+                    break;
+                }
+            }
+        }
+        self.0.script.complete(request).await
+    }
+}
+
+/// Spec: T7
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_late_output_of_blocking_code_is_discarded_and_noted() {
+    let (let_go, held) = std::sync::mpsc::channel();
+    let patient = Arc::new(Patient {
+        script: ScriptedProvider::new(vec![calls([call("c1", "blocks", json!({}))]), says("done")]),
+        let_go: std::sync::Mutex::new(Some(let_go)),
+        events: tokio::sync::Mutex::default(),
+    });
+    let spec = tool::ToolSpec::new("blocks", "d", json!({"type": "object"}))
+        .timeout(Duration::from_millis(20));
+    let log = Arc::new(MemoryLog::new());
+    let agent = Agent::builder(SharedPatient(Arc::clone(&patient)))
+        .tool(Blocks(spec, Arc::new(std::sync::Mutex::new(held))))
+        .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
+        .build()
+        .unwrap();
+    *patient.events.lock().await = Some(agent.subscribe());
+    let outcome = agent.run("question").await.unwrap();
+    assert!(tool_texts(&outcome)[0].0.starts_with("Tool 'blocks' timed out after 20ms"));
+    let events = read_events(&*log, &outcome.run_id).await.unwrap().1;
+    assert_eq!(types(&events).iter().filter(|kind| **kind == "tool.late").count(), 1);
+    assert!(!format!("{:?}", outcome.transcript).contains("too late"));
+}
