@@ -28,6 +28,12 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("warning", &["message"]),
     ("budget.exhausted", &["reason", "dimension", "limit", "used"]),
     ("tool.attempted", &["call_id", "execution", "reason", "delay_ms"]),
+    ("hook.failed", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
+    ("hook.aborted", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
+    ("run.waiting", &["approvals"]),
+    ("approval.requested", &["approval_id", "call_id", "tool", "arguments", "arguments_hash"]),
+    ("approval.granted", &["approval_id", "call_id", "by", "reason", "message"]),
+    ("approval.denied", &["approval_id", "call_id", "by", "reason", "message"]),
 ];
 
 /// Decisions, which the machine derives again on replay; the others are facts.
@@ -38,6 +44,7 @@ const DECISIONS: &[&str] = &[
     "guard.tripped",
     "budget.exhausted",
     "run.waiting",
+    "approval.requested",
 ];
 
 fn everything() -> impl Iterator<Item = &'static Played> {
@@ -206,12 +213,22 @@ fn decisions_are_the_machines_and_facts_are_not() {
             let event_type = event["type"].as_str().unwrap();
             // The machine answers itself what it will not run.
             let cancelled = event["data"]["error"]["reason"] == "tool.cancelled";
+            // A person's denial is answered by it too, the first time.
+            let denied = event["data"]["error"]["reason"] == "tool.approval_denied"
+                && event_before(played, event) == "approval.denied";
             // The driver counts what a batch may still run, as it is the one to admit calls.
             let admitted = played.name == "budget_tool_calls";
-            let decided = DECISIONS.contains(&event_type) || cancelled && !admitted;
+            let decided = DECISIONS.contains(&event_type) || cancelled && !admitted || denied;
             assert_eq!(event["actor"] == "machine", decided, "{} {event}", played.name);
         }
     }
+}
+
+/// Returns the type of the event before this one.
+fn event_before<'p>(played: &'p Played, event: &Value) -> &'p str {
+    let before = event["seq"].as_u64().unwrap() - 1;
+    let mut events = played.events().iter();
+    events.find(|event| event["seq"] == before).map_or("", |event| event["type"].as_str().unwrap())
 }
 
 /// Spec: S2, D1
@@ -220,6 +237,7 @@ fn ids_and_times_have_the_documented_form() {
     let form = |pattern: &str| Regex::new(&format!("^(?:{pattern})$")).unwrap();
     let run = form("run_[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}");
     let error = form("err_20260101_[0-9]{6}_[0-9a-f]{6}");
+    let approval = form("apr_[0-9a-f]{16}");
     let time = form("2026-01-01T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z");
     let hash = form("[0-9a-f]{64}");
     for played in everything() {
@@ -230,12 +248,17 @@ fn ids_and_times_have_the_documented_form() {
         for stored in items(&played.json["errors"]) {
             matches(&error, &stored["id"]);
         }
+        for asked in played.data_of("approval.requested") {
+            matches(&approval, &asked["approval_id"]);
+            matches(&hash, &asked["arguments_hash"]);
+        }
         for event in played.events() {
             assert_eq!(event["run"], played.json["run"], "{}", played.name);
             matches(&time, &event["at"]);
             matches(&hash, &event["hash"]);
         }
-        assert_eq!(played.events()[0]["at"], "2026-01-01T00:00:00.000Z", "{}", played.name);
+        let Some(first) = played.events().first() else { continue };
+        assert_eq!(first["at"], "2026-01-01T00:00:00.000Z", "{}", played.name);
         if let Some(session) = &played.scenario.session {
             assert_eq!(played.json["session"], session.as_str(), "{}", played.name);
         }

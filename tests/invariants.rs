@@ -10,6 +10,11 @@ fn everything() -> impl Iterator<Item = &'static Played> {
     passing().iter().chain(failing())
 }
 
+/// Has the run no end: it waits for a person, or its log failed?
+fn is_open(played: &Played) -> bool {
+    played.json["outcome"] == "waiting_approval" || played.json["reason"] == "log.append_failed"
+}
+
 fn count(played: &Played, event_type: &str) -> usize {
     played.data_of(event_type).len()
 }
@@ -44,7 +49,7 @@ fn events_are_numbered_and_caused_by_earlier_ones() {
 /// Spec: H1
 #[test]
 fn a_run_has_one_first_and_one_last_event() {
-    for played in everything() {
+    for played in everything().filter(|played| !is_open(played)) {
         let types = played.event_types();
         let ends =
             types.iter().filter(|event| matches!(**event, "run.finished" | "run.failed")).count();
@@ -72,8 +77,10 @@ fn every_call_has_one_answer_and_begins_at_most_once() {
         let (began, answered) = (ids("tool.requested"), ids("tool.responded"));
         let set = |ids: &[&str]| ids.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
         assert_eq!(set(&asked).len(), asked.len(), "{}: ids are unique", played.name);
-        assert_eq!(set(&asked), set(&answered), "{}", played.name);
-        assert_eq!(asked.len(), answered.len(), "{}", played.name);
+        assert!(set(&answered).is_subset(&set(&asked)), "{}", played.name);
+        if !is_open(played) {
+            assert_eq!(asked.len(), answered.len(), "{}", played.name);
+        }
         assert_eq!(set(&began).len(), began.len(), "{}", played.name);
         for answer in played.data_of("tool.responded") {
             assert_eq!(answer["ok"] == true, answer["error"].is_null(), "{}", played.name);

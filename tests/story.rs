@@ -29,6 +29,12 @@ const TOLD: &[(&str, &[&str])] = &[
     ("warning", &["message"]),
     ("budget.exhausted", &["reason", "dimension", "limit", "used"]),
     ("tool.attempted", &["call_id", "execution", "reason", "delay_ms"]),
+    ("hook.failed", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
+    ("hook.aborted", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
+    ("run.waiting", &["approvals"]),
+    ("approval.requested", &["approval_id", "call_id", "tool", "arguments"]),
+    ("approval.granted", &["approval_id", "call_id", "by", "message"]),
+    ("approval.denied", &["approval_id", "call_id", "by", "reason", "message"]),
 ];
 
 /// Tells events, what the model read of its tools, and the stored errors.
@@ -69,13 +75,15 @@ pub(crate) fn same_ids(text: &str) -> String {
     let ids = Regex::new(
         r"(?x)
         \b(?<kind>run|ses)_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b
+        | \b(?<asked>apr)_[0-9a-f]{16}\b
         | \b(?<stored>err|res)_20260101_[0-9]{6}_[0-9a-f]{6}\b",
     )
     .unwrap();
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     let numbered = ids.replace_all(text, |found: &Captures<'_>| {
-        let kind = found.name("kind").or(found.name("stored")).unwrap().as_str();
+        let kind =
+            found.name("kind").or(found.name("stored")).or(found.name("asked")).unwrap().as_str();
         let number = || {
             let count = counts.entry(kind.to_owned()).or_default();
             *count += 1;

@@ -18,6 +18,27 @@ macro_rules! told {
 }
 
 told! {
+    approval_after_the_gate
+    approval_denied
+    approval_granted
+    approval_of_two
+    approval_waits
+    hook_aborts_an_answer
+    hook_aborts_at_the_end
+    hook_aborts_the_run
+    hook_at_the_end_of_a_failed_run
+    hook_fails_open
+    hook_hangs_past_the_time_budget
+    hook_must_not_fail_after_model
+    hook_must_not_fail_after_tool
+    hook_must_not_fail_before_model
+    hook_must_not_fail_before_tool
+    hook_must_not_fail_run_end
+    hook_must_not_fail_run_start
+    hook_replaces_arguments
+    hook_skips_a_call
+    log_fails_at_the_start
+    log_fails_before_a_tool
     errors_code_and_first_line
     errors_id_is_no_string
     errors_json

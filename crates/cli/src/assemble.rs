@@ -15,7 +15,7 @@ use provider_openai::OpenAi;
 use react::{Agent, AgentBuilder};
 use redact::Redactor;
 use serde_json::{Value, json};
-use tool::Tool;
+use tool::{NeedsApproval, Tool};
 
 use crate::exit::CliError;
 
@@ -59,7 +59,9 @@ pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliEr
         agent = agent.grant(grant);
     }
     for table in &file.tools {
-        agent = agent.shared_tool(tool(table, path, folder)?);
+        let tool = tool(table, path, folder)?;
+        let asks = table.approval && !tool.spec().approval;
+        agent = agent.shared_tool(if asks { Arc::new(NeedsApproval::new(tool)) } else { tool });
     }
     Ok(agent)
 }

@@ -152,7 +152,9 @@ pub struct ToolTable {
     pub idempotent: Option<bool>,
     /// Does it only look around?
     pub exploratory: Option<bool>,
-    approval: Option<Later>,
+    /// Must a person agree to each call?
+    #[serde(default)]
+    pub approval: bool,
 }
 
 /// What a tool is made of.
@@ -176,10 +178,8 @@ impl AgentFile {
         let text = read_text(path)?;
         let mut file: Self = parse(path, &text)?;
         file.source = parse(path, &text)?;
-        let mut keys = file.agent.refused();
-        keys.push(("mcp", file.mcp.as_ref()));
-        keys.push(("model.fallback", file.model.fallback.as_ref()));
-        keys.extend(file.tools.iter().map(|tool| ("tools.approval", tool.approval.as_ref())));
+        let keys =
+            vec![("mcp", file.mcp.as_ref()), ("model.fallback", file.model.fallback.as_ref())];
         refuse(path, &text, keys)?;
         Ok(file)
     }

@@ -9,7 +9,6 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
 use crate::ConfigError;
-use crate::later::{Later, Refused};
 use crate::parse::read_text;
 
 /// What the agent is, whatever model answers for it.
@@ -56,7 +55,8 @@ pub struct BudgetTable {
     pub max_wall_ms: Option<Bound>,
     /// Log events.
     pub max_events: Option<Bound>,
-    max_depth: Option<Later>,
+    /// Dispatches above a run.
+    pub max_depth: Option<Bound>,
 }
 
 /// `[agent.price]`, in US dollars per million tokens.
@@ -93,7 +93,8 @@ pub struct LimitsTable {
     pub exploratory_tools: Vec<String>,
     /// How many bytes of text a tool's output may have before the model reads only its beginning.
     pub max_result_bytes: Option<u64>,
-    hook_timeout_ms: Option<Later>,
+    /// How long one call of a hook may take, in milliseconds.
+    pub hook_timeout_ms: Option<u64>,
     /// How long the memory may take over one read or write, in milliseconds.
     pub memory_timeout_ms: Option<u64>,
 }
@@ -188,6 +189,7 @@ impl AgentTable {
                 .unwrap_or(defaults.max_concurrent_tools),
             tool_timeout_ms: table.tool_timeout_ms.unwrap_or(defaults.tool_timeout_ms),
             max_result_bytes: table.max_result_bytes.unwrap_or(defaults.max_result_bytes),
+            hook_timeout_ms: table.hook_timeout_ms.unwrap_or(defaults.hook_timeout_ms),
             memory_timeout_ms: table.memory_timeout_ms.unwrap_or(defaults.memory_timeout_ms),
             max_repeated_batch_steps: small(
                 table.max_repeated_batch_steps,
@@ -219,6 +221,7 @@ impl AgentTable {
             max_cost_usd: table.max_cost_usd.or(defaults.max_cost_usd),
             max_wall_ms: Bound::or(table.max_wall_ms, defaults.max_wall_ms),
             max_events: Bound::or(table.max_events, defaults.max_events),
+            max_depth: small(table.max_depth, defaults.max_depth),
         }
     }
 
@@ -265,14 +268,6 @@ impl AgentTable {
     #[must_use]
     pub fn grants(&self, folder: &Path) -> Vec<String> {
         self.policy.grant.iter().map(|grant| resolve_grant(grant, folder)).collect()
-    }
-
-    pub(crate) fn refused(&self) -> Refused<'_> {
-        let limits = &self.limits;
-        vec![
-            ("agent.budget.max_depth", self.budget.max_depth.as_ref()),
-            ("agent.limits.hook_timeout_ms", limits.hook_timeout_ms.as_ref()),
-        ]
     }
 }
 

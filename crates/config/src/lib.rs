@@ -10,6 +10,7 @@ mod error;
 mod later;
 mod parse;
 mod scenario;
+mod scripted_hook;
 mod store_url;
 
 pub use agent_file::{
@@ -23,8 +24,10 @@ pub use agent_table::{
 pub use error::ConfigError;
 pub use parse::read_text;
 pub use scenario::{
-    Expect, MemoryTable, Scenario, ScriptedCall, ScriptedTool, StoreFault, StoreFaultTable,
+    Expect, LogFaultTable, MemoryTable, Scenario, ScriptedCall, ScriptedTool, StoreFault,
+    StoreFaultTable,
 };
+pub use scripted_hook::{ApprovalVerdict, HookAction, ScriptedDecision, ScriptedHook};
 pub use store_url::{InvalidStoreUrl, StoreUrl};
 
 pub use agent_file::read_script;

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::ConfigError;
 use crate::agent_table::AgentTable;
-use crate::later::{Later, refuse};
 use crate::parse::{parse, read_text};
+use crate::scripted_hook::{ScriptedDecision, ScriptedHook};
 
 /// A scenario file.
 #[derive(Debug, Clone, Deserialize)]
@@ -35,6 +35,15 @@ pub struct Scenario {
     pub tools: Vec<ScriptedTool>,
     /// What is remembered, and how remembering fails.
     pub memory: Option<MemoryTable>,
+    /// What other people's code does at points of the run.
+    #[serde(default)]
+    pub hooks: Vec<ScriptedHook>,
+    /// What people decide, in the order they are asked; then nobody is there.
+    #[serde(default)]
+    pub approvals: Vec<ScriptedDecision>,
+    /// How the log fails.
+    #[serde(default)]
+    pub log: LogFaultTable,
     /// How the error store fails.
     #[serde(default)]
     pub error_store: StoreFaultTable,
@@ -44,9 +53,6 @@ pub struct Scenario {
     /// What must come of it.
     #[serde(default)]
     pub expect: Expect,
-    hooks: Option<Later>,
-    log: Option<Later>,
-    approvals: Option<Later>,
 }
 
 /// A scripted tool.
@@ -67,6 +73,9 @@ pub struct ScriptedTool {
     /// May a call be repeated?
     #[serde(default)]
     pub idempotent: bool,
+    /// Must a person agree to each call?
+    #[serde(default)]
+    pub approval: bool,
     /// Does it only look around?
     #[serde(default)]
     pub exploratory: bool,
@@ -75,7 +84,6 @@ pub struct ScriptedTool {
     /// What its executions come to, in order; the last one repeats.
     #[serde(default)]
     pub calls: Vec<ScriptedCall>,
-    approval: Option<Later>,
 }
 
 /// What one execution of a scripted tool comes to.
@@ -118,6 +126,14 @@ pub struct MemoryTable {
     pub write_panic: Option<String>,
     /// How long a write hangs first, in milliseconds.
     pub write_hang_ms: Option<u64>,
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogFaultTable {
+    /// The append that would write this seq fails, and all after it.
+    pub fail_at_seq: Option<u64>,
 }
 
 /// `[error_store]` and `[result_store]`.
@@ -168,16 +184,6 @@ impl Scenario {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = read_text(path)?;
         let scenario: Self = parse(path, &text)?;
-        let mut keys = scenario.agent.refused();
-        keys.extend([
-            ("hooks", scenario.hooks.as_ref()),
-            ("log", scenario.log.as_ref()),
-            ("approvals", scenario.approvals.as_ref()),
-        ]);
-        for tool in &scenario.tools {
-            keys.push(("tools.approval", tool.approval.as_ref()));
-        }
-        refuse(path, &text, keys)?;
         let senseless = |table: StoreFaultTable| {
             table.locked_times.is_some() && table.fail != Some(StoreFault::Locked)
         };

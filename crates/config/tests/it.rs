@@ -49,14 +49,6 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
 
 #[test]
 fn what_is_not_supported_yet_is_refused_not_ignored() {
-    let hint = "take it out; this version would ignore it";
-    let error = scenario_error("name = \"x\"\ninput = \"y\"\n\n[[hooks]]\nname = \"h\"\n");
-    assert!(error.to_string().ends_with("`hooks` is not supported yet"), "{error}");
-    let error = scenario_error("name = \"x\"\ninput = \"y\"\n[agent.budget]\nmax_depth = 3\n");
-    check(&error, 4, "`agent.budget.max_depth` is not supported yet", hint);
-    let error =
-        scenario_error("name = \"x\"\ninput = \"y\"\n[[tools]]\nname = \"t\"\napproval = true\n");
-    check(&error, 5, "`tools.approval` is not supported yet", hint);
     let error =
         agent_error("[model]\nprovider = \"script\"\n[[model.fallback]]\nprovider = \"openai\"\n");
     assert!(error.to_string().ends_with("`model.fallback` is not supported yet"), "{error}");

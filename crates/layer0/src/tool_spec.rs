@@ -73,6 +73,13 @@ impl ToolSpec {
         self
     }
 
+    /// States that a person must agree to each call.
+    #[must_use]
+    pub fn approval(mut self) -> Self {
+        self.approval = true;
+        self
+    }
+
     /// Limits how long one execution may take.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use layer0::Code;
 use layer0::code;
 use layer0::event::{Actor, ToolFailure, ToolRequested, ToolResponded};
-use layer0::id::CallId;
+use layer0::id::{ApprovalId, CallId};
 use layer0::message::{Message, ToolCall};
 use serde_json::{Value, json};
 
 use crate::guards::result_digest;
-use crate::io::{Effect, EffectId, FailureCause, Misuse, ToolBatch, ToolRun};
+use crate::io::{Approval, Effect, EffectId, FailureCause, Misuse, ToolBatch, ToolRun};
 use crate::machine::{Machine, Phase};
 use crate::signature::call_signature;
+
+/// What is said of a call that waits for a person.
+const HELD: &str = "a person has to agree to the call";
 
 /// The calls of one model answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +27,15 @@ pub(crate) struct Batch {
     calls: Vec<Call>,
     /// Was a call kept from running by the budget?
     cancelled: bool,
+    /// The run stops once this call has its answer.
+    stopping: Option<Stopping>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Stopping {
+    after: CallId,
+    cause: u64,
+    failure: FailureCause,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +51,10 @@ struct Call {
 enum CallState {
     /// Not yet admitted.
     Asked,
+    /// Waits for a person; the seq is that of the question.
+    Held { approval: Approval, requested: u64 },
+    /// A person decided; the runtime acts on it.
+    Decided { requested: u64 },
     /// May have begun; the signature is by the arguments it was given.
     Open { effect: EffectId, requested: u64, signature: String },
     /// Has its answer; the message waits for the rest of the batch.
@@ -52,12 +68,15 @@ impl Batch {
 
     pub(crate) fn check_request(&self, requested: &ToolRequested, next: u32) -> Result<(), Misuse> {
         match self.find(&requested.call_id)?.state {
-            CallState::Asked if requested.execution == next => Ok(()),
-            CallState::Asked => Err(Misuse::OutOfOrder {
+            CallState::Asked | CallState::Decided { .. } if requested.execution == next => Ok(()),
+            CallState::Asked | CallState::Decided { .. } => Err(Misuse::OutOfOrder {
                 event: "tool.requested",
                 actual: requested.execution,
                 expected: next,
             }),
+            CallState::Held { .. } => {
+                Err(Misuse::Unexpected { event: "tool.requested", state: HELD })
+            }
             CallState::Open { .. } => Err(Misuse::Unexpected {
                 event: "tool.requested",
                 state: "the call is already running",
@@ -72,7 +91,10 @@ impl Batch {
         responded: &ToolResponded,
     ) -> Result<(), Misuse> {
         let open = match &self.find(&responded.call_id)?.state {
-            CallState::Asked => None,
+            CallState::Asked | CallState::Decided { .. } => None,
+            CallState::Held { .. } => {
+                return Err(Misuse::Unexpected { event: "tool.responded", state: HELD });
+            }
             CallState::Open { effect, .. } => Some(*effect),
             CallState::Answered { .. } => {
                 return Err(Misuse::AlreadyAnswered(responded.call_id.clone()));
@@ -89,9 +111,75 @@ impl Batch {
     /// Returns the seq under which what belongs to a call stands.
     pub(crate) fn cause_of(&self, id: &CallId) -> Option<u64> {
         self.find(id).ok().map(|call| match call.state {
-            CallState::Open { requested, .. } => requested,
+            CallState::Held { requested, .. }
+            | CallState::Decided { requested }
+            | CallState::Open { requested, .. } => requested,
             CallState::Asked | CallState::Answered { .. } => self.responded,
         })
+    }
+
+    /// Returns tool and cause of a call that waits to be admitted.
+    pub(crate) fn check_hold(&self, id: &CallId) -> Result<(Arc<str>, u64), Misuse> {
+        let call = self.find(id)?;
+        match call.state {
+            CallState::Asked => Ok((Arc::clone(&call.tool), self.responded)),
+            CallState::Answered { .. } => Err(Misuse::AlreadyAnswered(id.clone())),
+            CallState::Held { .. } | CallState::Decided { .. } | CallState::Open { .. } => {
+                Err(Misuse::Unexpected {
+                    event: "approval.requested",
+                    state: "it was asked before",
+                })
+            }
+        }
+    }
+
+    pub(crate) fn hold(&mut self, requested: u64, approval: Approval) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.id == approval.call_id) {
+            call.state = CallState::Held { approval, requested };
+        }
+    }
+
+    /// Takes the question from a call, whose seq comes with it.
+    pub(crate) fn take_question(&mut self, id: &ApprovalId) -> Option<(Approval, u64)> {
+        self.calls.iter_mut().find_map(|call| {
+            let CallState::Held { approval, requested } = &call.state else { return None };
+            if approval.id != *id {
+                return None;
+            }
+            let decided = (approval.clone(), *requested);
+            call.state = CallState::Decided { requested: decided.1 };
+            Some(decided)
+        })
+    }
+
+    /// What comes of a call that was agreed to is caused by that.
+    pub(crate) fn decided(&mut self, id: &CallId, seq: u64) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.id == *id) {
+            call.state = CallState::Decided { requested: seq };
+        }
+    }
+
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Approval> {
+        self.calls.iter().filter_map(|call| match &call.state {
+            CallState::Held { approval, .. } => Some(approval),
+            _ => None,
+        })
+    }
+
+    /// Is nothing in flight but questions to people?
+    pub(crate) fn is_idle(&self) -> bool {
+        let quiet =
+            |call: &Call| matches!(call.state, CallState::Held { .. } | CallState::Answered { .. });
+        self.calls.iter().all(quiet) && self.held().next().is_some()
+    }
+
+    pub(crate) fn is_running(&self, id: &CallId) -> bool {
+        self.find(id).is_ok_and(|call| matches!(call.state, CallState::Open { .. }))
+    }
+
+    /// Fails the run once a call has its answer; the first reason counts.
+    pub(crate) fn stop_after(&mut self, after: CallId, cause: u64, failure: FailureCause) {
+        self.stopping.get_or_insert(Stopping { after, cause, failure });
     }
 }
 
@@ -147,14 +235,19 @@ impl Machine {
             signature: counted.signature,
             calls: calls_open,
             cancelled: false,
+            stopping: None,
         });
         let budget = self.definition.budget;
         let usage = self.usage();
         if let Some(exhausted) = budget.crossed(&usage, self.events()) {
             return self.exhaust(responded, exhausted);
         }
-        let max_executions = budget.executions_left(&usage, self.events());
-        self.perform(Effect::AdmitTools(ToolBatch { calls, max_executions }));
+        let max_executions = self.executions_left();
+        self.perform(Effect::AdmitTools(ToolBatch { calls, max_executions, approved: false }));
+    }
+
+    pub(crate) fn executions_left(&self) -> u32 {
+        self.definition.budget.executions_left(&self.usage(), self.events())
     }
 
     /// Answers every call of a batch that tripped a guard, so that the transcript stays whole, and
@@ -188,7 +281,8 @@ impl Machine {
         };
         self.usage.tool_calls += 1;
         let signature = call_signature(&requested.tool, &requested.arguments);
-        let seq = self.append(Actor::Runtime, Some(batch.responded), requested);
+        let cause = batch.cause_of(&requested.call_id);
+        let seq = self.append(Actor::Runtime, cause, requested);
         let Phase::Working(batch) = &mut self.phase else { return };
         if let Some(call) = batch.calls.iter_mut().find(|call| call.id == run.call_id) {
             call.state = CallState::Open { effect, requested: seq, signature };
@@ -201,14 +295,13 @@ impl Machine {
         let Some(call) = batch.calls.iter_mut().find(|call| call.id == responded.call_id) else {
             return;
         };
-        let answered = CallState::Answered {
-            message: answer_message(&responded),
-            result: result_digest(&responded),
-        };
-        let (actor, cause) = match std::mem::replace(&mut call.state, answered) {
+        let (actor, cause) = match &call.state {
             CallState::Open { requested, signature, .. } => {
-                self.guards.note_execution(signature, &responded);
-                (Actor::Tool, requested)
+                self.guards.note_execution(signature.clone(), &responded);
+                (Actor::Tool, *requested)
+            }
+            CallState::Held { requested, .. } | CallState::Decided { requested } => {
+                (Actor::Runtime, *requested)
             }
             CallState::Asked | CallState::Answered { .. } => {
                 let reason = responded.error.as_ref().map(|error| error.reason.as_str());
@@ -216,17 +309,44 @@ impl Machine {
                 (Actor::Runtime, batch.responded)
             }
         };
-        let seq = self.append(actor, Some(cause), responded);
+        self.answer_call(actor, Some(cause), responded);
+    }
+
+    /// Writes the answer of a call down, and goes on where nothing else is open.
+    pub(crate) fn answer_call(
+        &mut self,
+        actor: Actor,
+        cause: Option<u64>,
+        responded: ToolResponded,
+    ) {
+        let Phase::Working(batch) = &mut self.phase else { return };
+        if let Some(call) = batch.calls.iter_mut().find(|call| call.id == responded.call_id) {
+            call.state = CallState::Answered {
+                message: answer_message(&responded),
+                result: result_digest(&responded),
+            };
+        }
+        let stopping = batch.stopping.take_if(|stopping| stopping.after == responded.call_id);
+        let seq = self.append(actor, cause, responded);
+        if let Some(Stopping { cause, failure, .. }) = stopping {
+            self.answer_open_calls(cause, "Cancelled: the run was stopped by a hook");
+            return self.fail(cause, failure);
+        }
         self.close_batch(seq);
+        self.wait_if_idle(seq);
     }
 
     /// Answers the calls of the batch that have no answer yet; late answers are refused as stale.
     pub(crate) fn answer_open_calls(&mut self, cause: u64, text: &str) {
+        self.answer_unread_calls(cause, text);
         let Phase::Working(batch) = &mut self.phase else { return };
         for call in std::mem::take(&mut batch.calls) {
             let message = match call.state {
                 CallState::Answered { message, .. } => message,
-                CallState::Asked | CallState::Open { .. } => {
+                CallState::Asked
+                | CallState::Held { .. }
+                | CallState::Decided { .. }
+                | CallState::Open { .. } => {
                     self.append(Actor::Machine, Some(cause), cancelled(&call.id, &call.tool, text));
                     Message::tool(call.id, text, true)
                 }

@@ -25,6 +25,8 @@ pub struct Budget {
     pub max_wall_ms: Option<u64>,
     /// Log events; answers and the end of the run are not refused.
     pub max_events: Option<u64>,
+    /// How many dispatches may be above this run; the first run of a task is at depth 0.
+    pub max_depth: Option<u32>,
 }
 
 impl Default for Budget {
@@ -38,6 +40,7 @@ impl Default for Budget {
             max_cost_usd: None,
             max_wall_ms: Some(30 * 60 * 1_000),
             max_events: Some(10_000),
+            max_depth: Some(8),
         }
     }
 }
@@ -105,6 +108,13 @@ impl Budget {
     pub(crate) fn wall_time(&self, usage: &Usage) -> Option<Exhausted> {
         let (limit, used) = (self.max_wall_ms?, usage.wall_ms);
         (used >= limit).then(|| Exhausted::count(code::BUDGET_WALL_TIME, limit, used))
+    }
+
+    /// Returns what keeps a run at this depth from doing anything. The levels above it are what was
+    /// used.
+    pub(crate) fn depth(&self, depth: u32) -> Option<Exhausted> {
+        let limit = self.max_depth?;
+        (depth > limit).then(|| Exhausted::count(code::BUDGET_DEPTH, limit.into(), limit.into()))
     }
 
     fn events(&self, used: u64) -> Option<Exhausted> {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::budget::{Budget, Price};
+use crate::hooks::HookRecord;
 
 /// A resolved agent: everything a run needs to be rebuilt, without secrets.
 ///
@@ -29,6 +30,9 @@ pub struct AgentDefinition {
     /// Is there a memory to read before the first model call and to write at the end?
     #[serde(default)]
     pub memory: bool,
+    /// Other people's code that is called at points of a run, in the order it is called.
+    #[serde(default)]
+    pub hooks: Arc<[HookRecord]>,
     /// Parts of names, in any case, of tools that only look around beside those that declare it.
     #[serde(default)]
     pub exploratory_tools: Arc<[String]>,
@@ -48,6 +52,7 @@ impl AgentDefinition {
             budget: Budget::default(),
             price: None,
             memory: false,
+            hooks: Arc::default(),
             exploratory_tools: Arc::default(),
             tools: Arc::default(),
             runtime: Value::Null,
@@ -102,6 +107,8 @@ pub struct Limits {
     pub max_result_bytes: u64,
     /// How long the memory may take over one read or write, in milliseconds.
     pub memory_timeout_ms: u64,
+    /// How long one call of a hook may take, in milliseconds.
+    pub hook_timeout_ms: u64,
 }
 
 impl Default for Limits {
@@ -117,6 +124,7 @@ impl Default for Limits {
             tool_timeout_ms: 30_000,
             max_result_bytes: 16 * 1024,
             memory_timeout_ms: 5_000,
+            hook_timeout_ms: 5_000,
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use layer0::event::{Actor, EventKind};
-use layer0::id::CallId;
+use layer0::id::{ApprovalId, CallId};
 use layer0::message::{ToolCall, Transcript};
 use layer0::stop::Stop;
 use layer0::{Code, Timestamp};
 use serde_json::Value;
 use thiserror::Error;
+
+use crate::hooks::Pause;
 
 /// Something that happened: a fact for the log, and when.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,8 +79,9 @@ pub struct Entry {
 pub enum Effect {
     /// Ask the model. Answered by `model.responded` or `model.failed`; `model.attempted` goes before.
     CallModel(ModelCall),
-    /// Decide which calls of a batch may run. Each is answered by `tool.requested` (it may) or
-    /// `tool.responded` (refused), all in one append.
+    /// Decide which calls of a batch may run. Each is answered by `tool.requested` (it may),
+    /// `tool.responded` (refused) or [`Machine::hold`](crate::Machine::hold) (a person decides), all
+    /// in one append.
     AdmitTools(ToolBatch),
     /// Read the memory. Answered by `memory.read` or `memory.degraded`.
     ReadMemory {
@@ -94,6 +97,11 @@ pub enum Effect {
     },
     /// Run a tool. Answered by `tool.responded`.
     RunTool(ToolRun),
+    /// Call the hooks of a point. Answered by [`Machine::proceed`](crate::Machine::proceed), or by
+    /// `hook.failed` or `hook.aborted` where one of them stops the run.
+    RunHooks(Pause),
+    /// Ask a person. Answered by `approval.granted` or `approval.denied`, if ever.
+    AskApproval(Approval),
 }
 
 /// Tool calls to decide on.
@@ -103,6 +111,24 @@ pub struct ToolBatch {
     pub calls: Arc<[ToolCall]>,
     /// How many of them may run; further ones are answered as cancelled.
     pub max_executions: u32,
+    /// Did a person agree to these calls, with these arguments?
+    pub approved: bool,
+}
+
+/// A question to a person: may this call run with these arguments?
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Approval {
+    /// Names the question; unique among runs.
+    pub id: ApprovalId,
+    /// The call.
+    pub call_id: CallId,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// The arguments it will get.
+    pub arguments: Value,
+    /// SHA-256 of the arguments, in hex; what the decision is bound to.
+    pub arguments_hash: Arc<str>,
 }
 
 /// A model call to make.
@@ -156,6 +182,20 @@ pub enum Finish {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureCause {
+    /// A gate said that the run must not go on.
+    Aborted {
+        /// The hook.
+        hook: Arc<str>,
+        /// Why.
+        reason: Arc<str>,
+    },
+    /// A hook that must not fail failed; the live error is on the driver's side.
+    HookRejected {
+        /// The hook.
+        hook: Arc<str>,
+        /// What happened.
+        message: Arc<str>,
+    },
     /// The model call failed; the live error is on the driver's side.
     Model {
         /// The failure's code.
@@ -216,6 +256,12 @@ pub enum Misuse {
     /// The input is a decision, which only the machine makes.
     #[error("`{0}` is the machine's to decide")]
     Decision(&'static str),
+    /// No hooks are waited for.
+    #[error("the run is not paused")]
+    NotPaused,
+    /// No such question is open.
+    #[error("no open approval `{0}`")]
+    UnknownApproval(ApprovalId),
     /// No call of the batch has this id.
     #[error("no open call `{0}`")]
     UnknownCall(CallId),

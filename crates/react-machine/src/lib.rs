@@ -35,22 +35,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod approvals;
 mod batch;
 mod definition;
 mod digest;
 mod guards;
+mod hooks;
 mod budget;
 mod io;
 mod machine;
+mod replay;
 mod signature;
 mod turn;
 
+pub use approvals::Denial;
 pub use budget::{Budget, Price};
 pub use definition::{AgentDefinition, DefinitionError, Limits};
+pub use hooks::{HookPoint, HookRecord, Pause};
 pub use io::{
-    Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, ModelCall, Output, ToolBatch,
-    ToolRun,
+    Approval, Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, ModelCall, Output,
+    ToolBatch, ToolRun,
 };
 pub use machine::{CANCEL, Machine};
+pub use replay::{Divergence, Replay};
 pub use signature::call_signature;
 pub use turn::BUDGET_CANCELLED;

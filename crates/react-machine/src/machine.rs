@@ -12,10 +12,12 @@ use layer0::stop::Stop;
 use layer0::usage::Usage;
 use serde_json::Value;
 
+use crate::approvals::Approvals;
 use crate::batch::Batch;
 use crate::definition::{AgentDefinition, DefinitionError};
 use crate::digest::Fnv1a;
 use crate::guards::Guards;
+use crate::hooks::{Next, Paused};
 use crate::io::{Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, Output};
 use crate::turn::Turn;
 
@@ -39,6 +41,8 @@ pub struct Machine {
     pub(crate) tools_digest: Arc<str>,
     /// The last text of the model, kept as the partial work of a run that fails.
     pub(crate) last_text: Arc<str>,
+    pub(crate) approvals: Approvals,
+    depth: u32,
     started: Timestamp,
     now: Timestamp,
     seq: u64,
@@ -51,6 +55,8 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Phase {
     New,
+    /// Hooks are called before the next step.
+    Hooking(Paused),
     /// The memory is read.
     Recalling,
     Asking(Turn),
@@ -64,9 +70,10 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    const fn name(&self) -> &'static str {
+    pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::New => "the run has not started",
+            Self::Hooking(_) => "hooks are called",
             Self::Recalling => "the memory is read",
             Self::Memorizing { .. } => "the memory is written",
             Self::Asking(_) => "the model is asked",
@@ -98,6 +105,8 @@ impl Machine {
             digested: 0,
             tools_digest: tools_digest.hex(),
             last_text: Arc::default(),
+            approvals: Approvals::default(),
+            depth: 0,
             started: Timestamp::default(),
             now: Timestamp::default(),
             seq: 0,
@@ -105,6 +114,14 @@ impl Machine {
             effects: 0,
             outputs: VecDeque::new(),
         })
+    }
+
+    /// Tells the machine how many dispatches are above its run; 0 otherwise. To be told before the
+    /// first input.
+    #[must_use]
+    pub const fn at_depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
     }
 
     /// Takes one input. Drain the outputs with [`Machine::poll`] afterwards.
@@ -115,7 +132,7 @@ impl Machine {
     pub fn handle(&mut self, input: Input) -> Result<(), Misuse> {
         let Input { at, effect, fact } = input;
         self.check(effect, &fact)?;
-        self.now = self.now.max(at);
+        self.advance(at);
         match fact {
             EventKind::RunStarted(started) => self.start(started),
             EventKind::ModelAttempted(attempted) => self.model_attempted(attempted),
@@ -139,7 +156,17 @@ impl Machine {
                     _ => self.memorized(seq),
                 }
             }
-            EventKind::SignalReceived(signal) if &*signal.name == CANCEL => self.cancel(signal),
+            EventKind::HookFailed(failed) => self.hook_failed(failed),
+            EventKind::HookAborted(aborted) => self.hook_aborted(aborted),
+            EventKind::ApprovalGranted(granted) => self.approval_granted(granted),
+            EventKind::ApprovalDenied(denied) => self.approval_denied(denied),
+            EventKind::RunForked(forked) => {
+                self.approvals.fork(self.now, &forked);
+                self.note(forked.into());
+            }
+            EventKind::SignalReceived(signal) if &*signal.name == CANCEL && !self.is_ending() => {
+                self.cancel(signal);
+            }
             note => self.note(note),
         }
         Ok(())
@@ -148,7 +175,7 @@ impl Machine {
     /// Tells the time without anything having happened, so that a budget that is used up by it ends
     /// the run. Too early, it changes nothing.
     pub fn tick(&mut self, at: Timestamp) {
-        if matches!(self.phase, Phase::New | Phase::Done(_)) {
+        if self.is_out_of_time() {
             return;
         }
         let budget = self.definition.budget;
@@ -156,14 +183,32 @@ impl Machine {
         let cut_short = matches!(&self.phase, Phase::Asking(turn) if turn.cut_short);
         let attempts = budget.model_calls(&later).filter(|_| cut_short);
         if let Some(exhausted) = attempts.or_else(|| budget.wall_time(&later)) {
-            self.now = self.now.max(at);
+            self.advance(at);
             self.exhaust(self.seq, exhausted);
         }
     }
 
-    /// Returns when [`Machine::tick`] will end the run; `None` without a time budget.
+    /// Does time change nothing: before the start, at the end, and while people think?
+    fn is_out_of_time(&self) -> bool {
+        matches!(self.phase, Phase::New) || self.is_ending() || self.is_waiting()
+    }
+
+    /// Are the last hooks called, or is the run over?
+    fn is_ending(&self) -> bool {
+        match &self.phase {
+            Phase::Done(_) => true,
+            Phase::Hooking(paused) => matches!(paused.next, Next::End(_)),
+            _ => false,
+        }
+    }
+
+    /// Returns when [`Machine::tick`] will end the run; `None` without a time budget, and while
+    /// time does not count.
     #[must_use]
     pub fn deadline(&self) -> Option<Timestamp> {
+        if self.is_out_of_time() {
+            return None;
+        }
         let max = self.definition.budget.max_wall_ms?;
         Some(self.started.after(Duration::from_millis(max)))
     }
@@ -176,6 +221,7 @@ impl Machine {
         match &self.phase {
             Phase::Done(finish) => Output::Finish(finish.clone()),
             Phase::New
+            | Phase::Hooking(_)
             | Phase::Recalling
             | Phase::Asking(_)
             | Phase::Working(_)
@@ -203,6 +249,21 @@ impl Machine {
     /// Returns how many entries there are.
     pub(crate) const fn events(&self) -> u64 {
         self.seq
+    }
+
+    pub(crate) const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    pub(crate) fn advance(&mut self, at: Timestamp) {
+        self.now = self.now.max(at);
+    }
+
+    /// Does not count the time in which people thought.
+    pub(crate) fn resume_clock(&mut self) {
+        if let Some(since) = self.approvals.stop_waiting() {
+            self.started = self.started.after(self.now.since(since));
+        }
     }
 
     /// Returns code and count of a call that failed so often in a row that it must not be run again.
@@ -243,6 +304,16 @@ impl Machine {
             (Phase::Working(batch), EventKind::ToolResponded(responded)) => {
                 batch.check_answer(effect, responded)
             }
+            (_, EventKind::HookAborted(aborted)) => self.check_hook(event, &aborted.point),
+            (_, EventKind::HookFailed(failed)) if !failed.fail_open => {
+                self.check_hook(event, &failed.point)
+            }
+            (_, EventKind::ApprovalGranted(granted)) => {
+                self.check_approval(&granted.approval_id, &granted.call_id)
+            }
+            (_, EventKind::ApprovalDenied(denied)) => {
+                self.check_approval(&denied.approval_id, &denied.call_id)
+            }
             (Phase::Recalling, EventKind::MemoryRead(_) | EventKind::MemoryDegraded(_)) => Ok(()),
             (
                 Phase::Memorizing { .. },
@@ -267,10 +338,16 @@ impl Machine {
     fn start(&mut self, started: RunStarted) {
         self.started = self.now;
         self.input = Arc::clone(&started.input);
-        let blank = started.input.trim().is_empty();
+        self.approvals.begin(self.now, &started);
         let seq = self.append(Actor::Runtime, None, started);
-        if blank {
-            self.begin_transcript(&[]);
+        match self.definition.budget.depth(self.depth) {
+            Some(exhausted) => self.exhaust(seq, exhausted),
+            None => self.step_with_hooks(seq, Next::Start),
+        }
+    }
+
+    pub(crate) fn look_at_input(&mut self, seq: u64) {
+        if self.input.trim().is_empty() {
             return self.fail(seq, FailureCause::InputInvalid("the input is empty"));
         }
         if !self.definition.memory {
@@ -286,7 +363,7 @@ impl Machine {
         self.next_turn(cause);
     }
 
-    fn begin_transcript(&mut self, entries: &[Arc<str>]) {
+    pub(crate) fn begin_transcript(&mut self, entries: &[Arc<str>]) {
         let mut system = self.definition.instructions.to_string();
         for (index, entry) in entries.iter().enumerate() {
             let gap = if index > 0 {
@@ -315,12 +392,21 @@ impl Machine {
     }
 
     /// Records a fact that changes nothing here, under the call it belongs to.
-    fn note(&mut self, note: EventKind) {
-        let cause = match (&self.phase, call_of(&note)) {
-            (Phase::Working(batch), Some(call_id)) => batch.cause_of(call_id),
-            _ => None,
-        };
+    pub(crate) fn note(&mut self, note: EventKind) {
+        let cause = self.cause_of(&note);
         self.append(Actor::Runtime, cause, note);
+    }
+
+    /// Returns the seq of what led to something that is not the machine's.
+    pub(crate) fn cause_of(&self, kind: &EventKind) -> Option<u64> {
+        match (&self.phase, call_of(kind)) {
+            (Phase::Working(batch), Some(call_id)) => batch.cause_of(call_id),
+            (Phase::Hooking(paused), _) => {
+                let of_hook = matches!(kind, EventKind::HookFailed(_) | EventKind::HookAborted(_));
+                of_hook.then_some(paused.cause)
+            }
+            _ => None,
+        }
     }
 
     /// Queues an entry and returns its seq.
@@ -369,6 +455,8 @@ const fn is_decision(fact: &EventKind) -> bool {
 const fn call_of(note: &EventKind) -> Option<&CallId> {
     match note {
         EventKind::ErrorStored(stored) => Some(&stored.call_id),
+        EventKind::HookAborted(aborted) => aborted.call_id.as_ref(),
+        EventKind::HookFailed(failed) => failed.call_id.as_ref(),
         EventKind::ResultStored(stored) => Some(&stored.call_id),
         EventKind::ToolAttempted(attempted) => Some(&attempted.call_id),
         EventKind::ToolLate(late) => Some(&late.call_id),

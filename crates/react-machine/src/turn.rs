@@ -12,6 +12,7 @@ use layer0::{Code, code};
 
 use crate::budget::Exhausted;
 use crate::guards::stagnation;
+use crate::hooks::{Answer, Ask, Next};
 use crate::io::{Effect, EffectId, FailureCause, Finish, Misuse, ModelCall};
 use crate::machine::{Machine, Phase};
 
@@ -78,10 +79,20 @@ impl Machine {
             let tripped = self.trip(cause, &failure);
             return self.fail(tripped, failure);
         }
-        self.ask(cause, self.usage.model_calls + 1, 0, 0, false);
+        let call = self.usage.model_calls + 1;
+        self.ask(cause, Ask { call, attempts: 0, pauses: 0, asked_again: false });
     }
 
-    fn ask(&mut self, cause: u64, call: u32, attempts: u32, pauses: u32, asked_again: bool) {
+    fn ask(&mut self, cause: u64, ask: Ask) {
+        match self.definition.budget.for_model(&self.usage(), self.events()) {
+            Some(exhausted) => self.exhaust(cause, exhausted),
+            None => self.step_with_hooks(cause, Next::Ask(ask)),
+        }
+    }
+
+    /// Asks the model, unless its hooks took the time that was left.
+    pub(crate) fn ask_now(&mut self, cause: u64, ask: &Ask) {
+        let Ask { call, attempts, pauses, asked_again } = *ask;
         let budget = self.definition.budget;
         if let Some(exhausted) = budget.for_model(&self.usage(), self.events()) {
             return self.exhaust(cause, exhausted);
@@ -142,14 +153,18 @@ impl Machine {
         let turn = turn.clone();
         self.give_unique_ids(&mut responded.tool_calls);
         let text = Arc::clone(&responded.text);
+        if !text.trim().is_empty() {
+            self.last_text = Arc::clone(&text);
+        }
         let calls = Arc::clone(&responded.tool_calls);
         let stop_reason = responded.stop_reason;
         let seq = self.append(Actor::Model, Some(turn.requested), responded);
+        self.step_with_hooks(seq, Next::Read(Answer { turn, text, calls, stop_reason }));
+    }
 
+    pub(crate) fn read_answer(&mut self, seq: u64, answer: Answer) {
+        let Answer { turn, text, calls, stop_reason } = answer;
         let blank = text.trim().is_empty();
-        if !blank {
-            self.last_text = Arc::clone(&text);
-        }
         let text_count = self.guards.count_text(&text);
         if ends_without_tools(stop_reason) {
             self.cancel_calls(seq, &calls, "Cancelled: the model's answer was not usable");
@@ -184,7 +199,9 @@ impl Machine {
                     let why = "the model paused its turn again and again";
                     return self.fail(seq, FailureCause::InvalidResponse(why));
                 }
-                self.ask(seq, turn.call, turn.attempts, turn.pauses + 1, turn.asked_again);
+                let (call, attempts, pauses) = (turn.call, turn.attempts, turn.pauses + 1);
+                let asked_again = turn.asked_again;
+                self.ask(seq, Ask { call, attempts, pauses, asked_again });
             }
             _ if blank => {
                 self.ask_again(seq, &turn, "the model's answer was unusable twice, the last one without text and tool calls");
@@ -204,7 +221,8 @@ impl Machine {
         if turn.asked_again {
             return self.fail(cause, FailureCause::InvalidResponse(why));
         }
-        self.ask(cause, turn.call, turn.attempts, 0, true);
+        let (call, attempts) = (turn.call, turn.attempts);
+        self.ask(cause, Ask { call, attempts, pauses: 0, asked_again: true });
     }
 
     fn end_incomplete(&mut self, cause: u64, reason: &'static str, text: Arc<str>) {
@@ -231,7 +249,9 @@ impl Machine {
                 (u64::try_from(*count).unwrap_or(u64::MAX), *limit, None, None)
             }
             FailureCause::MaxIterations(max) => (u64::from(*max), *max, None, None),
-            FailureCause::ContextExceeded
+            FailureCause::Aborted { .. }
+            | FailureCause::ContextExceeded
+            | FailureCause::HookRejected { .. }
             | FailureCause::InputInvalid(_)
             | FailureCause::InvalidResponse(_)
             | FailureCause::Model { .. } => return cause,
@@ -282,7 +302,34 @@ impl Machine {
         self.perform(Effect::WriteMemory { input, output });
     }
 
+    /// Ends the run without failing, after its last hooks.
     pub(crate) fn end(&mut self, cause: u64, stop: Stop, output: Arc<str>) {
+        self.close(cause, Finish::Stopped { stop, output });
+    }
+
+    /// Ends the run as failed, after its last hooks.
+    pub(crate) fn fail(&mut self, cause: u64, failure: FailureCause) {
+        self.close(cause, Finish::Failed(failure));
+    }
+
+    fn close(&mut self, cause: u64, finish: Finish) {
+        if self.transcript.messages().is_empty() {
+            self.begin_transcript(&[]);
+        }
+        self.resume_clock();
+        self.step_with_hooks(cause, Next::End(finish));
+    }
+
+    /// Writes the one last event.
+    pub(crate) fn conclude(&mut self, cause: u64, finish: Finish) {
+        match &finish {
+            Finish::Stopped { stop, output } => self.record_stop(cause, stop, output),
+            Finish::Failed(failure) => self.record_failure(cause, failure),
+        }
+        self.phase = Phase::Done(finish);
+    }
+
+    fn record_stop(&mut self, cause: u64, stop: &Stop, output: &Arc<str>) {
         let reason = stop.reason();
         let message = reason
             .as_ref()
@@ -292,15 +339,14 @@ impl Machine {
             outcome: stop.outcome(),
             reason,
             message,
-            output: Arc::clone(&output),
+            output: Arc::clone(output),
             usage: self.usage(),
         };
         self.append(Actor::Machine, Some(cause), finished);
-        self.phase = Phase::Done(Finish::Stopped { stop, output });
     }
 
-    pub(crate) fn fail(&mut self, cause: u64, failure: FailureCause) {
-        let (reason, chain) = reason_and_chain(&failure);
+    fn record_failure(&mut self, cause: u64, failure: &FailureCause) {
+        let (reason, chain) = reason_and_chain(failure);
         let failed = RunFailed {
             reason,
             message: chain.first().map_or("", String::as_str).into(),
@@ -308,7 +354,6 @@ impl Machine {
             usage: self.usage(),
         };
         self.append(Actor::Machine, Some(cause), failed);
-        self.phase = Phase::Done(Finish::Failed(failure));
     }
 }
 
@@ -323,10 +368,25 @@ const fn ends_without_tools(stop_reason: StopReason) -> bool {
     )
 }
 
+impl FailureCause {
+    /// Returns the code of the failure.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        reason_and_chain(self).0
+    }
+}
+
 /// Returns the code of a failure, and the failure with its causes for people.
 fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
     let (code, text) = match failure {
         FailureCause::Model { reason, chain } => return (reason.clone(), chain.clone()),
+        FailureCause::Aborted { hook, reason } => {
+            (code::HOOK_ABORTED, format!("hook `{hook}` aborted the run: {reason}"))
+        }
+        FailureCause::HookRejected { hook, message } => {
+            let chain = vec![format!("hook `{hook}` must not fail"), message.to_string()];
+            return (Code::new(code::HOOK_REJECTED), chain);
+        }
         FailureCause::InputInvalid(why) => (code::INPUT_INVALID, (*why).to_owned()),
         FailureCause::InvalidResponse(why) => (code::PROVIDER_INVALID_RESPONSE, (*why).to_owned()),
         FailureCause::ContextExceeded => (

@@ -3,45 +3,140 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use layer0::event::ToolRequested;
-use react_machine::{BUDGET_CANCELLED, Input, Machine, ToolBatch};
+use layer0::event::{EventKind, ToolRequested};
+use layer0::id::CallId;
+use layer0::message::ToolCall;
+use react_machine::{BUDGET_CANCELLED, HookPoint, Machine, ToolBatch};
+use serde_json::Value;
 use tool::{ToolError, failed_text};
 
+use crate::agent::Inner;
 use crate::driver::{Driver, failing};
+use crate::error::AgentError;
+use crate::hook::{HookContext, HookError, Moment};
+use crate::hooking::{Kind, Stop};
 use crate::running::panic_text;
 use crate::tool_run::run_tool;
 
+/// A call on its way from the model's answer to its tool.
+struct Candidate {
+    call: ToolCall,
+    /// What its hooks left in the record.
+    notes: Vec<EventKind>,
+    /// Did a gate let it through?
+    verdict: Result<(), ToolError>,
+}
+
+/// What the machine is told of a call.
+enum Said {
+    Fact(EventKind),
+    Hold(CallId, Value),
+}
+
+/// A hook that must not fail failed: its record, and the error.
+struct Rejected(Vec<EventKind>, Option<HookError>);
+
 impl Driver {
-    /// Decides which calls of a batch may run, and answers the others.
-    pub(crate) fn admit(&mut self, machine: &Machine, batch: &ToolBatch) -> Vec<Input> {
+    /// Decides which calls of a batch may run, and answers the others: gates, lookup, arguments,
+    /// policy, approval, observers, in this order.
+    pub(crate) async fn admit(
+        &mut self,
+        machine: &mut Machine,
+        batch: ToolBatch,
+    ) -> Result<(), AgentError> {
+        let (agent, context) = (Arc::clone(&self.agent), self.hook_context());
+        let candidates = if batch.approved || !agent.hooks.has(HookPoint::BeforeTool) {
+            let untouched = batch.calls.iter().cloned().map(Candidate::new);
+            untouched.collect()
+        } else {
+            let judged = judge(&agent, &context, &batch.calls);
+            match self.unless_stopped(machine, judged).await? {
+                None => return Ok(()),
+                Some(Ok(candidates)) => candidates,
+                Some(Err(rejected)) => return self.reject(machine, rejected).await,
+            }
+        };
+        let mut said = self.look_up(machine, &batch, candidates);
+        if agent.hooks.has(HookPoint::BeforeTool) {
+            let observed = observe(&agent, &context, said);
+            said = match self.unless_stopped(machine, observed).await? {
+                None => return Ok(()),
+                Some(Ok(said)) => said,
+                Some(Err(rejected)) => return self.reject(machine, rejected).await,
+            };
+        }
+        for said in said {
+            match said {
+                Said::Fact(fact) => {
+                    let fact = self.fact(fact);
+                    self.feed(machine, fact)?;
+                }
+                Said::Hold(call_id, arguments) => {
+                    machine
+                        .hold(self.agent.clock.now(), &call_id, arguments)
+                        .map_err(|misuse| AgentError::Internal(misuse.into()))?;
+                    self.drain(machine);
+                }
+            }
+        }
+        self.commit(machine).await
+    }
+
+    async fn reject(
+        &mut self,
+        machine: &mut Machine,
+        Rejected(facts, error): Rejected,
+    ) -> Result<(), AgentError> {
+        self.hook_error = error;
+        let facts: Vec<_> = facts.into_iter().map(|fact| self.fact(fact)).collect();
+        self.step(machine, facts).await
+    }
+
+    /// Finds tools, checks arguments, asks the policy, the machine's counts and who has to agree.
+    fn look_up(
+        &mut self,
+        machine: &Machine,
+        batch: &ToolBatch,
+        candidates: Vec<Candidate>,
+    ) -> Vec<Said> {
         let mut execution = machine.usage().tool_calls;
-        let last = execution.saturating_add(batch.max_executions);
-        let mut facts = Vec::with_capacity(batch.calls.len());
-        for call in batch.calls.iter() {
-            let arguments = call.arguments.clone();
+        let mut left = batch.max_executions;
+        let mut said = Vec::with_capacity(candidates.len());
+        for Candidate { call, notes, verdict } in candidates {
+            said.extend(notes.into_iter().map(Said::Fact));
             let (tools, grants) = (&self.agent.tools, &self.agent.grants);
-            // What a call needs is asked of the tool's own code.
-            let admit = AssertUnwindSafe(|| tools.admit(&call.name, arguments, grants));
-            let admitted = std::panic::catch_unwind(admit)
-                .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(&*panic))));
-            let admitted = admitted.and_then(|admitted| {
+            let admitted = verdict.and_then(|()| {
+                // What a call needs is asked of the tool's own code.
+                let admit =
+                    AssertUnwindSafe(|| tools.admit(&call.name, call.arguments.clone(), grants));
+                let admitted = std::panic::catch_unwind(admit)
+                    .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(&*panic))))?;
                 match machine.repeated_failure(&call.name, &admitted.arguments) {
-                    Some((code, count)) => Err(ToolError::repeated_failure(code, count)),
-                    None if execution >= last => Err(ToolError::Cancelled),
+                    Some((code, count)) => return Err(ToolError::repeated_failure(code, count)),
+                    None if left == 0 => return Err(ToolError::Cancelled),
+                    None => {}
+                }
+                match machine.denied(&call.name, &admitted.arguments) {
+                    Some(denial) => Err(ToolError::approval_denied(&*denial.by, &*denial.reason)),
                     None => Ok(admitted),
                 }
             });
-            let fact = match admitted {
+            said.push(match admitted {
+                Ok(admitted) if admitted.tool().spec().approval && !batch.approved => {
+                    left -= 1;
+                    Said::Hold(call.id, admitted.arguments)
+                }
                 Ok(admitted) => {
                     execution += 1;
+                    left -= 1;
                     let requested = ToolRequested {
                         call_id: call.id.clone(),
                         tool: Arc::clone(&call.name),
                         arguments: admitted.arguments.clone(),
                         execution,
                     };
-                    self.admitted.insert(call.id.clone(), admitted);
-                    requested.into()
+                    self.admitted.insert(call.id, admitted);
+                    Said::Fact(requested.into())
                 }
                 Err(error) => {
                     let text = match error.kind() {
@@ -49,13 +144,13 @@ impl Driver {
                         ToolError::Cancelled => BUDGET_CANCELLED.to_owned(),
                         _ => failed_text(&call.name, &error),
                     };
-                    failing(&self.agent, &self.run, &self.session, &call.id, &call.name, 0)
-                        .respond(&error, &text)
+                    let failing =
+                        failing(&self.agent, &self.run, &self.session, &call.id, &call.name, 0);
+                    Said::Fact(failing.respond(&error, &text))
                 }
-            };
-            facts.push(self.fact(fact));
+            });
         }
-        facts
+        said
     }
 
     /// Starts queued executions while there are free places.
@@ -67,10 +162,82 @@ impl Driver {
         {
             let Some(admitted) = self.admitted.remove(&run.call_id) else { continue };
             self.acted |= !admitted.tool().spec().idempotent;
-            let (agent, name, session) =
-                (Arc::clone(&self.agent), self.run.clone(), self.session.clone());
-            let noted = self.noted.clone();
-            self.running.push(Box::pin(run_tool(agent, name, session, run, admitted, noted)));
+            let (agent, context) = (Arc::clone(&self.agent), self.hook_context());
+            let (noted, depth) = (self.noted.clone(), self.request.depth);
+            self.running.push(Box::pin(run_tool(agent, context, depth, run, admitted, noted)));
         }
     }
+}
+
+impl Candidate {
+    const fn new(call: ToolCall) -> Self {
+        Self { call, notes: Vec::new(), verdict: Ok(()) }
+    }
+}
+
+/// Asks the gates about every call.
+async fn judge(
+    agent: &Inner,
+    context: &HookContext,
+    calls: &[ToolCall],
+) -> Result<Vec<Candidate>, Rejected> {
+    let mut candidates = Vec::with_capacity(calls.len());
+    for call in calls {
+        let mut candidate = Candidate::new(call.clone());
+        let moment = Moment::BeforeTool { call };
+        let called = agent.hooks.call(moment, context, Kind::Gates).await;
+        candidate.notes = called.notes;
+        if let Some(arguments) = called.arguments {
+            candidate.call.arguments = arguments;
+        }
+        match called.stop {
+            None => {}
+            Some(Stop::Aborted { hook, reason }) => {
+                candidate.verdict = Err(ToolError::skipped(hook, reason));
+            }
+            Some(stop @ Stop::Rejected { .. }) => {
+                let mut facts: Vec<EventKind> = Vec::new();
+                candidates.push(candidate);
+                facts.extend(candidates.into_iter().flat_map(|candidate| candidate.notes));
+                let (fact, error) = stop.into_fact(moment, &agent.hooks);
+                facts.push(fact);
+                return Err(Rejected(facts, error));
+            }
+        }
+        candidates.push(candidate);
+    }
+    Ok(candidates)
+}
+
+/// Shows the observers every call that is about to run.
+async fn observe(
+    agent: &Inner,
+    context: &HookContext,
+    said: Vec<Said>,
+) -> Result<Vec<Said>, Rejected> {
+    let mut observed = Vec::with_capacity(said.len());
+    for said in said {
+        if let Said::Fact(EventKind::ToolRequested(requested)) = &said {
+            let call = ToolCall {
+                id: requested.call_id.clone(),
+                name: Arc::clone(&requested.tool),
+                arguments: requested.arguments.clone(),
+            };
+            let moment = Moment::BeforeTool { call: &call };
+            let called = agent.hooks.call(moment, context, Kind::Observers).await;
+            observed.extend(called.notes.into_iter().map(Said::Fact));
+            if let Some(stop) = called.stop {
+                let is_hook_event = |said| match said {
+                    Said::Fact(fact @ EventKind::HookFailed(_)) => Some(fact),
+                    _ => None,
+                };
+                let mut facts: Vec<_> = observed.into_iter().filter_map(is_hook_event).collect();
+                let (fact, error) = stop.into_fact(moment, &agent.hooks);
+                facts.push(fact);
+                return Err(Rejected(facts, error));
+            }
+        }
+        observed.push(said);
+    }
+    Ok(observed)
 }

@@ -15,9 +15,11 @@ use retry::RetryPolicy;
 use tokio_util::sync::CancellationToken;
 use tool::{Grants, Toolset};
 
+use crate::approval::Approver;
 use crate::builder::AgentBuilder;
 use crate::driver::Driver;
 use crate::error::RunFailure;
+use crate::hooking::Hooks;
 use crate::live::{Hub, Subscriber};
 use crate::memory::Memory;
 use crate::model::ModelStack;
@@ -57,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) results: Option<Arc<dyn ResultStore>>,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) hooks: Hooks,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
     pub(crate) hub: Arc<Hub>,
@@ -74,6 +78,8 @@ pub struct RunRequest {
     pub run: Option<RunId>,
     /// The run that starts this one.
     pub parent: Option<RunId>,
+    /// How many dispatches are above it.
+    pub depth: u32,
     /// Stops the run, when cancelled.
     pub cancellation: CancellationToken,
 }
@@ -86,6 +92,7 @@ impl RunRequest {
             session: None,
             run: None,
             parent: None,
+            depth: 0,
             cancellation: CancellationToken::new(),
         }
     }
@@ -109,6 +116,14 @@ impl RunRequest {
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
+        self
+    }
+
+    /// Tells the run how many dispatches are above it; 0 otherwise. A run deeper than its budget
+    /// allows ends at once.
+    #[must_use]
+    pub const fn depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
         self
     }
 

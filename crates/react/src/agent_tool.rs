@@ -54,7 +54,8 @@ impl Tool for AgentTool {
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let request = RunRequest::new(arguments["input"].as_str().unwrap_or_default())
             .session(context.session.clone())
-            .parent(context.run.clone());
+            .parent(context.run.clone())
+            .depth(context.depth.saturating_add(1));
         match self.agent.run(request).await {
             Ok(outcome) if outcome.stop == Stop::Completed => {
                 Ok(Value::String(outcome.output.as_ref().to_owned()))

@@ -18,6 +18,9 @@ use thiserror::Error;
 use tool::{Grants, PatternError, RegistrationError, Tool, Toolset};
 
 use crate::agent::{Agent, Inner};
+use crate::approval::Approver;
+use crate::hook::{Gate, Hook, Observer};
+use crate::hooking::Hooks;
 use crate::live::Hub;
 use crate::memory::Memory;
 use crate::model;
@@ -51,6 +54,8 @@ pub struct AgentBuilder {
     results: Option<Arc<dyn ResultStore>>,
     memory: Option<Arc<dyn Memory>>,
     app_state: Option<Arc<dyn Any + Send + Sync>>,
+    hooks: Vec<Hook>,
+    approver: Option<Arc<dyn Approver>>,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     source: Value,
@@ -80,6 +85,8 @@ impl AgentBuilder {
             results: None,
             memory: None,
             app_state: None,
+            hooks: Vec::new(),
+            approver: None,
             clock: Arc::new(SystemClock),
             redactor: Redactor::new(),
             source: Value::Null,
@@ -222,6 +229,26 @@ impl AgentBuilder {
         self
     }
 
+    /// Calls this hook, which decides whether the run goes on. Hooks of a point are called in the
+    /// order they were added; around tools, gates before observers.
+    pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
+        self.hooks.push(Hook::Gate(Arc::new(gate)));
+        self
+    }
+
+    /// Calls this hook, which looks on.
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.hooks.push(Hook::Observer(Arc::new(observer)));
+        self
+    }
+
+    /// Asks this about calls of tools that need approval, while the run is in this process. Without
+    /// one, or when it leaves a question open, the run ends as waiting.
+    pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
+        self
+    }
+
     /// Takes the time from this clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -267,6 +294,7 @@ impl AgentBuilder {
             budget: self.budget,
             price: self.price,
             memory: self.memory.is_some(),
+            hooks: self.hooks.iter().map(Hook::record).collect(),
             exploratory_tools: self.exploratory_tools.into(),
             tools: tools.specs().cloned().collect(),
             runtime: json!({
@@ -290,6 +318,12 @@ impl AgentBuilder {
         let provider: Arc<str> = self.provider.name().into();
         let clock = Arc::clone(&self.clock);
         let stack = model::stack(self.provider, self.stream, retry, self.attempt_timeout, clock);
+        let hooks = Hooks {
+            hooks: self.hooks,
+            limit: Duration::from_millis(definition.limits.hook_timeout_ms),
+            clock: Arc::clone(&self.clock),
+            redactor: self.redactor.clone(),
+        };
         Ok(Agent {
             inner: Arc::new(Inner {
                 definition: Arc::new(definition),
@@ -306,6 +340,8 @@ impl AgentBuilder {
                 results: self.results,
                 memory: self.memory,
                 app_state: self.app_state,
+                hooks,
+                approver: self.approver,
                 clock: self.clock,
                 redactor: self.redactor,
                 hub: Arc::new(Hub::default()),

@@ -12,28 +12,31 @@ use futures_util::stream::FuturesUnordered;
 use layer0::event::{EventKind, RunStarted, SignalReceived};
 use layer0::failure::Failure;
 use layer0::id::{CallId, RunId, SessionId};
+use layer0::stop::Stop;
 use layer0::usage::Usage;
 use layer0::{Timestamp, ToolSpec};
 use provider::ProviderError;
-use react_machine::{CANCEL, Effect, FailureCause, Finish, Input, Machine, Output, ToolRun};
+use react_machine::{CANCEL, Effect, FailureCause, Finish, Input, Machine, Output, Pause, ToolRun};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tool::Admitted;
 use tracing::Instrument;
 
 use crate::agent::{Inner, RunRequest, new_run_id, new_session_id};
+use crate::deciding::Asked;
 use crate::error::{AgentError, RunFailure};
 use crate::failing::Failing;
+use crate::hook::HookError;
 use crate::live::Live;
 use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
 use crate::outcome::RunOutcome;
-use crate::tool_run::Note;
+use crate::tool_run::{Note, ToolDone};
 
 /// How many notes of running tools wait for the driver.
 const NOTES: usize = 16;
 
-/// Facts a tool execution came to.
-type ToolDone = Pin<Box<dyn Future<Output = Vec<Input>> + Send>>;
+/// A tool at work.
+type Running = Pin<Box<dyn Future<Output = ToolDone> + Send>>;
 
 /// Drives one run. Effects are performed here and nowhere else, each after the append of the
 /// decision that asked for it, and each comes back as facts.
@@ -49,12 +52,18 @@ pub(crate) struct Driver {
     pub(crate) admitted: BTreeMap<CallId, Admitted>,
     /// Executions that wait for a free place.
     pub(crate) queued: VecDeque<ToolRun>,
-    pub(crate) running: FuturesUnordered<ToolDone>,
+    pub(crate) running: FuturesUnordered<Running>,
+    /// Questions to people in this process.
+    pub(crate) asked: FuturesUnordered<Asked>,
     /// What running tools have to have in the log before they go on.
     pub(crate) notes: mpsc::Receiver<Note>,
     pub(crate) noted: mpsc::Sender<Note>,
     /// The provider's error with its sources; the log has it as data.
     pub(crate) model_error: Option<ProviderError>,
+    /// The error of the hook that stopped the run; the log has it as data.
+    pub(crate) hook_error: Option<HookError>,
+    /// Are the last hooks called? Nothing stops a run that is ending.
+    ending: bool,
     /// Did a tool that is not safe to repeat run?
     pub(crate) acted: bool,
     /// What was used as far as the log has it; the machine is ahead when an append fails.
@@ -78,9 +87,12 @@ impl Driver {
             admitted: BTreeMap::new(),
             queued: VecDeque::new(),
             running: FuturesUnordered::new(),
+            asked: FuturesUnordered::new(),
             notes,
             noted,
             model_error: None,
+            hook_error: None,
+            ending: false,
             acted: false,
             usage: Usage::default(),
             tools: Arc::clone(&agent.definition.tools),
@@ -95,17 +107,19 @@ impl Driver {
 
     async fn drive(mut self) -> Result<RunOutcome, RunFailure> {
         let mut machine = match Machine::new(Arc::clone(&self.agent.definition)) {
-            Ok(machine) => machine,
+            Ok(machine) => machine.at_depth(self.request.depth),
             Err(error) => return Err(self.failed_to_start(AgentError::Internal(error.into()))),
         };
         match self.perform_all(&mut machine).await {
-            Ok(finish) => self.end(&machine, finish),
+            Ok(Some(finish)) => self.end(&machine, finish),
+            Ok(None) => Ok(self.suspend(&machine)),
             Err(error) => Err(self.failure(&machine, error)),
         }
     }
 
-    /// Starts the run and performs effects until the machine finishes.
-    async fn perform_all(&mut self, machine: &mut Machine) -> Result<Finish, AgentError> {
+    /// Starts the run and performs effects until the machine finishes; `None` when it waits for
+    /// people that are not here.
+    async fn perform_all(&mut self, machine: &mut Machine) -> Result<Option<Finish>, AgentError> {
         let started = RunStarted {
             input: self.agent.redactor.redact_held(&self.request.input).into(),
             session: self.session.clone(),
@@ -115,43 +129,48 @@ impl Driver {
         self.step(machine, [self.fact(started)]).await?;
         loop {
             if let Some(finish) = self.finish.take() {
-                return Ok(finish);
+                return Ok(Some(finish));
             }
-            if self.request.cancellation.is_cancelled() {
+            if !self.ending && self.request.cancellation.is_cancelled() {
                 self.cancel(machine).await?;
                 continue;
             }
             match self.effects.pop_front() {
                 Some(Effect::CallModel(call)) => self.call_model(machine, call).await?,
-                Some(Effect::AdmitTools(batch)) => {
-                    let facts = self.admit(machine, &batch);
-                    self.step(machine, facts).await?;
-                }
+                Some(Effect::AdmitTools(batch)) => self.admit(machine, batch).await?,
+                Some(Effect::AskApproval(approval)) => self.ask_approval(approval),
+                Some(Effect::RunHooks(pause)) => self.pause(machine, pause).await?,
                 Some(Effect::ReadMemory { input }) => {
                     let query = MemoryQuery { session: self.session.clone(), input };
-                    let fact = match self.memory() {
-                        Some(memory) => memory.read(query).await,
-                        None => return Err(internal("there is no memory to read".to_owned())),
-                    };
-                    self.step(machine, [self.fact(fact)]).await?;
+                    let agent = Arc::clone(&self.agent);
+                    let memory = memory(&agent)?;
+                    if let Some(fact) = self.unless_stopped(machine, memory.read(query)).await? {
+                        self.step(machine, [self.fact(fact)]).await?;
+                    }
                 }
                 Some(Effect::WriteMemory { input, output }) => {
                     let (session, run) = (self.session.clone(), self.run.clone());
                     let entry = MemoryEntry { session, run, input, output };
-                    let fact = match self.memory() {
-                        Some(memory) => memory.write(entry).await,
-                        None => return Err(internal("there is no memory to write".to_owned())),
-                    };
-                    self.step(machine, [self.fact(fact)]).await?;
+                    let agent = Arc::clone(&self.agent);
+                    let memory = memory(&agent)?;
+                    if let Some(fact) = self.unless_stopped(machine, memory.write(entry)).await? {
+                        self.step(machine, [self.fact(fact)]).await?;
+                    }
                 }
                 Some(Effect::RunTool(run)) => {
                     self.queued.push_back(run);
                     self.start_tools();
                 }
                 Some(other) => return Err(internal(format!("unknown effect: {other:?}"))),
+                None if self.running.is_empty() && self.asked.is_empty() => {
+                    if machine.is_waiting() {
+                        return Ok(None);
+                    }
+                    return Err(internal("the machine waits for nothing".to_owned()));
+                }
                 None => {
                     let deadline = sleep_until(&self.agent.clock, machine.deadline());
-                    let facts = tokio::select! {
+                    let done = tokio::select! {
                         biased;
                         () = self.request.cancellation.cancelled() => continue,
                         () = deadline => {
@@ -163,13 +182,15 @@ impl Driver {
                             let _ = logged.send(());
                             continue;
                         }
-                        facts = self.running.next() => facts,
-                    };
-                    let Some(facts) = facts else {
-                        return Err(internal("the machine waits for nothing".to_owned()));
+                        Some((approval, decision)) = self.asked.next() => {
+                            self.decided(machine, approval, decision).await?;
+                            continue;
+                        }
+                        Some(done) = self.running.next() => done,
                     };
                     self.start_tools();
-                    self.step(machine, facts).await?;
+                    self.hook_error = done.rejected;
+                    self.step(machine, done.facts).await?;
                 }
             }
         }
@@ -183,52 +204,80 @@ impl Driver {
         facts: impl IntoIterator<Item = Input>,
     ) -> Result<(), AgentError> {
         for fact in facts {
-            machine.handle(fact).map_err(|misuse| AgentError::Internal(misuse.into()))?;
-            self.drain(machine);
+            self.feed(machine, fact)?;
         }
         self.commit(machine).await
+    }
+
+    /// Feeds a fact; nothing is appended yet.
+    pub(crate) fn feed(&mut self, machine: &mut Machine, fact: Input) -> Result<(), AgentError> {
+        machine.handle(fact).map_err(|misuse| AgentError::Internal(misuse.into()))?;
+        self.drain(machine);
+        Ok(())
+    }
+
+    /// Waits for other people's code, unless the run is stopped meanwhile; then it is dropped, and
+    /// there is nothing more to do.
+    pub(crate) async fn unless_stopped<T>(
+        &mut self,
+        machine: &mut Machine,
+        work: impl Future<Output = T>,
+    ) -> Result<Option<T>, AgentError> {
+        let mut work = Box::pin(work);
+        let cancellation = self.request.cancellation.clone();
+        let mut deadline = sleep_until(&self.agent.clock, machine.deadline());
+        let cancelled = tokio::select! {
+            biased;
+            () = cancellation.cancelled(), if !self.ending => true,
+            () = &mut deadline => false,
+            result = &mut work => return Ok(Some(result)),
+        };
+        drop(work);
+        if cancelled {
+            self.cancel(machine).await?;
+        } else {
+            self.tick(machine).await?;
+        }
+        Ok(None)
     }
 
     /// Tells the machine the time. If that ends the run, what is in flight is dropped.
     pub(crate) async fn tick(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
         machine.tick(self.agent.clock.now());
         self.drain(machine);
-        if self.finish.is_some() {
-            self.drop_in_flight();
-        }
         self.commit(machine).await
     }
 
-    fn drain(&mut self, machine: &mut Machine) {
+    /// Takes what the machine wants; at the end of a run, drops what is in flight.
+    pub(crate) fn drain(&mut self, machine: &mut Machine) {
         loop {
             match machine.poll() {
                 Output::Append(entry) => {
                     self.writer.stage(entry.at, entry.actor, entry.caused_by, entry.kind);
                 }
-                Output::Perform(effect) => self.effects.push_back(effect),
-                Output::Finish(finish) => return self.finish = Some(finish),
+                Output::Perform(effect) => {
+                    if matches!(effect, Effect::RunHooks(Pause::RunEnd(_))) {
+                        self.ending = true;
+                        self.drop_in_flight();
+                    }
+                    self.effects.push_back(effect);
+                }
+                Output::Finish(finish) => {
+                    self.drop_in_flight();
+                    return self.finish = Some(finish);
+                }
                 _ => return,
             }
         }
     }
 
-    async fn commit(&mut self, machine: &Machine) -> Result<(), AgentError> {
+    pub(crate) async fn commit(&mut self, machine: &Machine) -> Result<(), AgentError> {
         for event in self.writer.commit().await? {
             tracing::debug!(seq = event.seq, event = event.kind.event_type(), "logged");
             self.agent.hub.send(|| Live::Logged(Arc::new(event)));
         }
         self.usage = machine.usage();
         Ok(())
-    }
-
-    fn memory(&self) -> Option<Bounded<'_>> {
-        let agent = &self.agent;
-        Some(Bounded {
-            memory: agent.memory.as_deref()?,
-            limit: Duration::from_millis(agent.definition.limits.memory_timeout_ms),
-            clock: &agent.clock,
-            redactor: &agent.redactor,
-        })
     }
 
     /// Drops what is in flight and tells the machine, which answers every open call.
@@ -242,10 +291,25 @@ impl Driver {
         self.effects.clear();
         self.queued.clear();
         self.running.clear();
+        self.admitted.clear();
+        self.asked.clear();
     }
 
     pub(crate) fn fact(&self, fact: impl Into<EventKind>) -> Input {
         Input::fact(self.agent.clock.now(), fact)
+    }
+
+    /// Leaves a run that waits for people.
+    fn suspend(self, machine: &Machine) -> RunOutcome {
+        RunOutcome {
+            run_id: self.run,
+            session: self.session,
+            stop: Stop::WaitingApproval,
+            output: Arc::clone(machine.last_text()),
+            usage: machine.usage(),
+            transcript: machine.transcript().clone(),
+            approvals: machine.open_approvals().cloned().collect(),
+        }
     }
 
     fn end(self, machine: &Machine, finish: Finish) -> Result<RunOutcome, RunFailure> {
@@ -257,6 +321,7 @@ impl Driver {
                 output,
                 usage: machine.usage(),
                 transcript: machine.transcript().clone(),
+                approvals: Vec::new(),
             }),
             Finish::Failed(cause) => {
                 let mut driver = self;
@@ -277,6 +342,11 @@ impl Driver {
             FailureCause::Model { reason, .. } => match self.model_error.take() {
                 Some(error) => AgentError::Llm(error),
                 None => internal(format!("no live error for {reason}")),
+            },
+            FailureCause::Aborted { hook, reason } => AgentError::aborted(&*hook, &*reason),
+            FailureCause::HookRejected { hook, .. } => match self.hook_error.take() {
+                Some(error) => AgentError::hook_rejected(&*hook, error),
+                None => internal(format!("no live error for hook {hook}")),
             },
             FailureCause::InputInvalid(why) => AgentError::InputValidation(why.to_owned()),
             FailureCause::InvalidResponse(why) => {
@@ -321,6 +391,14 @@ impl Driver {
             acted: false,
         }
     }
+}
+
+fn memory(agent: &Inner) -> Result<Bounded<'_>, AgentError> {
+    let Some(memory) = agent.memory.as_deref() else {
+        return Err(internal("there is no memory".to_owned()));
+    };
+    let limit = Duration::from_millis(agent.definition.limits.memory_timeout_ms);
+    Ok(Bounded { memory, limit, clock: &agent.clock, redactor: &agent.redactor })
 }
 
 pub(crate) fn failing<'a>(

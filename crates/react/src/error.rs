@@ -11,12 +11,37 @@ use layer0::usage::Usage;
 use provider::ProviderError;
 use thiserror::Error;
 
+use crate::hook::HookError;
+
 /// Says why a run failed.
 ///
 /// There is no variant for tools, policy, memory or events: those never end a run.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AgentError {
+    /// A gate said that the run must not go on.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("hook `{hook}` aborted the run: {reason}")]
+    #[non_exhaustive]
+    Aborted {
+        /// The hook.
+        hook: String,
+        /// Why, in its words.
+        reason: String,
+    },
+    /// A hook that must not fail failed.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("hook `{hook}` must not fail")]
+    #[non_exhaustive]
+    HookRejected {
+        /// The hook.
+        hook: String,
+        /// How it failed.
+        #[source]
+        source: HookError,
+    },
     /// The input cannot be answered.
     ///
     /// Retry: never. Effect: none.
@@ -80,6 +105,16 @@ pub enum AgentError {
 }
 
 impl AgentError {
+    /// Makes [`AgentError::Aborted`].
+    pub fn aborted(hook: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Aborted { hook: hook.into(), reason: reason.into() }
+    }
+
+    /// Makes [`AgentError::HookRejected`].
+    pub fn hook_rejected(hook: impl Into<String>, source: HookError) -> Self {
+        Self::HookRejected { hook: hook.into(), source }
+    }
+
     /// Makes [`AgentError::LoopDetected`].
     pub fn loop_detected(signature: impl Into<String>) -> Self {
         Self::LoopDetected { signature: signature.into() }
@@ -106,6 +141,8 @@ impl AgentError {
 impl Failure for AgentError {
     fn code(&self) -> &'static str {
         match self {
+            Self::Aborted { .. } => code::HOOK_ABORTED,
+            Self::HookRejected { .. } => code::HOOK_REJECTED,
             Self::InputValidation(_) => code::INPUT_INVALID,
             Self::Internal(_) => code::INTERNAL,
             Self::Llm(error) => error.code(),
@@ -121,7 +158,9 @@ impl Failure for AgentError {
         match self {
             Self::Llm(error) => error.retry(),
             Self::Storage(error) => error.retry(),
-            Self::InputValidation(_)
+            Self::Aborted { .. }
+            | Self::HookRejected { .. }
+            | Self::InputValidation(_)
             | Self::Internal(_)
             | Self::LoopDetected { .. }
             | Self::MaxIterationsReached(_)
@@ -134,7 +173,9 @@ impl Failure for AgentError {
         match self {
             Self::InputValidation(_) => Effect::None,
             Self::Llm(error) => error.effect(),
-            Self::Internal(_)
+            Self::Aborted { .. }
+            | Self::HookRejected { .. }
+            | Self::Internal(_)
             | Self::LoopDetected { .. }
             | Self::MaxIterationsReached(_)
             | Self::ParallelToolLimitExceeded { .. }

@@ -21,6 +21,7 @@ impl Operator for Agent {
         let mut request = RunRequest::new(input);
         request.session.clone_from(&context.session);
         request.parent.clone_from(&context.parent);
+        request.depth = context.depth;
         let outcome = Self::run(self, request).await?;
         Ok(Answer {
             output: Value::String(outcome.output.as_ref().to_owned()),

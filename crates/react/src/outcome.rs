@@ -4,6 +4,7 @@ use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::stop::Stop;
 use layer0::usage::Usage;
+use react_machine::Approval;
 
 /// A run that did not fail.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +22,8 @@ pub struct RunOutcome {
     pub usage: Usage,
     /// The whole conversation.
     pub transcript: Transcript,
+    /// What people have to decide before it goes on, where it waits for them.
+    pub approvals: Vec<Approval>,
 }
 
 impl RunOutcome {

@@ -12,6 +12,7 @@ use futures_util::future::{Either, select};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
+use tokio_util::sync::DropGuard;
 use tool::{Admitted, ToolContext, ToolError};
 
 /// Runs an admitted call. `late` hears of an answer that came after the call was given up.
@@ -30,6 +31,7 @@ pub(crate) async fn execute(
     late: impl FnOnce() + Send + 'static,
 ) -> Result<Value, ToolError> {
     let (answer, answered) = oneshot::channel();
+    let cancel = context.cancellation.clone().drop_guard();
     let (stop, stopped) = oneshot::channel::<Never>();
     let call = async move {
         let tool = Arc::clone(admitted.tool());
@@ -49,7 +51,7 @@ pub(crate) async fn execute(
         select(pin!(call), stopped).await;
     };
     let task = tokio::spawn(clock.track(Box::pin(task))).abort_handle();
-    let _guard = StopOnDrop { task, _stop: stop };
+    let _guard = StopOnDrop { task, _stop: stop, _cancel: cancel };
     match select(answered, clock.sleep(limit)).await {
         Either::Left((Ok(result), _)) => result,
         Either::Left((Err(_), _)) => Err(ToolError::Other("the tool's task was lost".into())),
@@ -66,6 +68,8 @@ enum Never {}
 struct StopOnDrop {
     task: AbortHandle,
     _stop: oneshot::Sender<Never>,
+    /// Tells code that blocks its thread.
+    _cancel: DropGuard,
 }
 
 impl Drop for StopOnDrop {

@@ -11,11 +11,11 @@ use error_store::DATABASE_ERROR;
 use layer0::code;
 use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
 use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
-use layer0::id::{RunId, SessionId};
-use react_machine::{Input, ToolRun};
+use react_machine::{HookPoint, Input, ToolRun};
 use retry::{FailedAttempt, RetryRequest};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 use tool::{Admitted, ToolContext, ToolError, failed_text};
 use tower::{Layer, Service, ServiceExt};
 use tracing::Instrument;
@@ -23,6 +23,8 @@ use tracing::Instrument;
 use crate::agent::Inner;
 use crate::driver::failing;
 use crate::failing::is_stored;
+use crate::hook::{HookContext, HookError, Moment};
+use crate::hooking::{Hooks, Kind};
 use crate::large::Sized;
 use crate::redacting::redact_value;
 use crate::running::execute;
@@ -32,15 +34,23 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// A fact to append while a tool is at work, and who waits for that.
 pub(crate) type Note = (Input, oneshot::Sender<()>);
 
+/// What a tool came to.
+pub(crate) struct ToolDone {
+    pub(crate) facts: Vec<Input>,
+    /// The error of a hook that stops the run.
+    pub(crate) rejected: Option<HookError>,
+}
+
 /// Runs one tool and turns what it came to into facts.
 pub(crate) async fn run_tool(
     agent: Arc<Inner>,
-    run_id: RunId,
-    session: SessionId,
+    hook_context: HookContext,
+    depth: u32,
     run: ToolRun,
     admitted: Admitted,
     notes: mpsc::Sender<Note>,
-) -> Vec<Input> {
+) -> ToolDone {
+    let HookContext { run: run_id, session } = hook_context.clone();
     let began = agent.clock.now();
     let stores = admitted.tool().stores_errors();
     let limit = admitted
@@ -54,6 +64,7 @@ pub(crate) async fn run_tool(
         clock: Arc::clone(&agent.clock),
         context: ToolContext::new(run_id.clone(), session.clone(), run.call_id.clone(), began),
         execution: run.execution,
+        depth,
         notes,
         app_state: agent.app_state.clone(),
     };
@@ -63,7 +74,7 @@ pub(crate) async fn run_tool(
     let took = agent.clock.now().since(began).as_millis();
     let duration_ms = u64::try_from(took).unwrap_or(u64::MAX);
     let failing = failing(&agent, &run_id, &session, &run.call_id, &run.tool, duration_ms);
-    let facts = match result {
+    let mut facts = match result {
         Ok(output) => {
             let output = redact_value(&agent.redactor, output);
             // What the detail tools give out is bounded by itself.
@@ -92,12 +103,37 @@ pub(crate) async fn run_tool(
             }
         }
     };
+    let rejected = call_hooks(&agent.hooks, &hook_context, &mut facts).await;
     let now = agent.clock.now();
     let input = |fact: EventKind| match fact {
         answer @ EventKind::ToolResponded(_) => Input::answer(now, run.id, answer),
         note => Input::fact(now, note),
     };
-    facts.into_iter().map(input).collect()
+    ToolDone { facts: facts.into_iter().map(input).collect(), rejected }
+}
+
+/// Calls the hooks of a tool that ran. What they leave in the record stands before the answer.
+async fn call_hooks(
+    hooks: &Hooks,
+    context: &HookContext,
+    facts: &mut Vec<EventKind>,
+) -> Option<HookError> {
+    let Some(EventKind::ToolResponded(answer)) = facts.last() else { return None };
+    if !hooks.has(HookPoint::AfterTool) {
+        return None;
+    }
+    let moment = Moment::AfterTool {
+        call_id: &answer.call_id,
+        tool: &answer.tool,
+        ok: answer.ok,
+        output: &answer.output,
+    };
+    let called = hooks.call(moment, context, Kind::All).await;
+    let stop = called.stop.map(|stop| stop.into_fact(moment, hooks));
+    let (fact, rejected) = stop.map_or((None, None), |(fact, error)| (Some(fact), error));
+    let before_answer = facts.len() - 1;
+    facts.splice(before_answer..before_answer, called.notes.into_iter().chain(fact));
+    rejected
 }
 
 /// An execution on its way through the retry layer. Clones are its attempts.
@@ -108,6 +144,7 @@ struct ToolAttempt {
     clock: Arc<dyn Clock>,
     context: ToolContext,
     execution: u32,
+    depth: u32,
     notes: mpsc::Sender<Note>,
     app_state: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -186,11 +223,13 @@ impl Service<ToolAttempt> for RunOnce {
 
     fn call(&mut self, attempt: ToolAttempt) -> Self::Future {
         Box::pin(async move {
-            let ToolAttempt { admitted, limit, clock, mut context, execution, notes, app_state } =
-                attempt;
+            let ToolAttempt { admitted, limit, clock, execution, notes, .. } = attempt;
+            let mut context = attempt.context;
             context.deadline = clock.now().after(limit);
             context.granted = Arc::clone(admitted.needs());
-            context.app_state = app_state;
+            context.depth = attempt.depth;
+            context.cancellation = CancellationToken::new();
+            context.app_state = attempt.app_state;
             let late = ToolLate { call_id: context.call_id.clone(), execution };
             let now = Arc::clone(&clock);
             let note_late = move || {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use clock::VirtualClock;
-use config::{StoreFault, StoreFaultTable};
+use config::{LogFaultTable, StoreFault, StoreFaultTable};
 use error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, NewResult, Pruned, ResultRecord,
     ResultStore, Retention, StoreError, Stored,
@@ -97,6 +97,44 @@ impl ResultStore for Held<Arc<dyn ResultStore>> {
     ) -> Result<Option<ResultRecord>, StoreError> {
         let _hold = self.clock.hold();
         self.store.get(session, id).await
+    }
+}
+
+/// A log that fails from a seq on; reading works, so that a report can be made.
+pub(crate) struct FaultyLog {
+    log: Arc<dyn EventLog>,
+    from: u64,
+}
+
+impl FaultyLog {
+    /// Wraps a log that a scenario wants to fail.
+    pub(crate) fn wrap(log: Arc<dyn EventLog>, table: LogFaultTable) -> Arc<dyn EventLog> {
+        match table.fail_at_seq {
+            Some(from) => Arc::new(Self { log, from }),
+            None => log,
+        }
+    }
+}
+
+#[async_trait]
+impl EventLog for FaultyLog {
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        if batch.records.iter().any(|record| record.seq >= self.from) {
+            return Err(LogError::Full("database or disk is full".into()));
+        }
+        self.log.append(batch).await
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.log.summary(run).await
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        self.log.records(run, from_seq).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.log.runs(filter).await
     }
 }
 

@@ -7,8 +7,10 @@
 //!
 //! [`RunReport`] is the part of that JSON which `backstop run --json` prints too.
 
+mod approvals;
 mod expect;
 mod faults;
+mod hooks;
 mod memory;
 mod model;
 mod report;

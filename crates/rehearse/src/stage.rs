@@ -7,7 +7,7 @@ use std::time::Duration;
 use clock::{Clock, VirtualClock};
 use config::Scenario;
 use error_store::{ErrorStore, ResultStore};
-use event_log::{EventLog, read_events};
+use event_log::{EventLog, LogError, read_events};
 use layer0::error::BoxError;
 use layer0::{Code, Timestamp, code};
 use provider::ScriptedProvider;
@@ -17,8 +17,10 @@ use serde::Serialize;
 use store_sqlite::Database;
 use tokio::sync::oneshot;
 
+use crate::approvals::ScriptedApprover;
 use crate::expect::difference;
-use crate::faults::{FaultyErrorStore, FaultyResultStore, Held};
+use crate::faults::{FaultyErrorStore, FaultyLog, FaultyResultStore, Held};
+use crate::hooks::ScriptedGate;
 use crate::memory::ScriptedMemory;
 use crate::model::{NotingProvider, Requests, SentRequest};
 use crate::report::{RunReport, stored_errors};
@@ -117,6 +119,7 @@ async fn play(
     let shared: Arc<dyn Clock> = Arc::new(clock.clone());
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     let log: Arc<dyn EventLog> = Arc::new(Held::new(log, clock.clone()));
+    let log = FaultyLog::wrap(log, scenario.log);
     let errors: Arc<dyn ErrorStore> = Arc::new(database.errors());
     let errors: Arc<dyn ErrorStore> = Arc::new(Held::new(errors, clock.clone()));
     let results: Arc<dyn ResultStore> = Arc::new(database.results());
@@ -152,7 +155,12 @@ async fn play(
         Err(failure) => &failure.run_id,
     };
     let failed = |error: BoxError| RehearsalError::Store(error);
-    let (_, events) = read_events(&*log, run_id).await.map_err(|error| failed(error.into()))?;
+    let events = match read_events(&*log, run_id).await {
+        Ok((_, events)) => events,
+        // Its first append failed.
+        Err(LogError::NotFound(_)) => Vec::new(),
+        Err(error) => return Err(failed(error.into())),
+    };
     let stored = stored_errors(&*errors, &events).await.map_err(|error| failed(error.into()))?;
     let report = RunReport::new(&result, events, stored);
     let mut diff = difference(&scenario.expect, &report);
@@ -203,6 +211,12 @@ fn build(
     }
     if let Some(table) = &scenario.memory {
         agent = agent.memory(ScriptedMemory { table: table.clone(), clock: Arc::clone(clock) });
+    }
+    for hook in &scenario.hooks {
+        agent = agent.gate(ScriptedGate::new(hook.clone(), Arc::clone(clock)));
+    }
+    if !scenario.approvals.is_empty() {
+        agent = agent.approver(ScriptedApprover::new(scenario.approvals.clone()));
     }
     if let Some(results) = results {
         agent = agent.shared_result_store(results);

@@ -30,6 +30,7 @@ impl Scripted {
             tool.capabilities.iter().map(|text| resolve_capability(text, folder)).collect();
         spec.idempotent = tool.idempotent;
         spec.exploratory = tool.exploratory;
+        spec.approval = tool.approval;
         spec.timeout = tool.timeout_ms.map(Duration::from_millis);
         Self { spec, calls: tool.calls.clone(), next: AtomicUsize::new(0), clock }
     }

@@ -40,6 +40,7 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
     let flags = [
         (options.idempotent, quote!(.idempotent())),
         (options.exploratory, quote!(.exploratory())),
+        (options.approval, quote!(.approval())),
     ]
     .into_iter()
     .filter_map(|(set, call)| set.then_some(call));

@@ -8,6 +8,7 @@ pub(crate) struct Options {
     pub(crate) capabilities: Vec<String>,
     pub(crate) idempotent: bool,
     pub(crate) exploratory: bool,
+    pub(crate) approval: bool,
     pub(crate) timeout_ms: Option<u64>,
 }
 
@@ -20,6 +21,7 @@ impl Options {
             match (name.as_str(), &option) {
                 ("idempotent", Meta::Path(_)) => options.idempotent = true,
                 ("exploratory", Meta::Path(_)) => options.exploratory = true,
+                ("approval", Meta::Path(_)) => options.approval = true,
                 ("name", Meta::NameValue(pair)) => options.name = Some(text(&pair.value)?.value()),
                 ("timeout", Meta::NameValue(pair)) => {
                     options.timeout_ms = Some(milliseconds(&text(&pair.value)?)?);
@@ -32,7 +34,7 @@ impl Options {
                 _ => {
                     return Err(Error::new_spanned(
                         option,
-                        "expected one of: name = \"…\", idempotent, exploratory, \
+                        "expected one of: name = \"…\", idempotent, exploratory, approval, \
                          timeout = \"5s\", capabilities(\"…\")",
                     ));
                 }

@@ -13,9 +13,11 @@ pub enum ToolError {
     /// A person denied the call.
     ///
     /// Retry: never. Effect: none.
-    #[error("denied: {reason}")]
+    #[error("denied by {by}: {reason}")]
     #[non_exhaustive]
     ApprovalDenied {
+        /// Who.
+        by: String,
         /// The person's words.
         reason: String,
     },
@@ -98,11 +100,13 @@ pub enum ToolError {
     /// A gate hook kept the call from running.
     ///
     /// Retry: never. Effect: none.
-    #[error("skipped by hook `{hook}`")]
+    #[error("skipped by hook `{hook}`: {reason}")]
     #[non_exhaustive]
     Skipped {
         /// The hook.
         hook: String,
+        /// Why, in its words.
+        reason: String,
     },
     /// The tool did not finish in time and was stopped.
     ///
@@ -128,6 +132,16 @@ impl std::fmt::Display for Code<'_> {
 }
 
 impl ToolError {
+    /// Makes [`ToolError::ApprovalDenied`].
+    pub fn approval_denied(by: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::ApprovalDenied { by: by.into(), reason: reason.into() }
+    }
+
+    /// Makes [`ToolError::Skipped`].
+    pub fn skipped(hook: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Skipped { hook: hook.into(), reason: reason.into() }
+    }
+
     /// Makes [`ToolError::PermissionDenied`].
     pub fn permission_denied(tool: impl Into<String>, capability: impl Into<String>) -> Self {
         Self::PermissionDenied { tool: tool.into(), capability: capability.into() }

@@ -23,6 +23,7 @@
 //! ```
 
 mod error;
+mod needs_approval;
 mod policy;
 mod registry;
 mod text;
@@ -31,6 +32,7 @@ mod validate;
 
 pub use error::ToolError;
 pub use layer0::ToolSpec;
+pub use needs_approval::NeedsApproval;
 pub use policy::{Grants, PatternError};
 pub use registry::{Admitted, RegistrationError, Toolset};
 pub use text::{failed_text, missing_text};

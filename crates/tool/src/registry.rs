@@ -62,9 +62,6 @@ impl Toolset {
         if name.trim().is_empty() {
             return Err(RegistrationError::EmptyName);
         }
-        if spec.approval {
-            return Err(RegistrationError::Approval(name));
-        }
         if self.tools.contains_key(&name) {
             return Err(RegistrationError::Duplicate(name));
         }
@@ -167,10 +164,6 @@ impl fmt::Debug for Toolset {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
-    /// The tool wants a person to agree to each call, which nothing here asks for yet. It is
-    /// refused rather than run unasked.
-    #[error("tool `{0}` needs approval, which is not supported yet")]
-    Approval(Arc<str>),
     /// There is already a tool of this name.
     #[error("there is already a tool named `{0}`")]
     Duplicate(Arc<str>),

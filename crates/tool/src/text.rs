@@ -16,7 +16,12 @@ const MAX_CHARS: usize = 500;
 #[must_use]
 pub fn failed_text(tool: &str, error: &ToolError) -> String {
     match error.kind() {
-        ToolError::ApprovalDenied { reason } => format!("Denied: {}", cut(reason)),
+        ToolError::ApprovalDenied { by, reason } if reason.is_empty() => {
+            format!("Denied by {}", cut(by))
+        }
+        ToolError::ApprovalDenied { by, reason } => {
+            format!("Denied by {}: {}", cut(by), cut(reason))
+        }
         ToolError::Cancelled => "Cancelled: the run was stopped".to_owned(),
         ToolError::ExecutionFailed(text) => cut(text),
         ToolError::Interrupted => "Interrupted: may already have acted".to_owned(),
@@ -32,7 +37,9 @@ pub fn failed_text(tool: &str, error: &ToolError) -> String {
         ToolError::RepeatedFailure { code, count } => {
             format!("Not run: failed {count} times with {}", cut(code))
         }
-        ToolError::Skipped { hook } => format!("Skipped by hook '{hook}'"),
+        ToolError::Skipped { hook, reason } => {
+            format!("Skipped by hook '{}': {}", cut(hook), cut(reason))
+        }
         timeout @ ToolError::Timeout { .. } => format!("Tool '{tool}' {timeout}"),
         ToolError::Other(error) => cut(&Chain(&**error).to_string()),
         ToolError::Detailed { error, .. } => failed_text(tool, error),

@@ -12,6 +12,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::ToolError;
 
@@ -73,6 +74,11 @@ pub struct ToolContext {
     /// What the call said it needs ([`Tool::needs`]) and was granted. A tool that names a thing
     /// twice, once to be judged and once to use it, compares what it holds with this.
     pub granted: Arc<[String]>,
+    /// How many dispatches are above the run.
+    pub depth: u32,
+    /// Is cancelled when the call is given up: at its timeout, and when the run is stopped. The
+    /// future is dropped then anyway; code that blocks its thread has to look.
+    pub cancellation: CancellationToken,
     /// What the application gave the agent; see [`ToolContext::state`].
     pub app_state: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -89,6 +95,8 @@ impl ToolContext {
             idempotency_key,
             deadline,
             granted: Arc::default(),
+            depth: 0,
+            cancellation: CancellationToken::new(),
             app_state: None,
         }
     }
@@ -108,6 +116,7 @@ impl fmt::Debug for ToolContext {
             .field("call_id", &self.call_id)
             .field("deadline", &self.deadline)
             .field("granted", &self.granted)
+            .field("depth", &self.depth)
             .finish_non_exhaustive()
     }
 }

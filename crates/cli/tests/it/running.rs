@@ -194,7 +194,7 @@ fn rehearse_tells_pass_from_fail_from_mistake() {
     };
     bench.write("good.toml", &scenario("yes"));
     bench.write("bad.toml", &scenario("no"));
-    bench.write("wrong.toml", "name = \"a\"\ninput = \"x\"\n[[hooks]]\nname = \"h\"\n");
+    bench.write("wrong.toml", "name = \"a\"\ninput = \"x\"\n[[hook]]\nname = \"h\"\n");
     let ran = bench.run(&["rehearse", "good.toml"]).ok();
     assert!(ran.out.starts_with("pass  a: completed"), "{}", ran.out);
     let ran = bench.run(&["rehearse", "good.toml", "bad.toml", "--json"]).fails(1, "");
@@ -203,7 +203,7 @@ fn rehearse_tells_pass_from_fail_from_mistake() {
     assert_eq!(lines[1]["diff"], "output: expected \"no\", got \"yes\"");
     let ran = bench.run(&["rehearse", "good.toml", "wrong.toml"]);
     assert_eq!(ran.out, "", "nothing is run when a file is wrong");
-    ran.fails(2, "wrong.toml:3: `hooks` is not supported yet");
+    ran.fails(2, "wrong.toml:3: unknown field `hook`");
 }
 
 /// Spec: B3

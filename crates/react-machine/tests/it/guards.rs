@@ -38,7 +38,7 @@ impl World {
         };
         let at = self.at();
         self.accept(Input::answer(at, call.id, responded));
-        self.admit(0xff);
+        self.admit(0x0f);
         while let Some(run) = self.open.pop() {
             let mut answer = response(run.call_id, true);
             answer.output = json!(step.result);
@@ -198,7 +198,7 @@ fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
             usage: TokenUsage::default(),
         };
         world.accept(Input::answer(at, id, responded));
-        world.admit(0xff);
+        world.admit(0x0f);
         while let Some(run) = world.open.pop() {
             let mut answer = response(run.call_id, false);
             answer.error = Some(ToolFailure {

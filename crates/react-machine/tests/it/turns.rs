@@ -82,6 +82,6 @@ fn an_oversized_batch_trips_before_any_of_it_runs() {
         world.finish,
         Some(Finish::Failed(FailureCause::ParallelToolLimit { count: 4, limit: 3 }))
     );
-    assert!(world.open.is_empty() && world.batch.is_none());
+    assert!(world.open.is_empty() && world.batches.is_empty());
     assert_eq!(world.machine.usage().tool_calls, 0);
 }

@@ -27,6 +27,14 @@ pub(crate) enum Choice {
     Note,
     /// Stop the run.
     Cancel,
+    /// The hooks of the pause: let it go on, one fails, one stops the run.
+    Hooks(u8),
+    /// Decide an open question.
+    Decide { pick: usize, grant: bool },
+    /// A hook fails or stops the run around a tool call.
+    ToolHook { pick: usize, after: bool, stop: bool },
+    /// Time passes.
+    Tick(u16),
     /// Send something that does not fit.
     Wild { kind: u8, number: u32 },
 }
@@ -42,6 +50,11 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
             .prop_map(|(pick, ok, clock_back)| Choice::ToolAnswer { pick, ok, clock_back }),
         1 => Just(Choice::Note),
         1 => Just(Choice::Cancel),
+        5 => any::<u8>().prop_map(Choice::Hooks),
+        4 => (0..4_usize, any::<bool>()).prop_map(|(pick, grant)| Choice::Decide { pick, grant }),
+        1 => (0..4_usize, any::<bool>(), any::<bool>())
+            .prop_map(|(pick, after, stop)| Choice::ToolHook { pick, after, stop }),
+        1 => any::<u16>().prop_map(Choice::Tick),
         3 => (0..9_u8, 0..4_u32).prop_map(|(kind, number)| Choice::Wild { kind, number }),
     ]
 }
@@ -58,8 +71,16 @@ pub(crate) fn definition() -> Arc<AgentDefinition> {
     let mut definition = AgentDefinition::new("prop", "Be brief.");
     definition.limits.max_iterations = 5;
     definition.limits.max_parallel_tools = 3;
+    definition.budget.max_wall_ms = Some(120_000);
     definition.tools = Arc::from([ToolSpec::new("look", "looks", json!({"type": "object"}))]);
     Arc::new(definition)
+}
+
+/// Hooks at every point.
+pub(crate) fn hooks() -> Arc<[HookRecord]> {
+    use HookPoint::*;
+    let points = vec![RunStart, BeforeModel, AfterModel, BeforeTool, AfterTool, RunEnd];
+    Arc::from([HookRecord { name: "h".into(), points, fail_open: true }])
 }
 
 pub(crate) fn started() -> RunStarted {
@@ -81,10 +102,13 @@ pub(crate) struct World {
     pub(crate) log: Vec<Entry>,
     pub(crate) model: Option<ModelCall>,
     pub(crate) attempts: u32,
-    pub(crate) batch: Option<Arc<[ToolCall]>>,
+    /// Batches that wait to be admitted.
+    pub(crate) batches: Vec<ToolBatch>,
     /// Is the memory asked: to read (true), to write (false)?
     pub(crate) memory: Option<bool>,
     pub(crate) open: Vec<ToolRun>,
+    /// Questions to people.
+    pub(crate) asked: Vec<Approval>,
     pub(crate) finish: Option<Finish>,
     pub(crate) now: i64,
 }
@@ -101,9 +125,10 @@ impl World {
             log: Vec::new(),
             model: None,
             attempts: 0,
-            batch: None,
+            batches: Vec::new(),
             memory: None,
             open: Vec::new(),
+            asked: Vec::new(),
             finish: None,
             now: 1_000,
         };
@@ -132,7 +157,13 @@ impl World {
                     self.attempts = call.attempts_before;
                     self.model = Some(call);
                 }
-                Output::Perform(Effect::AdmitTools(batch)) => self.batch = Some(batch.calls),
+                Output::Perform(Effect::AdmitTools(batch)) => self.batches.push(batch),
+                Output::Perform(Effect::RunHooks(pause)) => {
+                    if matches!(pause, Pause::RunEnd(_)) {
+                        self.drop_in_flight();
+                    }
+                }
+                Output::Perform(Effect::AskApproval(approval)) => self.asked.push(approval),
                 Output::Perform(Effect::RunTool(run)) => self.open.push(run),
                 Output::Perform(Effect::ReadMemory { .. }) => self.memory = Some(true),
                 Output::Perform(Effect::WriteMemory { .. }) => self.memory = Some(false),
@@ -148,12 +179,28 @@ impl World {
         }
     }
 
+    fn drop_in_flight(&mut self) {
+        (self.model, self.memory) = (None, None);
+        self.batches.clear();
+        self.open.clear();
+        self.asked.clear();
+    }
+
     pub(crate) fn step(&mut self, choice: Choice) {
         if self.finish.is_some() {
             return self.refused(Input::fact(self.last(), Warning { message: "late".into() }));
         }
         if self.memory.is_some() && !matches!(choice, Choice::Cancel | Choice::Wild { .. }) {
             return self.memory_answer(choice);
+        }
+        if self.machine.paused_at().is_some()
+            && !matches!(
+                choice,
+                Choice::Cancel | Choice::Tick(_) | Choice::Note | Choice::Wild { .. }
+            )
+        {
+            let bits = if let Choice::Hooks(bits) = choice { bits } else { 0 };
+            return self.hooks(bits);
         }
         match choice {
             Choice::Answer { stop, calls, same_ids, text } => {
@@ -168,6 +215,18 @@ impl World {
                 self.accept(Input::fact(at, Warning { message: "note".into() }));
             }
             Choice::Cancel => self.cancel(),
+            Choice::Hooks(_) => {
+                let before = self.machine.clone();
+                self.machine.proceed(self.last()).expect_err("there is no pause");
+                assert_eq!(self.machine, before, "a refused input changes nothing");
+            }
+            Choice::Decide { pick, grant } => self.decide(pick, grant),
+            Choice::ToolHook { pick, after, stop } => self.tool_hook(pick, after, stop),
+            Choice::Tick(ms) => {
+                self.now += i64::from(ms);
+                self.machine.tick(self.last());
+                self.drain();
+            }
             Choice::Wild { kind, number } => self.wild(kind, number),
         }
     }
@@ -192,6 +251,60 @@ impl World {
         let at = self.at();
         let signal = SignalReceived { name: CANCEL.into(), data: json!(null) };
         self.accept(Input::fact(at, signal));
+    }
+
+    /// The hooks of a pause: mostly they let the run go on.
+    fn hooks(&mut self, bits: u8) {
+        let Some(point) = self.machine.paused_at() else { return };
+        let at = self.last();
+        match bits % 16 {
+            0 => self.accept(Input::fact(at, hook_failed(point, None, false))),
+            1 => self.accept(Input::fact(at, hook_aborted(point))),
+            2 => self.accept(Input::fact(at, hook_failed(point, None, true))),
+            _ => {
+                self.machine.proceed(Timestamp::default()).expect("it is paused");
+                self.drain();
+            }
+        }
+    }
+
+    fn tool_hook(&mut self, pick: usize, after: bool, stop: bool) {
+        if self.open.is_empty() || !self.batches.is_empty() {
+            return;
+        }
+        let at = self.at();
+        let index = pick % self.open.len();
+        let id = self.open[index].call_id.clone();
+        let point = if after { HookPoint::AfterTool } else { HookPoint::BeforeTool };
+        self.accept(Input::fact(at, hook_failed(point, Some(id.clone()), !stop)));
+        if after && stop {
+            // The answer of the call stands before the end.
+            self.open.remove(index);
+            let at = self.at();
+            self.accept(Input::fact(at, response(id, true)));
+            assert!(self.machine.paused_at().is_some() || self.finish.is_some());
+        }
+    }
+
+    fn decide(&mut self, pick: usize, grant: bool) {
+        self.asked.retain(|asked| self.machine.open_approvals().any(|open| open == asked));
+        if self.asked.is_empty() {
+            return;
+        }
+        let at = self.at();
+        let asked = self.asked.remove(pick % self.asked.len());
+        let (approval_id, call_id) = (asked.id, asked.call_id);
+        let by = "ops".into();
+        let fact: EventKind = if grant {
+            ApprovalGranted { approval_id, call_id, by, reason: None, message: None }.into()
+        } else {
+            let reason = "approval.denied".into();
+            ApprovalDenied { approval_id, call_id, by, reason, message: Some("no".into()) }.into()
+        };
+        self.accept(Input::fact(at, fact.clone()));
+        if self.finish.is_none() {
+            self.refused(Input::fact(at, fact));
+        }
     }
 
     pub(crate) fn last(&self) -> Timestamp {
@@ -263,10 +376,13 @@ impl World {
     }
 
     pub(crate) fn admit(&mut self, bits: u8) {
-        let Some(calls) = self.batch.take() else { return };
-        for (index, call) in calls.iter().enumerate() {
+        let Some(batch) = self.batches.pop() else { return };
+        for (index, call) in batch.calls.iter().enumerate() {
             let at = self.at();
-            if bits & (1 << index) == 0 {
+            if bits & (16 << index) != 0 && !batch.approved {
+                self.machine.hold(at, &call.id, call.arguments.clone()).expect("it was asked for");
+                self.drain();
+            } else if bits & (1 << index) == 0 {
                 self.accept(Input::fact(at, response(call.id.clone(), false)));
             } else {
                 let requested = ToolRequested {
@@ -281,7 +397,7 @@ impl World {
     }
 
     pub(crate) fn tool_answer(&mut self, pick: usize, ok: bool, clock_back: bool) {
-        if self.open.is_empty() || self.batch.is_some() {
+        if self.open.is_empty() || !self.batches.is_empty() {
             return;
         }
         let run = self.open.remove(pick % self.open.len());
@@ -363,6 +479,28 @@ impl World {
         let before = self.machine.clone();
         self.machine.handle(input).expect_err("an input that fits nothing is refused");
         assert_eq!(self.machine, before, "a refused input changes nothing");
+    }
+}
+
+fn hook_failed(point: HookPoint, call_id: Option<CallId>, fail_open: bool) -> HookFailed {
+    HookFailed {
+        hook: "h".into(),
+        point: point.as_str().into(),
+        call_id,
+        reason: "hook.failed".into(),
+        message: "broken".into(),
+        fail_open,
+    }
+}
+
+fn hook_aborted(point: HookPoint) -> HookAborted {
+    HookAborted {
+        hook: "h".into(),
+        point: point.as_str().into(),
+        call_id: None,
+        reason: "hook.aborted".into(),
+        message: "not today".into(),
+        fail_open: true,
     }
 }
 

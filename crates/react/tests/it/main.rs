@@ -3,6 +3,7 @@
 
 mod bench;
 mod errors;
+mod hooks;
 mod model;
 mod parts;
 mod record;

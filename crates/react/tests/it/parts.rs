@@ -63,3 +63,29 @@ async fn an_agent_is_a_tool_of_another_one() {
     let EventKind::RunStarted(started) = &events[0].kind else { panic!("it starts") };
     assert_eq!(started.parent.as_ref(), Some(&outcome.run_id));
 }
+
+/// Spec: B1, B2. An agent that calls itself ends at its depth, with one event and no model call.
+#[tokio::test]
+async fn an_agent_deeper_than_its_budget_does_nothing() {
+    let bench = Bench::new();
+    let budget = react::Budget { max_depth: Some(1), ..Default::default() };
+    let ask = |name: &'static str| calls([call("c", name, json!({"input": "and you?"}))]);
+    let third =
+        bench.agent(vec![says("never asked")]).name("third").budget(budget).build().unwrap();
+    let second = bench
+        .agent(vec![ask("third"), says("nobody below")])
+        .name("second")
+        .tool(third.as_tool("Is deeper."))
+        .build()
+        .unwrap();
+    let first = bench.agent(vec![ask("second"), says("done")]).tool(second.as_tool("Is deep."));
+    let outcome = bench.run(first).await.unwrap();
+    assert_eq!(tool_texts(&outcome)[0].0, "nobody below");
+    let runs = bench.log.runs(RunFilter::default()).await.unwrap();
+    let deepest = runs.iter().find(|run| run.agent == "third").unwrap();
+    assert_eq!(deepest.reason, Some("budget.depth".into()));
+    let events = bench.events(&deepest.run).await;
+    assert_eq!(types(&events), ["run.started", "budget.exhausted", "run.finished"]);
+    let EventKind::BudgetExhausted(exhausted) = &events[1].kind else { panic!() };
+    assert!((exhausted.limit - 1.0).abs() < 1e-9 && (exhausted.used - 1.0).abs() < 1e-9);
+}

@@ -139,25 +139,21 @@ async fn a_panic_in_any_part_of_a_tool_is_its_failure() {
     assert_eq!(tool_texts(&outcome)[0].0, "Tool 'needy' panicked: no idea");
 }
 
-/// Spec: A1. What nobody can be asked for yet is refused, not run unasked.
-#[test]
-fn a_tool_that_needs_approval_is_refused() {
-    let mut spec = tool::ToolSpec::new("wipe", "d", json!({"type": "object"}));
-    spec.approval = true;
-    let refused = Agent::builder(ScriptedProvider::saying(["x"])).tool(Needy(spec)).build();
-    assert!(refused.is_err());
-}
-
 /// Blocks its thread until it is let go.
-struct Blocks(tool::ToolSpec, Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>);
+struct Blocks {
+    spec: tool::ToolSpec,
+    held: Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>,
+    told: Arc<std::sync::atomic::AtomicBool>,
+}
 
 #[async_trait::async_trait]
 impl tool::Tool for Blocks {
     fn spec(&self) -> &tool::ToolSpec {
-        &self.0
+        &self.spec
     }
-    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
-        let _ = self.1.lock().unwrap().recv();
+    async fn call(&self, _: Value, context: &ToolContext) -> Result<Value, ToolError> {
+        let _ = self.held.lock().unwrap().recv();
+        self.told.store(context.cancellation.is_cancelled(), Ordering::SeqCst);
         Ok(json!("too late"))
     }
 }
@@ -205,11 +201,12 @@ async fn the_late_output_of_blocking_code_is_discarded_and_noted() {
         let_go: std::sync::Mutex::new(Some(let_go)),
         events: tokio::sync::Mutex::default(),
     });
+    let told = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let spec = tool::ToolSpec::new("blocks", "d", json!({"type": "object"}))
         .timeout(Duration::from_millis(20));
     let log = Arc::new(MemoryLog::new());
     let agent = Agent::builder(SharedPatient(Arc::clone(&patient)))
-        .tool(Blocks(spec, Arc::new(std::sync::Mutex::new(held))))
+        .tool(Blocks { spec, held: Arc::new(std::sync::Mutex::new(held)), told: Arc::clone(&told) })
         .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
         .build()
         .unwrap();
@@ -219,4 +216,5 @@ async fn the_late_output_of_blocking_code_is_discarded_and_noted() {
     let events = read_events(&*log, &outcome.run_id).await.unwrap().1;
     assert_eq!(types(&events).iter().filter(|kind| **kind == "tool.late").count(), 1);
     assert!(!format!("{:?}", outcome.transcript).contains("too late"));
+    assert!(told.load(Ordering::SeqCst), "it could have known");
 }

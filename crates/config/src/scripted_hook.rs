@@ -1,0 +1,72 @@
+//! `[[hooks]]` and `[[approvals]]` of a scenario.
+
+use react_machine::HookPoint;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A scripted hook.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedHook {
+    /// Its name.
+    pub name: String,
+    /// Where it is called.
+    pub point: HookPoint,
+    /// The only tool it is called for, around tools.
+    pub tool: Option<String>,
+    /// What it does.
+    pub action: HookAction,
+    /// Does the run go on when it fails?
+    #[serde(default = "yes")]
+    pub fail_open: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// What a scripted hook does.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HookAction {
+    /// Says no, for this reason.
+    Abort(String),
+    /// Lets the run go on.
+    Continue,
+    /// Fails with this text.
+    Error(String),
+    /// Hangs this long, in milliseconds, then lets the run go on.
+    HangMs(u64),
+    /// Panics with this text.
+    Panic(String),
+    /// Gives a tool other arguments.
+    ReplaceArguments(Value),
+}
+
+/// What a person says to a question.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScriptedDecision {
+    /// Yes or no.
+    pub verdict: ApprovalVerdict,
+    /// Who.
+    #[serde(default = "somebody")]
+    pub by: String,
+    /// Why.
+    pub reason: Option<String>,
+}
+
+fn somebody() -> String {
+    "rehearsal".to_owned()
+}
+
+/// Yes or no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ApprovalVerdict {
+    /// The call may run.
+    Approve,
+    /// It may not.
+    Deny,
+}

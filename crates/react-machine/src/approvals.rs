@@ -1,0 +1,220 @@
+//! Calls that a person has to agree to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use layer0::event::{
+    Actor, ApprovalDenied, ApprovalGranted, ApprovalRequested, RunForked, RunStarted, RunWaiting,
+    ToolFailure, ToolResponded,
+};
+use layer0::id::{ApprovalId, CallId};
+use layer0::message::ToolCall;
+use layer0::{Code, Timestamp, code};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::io::{Approval, Effect, Misuse, ToolBatch};
+use crate::machine::{Machine, Phase};
+
+/// How many characters of a person's words the model reads.
+const MAX_REASON: usize = 500;
+
+/// What people have decided in a run, and what the ids of the questions are made from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Approvals {
+    seed: [u8; 32],
+    /// The text of the answer, by tool and hash of the arguments.
+    denied: BTreeMap<(Arc<str>, Arc<str>), Denial>,
+    /// Since when the run does nothing but wait.
+    waiting_since: Option<Timestamp>,
+}
+
+/// What a person said against a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// Who.
+    pub by: Arc<str>,
+    /// Why, in their words.
+    pub reason: Arc<str>,
+}
+
+impl Denial {
+    fn text(&self) -> String {
+        if self.reason.is_empty() {
+            return format!("Denied by {}", self.by);
+        }
+        let reason: String = self.reason.chars().take(MAX_REASON).collect();
+        format!("Denied by {}: {reason}", self.by)
+    }
+}
+
+impl Approvals {
+    pub(crate) fn begin(&mut self, at: Timestamp, started: &RunStarted) {
+        self.mix(at, started.session.as_str());
+    }
+
+    /// Makes the ids of a copied run differ from those of the run it was copied from.
+    pub(crate) fn fork(&mut self, at: Timestamp, forked: &RunForked) {
+        self.mix(at, forked.parent.as_str());
+    }
+
+    fn mix(&mut self, at: Timestamp, name: &str) {
+        let digest = Sha256::new_with_prefix(self.seed).chain_update(at.as_millis().to_be_bytes());
+        self.seed = digest.chain_update(name).finalize().into();
+    }
+
+    /// Returns an id that only this question has: `apr_` and 16 hex digits of SHA-256.
+    fn id(&self, seq: u64, call_id: &CallId) -> ApprovalId {
+        let digest = Sha256::new_with_prefix(self.seed).chain_update(seq.to_be_bytes());
+        let digest = digest.chain_update(call_id.as_str()).finalize();
+        ApprovalId::new(format!("apr_{}", hex(&digest[..8])))
+    }
+
+    pub(crate) const fn waiting_since(&self) -> Option<Timestamp> {
+        self.waiting_since
+    }
+
+    pub(crate) fn stop_waiting(&mut self) -> Option<Timestamp> {
+        self.waiting_since.take()
+    }
+}
+
+impl Machine {
+    /// Keeps an admitted call until a person agrees to it with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`], when no such call waits to be admitted; then nothing has changed.
+    pub fn hold(
+        &mut self,
+        at: Timestamp,
+        call_id: &CallId,
+        arguments: Value,
+    ) -> Result<(), Misuse> {
+        let Phase::Working(batch) = &self.phase else {
+            let state = self.phase.name();
+            return Err(Misuse::Unexpected { event: "approval.requested", state });
+        };
+        let (tool, cause) = batch.check_hold(call_id)?;
+        self.advance(at);
+        let id = self.approvals.id(self.events() + 1, call_id);
+        let approval = Approval {
+            id,
+            call_id: call_id.clone(),
+            tool,
+            arguments_hash: arguments_hash(&arguments),
+            arguments,
+        };
+        let requested = ApprovalRequested {
+            approval_id: approval.id.clone(),
+            call_id: approval.call_id.clone(),
+            tool: Arc::clone(&approval.tool),
+            arguments: approval.arguments.clone(),
+            arguments_hash: Arc::clone(&approval.arguments_hash),
+        };
+        let seq = self.append(Actor::Machine, Some(cause), requested);
+        if let Phase::Working(batch) = &mut self.phase {
+            batch.hold(seq, approval.clone());
+        }
+        self.perform(Effect::AskApproval(approval));
+        self.wait_if_idle(seq);
+        Ok(())
+    }
+
+    /// Returns what people said against this very call, if they denied it in this run.
+    #[must_use]
+    pub fn denied(&self, tool: &str, arguments: &Value) -> Option<&Denial> {
+        if self.approvals.denied.is_empty() {
+            return None;
+        }
+        self.approvals.denied.get(&(tool.into(), arguments_hash(arguments)))
+    }
+
+    /// Does the run wait for people, with nothing else to do?
+    #[must_use]
+    pub const fn is_waiting(&self) -> bool {
+        self.approvals.waiting_since().is_some()
+    }
+
+    /// Returns the questions that are open.
+    pub fn open_approvals(&self) -> impl Iterator<Item = &Approval> {
+        let batch = match &self.phase {
+            Phase::Working(batch) => Some(batch),
+            _ => None,
+        };
+        batch.into_iter().flat_map(|batch| batch.held())
+    }
+
+    pub(crate) fn check_approval(&self, id: &ApprovalId, call_id: &CallId) -> Result<(), Misuse> {
+        match self.open_approvals().any(|open| open.id == *id && open.call_id == *call_id) {
+            true => Ok(()),
+            false => Err(Misuse::UnknownApproval(id.clone())),
+        }
+    }
+
+    pub(crate) fn approval_granted(&mut self, granted: ApprovalGranted) {
+        self.resume_clock();
+        let Phase::Working(batch) = &mut self.phase else { return };
+        let Some((approval, requested)) = batch.take_question(&granted.approval_id) else { return };
+        let seq = self.append(Actor::Person, Some(requested), granted);
+        if let Phase::Working(batch) = &mut self.phase {
+            batch.decided(&approval.call_id, seq);
+        }
+        let call =
+            ToolCall { id: approval.call_id, name: approval.tool, arguments: approval.arguments };
+        let max_executions = self.executions_left();
+        let calls = Arc::from([call]);
+        self.perform(Effect::AdmitTools(ToolBatch { calls, max_executions, approved: true }));
+    }
+
+    pub(crate) fn approval_denied(&mut self, denied: ApprovalDenied) {
+        self.resume_clock();
+        let Phase::Working(batch) = &mut self.phase else { return };
+        let Some((approval, requested)) = batch.take_question(&denied.approval_id) else { return };
+        let denial = Denial {
+            by: Arc::clone(&denied.by),
+            reason: denied.message.clone().unwrap_or_default(),
+        };
+        let seq = self.append(Actor::Person, Some(requested), denied);
+        let text = denial.text();
+        let key = (Arc::clone(&approval.tool), approval.arguments_hash);
+        self.approvals.denied.insert(key, denial);
+        let responded = ToolResponded {
+            call_id: approval.call_id,
+            tool: approval.tool,
+            ok: false,
+            output: json!({ "error": text }),
+            duration_ms: 0,
+            error: Some(ToolFailure {
+                reason: Code::new(code::TOOL_APPROVAL_DENIED),
+                code: None,
+                message: text.into(),
+                error_id: None,
+            }),
+        };
+        self.answer_call(Actor::Machine, Some(seq), responded);
+    }
+
+    /// Says that the run waits, once nothing but people's answers is missing.
+    pub(crate) fn wait_if_idle(&mut self, cause: u64) {
+        let Phase::Working(batch) = &self.phase else { return };
+        if !batch.is_idle() || self.is_waiting() {
+            return;
+        }
+        let approvals = batch.held().map(|approval| approval.id.clone()).collect();
+        self.append(Actor::Machine, Some(cause), RunWaiting { approvals });
+        self.approvals.waiting_since = Some(self.now());
+    }
+}
+
+/// Returns what an approval is bound to: SHA-256, in hex, of the arguments as compact JSON with
+/// sorted keys.
+fn arguments_hash(arguments: &Value) -> Arc<str> {
+    let mut sorted = arguments.clone();
+    sorted.sort_all_objects();
+    hex(&Sha256::digest(sorted.to_string().as_bytes())).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,149 @@
+//! Replay: the same facts lead to the same decisions, or the record is not this agent's.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use layer0::code;
+use layer0::event::{Actor, EventKind};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::definition::{AgentDefinition, DefinitionError};
+use crate::io::{Entry, Input, Output};
+use crate::machine::Machine;
+
+/// Rebuilds a machine from the record of its run, entry by entry. Facts are fed to it; what it
+/// decides on them is compared with what was recorded, by type and data.
+///
+/// What the runtime told the machine without a fact (time passed, hooks let the run go on, a call
+/// needs a person) is told again where the record shows that it was.
+#[derive(Debug, Clone)]
+pub struct Replay {
+    machine: Machine,
+    decided: VecDeque<Entry>,
+}
+
+/// The first difference between a record and what the machine makes of it.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("replay diverged at seq {seq}: `{kind}` was recorded")]
+#[non_exhaustive]
+pub struct Divergence {
+    /// The place in the run.
+    pub seq: u64,
+    /// The type of the recorded event.
+    pub kind: &'static str,
+    /// The recorded event.
+    pub expected: Value,
+    /// What the machine decided instead, or why it refused the fact; null when it decided nothing.
+    pub actual: Value,
+}
+
+impl Replay {
+    /// Begins with a machine to which nothing has happened.
+    ///
+    /// # Errors
+    ///
+    /// [`DefinitionError`], when the definition cannot be run.
+    pub fn new(definition: Arc<AgentDefinition>) -> Result<Self, DefinitionError> {
+        Ok(Self { machine: Machine::new(definition)?, decided: VecDeque::new() })
+    }
+
+    /// Takes the next recorded entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Divergence`], when the entry is not what follows.
+    pub fn next(&mut self, recorded: &Entry) -> Result<(), Divergence> {
+        if self.decided.is_empty() {
+            self.tell(recorded);
+        }
+        if self.decided.is_empty() && recorded.actor != Actor::Machine {
+            let fact = Input::fact(recorded.at, recorded.kind.clone());
+            if let Err(refused) = self.machine.handle(fact) {
+                return Err(divergence(recorded, Value::String(refused.to_string())));
+            }
+            self.drain();
+        }
+        match self.decided.pop_front() {
+            Some(entry) if entry.kind == recorded.kind && entry.actor == recorded.actor => Ok(()),
+            Some(entry) => Err(divergence(recorded, as_value(&entry.kind))),
+            None => Err(divergence(recorded, Value::Null)),
+        }
+    }
+
+    /// Returns the machine as the record leaves it, and what it decided beyond the record's end.
+    #[must_use]
+    pub fn finish(self) -> (Machine, Vec<Entry>) {
+        (self.machine, self.decided.into())
+    }
+
+    /// Tells the machine what it must have been told for this entry to follow.
+    fn tell(&mut self, recorded: &Entry) {
+        if self.machine.paused_at().is_some() && is_out_of_time(&recorded.kind) {
+            self.machine.tick(recorded.at);
+            self.drain();
+        }
+        while self.decided.is_empty()
+            && let Some(point) = self.machine.paused_at()
+            && follows_a_pause(recorded, point.as_str())
+        {
+            let _ = self.machine.proceed(recorded.at);
+            self.drain();
+        }
+        if !self.decided.is_empty() || recorded.actor != Actor::Machine {
+            return;
+        }
+        match &recorded.kind {
+            EventKind::ApprovalRequested(asked) => {
+                // A call that cannot be asked about shows as a divergence.
+                let _ = self.machine.hold(recorded.at, &asked.call_id, asked.arguments.clone());
+            }
+            EventKind::BudgetExhausted(_) => self.machine.tick(recorded.at),
+            _ => {}
+        }
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        loop {
+            match self.machine.poll() {
+                Output::Append(entry) => self.decided.push_back(entry),
+                Output::Perform(_) => {}
+                Output::Wait | Output::Finish(_) => return,
+            }
+        }
+    }
+}
+
+/// Did the run go on before this was recorded? What hooks and people did meanwhile belongs to the
+/// pause.
+fn follows_a_pause(recorded: &Entry, point: &str) -> bool {
+    match &recorded.kind {
+        EventKind::HookFailed(failed) => &*failed.point != point,
+        EventKind::HookAborted(aborted) => &*aborted.point != point,
+        EventKind::MemoryDegraded(_)
+        | EventKind::MemoryRead(_)
+        | EventKind::MemoryWrote(_)
+        | EventKind::ToolRequested(_)
+        | EventKind::ToolResponded(_) => true,
+        _ => recorded.actor == Actor::Machine,
+    }
+}
+
+/// Was it the time that was used up? That can happen while hooks are called.
+fn is_out_of_time(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::BudgetExhausted(exhausted) if exhausted.reason.as_str() == code::BUDGET_WALL_TIME)
+}
+
+fn divergence(recorded: &Entry, actual: Value) -> Divergence {
+    Divergence {
+        seq: recorded.seq,
+        kind: recorded.kind.event_type(),
+        expected: as_value(&recorded.kind),
+        actual,
+    }
+}
+
+fn as_value(kind: &EventKind) -> Value {
+    serde_json::to_value(kind).unwrap_or_default()
+}

@@ -1,0 +1,292 @@
+//! Other people's code at points of a run: observers look on, gates may say no.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use layer0::error::BoxError;
+use layer0::failure::{Effect, Failure, Retry, Seconds};
+use layer0::id::{CallId, RunId, SessionId};
+use layer0::message::{StopReason, ToolCall, Transcript};
+use layer0::stop::Outcome;
+use layer0::{Code, code};
+use react_machine::{HookPoint, HookRecord};
+use serde_json::Value;
+use thiserror::Error;
+
+/// Looks on at points of a run. It changes nothing, and is asked after the gates of its point.
+#[async_trait]
+pub trait Observer: Send + Sync {
+    /// Returns the name that stands in events and errors.
+    fn name(&self) -> &str;
+
+    /// Returns where it is called.
+    fn points(&self) -> &[HookPoint];
+
+    /// Does the run go on when it fails? Failing is an error, a panic or no answer within the
+    /// agent's hook timeout.
+    fn fail_open(&self) -> bool {
+        true
+    }
+
+    /// Looks on.
+    ///
+    /// # Errors
+    ///
+    /// Any error; what comes of it is up to [`Observer::fail_open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped after the hook timeout, and when the run is stopped.
+    async fn observe(&self, moment: Moment<'_>, context: &HookContext) -> Result<(), BoxError>;
+}
+
+/// Decides at points of a run whether it goes on.
+#[async_trait]
+pub trait Gate: Send + Sync {
+    /// Returns the name that stands in events, errors and what the model reads.
+    fn name(&self) -> &str;
+
+    /// Returns where it is called.
+    fn points(&self) -> &[HookPoint];
+
+    /// Does the run go on when it fails? As [`Observer::fail_open`].
+    fn fail_open(&self) -> bool {
+        true
+    }
+
+    /// Decides.
+    ///
+    /// # Errors
+    ///
+    /// Any error; what comes of it is up to [`Gate::fail_open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Observer::observe`].
+    async fn judge(&self, moment: Moment<'_>, context: &HookContext) -> Result<Verdict, BoxError>;
+}
+
+/// What a gate says.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Go on.
+    Continue,
+    /// Do not. Before a tool, the call is answered as skipped and the run goes on; anywhere else
+    /// the run fails as aborted.
+    Abort(String),
+    /// Before a tool: go on with these arguments instead. Anywhere else the gate has failed.
+    ReplaceArguments(Value),
+}
+
+/// Whose run it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HookContext {
+    /// The run.
+    pub run: RunId,
+    /// The conversation.
+    pub session: SessionId,
+}
+
+/// What is about to happen, or just did.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum Moment<'a> {
+    /// The run has started.
+    #[non_exhaustive]
+    RunStart {
+        /// What it was asked.
+        input: &'a str,
+    },
+    /// The model is about to be asked.
+    #[non_exhaustive]
+    BeforeModel {
+        /// Which call of the run.
+        call: u32,
+        /// What it will be sent.
+        messages: &'a Transcript,
+    },
+    /// The model has answered.
+    #[non_exhaustive]
+    AfterModel {
+        /// Which call of the run.
+        call: u32,
+        /// What it said.
+        text: &'a str,
+        /// What it asks for.
+        tool_calls: &'a [ToolCall],
+        /// Why it stopped.
+        stop_reason: StopReason,
+    },
+    /// The model asks for a tool. Gates see the model's arguments, or what the gate before them made
+    /// of these; observers see the arguments the tool will get.
+    #[non_exhaustive]
+    BeforeTool {
+        /// The call.
+        call: &'a ToolCall,
+    },
+    /// A tool has run.
+    #[non_exhaustive]
+    AfterTool {
+        /// The call.
+        call_id: &'a CallId,
+        /// The tool.
+        tool: &'a str,
+        /// Did it succeed?
+        ok: bool,
+        /// Its output as it goes into the log.
+        output: &'a Value,
+    },
+    /// The run is about to end.
+    #[non_exhaustive]
+    RunEnd {
+        /// How.
+        outcome: Outcome,
+        /// The code of the failure or stop.
+        reason: Option<&'a Code>,
+        /// What the model said.
+        output: &'a str,
+    },
+}
+
+impl Moment<'_> {
+    /// Returns the point of the run.
+    #[must_use]
+    pub const fn point(&self) -> HookPoint {
+        match self {
+            Self::RunStart { .. } => HookPoint::RunStart,
+            Self::BeforeModel { .. } => HookPoint::BeforeModel,
+            Self::AfterModel { .. } => HookPoint::AfterModel,
+            Self::BeforeTool { .. } => HookPoint::BeforeTool,
+            Self::AfterTool { .. } => HookPoint::AfterTool,
+            Self::RunEnd { .. } => HookPoint::RunEnd,
+        }
+    }
+
+    /// Returns the tool it is about, at the points around tools.
+    #[must_use]
+    pub fn tool(&self) -> Option<&str> {
+        match self {
+            Self::BeforeTool { call } => Some(&call.name),
+            Self::AfterTool { tool, .. } => Some(tool),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn call_id(&self) -> Option<&CallId> {
+        match self {
+            Self::BeforeTool { call } => Some(&call.id),
+            Self::AfterTool { call_id, .. } => Some(call_id),
+            _ => None,
+        }
+    }
+}
+
+/// Says how a hook failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HookError {
+    /// It reported an error.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("hook failed")]
+    Failed(#[source] BoxError),
+    /// Its code panicked; the panic was caught.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("hook panicked: {0}")]
+    Panicked(String),
+    /// It did not answer in time.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("hook gave no answer within {}", Seconds(*after))]
+    #[non_exhaustive]
+    Timeout {
+        /// The limit.
+        after: Duration,
+    },
+}
+
+impl HookError {
+    /// Makes [`HookError::Timeout`].
+    #[must_use]
+    pub const fn timeout(after: Duration) -> Self {
+        Self::Timeout { after }
+    }
+}
+
+impl Failure for HookError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Failed(_) => code::HOOK_FAILED,
+            Self::Panicked(_) => code::HOOK_PANICKED,
+            Self::Timeout { .. } => code::HOOK_TIMEOUT,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Failed(_) | Self::Panicked(_) | Self::Timeout { .. } => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Failed(_) | Self::Panicked(_) | Self::Timeout { .. } => Effect::Unknown,
+        }
+    }
+}
+
+/// A hook of either kind.
+#[derive(Clone)]
+pub(crate) enum Hook {
+    Gate(Arc<dyn Gate>),
+    Observer(Arc<dyn Observer>),
+}
+
+impl Hook {
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Gate(gate) => gate.name(),
+            Self::Observer(observer) => observer.name(),
+        }
+    }
+
+    pub(crate) fn points(&self) -> &[HookPoint] {
+        match self {
+            Self::Gate(gate) => gate.points(),
+            Self::Observer(observer) => observer.points(),
+        }
+    }
+
+    pub(crate) fn fail_open(&self) -> bool {
+        match self {
+            Self::Gate(gate) => gate.fail_open(),
+            Self::Observer(observer) => observer.fail_open(),
+        }
+    }
+
+    /// Returns what the agent's definition says of it.
+    pub(crate) fn record(&self) -> HookRecord {
+        HookRecord {
+            name: self.name().into(),
+            points: self.points().to_vec(),
+            fail_open: self.fail_open(),
+        }
+    }
+
+    pub(crate) async fn call(
+        &self,
+        moment: Moment<'_>,
+        context: &HookContext,
+    ) -> Result<Verdict, BoxError> {
+        match self {
+            Self::Gate(gate) => gate.judge(moment, context).await,
+            Self::Observer(observer) => {
+                observer.observe(moment, context).await.map(|()| Verdict::Continue)
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Calling hooks: bounded, guarded, and with facts for what went wrong.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::Clock;
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use layer0::error::BoxError;
+use layer0::event::{EventKind, HookAborted, HookFailed};
+use layer0::failure::{Chain, Failure};
+use layer0::stop::Outcome;
+use layer0::{Code, code};
+use react_machine::{Finish, HookPoint, Machine, Pause};
+use redact::Redactor;
+use serde_json::Value;
+
+use crate::driver::Driver;
+use crate::error::AgentError;
+use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
+use crate::redacting::redact_value;
+use crate::running::panic_text;
+
+/// Which hooks of a point are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    All,
+    Gates,
+    Observers,
+}
+
+/// The hooks of an agent.
+pub(crate) struct Hooks {
+    pub(crate) hooks: Vec<Hook>,
+    pub(crate) limit: Duration,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) redactor: Redactor,
+}
+
+/// What hooks came to.
+#[derive(Default)]
+pub(crate) struct Called {
+    /// `hook.failed` of hooks whose failure does not matter.
+    pub(crate) notes: Vec<EventKind>,
+    /// What a gate wants the arguments to be.
+    pub(crate) arguments: Option<Value>,
+    pub(crate) stop: Option<Stop>,
+}
+
+/// Why it does not go on.
+pub(crate) enum Stop {
+    /// A gate says so: the hook and its reason.
+    Aborted { hook: String, reason: String },
+    /// A hook that must not fail failed.
+    Rejected { error: HookError, fact: EventKind },
+}
+
+impl Hooks {
+    /// Is anything called at this point?
+    pub(crate) fn has(&self, point: HookPoint) -> bool {
+        self.hooks.iter().any(|hook| hook.points().contains(&point))
+    }
+
+    /// Calls the hooks of a point in order, until one of them stops it.
+    pub(crate) async fn call(
+        &self,
+        moment: Moment<'_>,
+        context: &HookContext,
+        kind: Kind,
+    ) -> Called {
+        let mut called = Called::default();
+        for hook in &self.hooks {
+            let wanted = match hook {
+                Hook::Gate(_) => kind != Kind::Observers,
+                Hook::Observer(_) => kind != Kind::Gates,
+            };
+            if !wanted || !hook.points().contains(&moment.point()) {
+                continue;
+            }
+            // A gate sees what the one before it made of the call.
+            let replaced = match (moment, &called.arguments) {
+                (Moment::BeforeTool { call }, Some(arguments)) => {
+                    let mut call = call.clone();
+                    call.arguments = arguments.clone();
+                    Some(call)
+                }
+                _ => None,
+            };
+            let seen = replaced.as_ref().map_or(moment, |call| Moment::BeforeTool { call });
+            let error = match self.ask(hook, seen, context).await {
+                Ok(Verdict::Continue) => continue,
+                Ok(Verdict::Abort(reason)) => {
+                    let (hook, reason) =
+                        (hook.name().to_owned(), self.redactor.redact(&reason).into_owned());
+                    called.stop = Some(Stop::Aborted { hook, reason });
+                    return called;
+                }
+                Ok(Verdict::ReplaceArguments(arguments)) => match moment {
+                    Moment::BeforeTool { .. } => {
+                        called.arguments = Some(redact_value(&self.redactor, arguments));
+                        continue;
+                    }
+                    _ => HookError::Failed("there are no arguments to replace here".into()),
+                },
+                Err(error) => error,
+            };
+            let fact = self.failed(hook, moment, &error);
+            if hook.fail_open() {
+                called.notes.push(fact);
+                continue;
+            }
+            called.stop = Some(Stop::Rejected { error, fact });
+            return called;
+        }
+        called
+    }
+
+    async fn ask(
+        &self,
+        hook: &Hook,
+        moment: Moment<'_>,
+        context: &HookContext,
+    ) -> Result<Verdict, HookError> {
+        let asked = Box::pin(AssertUnwindSafe(hook.call(moment, context)).catch_unwind());
+        match select(asked, self.clock.sleep(self.limit)).await {
+            Either::Left((Ok(answer), _)) => {
+                answer.map_err(|error: BoxError| HookError::Failed(error))
+            }
+            Either::Left((Err(panic), _)) => Err(HookError::Panicked(panic_text(&*panic))),
+            Either::Right(((), _)) => Err(HookError::timeout(self.limit)),
+        }
+    }
+
+    fn failed(&self, hook: &Hook, moment: Moment<'_>, error: &HookError) -> EventKind {
+        let why = match error {
+            HookError::Failed(error) => Chain(&**error).to_string(),
+            error => error.to_string(),
+        };
+        let why = self.redactor.redact(&why);
+        let point = moment.point().as_str();
+        tracing::warn!(code = error.code(), hook = hook.name(), point, "hook failed: {why}");
+        HookFailed {
+            hook: hook.name().into(),
+            point: point.into(),
+            call_id: moment.call_id().cloned(),
+            reason: Code::new(error.code()),
+            message: (*why).into(),
+            fail_open: hook.fail_open(),
+        }
+        .into()
+    }
+}
+
+impl Stop {
+    /// Returns the fact that ends the run, and the live error where there is one.
+    pub(crate) fn into_fact(
+        self,
+        moment: Moment<'_>,
+        hooks: &Hooks,
+    ) -> (EventKind, Option<HookError>) {
+        match self {
+            Self::Aborted { hook, reason } => {
+                let fail_open =
+                    hooks.hooks.iter().find(|h| h.name() == hook).is_none_or(Hook::fail_open);
+                let aborted = HookAborted {
+                    hook: hook.into(),
+                    point: moment.point().as_str().into(),
+                    call_id: moment.call_id().cloned(),
+                    reason: Code::new(code::HOOK_ABORTED),
+                    message: reason.into(),
+                    fail_open,
+                };
+                (aborted.into(), None)
+            }
+            Self::Rejected { error, fact } => (fact, Some(error)),
+        }
+    }
+}
+
+impl Driver {
+    /// Calls the hooks of a pause and lets the run go on, unless one of them stops it.
+    pub(crate) async fn pause(
+        &mut self,
+        machine: &mut Machine,
+        pause: Pause,
+    ) -> Result<(), AgentError> {
+        let agent = Arc::clone(&self.agent);
+        let context = self.hook_context();
+        let called = self.unless_stopped(machine, async {
+            let reason;
+            let moment = match &pause {
+                Pause::RunStart { input } => Moment::RunStart { input },
+                Pause::BeforeModel { call, messages } => {
+                    Moment::BeforeModel { call: *call, messages }
+                }
+                Pause::AfterModel { call, text, tool_calls, stop_reason } => {
+                    Moment::AfterModel { call: *call, text, tool_calls, stop_reason: *stop_reason }
+                }
+                Pause::RunEnd(Finish::Failed(cause)) => {
+                    reason = Some(cause.code());
+                    Moment::RunEnd { outcome: Outcome::Failed, reason: reason.as_ref(), output: "" }
+                }
+                Pause::RunEnd(Finish::Stopped { stop, output }) => {
+                    reason = stop.reason();
+                    Moment::RunEnd { outcome: stop.outcome(), reason: reason.as_ref(), output }
+                }
+                _ => return (Vec::new(), None),
+            };
+            let called = agent.hooks.call(moment, &context, Kind::All).await;
+            let stop = called.stop.map(|stop| stop.into_fact(moment, &agent.hooks));
+            (called.notes, stop)
+        });
+        let Some((notes, stop)) = called.await? else { return Ok(()) };
+        // The hooks saw the conversation; the machine is about to append to it.
+        drop(pause);
+        let mut facts: Vec<_> = notes.into_iter().map(|note| self.fact(note)).collect();
+        let Some((fact, error)) = stop else {
+            for fact in facts {
+                self.feed(machine, fact)?;
+            }
+            let now = self.agent.clock.now();
+            machine.proceed(now).map_err(|misuse| AgentError::Internal(misuse.into()))?;
+            self.drain(machine);
+            return self.commit(machine).await;
+        };
+        self.hook_error = error;
+        facts.push(self.fact(fact));
+        self.step(machine, facts).await
+    }
+
+    pub(crate) fn hook_context(&self) -> HookContext {
+        HookContext { run: self.run.clone(), session: self.session.clone() }
+    }
+}

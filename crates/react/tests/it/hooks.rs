@@ -1,0 +1,224 @@
+//! Hooks and approvals through the API.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use layer0::error::BoxError;
+use layer0::failure::{Chain, Failure};
+use layer0::message::Message;
+use layer0::stop::Stop;
+use react::{
+    AgentError, ApprovalDesk, ApprovalRequest, Approver, Decision, Gate, HookContext, HookPoint,
+    Moment, Observer, Verdict,
+};
+use serde_json::json;
+
+use crate::bench::{Bench, add, call, calls, says, tool_texts, types};
+
+const EVERYWHERE: [HookPoint; 6] = [
+    HookPoint::RunStart,
+    HookPoint::BeforeModel,
+    HookPoint::AfterModel,
+    HookPoint::BeforeTool,
+    HookPoint::AfterTool,
+    HookPoint::RunEnd,
+];
+
+/// Writes down what it sees.
+#[derive(Clone, Default)]
+struct Watcher(Arc<Mutex<Vec<String>>>);
+
+#[async_trait]
+impl Observer for Watcher {
+    fn name(&self) -> &str {
+        "watcher"
+    }
+    fn points(&self) -> &[HookPoint] {
+        &EVERYWHERE
+    }
+    async fn observe(&self, moment: Moment<'_>, _: &HookContext) -> Result<(), BoxError> {
+        let seen = match moment {
+            Moment::RunStart { input, .. } => format!("start {input}"),
+            Moment::BeforeModel { messages, .. } => {
+                format!("ask with {}", messages.messages().len())
+            }
+            Moment::AfterModel { text, tool_calls, .. } => {
+                format!("said {text:?} and {} calls", tool_calls.len())
+            }
+            Moment::BeforeTool { call, .. } => format!("runs {}", call.arguments),
+            Moment::AfterTool { ok, output, .. } => format!("came to {ok} {output}"),
+            Moment::RunEnd { outcome, output, .. } => format!("end {} {output}", outcome.as_str()),
+            _ => String::new(),
+        };
+        self.0.lock().unwrap().push(seen);
+        Ok(())
+    }
+}
+
+/// Adds one to `x`.
+struct Shift;
+
+#[async_trait]
+impl Gate for Shift {
+    fn name(&self) -> &str {
+        "shift"
+    }
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::BeforeTool]
+    }
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+        let Moment::BeforeTool { call, .. } = moment else { return Ok(Verdict::Continue) };
+        let mut arguments = call.arguments.clone();
+        arguments["x"] = json!(arguments["x"].as_i64().unwrap_or_default() + 1);
+        Ok(Verdict::ReplaceArguments(arguments))
+    }
+}
+
+/// Spec: H1, T2
+#[tokio::test]
+async fn observers_see_what_gates_made_of_a_call() {
+    let bench = Bench::new();
+    let answers =
+        vec![calls([call("c1", "add", json!({"x": 40, "y": 0}))]), says("It is forty-two.")];
+    let watcher = Watcher::default();
+    let agent = bench.agent(answers).tool(add).observer(watcher.clone()).gate(Shift).gate(Shift);
+    bench.run(agent).await.unwrap();
+    assert_eq!(
+        *watcher.0.lock().unwrap(),
+        [
+            "start question",
+            "ask with 1",
+            "said \"\" and 1 calls",
+            "runs {\"x\":42,\"y\":0}",
+            "came to true 42",
+            "ask with 3",
+            "said \"It is forty-two.\" and 0 calls",
+            "end completed It is forty-two.",
+        ]
+    );
+}
+
+/// Fails as told, and must not.
+struct Broken(HookPoint);
+
+#[async_trait]
+impl Gate for Broken {
+    fn name(&self) -> &str {
+        "audit"
+    }
+    fn points(&self) -> &[HookPoint] {
+        std::slice::from_ref(&self.0)
+    }
+    fn fail_open(&self) -> bool {
+        false
+    }
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+        match moment {
+            Moment::RunStart { .. } => {
+                let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+                Err(Box::new(refused))
+            }
+            Moment::BeforeModel { .. } => panic!("no audit with api_key=abcdef0123456789"),
+            _ => Ok(Verdict::ReplaceArguments(json!({}))),
+        }
+    }
+}
+
+/// Spec: H2, E4, E5, E10. The live error keeps its cause, the log has a redacted text.
+#[tokio::test]
+async fn a_hook_that_must_not_fail_is_the_cause_of_the_failure() {
+    let bench = Bench::new();
+    let failure = bench
+        .run(bench.agent(vec![says("x")]).gate(Broken(HookPoint::RunStart)))
+        .await
+        .unwrap_err();
+    assert_eq!((failure.code(), failure.usage.model_calls), ("hook.rejected", 0));
+    let chain = Chain(&failure.error).to_string();
+    assert_eq!(chain, "hook `audit` must not fail: hook failed: connection refused");
+    let mut cause: &dyn std::error::Error = &failure;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    assert!(cause.is::<std::io::Error>(), "{cause}");
+
+    let agent = bench.agent(vec![says("x")]).gate(Broken(HookPoint::BeforeModel));
+    let failure = bench.run(agent).await.unwrap_err();
+    let AgentError::HookRejected { source, .. } = &failure.error else { panic!("{failure:#}") };
+    assert_eq!(source.code(), "hook.panicked");
+    let log = serde_json::to_string(&bench.events(&failure.run_id).await).unwrap();
+    assert!(log.contains("api_key=[redacted]") && !log.contains("abcdef0123456789"), "{log}");
+
+    let agent = bench.agent(vec![says("x")]).gate(Broken(HookPoint::AfterModel));
+    let failure = bench.run(agent).await.unwrap_err();
+    let chain = Chain(&failure.error).to_string();
+    assert!(chain.ends_with("there are no arguments to replace here"), "{chain}");
+}
+
+/// Refunds an order.
+#[tool::tool(approval)]
+async fn refund(order: u32) -> Result<String, tool::ToolError> {
+    Ok(format!("refunded {order}"))
+}
+
+/// Spec: A1. A question is decided once, from anywhere in the process.
+#[tokio::test]
+async fn a_desk_decides_each_question_once() {
+    let bench = Bench::new();
+    let desk = ApprovalDesk::default();
+    let both =
+        [call("c1", "refund", json!({"order": 1})), call("c2", "refund", json!({"order": 2}))];
+    let agent = bench.agent(vec![calls(both), says("done")]).tool(refund).approver(desk.clone());
+    let decide = async {
+        while desk.open().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        let open = desk.open();
+        let of = |order: u32| {
+            let asked = |asked: &&ApprovalRequest| asked.approval.arguments["order"] == order;
+            open.iter().find(asked).unwrap().approval.id.clone()
+        };
+        desk.deny(&of(2), "ops", "not this one").unwrap();
+        desk.approve(&of(1), "ops").unwrap();
+        let again = desk.approve(&of(1), "ops").unwrap_err();
+        assert_eq!(again.to_string(), format!("no open approval `{}`", of(1)));
+        assert!(desk.approve(&"apr_0000000000000000".into(), "ops").is_err());
+    };
+    let (outcome, ()) = tokio::join!(bench.run(agent), decide);
+    let outcome = outcome.unwrap();
+    let texts = tool_texts(&outcome);
+    assert_eq!(texts[0], ("refunded 1".to_owned(), false));
+    assert_eq!(texts[1], ("Denied by ops: not this one".to_owned(), true));
+    let events = bench.events(&outcome.run_id).await;
+    let granted = types(&events).iter().filter(|kind| **kind == "approval.granted").count();
+    assert_eq!((granted, desk.open().len()), (1, 0));
+}
+
+/// Nobody, in a bad mood.
+struct Panics;
+
+#[async_trait]
+impl Approver for Panics {
+    async fn decide(&self, _: &ApprovalRequest) -> Option<Decision> {
+        panic!("no people here")
+    }
+}
+
+/// Spec: A1, E11
+#[tokio::test]
+async fn a_run_that_nobody_decides_waits_and_says_for_what() {
+    let bench = Bench::new();
+    for approver in [false, true] {
+        let answers = vec![calls([call("c1", "refund", json!({"order": 1}))]), says("done")];
+        let mut agent = bench.agent(answers).tool(refund);
+        if approver {
+            agent = agent.approver(Panics);
+        }
+        let outcome = bench.run(agent).await.unwrap();
+        assert_eq!(outcome.stop, Stop::WaitingApproval);
+        assert_eq!(outcome.approvals.len(), 1);
+        assert_eq!(outcome.approvals[0].arguments, json!({"order": 1}));
+        assert_eq!(outcome.usage.tool_calls, 0);
+        let last = outcome.transcript.messages().last().unwrap();
+        assert!(matches!(&**last, Message::Assistant { .. }));
+    }
+}

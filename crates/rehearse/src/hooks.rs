@@ -1,0 +1,62 @@
+//! Scripted hooks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clock::Clock;
+use config::{HookAction, ScriptedHook};
+use layer0::error::BoxError;
+use react::{Gate, HookContext, HookPoint, Moment, Verdict};
+
+/// A gate that does what the scenario says.
+pub(crate) struct ScriptedGate {
+    hook: ScriptedHook,
+    points: [HookPoint; 1],
+    clock: Arc<dyn Clock>,
+}
+
+impl ScriptedGate {
+    pub(crate) fn new(hook: ScriptedHook, clock: Arc<dyn Clock>) -> Self {
+        Self { points: [hook.point], hook, clock }
+    }
+}
+
+#[async_trait]
+impl Gate for ScriptedGate {
+    fn name(&self) -> &str {
+        &self.hook.name
+    }
+
+    fn points(&self) -> &[HookPoint] {
+        &self.points
+    }
+
+    fn fail_open(&self) -> bool {
+        self.hook.fail_open
+    }
+
+    async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+        if let (Some(only), Some(tool)) = (&self.hook.tool, moment.tool())
+            && only != tool
+        {
+            return Ok(Verdict::Continue);
+        }
+        match &self.hook.action {
+            HookAction::Abort(reason) => Ok(Verdict::Abort(reason.clone())),
+            HookAction::Error(text) => Err(text.as_str().into()),
+            HookAction::HangMs(ms) => {
+                self.clock.sleep(Duration::from_millis(*ms)).await;
+                Ok(Verdict::Continue)
+            }
+            HookAction::Panic(text) => {
+                // Unwinds without the panic hook, which would print to the terminal.
+                std::panic::resume_unwind(Box::new(text.clone()))
+            }
+            HookAction::ReplaceArguments(arguments) => {
+                Ok(Verdict::ReplaceArguments(arguments.clone()))
+            }
+            _ => Ok(Verdict::Continue),
+        }
+    }
+}
