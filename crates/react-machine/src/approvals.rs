@@ -13,6 +13,7 @@ use layer0::{Code, Timestamp, code};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::batch::{Batch, CallState};
 use crate::io::{Approval, Effect, Misuse, ToolBatch};
 use crate::machine::{Machine, Phase};
 
@@ -204,6 +205,56 @@ impl Machine {
         let approvals = batch.held().map(|approval| approval.id.clone()).collect();
         self.append(Actor::Machine, Some(cause), RunWaiting { approvals });
         self.approvals.waiting_since = Some(self.now());
+    }
+}
+
+impl Batch {
+    /// Returns tool and cause of a call that waits to be admitted.
+    pub(crate) fn check_hold(&self, id: &CallId) -> Result<(Arc<str>, u64), Misuse> {
+        let call = self.find(id)?;
+        match call.state {
+            CallState::Asked => Ok((Arc::clone(&call.tool), self.responded)),
+            CallState::Answered { .. } => Err(Misuse::AlreadyAnswered(id.clone())),
+            CallState::Held { .. } | CallState::Decided { .. } | CallState::Open { .. } => {
+                Err(Misuse::Unexpected {
+                    event: "approval.requested",
+                    state: "it was asked before",
+                })
+            }
+        }
+    }
+
+    pub(crate) fn hold(&mut self, requested: u64, approval: Approval) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.id == approval.call_id) {
+            call.state = CallState::Held { approval, requested };
+        }
+    }
+
+    /// Takes the question from a call, whose seq comes with it.
+    pub(crate) fn take_question(&mut self, id: &ApprovalId) -> Option<(Approval, u64)> {
+        self.calls.iter_mut().find_map(|call| {
+            let CallState::Held { approval, requested } = &call.state else { return None };
+            if approval.id != *id {
+                return None;
+            }
+            let decided = (approval.clone(), *requested);
+            call.state = CallState::Decided { requested: decided.1 };
+            Some(decided)
+        })
+    }
+
+    /// What comes of a call that was agreed to is caused by that.
+    pub(crate) fn decided(&mut self, id: &CallId, seq: u64) {
+        if let Some(call) = self.calls.iter_mut().find(|call| call.id == *id) {
+            call.state = CallState::Decided { requested: seq };
+        }
+    }
+
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Approval> {
+        self.calls.iter().filter_map(|call| match &call.state {
+            CallState::Held { approval, .. } => Some(approval),
+            _ => None,
+        })
     }
 }
 

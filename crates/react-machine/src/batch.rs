@@ -5,7 +5,7 @@ use std::sync::Arc;
 use layer0::Code;
 use layer0::code;
 use layer0::event::{Actor, ToolFailure, ToolRequested, ToolResponded};
-use layer0::id::{ApprovalId, CallId};
+use layer0::id::CallId;
 use layer0::message::{Message, ToolCall};
 use serde_json::{Value, json};
 
@@ -21,10 +21,10 @@ const HELD: &str = "a person has to agree to the call";
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Batch {
     /// The seq of the answer that asked for them.
-    responded: u64,
+    pub(crate) responded: u64,
     /// What makes another batch the same.
     signature: Arc<str>,
-    calls: Vec<Call>,
+    pub(crate) calls: Vec<Call>,
     /// Was a call kept from running by the budget?
     cancelled: bool,
     /// The run stops once this call has its answer.
@@ -39,16 +39,16 @@ struct Stopping {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Call {
-    id: CallId,
-    tool: Arc<str>,
+pub(crate) struct Call {
+    pub(crate) id: CallId,
+    pub(crate) tool: Arc<str>,
     /// What makes another call the same, by the model's arguments.
     signature: String,
-    state: CallState,
+    pub(crate) state: CallState,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum CallState {
+pub(crate) enum CallState {
     /// Not yet admitted.
     Asked,
     /// Waits for a person; the seq is that of the question.
@@ -62,7 +62,7 @@ enum CallState {
 }
 
 impl Batch {
-    fn find(&self, id: &CallId) -> Result<&Call, Misuse> {
+    pub(crate) fn find(&self, id: &CallId) -> Result<&Call, Misuse> {
         self.calls.iter().find(|call| call.id == *id).ok_or_else(|| Misuse::UnknownCall(id.clone()))
     }
 
@@ -115,54 +115,6 @@ impl Batch {
             | CallState::Decided { requested }
             | CallState::Open { requested, .. } => requested,
             CallState::Asked | CallState::Answered { .. } => self.responded,
-        })
-    }
-
-    /// Returns tool and cause of a call that waits to be admitted.
-    pub(crate) fn check_hold(&self, id: &CallId) -> Result<(Arc<str>, u64), Misuse> {
-        let call = self.find(id)?;
-        match call.state {
-            CallState::Asked => Ok((Arc::clone(&call.tool), self.responded)),
-            CallState::Answered { .. } => Err(Misuse::AlreadyAnswered(id.clone())),
-            CallState::Held { .. } | CallState::Decided { .. } | CallState::Open { .. } => {
-                Err(Misuse::Unexpected {
-                    event: "approval.requested",
-                    state: "it was asked before",
-                })
-            }
-        }
-    }
-
-    pub(crate) fn hold(&mut self, requested: u64, approval: Approval) {
-        if let Some(call) = self.calls.iter_mut().find(|call| call.id == approval.call_id) {
-            call.state = CallState::Held { approval, requested };
-        }
-    }
-
-    /// Takes the question from a call, whose seq comes with it.
-    pub(crate) fn take_question(&mut self, id: &ApprovalId) -> Option<(Approval, u64)> {
-        self.calls.iter_mut().find_map(|call| {
-            let CallState::Held { approval, requested } = &call.state else { return None };
-            if approval.id != *id {
-                return None;
-            }
-            let decided = (approval.clone(), *requested);
-            call.state = CallState::Decided { requested: decided.1 };
-            Some(decided)
-        })
-    }
-
-    /// What comes of a call that was agreed to is caused by that.
-    pub(crate) fn decided(&mut self, id: &CallId, seq: u64) {
-        if let Some(call) = self.calls.iter_mut().find(|call| call.id == *id) {
-            call.state = CallState::Decided { requested: seq };
-        }
-    }
-
-    pub(crate) fn held(&self) -> impl Iterator<Item = &Approval> {
-        self.calls.iter().filter_map(|call| match &call.state {
-            CallState::Held { approval, .. } => Some(approval),
-            _ => None,
         })
     }
 

@@ -39,11 +39,13 @@ mod approvals;
 mod batch;
 mod definition;
 mod digest;
+mod ending;
 mod guards;
 mod hooks;
 mod budget;
 mod io;
 mod machine;
+mod opening;
 mod replay;
 mod signature;
 mod turn;
@@ -51,6 +53,7 @@ mod turn;
 pub use approvals::Denial;
 pub use budget::{Budget, Price};
 pub use definition::{AgentDefinition, DefinitionError, Limits};
+pub use ending::BUDGET_CANCELLED;
 pub use hooks::{HookPoint, HookRecord, Pause};
 pub use io::{
     Approval, Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, ModelCall, Output,
@@ -59,4 +62,3 @@ pub use io::{
 pub use machine::{CANCEL, Machine};
 pub use replay::{Divergence, Replay};
 pub use signature::call_signature;
-pub use turn::BUDGET_CANCELLED;

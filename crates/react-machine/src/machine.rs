@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::Timestamp;
-use layer0::event::{Actor, EventKind, RunStarted};
+use layer0::event::{Actor, EventKind};
 use layer0::id::CallId;
-use layer0::message::{Message, Transcript};
+use layer0::message::Transcript;
 use layer0::stop::Stop;
 use layer0::usage::Usage;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use crate::definition::{AgentDefinition, DefinitionError};
 use crate::digest::Fnv1a;
 use crate::guards::Guards;
 use crate::hooks::{Next, Paused};
-use crate::io::{Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, Output};
+use crate::io::{Effect, EffectId, Entry, Finish, Input, Misuse, Output};
 use crate::turn::Turn;
 
 /// The signal that stops a run: a `signal.received` of this name.
@@ -42,8 +42,8 @@ pub struct Machine {
     /// The last text of the model, kept as the partial work of a run that fails.
     pub(crate) last_text: Arc<str>,
     pub(crate) approvals: Approvals,
-    depth: u32,
-    started: Timestamp,
+    pub(crate) depth: u32,
+    pub(crate) started: Timestamp,
     now: Timestamp,
     seq: u64,
     epoch: u32,
@@ -332,62 +332,6 @@ impl Machine {
             ) => Err(unexpected),
             // What is left only leaves a record.
             _ => Ok(()),
-        }
-    }
-
-    fn start(&mut self, started: RunStarted) {
-        self.started = self.now;
-        self.input = Arc::clone(&started.input);
-        self.approvals.begin(self.now, &started);
-        let seq = self.append(Actor::Runtime, None, started);
-        match self.definition.budget.depth(self.depth) {
-            Some(exhausted) => self.exhaust(seq, exhausted),
-            None => self.step_with_hooks(seq, Next::Start),
-        }
-    }
-
-    pub(crate) fn look_at_input(&mut self, seq: u64) {
-        if self.input.trim().is_empty() {
-            return self.fail(seq, FailureCause::InputInvalid("the input is empty"));
-        }
-        if !self.definition.memory {
-            return self.recalled(seq, &[]);
-        }
-        self.phase = Phase::Recalling;
-        self.perform(Effect::ReadMemory { input: Arc::clone(&self.input) });
-    }
-
-    /// Begins the conversation with what is remembered, and asks the model.
-    fn recalled(&mut self, cause: u64, entries: &[Arc<str>]) {
-        self.begin_transcript(entries);
-        self.next_turn(cause);
-    }
-
-    pub(crate) fn begin_transcript(&mut self, entries: &[Arc<str>]) {
-        let mut system = self.definition.instructions.to_string();
-        for (index, entry) in entries.iter().enumerate() {
-            let gap = if index > 0 {
-                ""
-            } else if system.is_empty() {
-                "Memory:"
-            } else {
-                "\n\nMemory:"
-            };
-            system.push_str(gap);
-            system.push_str("\n- ");
-            system.push_str(entry);
-        }
-        if !system.is_empty() {
-            self.transcript.push(Message::system(system));
-        }
-        self.transcript.push(Message::User { content: Arc::clone(&self.input) });
-    }
-
-    /// Ends the run as it was about to.
-    fn memorized(&mut self, cause: u64) {
-        if let Phase::Memorizing { stop, output } = &self.phase {
-            let (stop, output) = (stop.clone(), Arc::clone(output));
-            self.end(cause, stop, output);
         }
     }
 

@@ -2,12 +2,10 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use clock::{Clock, SystemClock};
 use error_store::{ErrorDetail, ErrorStore, ResultDetail, ResultStore};
-use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
+use event_log::EventLog;
 use layer0::event::AgentRecord;
-use layer0::id::RunId;
 use provider::{ModelSettings, Provider};
 use react_machine::{AgentDefinition, Budget, DefinitionError, Limits, Price};
 use redact::Redactor;
@@ -24,6 +22,7 @@ use crate::hooking::Hooks;
 use crate::live::Hub;
 use crate::memory::Memory;
 use crate::model;
+use crate::no_log::NoLog;
 
 /// How long one attempt of a model call may take.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -376,26 +375,4 @@ pub enum BuildError {
     /// A tool cannot be added.
     #[error("invalid tool")]
     Tool(#[from] RegistrationError),
-}
-
-/// What stands in for a log when none was asked for.
-struct NoLog;
-
-#[async_trait]
-impl EventLog for NoLog {
-    async fn append(&self, _: Batch) -> Result<(), LogError> {
-        Ok(())
-    }
-
-    async fn summary(&self, _: &RunId) -> Result<Option<RunSummary>, LogError> {
-        Ok(None)
-    }
-
-    async fn records(&self, _: &RunId, _: u64) -> Result<Vec<Record>, LogError> {
-        Ok(Vec::new())
-    }
-
-    async fn runs(&self, _: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        Ok(Vec::new())
-    }
 }

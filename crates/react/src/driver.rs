@@ -10,13 +10,11 @@ use event_log::RunWriter;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use layer0::event::{EventKind, RunStarted, SignalReceived};
-use layer0::failure::Failure;
 use layer0::id::{CallId, RunId, SessionId};
-use layer0::stop::Stop;
 use layer0::usage::Usage;
 use layer0::{Timestamp, ToolSpec};
 use provider::ProviderError;
-use react_machine::{CANCEL, Effect, FailureCause, Finish, Input, Machine, Output, Pause, ToolRun};
+use react_machine::{CANCEL, Effect, Finish, Input, Machine, Output, Pause, ToolRun};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tool::Admitted;
@@ -298,99 +296,6 @@ impl Driver {
     pub(crate) fn fact(&self, fact: impl Into<EventKind>) -> Input {
         Input::fact(self.agent.clock.now(), fact)
     }
-
-    /// Leaves a run that waits for people.
-    fn suspend(self, machine: &Machine) -> RunOutcome {
-        RunOutcome {
-            run_id: self.run,
-            session: self.session,
-            stop: Stop::WaitingApproval,
-            output: Arc::clone(machine.last_text()),
-            usage: machine.usage(),
-            transcript: machine.transcript().clone(),
-            approvals: machine.open_approvals().cloned().collect(),
-        }
-    }
-
-    fn end(self, machine: &Machine, finish: Finish) -> Result<RunOutcome, RunFailure> {
-        match finish {
-            Finish::Stopped { stop, output } => Ok(RunOutcome {
-                run_id: self.run,
-                session: self.session,
-                stop,
-                output,
-                usage: machine.usage(),
-                transcript: machine.transcript().clone(),
-                approvals: Vec::new(),
-            }),
-            Finish::Failed(cause) => {
-                let mut driver = self;
-                let error = driver.error_of(cause);
-                Err(driver.failure(machine, error))
-            }
-            other => {
-                let error = internal(format!("unknown end: {other:?}"));
-                Err(self.failure(machine, error))
-            }
-        }
-    }
-
-    /// Returns the live error for what the machine knows as data.
-    fn error_of(&mut self, cause: FailureCause) -> AgentError {
-        let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        match cause {
-            FailureCause::Model { reason, .. } => match self.model_error.take() {
-                Some(error) => AgentError::Llm(error),
-                None => internal(format!("no live error for {reason}")),
-            },
-            FailureCause::Aborted { hook, reason } => AgentError::aborted(&*hook, &*reason),
-            FailureCause::HookRejected { hook, .. } => match self.hook_error.take() {
-                Some(error) => AgentError::hook_rejected(&*hook, error),
-                None => internal(format!("no live error for hook {hook}")),
-            },
-            FailureCause::InputInvalid(why) => AgentError::InputValidation(why.to_owned()),
-            FailureCause::InvalidResponse(why) => {
-                AgentError::Llm(ProviderError::InvalidResponse(why.to_owned()))
-            }
-            FailureCause::ContextExceeded => AgentError::Llm(ProviderError::context_overflow(
-                "the context was used up while the model answered",
-            )),
-            FailureCause::Loop { signature, .. } => AgentError::loop_detected(&*signature),
-            FailureCause::Stagnation { text_hash, count: times, limit } => {
-                AgentError::stagnation(&*text_hash, count(times), count(limit))
-            }
-            FailureCause::MaxIterations(max) => AgentError::MaxIterationsReached(count(max)),
-            FailureCause::ParallelToolLimit { count: asked, limit } => {
-                AgentError::parallel_tool_limit(asked, count(limit))
-            }
-            other => internal(format!("unknown cause: {other:?}")),
-        }
-    }
-
-    fn failure(self, machine: &Machine, error: AgentError) -> RunFailure {
-        tracing::warn!(code = error.code(), error = %layer0::failure::Chain(&error), "run failed");
-        RunFailure {
-            run_id: self.run,
-            session: self.session,
-            error,
-            usage: self.usage,
-            transcript: machine.transcript().clone(),
-            partial: Arc::clone(machine.last_text()),
-            acted: self.acted,
-        }
-    }
-
-    fn failed_to_start(self, error: AgentError) -> RunFailure {
-        RunFailure {
-            run_id: self.run,
-            session: self.session,
-            error,
-            usage: Usage::default(),
-            transcript: layer0::message::Transcript::default(),
-            partial: Arc::default(),
-            acted: false,
-        }
-    }
 }
 
 fn memory(agent: &Inner) -> Result<Bounded<'_>, AgentError> {
@@ -421,6 +326,6 @@ pub(crate) fn sleep_until(clock: &Arc<dyn Clock>, deadline: Option<Timestamp>) -
     }
 }
 
-fn internal(what: String) -> AgentError {
+pub(crate) fn internal(what: String) -> AgentError {
     AgentError::Internal(what.into())
 }
