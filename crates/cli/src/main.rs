@@ -10,6 +10,7 @@ mod commands;
 mod exit;
 mod output;
 mod progress;
+mod prompt;
 mod store;
 
 use std::process::ExitCode;

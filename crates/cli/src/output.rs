@@ -29,9 +29,13 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Leaves out control characters but line ends and tabs.
-fn harmless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+/// Leaves out control characters but line ends and tabs, and what turns the direction of writing.
+pub(crate) fn harmless(text: &str) -> String {
+    let steers = |c: &char| {
+        c.is_control() && !matches!(c, '\n' | '\t')
+            || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().filter(|c| !steers(c)).collect()
 }
 
 fn done(result: io::Result<()>) -> Result<(), CliError> {

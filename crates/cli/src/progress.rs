@@ -17,8 +17,8 @@ use crate::output::note;
 /// # Cancel safety
 ///
 /// Dropping the future stops showing.
-pub(crate) async fn show(mut events: Subscriber) {
-    let mut screen = Screen::new();
+pub(crate) async fn show(mut events: Subscriber, spinner: Option<ProgressBar>) {
+    let mut screen = Screen { spinner, answer: String::new() };
     while let Some(live) = events.next().await {
         match live {
             Live::Logged(event) => {
@@ -40,18 +40,18 @@ struct Screen {
     answer: String,
 }
 
-impl Screen {
-    fn new() -> Self {
-        let spinner = stderr().is_terminal().then(|| {
-            let style = ProgressStyle::with_template("{spinner} {wide_msg}")
-                .unwrap_or_else(|_| ProgressStyle::default_spinner());
-            let spinner = ProgressBar::new_spinner().with_style(style);
-            spinner.enable_steady_tick(Duration::from_millis(100));
-            spinner
-        });
-        Self { spinner, answer: String::new() }
-    }
+/// Makes a spinner, where somebody watches a terminal.
+pub(crate) fn spinner() -> Option<ProgressBar> {
+    stderr().is_terminal().then(|| {
+        let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        let spinner = ProgressBar::new_spinner().with_style(style);
+        spinner.enable_steady_tick(Duration::from_millis(100));
+        spinner
+    })
+}
 
+impl Screen {
     fn event(&mut self, event: &Event) {
         let what = describe(&event.kind);
         match &event.kind {
@@ -67,6 +67,13 @@ impl Screen {
             }
             EventKind::ToolResponded(e) if e.ok => self.line(&format!("✓ {what}")),
             EventKind::ToolResponded(_) => self.line(&format!("✗ {what}")),
+            EventKind::ApprovalGranted(_) => self.line(&format!("✓ approved {what}")),
+            EventKind::ApprovalDenied(_) => self.line(&format!("✗ denied {what}")),
+            EventKind::HookFailed(_) => self.line(&format!("! hook {what}")),
+            EventKind::HookAborted(_) => self.line(&format!("! hook {what}")),
+            EventKind::MemoryDegraded(_) => self.line(&format!("! memory {what}")),
+            EventKind::BudgetExhausted(_) => self.line(&format!("! budget {what}")),
+            EventKind::RunWaiting(_) => self.line("… waiting for approval"),
             EventKind::ErrorStored(_) => self.line(&format!("  stored {what}")),
             EventKind::ErrorStoreDegraded(_) => self.line(&format!("! error store: {what}")),
             EventKind::GuardTripped(_) => self.line(&format!("! guard {what}")),

@@ -15,6 +15,7 @@ use crate::assemble;
 use crate::exit::{self, CliError};
 use crate::output::{self, note};
 use crate::progress;
+use crate::prompt::Prompt;
 use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
@@ -28,12 +29,17 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let database = store::open(&chosen, &file.store).await?;
     let agent = agent.log(database.log()).error_store(database.errors());
     let agent = agent.result_store(database.results());
+    let spinner = progress::spinner();
+    let agent = match Prompt::at_terminal(spinner.clone()) {
+        Some(prompt) => agent.approver(prompt),
+        None => agent,
+    };
     let agent = assemble::build(agent, &args.agent)?;
 
     let mut request = RunRequest::new(input);
     request.session = args.session.map(Into::into);
     let request = request.cancelled_by(interrupt());
-    let shown = tokio::spawn(progress::show(agent.subscribe()));
+    let shown = tokio::spawn(progress::show(agent.subscribe(), spinner));
     let result = agent.run(request).await;
     // With the agent gone, the screen has seen all there was.
     drop(agent);
@@ -125,6 +131,16 @@ fn print(
         note(&format!("error: {}: {}", failure.code(), Chain(&failure.error)));
         if let Some(entry) = layer0::code::find(failure.code()) {
             note(&format!("  hint: {}", entry.advice));
+        }
+    }
+    if let Ok(outcome) = result {
+        for approval in &outcome.approvals {
+            note(&format!(
+                "waiting for approval: {} {} {}",
+                approval.id,
+                output::harmless(&approval.tool),
+                assemble::brief(&approval.arguments)
+            ));
         }
     }
     let usage = &report.usage;

@@ -1,7 +1,7 @@
 //! `run` and `rehearse`.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use testkit::{Loopback, Reply, ScriptedEndpoint};
@@ -226,8 +226,7 @@ fn an_interrupt_ends_the_run_with_a_complete_record() {
     while !bench.path().join("begun").exists() {
         std::thread::yield_now();
     }
-    let killed =
-        std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(killed.unwrap().success());
     let ran = Ran::of(child.wait_with_output().unwrap()).fails(3, "cancelled (run.cancelled)");
     assert_eq!(ran.out, "working\n");
@@ -241,4 +240,50 @@ fn an_interrupt_ends_the_run_with_a_complete_record() {
         last.iter().map(|kind| kind.trim()).collect::<Vec<_>>(),
         ["run.finished", "tool.responded", "signal.received"]
     );
+}
+
+const ASKS: &str = "[store]\nurl = \"sqlite:x.db\"\n[agent.policy]\ngrant = [\"process:spawn\"]\n\
+    [[tools]]\nkind = \"command\"\nname = \"refund\"\ndescription = \"d\"\ncommand = [\"echo\", \"refunded\"]\napproval = true\n";
+const REFUNDS: &str = "[[model]]\ntool_calls = [{ id = \"c1\", name = \"refund\", arguments = { order = 7 } }]\n[[model]]\ntext = \"done\"\n";
+
+/// Spec: A1, C3
+#[test]
+fn a_run_that_needs_a_person_waits_where_there_is_none() {
+    let bench = Bench::new();
+    bench.agent(REFUNDS, ASKS);
+    let ran = bench.run(&["run", "agent.toml"]).fails(4, "waiting for approval: apr_");
+    assert!(ran.err.contains("refund {\"order\":7}"), "{}", ran.err);
+    let ran = bench.run(&["runs", "--store", "sqlite:x.db", "--json"]).ok();
+    assert_eq!(ran.json()[0]["state"], "waiting_approval");
+    let report = bench.run(&["run", "agent.toml", "--json"]).fails(4, "").json().remove(0);
+    assert_eq!(
+        (&report["outcome"], &report["reason"]),
+        (&"waiting_approval".into(), &"run.waiting_approval".into())
+    );
+}
+
+/// Spec: A1, A2. Real questions at a real terminal.
+#[test]
+fn a_person_at_the_terminal_is_asked() {
+    let bench = Bench::new();
+    bench.agent(REFUNDS, ASKS);
+    for (answers, expected, code) in [
+        ("y\n", "approved", 0),
+        ("n\nnot today\n", "not today", 0),
+        ("l\n", "waiting for approval", 4),
+    ] {
+        let command = format!("{} run agent.toml", env!("CARGO_BIN_EXE_backstop"));
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", &command, "/dev/null"]).current_dir(bench.path());
+        terminal.env("USER", "ada").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let Ok(mut terminal) = terminal.spawn() else {
+            return println!("skipped: there is no `script` command to make a terminal with");
+        };
+        terminal.stdin.take().unwrap().write_all(answers.as_bytes()).unwrap();
+        let output = terminal.wait_with_output().unwrap();
+        let screen = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{screen}");
+        assert!(screen.contains("run it? [y]es, [n]o, [l]ater"), "{screen}");
+        assert!(screen.contains(expected), "{screen}");
+    }
 }
