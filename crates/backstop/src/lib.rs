@@ -30,7 +30,13 @@
 //! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`] or [`OpenAi`]; keep a
 //! record with [`Database`]; compose agents with [`LocalOrchestrator`].
 
+mod error;
+
 pub use ::{clock, error_store, event_log, layer0, provider, react, retry};
+pub use config::{InvalidStoreUrl, StoreUrl};
+pub use error::{
+    ConfigurationError, Error, ExecutionError, RegistrationError, ReplayError, StorageError,
+};
 pub use error_store::{ErrorStore, MemoryErrorStore, MemoryResultStore, ResultStore};
 pub use event_log::{EventLog, MemoryLog, TraceLine, read_events};
 pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
@@ -39,13 +45,15 @@ pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
 pub use provider_openai::OpenAi;
 pub use react::{
-    Agent, AgentBuilder, AgentError, AgentTool, Budget, BuildError, CancellationToken, Limits,
-    Live, Memory, Piece, RunFailure, RunOutcome, RunRequest, Subscriber,
+    Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
+    Approver, Budget, BuildError, CancellationToken, Decision, Gate, HookContext, HookError,
+    HookPoint, Limits, Live, Memory, Moment, Observer, Pack, PackError, Piece, RunFailure,
+    RunOutcome, RunRequest, Subscriber, TypedOutcome, Verdict,
 };
 pub use redact::Redactor;
 pub use retry::RetryConfig;
 pub use store_sqlite::{Database, Durability, OpenError};
-pub use tool::{Grants, Tool, ToolContext, ToolError, ToolSpec, Toolset};
+pub use tool::{Grants, PatternError, Tool, ToolContext, ToolError, ToolSpec, Toolset};
 pub use tool_macros::backstop_tool as tool;
 
 /// What the code written by [`macro@tool`] calls; not for people.

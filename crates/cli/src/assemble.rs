@@ -15,7 +15,7 @@ use provider_openai::OpenAi;
 use react::{Agent, AgentBuilder};
 use redact::Redactor;
 use serde_json::{Value, json};
-use tool::{NeedsApproval, Tool};
+use tool::Tool;
 
 use crate::exit::CliError;
 
@@ -59,9 +59,10 @@ pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliEr
         agent = agent.grant(grant);
     }
     for table in &file.tools {
-        let tool = tool(table, path, folder)?;
-        let asks = table.approval && !tool.spec().approval;
-        agent = agent.shared_tool(if asks { Arc::new(NeedsApproval::new(tool)) } else { tool });
+        agent = agent.shared_tool(tool(table, path, folder)?);
+        if table.approval {
+            agent = agent.require_approval(table.name.as_str());
+        }
     }
     Ok(agent)
 }

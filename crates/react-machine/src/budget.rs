@@ -1,9 +1,14 @@
 //! What a run may use. Nothing here is ever "a bit more": counted things stop at their number, tokens
 //! and money at the response that crossed it.
 
-use layer0::code;
+use std::time::Duration;
+
 use layer0::usage::Usage;
+use layer0::{Timestamp, code};
 use serde::{Deserialize, Serialize};
+
+use crate::hooks::Next;
+use crate::machine::{Machine, Phase, elapsed_ms};
 
 /// What a run may use; `None` is without bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -164,5 +169,48 @@ impl Budget {
             .max_events
             .map(|max| u32::try_from(max.saturating_sub(events)).unwrap_or(u32::MAX));
         calls.into_iter().chain(events).min().unwrap_or(u32::MAX)
+    }
+}
+
+impl Machine {
+    /// Tells the time without anything having happened, so that a budget that is used up by it ends
+    /// the run. Too early, it changes nothing.
+    pub fn tick(&mut self, at: Timestamp) {
+        if self.is_out_of_time() {
+            return;
+        }
+        let budget = self.definition.budget;
+        let later = Usage { wall_ms: elapsed_ms(self.started, self.now().max(at)), ..self.usage };
+        let cut_short = matches!(&self.phase, Phase::Asking(turn) if turn.cut_short);
+        let attempts = budget.model_calls(&later).filter(|_| cut_short);
+        if let Some(exhausted) = attempts.or_else(|| budget.wall_time(&later)) {
+            self.advance(at);
+            self.exhaust(self.seq, exhausted);
+        }
+    }
+
+    /// Does time change nothing: before the start, at the end, and while people think?
+    fn is_out_of_time(&self) -> bool {
+        matches!(self.phase, Phase::New) || self.is_ending() || self.is_waiting()
+    }
+
+    /// Are the last hooks called, or is the run over?
+    pub(crate) fn is_ending(&self) -> bool {
+        match &self.phase {
+            Phase::Done(_) => true,
+            Phase::Hooking(paused) => matches!(paused.next, Next::End(_)),
+            _ => false,
+        }
+    }
+
+    /// Returns when [`Machine::tick`] will end the run; `None` without a time budget, and while
+    /// time does not count.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Timestamp> {
+        if self.is_out_of_time() {
+            return None;
+        }
+        let max = self.definition.budget.max_wall_ms?;
+        Some(self.started.after(Duration::from_millis(max)))
     }
 }

@@ -38,6 +38,9 @@ pub struct AgentDefinition {
     pub exploratory_tools: Arc<[String]>,
     /// The tools, in the order the model sees them.
     pub tools: Arc<[ToolSpec]>,
+    /// JSON Schema that the final answer has to fit, where it has to fit one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Arc<Value>>,
     /// What the driver needs beyond that: model, retry, policy.
     pub runtime: Value,
 }
@@ -55,6 +58,7 @@ impl AgentDefinition {
             hooks: Arc::default(),
             exploratory_tools: Arc::default(),
             tools: Arc::default(),
+            output_schema: None,
             runtime: Value::Null,
         }
     }

@@ -34,6 +34,7 @@ impl Machine {
             | FailureCause::HookRejected { .. }
             | FailureCause::InputInvalid(_)
             | FailureCause::InvalidResponse(_)
+            | FailureCause::OutputInvalid(_)
             | FailureCause::Model { .. } => return cause,
         };
         let tripped = GuardTripped {
@@ -170,6 +171,9 @@ fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
             code::GUARD_MAX_ITERATIONS,
             format!("the model still asked for tools after {max} model calls"),
         ),
+        FailureCause::OutputInvalid(why) => {
+            (code::OUTPUT_UNSERIALIZABLE, format!("the answer does not fit the schema: {why}"))
+        }
         FailureCause::ParallelToolLimit { count, limit } => (
             code::GUARD_PARALLEL_TOOL_LIMIT,
             format!("the model asked for {count} tools at once, {limit} are allowed"),

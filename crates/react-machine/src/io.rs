@@ -220,6 +220,8 @@ pub enum FailureCause {
     },
     /// The last allowed model call asked for tools.
     MaxIterations(u32),
+    /// The final answer did not fit the schema twice.
+    OutputInvalid(Arc<str>),
     /// The model asked for too many tools at once.
     ParallelToolLimit {
         /// How many it asked for.

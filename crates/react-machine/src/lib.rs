@@ -49,6 +49,7 @@ mod opening;
 mod replay;
 mod signature;
 mod turn;
+mod typed;
 
 pub use approvals::Denial;
 pub use budget::{Budget, Price};
@@ -62,3 +63,4 @@ pub use io::{
 pub use machine::{CANCEL, Machine};
 pub use replay::{Divergence, Replay};
 pub use signature::call_signature;
+pub use typed::OutputCheck;

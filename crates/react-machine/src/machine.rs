@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind};
@@ -17,9 +16,10 @@ use crate::batch::Batch;
 use crate::definition::{AgentDefinition, DefinitionError};
 use crate::digest::Fnv1a;
 use crate::guards::Guards;
-use crate::hooks::{Next, Paused};
+use crate::hooks::Paused;
 use crate::io::{Effect, EffectId, Entry, Finish, Input, Misuse, Output};
 use crate::turn::Turn;
+use crate::typed::OutputCheck;
 
 /// The signal that stops a run: a `signal.received` of this name.
 pub const CANCEL: &str = "cancel";
@@ -43,9 +43,10 @@ pub struct Machine {
     pub(crate) last_text: Arc<str>,
     pub(crate) approvals: Approvals,
     pub(crate) depth: u32,
+    pub(crate) output_check: Option<OutputCheck>,
     pub(crate) started: Timestamp,
     now: Timestamp,
-    seq: u64,
+    pub(crate) seq: u64,
     epoch: u32,
     effects: u32,
     outputs: VecDeque<Output>,
@@ -107,6 +108,7 @@ impl Machine {
             last_text: Arc::default(),
             approvals: Approvals::default(),
             depth: 0,
+            output_check: None,
             started: Timestamp::default(),
             now: Timestamp::default(),
             seq: 0,
@@ -170,47 +172,6 @@ impl Machine {
             note => self.note(note),
         }
         Ok(())
-    }
-
-    /// Tells the time without anything having happened, so that a budget that is used up by it ends
-    /// the run. Too early, it changes nothing.
-    pub fn tick(&mut self, at: Timestamp) {
-        if self.is_out_of_time() {
-            return;
-        }
-        let budget = self.definition.budget;
-        let later = Usage { wall_ms: elapsed_ms(self.started, self.now.max(at)), ..self.usage };
-        let cut_short = matches!(&self.phase, Phase::Asking(turn) if turn.cut_short);
-        let attempts = budget.model_calls(&later).filter(|_| cut_short);
-        if let Some(exhausted) = attempts.or_else(|| budget.wall_time(&later)) {
-            self.advance(at);
-            self.exhaust(self.seq, exhausted);
-        }
-    }
-
-    /// Does time change nothing: before the start, at the end, and while people think?
-    fn is_out_of_time(&self) -> bool {
-        matches!(self.phase, Phase::New) || self.is_ending() || self.is_waiting()
-    }
-
-    /// Are the last hooks called, or is the run over?
-    fn is_ending(&self) -> bool {
-        match &self.phase {
-            Phase::Done(_) => true,
-            Phase::Hooking(paused) => matches!(paused.next, Next::End(_)),
-            _ => false,
-        }
-    }
-
-    /// Returns when [`Machine::tick`] will end the run; `None` without a time budget, and while
-    /// time does not count.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Timestamp> {
-        if self.is_out_of_time() {
-            return None;
-        }
-        let max = self.definition.budget.max_wall_ms?;
-        Some(self.started.after(Duration::from_millis(max)))
     }
 
     /// Returns the next output; see [`Output`].
@@ -376,7 +337,7 @@ impl Machine {
     }
 }
 
-fn elapsed_ms(started: Timestamp, now: Timestamp) -> u64 {
+pub(crate) fn elapsed_ms(started: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(now.since(started).as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -8,6 +8,7 @@ use layer0::message::Message;
 use crate::hooks::Next;
 use crate::io::{Effect, FailureCause};
 use crate::machine::{Machine, Phase};
+use crate::typed::instruction;
 
 impl Machine {
     pub(crate) fn start(&mut self, started: RunStarted) {
@@ -51,6 +52,11 @@ impl Machine {
             system.push_str(gap);
             system.push_str("\n- ");
             system.push_str(entry);
+        }
+        if let Some(schema) = &self.definition.output_schema {
+            let gap = if system.is_empty() { "" } else { "\n\n" };
+            system.push_str(gap);
+            system.push_str(&instruction(schema));
         }
         if !system.is_empty() {
             self.transcript.push(Message::system(system));

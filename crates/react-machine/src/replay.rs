@@ -11,6 +11,7 @@ use thiserror::Error;
 use crate::definition::{AgentDefinition, DefinitionError};
 use crate::io::{Entry, Input, Output};
 use crate::machine::Machine;
+use crate::typed::OutputCheck;
 
 /// Rebuilds a machine from the record of its run, entry by entry. Facts are fed to it; what it
 /// decides on them is compared with what was recorded, by type and data.
@@ -46,6 +47,13 @@ impl Replay {
     /// [`DefinitionError`], when the definition cannot be run.
     pub fn new(definition: Arc<AgentDefinition>) -> Result<Self, DefinitionError> {
         Ok(Self { machine: Machine::new(definition)?, decided: VecDeque::new() })
+    }
+
+    /// Checks final answers with this, as the run did.
+    #[must_use]
+    pub fn checking_output(mut self, check: OutputCheck) -> Self {
+        self.machine = self.machine.checking_output(check);
+        self
     }
 
     /// Takes the next recorded entry.

@@ -31,6 +31,14 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
+    pub(crate) const fn asked_again(&self) -> bool {
+        self.asked_again
+    }
+
+    pub(crate) const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
     pub(crate) fn check_attempt(
         &self,
         effect: Option<EffectId>,
@@ -76,7 +84,7 @@ impl Machine {
         self.ask(cause, Ask { call, attempts: 0, pauses: 0, asked_again: false });
     }
 
-    fn ask(&mut self, cause: u64, ask: Ask) {
+    pub(crate) fn ask(&mut self, cause: u64, ask: Ask) {
         match self.definition.budget.for_model(&self.usage(), self.events()) {
             Some(exhausted) => self.exhaust(cause, exhausted),
             None => self.step_with_hooks(cause, Next::Ask(ask)),
@@ -204,7 +212,10 @@ impl Machine {
                     content: Arc::clone(&text),
                     tool_calls: Arc::default(),
                 });
-                self.finish(seq, Stop::Completed, text);
+                match self.misfit(&text) {
+                    Some(why) => self.answer_misfits(seq, &turn, &why),
+                    None => self.finish(seq, Stop::Completed, text),
+                }
             }
         }
     }

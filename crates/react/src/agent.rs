@@ -12,6 +12,7 @@ use provider::{ModelSettings, Provider};
 use react_machine::AgentDefinition;
 use redact::Redactor;
 use retry::RetryPolicy;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tool::{Grants, Toolset};
 
@@ -80,6 +81,8 @@ pub struct RunRequest {
     pub parent: Option<RunId>,
     /// How many dispatches are above it.
     pub depth: u32,
+    /// JSON Schema that the final answer has to fit; any text where `None`.
+    pub output_schema: Option<Arc<Value>>,
     /// Stops the run, when cancelled.
     pub cancellation: CancellationToken,
 }
@@ -93,6 +96,7 @@ impl RunRequest {
             run: None,
             parent: None,
             depth: 0,
+            output_schema: None,
             cancellation: CancellationToken::new(),
         }
     }
@@ -124,6 +128,14 @@ impl RunRequest {
     #[must_use]
     pub const fn depth(mut self, depth: u32) -> Self {
         self.depth = depth;
+        self
+    }
+
+    /// Asks for an answer that fits a JSON Schema. One that does not is sent back with the reason
+    /// once; then the run fails. [`Agent::run_typed`] does this with a type's own schema.
+    #[must_use]
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.output_schema = Some(Arc::new(schema));
         self
     }
 

@@ -13,7 +13,7 @@ use retry::{Jitter, RetryBudget, RetryConfig, RetryPolicy};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
-use tool::{Grants, PatternError, RegistrationError, Tool, Toolset};
+use tool::{Grants, PatternError, RegistrationError, Tool, ToolNotFound, Toolset};
 
 use crate::agent::{Agent, Inner};
 use crate::approval::Approver;
@@ -23,6 +23,7 @@ use crate::live::Hub;
 use crate::memory::Memory;
 use crate::model;
 use crate::no_log::NoLog;
+use crate::pack::{self, Pack, PackError};
 
 /// How long one attempt of a model call may take.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -55,6 +56,8 @@ pub struct AgentBuilder {
     app_state: Option<Arc<dyn Any + Send + Sync>>,
     hooks: Vec<Hook>,
     approver: Option<Arc<dyn Approver>>,
+    approvals: Vec<String>,
+    packs: Vec<Pack>,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     source: Value,
@@ -86,6 +89,8 @@ impl AgentBuilder {
             app_state: None,
             hooks: Vec::new(),
             approver: None,
+            approvals: Vec::new(),
+            packs: Vec::new(),
             clock: Arc::new(SystemClock),
             redactor: Redactor::new(),
             source: Value::Null,
@@ -248,6 +253,18 @@ impl AgentBuilder {
         self
     }
 
+    /// Lets a person agree to every call of a tool, whatever the tool itself says.
+    pub fn require_approval(mut self, tool: impl Into<String>) -> Self {
+        self.approvals.push(tool.into());
+        self
+    }
+
+    /// Loads a pack: its tools, hooks and grants.
+    pub fn pack(mut self, pack: Pack) -> Self {
+        self.packs.push(pack);
+        self
+    }
+
     /// Takes the time from this clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
@@ -272,16 +289,20 @@ impl AgentBuilder {
     /// # Errors
     ///
     /// [`BuildError`], naming what is wrong and how to fix it.
-    pub fn build(self) -> Result<Agent, BuildError> {
+    pub fn build(mut self) -> Result<Agent, BuildError> {
         let mut tools = Toolset::new();
-        for tool in self.tools {
+        for tool in std::mem::take(&mut self.tools) {
             tools.add(tool)?;
         }
+        pack::load(std::mem::take(&mut self.packs), &mut tools, &mut self.hooks, &mut self.grants)?;
         if let Some(errors) = &self.errors {
             tools.add(Arc::new(ErrorDetail::new(Arc::clone(errors))))?;
         }
         if let Some(results) = &self.results {
             tools.add(Arc::new(ResultDetail::new(Arc::clone(results))))?;
+        }
+        for name in &self.approvals {
+            tools.require_approval(name)?;
         }
         if self.retry.attempts == 0 {
             return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));
@@ -296,6 +317,7 @@ impl AgentBuilder {
             hooks: self.hooks.iter().map(Hook::record).collect(),
             exploratory_tools: self.exploratory_tools.into(),
             tools: tools.specs().cloned().collect(),
+            output_schema: None,
             runtime: json!({
                 "model": {
                     "provider": self.provider.name(),
@@ -351,7 +373,7 @@ impl AgentBuilder {
 
 /// Returns what `run.started` says of an agent: its definition, and the SHA-256 of that as compact
 /// JSON with sorted keys.
-fn record(definition: &AgentDefinition) -> AgentRecord {
+pub(crate) fn record(definition: &AgentDefinition) -> AgentRecord {
     let value = serde_json::to_value(definition).unwrap_or_default();
     let digest = Sha256::digest(value.to_string().as_bytes());
     let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -372,7 +394,13 @@ pub enum BuildError {
     /// A grant cannot be read.
     #[error("invalid grant")]
     Grant(#[from] PatternError),
+    /// A pack cannot be loaded.
+    #[error("invalid pack")]
+    Pack(#[from] PackError),
     /// A tool cannot be added.
     #[error("invalid tool")]
     Tool(#[from] RegistrationError),
+    /// A tool that is named somewhere is not there.
+    #[error("unknown tool")]
+    ToolNotFound(#[from] ToolNotFound),
 }

@@ -9,18 +9,21 @@ use clock::{BoxFuture as ClockFuture, Clock};
 use event_log::RunWriter;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use layer0::event::{EventKind, RunStarted, SignalReceived};
+use layer0::event::{AgentRecord, EventKind, RunStarted, SignalReceived};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::usage::Usage;
 use layer0::{Timestamp, ToolSpec};
 use provider::ProviderError;
-use react_machine::{CANCEL, Effect, Finish, Input, Machine, Output, Pause, ToolRun};
+use react_machine::{
+    AgentDefinition, CANCEL, Effect, Finish, Input, Machine, Output, Pause, ToolRun,
+};
 use serde_json::Value;
 use tokio::sync::mpsc;
 use tool::Admitted;
 use tracing::Instrument;
 
 use crate::agent::{Inner, RunRequest, new_run_id, new_session_id};
+use crate::builder::record;
 use crate::deciding::Asked;
 use crate::error::{AgentError, RunFailure};
 use crate::failing::Failing;
@@ -29,6 +32,7 @@ use crate::live::Live;
 use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
 use crate::outcome::RunOutcome;
 use crate::tool_run::{Note, ToolDone};
+use crate::typed::output_check;
 
 /// How many notes of running tools wait for the driver.
 const NOTES: usize = 16;
@@ -40,6 +44,8 @@ type Running = Pin<Box<dyn Future<Output = ToolDone> + Send>>;
 /// decision that asked for it, and each comes back as facts.
 pub(crate) struct Driver {
     pub(crate) agent: Arc<Inner>,
+    definition: Arc<AgentDefinition>,
+    record: AgentRecord,
     pub(crate) run: RunId,
     pub(crate) session: SessionId,
     pub(crate) request: RunRequest,
@@ -94,6 +100,8 @@ impl Driver {
             acted: false,
             usage: Usage::default(),
             tools: Arc::clone(&agent.definition.tools),
+            definition: Arc::clone(&agent.definition),
+            record: agent.record.clone(),
             agent,
         }
     }
@@ -104,9 +112,9 @@ impl Driver {
     }
 
     async fn drive(mut self) -> Result<RunOutcome, RunFailure> {
-        let mut machine = match Machine::new(Arc::clone(&self.agent.definition)) {
-            Ok(machine) => machine.at_depth(self.request.depth),
-            Err(error) => return Err(self.failed_to_start(AgentError::Internal(error.into()))),
+        let mut machine = match self.machine() {
+            Ok(machine) => machine,
+            Err(error) => return Err(self.failed_to_start(error)),
         };
         match self.perform_all(&mut machine).await {
             Ok(Some(finish)) => self.end(&machine, finish),
@@ -115,13 +123,33 @@ impl Driver {
         }
     }
 
+    /// Makes the machine of this run, for the agent as the request wants it.
+    fn machine(&mut self) -> Result<Machine, AgentError> {
+        let mut check = None;
+        if let Some(schema) = &self.request.output_schema {
+            let unusable = |error| AgentError::InputValidation(format!("output schema: {error}"));
+            check = Some(output_check(schema).map_err(unusable)?);
+            let mut definition = (*self.definition).clone();
+            definition.output_schema = Some(Arc::clone(schema));
+            self.record = record(&definition);
+            self.definition = Arc::new(definition);
+        }
+        let machine = Machine::new(Arc::clone(&self.definition))
+            .map_err(|error| AgentError::Internal(error.into()))?
+            .at_depth(self.request.depth);
+        Ok(match check {
+            Some(check) => machine.checking_output(check),
+            None => machine,
+        })
+    }
+
     /// Starts the run and performs effects until the machine finishes; `None` when it waits for
     /// people that are not here.
     async fn perform_all(&mut self, machine: &mut Machine) -> Result<Option<Finish>, AgentError> {
         let started = RunStarted {
             input: self.agent.redactor.redact_held(&self.request.input).into(),
             session: self.session.clone(),
-            agent: self.agent.record.clone(),
+            agent: self.record.clone(),
             parent: self.request.parent.clone(),
         };
         self.step(machine, [self.fact(started)]).await?;

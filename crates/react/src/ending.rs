@@ -73,6 +73,7 @@ impl Driver {
             FailureCause::Stagnation { text_hash, count: times, limit } => {
                 AgentError::stagnation(&*text_hash, count(times), count(limit))
             }
+            FailureCause::OutputInvalid(why) => AgentError::OutputSerialization(why.to_string()),
             FailureCause::MaxIterations(max) => AgentError::MaxIterationsReached(count(max)),
             FailureCause::ParallelToolLimit { count: asked, limit } => {
                 AgentError::parallel_tool_limit(asked, count(limit))

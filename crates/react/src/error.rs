@@ -71,6 +71,11 @@ pub enum AgentError {
     /// Retry: never. Effect: unknown.
     #[error("the model still asked for tools after {0} model calls")]
     MaxIterationsReached(usize),
+    /// The answer does not fit the schema it was asked for, a second time.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the answer does not fit the schema: {0}")]
+    OutputSerialization(String),
     /// The model asked for more tools at once than allowed; none of them ran.
     ///
     /// Retry: never. Effect: unknown.
@@ -148,6 +153,7 @@ impl Failure for AgentError {
             Self::Llm(error) => error.code(),
             Self::LoopDetected { .. } => code::GUARD_LOOP_DETECTED,
             Self::MaxIterationsReached(_) => code::GUARD_MAX_ITERATIONS,
+            Self::OutputSerialization(_) => code::OUTPUT_UNSERIALIZABLE,
             Self::ParallelToolLimitExceeded { .. } => code::GUARD_PARALLEL_TOOL_LIMIT,
             Self::StagnationDetected { .. } => code::GUARD_STAGNATION,
             Self::Storage(_) => code::LOG_APPEND_FAILED,
@@ -164,6 +170,7 @@ impl Failure for AgentError {
             | Self::Internal(_)
             | Self::LoopDetected { .. }
             | Self::MaxIterationsReached(_)
+            | Self::OutputSerialization(_)
             | Self::ParallelToolLimitExceeded { .. }
             | Self::StagnationDetected { .. } => Retry::Never,
         }
@@ -178,6 +185,7 @@ impl Failure for AgentError {
             | Self::Internal(_)
             | Self::LoopDetected { .. }
             | Self::MaxIterationsReached(_)
+            | Self::OutputSerialization(_)
             | Self::ParallelToolLimitExceeded { .. }
             | Self::StagnationDetected { .. }
             | Self::Storage(_) => Effect::Unknown,

@@ -32,12 +32,12 @@ mod validate;
 
 pub use error::ToolError;
 pub use layer0::ToolSpec;
-pub use needs_approval::NeedsApproval;
 pub use policy::{Grants, PatternError};
-pub use registry::{Admitted, RegistrationError, Toolset};
+pub use registry::{Admitted, RegistrationError, ToolNotFound, Toolset};
 pub use text::{failed_text, missing_text};
-pub use tool::{Tool, ToolContext};
+pub use tool::{Tool, ToolContext, schema_of};
 pub use tool_macros::tool;
+pub use validate::{Misfit, Schema, SchemaError};
 
 /// What the code written by [`macro@tool`] calls; not for people.
 #[doc(hidden)]

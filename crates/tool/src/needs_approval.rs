@@ -7,15 +7,14 @@ use serde_json::Value;
 use crate::{Tool, ToolContext, ToolError};
 
 /// A tool whose every call a person has to agree to, whatever the tool itself says.
-pub struct NeedsApproval {
+pub(crate) struct NeedsApproval {
     tool: Arc<dyn Tool>,
     spec: ToolSpec,
 }
 
 impl NeedsApproval {
     /// Puts a person before a tool.
-    #[must_use]
-    pub fn new(tool: Arc<dyn Tool>) -> Self {
+    pub(crate) fn new(tool: Arc<dyn Tool>) -> Self {
         let spec = tool.spec().clone().approval();
         Self { tool, spec }
     }

@@ -7,9 +7,10 @@ use layer0::ToolSpec;
 use serde_json::Value;
 use thiserror::Error;
 
+use crate::needs_approval::NeedsApproval;
 use crate::policy::Grants;
-use crate::text::missing_text;
-use crate::validate;
+use crate::text::{missing_text, nearest};
+use crate::validate::{self, Schema};
 use crate::{Tool, ToolError};
 
 /// The tools of an agent, in the order the model sees them. Cloning copies no tool.
@@ -19,10 +20,11 @@ pub struct Toolset {
     tools: BTreeMap<Arc<str>, Arc<Entry>>,
 }
 
+#[derive(Clone)]
 struct Entry {
     tool: Arc<dyn Tool>,
-    input: Validator,
-    output: Option<Validator>,
+    input: Arc<Validator>,
+    output: Option<Arc<Schema>>,
 }
 
 /// A call that may run: the tool was found, its arguments fit and its needs are granted.
@@ -66,15 +68,18 @@ impl Toolset {
             return Err(RegistrationError::Duplicate(name));
         }
         let compile = |schema: &Value| {
-            jsonschema::validator_for(schema).map_err(|error| RegistrationError::Schema {
-                tool: Arc::clone(&name),
-                why: error.to_string(),
+            jsonschema::validator_for(schema).map(Arc::new).map_err(|error| {
+                RegistrationError::Schema { tool: Arc::clone(&name), why: error.to_string() }
             })
         };
         let input = compile(&spec.schema)?;
-        let output = spec.output_schema.as_deref().map(compile).transpose()?;
+        let output = spec.output_schema.as_deref().map(Schema::new).transpose();
+        let output = output.map_err(|error| RegistrationError::Schema {
+            tool: Arc::clone(&name),
+            why: error.to_string(),
+        })?;
         self.order.push(Arc::clone(&name));
-        self.tools.insert(name, Arc::new(Entry { tool, input, output }));
+        self.tools.insert(name, Arc::new(Entry { tool, input, output: output.map(Arc::new) }));
         Ok(())
     }
 
@@ -82,6 +87,23 @@ impl Toolset {
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
         self.tools.contains_key(name)
+    }
+
+    /// Lets a person agree to every call of a tool, whatever the tool itself says.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolNotFound`], naming the tool that comes nearest.
+    pub fn require_approval(&mut self, name: &str) -> Result<(), ToolNotFound> {
+        let Some(entry) = self.tools.get_mut(name) else {
+            let nearest = nearest(name, self.order.iter().map(|name| &**name));
+            return Err(ToolNotFound { name: name.into(), nearest: nearest.map(Into::into) });
+        };
+        if !entry.tool.spec().approval {
+            let tool = Arc::new(NeedsApproval::new(Arc::clone(&entry.tool)));
+            *entry = Arc::new(Entry { tool, ..Entry::clone(entry) });
+        }
+        Ok(())
     }
 
     /// Returns what the tools say of themselves, in order.
@@ -147,8 +169,9 @@ impl Admitted {
     /// [`ToolError::InvalidOutput`].
     pub fn check_output(&self, output: &Value) -> Result<(), ToolError> {
         match &self.entry.output {
-            Some(schema) => validate::check(schema, output)
-                .map_err(|why| ToolError::InvalidOutput(why.replace("arguments", "output"))),
+            Some(schema) => {
+                schema.check(output).map_err(|misfit| ToolError::InvalidOutput(misfit.to_string()))
+            }
             None => Ok(()),
         }
     }
@@ -158,6 +181,17 @@ impl fmt::Debug for Toolset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(&self.order).finish()
     }
+}
+
+/// Says that no tool has this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no tool named `{name}`")]
+#[non_exhaustive]
+pub struct ToolNotFound {
+    /// The name.
+    pub name: Arc<str>,
+    /// The name that comes nearest.
+    pub nearest: Option<Arc<str>>,
 }
 
 /// Says why a tool cannot be added.

@@ -46,6 +46,12 @@ pub fn failed_text(tool: &str, error: &ToolError) -> String {
     }
 }
 
+/// Returns the known name that comes nearest.
+pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let near = |other: &&str| strsim::jaro_winkler(name, other);
+    known.max_by(|a, b| near(a).total_cmp(&near(b)))
+}
+
 /// Returns the text for a tool that does not exist, with the names that come nearest first.
 pub fn missing_text<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> String {
     let mut known: Vec<(&str, f64)> =

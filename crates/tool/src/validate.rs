@@ -3,11 +3,47 @@
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
+use thiserror::Error;
 
 /// How many problems are reported at once.
 const MAX_PROBLEMS: usize = 5;
 /// How many characters a value or a list of values may take in a message.
 const MAX_VALUE_CHARS: usize = 200;
+
+/// A compiled JSON Schema.
+#[derive(Debug)]
+pub struct Schema(Validator);
+
+impl Schema {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    ///
+    /// [`SchemaError`], when it is not valid JSON Schema.
+    pub fn new(schema: &Value) -> Result<Self, SchemaError> {
+        let compiled = jsonschema::validator_for(schema);
+        compiled.map(Self).map_err(|error| SchemaError(error.to_string()))
+    }
+
+    /// Says what is wrong with a value, in words a model can act on.
+    ///
+    /// # Errors
+    ///
+    /// [`Misfit`], naming at most five problems.
+    pub fn check(&self, value: &Value) -> Result<(), Misfit> {
+        check(&self.0, value).map_err(|why| Misfit(why.replace("arguments", "output")))
+    }
+}
+
+/// Says why a JSON Schema cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct SchemaError(String);
+
+/// Says how a value does not fit a schema.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct Misfit(String);
 
 /// Checks `value`; returns what is wrong as `property expectation`, joined by `; `.
 pub(crate) fn check(validator: &Validator, value: &Value) -> Result<(), String> {

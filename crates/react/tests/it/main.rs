@@ -8,3 +8,4 @@ mod model;
 mod parts;
 mod record;
 mod tools;
+mod typed;

@@ -1,0 +1,104 @@
+//! Tools, hooks and grants under one name.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tool::{Tool, Toolset};
+
+use crate::builder::BuildError;
+use crate::hook::{Gate, Hook, Observer};
+
+/// What belongs together: tools, the hooks that watch them and the capabilities they need. An agent
+/// loads it with [`AgentBuilder::pack`](crate::AgentBuilder::pack).
+#[derive(Clone)]
+pub struct Pack {
+    pub(crate) name: Arc<str>,
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) hooks: Vec<Hook>,
+    pub(crate) grants: Vec<String>,
+}
+
+impl Pack {
+    /// Makes an empty pack.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), tools: Vec::new(), hooks: Vec::new(), grants: Vec::new() }
+    }
+
+    /// Adds a tool.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.tools.push(Arc::new(tool));
+        self
+    }
+
+    /// Adds a gate.
+    #[must_use]
+    pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
+        self.hooks.push(Hook::Gate(Arc::new(gate)));
+        self
+    }
+
+    /// Adds an observer.
+    #[must_use]
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.hooks.push(Hook::Observer(Arc::new(observer)));
+        self
+    }
+
+    /// Adds a capability that all tools of the agent may use.
+    #[must_use]
+    pub fn grant(mut self, capability: impl Into<String>) -> Self {
+        self.grants.push(capability.into());
+        self
+    }
+}
+
+/// Adds what packs bring to what an agent has.
+pub(crate) fn load(
+    packs: Vec<Pack>,
+    tools: &mut Toolset,
+    hooks: &mut Vec<Hook>,
+    grants: &mut Vec<String>,
+) -> Result<(), BuildError> {
+    let mut loaded: Vec<Arc<str>> = Vec::new();
+    for pack in packs {
+        let name = pack.name;
+        if loaded.contains(&name) {
+            return Err(PackError::Twice(name).into());
+        }
+        let clash = |what: &str| PackError::Clash { pack: Arc::clone(&name), name: what.into() };
+        for tool in pack.tools {
+            if tools.contains(&tool.spec().name) {
+                return Err(clash(&tool.spec().name).into());
+            }
+            tools.add(tool)?;
+        }
+        for hook in pack.hooks {
+            if hooks.iter().any(|there| there.name() == hook.name()) {
+                return Err(clash(hook.name()).into());
+            }
+            hooks.push(hook);
+        }
+        grants.extend(pack.grants);
+        loaded.push(name);
+    }
+    Ok(())
+}
+
+/// Says why a pack cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PackError {
+    /// Something in it has the name of something that is there already.
+    #[error("pack `{pack}` brings `{name}`, which is there already")]
+    #[non_exhaustive]
+    Clash {
+        /// The pack.
+        pack: Arc<str>,
+        /// The tool or hook.
+        name: Arc<str>,
+    },
+    /// It was loaded before.
+    #[error("pack `{0}` is loaded twice")]
+    Twice(Arc<str>),
+}

@@ -1,0 +1,117 @@
+//! Structured output and packs.
+
+use event_log::read_events;
+use layer0::message::Message;
+use layer0::stop::Stop;
+use react::{AgentError, Budget, BuildError, HookPoint, Pack, PackError, RunRequest};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::bench::*;
+
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+struct Verdict {
+    cause: String,
+    certainty: u8,
+}
+
+/// Spec: O1, E4. The model is told what was wrong once, and reads the schema from the start.
+#[tokio::test]
+async fn an_answer_that_does_not_fit_is_sent_back_once() {
+    let bench = Bench::new();
+    let answers = vec![
+        says(r#"{"cause": "a leak", "certainty": "high"}"#),
+        says("```json\n{\"cause\": \"a leak\", \"certainty\": 9}\n```"),
+    ];
+    let agent = bench.agent(answers).build().unwrap();
+    let answer = agent.run_typed::<Verdict>("why?").await.unwrap();
+    assert_eq!(answer.value, Some(Verdict { cause: "a leak".into(), certainty: 9 }));
+    assert_eq!(answer.outcome.usage.model_calls, 1, "asking again is no call of its own");
+    let messages = answer.outcome.transcript.messages();
+    let Message::System { content } = &*messages[0] else { panic!("{messages:?}") };
+    assert!(content.contains("\"certainty\""), "{content}");
+    let Message::User { content } = &*messages[3] else { panic!("{messages:?}") };
+    assert!(content.contains("certainty must be an integer"), "{content}");
+}
+
+/// Spec: O1, E4
+#[tokio::test]
+async fn a_second_misfit_fails_the_run() {
+    let bench = Bench::new();
+    let agent = bench.agent(vec![says("because"), says("{\"cause\": 1}")]).build().unwrap();
+    let failure = agent.run_typed::<Verdict>("why?").await.unwrap_err();
+    let AgentError::OutputSerialization(why) = &failure.error else { panic!("{failure:#}") };
+    assert!(why.contains("cause must be a string"), "{why}");
+    assert_eq!(failure.code(), "output.unserializable");
+    assert_eq!(&*failure.partial, "{\"cause\": 1}");
+    let events = bench.events(&failure.run_id).await;
+    assert_eq!(types(&events).last(), Some(&"run.failed"));
+}
+
+/// Spec: O1. What stopped early has no value, and an unusable schema never starts.
+#[tokio::test]
+async fn a_run_that_stops_has_no_value() {
+    let bench = Bench::new();
+    let budget = Budget { max_model_calls: Some(1), ..Default::default() };
+    let agent = bench.agent(vec![says("because")]).budget(budget).build().unwrap();
+    let answer = agent.run_typed::<Verdict>("why?").await.unwrap();
+    assert_eq!(answer.value, None);
+    assert!(matches!(answer.outcome.stop, Stop::BudgetExhausted { .. }));
+
+    let request = RunRequest::new("why?").output_schema(json!({"type": "strin"}));
+    let failure = agent.run(request).await.unwrap_err();
+    assert_eq!(failure.code(), "input.invalid");
+    assert!(read_events(&*bench.log, &failure.run_id).await.is_err(), "it never started");
+}
+
+struct Audit;
+
+#[async_trait::async_trait]
+impl react::Observer for Audit {
+    fn name(&self) -> &str {
+        "audit"
+    }
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::RunStart]
+    }
+    async fn observe(
+        &self,
+        _: react::Moment<'_>,
+        _: &react::HookContext,
+    ) -> Result<(), layer0::error::BoxError> {
+        Ok(())
+    }
+}
+
+/// Spec: X4
+#[tokio::test]
+async fn a_pack_brings_what_belongs_together_once() {
+    let bench = Bench::new();
+    let pack = || Pack::new("math").tool(add).observer(Audit).grant("network:outbound");
+    let answers = vec![calls([call("c1", "add", json!({"x": 1, "y": 2}))]), says("3")];
+    let outcome = bench.run(bench.agent(answers).pack(pack())).await.unwrap();
+    assert_eq!(tool_texts(&outcome)[0].0, "3");
+
+    let refused = |agent: react::AgentBuilder| match agent.build().unwrap_err() {
+        BuildError::Pack(error) => error,
+        other => panic!("{other}"),
+    };
+    let twice = refused(bench.agent(vec![]).pack(pack()).pack(pack()));
+    assert_eq!(twice, PackError::Twice("math".into()));
+    let clash = refused(bench.agent(vec![]).tool(add).pack(pack()));
+    assert_eq!(clash.to_string(), "pack `math` brings `add`, which is there already");
+    let clash = refused(bench.agent(vec![]).pack(pack()).pack(Pack::new("other").observer(Audit)));
+    assert_eq!(clash.to_string(), "pack `other` brings `audit`, which is there already");
+}
+
+#[tokio::test]
+async fn approval_of_an_unknown_tool_is_a_mistake() {
+    let bench = Bench::new();
+    let error = bench.agent(vec![]).tool(add).require_approval("ad").build().unwrap_err();
+    let BuildError::ToolNotFound(missing) = &error else { panic!("{error}") };
+    assert_eq!(missing.nearest.as_deref(), Some("add"));
+    let answers = vec![calls([call("c1", "add", json!({"x": 1, "y": 2}))]), says("3")];
+    let agent = bench.agent(answers).tool(add).require_approval("add");
+    assert_eq!(bench.run(agent).await.unwrap().stop, Stop::WaitingApproval);
+}
