@@ -7,6 +7,34 @@ use serde_json::Value;
 
 use crate::played::{Played, failing, passing};
 
+/// Where codes that no scenario can bring about are brought about: the tables of every error's
+/// variants, and the tests of what scenarios have no words for.
+const ELSEWHERE: &[&str] = &[
+    "snapshots/it__facts__every_variant_states_its_facts.snap",
+    "../crates/layer0/tests/snapshots/it__every_variant_states_its_facts.snap",
+    "../crates/provider/tests/snapshots/it__every_variant_states_its_facts.snap",
+    "../crates/tool/tests/snapshots/it__every_variant_states_its_facts.snap",
+    "../crates/react/tests/it/parts.rs",
+    "../crates/react/tests/it/typed.rs",
+];
+
+/// Spec: E9
+#[test]
+fn every_code_is_brought_about_by_a_scenario_or_a_test() {
+    let seen: BTreeSet<String> = passing().iter().chain(failing()).flat_map(codes).collect();
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let elsewhere: String =
+        ELSEWHERE.iter().map(|file| std::fs::read_to_string(root.join(file)).unwrap()).collect();
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let words: BTreeSet<&str> = elsewhere.split(|c| !is_part(c)).collect();
+    let nowhere: Vec<&str> = CATALOGUE
+        .iter()
+        .map(|entry| entry.code)
+        .filter(|code| !seen.contains(*code) && !words.contains(code))
+        .collect();
+    assert!(nowhere.is_empty(), "nothing brings about {nowhere:?}");
+}
+
 /// Spec: E9
 #[test]
 fn codes_that_no_scenario_brings_about() {

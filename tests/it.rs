@@ -4,9 +4,12 @@
 //! `scenarios/failing/` must not pass, and show how a mismatch is reported.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod canary;
 mod codes;
+mod facts;
 mod format;
 mod invariants;
+mod listeners;
 mod played;
 mod rules;
 mod scenarios;

@@ -102,7 +102,7 @@ pub enum RegistrationError {
 pub enum ReplayError {
     /// What the record says is not what follows from it.
     #[error("replay diverged")]
-    ReplayDivergence(#[source] Divergence),
+    ReplayDivergence(#[source] Box<Divergence>),
 }
 
 /// Says which store failed.
@@ -175,25 +175,20 @@ impl Error {
             Self::Execution(ExecutionError::ApprovalNotFound(error)) => error,
             Self::Execution(ExecutionError::Dispatch(error)) => error,
             Self::Execution(ExecutionError::Run(failure)) => &**failure,
+            Self::Replay(ReplayError::ReplayDivergence(error)) => &**error,
             Self::Storage(StorageError::Log(error)) => error,
             Self::Storage(StorageError::Open(error)) => error,
             Self::Storage(StorageError::Store(error)) => error,
-            Self::Configuration(_)
-            | Self::Pack(_)
-            | Self::Pattern(_)
-            | Self::Registration(_)
-            | Self::Replay(_) => return None,
+            Self::Configuration(_) | Self::Pack(_) | Self::Pattern(_) | Self::Registration(_) => {
+                return None;
+            }
         })
     }
 }
 
 impl Failure for Error {
     fn code(&self) -> &'static str {
-        match self.inner() {
-            Some(inner) => inner.code(),
-            None if matches!(self, Self::Replay(_)) => code::REPLAY_DIVERGED,
-            None => code::INPUT_INVALID,
-        }
+        self.inner().map_or(code::INPUT_INVALID, Failure::code)
     }
 
     fn retry(&self) -> Retry {

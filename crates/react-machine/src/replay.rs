@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use layer0::code;
 use layer0::event::{Actor, EventKind};
+use layer0::failure::{Effect, Failure, Retry};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -37,6 +38,14 @@ pub struct Divergence {
     pub expected: Value,
     /// What the machine decided instead, or why it refused the fact; null when it decided nothing.
     pub actual: Value,
+}
+
+impl Divergence {
+    /// Makes the error.
+    #[must_use]
+    pub const fn new(seq: u64, kind: &'static str, expected: Value, actual: Value) -> Self {
+        Self { seq, kind, expected, actual }
+    }
 }
 
 impl Replay {
@@ -143,13 +152,23 @@ fn is_out_of_time(kind: &EventKind) -> bool {
     matches!(kind, EventKind::BudgetExhausted(exhausted) if exhausted.reason.as_str() == code::BUDGET_WALL_TIME)
 }
 
-fn divergence(recorded: &Entry, actual: Value) -> Divergence {
-    Divergence {
-        seq: recorded.seq,
-        kind: recorded.kind.event_type(),
-        expected: as_value(&recorded.kind),
-        actual,
+impl Failure for Divergence {
+    fn code(&self) -> &'static str {
+        code::REPLAY_DIVERGED
     }
+
+    fn retry(&self) -> Retry {
+        Retry::Never
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+}
+
+fn divergence(recorded: &Entry, actual: Value) -> Divergence {
+    let kind = &recorded.kind;
+    Divergence::new(recorded.seq, kind.event_type(), as_value(kind), actual)
 }
 
 fn as_value(kind: &EventKind) -> Value {

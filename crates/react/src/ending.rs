@@ -83,7 +83,9 @@ impl Driver {
     }
 
     pub(crate) fn failure(self, machine: &Machine, error: AgentError) -> RunFailure {
-        tracing::warn!(code = error.code(), error = %layer0::failure::Chain(&error), "run failed");
+        let why = layer0::failure::Chain(&error).to_string();
+        let why = self.agent.redactor.redact(&why);
+        tracing::warn!(code = error.code(), error = %why, "run failed");
         RunFailure {
             run_id: self.run,
             session: self.session,

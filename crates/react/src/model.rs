@@ -165,11 +165,18 @@ impl RetryRequest<ProviderError> for AttemptedCall {
 }
 
 /// Passes pieces of the answer to whoever listens, marked with call and attempt.
-struct Deltas(Arc<CallRecord>);
+struct Deltas {
+    record: Arc<CallRecord>,
+    /// An answer that was asked for whole is shown whole.
+    stream: bool,
+}
 
 impl Deltas {
     fn send(&self, piece: impl FnOnce() -> Piece) {
-        let record = &self.0;
+        let record = &self.record;
+        if !self.stream {
+            return;
+        }
         record.hub.send(|| Live::Delta {
             run: record.run.clone(),
             call: record.call,
@@ -181,19 +188,19 @@ impl Deltas {
 
 impl StreamSink for Deltas {
     fn text(&self, piece: &str) {
-        self.send(|| Piece::Text(self.0.redactor.redact_held(piece).into()));
+        self.send(|| Piece::Text(self.record.redactor.redact_held(piece).into()));
     }
 
     fn thinking(&self, piece: &str) {
-        self.send(|| Piece::Thinking(self.0.redactor.redact_held(piece).into()));
+        self.send(|| Piece::Thinking(self.record.redactor.redact_held(piece).into()));
     }
 
     fn status(&self, status: u16) {
-        self.0.status.store(status, Ordering::Relaxed);
+        self.record.status.store(status, Ordering::Relaxed);
     }
 
     fn usage(&self, usage: TokenUsage) {
-        *self.0.billed.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
+        *self.record.billed.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
     }
 }
 
@@ -218,7 +225,7 @@ impl Service<AttemptedCall> for Transport {
         Box::pin(async move {
             call.record.begin_attempt();
             let mut request = call.request;
-            request.sink = Some(Arc::new(Deltas(call.record)));
+            request.sink = Some(Arc::new(Deltas { record: call.record, stream }));
             let asked = AssertUnwindSafe(async {
                 if stream {
                     provider.stream(&request).await

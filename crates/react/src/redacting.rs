@@ -18,6 +18,10 @@ pub(crate) fn redact_calls(redactor: &Redactor, calls: &mut Arc<[ToolCall]>) {
     if redactor.holds_secrets() {
         for call in Arc::make_mut(calls) {
             call.arguments = redact_value(redactor, std::mem::take(&mut call.arguments));
+            call.name = redact_shared(redactor, Arc::clone(&call.name));
+            if let Cow::Owned(id) = redactor.redact_held(call.id.as_str()) {
+                call.id = id.into();
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ pub enum OperatorError {
     /// The model call failed after the retry stack gave up.
     ///
     /// Retry: as the provider's error says. Effect: as the provider's error says.
-    #[error("model call failed")]
+    #[error("operator could not use its model")]
     #[non_exhaustive]
     Model {
         /// The provider error's code.

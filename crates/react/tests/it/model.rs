@@ -67,7 +67,7 @@ async fn a_failure_keeps_its_sources_up_to_the_orchestrator() {
     assert!(!error.is_retryable());
     let chain: Vec<String> = sources(&error).map(ToString::to_string).collect();
     assert_eq!(chain[0], "operator failed");
-    assert_eq!(chain[1], "model call failed");
+    assert_eq!(chain[1], "operator could not use its model");
     assert!(chain[2].starts_with("run `run_"));
     assert_eq!(
         chain[3..],
