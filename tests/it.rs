@@ -15,3 +15,4 @@ mod rules;
 mod scenarios;
 mod story;
 mod texts;
+mod traced;

@@ -8,6 +8,7 @@ use layer0::failure::Chain;
 use layer0::id::ErrorId;
 use serde_json::{Value, json};
 use tool::{Tool, ToolContext, ToolError};
+use tracing::Instrument;
 
 use crate::page::{add_page, page_schema};
 use crate::{ErrorStore, readable};
@@ -54,7 +55,9 @@ impl Tool for ErrorDetail {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let id = arguments["error_id"].as_str().unwrap_or_default();
-        let found = self.0.get(&context.session, &ErrorId::from(id)).await.map_err(|error| {
+        let span = tracing::info_span!("error_store.get", session = %context.session);
+        let found = self.0.get(&context.session, &ErrorId::from(id)).instrument(span).await;
+        let found = found.map_err(|error| {
             ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
         })?;
         let Some(record) = found else {

@@ -14,6 +14,8 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_util::sync::DropGuard;
 use tool::{Admitted, ToolContext, ToolError};
+use tracing::Instrument;
+use tracing::instrument::WithSubscriber;
 
 /// Runs an admitted call. `late` hears of an answer that came after the call was given up.
 ///
@@ -47,9 +49,12 @@ pub(crate) async fn execute(
             late();
         }
     };
+    // What a tool traces belongs to its call, in whichever task it runs.
     let task = async move {
         select(pin!(call), stopped).await;
-    };
+    }
+    .instrument(tracing::Span::current())
+    .with_current_subscriber();
     let task = tokio::spawn(clock.track(Box::pin(task))).abort_handle();
     let _guard = StopOnDrop { task, _stop: stop, _cancel: cancel };
     match select(answered, clock.sleep(limit)).await {
