@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use clap::builder::PossibleValuesParser;
 
 use crate::error::XtaskError;
-use crate::{errors_page, tidy};
+use crate::{errors_page, rules_page, tidy};
 
 /// One thing a change must pass.
 struct Step {
@@ -40,6 +40,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", work: Work::Cargo { args: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], env: &[] } },
     Step { name: "tidy", work: Work::Here(tidy::run) },
     Step { name: "errors", work: Work::Here(errors_page::check) },
+    Step { name: "rules", work: Work::Here(rules_page::check) },
     TEST,
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Advisories need a database from outside, which CI cannot reach.

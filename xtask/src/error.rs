@@ -26,11 +26,21 @@ pub(crate) enum XtaskError {
     /// `cargo metadata` failed.
     #[error("cannot read the workspace's metadata")]
     Metadata(#[source] cargo_metadata::Error),
-    /// `docs/errors.md` is not what the catalogue says.
-    #[error("`docs/errors.md` differs from the catalogue at line {line}")]
+    /// A page is not what it is written from.
+    #[error("`{page}` is out of date at line {line}")]
     PageStale {
+        /// The page.
+        page: &'static str,
+        /// What writes it.
+        command: &'static str,
         /// The first line that differs, from 1.
         line: usize,
+    },
+    /// Nothing holds a rule.
+    #[error("no scenario and no test holds {rules}")]
+    RulesOpen {
+        /// The rules.
+        rules: String,
     },
     /// A program could not be started.
     #[error("cannot start `{program}`")]
@@ -59,9 +69,12 @@ pub(crate) enum XtaskError {
 
 impl XtaskError {
     /// Returns what a person can do, where that is not plain from the message.
-    pub(crate) fn hint(&self) -> Option<&'static str> {
+    pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::PageStale { .. } => Some("run `cargo xtask errors` and commit the page"),
+            Self::PageStale { command, .. } => Some(format!("run `{command}` and commit the page")),
+            Self::RulesOpen { .. } => {
+                Some("name the rule in the `Spec:` line of what holds it".to_owned())
+            }
             Self::File { .. }
             | Self::Manifest { .. }
             | Self::Metadata(_)

@@ -1,12 +1,12 @@
 //! `cargo xtask errors`: `docs/errors.md`, written from the catalogue of codes.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 
 use layer0::code::{CATALOGUE, Entry};
 
 use crate::error::XtaskError;
+use crate::page;
 
 const PAGE: &str = "docs/errors.md";
 
@@ -26,14 +26,7 @@ message and the chain of causes beside the code say what went wrong this time.
 ///
 /// [`XtaskError::File`] when it cannot be written.
 pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
-    let path = root.join(PAGE);
-    let file_error = |source| XtaskError::File { path: path.clone(), source };
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(file_error)?;
-    }
-    fs::write(&path, page(CATALOGUE)).map_err(file_error)?;
-    println!("wrote {PAGE}: {} codes", CATALOGUE.len());
-    Ok(())
+    page::write(root, PAGE, &text(CATALOGUE))
 }
 
 /// Compares the page with the catalogue and changes nothing.
@@ -42,16 +35,11 @@ pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
 ///
 /// [`XtaskError::PageStale`] when they differ, [`XtaskError::File`] when the page cannot be read.
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
-    let path = root.join(PAGE);
-    let found = fs::read_to_string(&path).map_err(|source| XtaskError::File { path, source })?;
-    match first_difference(&found, &page(CATALOGUE)) {
-        None => Ok(()),
-        Some(line) => Err(XtaskError::PageStale { line }),
-    }
+    page::check(root, PAGE, "cargo xtask errors", &text(CATALOGUE))
 }
 
 /// Lays the catalogue out as Markdown: one heading per family, one row per code.
-fn page(catalogue: &[Entry]) -> String {
+fn text(catalogue: &[Entry]) -> String {
     let mut page = String::from(INTRO);
     for family in catalogue.chunk_by(|a, b| family(a) == family(b)) {
         let name = family.first().map_or("", self::family);
@@ -75,15 +63,6 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// Returns the first line, from 1, in which two texts differ.
-fn first_difference(found: &str, wanted: &str) -> Option<usize> {
-    if found == wanted {
-        return None;
-    }
-    let same = found.lines().zip(wanted.lines()).take_while(|(a, b)| a == b).count();
-    Some(same + 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,7 +77,7 @@ mod tests {
     #[test]
     fn a_family_has_one_heading_and_a_row_per_code() {
         let entry = |code| Entry { code, meaning: "It broke | badly.", advice: "Fix it." };
-        let page = page(&[entry("a.one"), entry("a.two"), entry("internal")]);
+        let page = text(&[entry("a.one"), entry("a.two"), entry("internal")]);
         let tables = page.strip_prefix(INTRO).unwrap();
         assert_eq!(
             tables,
@@ -118,17 +97,5 @@ mod tests {
         families.sort_unstable();
         families.dedup();
         assert_eq!(families.len(), count, "a family is split in two");
-    }
-
-    #[test]
-    fn a_difference_is_found_where_it_begins() {
-        for (found, wanted, line) in [
-            ("a\nb\n", "a\nb\n", None),
-            ("a\nb\n", "a\nc\n", Some(2)),
-            ("a\n", "a\nb\n", Some(2)),
-            ("a", "a\n", Some(2)),
-        ] {
-            assert_eq!(first_difference(found, wanted), line, "{found:?} and {wanted:?}");
-        }
     }
 }

@@ -1,14 +1,16 @@
 //! The chores of this workspace, as `cargo xtask …`.
 //!
 //! Each task is a module: [`ci`] runs everything a change must pass, [`tidy`] holds the house rules
-//! that no compiler knows, [`errors_page`] writes the table of codes. It never changes a file other
-//! than `docs/errors.md`.
+//! that no compiler knows, [`errors_page`] writes the table of codes, [`rules_page`] what holds which
+//! rule. It never changes a file other than these pages.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its terminal")]
 
 mod ci;
 mod error;
 mod errors_page;
+mod page;
+mod rules_page;
 mod tidy;
 
 use std::path::Path;
@@ -39,6 +41,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Write docs/rules.md from the `Spec:` lines of scenarios and tests
+    Rules {
+        /// Change nothing; fail if the page differs
+        #[arg(long)]
+        check: bool,
+    },
     /// Run every test of the workspace
     Test,
     /// Check the house rules: tiers, manifests, file sizes, panics, documentation tables
@@ -51,6 +59,8 @@ fn main() -> ExitCode {
         Task::Ci { without } => ci::run(root, &without),
         Task::Errors { check: true } => errors_page::check(root),
         Task::Errors { check: false } => errors_page::write(root),
+        Task::Rules { check: true } => rules_page::check(root),
+        Task::Rules { check: false } => rules_page::write(root),
         Task::Test => ci::test(root),
         Task::Tidy => tidy::run(root),
     };

@@ -1,0 +1,203 @@
+//! `cargo xtask rules`: `docs/rules.md`, which says what holds each rule of the failure model.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::error::XtaskError;
+use crate::page;
+
+const PAGE: &str = "docs/rules.md";
+
+const INTRO: &str = "\
+<!-- Written by `cargo xtask rules` from the `Spec:` lines of scenarios and tests. -->
+
+# Rules
+
+What Backstop promises about failure, rule by rule, and what holds each promise: scenarios, which are
+the best way to see a rule at work, and tests. `cargo xtask ci` fails when a rule below has neither.
+";
+
+/// Each rule that must be held, and its promise in a line.
+#[rustfmt::skip]
+const RULES: &[(&str, &str)] = &[
+    ("E1", "layer0 has one error enum per protocol: operator, orchestrator, state, environment."),
+    ("E2", "A provider's failure is one of a closed set; each says whether trying again can help."),
+    ("E3", "A tool's failure is one of a closed set, with the author's own code and retry hint."),
+    ("E4", "A run fails for few reasons; tools, memory, policy and events are never one of them."),
+    ("E5", "Errors convert upward and lose no cause on the way."),
+    ("E6", "Every error states a code, whether to retry and whether it may have acted."),
+    ("E7", "An error is one line and never repeats its cause."),
+    ("E8", "Retries that gave up wrap the last error and keep its code."),
+    ("E9", "Codes are a closed catalogue; each is brought about somewhere."),
+    ("E10", "No secret is printed, stored or logged."),
+    ("E11", "Nothing from outside causes a panic; a panic in user code is that part's failure."),
+    ("E12", "A caller's mistakes have a category, a reason and a hint."),
+    ("T1", "A tool says what it needs, and knows run, call, deadline, cancellation and app state."),
+    ("T2", "A call is gated, found, checked, allowed, approved, observed, logged and run, in this order."),
+    ("T3", "A failed call is one bounded sentence the model can act on."),
+    ("T4", "The next request contains the failure, marked as one."),
+    ("T5", "The model can try other arguments, another tool, or explain."),
+    ("T6", "A batch runs concurrently, answers in call order, and no call stops its siblings."),
+    ("T7", "A tool that takes too long is stopped; what it says later is discarded."),
+    ("T8", "A tool that says when to come back is waited for by the runtime."),
+    ("T9", "A call that keeps failing the same way is not run again."),
+    ("T10", "Large output goes to the result store; declared output is checked."),
+    ("T11", "An async function becomes a tool."),
+    ("T13", "The tool list never changes because of an error."),
+    ("S1", "A stored error has session, run, call, tool, codes, raw text, summary and count."),
+    ("S2", "Error ids are sortable, can be searched for, and never lose an error."),
+    ("S3", "The raw error is valid JSON and comes out as it went in."),
+    ("S4", "A summary is the first line that means something, at most 100 characters."),
+    ("S5", "The model reads a summary, an id, and how to read more."),
+    ("S6", "A failing error store shortens texts and never fails a run."),
+    ("S7", "`get_error_detail` is there exactly with a store, and reads page by page."),
+    ("S8", "Repeats of an error are one row with a count."),
+    ("S9", "Secrets are taken out before anything is stored or summarised."),
+    ("S10", "Old errors are pruned in the background."),
+    ("S11", "Errors survive a restart."),
+    ("S13", "Storing and reading an error is traced."),
+    ("S14", "People list, read, prune and count stored errors."),
+    ("L1", "Above a size the model gets a preview and an id."),
+    ("L2", "What is referred to can be read, or says that it expired."),
+    ("M1", "Memory that fails is a warning; the run goes on without it."),
+    ("V1", "Whoever listens changes nothing; who is slow is told what was missed."),
+    ("H1", "Gates may stop a run or skip a call; observers look on."),
+    ("H2", "A failing hook is a warning, unless it must not fail."),
+    ("Y1", "What is not granted is denied, and the answer says what was missing."),
+    ("A1", "A call that needs approval waits for a person, bound to the arguments shown."),
+    ("A2", "A denial reaches the model with its reason and holds for the run."),
+    ("G1", "At most so many model calls."),
+    ("G2", "The same batch again and again is a loop."),
+    ("G3", "The same words again and again, and nothing new, is stagnation."),
+    ("G4", "A batch that is too large is refused whole."),
+    ("G5", "Guards are checked in one order before anything runs, with their evidence."),
+    ("G6", "An empty answer is asked again once and never a success."),
+    ("B1", "Calls, executions, tokens, cost, time, events and depth have budgets."),
+    ("B2", "A used-up budget stops the run once, with its work kept."),
+    ("B3", "Time and cancellation interrupt what is in flight; every call is answered."),
+];
+
+/// Where a rule is held: files below the root, with the test's name where it is one.
+type Held = BTreeMap<String, Vec<(String, String)>>;
+
+/// Writes the page.
+///
+/// # Errors
+///
+/// [`XtaskError::File`], [`XtaskError::RulesOpen`] when nothing holds a rule.
+pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
+    page::write(root, PAGE, &text(&held(root)?)?)
+}
+
+/// Compares the page with scenarios and tests, and changes nothing.
+///
+/// # Errors
+///
+/// As [`write`], and [`XtaskError::PageStale`] when they differ.
+pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
+    page::check(root, PAGE, "cargo xtask rules", &text(&held(root)?)?)
+}
+
+fn text(held: &Held) -> Result<String, XtaskError> {
+    let open: Vec<&str> =
+        RULES.iter().map(|(id, _)| *id).filter(|id| !held.contains_key(*id)).collect();
+    if !open.is_empty() {
+        return Err(XtaskError::RulesOpen { rules: open.join(", ") });
+    }
+    let mut text = String::from(INTRO);
+    for (id, promise) in RULES {
+        let _infallible = write!(text, "\n## {id}\n\n{promise}\n\n");
+        // Scenarios first: they are the ones to read.
+        let mut places = held.get(*id).cloned().unwrap_or_default();
+        places.sort_by_key(|(file, _)| !file.ends_with(".toml"));
+        for (file, test) in &places {
+            let name = match test.as_str() {
+                "" => file.rsplit('/').next().unwrap_or(file).trim_end_matches(".toml"),
+                test => test,
+            };
+            let _infallible = writeln!(text, "- [`{name}`](../{file})");
+        }
+    }
+    Ok(text)
+}
+
+/// Reads the `Spec:` lines of scenarios and tests.
+fn held(root: &Path) -> Result<Held, XtaskError> {
+    let mut files = Vec::new();
+    for folder in ["tests", "crates"] {
+        page::files_below(&root.join(folder), &mut files)?;
+    }
+    files.sort();
+    let mut held = Held::new();
+    for path in files {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        if !matches!(ending, Some("rs" | "toml")) {
+            continue;
+        }
+        let text = page::read(&path)?;
+        let file = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+        let lines: Vec<&str> = text.lines().collect();
+        for (index, line) in lines.iter().enumerate() {
+            let Some(rules) = rules_of(line) else { continue };
+            let test = match ending {
+                Some("rs") => function_after(&lines[index..]),
+                _ => String::new(),
+            };
+            for rule in rules {
+                let places = held.entry(rule.to_owned()).or_default();
+                let place = (file.clone(), test.clone());
+                if !places.contains(&place) {
+                    places.push(place);
+                }
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// Returns the rules that a line of comment names.
+fn rules_of(line: &str) -> Option<Vec<&str>> {
+    let comment = line.trim_start();
+    let comment = ["///", "//!", "#"].iter().find_map(|mark| comment.strip_prefix(mark))?;
+    let (_, named) = comment.split_once("Spec: ")?;
+    let named = named.split_once(". ").map_or(named, |(rules, _)| rules);
+    Some(named.split(',').map(|rule| rule.trim().trim_end_matches('.')).collect())
+}
+
+/// Returns the name of the function that follows.
+fn function_after(lines: &[&str]) -> String {
+    let declared = lines.iter().find_map(|line| line.split_once("fn "));
+    let name = declared.map_or("", |(_, rest)| rest);
+    name.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn docs_rules_md_says_what_scenarios_and_tests_say() {
+        if let Err(error) = check(crate::root()) {
+            panic!("{error}: {}", error.hint().unwrap_or_default());
+        }
+    }
+
+    #[test]
+    fn spec_lines_are_read_wherever_they_stand() {
+        assert_eq!(rules_of("/// Spec: T3, S4"), Some(vec!["T3", "S4"]));
+        assert_eq!(rules_of("    /// Spec: A1, E11. Real questions."), Some(vec!["A1", "E11"]));
+        assert_eq!(rules_of("# Spec: H1"), Some(vec!["H1"]));
+        assert_eq!(rules_of("let x = \"Spec: H1\";"), None);
+        assert_eq!(
+            function_after(&["/// Spec: A1", "#[test]", "async fn it_holds() {"]),
+            "it_holds"
+        );
+    }
+
+    #[test]
+    fn a_rule_that_nothing_holds_is_named() {
+        let error = text(&Held::new()).unwrap_err();
+        assert!(error.to_string().contains("E1, E2"), "{error}");
+    }
+}
