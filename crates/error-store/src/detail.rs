@@ -5,13 +5,13 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use layer0::ToolSpec;
 use layer0::failure::Chain;
-use layer0::id::ErrorId;
+use layer0::id::{ErrorId, SessionId};
 use serde_json::{Value, json};
 use tool::{Tool, ToolContext, ToolError};
 use tracing::Instrument;
 
 use crate::page::{add_page, page_schema};
-use crate::{ErrorStore, readable};
+use crate::{ErrorRecord, ErrorStore, StoreError, readable};
 
 /// The code of a detail that could not be read because the store failed.
 pub const DATABASE_ERROR: &str = "DATABASE_ERROR";
@@ -37,6 +37,20 @@ impl ErrorDetail {
     pub fn new(store: Arc<dyn ErrorStore>) -> Self {
         Self(store)
     }
+
+    /// Looks in the call's own session first, then in those of the runs it was copied from.
+    async fn find(
+        &self,
+        sessions: &[SessionId],
+        id: &ErrorId,
+    ) -> Result<Option<ErrorRecord>, StoreError> {
+        for session in sessions {
+            if let Some(record) = self.0.get(session, id).await? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
 }
 
 #[async_trait]
@@ -56,7 +70,7 @@ impl Tool for ErrorDetail {
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let id = arguments["error_id"].as_str().unwrap_or_default();
         let span = tracing::info_span!("error_store.get", session = %context.session);
-        let found = self.0.get(&context.session, &ErrorId::from(id)).instrument(span).await;
+        let found = self.find(&context.sessions, &ErrorId::from(id)).instrument(span).await;
         let found = found.map_err(|error| {
             ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
         })?;

@@ -5,13 +5,14 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use layer0::ToolSpec;
 use layer0::failure::Chain;
-use layer0::id::ResultId;
+use layer0::id::{ResultId, SessionId};
 use serde_json::{Value, json};
 use tool::{Tool, ToolContext, ToolError};
 
+use crate::StoreError;
 use crate::detail::DATABASE_ERROR;
 use crate::page::{add_page, page_schema};
-use crate::results::ResultStore;
+use crate::results::{ResultRecord, ResultStore};
 
 static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
     let description = "Read on in a large tool result of which you were shown the beginning. The \
@@ -33,6 +34,20 @@ impl ResultDetail {
     pub fn new(store: Arc<dyn ResultStore>) -> Self {
         Self(store)
     }
+
+    /// Looks in the call's own session first, then in those of the runs it was copied from.
+    async fn find(
+        &self,
+        sessions: &[SessionId],
+        id: &ResultId,
+    ) -> Result<Option<ResultRecord>, StoreError> {
+        for session in sessions {
+            if let Some(record) = self.0.get(Some(session), id).await? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
 }
 
 #[async_trait]
@@ -51,7 +66,7 @@ impl Tool for ResultDetail {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let id = arguments["result_id"].as_str().unwrap_or_default();
-        let found = self.0.get(Some(&context.session), &ResultId::from(id)).await;
+        let found = self.find(&context.sessions, &ResultId::from(id)).await;
         let found = found.map_err(|error| {
             ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
         })?;

@@ -1,13 +1,18 @@
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::failure::{Effect, Failure, Retry};
-use layer0::id::RunId;
+use layer0::id::{RunId, SessionId};
 use thiserror::Error;
 
 /// Says why a log could not be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LogError {
+    /// Somebody else is writing to the run.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("run `{0}` has a living writer")]
+    Claimed(RunId),
     /// The log was already closed.
     ///
     /// Retry: never. Effect: none.
@@ -55,6 +60,17 @@ pub enum LogError {
         /// The newest schema known.
         known: u32,
     },
+    /// A session has one run at a time, and another one is open.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("session `{session}` has an open run: `{run}`")]
+    #[non_exhaustive]
+    SessionBusy {
+        /// The session.
+        session: SessionId,
+        /// The open run.
+        run: RunId,
+    },
     /// The hash chain is broken.
     ///
     /// Retry: never. Effect: none.
@@ -81,6 +97,12 @@ impl LogError {
         Self::SchemaNewer { found, known }
     }
 
+    /// Makes [`LogError::SessionBusy`].
+    #[must_use]
+    pub const fn session_busy(session: SessionId, run: RunId) -> Self {
+        Self::SessionBusy { session, run }
+    }
+
     /// Makes [`LogError::Tampered`].
     #[must_use]
     pub const fn tampered(seq: u64, what: &'static str) -> Self {
@@ -97,11 +119,11 @@ impl LogError {
 impl Failure for LogError {
     fn code(&self) -> &'static str {
         match self {
+            Self::Claimed(_) | Self::Locked(_) | Self::SessionBusy { .. } => code::STORE_LOCKED,
             Self::Closed => code::STORE_CLOSED,
             Self::Conflict { .. } => code::LOG_APPEND_FAILED,
             Self::Failed(_) | Self::NotFound(_) => code::STORE_FAILED,
             Self::Full(_) => code::STORE_FULL,
-            Self::Locked(_) => code::STORE_LOCKED,
             Self::SchemaNewer { .. } => code::LOG_SCHEMA_NEWER,
             Self::Tampered { .. } => code::LOG_TAMPERED,
         }
@@ -109,7 +131,7 @@ impl Failure for LogError {
 
     fn retry(&self) -> Retry {
         match self {
-            Self::Locked(_) => Retry::Backoff,
+            Self::Claimed(_) | Self::Locked(_) | Self::SessionBusy { .. } => Retry::Backoff,
             Self::Closed
             | Self::Conflict { .. }
             | Self::Failed(_)
@@ -123,12 +145,14 @@ impl Failure for LogError {
     fn effect(&self) -> Effect {
         match self {
             Self::Failed(_) => Effect::Unknown,
-            Self::Closed
+            Self::Claimed(_)
+            | Self::Closed
             | Self::Conflict { .. }
             | Self::Full(_)
             | Self::Locked(_)
             | Self::NotFound(_)
             | Self::SchemaNewer { .. }
+            | Self::SessionBusy { .. }
             | Self::Tampered { .. } => Effect::None,
         }
     }

@@ -6,6 +6,7 @@
 //!
 //! This crate never decides what is recorded; that is the machine's and the driver's.
 
+mod approval;
 mod error;
 mod log;
 mod memory;
@@ -14,10 +15,11 @@ mod summary;
 mod trace;
 mod writer;
 
+pub use approval::{ApprovalChange, Decision, OpenApproval};
 pub use error::LogError;
-pub use log::{Batch, EventLog, RunFilter, read_events};
+pub use log::{Batch, Claim, EventLog, RunFilter, read_events};
 pub use memory::MemoryLog;
 pub use record::{Record, verify};
-pub use summary::{RunState, RunSummary};
+pub use summary::{RunState, RunSummary, session_of_fork, sessions_of};
 pub use trace::{TraceLine, describe};
 pub use writer::RunWriter;

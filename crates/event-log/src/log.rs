@@ -1,7 +1,8 @@
 use async_trait::async_trait;
 use layer0::event::Event;
-use layer0::id::{RunId, SessionId};
+use layer0::id::{ApprovalId, RunId, SessionId};
 
+use crate::approval::{Decision, OpenApproval};
 use crate::record::verify;
 use crate::{LogError, Record, RunSummary};
 
@@ -25,16 +26,47 @@ pub struct RunFilter {
     pub limit: Option<u32>,
 }
 
+/// The right to write to a run, until it is dropped or the process dies.
+#[must_use = "the run is free again when the claim is dropped"]
+pub struct Claim(#[expect(dead_code, reason = "held for its drop")] Option<Box<dyn Send + Sync>>);
+
+impl Claim {
+    /// Makes a claim that ends when `held` is dropped.
+    pub fn holding(held: impl Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(held)))
+    }
+
+    /// Makes a claim on a run that no other process can reach.
+    pub const fn alone() -> Self {
+        Self(None)
+    }
+}
+
+impl std::fmt::Debug for Claim {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Claim")
+    }
+}
+
 /// Keeps the events of runs.
 #[async_trait]
 pub trait EventLog: Send + Sync {
+    /// Claims a run, which may not exist yet, for writing. There is no lease: the claim of a process
+    /// ends with it.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Claimed`] while somebody else is writing; [`LogError::Failed`].
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError>;
+
     /// Appends a batch in one atomic write. When it returns, the batch is as durable as the log
     /// was opened to be.
     ///
     /// # Errors
     ///
-    /// [`LogError::Conflict`] when the run does not end just before the batch; then nothing was
-    /// written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
+    /// [`LogError::Conflict`] when the run does not end just before the batch,
+    /// [`LogError::SessionBusy`] when it begins a run that nobody dispatched in a session with an
+    /// open one; then nothing was written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
     /// [`LogError::Failed`].
     ///
     /// # Cancel safety
@@ -62,6 +94,28 @@ pub trait EventLog: Send + Sync {
     ///
     /// As [`EventLog::summary`].
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError>;
+
+    /// Lists the questions that nobody has decided, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`].
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError>;
+
+    /// Decides a question; whoever runs the run takes the decision in. Returns `false`, and changes
+    /// nothing, when no such question is open or it was decided before.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::append`].
+    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError>;
+
+    /// Returns what was decided about a question with [`EventLog::decide`].
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`].
+    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError>;
 }
 
 /// Reads a whole run, verified against its hash chain.

@@ -1,15 +1,32 @@
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use layer0::id::RunId;
+use layer0::id::{ApprovalId, RunId};
 
-use crate::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
+use crate::{
+    ApprovalChange, Batch, Claim, Decision, EventLog, LogError, OpenApproval, Record, RunFilter,
+    RunSummary,
+};
 
 /// A log that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
     runs: Mutex<BTreeMap<RunId, (RunSummary, Vec<Record>)>>,
+    claimed: Arc<Mutex<BTreeSet<RunId>>>,
+    approvals: Mutex<BTreeMap<ApprovalId, (OpenApproval, Option<Decision>)>>,
+}
+
+/// Frees a run when it is dropped.
+struct Claimed {
+    claimed: Arc<Mutex<BTreeSet<RunId>>>,
+    run: RunId,
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
+    }
 }
 
 impl MemoryLog {
@@ -22,6 +39,15 @@ impl MemoryLog {
 
 #[async_trait]
 impl EventLog for MemoryLog {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        let free = self.claimed.lock().unwrap_or_else(PoisonError::into_inner).insert(run.clone());
+        if !free {
+            return Err(LogError::Claimed(run.clone()));
+        }
+        let claimed = Arc::clone(&self.claimed);
+        Ok(Claim::holding(Claimed { claimed, run: run.clone() }))
+    }
+
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let Some(first) = batch.records.first().map(|record| record.seq) else { return Ok(()) };
         let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -29,6 +55,20 @@ impl EventLog for MemoryLog {
         if first != last + 1 {
             return Err(LogError::conflict(batch.run, first));
         }
+        let is_open = |summary: &RunSummary| {
+            summary.is_open()
+                && summary.parent.is_none()
+                && summary.session == batch.summary.session
+                && summary.run != batch.run
+        };
+        let mut summaries = runs.values().map(|(summary, _)| summary);
+        if first == 1
+            && batch.summary.parent.is_none()
+            && let Some(open) = summaries.find(|summary| is_open(summary))
+        {
+            return Err(LogError::session_busy(batch.summary.session, open.run.clone()));
+        }
+        self.keep_approvals(&batch);
         match runs.get_mut(&batch.run) {
             Some((summary, records)) => {
                 *summary = batch.summary;
@@ -64,5 +104,42 @@ impl EventLog for MemoryLog {
         summaries
             .truncate(filter.limit.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX));
         Ok(summaries)
+    }
+
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        let approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
+        let undecided = approvals.values().filter(|(_, decision)| decision.is_none());
+        let mut open: Vec<OpenApproval> = undecided.map(|(open, _)| open.clone()).collect();
+        open.sort_by_key(|open| open.requested_at);
+        Ok(open)
+    }
+
+    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
+        let mut approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, open @ None)) = approvals.get_mut(id) else { return Ok(false) };
+        *open = Some(decision);
+        Ok(true)
+    }
+
+    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
+        let approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(approvals.get(id).and_then(|(_, decision)| decision.clone()))
+    }
+}
+
+impl MemoryLog {
+    fn keep_approvals(&self, batch: &Batch) {
+        let mut approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
+        for change in batch.approval_changes() {
+            match change {
+                ApprovalChange::Asked(open) => {
+                    approvals.insert(open.id.clone(), (open, None));
+                }
+                ApprovalChange::Decided(id) => {
+                    approvals.remove(&id);
+                }
+                ApprovalChange::AllClosed => approvals.retain(|_, (open, _)| open.run != batch.run),
+            }
+        }
     }
 }

@@ -56,6 +56,9 @@ pub struct RunSummary {
     pub finished_at: Option<Timestamp>,
     /// What it has used.
     pub usage: Usage,
+    /// The run that dispatched it.
+    #[serde(skip)]
+    pub parent: Option<RunId>,
     /// The seq of its last event.
     #[serde(skip)]
     pub last_seq: u64,
@@ -64,7 +67,46 @@ pub struct RunSummary {
     pub head: Hash,
 }
 
+/// Returns the session of a run that is a copy of another one: its own, named as it.
+#[must_use]
+pub fn session_of_fork(run: &RunId) -> SessionId {
+    let name = run.as_str();
+    format!("ses_{}", name.strip_prefix("run_").unwrap_or(name)).into()
+}
+
+/// Returns the sessions a run can look into: its own first, then those of the runs it was copied
+/// from.
+#[must_use]
+pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
+    let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
+        return Vec::new();
+    };
+    let mut sessions = vec![started.session.clone()];
+    let mut copied_from = None;
+    for event in events {
+        if let EventKind::RunForked(forked) = &event.kind {
+            // The first parent has the session that the run started in; each later one has its own.
+            sessions.extend(
+                copied_from.replace(&forked.parent).map(|_| session_of_fork(&forked.parent)),
+            );
+        }
+    }
+    if copied_from.is_some()
+        && let Some(last) = events.last()
+    {
+        sessions.push(session_of_fork(&last.run));
+    }
+    sessions.reverse();
+    sessions
+}
+
 impl RunSummary {
+    /// Is it neither finished nor failed?
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        matches!(self.state, RunState::Running | RunState::WaitingApproval)
+    }
+
     /// Makes the summary of a run without events.
     #[must_use]
     pub fn new(run: RunId) -> Self {
@@ -78,6 +120,7 @@ impl RunSummary {
             started_at: Timestamp::default(),
             finished_at: None,
             usage: Usage::default(),
+            parent: None,
             last_seq: 0,
             head: Hash::default(),
         }
@@ -90,6 +133,7 @@ impl RunSummary {
         match &event.kind {
             EventKind::RunStarted(started) => {
                 self.session = started.session.clone();
+                self.parent.clone_from(&started.parent);
                 self.agent = started.agent.name.to_string();
                 self.started_at = event.at;
             }
@@ -103,7 +147,14 @@ impl RunSummary {
                 self.state = RunState::WaitingApproval;
                 self.outcome = Some(Outcome::WaitingApproval);
             }
-            EventKind::RunResumed(_) => {
+            EventKind::RunForked(_) => self.session = session_of_fork(&self.run),
+            EventKind::RunRecovered(recovered) => {
+                self.state = RunState::Running;
+                self.usage.model_attempts += recovered.models;
+            }
+            EventKind::RunResumed(_)
+            | EventKind::ApprovalGranted(_)
+            | EventKind::ApprovalDenied(_) => {
                 self.state = RunState::Running;
                 self.outcome = None;
             }

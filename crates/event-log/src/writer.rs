@@ -23,6 +23,25 @@ impl RunWriter {
         Self { log, summary: RunSummary::new(run), pending: Vec::new(), events: Vec::new() }
     }
 
+    /// Goes on with a run that is in the log; its writer has to hold the claim.
+    #[must_use]
+    pub const fn resume(log: Arc<dyn EventLog>, summary: RunSummary) -> Self {
+        Self { log, summary, pending: Vec::new(), events: Vec::new() }
+    }
+
+    /// Begins a run with the records of another one, whose hashes hold for it too.
+    #[must_use]
+    pub fn copy(
+        log: Arc<dyn EventLog>,
+        run: RunId,
+        events: &[Event],
+        records: Vec<Record>,
+    ) -> Self {
+        let mut summary = RunSummary::new(run);
+        events.iter().for_each(|event| summary.apply(event));
+        Self { log, summary, pending: records, events: Vec::new() }
+    }
+
     /// Returns the run at a glance, as far as it is durable or staged.
     #[must_use]
     pub const fn summary(&self) -> &RunSummary {

@@ -91,6 +91,11 @@ impl Transcript {
         Arc::make_mut(&mut self.0).push(Arc::new(message));
     }
 
+    /// Appends a message that another transcript holds too.
+    pub fn push_shared(&mut self, message: Arc<Message>) {
+        Arc::make_mut(&mut self.0).push(message);
+    }
+
     /// Returns the messages, oldest first.
     #[must_use]
     pub fn messages(&self) -> &[Arc<Message>] {

@@ -13,7 +13,7 @@ use layer0::{Code, Timestamp, code};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::batch::{Batch, CallState};
+use crate::batch::{Batch, Call, CallState};
 use crate::io::{Approval, Effect, Misuse, ToolBatch};
 use crate::machine::{Machine, Phase};
 
@@ -238,15 +238,25 @@ impl Batch {
                 return None;
             }
             let decided = (approval.clone(), *requested);
-            call.state = CallState::Decided { requested: decided.1 };
+            call.state = CallState::Decided { approval: decided.0.clone(), requested: decided.1 };
             Some(decided)
         })
     }
 
     /// What comes of a call that was agreed to is caused by that.
     pub(crate) fn decided(&mut self, id: &CallId, seq: u64) {
-        if let Some(call) = self.calls.iter_mut().find(|call| call.id == *id) {
-            call.state = CallState::Decided { requested: seq };
+        let call = self.calls.iter_mut().find(|call| call.id == *id);
+        if let Some(Call { state: CallState::Decided { requested, .. }, .. }) = call {
+            *requested = seq;
+        }
+    }
+
+    /// Admits again what people were asked about: their answers were for another run.
+    pub(crate) fn ask_anew(&mut self) {
+        for call in &mut self.calls {
+            if matches!(call.state, CallState::Held { .. } | CallState::Decided { .. }) {
+                call.state = CallState::Asked;
+            }
         }
     }
 

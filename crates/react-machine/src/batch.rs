@@ -54,7 +54,7 @@ pub(crate) enum CallState {
     /// Waits for a person; the seq is that of the question.
     Held { approval: Approval, requested: u64 },
     /// A person decided; the runtime acts on it.
-    Decided { requested: u64 },
+    Decided { approval: Approval, requested: u64 },
     /// May have begun; the signature is by the arguments it was given.
     Open { effect: EffectId, requested: u64, signature: String },
     /// Has its answer; the message waits for the rest of the batch.
@@ -112,7 +112,7 @@ impl Batch {
     pub(crate) fn cause_of(&self, id: &CallId) -> Option<u64> {
         self.find(id).ok().map(|call| match call.state {
             CallState::Held { requested, .. }
-            | CallState::Decided { requested }
+            | CallState::Decided { requested, .. }
             | CallState::Open { requested, .. } => requested,
             CallState::Asked | CallState::Answered { .. } => self.responded,
         })
@@ -123,6 +123,14 @@ impl Batch {
         let quiet =
             |call: &Call| matches!(call.state, CallState::Held { .. } | CallState::Answered { .. });
         self.calls.iter().all(quiet) && self.held().next().is_some()
+    }
+
+    /// The call is running again, as another effect.
+    pub(crate) fn rerun(&mut self, id: &CallId, again: EffectId) {
+        let call = self.calls.iter_mut().find(|call| call.id == *id);
+        if let Some(Call { state: CallState::Open { effect, .. }, .. }) = call {
+            *effect = again;
+        }
     }
 
     pub(crate) fn is_running(&self, id: &CallId) -> bool {
@@ -252,7 +260,7 @@ impl Machine {
                 self.guards.note_execution(signature.clone(), &responded);
                 (Actor::Tool, *requested)
             }
-            CallState::Held { requested, .. } | CallState::Decided { requested } => {
+            CallState::Held { requested, .. } | CallState::Decided { requested, .. } => {
                 (Actor::Runtime, *requested)
             }
             CallState::Asked | CallState::Answered { .. } => {

@@ -144,6 +144,12 @@ impl FailureCause {
     pub fn code(&self) -> Code {
         reason_and_chain(self).0
     }
+
+    /// Returns the failure for people, and its causes, outermost first.
+    #[must_use]
+    pub fn chain(&self) -> Vec<String> {
+        reason_and_chain(self).1
+    }
 }
 
 /// Returns the code of a failure, and the failure with its causes for people.

@@ -176,7 +176,14 @@ impl Machine {
         if !self.definition.hooks.iter().any(|hook| hook.points.contains(&point)) {
             return self.take_step(paused);
         }
-        let pause = match &paused.next {
+        let pause = self.pause_of(&paused);
+        self.phase = Phase::Hooking(paused);
+        self.perform(Effect::RunHooks(pause));
+    }
+
+    /// Returns what the hooks of a pause may know.
+    pub(crate) fn pause_of(&self, paused: &Paused) -> Pause {
+        match &paused.next {
             Next::Start => Pause::RunStart { input: Arc::clone(&self.input) },
             Next::Ask(ask) => {
                 Pause::BeforeModel { call: ask.call, messages: self.transcript.clone() }
@@ -188,9 +195,7 @@ impl Machine {
                 stop_reason: answer.stop_reason,
             },
             Next::End(finish) => Pause::RunEnd(finish.clone()),
-        };
-        self.phase = Phase::Hooking(paused);
-        self.perform(Effect::RunHooks(pause));
+        }
     }
 
     fn take_step(&mut self, paused: Paused) {

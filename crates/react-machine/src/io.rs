@@ -97,6 +97,13 @@ pub enum Effect {
     },
     /// Run a tool. Answered by `tool.responded`.
     RunTool(ToolRun),
+    /// Run a tool again that was running when the process died. Answered by `tool.responded`.
+    Rerun {
+        /// The effect.
+        id: EffectId,
+        /// The call; its tool and arguments stand in its `tool.requested`.
+        call_id: CallId,
+    },
     /// Call the hooks of a point. Answered by [`Machine::proceed`](crate::Machine::proceed), or by
     /// `hook.failed` or `hook.aborted` where one of them stops the run.
     RunHooks(Pause),

@@ -46,6 +46,7 @@ mod budget;
 mod io;
 mod machine;
 mod opening;
+mod recovery;
 mod replay;
 mod signature;
 mod turn;
@@ -61,6 +62,7 @@ pub use io::{
     ToolBatch, ToolRun,
 };
 pub use machine::{CANCEL, Machine};
-pub use replay::{Divergence, Replay};
+pub use recovery::INPUT;
+pub use replay::{Divergence, Replay, Replayed};
 pub use signature::call_signature;
 pub use typed::OutputCheck;

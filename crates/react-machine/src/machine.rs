@@ -6,7 +6,7 @@ use std::sync::Arc;
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind};
 use layer0::id::CallId;
-use layer0::message::Transcript;
+use layer0::message::{Message, Transcript};
 use layer0::stop::Stop;
 use layer0::usage::Usage;
 use serde_json::Value;
@@ -18,6 +18,7 @@ use crate::digest::Fnv1a;
 use crate::guards::Guards;
 use crate::hooks::Paused;
 use crate::io::{Effect, EffectId, Entry, Finish, Input, Misuse, Output};
+use crate::recovery::INPUT;
 use crate::turn::Turn;
 use crate::typed::OutputCheck;
 
@@ -44,10 +45,14 @@ pub struct Machine {
     pub(crate) approvals: Approvals,
     pub(crate) depth: u32,
     pub(crate) output_check: Option<OutputCheck>,
+    /// What was said before in the conversation.
+    pub(crate) history: Vec<Arc<Message>>,
+    /// What to say to the model before it is asked next.
+    pub(crate) further_input: Option<Arc<str>>,
     pub(crate) started: Timestamp,
     now: Timestamp,
     pub(crate) seq: u64,
-    epoch: u32,
+    pub(crate) epoch: u32,
     effects: u32,
     outputs: VecDeque<Output>,
 }
@@ -109,6 +114,8 @@ impl Machine {
             approvals: Approvals::default(),
             depth: 0,
             output_check: None,
+            history: Vec::new(),
+            further_input: None,
             started: Timestamp::default(),
             now: Timestamp::default(),
             seq: 0,
@@ -126,6 +133,14 @@ impl Machine {
         self
     }
 
+    /// Tells the machine what was said before in the conversation, without what only instructs. To be
+    /// told before the first input.
+    #[must_use]
+    pub fn after(mut self, history: Vec<Arc<Message>>) -> Self {
+        self.history = history;
+        self
+    }
+
     /// Takes one input. Drain the outputs with [`Machine::poll`] afterwards.
     ///
     /// # Errors
@@ -134,6 +149,7 @@ impl Machine {
     pub fn handle(&mut self, input: Input) -> Result<(), Misuse> {
         let Input { at, effect, fact } = input;
         self.check(effect, &fact)?;
+        let before = self.now;
         self.advance(at);
         match fact {
             EventKind::RunStarted(started) => self.start(started),
@@ -162,12 +178,13 @@ impl Machine {
             EventKind::HookAborted(aborted) => self.hook_aborted(aborted),
             EventKind::ApprovalGranted(granted) => self.approval_granted(granted),
             EventKind::ApprovalDenied(denied) => self.approval_denied(denied),
-            EventKind::RunForked(forked) => {
-                self.approvals.fork(self.now, &forked);
-                self.note(forked.into());
-            }
+            EventKind::RunRecovered(recovered) => self.recovered(before, recovered),
+            EventKind::RunResumed(resumed) => self.resumed(before, resumed),
             EventKind::SignalReceived(signal) if &*signal.name == CANCEL && !self.is_ending() => {
                 self.cancel(signal);
+            }
+            EventKind::SignalReceived(signal) if &*signal.name == INPUT => {
+                self.input_received(signal);
             }
             note => self.note(note),
         }
@@ -265,6 +282,9 @@ impl Machine {
             (Phase::Working(batch), EventKind::ToolResponded(responded)) => {
                 batch.check_answer(effect, responded)
             }
+            // A copy is made with `fork`, which knows what was cut off.
+            (_, EventKind::RunForked(_)) => Err(unexpected),
+            (_, EventKind::RunRecovered(recovered)) => self.check_recovered(recovered),
             (_, EventKind::HookAborted(aborted)) => self.check_hook(event, &aborted.point),
             (_, EventKind::HookFailed(failed)) if !failed.fail_open => {
                 self.check_hook(event, &failed.point)

@@ -61,6 +61,9 @@ impl Machine {
         if !system.is_empty() {
             self.transcript.push(Message::system(system));
         }
+        for message in std::mem::take(&mut self.history) {
+            self.transcript.push_shared(message);
+        }
         self.transcript.push(Message::User { content: Arc::clone(&self.input) });
     }
 

@@ -1,16 +1,18 @@
 //! Replay: the same facts lead to the same decisions, or the record is not this agent's.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use layer0::code;
 use layer0::event::{Actor, EventKind};
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect as WorldEffect, Failure, Retry};
+use layer0::id::CallId;
+use layer0::message::Message;
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::definition::{AgentDefinition, DefinitionError};
-use crate::io::{Entry, Input, Output};
+use crate::io::{Effect, Entry, Input, Output, ToolRun};
 use crate::machine::Machine;
 use crate::typed::OutputCheck;
 
@@ -23,6 +25,20 @@ use crate::typed::OutputCheck;
 pub struct Replay {
     machine: Machine,
     decided: VecDeque<Entry>,
+    /// Executions that were asked for, by call; those that are open can be run again.
+    executions: BTreeMap<CallId, ToolRun>,
+}
+
+/// What a replay came to.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Replayed {
+    /// The machine as the record leaves it.
+    pub machine: Machine,
+    /// What it decided beyond the record's end.
+    pub beyond: Vec<Entry>,
+    /// What the executions of the run were asked for, by call.
+    pub executions: BTreeMap<CallId, ToolRun>,
 }
 
 /// The first difference between a record and what the machine makes of it.
@@ -55,7 +71,11 @@ impl Replay {
     ///
     /// [`DefinitionError`], when the definition cannot be run.
     pub fn new(definition: Arc<AgentDefinition>) -> Result<Self, DefinitionError> {
-        Ok(Self { machine: Machine::new(definition)?, decided: VecDeque::new() })
+        Ok(Self {
+            machine: Machine::new(definition)?,
+            decided: VecDeque::new(),
+            executions: BTreeMap::new(),
+        })
     }
 
     /// Checks final answers with this, as the run did.
@@ -65,12 +85,31 @@ impl Replay {
         self
     }
 
+    /// Tells the machine how many dispatches were above its run.
+    #[must_use]
+    pub fn at_depth(mut self, depth: u32) -> Self {
+        self.machine = self.machine.at_depth(depth);
+        self
+    }
+
+    /// Tells the machine what was said before in the conversation.
+    #[must_use]
+    pub fn after(mut self, history: Vec<Arc<Message>>) -> Self {
+        self.machine = self.machine.after(history);
+        self
+    }
+
     /// Takes the next recorded entry.
     ///
     /// # Errors
     ///
     /// [`Divergence`], when the entry is not what follows.
     pub fn next(&mut self, recorded: &Entry) -> Result<(), Divergence> {
+        if let EventKind::RunForked(forked) = &recorded.kind {
+            let beyond = self.decided.drain(..).collect();
+            self.machine.fork(recorded.at, forked.clone(), beyond);
+            self.drain();
+        }
         if self.decided.is_empty() {
             self.tell(recorded);
         }
@@ -88,10 +127,11 @@ impl Replay {
         }
     }
 
-    /// Returns the machine as the record leaves it, and what it decided beyond the record's end.
+    /// Ends the replay.
     #[must_use]
-    pub fn finish(self) -> (Machine, Vec<Entry>) {
-        (self.machine, self.decided.into())
+    pub fn finish(self) -> Replayed {
+        let Self { machine, decided, executions } = self;
+        Replayed { machine, beyond: decided.into(), executions }
     }
 
     /// Tells the machine what it must have been told for this entry to follow.
@@ -125,6 +165,9 @@ impl Replay {
         loop {
             match self.machine.poll() {
                 Output::Append(entry) => self.decided.push_back(entry),
+                Output::Perform(Effect::RunTool(run)) => {
+                    self.executions.insert(run.call_id.clone(), run);
+                }
                 Output::Perform(_) => {}
                 Output::Wait | Output::Finish(_) => return,
             }
@@ -161,8 +204,8 @@ impl Failure for Divergence {
         Retry::Never
     }
 
-    fn effect(&self) -> Effect {
-        Effect::None
+    fn effect(&self) -> WorldEffect {
+        WorldEffect::None
     }
 }
 

@@ -35,6 +35,10 @@ impl Turn {
         self.asked_again
     }
 
+    pub(crate) const fn pauses(&self) -> u32 {
+        self.pauses
+    }
+
     pub(crate) const fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -72,6 +76,12 @@ impl Turn {
 }
 
 impl Machine {
+    /// Is this the model call that is waited for?
+    #[must_use]
+    pub fn is_asking(&self, id: EffectId) -> bool {
+        matches!(&self.phase, Phase::Asking(turn) if turn.effect == id)
+    }
+
     /// Asks the model, unless it was asked as often as allowed.
     pub(crate) fn next_turn(&mut self, cause: u64) {
         let max = self.definition.limits.max_iterations;
@@ -99,6 +109,9 @@ impl Machine {
             return self.exhaust(cause, exhausted);
         }
         self.usage.model_calls = call;
+        if let Some(content) = self.further_input.take() {
+            self.transcript.push(Message::User { content });
+        }
         let messages = self.transcript.messages();
         for message in &messages[self.digested..] {
             self.request_digest.add(message);

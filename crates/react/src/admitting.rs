@@ -6,7 +6,7 @@ use std::sync::Arc;
 use layer0::event::{EventKind, ToolRequested};
 use layer0::id::CallId;
 use layer0::message::ToolCall;
-use react_machine::{BUDGET_CANCELLED, HookPoint, Machine, ToolBatch};
+use react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Input, Machine, ToolBatch, ToolRun};
 use serde_json::Value;
 use tool::{ToolError, failed_text};
 
@@ -153,6 +153,34 @@ impl Driver {
         said
     }
 
+    /// Runs a tool again that was running when the process died.
+    pub(crate) async fn rerun(
+        &mut self,
+        machine: &mut Machine,
+        id: EffectId,
+        call_id: &CallId,
+    ) -> Result<(), AgentError> {
+        let Some(run) = self.executions.remove(call_id) else {
+            let what = format!("nothing is known of call `{call_id}`");
+            return Err(AgentError::Internal(what.into()));
+        };
+        // Tool and policy may have changed since.
+        match self.agent.tools.admit(&run.tool, run.arguments.clone(), &self.agent.grants) {
+            Ok(admitted) => {
+                self.admitted.insert(call_id.clone(), admitted);
+                self.queued.push_back(ToolRun { id, ..run });
+                self.start_tools();
+                Ok(())
+            }
+            Err(error) => {
+                let failing = failing(&self.agent, &self.run, &self.session, call_id, &run.tool, 0);
+                let answer = failing.respond(&error, &failed_text(&run.tool, &error));
+                let answer = Input::answer(self.agent.clock.now(), id, answer);
+                self.step(machine, [answer]).await
+            }
+        }
+    }
+
     /// Starts queued executions while there are free places.
     pub(crate) fn start_tools(&mut self) {
         let places =
@@ -164,7 +192,9 @@ impl Driver {
             self.acted |= !admitted.tool().spec().idempotent;
             let (agent, context) = (Arc::clone(&self.agent), self.hook_context());
             let (noted, depth) = (self.noted.clone(), self.request.depth);
-            self.running.push(Box::pin(run_tool(agent, context, depth, run, admitted, noted)));
+            let sessions = Arc::clone(&self.sessions);
+            let tool = run_tool(agent, context, sessions, depth, run, admitted, noted);
+            self.running.push(Box::pin(tool));
         }
     }
 }

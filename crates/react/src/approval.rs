@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use event_log::Decision;
 use layer0::Timestamp;
 use layer0::code;
 use layer0::failure::{Effect, Failure, Retry};
@@ -46,37 +47,6 @@ impl ApprovalRequest {
         approval: Approval,
     ) -> Self {
         Self { run, session, at, approval }
-    }
-}
-
-/// What a person said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Decision {
-    /// May the call run?
-    pub approved: bool,
-    /// Who says so.
-    pub by: String,
-    /// Why, in their words. The model reads the reason of a denial.
-    pub reason: Option<String>,
-}
-
-impl Decision {
-    /// Lets the call run.
-    pub fn approve(by: impl Into<String>) -> Self {
-        Self { approved: true, by: by.into(), reason: None }
-    }
-
-    /// Keeps the call from running; the model reads the reason.
-    pub fn deny(by: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { approved: false, by: by.into(), reason: Some(reason.into()) }
-    }
-
-    /// Adds why.
-    #[must_use]
-    pub fn because(mut self, reason: impl Into<String>) -> Self {
-        self.reason = Some(reason.into());
-        self
     }
 }
 

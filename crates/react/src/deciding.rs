@@ -4,12 +4,13 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use event_log::Decision;
 use futures_util::FutureExt;
 use layer0::event::{ApprovalDenied, ApprovalGranted, EventKind};
 use layer0::{Code, code};
 use react_machine::{Approval, Machine};
 
-use crate::approval::{ApprovalRequest, Decision};
+use crate::approval::ApprovalRequest;
 use crate::driver::Driver;
 use crate::error::AgentError;
 use crate::running::panic_text;
@@ -40,7 +41,11 @@ impl Driver {
         approval: Approval,
         decision: Option<Decision>,
     ) -> Result<(), AgentError> {
-        let Some(Decision { approved, by, reason }) = decision else { return Ok(()) };
+        let Some(Decision { approved, by, reason, .. }) = decision else { return Ok(()) };
+        if !machine.open_approvals().any(|open| open.id == approval.id) {
+            // Somebody else was faster.
+            return Ok(());
+        }
         let redact = |text: String| Arc::from(&*self.agent.redactor.redact(&text));
         let (approval_id, call_id) = (approval.id, approval.call_id);
         let (by, message) = (redact(by), reason.map(redact));
@@ -50,7 +55,24 @@ impl Driver {
             let reason = Code::new(code::APPROVAL_DENIED);
             ApprovalDenied { approval_id, call_id, by, reason, message }.into()
         };
-        let fact = self.fact(fact);
-        self.step(machine, [fact]).await
+        let resumed = self.resumed_by.take().map(EventKind::from);
+        let facts: Vec<_> = resumed.into_iter().chain([fact]).map(|fact| self.fact(fact)).collect();
+        self.step(machine, facts).await
+    }
+
+    /// Takes in what people decided elsewhere. Says whether there was anything.
+    pub(crate) async fn take_decisions(
+        &mut self,
+        machine: &mut Machine,
+    ) -> Result<bool, AgentError> {
+        let open: Vec<Approval> = machine.open_approvals().cloned().collect();
+        let mut any = false;
+        for approval in open {
+            if let Some(decision) = self.agent.log.decision(&approval.id).await? {
+                any = true;
+                self.decided(machine, approval, Some(decision)).await?;
+            }
+        }
+        Ok(any)
     }
 }

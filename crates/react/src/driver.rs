@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{BoxFuture as ClockFuture, Clock};
-use event_log::RunWriter;
+use event_log::{Claim, RunWriter};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use layer0::event::{AgentRecord, EventKind, RunStarted, SignalReceived};
+use layer0::event::{AgentRecord, EventKind, RunResumed, RunStarted, SignalReceived};
 use layer0::id::{CallId, RunId, SessionId};
+use layer0::message::Message;
 use layer0::usage::Usage;
 use layer0::{Timestamp, ToolSpec};
 use provider::ProviderError;
@@ -37,6 +38,9 @@ use crate::typed::output_check;
 /// How many notes of running tools wait for the driver.
 const NOTES: usize = 16;
 
+/// How often decisions that other processes made are looked for while a run has other things to do.
+const LOOK_FOR_DECISIONS: Duration = Duration::from_millis(500);
+
 /// A tool at work.
 type Running = Pin<Box<dyn Future<Output = ToolDone> + Send>>;
 
@@ -44,8 +48,16 @@ type Running = Pin<Box<dyn Future<Output = ToolDone> + Send>>;
 /// decision that asked for it, and each comes back as facts.
 pub(crate) struct Driver {
     pub(crate) agent: Arc<Inner>,
-    definition: Arc<AgentDefinition>,
+    pub(crate) definition: Arc<AgentDefinition>,
     record: AgentRecord,
+    /// The right to write to the run.
+    pub(crate) claim: Option<Claim>,
+    /// What executions before this process were asked for, by call.
+    pub(crate) executions: BTreeMap<CallId, ToolRun>,
+    /// Is written before the first decision of a person, when the run waited for it.
+    pub(crate) resumed_by: Option<RunResumed>,
+    /// The conversations whose stored texts the run may read.
+    pub(crate) sessions: Arc<[SessionId]>,
     pub(crate) run: RunId,
     pub(crate) session: SessionId,
     pub(crate) request: RunRequest,
@@ -84,6 +96,7 @@ impl Driver {
         Self {
             writer: RunWriter::new(Arc::clone(&agent.log), run.clone()),
             run,
+            sessions: Arc::from([session.clone()]),
             session,
             request,
             effects: VecDeque::new(),
@@ -100,6 +113,9 @@ impl Driver {
             acted: false,
             usage: Usage::default(),
             tools: Arc::clone(&agent.definition.tools),
+            claim: None,
+            executions: BTreeMap::new(),
+            resumed_by: None,
             definition: Arc::clone(&agent.definition),
             record: agent.record.clone(),
             agent,
@@ -112,10 +128,21 @@ impl Driver {
     }
 
     async fn drive(mut self) -> Result<RunOutcome, RunFailure> {
-        let mut machine = match self.machine() {
+        let machine = match self.machine() {
             Ok(machine) => machine,
             Err(error) => return Err(self.failed_to_start(error)),
         };
+        match self.start(machine).await {
+            Ok(machine) => self.finish_up(machine).await,
+            Err(failed) => Err(self.failure(&failed.0, failed.1)),
+        }
+    }
+
+    /// Performs effects until the run is over or waits.
+    pub(crate) async fn finish_up(
+        mut self,
+        mut machine: Machine,
+    ) -> Result<RunOutcome, RunFailure> {
         match self.perform_all(&mut machine).await {
             Ok(Some(finish)) => self.end(&machine, finish),
             Ok(None) => Ok(self.suspend(&machine)),
@@ -143,16 +170,33 @@ impl Driver {
         })
     }
 
-    /// Starts the run and performs effects until the machine finishes; `None` when it waits for
-    /// people that are not here.
-    async fn perform_all(&mut self, machine: &mut Machine) -> Result<Option<Finish>, AgentError> {
+    /// Claims the run and writes its first event.
+    async fn start(&mut self, machine: Machine) -> Result<Machine, Box<(Machine, AgentError)>> {
+        let history = match self.claim_and_join().await {
+            Ok(history) => history,
+            Err(error) => return Err(Box::new((machine, error))),
+        };
+        let mut machine = machine.after(history);
         let started = RunStarted {
             input: self.agent.redactor.redact_held(&self.request.input).into(),
             session: self.session.clone(),
             agent: self.record.clone(),
             parent: self.request.parent.clone(),
         };
-        self.step(machine, [self.fact(started)]).await?;
+        match self.step(&mut machine, [self.fact(started)]).await {
+            Ok(()) => Ok(machine),
+            Err(error) => Err(Box::new((machine, error))),
+        }
+    }
+
+    async fn claim_and_join(&mut self) -> Result<Vec<Arc<Message>>, AgentError> {
+        self.claim = Some(self.agent.log.claim(&self.run).await?);
+        self.join_session().await
+    }
+
+    /// Performs effects until the machine finishes; `None` when it waits for people that are not
+    /// here.
+    async fn perform_all(&mut self, machine: &mut Machine) -> Result<Option<Finish>, AgentError> {
         loop {
             if let Some(finish) = self.finish.take() {
                 return Ok(Some(finish));
@@ -162,6 +206,8 @@ impl Driver {
                 continue;
             }
             match self.effects.pop_front() {
+                // One that was asked anew meanwhile is forgotten.
+                Some(Effect::CallModel(call)) if !machine.is_asking(call.id) => {}
                 Some(Effect::CallModel(call)) => self.call_model(machine, call).await?,
                 Some(Effect::AdmitTools(batch)) => self.admit(machine, batch).await?,
                 Some(Effect::AskApproval(approval)) => self.ask_approval(approval),
@@ -183,19 +229,23 @@ impl Driver {
                         self.step(machine, [self.fact(fact)]).await?;
                     }
                 }
+                Some(Effect::Rerun { id, call_id }) => self.rerun(machine, id, &call_id).await?,
                 Some(Effect::RunTool(run)) => {
                     self.queued.push_back(run);
                     self.start_tools();
                 }
                 Some(other) => return Err(internal(format!("unknown effect: {other:?}"))),
                 None if self.running.is_empty() && self.asked.is_empty() => {
-                    if machine.is_waiting() {
+                    if !machine.is_waiting() {
+                        return Err(internal("the machine waits for nothing".to_owned()));
+                    }
+                    if !self.take_decisions(machine).await? {
                         return Ok(None);
                     }
-                    return Err(internal("the machine waits for nothing".to_owned()));
                 }
                 None => {
                     let deadline = sleep_until(&self.agent.clock, machine.deadline());
+                    let asks = machine.open_approvals().next().is_some();
                     let done = tokio::select! {
                         biased;
                         () = self.request.cancellation.cancelled() => continue,
@@ -213,6 +263,10 @@ impl Driver {
                             continue;
                         }
                         Some(done) = self.running.next() => done,
+                        () = self.agent.clock.sleep(LOOK_FOR_DECISIONS), if asks => {
+                            self.take_decisions(machine).await?;
+                            continue;
+                        }
                     };
                     self.start_tools();
                     self.hook_error = done.rejected;

@@ -9,7 +9,7 @@ use provider::ProviderError;
 use react_machine::{FailureCause, Finish, Machine};
 
 use crate::driver::{Driver, internal};
-use crate::error::{AgentError, RunFailure};
+use crate::error::{AgentError, RecordedFailure, RunFailure};
 use crate::outcome::RunOutcome;
 
 impl Driver {
@@ -52,15 +52,17 @@ impl Driver {
     /// Returns the live error for what the machine knows as data.
     fn error_of(&mut self, cause: FailureCause) -> AgentError {
         let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        // The live error of a run that failed in another process is gone; its record is not.
+        let recorded = RecordedFailure::new(&cause);
         match cause {
-            FailureCause::Model { reason, .. } => match self.model_error.take() {
+            FailureCause::Model { .. } => match self.model_error.take() {
                 Some(error) => AgentError::Llm(error),
-                None => internal(format!("no live error for {reason}")),
+                None => AgentError::Recorded(recorded),
             },
             FailureCause::Aborted { hook, reason } => AgentError::aborted(&*hook, &*reason),
             FailureCause::HookRejected { hook, .. } => match self.hook_error.take() {
                 Some(error) => AgentError::hook_rejected(&*hook, error),
-                None => internal(format!("no live error for hook {hook}")),
+                None => AgentError::Recorded(recorded),
             },
             FailureCause::InputInvalid(why) => AgentError::InputValidation(why.to_owned()),
             FailureCause::InvalidResponse(why) => {

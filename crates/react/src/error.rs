@@ -9,6 +9,7 @@ use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::usage::Usage;
 use provider::ProviderError;
+use react_machine::FailureCause;
 use thiserror::Error;
 
 use crate::hook::HookError;
@@ -87,6 +88,11 @@ pub enum AgentError {
         /// How many are allowed.
         limit: usize,
     },
+    /// The run failed in another process; this is what its record says.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the run had failed")]
+    Recorded(#[source] RecordedFailure),
     /// The model said the same text again and again without asking for anything new.
     ///
     /// Retry: never. Effect: unknown.
@@ -155,6 +161,7 @@ impl Failure for AgentError {
             Self::MaxIterationsReached(_) => code::GUARD_MAX_ITERATIONS,
             Self::OutputSerialization(_) => code::OUTPUT_UNSERIALIZABLE,
             Self::ParallelToolLimitExceeded { .. } => code::GUARD_PARALLEL_TOOL_LIMIT,
+            Self::Recorded(recorded) => recorded.code(),
             Self::StagnationDetected { .. } => code::GUARD_STAGNATION,
             Self::Storage(_) => code::LOG_APPEND_FAILED,
         }
@@ -171,6 +178,7 @@ impl Failure for AgentError {
             | Self::LoopDetected { .. }
             | Self::MaxIterationsReached(_)
             | Self::OutputSerialization(_)
+            | Self::Recorded(_)
             | Self::ParallelToolLimitExceeded { .. }
             | Self::StagnationDetected { .. } => Retry::Never,
         }
@@ -186,6 +194,7 @@ impl Failure for AgentError {
             | Self::LoopDetected { .. }
             | Self::MaxIterationsReached(_)
             | Self::OutputSerialization(_)
+            | Self::Recorded(_)
             | Self::ParallelToolLimitExceeded { .. }
             | Self::StagnationDetected { .. }
             | Self::Storage(_) => Effect::Unknown,
@@ -211,6 +220,50 @@ impl From<AgentError> for OrchError {
 impl From<AgentError> for EnvError {
     fn from(error: AgentError) -> Self {
         Self::OperatorError(error.into())
+    }
+}
+
+/// What a log says of a failure: its code, and itself with its causes as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecordedFailure {
+    code: &'static str,
+    text: String,
+    cause: Option<Box<RecordedFailure>>,
+}
+
+impl RecordedFailure {
+    pub(crate) fn new(cause: &FailureCause) -> Self {
+        let code = code::find(cause.code().as_str()).map_or(code::INTERNAL, |entry| entry.code);
+        let failure = |cause, text| Self { code, text, cause };
+        let mut texts = cause.chain().into_iter().rev();
+        let last = failure(None, texts.next().unwrap_or_default());
+        texts.fold(last, |inner, text| failure(Some(Box::new(inner)), text))
+    }
+}
+
+impl fmt::Display for RecordedFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for RecordedFailure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.cause.as_deref().map(|cause| cause as _)
+    }
+}
+
+impl Failure for RecordedFailure {
+    fn code(&self) -> &'static str {
+        self.code
+    }
+
+    fn retry(&self) -> Retry {
+        Retry::Never
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Unknown
     }
 }
 

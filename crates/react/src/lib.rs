@@ -26,6 +26,7 @@ mod hook;
 mod hooking;
 mod error;
 mod failing;
+mod folding;
 mod live;
 mod model;
 mod no_log;
@@ -33,20 +34,27 @@ mod operator;
 mod outcome;
 mod pack;
 mod redacting;
+mod resume;
+mod resuming;
+mod sessions;
 mod running;
 mod tool_run;
 mod typed;
 
 pub use agent::{Agent, RunRequest, new_run_id};
 pub use agent_tool::AgentTool;
-pub use approval::{ApprovalDesk, ApprovalNotFound, ApprovalRequest, Approver, Decision};
+pub use approval::{ApprovalDesk, ApprovalNotFound, ApprovalRequest, Approver};
 pub use builder::{AgentBuilder, BuildError};
-pub use error::{AgentError, RunFailure};
+pub use error::{AgentError, RecordedFailure, RunFailure};
+pub use event_log::Decision;
 pub use hook::{Gate, HookContext, HookError, Moment, Observer, Verdict};
 pub use live::{Live, Piece, Subscriber};
 pub use memory::{Memory, MemoryEntry, MemoryQuery, RecentMemory};
 pub use outcome::RunOutcome;
 pub use pack::{Pack, PackError};
-pub use react_machine::{Approval, Budget, DefinitionError, Divergence, HookPoint, Limits, Price};
+pub use react_machine::{
+    Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, Limits, Price,
+};
+pub use resume::{ForkRequest, ResumeError, ResumeRequest, replay};
 pub use tokio_util::sync::CancellationToken;
 pub use typed::TypedOutcome;

@@ -11,6 +11,7 @@ use error_store::DATABASE_ERROR;
 use layer0::code;
 use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
 use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
+use layer0::id::SessionId;
 use react_machine::{HookPoint, Input, ToolRun};
 use retry::{FailedAttempt, RetryRequest};
 use serde_json::Value;
@@ -45,6 +46,7 @@ pub(crate) struct ToolDone {
 pub(crate) async fn run_tool(
     agent: Arc<Inner>,
     hook_context: HookContext,
+    sessions: Arc<[SessionId]>,
     depth: u32,
     run: ToolRun,
     admitted: Admitted,
@@ -64,6 +66,7 @@ pub(crate) async fn run_tool(
         clock: Arc::clone(&agent.clock),
         context: ToolContext::new(run_id.clone(), session.clone(), run.call_id.clone(), began),
         execution: run.execution,
+        sessions,
         depth,
         notes,
         app_state: agent.app_state.clone(),
@@ -144,6 +147,7 @@ struct ToolAttempt {
     clock: Arc<dyn Clock>,
     context: ToolContext,
     execution: u32,
+    sessions: Arc<[SessionId]>,
     depth: u32,
     notes: mpsc::Sender<Note>,
     app_state: Option<Arc<dyn Any + Send + Sync>>,
@@ -227,6 +231,7 @@ impl Service<ToolAttempt> for RunOnce {
             let mut context = attempt.context;
             context.deadline = clock.now().after(limit);
             context.granted = Arc::clone(admitted.needs());
+            context.sessions = attempt.sessions;
             context.depth = attempt.depth;
             context.cancellation = CancellationToken::new();
             context.app_state = attempt.app_state;

@@ -10,9 +10,11 @@ use error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, NewResult, Pruned, ResultRecord,
     ResultStore, Retention, StoreError, Stored,
 };
-use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
+use event_log::{
+    Batch, Claim, Decision, EventLog, LogError, OpenApproval, Record, RunFilter, RunSummary,
+};
 use layer0::Timestamp;
-use layer0::id::{ErrorId, ResultId, RunId, SessionId};
+use layer0::id::{ApprovalId, ErrorId, ResultId, RunId, SessionId};
 
 /// A store around which the clock is held, because its work is on threads the clock cannot see.
 #[derive(Debug, Clone)]
@@ -30,6 +32,26 @@ impl<S> Held<S> {
 
 #[async_trait]
 impl EventLog for Held<Arc<dyn EventLog>> {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        let _hold = self.clock.hold();
+        self.store.claim(run).await
+    }
+
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        let _hold = self.clock.hold();
+        self.store.open_approvals().await
+    }
+
+    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
+        let _hold = self.clock.hold();
+        self.store.decide(id, decision).await
+    }
+
+    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
+        let _hold = self.clock.hold();
+        self.store.decision(id).await
+    }
+
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let _hold = self.clock.hold();
         self.store.append(batch).await
@@ -118,6 +140,22 @@ impl FaultyLog {
 
 #[async_trait]
 impl EventLog for FaultyLog {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.log.claim(run).await
+    }
+
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.log.open_approvals().await
+    }
+
+    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
+        self.log.decide(id, decision).await
+    }
+
+    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
+        self.log.decision(id).await
+    }
+
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         if batch.records.iter().any(|record| record.seq >= self.from) {
             return Err(LogError::Full("database or disk is full".into()));

@@ -9,6 +9,7 @@ use error_store::Retention;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
+use crate::claims::Claims;
 use crate::errors::SqliteErrorStore;
 use crate::fault::{Fault, OpenError};
 use crate::log::SqliteLog;
@@ -46,6 +47,7 @@ struct Inner {
     readers: SqlitePool,
     /// `None` when it was opened for reading.
     writer: Option<Writer>,
+    claims: Claims,
 }
 
 impl Database {
@@ -136,6 +138,7 @@ impl Database {
                 path: path.to_owned(),
                 readers: readers(options),
                 writer: None,
+                claims: Claims::beside(path),
             }),
         })
     }
@@ -158,7 +161,9 @@ impl Database {
             readers.connect_options().as_ref().clone().pragma("query_only", "off"),
             retention,
         ));
-        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), readers, writer }) })
+        let in_memory = path == Path::new(":memory:");
+        let claims = if in_memory { Claims::default() } else { Claims::beside(path) };
+        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), readers, writer, claims }) })
     }
 
     /// Returns the event log in this database.
@@ -199,6 +204,10 @@ impl Database {
 
     pub(crate) fn readers(&self) -> &SqlitePool {
         &self.inner.readers
+    }
+
+    pub(crate) fn claims(&self) -> &Claims {
+        &self.inner.claims
     }
 
     pub(crate) fn writer(&self) -> Option<&Writer> {

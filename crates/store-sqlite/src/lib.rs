@@ -6,6 +6,8 @@
 //!
 //! It never creates a file for a reader, and never touches a database that is not its own.
 
+mod approvals;
+mod claims;
 mod database;
 mod errors;
 mod fault;

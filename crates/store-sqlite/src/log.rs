@@ -1,13 +1,16 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use event_log::{Batch, EventLog, LogError, Record, RunFilter, RunSummary};
+use event_log::{
+    Batch, Claim, Decision, EventLog, LogError, OpenApproval, Record, RunFilter, RunSummary,
+};
 use layer0::Timestamp;
 use layer0::event::{Actor, EVENT_TYPES, Hash};
-use layer0::id::RunId;
+use layer0::id::{ApprovalId, RunId};
 use sqlx::sqlite::SqliteRow;
 use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection};
 
+use crate::approvals;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::writer::JobError;
@@ -27,6 +30,25 @@ impl SqliteLog {
 
 #[async_trait]
 impl EventLog for SqliteLog {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.0.claims().claim(run)
+    }
+
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        approvals::open(self.0.readers()).await
+    }
+
+    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
+        match self.0.writer() {
+            Some(writer) => writer.decide(id.clone(), decision).await,
+            None => Err(LogError::Failed("the database was opened for reading".into())),
+        }
+    }
+
+    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
+        approvals::decision(self.0.readers(), id).await
+    }
+
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         match self.0.writer() {
             Some(writer) => writer.append(batch).await,
@@ -80,6 +102,9 @@ pub(crate) async fn write(
     batch: &Batch,
 ) -> Result<(), JobError> {
     let Some(first) = batch.records.first().map(|record| record.seq) else { return Ok(()) };
+    if first == 1 && batch.summary.parent.is_none() {
+        refuse_busy_session(connection, batch).await?;
+    }
     let run_id = advance(connection, batch, first)
         .await?
         .ok_or_else(|| JobError::Log(LogError::conflict(batch.run.clone(), first)))?;
@@ -100,7 +125,26 @@ pub(crate) async fn write(
         });
         insert.build().execute(&mut *connection).await?;
     }
-    Ok(())
+    approvals::keep(connection, batch).await
+}
+
+/// A session has one open run that nobody dispatched.
+async fn refuse_busy_session(
+    connection: &mut SqliteConnection,
+    batch: &Batch,
+) -> Result<(), JobError> {
+    let session = &batch.summary.session;
+    let open: Option<String> = sqlx::query_scalar(
+        "SELECT run FROM runs WHERE session = $1 AND state IN ('running', 'waiting_approval') \
+         AND parent IS NULL LIMIT 1",
+    )
+    .bind(session.as_str())
+    .fetch_optional(connection)
+    .await?;
+    match open {
+        Some(run) => Err(JobError::Log(LogError::session_busy(session.clone(), run.into()))),
+        None => Ok(()),
+    }
 }
 
 /// Moves the run's head over the batch. `None` when the run does not end just before it.
@@ -112,11 +156,11 @@ async fn advance(
     let summary = serde_json::to_string(&batch.summary)
         .map_err(|error| JobError::Log(LogError::Failed(error.into())))?;
     let statement = if first == 1 {
-        "INSERT INTO runs (run, session, started_at, last_seq, head, summary) \
-         VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (run) DO NOTHING RETURNING id"
+        "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (run) DO NOTHING RETURNING id"
     } else {
-        "UPDATE runs SET session = $2, started_at = $3, last_seq = $4, head = $5, summary = $6 \
-         WHERE run = $1 AND last_seq = $7 RETURNING id"
+        "UPDATE runs SET session = $2, started_at = $3, last_seq = $4, head = $5, summary = $6, \
+         state = $7 WHERE run = $1 AND last_seq = $8 RETURNING id"
     };
     let mut query = sqlx::query_scalar(statement)
         .bind(batch.run.as_str())
@@ -124,10 +168,13 @@ async fn advance(
         .bind(batch.summary.started_at.as_millis())
         .bind(signed(batch.summary.last_seq))
         .bind(&batch.summary.head.0[..])
-        .bind(summary);
-    if first > 1 {
-        query = query.bind(signed(first - 1));
-    }
+        .bind(summary)
+        .bind(batch.summary.state.as_str());
+    query = if first > 1 {
+        query.bind(signed(first - 1))
+    } else {
+        query.bind(batch.summary.parent.as_ref().map(|parent| parent.as_str().to_owned()))
+    };
     Ok(query.fetch_optional(connection).await?)
 }
 

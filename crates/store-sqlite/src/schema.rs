@@ -10,6 +10,7 @@ use crate::fault::OpenError;
 const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/1_log_and_errors.sql"),
     include_str!("../migrations/2_results.sql"),
+    include_str!("../migrations/3_durable_runs.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -4,16 +4,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use error_store::{NewError, NewResult, Pruned, Retention, StoreError, Stored};
-use event_log::{Batch, LogError};
+use event_log::{Batch, Decision, LogError};
 use layer0::Timestamp;
-use layer0::id::ResultId;
+use layer0::id::{ApprovalId, ResultId};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::fault::Fault;
-use crate::{errors, log, results};
+use crate::{approvals, errors, log, results};
 
 /// How many jobs share one commit at most; bounds the time to the first answer.
 const MAX_JOBS: usize = 256;
@@ -28,6 +28,7 @@ enum Job {
     Store(Box<NewError>, oneshot::Sender<Result<Stored, StoreError>>),
     Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
     Prune(Retention, Timestamp, oneshot::Sender<Result<Pruned, StoreError>>),
+    Decide(ApprovalId, Decision, oneshot::Sender<Result<bool, LogError>>),
 }
 
 /// A job's answer, held back until the commit.
@@ -36,6 +37,7 @@ enum Done {
     Stored(Stored),
     Put(ResultId),
     Pruned(Pruned),
+    Decided(bool),
 }
 
 /// Why a job failed inside a transaction.
@@ -97,6 +99,16 @@ impl Writer {
         answered.await.unwrap_or(Err(LogError::Closed))
     }
 
+    pub(crate) async fn decide(
+        &self,
+        id: ApprovalId,
+        decision: Decision,
+    ) -> Result<bool, LogError> {
+        let (answer, answered) = oneshot::channel();
+        self.submit(Job::Decide(id, decision, answer)).await.ok_or(LogError::Closed)?;
+        answered.await.unwrap_or(Err(LogError::Closed))
+    }
+
     pub(crate) async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
         let (answer, answered) = oneshot::channel();
         self.submit(Job::Store(Box::new(error), answer)).await.ok_or(StoreError::Closed)?;
@@ -149,7 +161,7 @@ impl Keeper {
         let stored = |job: &Job| match job {
             Job::Store(error, _) => Some(error.at),
             Job::Put(result, _) => Some(result.at),
-            Job::Append(..) | Job::Prune(..) => None,
+            Job::Append(..) | Job::Decide(..) | Job::Prune(..) => None,
         };
         let now = jobs.iter().filter_map(stored).max()?;
         if self.pruned_at.is_some_and(|last| now.since(last) < PRUNE_EVERY) {
@@ -244,6 +256,9 @@ async fn write(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Do
             }
             Job::Store(error, _) => Done::Stored(errors::write(&mut transaction, error).await?),
             Job::Put(result, _) => Done::Put(results::write(&mut transaction, result).await?),
+            Job::Decide(id, decision, _) => {
+                Done::Decided(approvals::decide(&mut transaction, id, decision).await?)
+            }
             Job::Prune(retention, now, _) => {
                 results::expire(&mut transaction, *retention, *now).await?;
                 Done::Pruned(errors::prune(&mut transaction, *retention, *now).await?)
@@ -264,10 +279,12 @@ impl Job {
             (Self::Store(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Put(_, answer), Ok(Done::Put(id))) => drop(answer.send(Ok(id))),
             (Self::Put(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Decide(_, _, answer), Ok(Done::Decided(new))) => drop(answer.send(Ok(new))),
+            (Self::Decide(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Prune(_, _, answer), Ok(Done::Pruned(pruned))) => drop(answer.send(Ok(pruned))),
             (Self::Prune(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             // `transact` answers each job with its own kind; a dropped answer reads as closed.
-            (Self::Store(..) | Self::Put(..) | Self::Prune(..), Ok(_)) => {}
+            (Self::Store(..) | Self::Put(..) | Self::Decide(..) | Self::Prune(..), Ok(_)) => {}
         }
     }
 }

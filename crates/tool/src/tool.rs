@@ -74,6 +74,9 @@ pub struct ToolContext {
     /// What the call said it needs ([`Tool::needs`]) and was granted. A tool that names a thing
     /// twice, once to be judged and once to use it, compares what it holds with this.
     pub granted: Arc<[String]>,
+    /// The conversations whose stored errors and results the call may read: its own, then those of
+    /// the runs that its run is a copy of.
+    pub sessions: Arc<[SessionId]>,
     /// How many dispatches are above the run.
     pub depth: u32,
     /// Is cancelled when the call is given up: at its timeout, and when the run is stopped. The
@@ -90,6 +93,7 @@ impl ToolContext {
         let idempotency_key = format!("{run}/{call_id}");
         Self {
             run,
+            sessions: Arc::from([session.clone()]),
             session,
             call_id,
             idempotency_key,

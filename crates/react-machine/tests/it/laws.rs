@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use layer0::Timestamp;
 use layer0::event::*;
 use layer0::id::CallId;
 use layer0::message::Message;
+use layer0::{Timestamp, ToolSpec};
 use proptest::prelude::*;
 use react_machine::*;
 
@@ -21,7 +21,8 @@ fn replay(definition: Arc<AgentDefinition>, log: &[Entry]) -> (Machine, Vec<Entr
     for entry in log {
         replay.next(entry).expect("the record of a run replays");
     }
-    replay.finish()
+    let replayed = replay.finish();
+    (replayed.machine, replayed.beyond)
 }
 
 proptest! {
@@ -33,9 +34,14 @@ proptest! {
         patiently in any::<bool>(),
         remembering in any::<bool>(),
         hooked in any::<bool>(),
+        idempotent in any::<bool>(),
     ) {
         let mut definition = if patiently { patient() } else { definition() };
         Arc::make_mut(&mut definition).memory = remembering;
+        if idempotent {
+            let tools: Vec<_> = definition.tools.iter().cloned().map(ToolSpec::idempotent).collect();
+            Arc::make_mut(&mut definition).tools = tools.into();
+        }
         if hooked {
             Arc::make_mut(&mut definition).hooks = hooks();
         }
@@ -76,7 +82,7 @@ proptest! {
         let usage = world.machine.usage();
         prop_assert!(usage.model_calls <= 5);
         prop_assert!(usage.tool_calls <= 5 * 3);
-        prop_assert_eq!(usage.total_tokens, u64::from(usage.model_attempts) * 5);
+        prop_assert_eq!(usage.total_tokens, u64::from(usage.model_attempts - world.lost) * 5);
 
         // The end is the last entry, and the only one of its kind.
         let ends = |entry: &Entry| {

@@ -35,6 +35,8 @@ pub(crate) enum Choice {
     ToolHook { pick: usize, after: bool, stop: bool },
     /// Time passes.
     Tick(u16),
+    /// The process dies, and another one takes the run over.
+    Die,
     /// Send something that does not fit.
     Wild { kind: u8, number: u32 },
 }
@@ -55,6 +57,7 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
         1 => (0..4_usize, any::<bool>(), any::<bool>())
             .prop_map(|(pick, after, stop)| Choice::ToolHook { pick, after, stop }),
         1 => any::<u16>().prop_map(Choice::Tick),
+        2 => Just(Choice::Die),
         3 => (0..9_u8, 0..4_u32).prop_map(|(kind, number)| Choice::Wild { kind, number }),
     ]
 }
@@ -107,6 +110,10 @@ pub(crate) struct World {
     /// Is the memory asked: to read (true), to write (false)?
     pub(crate) memory: Option<bool>,
     pub(crate) open: Vec<ToolRun>,
+    /// Every execution that was asked for.
+    pub(crate) executions: Vec<ToolRun>,
+    /// Model attempts that were lost.
+    pub(crate) lost: u32,
     /// Questions to people.
     pub(crate) asked: Vec<Approval>,
     pub(crate) finish: Option<Finish>,
@@ -128,6 +135,8 @@ impl World {
             batches: Vec::new(),
             memory: None,
             open: Vec::new(),
+            executions: Vec::new(),
+            lost: 0,
             asked: Vec::new(),
             finish: None,
             now: 1_000,
@@ -164,7 +173,15 @@ impl World {
                     }
                 }
                 Output::Perform(Effect::AskApproval(approval)) => self.asked.push(approval),
-                Output::Perform(Effect::RunTool(run)) => self.open.push(run),
+                Output::Perform(Effect::RunTool(run)) => {
+                    self.executions.push(run.clone());
+                    self.open.push(run);
+                }
+                Output::Perform(Effect::Rerun { id, call_id }) => {
+                    let mut known = self.executions.iter();
+                    let run = known.find(|run| run.call_id == call_id).expect("it ran before");
+                    self.open.push(ToolRun { id, ..run.clone() });
+                }
                 Output::Perform(Effect::ReadMemory { .. }) => self.memory = Some(true),
                 Output::Perform(Effect::WriteMemory { .. }) => self.memory = Some(false),
                 Output::Perform(other) => panic!("unknown effect {other:?}"),
@@ -179,6 +196,21 @@ impl World {
         }
     }
 
+    fn die(&mut self) {
+        let at = self.at();
+        if self.machine.is_waiting() {
+            // Nothing was lost; the questions stay.
+            return self.accept(Input::fact(at, RunResumed { by: "ops".into() }));
+        }
+        self.drop_in_flight();
+        let lost = self.machine.lost();
+        self.lost += lost.models;
+        let mut wrong = lost.clone();
+        wrong.rerun.push("never asked for".into());
+        self.refused(Input::fact(at, wrong));
+        self.accept(Input::fact(at, lost));
+    }
+
     fn drop_in_flight(&mut self) {
         (self.model, self.memory) = (None, None);
         self.batches.clear();
@@ -189,6 +221,9 @@ impl World {
     pub(crate) fn step(&mut self, choice: Choice) {
         if self.finish.is_some() {
             return self.refused(Input::fact(self.last(), Warning { message: "late".into() }));
+        }
+        if matches!(choice, Choice::Die) {
+            return self.die();
         }
         if self.memory.is_some() && !matches!(choice, Choice::Cancel | Choice::Wild { .. }) {
             return self.memory_answer(choice);
@@ -215,6 +250,7 @@ impl World {
                 self.accept(Input::fact(at, Warning { message: "note".into() }));
             }
             Choice::Cancel => self.cancel(),
+            Choice::Die => unreachable!("taken above"),
             Choice::Hooks(_) => {
                 let before = self.machine.clone();
                 self.machine.proceed(self.last()).expect_err("there is no pause");

@@ -4,9 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clock::Clock;
-use event_log::{Batch, EventLog, LogError, MemoryLog, Record, RunFilter, RunSummary};
+use event_log::{
+    Batch, Claim, Decision, EventLog, LogError, MemoryLog, OpenApproval, Record, RunFilter,
+    RunSummary,
+};
 use layer0::event::EventKind;
-use layer0::id::RunId;
+use layer0::id::{ApprovalId, RunId};
 use provider::ErrorKind;
 use react::{AgentError, Live};
 use serde_json::json;
@@ -67,6 +70,18 @@ struct FailingLog(Arc<MemoryLog>, u64);
 
 #[async_trait::async_trait]
 impl EventLog for FailingLog {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.0.claim(run).await
+    }
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.0.open_approvals().await
+    }
+    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
+        self.0.decide(id, decision).await
+    }
+    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
+        self.0.decision(id).await
+    }
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         if batch.records.iter().any(|record| record.seq == self.1) {
             return Err(LogError::Full("quota".into()));

@@ -1,0 +1,101 @@
+//! Questions to people as the log keeps them, so that anybody who can reach the log can decide.
+
+use std::sync::Arc;
+
+use layer0::Timestamp;
+use layer0::event::EventKind;
+use layer0::id::{ApprovalId, CallId, RunId};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::Batch;
+
+/// A question that nobody has decided.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OpenApproval {
+    /// Names the question.
+    pub id: ApprovalId,
+    /// The run that waits.
+    pub run: RunId,
+    /// The tool that is to run.
+    pub tool: Arc<str>,
+    /// The arguments it would get.
+    pub arguments: Value,
+    /// When it was asked.
+    pub requested_at: Timestamp,
+    /// The call it is about.
+    #[serde(skip)]
+    pub call_id: CallId,
+}
+
+/// What a person said to a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Decision {
+    /// May the call run?
+    pub approved: bool,
+    /// Who says so.
+    pub by: String,
+    /// Why, in their words. The model reads the reason of a denial.
+    pub reason: Option<String>,
+}
+
+impl Decision {
+    /// Lets the call run.
+    pub fn approve(by: impl Into<String>) -> Self {
+        Self { approved: true, by: by.into(), reason: None }
+    }
+
+    /// Keeps the call from running; the model reads the reason.
+    pub fn deny(by: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { approved: false, by: by.into(), reason: Some(reason.into()) }
+    }
+
+    /// Adds why.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+}
+
+/// What a batch does to the open questions of its run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ApprovalChange {
+    /// A question was asked.
+    Asked(OpenApproval),
+    /// A question was decided.
+    Decided(ApprovalId),
+    /// The run is over, and its questions with it.
+    AllClosed,
+}
+
+/// The types of events that change what is open.
+const CHANGES: [&str; 5] =
+    ["approval.requested", "approval.granted", "approval.denied", "run.finished", "run.failed"];
+
+impl Batch {
+    /// Returns what the batch does to the open questions of its run, for logs that keep them.
+    pub fn approval_changes(&self) -> impl Iterator<Item = ApprovalChange> + '_ {
+        // A copy of a run asks its questions anew.
+        let copied = self.records.iter().rposition(|record| record.event_type == "run.forked");
+        self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
+            if !CHANGES.contains(&&*record.event_type) {
+                return None;
+            }
+            Some(match EventKind::decode(&record.event_type, &record.data).ok()? {
+                EventKind::ApprovalRequested(asked) => ApprovalChange::Asked(OpenApproval {
+                    id: asked.approval_id,
+                    run: self.run.clone(),
+                    tool: asked.tool,
+                    arguments: asked.arguments,
+                    requested_at: record.at,
+                    call_id: asked.call_id,
+                }),
+                EventKind::ApprovalGranted(granted) => ApprovalChange::Decided(granted.approval_id),
+                EventKind::ApprovalDenied(denied) => ApprovalChange::Decided(denied.approval_id),
+                _ => ApprovalChange::AllClosed,
+            })
+        })
+    }
+}

@@ -1,0 +1,337 @@
+//! Going on with runs, and copies of them.
+
+use std::sync::Arc;
+
+use event_log::{EventLog, LogError};
+use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
+use layer0::failure::{Effect, Failure, Retry};
+use layer0::id::RunId;
+use react_machine::{Divergence, Finish, INPUT, Replayed};
+use serde_json::Value;
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{Agent, new_run_id};
+use crate::driver::Driver;
+use crate::error::RunFailure;
+use crate::folding::{Folded, fold};
+use crate::outcome::RunOutcome;
+
+/// Which run to go on with, and how.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ResumeRequest {
+    /// The run.
+    pub run: RunId,
+    /// Who goes on with it.
+    pub by: Arc<str>,
+    /// Stops the run, when cancelled.
+    pub cancellation: CancellationToken,
+    /// May it be another agent than the run was started with?
+    pub other_agent: bool,
+}
+
+impl ResumeRequest {
+    /// Makes a request for a run of this very agent.
+    pub fn new(run: impl Into<RunId>) -> Self {
+        Self {
+            run: run.into(),
+            by: "backstop".into(),
+            cancellation: CancellationToken::new(),
+            other_agent: false,
+        }
+    }
+
+    /// Notes who goes on with the run.
+    #[must_use]
+    pub fn by(mut self, by: impl Into<Arc<str>>) -> Self {
+        self.by = by.into();
+        self
+    }
+
+    /// Stops the run when this token is cancelled.
+    #[must_use]
+    pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
+        self.cancellation = token;
+        self
+    }
+
+    /// Goes on with the agent the run was started with, as its record defines it, though this agent
+    /// is defined otherwise. Tools and model are this agent's.
+    #[must_use]
+    pub const fn allow_other_agent(mut self) -> Self {
+        self.other_agent = true;
+        self
+    }
+}
+
+impl<T: Into<RunId>> From<T> for ResumeRequest {
+    fn from(run: T) -> Self {
+        Self::new(run)
+    }
+}
+
+/// Which run to copy, up to where, and what to say to the copy.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ForkRequest {
+    /// The run.
+    pub run: RunId,
+    /// The last event that is copied.
+    pub at: u64,
+    /// What to say to the model before it is asked next.
+    pub input: Option<Arc<str>>,
+    /// Where the run is recorded; the agent's own log where `None`.
+    pub from: Option<Arc<dyn EventLog>>,
+    /// Stops the copy, when cancelled.
+    pub cancellation: CancellationToken,
+}
+
+impl ForkRequest {
+    /// Makes a request for a copy of the first `at` events.
+    pub fn new(run: impl Into<RunId>, at: u64) -> Self {
+        Self {
+            run: run.into(),
+            at,
+            input: None,
+            from: None,
+            cancellation: CancellationToken::new(),
+        }
+    }
+
+    /// Says something to the model before it is asked next.
+    #[must_use]
+    pub fn input(mut self, input: impl Into<Arc<str>>) -> Self {
+        self.input = Some(input.into());
+        self
+    }
+
+    /// Copies from another log than the agent's own.
+    #[must_use]
+    pub fn from_log(mut self, log: Arc<dyn EventLog>) -> Self {
+        self.from = Some(log);
+        self
+    }
+
+    /// Stops the copy when this token is cancelled.
+    #[must_use]
+    pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
+        self.cancellation = token;
+        self
+    }
+}
+
+/// Says why a run cannot be gone on with, copied or replayed, or how it failed then.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ResumeError {
+    /// What is recorded does not follow from this agent, or was recorded by another version.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the record is not this agent's")]
+    Diverged(#[source] Box<Divergence>),
+    /// The record cannot be read, or somebody else is writing it.
+    ///
+    /// Retry: as the log's error says. Effect: as the log's error says.
+    #[error("the run cannot be taken over")]
+    Log(#[from] LogError),
+    /// The run has no such event.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{run}` has no event {seq}, its last one is {last}")]
+    #[non_exhaustive]
+    NoSuchEvent {
+        /// The run.
+        run: RunId,
+        /// The event.
+        seq: u64,
+        /// The run's last event.
+        last: u64,
+    },
+    /// The run went on and failed, or had failed before.
+    ///
+    /// Retry: as the failure says. Effect: as the failure says.
+    #[error("agent failed")]
+    Run(#[source] Box<RunFailure>),
+}
+
+impl ResumeError {
+    pub(crate) const fn no_such_event(run: RunId, seq: u64, last: u64) -> Self {
+        Self::NoSuchEvent { run, seq, last }
+    }
+}
+
+impl From<Divergence> for ResumeError {
+    fn from(divergence: Divergence) -> Self {
+        Self::Diverged(Box::new(divergence))
+    }
+}
+
+impl From<RunFailure> for ResumeError {
+    fn from(failure: RunFailure) -> Self {
+        Self::Run(Box::new(failure))
+    }
+}
+
+impl Failure for ResumeError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Diverged(divergence) => divergence.code(),
+            Self::Log(error) => error.code(),
+            Self::NoSuchEvent { .. } => layer0::code::INPUT_INVALID,
+            Self::Run(failure) => failure.code(),
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Log(error) => error.retry(),
+            Self::Run(failure) => Failure::retry(&**failure),
+            Self::Diverged(_) | Self::NoSuchEvent { .. } => Retry::Never,
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Log(error) => error.effect(),
+            Self::Run(failure) => failure.effect(),
+            Self::Diverged(_) | Self::NoSuchEvent { .. } => Effect::None,
+        }
+    }
+}
+
+impl Agent {
+    /// Goes on with a run whose process died or that waited for a person. What was completed is not
+    /// done again; open calls that do no harm are run again, others are answered as interrupted.
+    ///
+    /// A run that is over runs nothing and appends nothing: its recorded result is returned. One
+    /// that still waits for a person is returned as waiting.
+    ///
+    /// # Errors
+    ///
+    /// [`ResumeError::Log`] when there is no such run, its record cannot be trusted or somebody else
+    /// is writing it; [`ResumeError::Diverged`] when it is another agent's; [`ResumeError::Run`]
+    /// when it fails, or has failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Agent::run`]; the run can be resumed again.
+    pub async fn resume(
+        &self,
+        request: impl Into<ResumeRequest>,
+    ) -> Result<RunOutcome, ResumeError> {
+        let request = request.into();
+        let log = Arc::clone(&self.inner.log);
+        let known = log.summary(&request.run).await?;
+        let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
+        // Whoever only wants the result of a run that is over disturbs nobody.
+        let claim = if known.is_open() { Some(log.claim(&request.run).await?) } else { None };
+        let own = (!request.other_agent).then_some(&*self.inner.definition);
+        let folded = fold(&*log, &request.run, own, None).await?;
+        let Folded { summary, events, definition, replayed } = folded;
+        let Replayed { machine, executions, .. } = replayed;
+        let mut driver = Driver::resuming(Arc::clone(&self.inner), summary, definition, &events);
+        driver.claim = claim;
+        driver.executions = executions;
+        driver.request.cancellation = request.cancellation;
+        let first = if machine.is_waiting() {
+            driver.resumed_by = Some(RunResumed { by: request.by });
+            Vec::new()
+        } else {
+            vec![EventKind::from(machine.lost())]
+        };
+        driver.go_on(machine, first).await.map_err(Into::into)
+    }
+
+    /// Copies a run up to an event, in a session of its own, and goes on with the copy. The run
+    /// itself is not touched; what it had used counts for the copy too.
+    ///
+    /// # Errors
+    ///
+    /// [`ResumeError::NoSuchEvent`], and as [`Agent::resume`]. The agent need not be the one that
+    /// the run was started with: the copy keeps the recorded definition, with this agent's model and
+    /// tools.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Agent::run`]; the copy can be resumed.
+    pub async fn fork(&self, request: ForkRequest) -> Result<RunOutcome, ResumeError> {
+        let log = Arc::clone(&self.inner.log);
+        let from = request.from.unwrap_or_else(|| Arc::clone(&log));
+        let folded = fold(&*from, &request.run, None, Some(request.at)).await?;
+        let Folded { events, definition, replayed, .. } = folded;
+        let Replayed { mut machine, beyond, executions, .. } = replayed;
+        let mut records = from.records(&request.run, 1).await?;
+        records.retain(|record| record.seq <= request.at);
+        let now = self.inner.clock.now();
+        let child = new_run_id(now);
+        let claim = log.claim(&child).await?;
+        let inner = Arc::clone(&self.inner);
+        let mut driver = Driver::copying(inner, child, definition, &events, records);
+        driver.claim = Some(claim);
+        driver.executions = executions;
+        driver.request.cancellation = request.cancellation;
+        machine.fork(now, RunForked { parent: request.run, at: request.at }, beyond);
+        driver.drain(&mut machine);
+        let mut first = Vec::new();
+        if !driver.is_over() {
+            if let Some(input) = request.input {
+                let data = Value::from(&*input);
+                first.push(SignalReceived { name: INPUT.into(), data }.into());
+            }
+            let mut lost = machine.lost();
+            // Nobody asked the model for the copy yet.
+            lost.models = 0;
+            first.push(lost.into());
+        }
+        driver.go_on(machine, first).await.map_err(Into::into)
+    }
+}
+
+/// Replays a run: feeds its facts to the machine and compares every decision. No model and no tool
+/// runs. Returns how the run ended; `None` while it is open.
+///
+/// # Errors
+///
+/// [`ResumeError::Diverged`] with the first difference, [`ResumeError::Log`].
+///
+/// # Cancel safety
+///
+/// Dropping the future changes nothing.
+pub async fn replay(log: &dyn EventLog, run: &RunId) -> Result<Option<Finish>, ResumeError> {
+    replay_as(log, run, None).await
+}
+
+impl Agent {
+    /// Replays a run as [`replay`] does, held against this agent's definition.
+    ///
+    /// # Errors
+    ///
+    /// As [`replay`]; a run of another agent diverges at its first event, with the kind `agent`.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`replay`].
+    pub async fn replay(&self, run: &RunId) -> Result<Option<Finish>, ResumeError> {
+        replay_as(&*self.inner.log, run, Some(self)).await
+    }
+}
+
+async fn replay_as(
+    log: &dyn EventLog,
+    run: &RunId,
+    agent: Option<&Agent>,
+) -> Result<Option<Finish>, ResumeError> {
+    let own = agent.map(|agent| &*agent.inner.definition);
+    let Folded { summary, replayed, .. } = fold(log, run, own, None).await?;
+    let Replayed { mut machine, beyond, .. } = replayed;
+    if let Some(missing) = beyond.first() {
+        let actual = serde_json::to_value(&missing.kind).unwrap_or_default();
+        let seq = summary.last_seq + 1;
+        return Err(Divergence::new(seq, "end", Value::Null, actual).into());
+    }
+    Ok(match machine.poll() {
+        react_machine::Output::Finish(finish) => Some(finish),
+        _ => None,
+    })
+}

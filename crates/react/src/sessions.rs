@@ -1,0 +1,79 @@
+//! Conversations: what was said before, and runs that died in the middle of one.
+
+use std::sync::Arc;
+
+use event_log::{LogError, RunFilter, RunState, RunSummary};
+use layer0::event::{EventKind, SignalReceived};
+use layer0::message::Message;
+use react_machine::{CANCEL, Replayed};
+use serde_json::Value;
+
+use crate::driver::Driver;
+use crate::error::AgentError;
+use crate::folding::{Folded, fold, said_before};
+use crate::resume::ResumeError;
+
+impl Driver {
+    /// Returns what was said in the conversation that this run goes on with. Runs of it that died
+    /// are ended first, so that every call has its answer.
+    pub(crate) async fn join_session(&mut self) -> Result<Vec<Arc<Message>>, AgentError> {
+        if self.request.session.is_none() || self.request.parent.is_some() {
+            return Ok(Vec::new());
+        }
+        let log = Arc::clone(&self.agent.log);
+        let filter = RunFilter { session: Some(self.session.clone()), limit: None };
+        for run in log.runs(filter).await? {
+            if run.is_open() && run.parent.is_none() {
+                self.end_dead_run(&run).await?;
+            }
+        }
+        said_before(&*log, &self.session, |_| true).await.map_err(Into::into)
+    }
+
+    /// Ends an open run whose process died; one that lives, or waits for a person, keeps the session
+    /// busy.
+    async fn end_dead_run(&mut self, run: &RunSummary) -> Result<(), AgentError> {
+        let session = self.session.clone();
+        let busy = || LogError::session_busy(session.clone(), run.run.clone());
+        if run.state == RunState::WaitingApproval {
+            return Err(busy().into());
+        }
+        let claim = match self.agent.log.claim(&run.run).await {
+            Ok(claim) => claim,
+            Err(LogError::Claimed(_)) => return Err(busy().into()),
+            Err(error) => return Err(error.into()),
+        };
+        let folded = fold(&*self.agent.log, &run.run, None, None).await?;
+        let Folded { summary, events, definition, replayed } = folded;
+        let Replayed { machine, .. } = replayed;
+        if !summary.is_open() {
+            // It ended while nobody looked.
+            return Ok(());
+        }
+        if machine.is_waiting() {
+            return Err(busy().into());
+        }
+        let mut lost = machine.lost();
+        // Nothing is run again for a run that ends now.
+        lost.interrupted = [lost.rerun, lost.interrupted].concat();
+        lost.rerun = Vec::new();
+        let cancel = SignalReceived { name: CANCEL.into(), data: Value::Null };
+        let agent = Arc::clone(&self.agent);
+        let mut driver = Self::resuming(agent, summary, definition, &events);
+        driver.claim = Some(claim);
+        let first = vec![EventKind::from(lost), cancel.into()];
+        match Box::pin(driver.go_on(machine, first)).await {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(failure.error),
+        }
+    }
+}
+
+impl From<ResumeError> for AgentError {
+    fn from(error: ResumeError) -> Self {
+        match error {
+            ResumeError::Log(error) => Self::Storage(error),
+            other => Self::Internal(other.into()),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Questions to people: kept by the appends of their runs, decided by anybody.
+
+use event_log::{ApprovalChange, Batch, Decision, LogError, OpenApproval};
+use layer0::Timestamp;
+use layer0::id::ApprovalId;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+use sqlx::{Row, SqliteConnection};
+
+use crate::fault::Fault;
+use crate::writer::JobError;
+
+/// Takes in what a batch does to open questions, inside its transaction.
+pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), JobError> {
+    for change in batch.approval_changes() {
+        match change {
+            ApprovalChange::Asked(open) => {
+                sqlx::query(
+                    "INSERT OR REPLACE INTO approvals \
+                     (id, run, call_id, tool, arguments, requested_at) \
+                     VALUES ($1, $2, $3, $4, $5, $6)",
+                )
+                .bind(open.id.as_str())
+                .bind(open.run.as_str())
+                .bind(open.call_id.as_str())
+                .bind(&*open.tool)
+                .bind(open.arguments.to_string())
+                .bind(open.requested_at.as_millis())
+                .execute(&mut *connection)
+                .await?;
+            }
+            ApprovalChange::Decided(id) => {
+                sqlx::query("DELETE FROM approvals WHERE id = $1")
+                    .bind(id.as_str())
+                    .execute(&mut *connection)
+                    .await?;
+            }
+            ApprovalChange::AllClosed => {
+                sqlx::query("DELETE FROM approvals WHERE run = $1")
+                    .bind(batch.run.as_str())
+                    .execute(&mut *connection)
+                    .await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes a decision inside a transaction; `false` when the question is not open.
+pub(crate) async fn decide(
+    connection: &mut SqliteConnection,
+    id: &ApprovalId,
+    decision: &Decision,
+) -> Result<bool, JobError> {
+    let written = sqlx::query(
+        "INSERT INTO decisions (approval_id, approved, decided_by, reason) \
+         SELECT id, $2, $3, $4 FROM approvals WHERE id = $1 \
+         ON CONFLICT (approval_id) DO NOTHING",
+    )
+    .bind(id.as_str())
+    .bind(decision.approved)
+    .bind(&decision.by)
+    .bind(&decision.reason)
+    .execute(connection)
+    .await?;
+    Ok(written.rows_affected() > 0)
+}
+
+/// Lists the questions without a decision, oldest first.
+pub(crate) async fn open(readers: &SqlitePool) -> Result<Vec<OpenApproval>, LogError> {
+    let rows = sqlx::query(
+        "SELECT id, run, call_id, tool, arguments, requested_at FROM approvals \
+         WHERE id NOT IN (SELECT approval_id FROM decisions) ORDER BY requested_at, id",
+    )
+    .fetch_all(readers)
+    .await
+    .map_err(Fault::from)?;
+    rows.iter().map(open_of).collect()
+}
+
+/// Reads a decision.
+pub(crate) async fn decision(
+    readers: &SqlitePool,
+    id: &ApprovalId,
+) -> Result<Option<Decision>, LogError> {
+    let row =
+        sqlx::query("SELECT approved, decided_by, reason FROM decisions WHERE approval_id = $1")
+            .bind(id.as_str())
+            .fetch_optional(readers)
+            .await
+            .map_err(Fault::from)?;
+    row.as_ref().map(decision_of).transpose()
+}
+
+fn open_of(row: &SqliteRow) -> Result<OpenApproval, LogError> {
+    let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
+    let arguments = text("arguments")?;
+    Ok(OpenApproval {
+        id: text("id")?.into(),
+        run: text("run")?.into(),
+        tool: text("tool")?.into(),
+        arguments: serde_json::from_str(&arguments)
+            .map_err(|error| LogError::Failed(error.into()))?,
+        requested_at: Timestamp::from_millis(row.try_get("requested_at").map_err(Fault::from)?),
+        call_id: text("call_id")?.into(),
+    })
+}
+
+fn decision_of(row: &SqliteRow) -> Result<Decision, LogError> {
+    let by: String = row.try_get("decided_by").map_err(Fault::from)?;
+    let reason: Option<String> = row.try_get("reason").map_err(Fault::from)?;
+    let mut decision = match row.try_get("approved").map_err(Fault::from)? {
+        true => Decision::approve(by),
+        false => Decision::deny(by, String::new()),
+    };
+    decision.reason = reason;
+    Ok(decision)
+}
