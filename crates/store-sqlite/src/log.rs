@@ -57,7 +57,7 @@ impl EventLog for SqliteLog {
     }
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        let row = sqlx::query("SELECT last_seq, head, summary FROM runs WHERE run = $1")
+        let row = sqlx::query("SELECT last_seq, head, summary, parent FROM runs WHERE run = $1")
             .bind(run.as_str())
             .fetch_optional(self.0.readers())
             .await
@@ -80,7 +80,7 @@ impl EventLog for SqliteLog {
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let rows = sqlx::query(
-            "SELECT last_seq, head, summary FROM runs WHERE ($1 IS NULL OR session = $1) \
+            "SELECT last_seq, head, summary, parent FROM runs WHERE ($1 IS NULL OR session = $1) \
              ORDER BY started_at DESC, id DESC LIMIT $2",
         )
         .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
@@ -136,9 +136,10 @@ async fn refuse_busy_session(
     let session = &batch.summary.session;
     let open: Option<String> = sqlx::query_scalar(
         "SELECT run FROM runs WHERE session = $1 AND state IN ('running', 'waiting_approval') \
-         AND parent IS NULL LIMIT 1",
+         AND parent IS NULL AND run <> $2 LIMIT 1",
     )
     .bind(session.as_str())
+    .bind(batch.run.as_str())
     .fetch_optional(connection)
     .await?;
     match open {
@@ -184,6 +185,8 @@ fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
         serde_json::from_str(&text).map_err(|error| LogError::Failed(error.into()))?;
     summary.last_seq = unsigned(row.try_get("last_seq").map_err(Fault::from)?);
     summary.head = hash_of(row, "head", summary.last_seq)?;
+    let parent: Option<String> = row.try_get("parent").map_err(Fault::from)?;
+    summary.parent = parent.map(Into::into);
     Ok(summary)
 }
 

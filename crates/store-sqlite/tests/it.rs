@@ -242,7 +242,7 @@ async fn many_callers_share_commits_and_a_bad_one_harms_nobody() {
                     stale.stage(at(0), Actor::Runtime, None, started("s"));
                     assert!(matches!(stale.commit().await, Err(LogError::Conflict { .. })));
                 } else {
-                    write_run(&log, &format!("run_{number}"), "s", 10).await;
+                    write_run(&log, &format!("run_{number}"), &format!("s-{number}"), 10).await;
                     store.store(error("s", "c", &format!("error {number}"))).await.unwrap();
                 }
             })
@@ -421,7 +421,7 @@ async fn one_row_that_cannot_be_read_does_not_hide_the_others() {
     let database = open(&folder.file()).await;
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     for run in ["run_1", "run_2", "run_3"] {
-        write_run(&log, run, "s-1", 2).await;
+        write_run(&log, run, &format!("s-{run}"), 2).await;
     }
     database.close().await;
     tamper(&folder.file(), "UPDATE runs SET summary = '{}' WHERE run = 'run_2'").await;
@@ -479,7 +479,10 @@ async fn a_result_is_read_by_its_session_until_it_expires() {
 async fn an_older_database_is_migrated() {
     let folder = Folder::new();
     open(&folder.file()).await.close().await;
-    tamper(&folder.file(), "DROP TABLE results; PRAGMA user_version = 1").await;
+    let older = "DROP INDEX runs_open; ALTER TABLE runs DROP COLUMN state; \
+                 ALTER TABLE runs DROP COLUMN parent; DROP TABLE approvals; DROP TABLE decisions; \
+                 DROP TABLE results; PRAGMA user_version = 1";
+    tamper(&folder.file(), older).await;
     let database = open(&folder.file()).await;
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     write_run(&log, "run_1", "s-1", 2).await;
