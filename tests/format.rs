@@ -26,8 +26,8 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("memory.degraded", &["operation", "reason", "message"]),
     ("result.stored", &["result_id", "call_id", "bytes"]),
     ("warning", &["message"]),
-    ("budget.exhausted", &["reason", "dimension", "limit", "used"]),
-    ("tool.attempted", &["call_id", "execution", "reason", "delay_ms"]),
+    ("budget.exhausted", &["reason", "message", "dimension", "limit", "used"]),
+    ("tool.attempted", &["call_id", "execution", "reason", "message", "delay_ms"]),
     ("hook.failed", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("hook.aborted", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("run.waiting", &["approvals"]),
@@ -215,7 +215,7 @@ fn decisions_are_the_machines_and_facts_are_not() {
             let cancelled = event["data"]["error"]["reason"] == "tool.cancelled";
             // A person's denial is answered by it too, the first time.
             let denied = event["data"]["error"]["reason"] == "tool.approval_denied"
-                && event_before(played, event) == "approval.denied";
+                && cause_of(played, event) == "approval.denied";
             // The driver counts what a batch may still run, as it is the one to admit calls.
             let admitted = played.name == "budget_tool_calls";
             let decided = DECISIONS.contains(&event_type) || cancelled && !admitted || denied;
@@ -224,11 +224,13 @@ fn decisions_are_the_machines_and_facts_are_not() {
     }
 }
 
-/// Returns the type of the event before this one.
-fn event_before<'p>(played: &'p Played, event: &Value) -> &'p str {
-    let before = event["seq"].as_u64().unwrap() - 1;
+/// Returns the type of the event that led to this one.
+fn cause_of<'p>(played: &'p Played, event: &Value) -> &'p str {
+    let cause = event["caused_by"].as_u64();
     let mut events = played.events().iter();
-    events.find(|event| event["seq"] == before).map_or("", |event| event["type"].as_str().unwrap())
+    events
+        .find(|event| event["seq"].as_u64() == cause)
+        .map_or("", |event| event["type"].as_str().unwrap())
 }
 
 /// Spec: S2, D1

@@ -207,7 +207,7 @@ fn the_chain_says_that_it_gave_up_exactly_where_it_was_tried_again_or_could_not_
     }
     check("model_gave_up", &["gave up after 3 attempts", "rate limited: scripted rate limit"]);
     check("model_gave_up_midway", &["gave up after 2 attempts", "scripted transient error"]);
-    check("model_attempts", &["gave up after 1 attempt", "scripted transient error"]);
+    check("model_attempts", &["gave up after 1 attempts", "scripted transient error"]);
     check("model_deadline", &["gave up after 2 attempts", "rate limited: scripted rate limit"]);
     check("model_retry_budget", &["gave up after 11 attempts", "scripted transient error"]);
     check("model_retry_after_too_long", &["rate limited: scripted rate limit"]);

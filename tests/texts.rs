@@ -20,6 +20,8 @@ macro_rules! told {
 told! {
     approval_after_the_gate
     approval_denied
+    approval_leaves_the_budget
+    approval_same_call_twice
     approval_granted
     approval_of_two
     approval_waits
@@ -39,6 +41,7 @@ told! {
     hook_skips_a_call
     log_fails_at_the_start
     log_fails_before_a_tool
+    errors_code_alone
     errors_code_and_first_line
     errors_id_is_no_string
     errors_json
@@ -55,6 +58,7 @@ told! {
     errors_store_unreadable
     errors_traceback
     errors_unknown_id
+    budget_events_in_the_middle
     budget_model_calls
     budget_tokens
     budget_tool_calls

@@ -1,13 +1,13 @@
 //! One error for applications that want one.
 
-use std::io;
+use std::{fmt, io};
 
 use config::{ConfigError, InvalidStoreUrl};
 use error_store::StoreError;
 use event_log::LogError;
 use layer0::code;
 use layer0::error::{BoxError, OrchError};
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Chain, Effect, Failure, Retry};
 use provider_http::ConfigError as ProviderConfigError;
 use react::{ApprovalNotFound, BuildError, DefinitionError, Divergence, PackError, RunFailure};
 use store_sqlite::OpenError;
@@ -17,31 +17,97 @@ use tool::{PatternError, RegistrationError as ToolRegistrationError, ToolNotFoun
 /// Everything that an application's own use of Backstop can meet, by category. Each error of the
 /// parts converts into it, so that `?` does in `main`.
 ///
-/// It says what was wrong; [`Error::hint`] says how to fix it.
-#[derive(Debug, Error)]
+/// It prints its category, with `{:#}` the whole chain on one line; [`Error::hint`] says how to fix it.
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
     /// What was configured cannot be used.
-    #[error("configuration")]
-    Configuration(#[from] ConfigurationError),
+    Configuration(ConfigurationError),
     /// What was asked for was not carried out.
-    #[error("execution")]
-    Execution(#[from] ExecutionError),
+    Execution(ExecutionError),
     /// A pack cannot be loaded.
-    #[error("pack")]
-    Pack(#[from] PackError),
+    Pack(PackError),
     /// A pattern cannot be read.
-    #[error("pattern")]
-    Pattern(#[from] PatternError),
+    Pattern(PatternError),
     /// Something cannot be registered, or is not.
-    #[error("registration")]
-    Registration(#[from] RegistrationError),
+    Registration(RegistrationError),
     /// A record does not replay.
-    #[error("replay")]
-    Replay(#[from] ReplayError),
+    Replay(ReplayError),
     /// A store cannot be opened, read or written.
-    #[error("storage")]
-    Storage(#[from] StorageError),
+    Storage(StorageError),
+}
+
+impl Error {
+    fn category(&self) -> (&'static str, &(dyn std::error::Error + 'static)) {
+        match self {
+            Self::Configuration(error) => ("configuration", error),
+            Self::Execution(error) => ("execution", error),
+            Self::Pack(error) => ("pack", error),
+            Self::Pattern(error) => ("pattern", error),
+            Self::Registration(error) => ("registration", error),
+            Self::Replay(error) => ("replay", error),
+            Self::Storage(error) => ("storage", error),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, inside) = self.category();
+        f.write_str(name)?;
+        if f.alternate() {
+            write!(f, ": {}", Chain(inside))?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.category().1)
+    }
+}
+
+impl From<ConfigurationError> for Error {
+    fn from(error: ConfigurationError) -> Self {
+        Self::Configuration(error)
+    }
+}
+
+impl From<ExecutionError> for Error {
+    fn from(error: ExecutionError) -> Self {
+        Self::Execution(error)
+    }
+}
+
+impl From<PackError> for Error {
+    fn from(error: PackError) -> Self {
+        Self::Pack(error)
+    }
+}
+
+impl From<PatternError> for Error {
+    fn from(error: PatternError) -> Self {
+        Self::Pattern(error)
+    }
+}
+
+impl From<RegistrationError> for Error {
+    fn from(error: RegistrationError) -> Self {
+        Self::Registration(error)
+    }
+}
+
+impl From<ReplayError> for Error {
+    fn from(error: ReplayError) -> Self {
+        Self::Replay(error)
+    }
+}
+
+impl From<StorageError> for Error {
+    fn from(error: StorageError) -> Self {
+        Self::Storage(error)
+    }
 }
 
 /// Says what cannot be used as configured.

@@ -50,6 +50,7 @@ pub struct BudgetTable {
     /// Prompt and answer tokens.
     pub max_total_tokens: Option<Bound>,
     /// US dollars.
+    #[serde(deserialize_with = "dollars_or_off")]
     pub max_cost_usd: Option<f64>,
     /// Milliseconds.
     pub max_wall_ms: Option<Bound>,
@@ -144,6 +145,39 @@ impl<'de> Deserialize<'de> for Bound {
         }
         deserializer.deserialize_any(NumberOrOff)
     }
+}
+
+/// Reads an amount of money, or `"off"`, which is the default.
+fn dollars_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    struct DollarsOrOff;
+    impl Visitor<'_> for DollarsOrOff {
+        type Value = Option<f64>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an amount in US dollars, or \"off\"")
+        }
+
+        fn visit_f64<E: de::Error>(self, amount: f64) -> Result<Option<f64>, E> {
+            if amount.is_finite() && amount >= 0.0 {
+                return Ok(Some(amount));
+            }
+            Err(E::invalid_value(Unexpected::Float(amount), &self))
+        }
+
+        fn visit_i64<E: de::Error>(self, amount: i64) -> Result<Option<f64>, E> {
+            let small = i32::try_from(amount).ok().filter(|amount| *amount >= 0);
+            let small = small.ok_or_else(|| E::invalid_value(Unexpected::Signed(amount), &self))?;
+            Ok(Some(f64::from(small)))
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<f64>, E> {
+            match text {
+                "off" => Ok(None),
+                other => Err(E::invalid_value(Unexpected::Str(other), &self)),
+            }
+        }
+    }
+    deserializer.deserialize_any(DollarsOrOff)
 }
 
 /// As [`Bound::or`], for what is counted in 32 bits; what does not fit is as good as without bound.

@@ -45,7 +45,11 @@ impl ErrorDetail {
         id: &ErrorId,
     ) -> Result<Option<ErrorRecord>, StoreError> {
         for session in sessions {
-            if let Some(record) = self.0.get(session, id).await? {
+            let found = match self.0.get(session, id).await {
+                Err(StoreError::Locked(_)) => self.0.get(session, id).await,
+                found => found,
+            };
+            if let Some(record) = found? {
                 return Ok(Some(record));
             }
         }

@@ -23,7 +23,7 @@ mod store;
 mod summary;
 
 pub use detail::{DATABASE_ERROR, ErrorDetail};
-pub use error::StoreError;
+pub use error::{StoreError, code_of_text};
 pub use id::error_id;
 pub use memory::MemoryErrorStore;
 pub use page::DEFAULT_PAGE_BYTES;

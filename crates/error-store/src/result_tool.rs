@@ -42,7 +42,11 @@ impl ResultDetail {
         id: &ResultId,
     ) -> Result<Option<ResultRecord>, StoreError> {
         for session in sessions {
-            if let Some(record) = self.0.get(Some(session), id).await? {
+            let found = match self.0.get(Some(session), id).await {
+                Err(StoreError::Locked(_)) => self.0.get(Some(session), id).await,
+                found => found,
+            };
+            if let Some(record) = found? {
                 return Ok(Some(record));
             }
         }

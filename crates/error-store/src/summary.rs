@@ -14,6 +14,8 @@ pub struct Summary {
     pub text: String,
     /// Is there more in the error than the summary says?
     pub cut: bool,
+    /// How many characters of the summary are the error's own.
+    pub own_chars: usize,
 }
 
 impl Summary {
@@ -39,16 +41,21 @@ impl Summary {
         let one_line = text.trim().lines().count() <= 1 && text.len() <= 4 * MAX_SUMMARY_CHARS;
         let whole = line == text.trim() || one_line && line == clean(text.trim());
         let cut = message.is_some() || !whole;
-        let line = match code {
-            Some(code) => format!("Code {}: {line}", clean(code)),
-            None => line,
+        let before = match code {
+            Some(code) if line.is_empty() => format!("Code {}", clean(code)),
+            Some(code) => format!("Code {}: ", clean(code)),
+            None => String::new(),
         };
+        let before_chars = before.chars().count();
+        let line = before + &line;
+        let own = |shown: usize| shown.saturating_sub(before_chars);
         match line.char_indices().nth(MAX_SUMMARY_CHARS) {
-            None => Self { text: line, cut },
+            None => Self { own_chars: own(line.chars().count()), text: line, cut },
             Some(_) => {
                 let keep = MAX_SUMMARY_CHARS - ELLIPSIS.len();
                 let end = line.char_indices().nth(keep).map_or(line.len(), |(at, _)| at);
-                Self { text: format!("{}{ELLIPSIS}", line[..end].trim_end()), cut: true }
+                let own_chars = own(keep);
+                Self { text: format!("{}{ELLIPSIS}", line[..end].trim_end()), cut: true, own_chars }
             }
         }
     }
@@ -158,7 +165,8 @@ mod tests {
     fn the_line_that_says_most_is_taken() {
         #[track_caller]
         fn check(error: &str, code: Option<&str>, text: &str, cut: bool) {
-            assert_eq!(Summary::of(error, code), Summary { text: text.into(), cut });
+            let summary = Summary::of(error, code);
+            assert_eq!((summary.text.as_str(), summary.cut), (text, cut));
         }
         check("Short error", None, "Short error", false);
         check("Short error\n", None, "Short error", false);

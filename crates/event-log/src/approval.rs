@@ -64,15 +64,16 @@ impl Decision {
 pub enum ApprovalChange {
     /// A question was asked.
     Asked(OpenApproval),
-    /// A question was decided.
-    Decided(ApprovalId),
+    /// The question about a call needs no answer any more.
+    Closed(CallId),
     /// The run is over, and its questions with it.
     AllClosed,
 }
 
 /// The types of events that change what is open.
-const CHANGES: [&str; 5] =
-    ["approval.requested", "approval.granted", "approval.denied", "run.finished", "run.failed"];
+const CHANGES: [&str; 4] = ["approval.requested", "approval.granted", "run.finished", "run.failed"];
+/// The code of a call that a person denied, or that is the same as one.
+const DENIED: &str = layer0::code::TOOL_APPROVAL_DENIED;
 
 impl Batch {
     /// Returns what the batch does to the open questions of its run, for logs that keep them.
@@ -80,7 +81,8 @@ impl Batch {
         // A copy of a run asks its questions anew.
         let copied = self.records.iter().rposition(|record| record.event_type == "run.forked");
         self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
-            if !CHANGES.contains(&&*record.event_type) {
+            let is_denied = record.event_type == "tool.responded" && record.data.contains(DENIED);
+            if !is_denied && !CHANGES.contains(&&*record.event_type) {
                 return None;
             }
             Some(match EventKind::decode(&record.event_type, &record.data).ok()? {
@@ -92,8 +94,8 @@ impl Batch {
                     requested_at: record.at,
                     call_id: asked.call_id,
                 }),
-                EventKind::ApprovalGranted(granted) => ApprovalChange::Decided(granted.approval_id),
-                EventKind::ApprovalDenied(denied) => ApprovalChange::Decided(denied.approval_id),
+                EventKind::ApprovalGranted(granted) => ApprovalChange::Closed(granted.call_id),
+                EventKind::ToolResponded(answer) => ApprovalChange::Closed(answer.call_id),
                 _ => ApprovalChange::AllClosed,
             })
         })

@@ -135,9 +135,8 @@ impl MemoryLog {
                 ApprovalChange::Asked(open) => {
                     approvals.insert(open.id.clone(), (open, None));
                 }
-                ApprovalChange::Decided(id) => {
-                    approvals.remove(&id);
-                }
+                ApprovalChange::Closed(call_id) => approvals
+                    .retain(|_, (open, _)| open.run != batch.run || open.call_id != call_id),
                 ApprovalChange::AllClosed => approvals.retain(|_, (open, _)| open.run != batch.run),
             }
         }

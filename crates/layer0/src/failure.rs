@@ -75,7 +75,7 @@ pub enum Effect {
 /// The class is never rewritten: code and effect are those of `last`. The retry answer becomes
 /// [`Retry::Never`], so that an outer retry layer does not multiply the attempts of an inner one.
 #[derive(Debug, ThisError)]
-#[error("gave up after {attempts} {}", if *attempts == 1 { "attempt" } else { "attempts" })]
+#[error("gave up after {attempts} attempts")]
 pub struct Exhausted<E: Error + 'static> {
     /// How many attempts were made, the first included.
     pub attempts: u32,
@@ -167,11 +167,14 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// Walks an error and its sources, outermost first.
+/// How many errors of a chain are walked; a source that leads back to itself ends there.
+const MAX_SOURCES: usize = 64;
+
+/// Walks an error and its sources, outermost first, 64 at most.
 pub fn sources<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| Error::source(*error))
+    std::iter::successors(Some(error), |error| Error::source(*error)).take(MAX_SOURCES)
 }
 
 /// Collects the text of an error and of each of its sources, outermost first.

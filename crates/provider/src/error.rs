@@ -51,7 +51,7 @@ pub enum ProviderError {
     /// The retry layer gave up.
     ///
     /// Retry: never. Effect: as the last error says.
-    #[error("gave up after {attempts} {}", if *attempts == 1 { "attempt" } else { "attempts" })]
+    #[error("gave up after {attempts} attempts")]
     #[non_exhaustive]
     Exhausted {
         /// How many attempts were made.

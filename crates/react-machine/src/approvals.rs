@@ -178,8 +178,22 @@ impl Machine {
         };
         let seq = self.append(Actor::Person, Some(requested), denied);
         let text = denial.text();
-        let key = (Arc::clone(&approval.tool), approval.arguments_hash);
+        let key = (Arc::clone(&approval.tool), Arc::clone(&approval.arguments_hash));
         self.approvals.denied.insert(key, denial);
+        // The same call, asked about twice, is denied with it.
+        let same = |other: &&Approval| {
+            other.tool == approval.tool && other.arguments_hash == approval.arguments_hash
+        };
+        let others: Vec<Approval> = self.open_approvals().filter(same).cloned().collect();
+        if let Phase::Working(batch) = &mut self.phase {
+            others.iter().for_each(|other| drop(batch.take_question(&other.id)));
+        }
+        for approval in std::iter::once(approval).chain(others) {
+            self.answer_denied(seq, approval, &text);
+        }
+    }
+
+    fn answer_denied(&mut self, cause: u64, approval: Approval, text: &str) {
         let responded = ToolResponded {
             call_id: approval.call_id,
             tool: approval.tool,
@@ -193,7 +207,7 @@ impl Machine {
                 error_id: None,
             }),
         };
-        self.answer_call(Actor::Machine, Some(seq), responded);
+        self.answer_call(Actor::Machine, Some(cause), responded);
     }
 
     /// Says that the run waits, once nothing but people's answers is missing.

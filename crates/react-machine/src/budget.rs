@@ -6,6 +6,7 @@ use std::time::Duration;
 use layer0::usage::Usage;
 use layer0::{Timestamp, code};
 use serde::{Deserialize, Serialize};
+use serde_json::Number;
 
 use crate::hooks::Next;
 use crate::machine::{Machine, Phase, elapsed_ms};
@@ -70,17 +71,16 @@ impl Price {
 }
 
 /// A budget that is used up.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Exhausted {
     pub(crate) reason: &'static str,
-    pub(crate) limit: f64,
-    pub(crate) used: f64,
+    pub(crate) limit: Number,
+    pub(crate) used: Number,
 }
 
 impl Exhausted {
-    #[expect(clippy::cast_precision_loss, reason = "what is counted is far below 2^52")]
     fn count(reason: &'static str, limit: u64, used: u64) -> Self {
-        Self { reason, limit: limit as f64, used: used as f64 }
+        Self { reason, limit: limit.into(), used: used.into() }
     }
 }
 
@@ -124,7 +124,8 @@ impl Budget {
 
     fn events(&self, used: u64) -> Option<Exhausted> {
         let limit = self.max_events?;
-        (used >= limit).then(|| Exhausted::count(code::BUDGET_EVENTS, limit, used))
+        // Answers and the end of the run are not refused and not counted.
+        (used >= limit).then(|| Exhausted::count(code::BUDGET_EVENTS, limit, limit))
     }
 
     /// Checks what is only known afterwards: reached (`>=`) where more is about to be used, crossed
@@ -138,6 +139,8 @@ impl Budget {
         let cost = || {
             let (limit, used) = (self.max_cost_usd?, usage.cost_usd?);
             let over = used > limit || reached && used >= limit;
+            let dollars = |amount| Number::from_f64(amount).unwrap_or_else(|| 0.into());
+            let (limit, used) = (dollars(limit), dollars(used));
             over.then_some(Exhausted { reason: code::BUDGET_COST_USD, limit, used })
         };
         tokens(code::BUDGET_INPUT_TOKENS, self.max_input_tokens, usage.input_tokens)

@@ -55,6 +55,7 @@ impl Machine {
         let event = BudgetExhausted {
             dimension: exhausted.reason.trim_start_matches("budget.").into(),
             reason: reason.clone(),
+            message: format!("{} of {} used", exhausted.used, exhausted.limit).into(),
             limit: exhausted.limit,
             used: exhausted.used,
         };
@@ -178,7 +179,7 @@ fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
             format!("the model still asked for tools after {max} model calls"),
         ),
         FailureCause::OutputInvalid(why) => {
-            (code::OUTPUT_UNSERIALIZABLE, format!("the answer does not fit the schema: {why}"))
+            (code::OUTPUT_UNSERIALIZABLE, format!("the answer cannot be used: {why}"))
         }
         FailureCause::ParallelToolLimit { count, limit } => (
             code::GUARD_PARALLEL_TOOL_LIMIT,

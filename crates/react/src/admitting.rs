@@ -110,7 +110,7 @@ impl Driver {
                 let admit =
                     AssertUnwindSafe(|| tools.admit(&call.name, call.arguments.clone(), grants));
                 let admitted = std::panic::catch_unwind(admit)
-                    .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(&*panic))))?;
+                    .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))?;
                 match machine.repeated_failure(&call.name, &admitted.arguments) {
                     Some((code, count)) => return Err(ToolError::repeated_failure(code, count)),
                     None if left == 0 => return Err(ToolError::Cancelled),
@@ -122,8 +122,8 @@ impl Driver {
                 }
             });
             said.push(match admitted {
-                Ok(admitted) if admitted.tool().spec().approval && !batch.approved => {
-                    left -= 1;
+                Ok(admitted) if admitted.spec().approval && !batch.approved => {
+                    // What it may still use is looked at once somebody agreed.
                     Said::Hold(call.id, admitted.arguments)
                 }
                 Ok(admitted) => {
@@ -189,7 +189,7 @@ impl Driver {
             && let Some(run) = self.queued.pop_front()
         {
             let Some(admitted) = self.admitted.remove(&run.call_id) else { continue };
-            self.acted |= !admitted.tool().spec().idempotent;
+            self.acted |= !admitted.spec().idempotent;
             let (agent, context) = (Arc::clone(&self.agent), self.hook_context());
             let (noted, depth) = (self.noted.clone(), self.request.depth);
             let sessions = Arc::clone(&self.sessions);

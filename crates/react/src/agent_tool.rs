@@ -5,14 +5,20 @@ use layer0::ToolSpec;
 use layer0::failure::Chain;
 use layer0::stop::Stop;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 use tool::{Tool, ToolContext, ToolError};
+use tracing::Instrument;
+use tracing::instrument::WithSubscriber;
 
 use crate::agent::{Agent, RunRequest};
 
 /// An agent that another one calls as a tool; made by [`Agent::as_tool`].
 ///
 /// The run it starts is recorded under the caller's session, with the caller's run as its parent. If
-/// it fails, the call fails with the failure's code, and its whole chain is what the tool reports.
+/// it fails, the call fails with the failure's code, and its whole chain is what the tool reports. If
+/// the call is given up, at its timeout or because the caller is stopped, the run is cancelled, which
+/// it records by itself.
 #[derive(Debug, Clone)]
 pub struct AgentTool {
     agent: Agent,
@@ -56,7 +62,18 @@ impl Tool for AgentTool {
             .session(context.session.clone())
             .parent(context.run.clone())
             .depth(context.depth.saturating_add(1));
-        match self.agent.run(request).await {
+        // A run of its own task ends with a complete record when the call is given up.
+        let token = CancellationToken::new();
+        let request = request.cancelled_by(token.clone());
+        let _cancel = token.drop_guard();
+        let agent = self.agent.clone();
+        let run = async move { agent.run(request).await };
+        let (done, result) = oneshot::channel();
+        let task = async move { drop(done.send(run.await)) };
+        let task = task.instrument(tracing::Span::current()).with_current_subscriber();
+        tokio::spawn(self.agent.inner.clock.track(Box::pin(task)));
+        let lost = |_| ToolError::Other("the agent's task was lost".into());
+        match result.await.map_err(lost)? {
             Ok(outcome) if outcome.stop == Stop::Completed => {
                 Ok(Value::String(outcome.output.as_ref().to_owned()))
             }

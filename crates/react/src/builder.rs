@@ -236,13 +236,13 @@ impl AgentBuilder {
     /// Calls this hook, which decides whether the run goes on. Hooks of a point are called in the
     /// order they were added; around tools, gates before observers.
     pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
-        self.hooks.push(Hook::Gate(Arc::new(gate)));
+        self.hooks.push(Hook::gate(Arc::new(gate)));
         self
     }
 
     /// Calls this hook, which looks on.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.hooks.push(Hook::Observer(Arc::new(observer)));
+        self.hooks.push(Hook::observer(Arc::new(observer)));
         self
     }
 

@@ -27,7 +27,7 @@ impl Driver {
             let request = ApprovalRequest::new(run, session, at, approval);
             let asked = AssertUnwindSafe(approver.decide(&request)).catch_unwind().await;
             let decision = asked.unwrap_or_else(|panic| {
-                tracing::warn!("the approver panicked: {}", panic_text(&*panic));
+                tracing::warn!("the approver panicked: {}", panic_text(panic));
                 None
             });
             (request.approval, decision)

@@ -32,6 +32,7 @@ use crate::hook::HookError;
 use crate::live::Live;
 use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
 use crate::outcome::RunOutcome;
+use crate::running::drop_guarded;
 use crate::tool_run::{Note, ToolDone};
 use crate::typed::output_check;
 
@@ -312,7 +313,7 @@ impl Driver {
             () = &mut deadline => false,
             result = &mut work => return Ok(Some(result)),
         };
-        drop(work);
+        drop_guarded(work);
         if cancelled {
             self.cancel(machine).await?;
         } else {

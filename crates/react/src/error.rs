@@ -75,7 +75,7 @@ pub enum AgentError {
     /// The answer does not fit the schema it was asked for, a second time.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("the answer does not fit the schema: {0}")]
+    #[error("the answer cannot be used: {0}")]
     OutputSerialization(String),
     /// The model asked for more tools at once than allowed; none of them ran.
     ///

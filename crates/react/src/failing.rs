@@ -15,6 +15,9 @@ use serde_json::json;
 use tool::{ToolError, failed_text};
 use tracing::Instrument;
 
+/// How many characters of an author's code are kept.
+const MAX_CODE_CHARS: usize = 100;
+
 /// Everything a failure needs to be recorded.
 pub(crate) struct Failing<'a> {
     pub(crate) run: &'a RunId,
@@ -96,7 +99,7 @@ impl Failing<'_> {
     ) -> Vec<EventKind> {
         let text = stored_text(&self.headline(error, summary), summary, stored);
         tracing::info!(error_id = %stored.id, tool_name = %self.tool, "error_stored");
-        let shown = if summary.cut { summary.text.chars().count() } else { usize::MAX };
+        let shown = if summary.cut { summary.own_chars } else { usize::MAX };
         let event = ErrorStored {
             error_id: stored.id.clone(),
             call_id: self.call_id.clone(),
@@ -112,6 +115,10 @@ impl Failing<'_> {
     /// Returns the author's code, which is somebody else's text like the rest of the error.
     fn author_code(&self, error: &ToolError) -> Option<Arc<str>> {
         let code = error.author_code()?;
+        if code.chars().count() > MAX_CODE_CHARS {
+            let cut: String = code.chars().take(MAX_CODE_CHARS).collect();
+            return Some((*self.redactor.redact(&cut)).into());
+        }
         Some(match self.redactor.redact(code) {
             Cow::Borrowed(_) => Arc::clone(code),
             Cow::Owned(code) => code.into(),

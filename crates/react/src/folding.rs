@@ -113,13 +113,8 @@ fn depth_of(events: &[Event]) -> u32 {
         Some(EventKind::BudgetExhausted(exhausted))
             if exhausted.reason.as_str() == code::BUDGET_DEPTH =>
         {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "the limit was a `u32`"
-            )]
-            let limit = exhausted.limit as u32;
-            limit.saturating_add(1)
+            let limit = exhausted.limit.as_u64().and_then(|limit| u32::try_from(limit).ok());
+            limit.unwrap_or(u32::MAX).saturating_add(1)
         }
         _ => 0,
     }

@@ -24,7 +24,8 @@ pub trait Observer: Send + Sync {
     fn points(&self) -> &[HookPoint];
 
     /// Does the run go on when it fails? Failing is an error, a panic or no answer within the
-    /// agent's hook timeout.
+    /// agent's hook timeout. Code that blocks its thread holds the run up until it is done; its
+    /// answer is void then.
     fn fail_open(&self) -> bool {
         true
     }
@@ -239,42 +240,58 @@ impl Failure for HookError {
     }
 }
 
-/// A hook of either kind.
+/// A hook of either kind, with what it said of itself when it was added.
 #[derive(Clone)]
-pub(crate) enum Hook {
+pub(crate) struct Hook {
+    code: Callee,
+    record: HookRecord,
+}
+
+/// What is called.
+#[derive(Clone)]
+enum Callee {
     Gate(Arc<dyn Gate>),
     Observer(Arc<dyn Observer>),
 }
 
 impl Hook {
+    pub(crate) fn gate(gate: Arc<dyn Gate>) -> Self {
+        let record = HookRecord {
+            name: gate.name().into(),
+            points: gate.points().to_vec(),
+            fail_open: gate.fail_open(),
+        };
+        Self { code: Callee::Gate(gate), record }
+    }
+
+    pub(crate) fn observer(observer: Arc<dyn Observer>) -> Self {
+        let record = HookRecord {
+            name: observer.name().into(),
+            points: observer.points().to_vec(),
+            fail_open: observer.fail_open(),
+        };
+        Self { code: Callee::Observer(observer), record }
+    }
+
+    pub(crate) const fn is_gate(&self) -> bool {
+        matches!(self.code, Callee::Gate(_))
+    }
+
     pub(crate) fn name(&self) -> &str {
-        match self {
-            Self::Gate(gate) => gate.name(),
-            Self::Observer(observer) => observer.name(),
-        }
+        &self.record.name
     }
 
     pub(crate) fn points(&self) -> &[HookPoint] {
-        match self {
-            Self::Gate(gate) => gate.points(),
-            Self::Observer(observer) => observer.points(),
-        }
+        &self.record.points
     }
 
-    pub(crate) fn fail_open(&self) -> bool {
-        match self {
-            Self::Gate(gate) => gate.fail_open(),
-            Self::Observer(observer) => observer.fail_open(),
-        }
+    pub(crate) const fn fail_open(&self) -> bool {
+        self.record.fail_open
     }
 
     /// Returns what the agent's definition says of it.
     pub(crate) fn record(&self) -> HookRecord {
-        HookRecord {
-            name: self.name().into(),
-            points: self.points().to_vec(),
-            fail_open: self.fail_open(),
-        }
+        self.record.clone()
     }
 
     pub(crate) async fn call(
@@ -282,9 +299,9 @@ impl Hook {
         moment: Moment<'_>,
         context: &HookContext,
     ) -> Result<Verdict, BoxError> {
-        match self {
-            Self::Gate(gate) => gate.judge(moment, context).await,
-            Self::Observer(observer) => {
+        match &self.code {
+            Callee::Gate(gate) => gate.judge(moment, context).await,
+            Callee::Observer(observer) => {
                 observer.observe(moment, context).await.map(|()| Verdict::Continue)
             }
         }

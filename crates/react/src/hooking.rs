@@ -20,7 +20,7 @@ use crate::driver::Driver;
 use crate::error::AgentError;
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
 use crate::redacting::redact_value;
-use crate::running::panic_text;
+use crate::running::{drop_guarded, panic_text};
 
 /// Which hooks of a point are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,9 +71,10 @@ impl Hooks {
     ) -> Called {
         let mut called = Called::default();
         for hook in &self.hooks {
-            let wanted = match hook {
-                Hook::Gate(_) => kind != Kind::Observers,
-                Hook::Observer(_) => kind != Kind::Gates,
+            let wanted = match kind {
+                Kind::All => true,
+                Kind::Gates => hook.is_gate(),
+                Kind::Observers => !hook.is_gate(),
             };
             if !wanted || !hook.points().contains(&moment.point()) {
                 continue;
@@ -122,13 +123,23 @@ impl Hooks {
         moment: Moment<'_>,
         context: &HookContext,
     ) -> Result<Verdict, HookError> {
-        let asked = Box::pin(AssertUnwindSafe(hook.call(moment, context)).catch_unwind());
-        match select(asked, self.clock.sleep(self.limit)).await {
-            Either::Left((Ok(answer), _)) => {
-                answer.map_err(|error: BoxError| HookError::Failed(error))
+        let began = self.clock.now();
+        let asked = AssertUnwindSafe(async {
+            // An error that cannot be printed is as good as a panic.
+            let print = |error: &BoxError| drop(Chain(&**error).to_string());
+            hook.call(moment, context).await.inspect_err(print)
+        });
+        match select(Box::pin(asked.catch_unwind()), self.clock.sleep(self.limit)).await {
+            // Code that blocks its thread holds up its own timeout.
+            Either::Left(_) if self.clock.now().since(began) > self.limit => {
+                Err(HookError::timeout(self.limit))
             }
-            Either::Left((Err(panic), _)) => Err(HookError::Panicked(panic_text(&*panic))),
-            Either::Right(((), _)) => Err(HookError::timeout(self.limit)),
+            Either::Left((Ok(answer), _)) => answer.map_err(HookError::Failed),
+            Either::Left((Err(panic), _)) => Err(HookError::Panicked(panic_text(panic))),
+            Either::Right(((), asked)) => {
+                drop_guarded(asked);
+                Err(HookError::timeout(self.limit))
+            }
         }
     }
 
@@ -161,8 +172,11 @@ impl Stop {
     ) -> (EventKind, Option<HookError>) {
         match self {
             Self::Aborted { hook, reason } => {
-                let fail_open =
-                    hooks.hooks.iter().find(|h| h.name() == hook).is_none_or(Hook::fail_open);
+                let fail_open = hooks
+                    .hooks
+                    .iter()
+                    .find(|h| h.name() == hook)
+                    .is_none_or(|hook| hook.fail_open());
                 let aborted = HookAborted {
                     hook: hook.into(),
                     point: moment.point().as_str().into(),

@@ -2,13 +2,16 @@
 
 use error_store::{NewResult, ResultStore, StoreError, preview_text, truncated_text};
 use layer0::code;
-use layer0::event::{EventKind, ResultStored, Warning};
+use layer0::event::{EventKind, ResultStored};
 use layer0::failure::{Chain, Failure};
 use layer0::id::ResultId;
 use serde_json::Value;
 
 use crate::agent::Inner;
 use crate::failing::Failing;
+
+/// The operation that stores a large result, as `error_store.degraded` names it.
+const STORE_RESULT: &str = "store_result";
 
 /// A tool's output, by whether the model can read all of it.
 pub(crate) enum Sized {
@@ -41,7 +44,9 @@ impl Sized {
             Self::Large(body) => body,
         };
         let Some(store) = &agent.results else {
-            return (None, Value::String(truncated_text(&body, limit(agent))));
+            let shown = truncated_text(&body, limit(agent));
+            let note = call.degraded(STORE_RESULT, code::STORE_CLOSED, "there is no result store");
+            return (Some(note), Value::String(shown));
         };
         let result = NewResult {
             at: call.at,
@@ -60,10 +65,9 @@ impl Sized {
             }
             Err(error) => {
                 tracing::warn!(code = error.code(), error = %Chain(&error), "result store failed");
-                let what = code::find(error.code()).map_or("", |entry| entry.meaning);
-                let message = format!("a result of {} bytes was cut: {what}", result.body.len());
                 let shown = truncated_text(&result.body, limit(agent));
-                (Some(Warning { message: message.into() }.into()), Value::String(shown))
+                let note = call.degraded(STORE_RESULT, error.code(), &Chain(&error).to_string());
+                (Some(note), Value::String(shown))
             }
         }
     }

@@ -15,7 +15,7 @@ use layer0::id::{RunId, SessionId};
 use layer0::{Code, code};
 use redact::Redactor;
 
-use crate::running::panic_text;
+use crate::running::{drop_guarded, panic_text};
 
 /// Remembers between runs. A memory that fails, hangs or panics never fails a run: the run goes on
 /// without it, and the log says so.
@@ -151,13 +151,24 @@ impl Bounded<'_> {
         asked: impl Future<Output = Result<T, BoxError>> + Send,
         failed: &'static str,
     ) -> Result<T, (&'static str, String)> {
-        let asked = Box::pin(AssertUnwindSafe(asked).catch_unwind());
-        let (reason, why) = match select(asked, self.clock.sleep(self.limit)).await {
+        let began = self.clock.now();
+        let asked = AssertUnwindSafe(async {
+            // An error that cannot be printed is as good as a panic.
+            asked.await.map_err(|error| Chain(&*error).to_string())
+        });
+        let answered = select(Box::pin(asked.catch_unwind()), self.clock.sleep(self.limit)).await;
+        let late = format!("no answer within {}", Seconds(self.limit));
+        let (reason, why) = match answered {
+            // Code that blocks its thread holds up its own timeout.
+            Either::Left(_) if self.clock.now().since(began) > self.limit => {
+                (code::MEMORY_TIMEOUT, late)
+            }
             Either::Left((Ok(Ok(answer)), _)) => return Ok(answer),
-            Either::Left((Ok(Err(error)), _)) => (failed, Chain(&*error).to_string()),
-            Either::Left((Err(panic), _)) => (code::MEMORY_PANICKED, panic_text(&*panic)),
-            Either::Right(((), _)) => {
-                (code::MEMORY_TIMEOUT, format!("no answer within {}", Seconds(self.limit)))
+            Either::Left((Ok(Err(why)), _)) => (failed, why),
+            Either::Left((Err(panic), _)) => (code::MEMORY_PANICKED, panic_text(panic)),
+            Either::Right(((), asked)) => {
+                drop_guarded(asked);
+                (code::MEMORY_TIMEOUT, late)
             }
         };
         Err((reason, self.redactor.redact(&why).into_owned()))

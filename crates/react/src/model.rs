@@ -235,7 +235,7 @@ impl Service<AttemptedCall> for Transport {
             });
             asked.catch_unwind().await.unwrap_or_else(|panic| {
                 Err(ProviderError::Other(
-                    format!("the provider panicked: {}", panic_text(&*panic)).into(),
+                    format!("the provider panicked: {}", panic_text(panic)).into(),
                 ))
             })
         })

@@ -34,14 +34,14 @@ impl Pack {
     /// Adds a gate.
     #[must_use]
     pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
-        self.hooks.push(Hook::Gate(Arc::new(gate)));
+        self.hooks.push(Hook::gate(Arc::new(gate)));
         self
     }
 
     /// Adds an observer.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.hooks.push(Hook::Observer(Arc::new(observer)));
+        self.hooks.push(Hook::observer(Arc::new(observer)));
         self
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use clock::Clock;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
+use layer0::failure::Chain;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
@@ -41,8 +42,8 @@ pub(crate) async fn execute(
         let call = AssertUnwindSafe(async { tool.call(arguments, &context).await }).catch_unwind();
         let result = match call.await {
             Ok(Ok(output)) => admitted.check_output(&output).map(|()| output),
-            Ok(Err(error)) => Err(error),
-            Err(panic) => Err(ToolError::Panicked(panic_text(&*panic))),
+            Ok(Err(error)) => Err(printable(error)),
+            Err(panic) => Err(ToolError::Panicked(panic_text(panic))),
         };
         // Code that blocks its thread goes on after it was given up; what it returns is discarded.
         if answer.send(result).is_err() {
@@ -83,11 +84,33 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Returns what a panic said.
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    panic
+/// Returns what a panic said. The payload is never dropped, because its drop may panic too.
+pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let text = panic
         .downcast_ref::<&str>()
         .map(ToString::to_string)
         .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a value that is no text".to_owned())
+        .unwrap_or_else(|| "a value that is no text".to_owned());
+    std::mem::forget(panic);
+    text
+}
+
+/// Drops what belongs to others; a panic there is nobody's concern any more.
+pub(crate) fn drop_guarded<T>(others: T) {
+    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(others))) {
+        tracing::warn!("a future panicked when it was dropped: {}", panic_text(panic));
+    }
+}
+
+/// Returns the error if it can be printed; one that cannot is as good as a panic.
+fn printable(error: ToolError) -> ToolError {
+    let print = AssertUnwindSafe(|| drop(Chain(error.kind()).to_string()));
+    match std::panic::catch_unwind(print) {
+        Ok(()) => error,
+        Err(panic) => {
+            let why = format!("its error cannot be printed: {}", panic_text(panic));
+            std::mem::forget(error);
+            ToolError::Panicked(why)
+        }
+    }
 }

@@ -7,12 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clock::Clock;
-use error_store::DATABASE_ERROR;
-use layer0::code;
+use error_store::{DATABASE_ERROR, Summary, code_of_text};
 use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
 use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
 use layer0::id::SessionId;
 use react_machine::{HookPoint, Input, ToolRun};
+use redact::Redactor;
 use retry::{FailedAttempt, RetryRequest};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -54,9 +54,8 @@ pub(crate) async fn run_tool(
 ) -> ToolDone {
     let HookContext { run: run_id, session } = hook_context.clone();
     let began = agent.clock.now();
-    let stores = admitted.tool().stores_errors();
+    let stores = admitted.stores_errors();
     let limit = admitted
-        .tool()
         .spec()
         .timeout
         .unwrap_or(Duration::from_millis(agent.definition.limits.tool_timeout_ms));
@@ -69,6 +68,7 @@ pub(crate) async fn run_tool(
         sessions,
         depth,
         notes,
+        redactor: agent.redactor.clone(),
         app_state: agent.app_state.clone(),
     };
     let span = tracing::info_span!("tool", tool = %run.tool, call = %run.call_id);
@@ -102,7 +102,8 @@ pub(crate) async fn run_tool(
             if stores || !unread {
                 vec![answer]
             } else {
-                vec![failing.degraded("get", code::STORE_FAILED, &error.kind().to_string()), answer]
+                let why = error.kind().to_string();
+                vec![failing.degraded("get", code_of_text(&why), &why), answer]
             }
         }
     };
@@ -150,12 +151,13 @@ struct ToolAttempt {
     sessions: Arc<[SessionId]>,
     depth: u32,
     notes: mpsc::Sender<Note>,
+    redactor: Redactor,
     app_state: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl RetryRequest<Hinted> for ToolAttempt {
     fn is_idempotent(&self) -> bool {
-        self.admitted.tool().spec().idempotent
+        self.admitted.spec().idempotent
     }
 
     /// Waits until the retry is in the log; the driver drops the tool if it cannot be.
@@ -164,6 +166,10 @@ impl RetryRequest<Hinted> for ToolAttempt {
             call_id: self.context.call_id.clone(),
             execution: self.execution,
             reason: attempt.error.code().into(),
+            message: self
+                .redactor
+                .redact(&Summary::of(&attempt.error.0.kind().to_string(), None).text)
+                .into(),
             delay_ms: u64::try_from(attempt.delay.as_millis()).unwrap_or(u64::MAX),
         };
         let (note, notes) = (Input::fact(self.clock.now(), attempted), self.notes.clone());

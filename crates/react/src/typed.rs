@@ -48,7 +48,8 @@ impl Agent {
     /// # Errors
     ///
     /// As [`Agent::run`], and [`AgentError::OutputSerialization`] when the second answer does not
-    /// fit either, or fits the schema but not the type.
+    /// fit either. So it is when an answer fits the schema but not the type, such as `1.0` for an
+    /// integer; the record says completed then, because it knows only the schema.
     ///
     /// # Cancel safety
     ///
@@ -66,7 +67,9 @@ impl Agent {
             Err(error) => Err(RunFailure {
                 run_id: outcome.run_id,
                 session: outcome.session,
-                error: AgentError::OutputSerialization(error.to_string()),
+                error: AgentError::OutputSerialization(format!(
+                    "it fits the schema, but not the type: {error}"
+                )),
                 usage: outcome.usage,
                 partial: outcome.output,
                 transcript: outcome.transcript,

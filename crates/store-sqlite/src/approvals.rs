@@ -28,9 +28,10 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
                 .execute(&mut *connection)
                 .await?;
             }
-            ApprovalChange::Decided(id) => {
-                sqlx::query("DELETE FROM approvals WHERE id = $1")
-                    .bind(id.as_str())
+            ApprovalChange::Closed(call_id) => {
+                sqlx::query("DELETE FROM approvals WHERE run = $1 AND call_id = $2")
+                    .bind(batch.run.as_str())
+                    .bind(call_id.as_str())
                     .execute(&mut *connection)
                     .await?;
             }

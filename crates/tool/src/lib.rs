@@ -23,7 +23,6 @@
 //! ```
 
 mod error;
-mod needs_approval;
 mod policy;
 mod registry;
 mod text;

@@ -7,7 +7,6 @@ use layer0::ToolSpec;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::needs_approval::NeedsApproval;
 use crate::policy::Grants;
 use crate::text::{missing_text, nearest};
 use crate::validate::{self, Schema};
@@ -23,6 +22,9 @@ pub struct Toolset {
 #[derive(Clone)]
 struct Entry {
     tool: Arc<dyn Tool>,
+    /// What the tool said of itself when it was added.
+    spec: ToolSpec,
+    stores_errors: bool,
     input: Arc<Validator>,
     output: Option<Arc<Schema>>,
 }
@@ -59,7 +61,7 @@ impl Toolset {
     ///
     /// As [`Toolset::with`]; then the set is unchanged.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
-        let spec = tool.spec();
+        let (spec, stores_errors) = (tool.spec().clone(), tool.stores_errors());
         let name = Arc::clone(&spec.name);
         if name.trim().is_empty() {
             return Err(RegistrationError::EmptyName);
@@ -79,7 +81,10 @@ impl Toolset {
             why: error.to_string(),
         })?;
         self.order.push(Arc::clone(&name));
-        self.tools.insert(name, Arc::new(Entry { tool, input, output: output.map(Arc::new) }));
+        self.tools.insert(
+            name,
+            Arc::new(Entry { tool, spec, stores_errors, input, output: output.map(Arc::new) }),
+        );
         Ok(())
     }
 
@@ -99,16 +104,16 @@ impl Toolset {
             let nearest = nearest(name, self.order.iter().map(|name| &**name));
             return Err(ToolNotFound { name: name.into(), nearest: nearest.map(Into::into) });
         };
-        if !entry.tool.spec().approval {
-            let tool = Arc::new(NeedsApproval::new(Arc::clone(&entry.tool)));
-            *entry = Arc::new(Entry { tool, ..Entry::clone(entry) });
+        if !entry.spec.approval {
+            let spec = entry.spec.clone().approval();
+            *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
         }
         Ok(())
     }
 
     /// Returns what the tools say of themselves, in order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.order.iter().filter_map(|name| self.tools.get(name)).map(|entry| entry.tool.spec())
+        self.order.iter().filter_map(|name| self.tools.get(name)).map(|entry| &entry.spec)
     }
 
     /// Decides whether a call may run: finds the tool, checks the arguments, asks the policy.
@@ -134,7 +139,7 @@ impl Toolset {
                 None => error,
             }
         })?;
-        let spec = entry.tool.spec();
+        let spec = &entry.spec;
         let needs = entry.tool.needs(&arguments)?;
         match spec.capabilities.iter().chain(&needs).find(|needed| !grants.allow(needed)) {
             Some(missing) => Err(ToolError::permission_denied(&*spec.name, missing)),
@@ -154,6 +159,18 @@ impl Admitted {
     #[must_use]
     pub fn tool(&self) -> &Arc<dyn Tool> {
         &self.entry.tool
+    }
+
+    /// Returns what the tool said of itself when it was added.
+    #[must_use]
+    pub fn spec(&self) -> &ToolSpec {
+        &self.entry.spec
+    }
+
+    /// Are the tool's failures stored? As it said when it was added.
+    #[must_use]
+    pub fn stores_errors(&self) -> bool {
+        self.entry.stores_errors
     }
 
     /// Returns what the call said it needs and was granted.

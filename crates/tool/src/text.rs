@@ -32,7 +32,7 @@ pub fn failed_text(tool: &str, error: &ToolError) -> String {
         ToolError::NotFound(name) => format!("Tool '{}' not found", cut(name)),
         ToolError::Panicked(text) => format!("Tool '{tool}' panicked: {}", cut(text)),
         ToolError::PermissionDenied { tool, capability } => {
-            format!("Permission denied: tool '{tool}' requires '{}'", cut(capability))
+            format!("Permission denied: tool '{}' requires '{}'", cut(tool), cut(capability))
         }
         ToolError::RepeatedFailure { code, count } => {
             format!("Not run: failed {count} times with {}", cut(code))

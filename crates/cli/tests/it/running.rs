@@ -34,7 +34,7 @@ fn the_triage_example_fails_reads_the_detail_and_recovers() {
     assert!(ran.out.starts_with(ANSWER), "{}", ran.out);
     assert!(ran.err.contains("✗ latency tool.execution_failed"), "{}", ran.err);
     assert!(
-        ran.err.contains("1 error stored: 4919 characters of error text kept from the model"),
+        ran.err.contains("1 error stored: 4935 characters of error text kept from the model"),
         "{}",
         ran.err
     );

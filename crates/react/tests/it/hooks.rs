@@ -222,3 +222,147 @@ async fn a_run_that_nobody_decides_waits_and_says_for_what() {
         assert!(matches!(&**last, Message::Assistant { .. }));
     }
 }
+
+/// Panics wherever it can.
+struct Nasty(&'static str);
+
+#[derive(Debug)]
+struct Unprintable;
+impl std::fmt::Display for Unprintable {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        panic!("not to be shown")
+    }
+}
+impl std::error::Error for Unprintable {}
+
+#[derive(Debug)]
+struct Circle;
+impl std::fmt::Display for Circle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("round")
+    }
+}
+impl std::error::Error for Circle {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self)
+    }
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("dropped")
+    }
+}
+
+#[async_trait]
+impl Gate for Nasty {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::RunStart]
+    }
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+        match self.0 {
+            "unprintable" => Err(Box::new(Unprintable)),
+            "circle" => Err(Box::new(Circle)),
+            "payload" => std::panic::panic_any(Bomb),
+            _ => {
+                let _bomb = Bomb;
+                std::future::pending().await
+            }
+        }
+    }
+}
+
+/// Spec: E11, H2. A hook cannot take the run with it, whatever it does.
+#[tokio::test]
+async fn no_hook_takes_the_run_with_it() {
+    for (name, reason) in [
+        ("unprintable", "hook.panicked"),
+        ("circle", "hook.failed"),
+        ("payload", "hook.panicked"),
+        ("bomb", "hook.timeout"),
+    ] {
+        let bench = Bench::new();
+        let outcome = bench.run(bench.agent(vec![says("x")]).gate(Nasty(name))).await.unwrap();
+        let events = bench.events(&outcome.run_id).await;
+        let failed = events.iter().find_map(|event| match &event.kind {
+            layer0::event::EventKind::HookFailed(failed) => Some(failed.reason.to_string()),
+            _ => None,
+        });
+        assert_eq!(failed.as_deref(), Some(reason), "{name}");
+    }
+}
+
+/// Fails with what cannot be shown.
+#[tool::tool]
+async fn unprintable() -> Result<(), Unprintable> {
+    Err(Unprintable)
+}
+
+struct Odd(tool::ToolSpec, std::sync::atomic::AtomicUsize);
+
+#[async_trait]
+impl tool::Tool for Odd {
+    fn spec(&self) -> &tool::ToolSpec {
+        let asked = self.1.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        assert!(asked == 0, "asked twice");
+        &self.0
+    }
+    async fn call(
+        &self,
+        _: serde_json::Value,
+        _: &tool::ToolContext,
+    ) -> Result<serde_json::Value, tool::ToolError> {
+        Err(tool::ToolError::Other(Box::new(Unprintable)))
+    }
+}
+
+/// Spec: E11
+#[tokio::test]
+async fn no_tool_takes_the_run_with_it() {
+    let bench = Bench::new();
+    let odd = Odd(
+        tool::ToolSpec::new("odd", "d", json!({"type": "object"})),
+        std::sync::atomic::AtomicUsize::new(0),
+    );
+    let batch = calls([call("c1", "unprintable", json!({})), call("c2", "odd", json!({}))]);
+    let agent = bench.agent(vec![batch, says("done")]).tool(unprintable).tool(odd);
+    let outcome = bench.run(agent).await.unwrap();
+    for (text, _) in tool_texts(&outcome) {
+        assert!(text.contains("panicked: "), "{text}");
+    }
+}
+
+/// Spec: B3. A run that another one started ends with a complete record when that one is stopped.
+#[tokio::test]
+async fn an_agent_that_is_a_tool_records_that_it_was_given_up() {
+    /// Never ends.
+    #[tool::tool]
+    async fn hang() -> Result<(), tool::ToolError> {
+        std::future::pending().await
+    }
+    let bench = Bench::new();
+    let child = bench
+        .agent(vec![calls([call("c1", "hang", json!({}))])])
+        .name("child")
+        .tool(hang)
+        .build()
+        .unwrap();
+    let ask = calls([call("c1", "child", json!({"input": "go"}))]);
+    let tool = child.as_tool("Hangs.").timeout(std::time::Duration::from_secs(1));
+    bench.run(bench.agent(vec![ask, says("it hung")]).tool(tool)).await.unwrap();
+    loop {
+        let runs = event_log::EventLog::runs(&*bench.log, event_log::RunFilter::default()).await;
+        let runs = runs.unwrap();
+        let child = runs.iter().find(|run| run.agent == "child").unwrap();
+        if !child.is_open() {
+            assert_eq!(child.reason, Some("run.cancelled".into()));
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 use super::payload;
 use crate::code::Code;
@@ -80,10 +80,13 @@ payload! {
         reason: Code,
         /// The part of the code behind the dot.
         dimension: Arc<str>,
-        /// What was allowed.
-        limit: f64,
+        /// What was allowed; money is a fraction, all else is counted.
+        limit: Number,
         /// What was used.
-        used: f64,
+        used: Number,
+        /// The budget for people.
+        #[serde(default)]
+        message: Arc<str>,
     }
 }
 

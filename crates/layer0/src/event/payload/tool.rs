@@ -45,6 +45,9 @@ payload! {
         execution: u32,
         /// The code of the failure.
         reason: Code,
+        /// What the tool said, on one line.
+        #[serde(default)]
+        message: Arc<str>,
         /// The wait that follows, in milliseconds.
         delay_ms: u64,
     }
