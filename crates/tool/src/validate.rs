@@ -62,6 +62,8 @@ pub(crate) fn check(validator: &Validator, value: &Value) -> Result<(), String> 
 pub(crate) fn unparsed(text: &str) -> String {
     match serde_json::from_str::<Value>(text) {
         Err(error) => format!("arguments must be a JSON object, but do not parse: {error}"),
+        // An object only becomes text where it is too deep to be recorded.
+        Ok(Value::Object(_)) => "arguments are nested too deeply".to_owned(),
         Ok(_) => "arguments must be a JSON object".to_owned(),
     }
 }
@@ -87,7 +89,7 @@ fn describe(error: &ValidationError<'_>) -> String {
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
             let names: Vec<String> = unexpected.iter().map(|name| inside(&bounded(name))).collect();
-            format!("{} is not a known property", names.join(", "))
+            format!("{} is not a known property", bounded(&names.join(", ")))
         }
         ValidationErrorKind::Enum { options } => {
             format!("{property} must be one of {}", bounded(&options.to_string()))
@@ -204,8 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn unknown_properties_are_named_up_to_a_bound() {
+        let schema = json!({"properties": {"known": {}}, "additionalProperties": false});
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let many: Value = (0..1_000).map(|n| (format!("p{n:03}"), Value::Null)).collect();
+        let problem = check(&validator, &many).unwrap_err();
+        assert!(problem.starts_with("p000, p001, "), "{problem}");
+        assert!(problem.ends_with(" is not a known property"), "{problem}");
+        assert!(problem.len() < MAX_VALUE_CHARS + 30, "{problem}");
+    }
+
+    #[test]
     fn text_that_is_no_json_is_located() {
         assert!(unparsed("{\"a\": ").contains("EOF while parsing"));
         assert_eq!(unparsed("3"), "arguments must be a JSON object");
+        assert_eq!(unparsed("{}"), "arguments are nested too deeply");
     }
 }
