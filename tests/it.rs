@@ -6,6 +6,7 @@
 
 mod canary;
 mod codes;
+mod commits;
 mod facts;
 mod format;
 mod invariants;

@@ -1,6 +1,9 @@
 //! One line out of many.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// The most characters of a summary, the ellipsis included.
 pub const MAX_SUMMARY_CHARS: usize = 100;
@@ -38,7 +41,7 @@ impl Summary {
         let text = message.as_deref().unwrap_or(error);
         let line = clean(telling_line(text));
         // Colours that are left out are nothing cut.
-        let one_line = text.trim().lines().count() <= 1 && text.len() <= 4 * MAX_SUMMARY_CHARS;
+        let one_line = text.trim().lines().nth(1).is_none() && text.len() <= 4 * MAX_SUMMARY_CHARS;
         let whole = line == text.trim() || one_line && line == clean(text.trim());
         let cut = message.is_some() || !whole;
         let before = match code {
@@ -66,11 +69,14 @@ fn json_message(error: &str) -> Option<String> {
     if !error.trim_start().starts_with('{') {
         return None;
     }
-    let fields = serde_json::from_str::<serde_json::Map<String, Value>>(error).ok()?;
-    ["message", "error", "detail", "title"].iter().find_map(|name| match fields.get(*name)? {
-        Value::String(text) => Some(text.clone()),
-        Value::Object(inner) => inner.get("message")?.as_str().map(ToOwned::to_owned),
-        _ => None,
+    // What stands beside the message may be long and is not read.
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(error).ok()?;
+    ["message", "error", "detail", "title"].iter().find_map(|name| {
+        match serde_json::from_str(fields.get(*name)?.get()).ok()? {
+            Value::String(text) => Some(text),
+            Value::Object(inner) => inner.get("message")?.as_str().map(ToOwned::to_owned),
+            _ => None,
+        }
     })
 }
 
@@ -92,6 +98,9 @@ fn telling_line(text: &str) -> &str {
 /// Returns the message of a Rust panic: what stands behind `panicked at src/main.rs:2:5:`, on the next
 /// line, or, as it was until Rust 1.73, in quotes before the place.
 fn panic_message(text: &str) -> Option<&str> {
+    if !text.contains("panicked at ") {
+        return None;
+    }
     let mut lines = text.lines();
     let at = lines.by_ref().find(|line| line.contains("panicked at "))?;
     let place = at.split_once("panicked at ")?.1;
@@ -103,28 +112,32 @@ fn panic_message(text: &str) -> Option<&str> {
 }
 
 fn says_something(line: &str) -> bool {
-    clean(line).chars().any(char::is_alphanumeric)
+    visible(line).any(char::is_alphanumeric)
 }
 
-/// Leaves out escape sequences and control characters, and white space at the ends.
+/// Leaves out what is not visible, and white space at the ends.
+fn clean(line: &str) -> String {
+    visible(line).collect::<String>().trim().to_owned()
+}
+
+/// Leaves out escape sequences; a control character is a space.
 ///
 /// Only the head of a line is read: a summary has no room for more.
-fn clean(line: &str) -> String {
-    let mut cleaned = String::new();
+fn visible(line: &str) -> impl Iterator<Item = char> {
     let mut chars = line.chars();
     let mut budget = 8 * MAX_SUMMARY_CHARS;
-    while let Some(c) = chars.next()
-        && budget > 0
-    {
-        match c {
-            '\u{1b}' => skip_escape(&mut chars),
-            '\u{9b}' => skip_parameters(&mut chars),
-            c if c.is_control() => cleaned.push(' '),
-            c => cleaned.push(c),
+    std::iter::from_fn(move || {
+        while budget > 0 {
+            budget -= 1;
+            match chars.next()? {
+                '\u{1b}' => skip_escape(&mut chars),
+                '\u{9b}' => skip_parameters(&mut chars),
+                c if c.is_control() => return Some(' '),
+                c => return Some(c),
+            }
         }
-        budget -= 1;
-    }
-    cleaned.trim().to_owned()
+        None
+    })
 }
 
 /// Skips the rest of an escape sequence (ECMA-48): `ESC [ … letter`, a string such as `ESC ] … BEL`

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex, Replacer};
 
 /// What stands where a secret was.
 pub const REDACTED: &str = "[redacted]";
@@ -39,20 +39,40 @@ const PATTERNS: &[&str] = &[
     r#"(?P<keep>(?i:SECRET_NAME)\\?["']?\s*[:=]\s*)[^\s"'\\,;&{}\[\]]{6,}"#,
 ];
 
-/// Names of settings that hold secrets, with whatever stands before them: `MYAPP_API_KEY`.
-const SECRET_NAME: &str = r"[A-Za-z0-9_.-]*(?:api[_-]?key|access[_-]?key|secret[_-]?key|client[_-]?secret|(?:access|refresh|auth|session|api|bearer)[_-]?token|[_-]token|passwd|password|passphrase|[_-]pwd|[_-]secret)";
+/// How the names of settings that hold secrets end. What stands before, as in `MYAPP_API_KEY`, stays
+/// anyway.
+const SECRET_NAME: &str = r"(?:api[_-]?key|access[_-]?key|secret[_-]?key|client[_-]?secret|(?:access|refresh|auth|session|api|bearer)[_-]?token|[_-]token|passwd|password|passphrase|[_-]pwd|[_-]secret)";
 
 /// Where a word begins. To a regular expression, the `n` of `\n` in JSON belongs to the word behind it.
 const BEGIN_WORD: &str = r"(?:\b|\\[bfnrt]|\\u[0-9A-Fa-f]{4})";
 
-static DEFAULTS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
-    PATTERNS
-        .iter()
-        .map(|pattern| pattern.replace("SECRET_NAME", SECRET_NAME))
-        .map(|pattern| pattern.replace("BEGIN_WORD", BEGIN_WORD))
-        .map(|pattern| Regex::new(&pattern).expect("the patterns above are valid"))
-        .collect()
-});
+/// How every [`SECRET_NAME`] ends. These few words are looked for many times faster.
+const LAST_WORD: &str = "(?:key|token|secret|passwd|password|passphrase|pwd)";
+
+static SHAPES: LazyLock<Vec<Shape>> =
+    LazyLock::new(|| PATTERNS.iter().copied().map(Shape::new).collect());
+
+/// What a secret looks like.
+struct Shape {
+    pattern: Regex,
+    /// Matches wherever the pattern does, and elsewhere, but faster.
+    hint: Option<Regex>,
+}
+
+impl Shape {
+    fn new(pattern: &str) -> Self {
+        let compile = |name| {
+            let pattern = pattern.replace("SECRET_NAME", name).replace("BEGIN_WORD", BEGIN_WORD);
+            Regex::new(&pattern).expect("the patterns above are valid")
+        };
+        let hint = pattern.contains("SECRET_NAME").then(|| compile(LAST_WORD));
+        Self { pattern: compile(SECRET_NAME), hint }
+    }
+
+    fn is_possible_in(&self, text: &str) -> bool {
+        self.hint.as_ref().is_none_or(|hint| hint.is_match(text))
+    }
+}
 
 /// Finds and replaces secrets.
 #[derive(Clone, Default)]
@@ -95,19 +115,12 @@ impl Redactor {
     #[must_use]
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut text = self.redact_held(text);
-        for pattern in DEFAULTS.iter().chain(&self.extra) {
-            let replaced = pattern.replace_all(&text, |found: &regex::Captures<'_>| {
-                let keep = found.name("keep").map_or("", |keep| keep.as_str());
-                // The URL pattern's match ends with the `@` that is no part of the password.
-                let tail = if found[0].ends_with('@') { "@" } else { "" };
-                let quote = quote_behind(keep);
-                format!("{keep}{quote}{REDACTED}{quote}{tail}")
-            });
-            if let Cow::Owned(replaced) = replaced {
-                text = Cow::Owned(replaced);
+        for shape in SHAPES.iter() {
+            if shape.is_possible_in(&text) {
+                text = replace(text, &shape.pattern);
             }
         }
-        text
+        self.extra.iter().fold(text, replace)
     }
 
     /// Are there secrets the process holds?
@@ -139,6 +152,29 @@ fn quote_behind(keep: &str) -> &'static str {
         "\""
     } else {
         ""
+    }
+}
+
+fn replace<'t>(text: Cow<'t, str>, pattern: &Regex) -> Cow<'t, str> {
+    match pattern.replace_all(&text, Redacted) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(replaced) => Cow::Owned(replaced),
+    }
+}
+
+/// Writes what stands in front of a secret, and the mark in its place.
+struct Redacted;
+
+impl Replacer for Redacted {
+    fn replace_append(&mut self, found: &Captures<'_>, text: &mut String) {
+        let keep = found.name("keep").map_or("", |keep| keep.as_str());
+        text.push_str(keep);
+        let quote = quote_behind(keep);
+        text.extend([quote, REDACTED, quote]);
+        // The URL pattern's match ends with the `@` that is no part of the password.
+        if found[0].ends_with('@') {
+            text.push('@');
+        }
     }
 }
 
@@ -179,6 +215,11 @@ mod tests {
         check("AWS_SECRET_ACCESS_KEY=wJalrXUtn/x", "AWS_SECRET_ACCESS_KEY=[redacted]");
         check("export MYAPP_TOKEN=abc123def456", "export MYAPP_TOKEN=[redacted]");
         check("PGPASSWORD=hunter22 psql", "PGPASSWORD=[redacted] psql");
+        check("MYSQL_PWD=hunter22 mysql", "MYSQL_PWD=[redacted] mysql");
+        check("passwd: hunter22", "passwd: [redacted]");
+        check("ssh.passphrase=opensesame", "ssh.passphrase=[redacted]");
+        check("app_secret: abcdef1, x", "app_secret: [redacted], x");
+        check(r#"{"refreshToken": "abcdef1"}"#, r#"{"refreshToken": "[redacted]"}"#);
         check(r#"password="my dog is called rex""#, r#"password="[redacted]""#);
         check("Authorization: Token abcdef0123456789", "Authorization: Token [redacted]");
         check("postgres://app:p@ss@db/x", "postgres://app:[redacted]@db/x");

@@ -190,6 +190,14 @@ impl Database {
         &self.inner.path
     }
 
+    /// Returns how many commits were made since the database was opened; 0 when it was opened for
+    /// reading. Jobs that wait together share one. Pruning in the background, at most every ten
+    /// minutes, is two.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.inner.writer.as_ref().map_or(0, Writer::commits)
+    }
+
     /// Writes what is queued and closes. Later calls to its stores fail as closed.
     ///
     /// # Cancel safety

@@ -1,6 +1,7 @@
 //! The one task that writes, and how it shares commits.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use error_store::{NewError, NewResult, Pruned, Retention, StoreError, Stored};
@@ -78,6 +79,8 @@ impl From<sqlx::Error> for JobError {
 pub(crate) struct Writer {
     jobs: Mutex<Option<mpsc::Sender<Job>>>,
     task: Mutex<Option<JoinHandle<()>>>,
+    /// How many there were since the start.
+    commits: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -87,10 +90,15 @@ impl Writer {
         options: SqliteConnectOptions,
         retention: Retention,
     ) -> Self {
-        let connection = Connected { connection, options };
+        let commits = Arc::default();
+        let connection = Connected { connection, options, commits: Arc::clone(&commits) };
         let (sender, receiver) = mpsc::channel(QUEUE);
         let task = tokio::spawn(run(connection, receiver, Keeper { retention, pruned_at: None }));
-        Self { jobs: Mutex::new(Some(sender)), task: Mutex::new(Some(task)) }
+        Self { jobs: Mutex::new(Some(sender)), task: Mutex::new(Some(task)), commits }
+    }
+
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
     }
 
     pub(crate) async fn append(&self, batch: Batch) -> Result<(), LogError> {
@@ -176,9 +184,14 @@ impl Keeper {
 struct Connected {
     connection: SqliteConnection,
     options: SqliteConnectOptions,
+    commits: Arc<AtomicU64>,
 }
 
 impl Connected {
+    fn count_commit(&self) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Ends a failed transaction. When the database ended it already, as it does when the disk is
     /// full, the connection has lost count and is replaced.
     async fn recover(&mut self) {
@@ -203,12 +216,18 @@ async fn run(mut connected: Connected, mut jobs: mpsc::Receiver<Job>, mut keeper
         commit(&mut connected, std::mem::take(&mut batch)).await;
         if let Some(now) = due {
             let connection = &mut connected.connection;
-            if results::expire(connection, keeper.retention, now).await.is_err() {
-                tracing::warn!("taking results away failed; it is tried again later");
+            match results::expire(connection, keeper.retention, now).await {
+                Ok(()) => connected.count_commit(),
+                Err(_) => tracing::warn!("taking results away failed; it is tried again later"),
             }
+            let connection = &mut connected.connection;
             match errors::prune(connection, keeper.retention, now).await {
-                Ok(Pruned { rows: 0, .. }) => {}
-                Ok(Pruned { rows, bytes }) => tracing::info!(rows, bytes, "errors pruned"),
+                Ok(Pruned { rows, bytes }) => {
+                    connected.count_commit();
+                    if rows > 0 {
+                        tracing::info!(rows, bytes, "errors pruned");
+                    }
+                }
                 Err(_) => tracing::warn!("pruning errors failed; it is tried again later"),
             }
         }
@@ -239,8 +258,9 @@ async fn commit(connected: &mut Connected, jobs: Vec<Job>) {
 
 async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
     let result = write(&mut connected.connection, jobs).await;
-    if result.is_err() {
-        connected.recover().await;
+    match &result {
+        Ok(_) => connected.count_commit(),
+        Err(_) => connected.recover().await,
     }
     result
 }

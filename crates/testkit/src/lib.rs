@@ -1,9 +1,9 @@
 //! What tests need and nothing ships: servers on loopback that answer, lie, hang and break off as
-//! told, and samples of every way a provider is known to fail.
+//! told, samples of every way a provider is known to fail, and the measuring of benchmarks.
 //!
 //! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
 //! [`provider::ScriptedAnswer`]s as a real OpenAI- or Anthropic-compatible endpoint. [`conformance`]
-//! turns the rows of `wire/conformance.json` into replies.
+//! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
 //!
 //! It never listens beyond `127.0.0.1`, and it never passes over anything in silence: what a script
 //! cannot say, or has not got, is answered with status 400 and the reason. Servers run on a thread
@@ -15,6 +15,7 @@ pub mod anthropic;
 pub mod conformance;
 mod http;
 mod loopback;
+pub mod measure;
 pub mod openai;
 mod reply;
 mod scripted;

@@ -1,0 +1,205 @@
+//! Times things side by side, so that what is reported is a ratio and not the machine.
+//!
+//! What is compared is run in turns, A B A B, and each ratio is that of neighbours: a machine that
+//! slows down slows both. Of the ratios the median counts; smallest and largest tell how far to trust
+//! it.
+//!
+//! ```
+//! use testkit::measure::{Goal, Row, Spread, interleaved, ratios};
+//!
+//! let [short, long] = interleaved(
+//!     9,
+//!     [&mut || drop("x".repeat(1_000)), &mut || drop("x".repeat(100_000))],
+//! );
+//! let ratio = Spread::of(ratios(&long, &short));
+//! println!("{}", Row::new("a long text to a short one", ratio, Goal::AtMost(100.0)));
+//! ```
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// The median of some measurements, and how far they lie apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// The one in the middle; of an even number the mean of the two in the middle.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Sums up some measurements; of none, everything is NaN.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let middle = values.len() / 2;
+        let median = match *values.as_slice() {
+            [] => f64::NAN,
+            _ if values.len() % 2 == 1 => values[middle],
+            _ => f64::midpoint(values[middle - 1], values[middle]),
+        };
+        let [min, max] = [values.first(), values.last()].map(|end| *end.unwrap_or(&f64::NAN));
+        Self { median, min, max }
+    }
+}
+
+/// Runs each work once a round, in turns, and returns how long each took in each round.
+///
+/// A first round, in which caches fill, is not counted.
+pub fn interleaved<const N: usize>(
+    rounds: usize,
+    mut works: [&mut dyn FnMut(); N],
+) -> [Vec<Duration>; N] {
+    let mut took = [const { Vec::new() }; N];
+    for round in 0..=rounds {
+        for (work, took) in works.iter_mut().zip(&mut took) {
+            let began = now();
+            work();
+            let elapsed = began.elapsed();
+            if round > 0 {
+                took.push(elapsed);
+            }
+        }
+    }
+    took
+}
+
+/// Returns how often each of `over` holds its neighbour of `under`.
+pub fn ratios(over: &[Duration], under: &[Duration]) -> impl Iterator<Item = f64> {
+    over.iter().zip(under).map(|(over, under)| over.div_duration_f64(*under))
+}
+
+/// Returns the middle of some times; zero of none.
+#[must_use]
+pub fn median(times: &[Duration]) -> Duration {
+    let seconds = Spread::of(times.iter().map(Duration::as_secs_f64)).median;
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+/// Returns this moment, for whoever takes the time by itself.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "what is measured here is the machine itself")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// What a ratio should be.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Goal {
+    /// At most this.
+    AtMost(f64),
+    /// At most 1, because it is of the most that may be used, such as `20 µs`.
+    Within(&'static str),
+}
+
+/// A ratio beside its goal. Prints as one line of a table.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Row {
+    /// What was measured.
+    pub name: String,
+    /// What came of it.
+    pub ratio: Spread,
+    /// What should.
+    pub goal: Goal,
+}
+
+impl Row {
+    /// Stands above rows and says what their columns are.
+    pub const HEAD: &str =
+        "what                                                 median of goal           min to max";
+
+    /// Puts a ratio beside its goal.
+    pub fn new(name: impl Into<String>, ratio: Spread, goal: Goal) -> Self {
+        Self { name: name.into(), ratio, goal }
+    }
+
+    /// Is the median as good as it should be?
+    #[must_use]
+    pub fn is_met(&self) -> bool {
+        let limit = match self.goal {
+            Goal::AtMost(limit) => limit,
+            Goal::Within(_) => 1.0,
+        };
+        self.ratio.median <= limit
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, ratio: Spread { median, min, max }, goal } = self;
+        write!(f, "{name:<52}{median:>7.2} ")?;
+        match goal {
+            Goal::AtMost(limit) => write!(f, "{:<18}", format!("of at most {limit}"))?,
+            Goal::Within(limit) => write!(f, "{:<18}", format!("of {limit}"))?,
+        }
+        write!(f, "{min:.2} to {max:.2}")?;
+        if self.is_met() { Ok(()) } else { f.write_str("  MISSED") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_has_the_middle_and_the_ends() {
+        #[track_caller]
+        fn check(values: &[f64], [median, min, max]: [f64; 3]) {
+            assert_eq!(Spread::of(values.iter().copied()), Spread { median, min, max });
+        }
+        check(&[3.0], [3.0, 3.0, 3.0]);
+        check(&[9.0, 1.0, 2.0], [2.0, 1.0, 9.0]);
+        check(&[9.0, 1.0, 2.0, 4.0], [3.0, 1.0, 9.0]);
+        assert!(Spread::of([]).median.is_nan());
+    }
+
+    #[test]
+    fn ratios_are_of_neighbours() {
+        let ms = |times: [u64; 3]| times.map(Duration::from_millis);
+        let ratios: Vec<f64> = ratios(&ms([10, 40, 9]), &ms([5, 10, 9])).collect();
+        assert_eq!(ratios, [2.0, 4.0, 1.0]);
+        assert_eq!(median(&ms([10, 40, 9])), Duration::from_millis(10));
+        assert_eq!(median(&[]), Duration::ZERO);
+    }
+
+    #[test]
+    fn works_take_turns_and_the_first_round_is_not_counted() {
+        let order = std::cell::RefCell::new(String::new());
+        let note = |name| order.borrow_mut().push(name);
+        let [a, b] = interleaved(2, [&mut || note('a'), &mut || note('b')]);
+        assert_eq!((a.len(), b.len()), (2, 2));
+        assert_eq!(order.into_inner(), "ababab");
+    }
+
+    #[test]
+    fn a_row_says_whether_its_goal_is_met() {
+        let spread = |median| Spread { median, min: 0.5, max: 3.0 };
+        #[track_caller]
+        fn check(row: &Row, met: bool, text: &str) {
+            assert_eq!(row.is_met(), met);
+            let words: Vec<String> =
+                row.to_string().split_whitespace().map(ToOwned::to_owned).collect();
+            assert_eq!(words.join(" "), text);
+        }
+        check(
+            &Row::new("it", spread(1.5), Goal::AtMost(1.5)),
+            true,
+            "it 1.50 of at most 1.5 0.50 to 3.00",
+        );
+        check(
+            &Row::new("it", spread(1.01), Goal::Within("20 µs")),
+            false,
+            "it 1.01 of 20 µs 0.50 to 3.00 MISSED",
+        );
+        check(
+            &Row::new("it", spread(f64::NAN), Goal::AtMost(2.0)),
+            false,
+            "it NaN of at most 2 0.50 to 3.00 MISSED",
+        );
+    }
+}

@@ -1,0 +1,64 @@
+//! What storing errors costs a run in commits.
+
+use std::sync::Arc;
+
+use clock::VirtualClock;
+use error_store::{ErrorFilter, ErrorStore};
+use provider::{ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
+use react::Agent;
+use serde_json::json;
+use store_sqlite::{Database, Durability};
+use tool::{ToolError, tool};
+
+/// Fails with a long text.
+#[tool]
+async fn broken(number: u32) -> Result<u32, ToolError> {
+    Err(ToolError::ExecutionFailed(format!("boom {number}\n{}", "trace\n".repeat(100))))
+}
+
+/// Runs an agent whose tool fails `turns` times `calls_per_turn`, and returns the commits of its run.
+async fn commits(database: &Database, turns: u32, calls_per_turn: u32, stores: bool) -> u64 {
+    let call = |turn: u32, place: u32| {
+        let number = turn * calls_per_turn + place;
+        let arguments = json!({ "number": number });
+        ScriptedToolCall { id: format!("c{number}"), name: "broken".into(), arguments }
+    };
+    let turn = |turn: u32| ScriptedAnswer {
+        tool_calls: (0..calls_per_turn).map(|place| call(turn, place)).collect(),
+        ..Default::default()
+    };
+    let mut answers: Vec<_> = (0..turns).map(turn).collect();
+    answers.push(ScriptedAnswer { text: Some("done".into()), ..Default::default() });
+
+    // Nothing here waits, so time stands still.
+    let clock = VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let _hold = clock.hold();
+    let mut agent = Agent::builder(ScriptedProvider::new(answers))
+        .clock(Arc::new(clock.clone()))
+        .tool(broken)
+        .log(database.log());
+    if stores {
+        agent = agent.error_store(database.errors());
+    }
+    let before = database.commits();
+    agent.build().unwrap().run("question").await.unwrap();
+    database.commits() - before
+}
+
+/// Spec: S12
+#[tokio::test]
+async fn a_failed_call_costs_at_most_one_commit_more_than_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let open =
+        async |name| Database::open(folder.path().join(name), Durability::Normal).await.unwrap();
+    let (with, without) = (open("with.db").await, open("without.db").await);
+    // The first error prunes in the background, which no run pays for.
+    commits(&with, 1, 1, true).await;
+    for (turns, calls_per_turn) in [(1, 1), (12, 1), (4, 8)] {
+        let calls = u64::from(turns * calls_per_turn);
+        let stored = commits(&with, turns, calls_per_turn, true).await;
+        let logged = commits(&without, turns, calls_per_turn, false).await;
+        assert!((logged + 1..=logged + calls).contains(&stored), "{stored}, {logged}, {calls}");
+    }
+    assert_eq!(with.errors().list(ErrorFilter::default()).await.unwrap().len(), 1 + 1 + 12 + 32);
+}
