@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
     name = "backstop",
     version,
     after_help = "Exit codes: 0 finished, 1 run failed, 2 usage or configuration, 3 stopped (incomplete, budget, cancelled), \
-                  4 waiting for approval, 5 storage, 6 log tampered.\n\
+                  4 waiting for approval, 5 storage, 6 replay diverged or log tampered.\n\
                   Set BACKSTOP_LOG=debug to see the spans and events of the runtime."
 )]
 pub(crate) struct Args {
@@ -22,6 +22,20 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run an agent file
     Run(RunArgs),
+    /// Go on with a run whose process died or that waited for a person
+    Resume(ResumeArgs),
+    /// Check that a run's decisions follow from its record; runs no model and no tool
+    Replay(ReplayArgs),
+    /// Copy a run up to an event and go on from there
+    Fork(ForkArgs),
+    /// Show where two runs part
+    Diff(DiffArgs),
+    /// List the calls that wait for a person
+    Approvals(ApprovalsArgs),
+    /// Let a call run that waits for a person
+    Approve(ApproveArgs),
+    /// Keep a call from running that waits for a person
+    Deny(DenyArgs),
     /// List recorded runs, newest first
     Runs(RunsArgs),
     /// Show what happened in a run, one line per event
@@ -53,7 +67,7 @@ pub(crate) struct RunArgs {
     /// What to ask: text, - for standard input, @FILE for a file [default: the agent file's]
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
-    /// Record the run under this session; the conversation itself begins anew
+    /// Go on with this conversation; a new one otherwise
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
     #[command(flatten)]
@@ -61,6 +75,114 @@ pub(crate) struct RunArgs {
     /// Print one JSON object with everything
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ResumeArgs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// Use this agent file instead of the recorded one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) agent: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object with everything
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReplayArgs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// Hold the run against this agent file; another agent diverges at the start
+    #[arg(long, value_name = "FILE")]
+    pub(crate) agent: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ForkArgs {
+    /// The run
+    #[arg(value_name = "RUN")]
+    pub(crate) run: String,
+    /// The last event that is copied, as `trace` numbers it
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) at: u64,
+    /// Say this to the model before it is asked next
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) input: Option<String>,
+    /// Use model and tools of this agent file instead of the recorded one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) agent: Option<PathBuf>,
+    /// Record the copy in another store
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object with everything
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DiffArgs {
+    /// A run
+    #[arg(value_name = "RUN")]
+    pub(crate) one: String,
+    /// Another run, such as a copy of it
+    #[arg(value_name = "RUN")]
+    pub(crate) other: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ApprovalsArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ApproveArgs {
+    /// The question, as `approvals` lists it
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Who decides
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: String,
+    /// Why
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DenyArgs {
+    /// The question, as `approvals` lists it
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+    /// Who decides
+    #[arg(long, value_name = "NAME")]
+    pub(crate) by: String,
+    /// Why; the model reads it
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(clap::Args)]

@@ -24,8 +24,17 @@ const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 
 /// Puts the agent of a file together, as yet without a store.
 pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliError> {
+    agent_from(file, path, 0)
+}
+
+/// As [`agent`], where a scripted model has given `answered` of its answers already.
+pub(crate) fn agent_from(
+    file: &AgentFile,
+    path: &Path,
+    answered: usize,
+) -> Result<AgentBuilder, CliError> {
     let folder = folder_of(path);
-    let (provider, key) = provider(&file.model, path, folder)?;
+    let (provider, key) = provider(&file.model, path, folder, answered)?;
     let name = match &file.agent.name {
         Some(name) => name.clone(),
         None => {
@@ -99,14 +108,20 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
 type Keyed = (Arc<dyn Provider>, Option<String>);
 
 /// Builds the provider; returns its key too, so that it can be taken out of everything.
-fn provider(model: &ModelTable, path: &Path, folder: &Path) -> Result<Keyed, CliError> {
+fn provider(
+    model: &ModelTable,
+    path: &Path,
+    folder: &Path,
+    answered: usize,
+) -> Result<Keyed, CliError> {
     match model.provider {
         ProviderName::Script => {
             let script = model.script.as_ref().ok_or_else(|| {
                 ConfigError::new(path, "`provider = \"script\"` needs a script")
                     .with_hint("add `script = \"FILE.toml\"` with [[model]] entries to [model]")
             })?;
-            Ok((Arc::new(ScriptedProvider::new(read_script(&folder.join(script))?)), None))
+            let script = ScriptedProvider::new(read_script(&folder.join(script))?);
+            Ok((Arc::new(script.starting_at(answered)), None))
         }
         ProviderName::Openai => {
             let key = key(model, provider_openai::KEY_VARIABLE)?;

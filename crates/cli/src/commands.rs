@@ -1,9 +1,14 @@
 //! One module per command.
 
+pub(crate) mod approvals;
 pub(crate) mod codes;
+pub(crate) mod diff;
 pub(crate) mod errors;
+pub(crate) mod fork;
 pub(crate) mod rehearse;
+pub(crate) mod replay;
 pub(crate) mod results;
+pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod trace;

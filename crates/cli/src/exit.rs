@@ -8,6 +8,7 @@ use event_log::LogError;
 use layer0::error::BoxError;
 use layer0::failure::Chain;
 use layer0::stop::Outcome;
+use react::ResumeError;
 use rehearse::RehearsalError;
 use store_sqlite::OpenError;
 
@@ -74,6 +75,11 @@ pub(crate) fn of(outcome: Outcome) -> ExitCode {
     })
 }
 
+/// Returns the exit code of a replay that found a difference.
+pub(crate) fn of_divergence() -> ExitCode {
+    ExitCode::from(TAMPERED)
+}
+
 /// Returns the exit code of a run whose log failed.
 pub(crate) fn of_storage() -> ExitCode {
     ExitCode::from(STORAGE)
@@ -114,7 +120,10 @@ impl From<LogError> for CliError {
     fn from(error: LogError) -> Self {
         match error {
             LogError::NotFound(_) => {
-                Self::usage(error).with_hint("`backstop runs` lists the runs of the store")
+                Self::storage(error).with_hint("`backstop runs` lists the runs of the store")
+            }
+            LogError::Claimed(_) => {
+                Self::storage(error).with_hint("wait for it, or look on with `backstop trace`")
             }
             LogError::Tampered { .. } => Self {
                 code: TAMPERED,
@@ -122,6 +131,23 @@ impl From<LogError> for CliError {
                 hint: Some("do not trust the run from that event on".to_owned()),
             },
             _ => Self::storage(error),
+        }
+    }
+}
+
+impl From<ResumeError> for CliError {
+    fn from(error: ResumeError) -> Self {
+        match error {
+            ResumeError::Log(error) => error.into(),
+            ResumeError::Diverged(_) => Self {
+                code: TAMPERED,
+                source: error.into(),
+                hint: Some(
+                    "the agent has changed since; name the one it was, or another one with --agent"
+                        .to_owned(),
+                ),
+            },
+            other => Self::storage(other),
         }
     }
 }

@@ -11,6 +11,7 @@ mod exit;
 mod output;
 mod progress;
 mod prompt;
+mod recorded;
 mod store;
 
 use std::process::ExitCode;
@@ -47,6 +48,13 @@ fn main() -> ExitCode {
 async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Run(args) => commands::run::run(args).await,
+        Command::Resume(args) => commands::resume::run(args).await,
+        Command::Replay(args) => commands::replay::run(args).await,
+        Command::Fork(args) => commands::fork::run(args).await,
+        Command::Diff(args) => commands::diff::run(args).await,
+        Command::Approvals(args) => commands::approvals::list(args).await,
+        Command::Approve(args) => commands::approvals::approve(args).await,
+        Command::Deny(args) => commands::approvals::deny(args).await,
         Command::Runs(args) => commands::runs::run(args).await,
         Command::Trace(args) => commands::trace::run(args).await,
         Command::Errors(args) => commands::errors::run(args).await,

@@ -89,7 +89,8 @@ fn shown(arguments: &Value) -> String {
     harmless(&serde_json::to_string_pretty(arguments).unwrap_or_else(|_| arguments.to_string()))
 }
 
-fn user() -> String {
+/// Returns who is at the terminal.
+pub(crate) fn user() -> String {
     ["USER", "LOGNAME", "USERNAME"]
         .into_iter()
         .filter_map(|name| std::env::var(name).ok())

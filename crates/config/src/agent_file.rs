@@ -184,6 +184,19 @@ impl AgentFile {
         Ok(file)
     }
 
+    /// Makes an agent file of what a run's record holds of one. `path` is what errors name, and
+    /// relative paths are below its folder.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], when this version cannot read it.
+    pub fn recorded(path: &Path, source: Value) -> Result<Self, ConfigError> {
+        let read = |error: serde_json::Error| ConfigError::new(path, error.to_string());
+        let mut file: Self = serde_json::from_value(source.clone()).map_err(read)?;
+        file.source = source;
+        Ok(file)
+    }
+
     /// Returns the file as JSON, so that a run's record can hold where its agent came from.
     #[must_use]
     pub const fn source(&self) -> &Value {

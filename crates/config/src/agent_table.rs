@@ -130,6 +130,10 @@ impl<'de> Deserialize<'de> for Bound {
                 f.write_str("a number from 0 on, or \"off\"")
             }
 
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Bound, E> {
+                Ok(Bound::At(number))
+            }
+
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Bound, E> {
                 u64::try_from(number)
                     .map(Bound::At)
@@ -162,6 +166,10 @@ fn dollars_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f
                 return Ok(Some(amount));
             }
             Err(E::invalid_value(Unexpected::Float(amount), &self))
+        }
+
+        fn visit_u64<E: de::Error>(self, amount: u64) -> Result<Option<f64>, E> {
+            self.visit_i64(i64::try_from(amount).unwrap_or(i64::MAX))
         }
 
         fn visit_i64<E: de::Error>(self, amount: i64) -> Result<Option<f64>, E> {

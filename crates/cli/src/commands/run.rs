@@ -44,15 +44,24 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     // With the agent gone, the screen has seen all there was.
     drop(agent);
     let _ = shown.await;
+    conclude(&database, &result, args.json, &chosen).await
+}
 
-    let report = report(&database, &result).await;
+/// Reports how a run ended or why it waits, and closes the store.
+pub(crate) async fn conclude(
+    database: &Database,
+    result: &Result<RunOutcome, RunFailure>,
+    json: bool,
+    chosen: &Chosen,
+) -> Result<ExitCode, CliError> {
+    let report = report(database, result).await;
     database.close().await;
-    if args.json {
+    if json {
         output::json(&report)?;
     } else {
-        print(&report, &result, &chosen)?;
+        print(&report, result, chosen)?;
     }
-    Ok(match &result {
+    Ok(match result {
         Err(RunFailure { error: AgentError::Storage(_), .. }) => exit::of_storage(),
         _ => exit::of(report.outcome),
     })
@@ -60,7 +69,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
 
 /// Returns a token that the first Ctrl-C cancels, so that the run ends with a complete record. The
 /// second one ends the process at once.
-fn interrupt() -> CancellationToken {
+pub(crate) fn interrupt() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
     tokio::spawn(async move {
@@ -141,6 +150,12 @@ fn print(
                 output::harmless(&approval.tool),
                 assemble::brief(&approval.arguments)
             ));
+            if chosen.is_kept() {
+                let store = chosen.flag();
+                let decide = format!("approve {} --by NAME{store}", approval.id);
+                note(&format!("  {}   (or deny, with --reason TEXT)", output::command(&decide)));
+                note(&format!("  {}", output::command(&format!("resume {}{store}", report.run))));
+            }
         }
     }
     let usage = &report.usage;

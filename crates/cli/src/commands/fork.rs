@@ -1,0 +1,68 @@
+//! `backstop fork`
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use event_log::EventLog;
+use layer0::id::RunId;
+use react::{ForkRequest, ResumeError};
+
+use crate::args::ForkArgs;
+use crate::commands::run::{conclude, interrupt};
+use crate::exit::CliError;
+use crate::progress;
+use crate::prompt::Prompt;
+use crate::recorded::Recorded;
+use crate::store;
+
+pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
+    let run = RunId::from(args.run);
+    let chosen = store::choose(&args.store, None)?;
+    let from = store::open_recorded(&chosen, &run).await?;
+    let recorded = Recorded::read(&from.log(), &run, args.agent.as_deref()).await?;
+    let until = usize::try_from(args.at).unwrap_or(usize::MAX);
+    if args.at == 0 || until > recorded.events.len() {
+        // Nothing is opened to write to for a place that is not there.
+        let last = recorded.events.len();
+        from.close().await;
+        let what = format!("run `{run}` has no event {}, its last one is {last}", args.at);
+        return Err(CliError::storage(what));
+    }
+    let agent = recorded.agent(until)?;
+    let mut request = ForkRequest::new(run, args.at).cancelled_by(interrupt());
+    if let Some(input) = args.input {
+        request = request.input(input);
+    }
+    let (chosen, database) = match &args.to {
+        None => (chosen, from.clone()),
+        Some(url) => {
+            let to = store::named(url)?;
+            let database = store::open(&to, &recorded.file.store).await?;
+            request = request.from_log(Arc::new(from.log()) as Arc<dyn EventLog>);
+            (to, database)
+        }
+    };
+    let spinner = progress::spinner();
+    let agent = agent.log(database.log()).error_store(database.errors());
+    let agent = match Prompt::at_terminal(spinner.clone()) {
+        Some(prompt) => agent.approver(prompt),
+        None => agent,
+    };
+    let agent = recorded.build(agent.result_store(database.results()))?;
+    let shown = tokio::spawn(progress::show(agent.subscribe(), spinner));
+    let result = agent.fork(request).await;
+    drop(agent);
+    let _ = shown.await;
+    if args.to.is_some() {
+        from.close().await;
+    }
+    let result = match result {
+        Ok(outcome) => Ok(outcome),
+        Err(ResumeError::Run(failure)) => Err(*failure),
+        Err(error) => {
+            database.close().await;
+            return Err(error.into());
+        }
+    };
+    conclude(&database, &result, args.json, &chosen).await
+}

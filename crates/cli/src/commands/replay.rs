@@ -1,0 +1,74 @@
+//! `backstop replay`
+
+use std::process::ExitCode;
+
+use event_log::LogError;
+use layer0::id::RunId;
+use react::{Divergence, Finish, ResumeError, replay};
+use serde_json::json;
+
+use crate::args::ReplayArgs;
+use crate::exit::{self, CliError};
+use crate::recorded::Recorded;
+use crate::{output, store};
+
+pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
+    let run = RunId::from(args.run);
+    let chosen = store::choose(&args.store, None)?;
+    let database =
+        store::open_read_only(&chosen).await?.ok_or_else(|| LogError::NotFound(run.clone()))?;
+    let log = database.log();
+    let replayed = async {
+        let Some(path) = &args.agent else { return Ok(replay(&log, &run).await) };
+        let recorded = Recorded::read(&log, &run, Some(path.as_path())).await?;
+        let agent = recorded.agent(0)?.log(log.clone()).error_store(database.errors());
+        let agent = recorded.build(agent.result_store(database.results()))?;
+        Ok::<_, CliError>(agent.replay(&run).await)
+    };
+    let replayed = replayed.await;
+    let summary = event_log::EventLog::summary(&log, &run).await;
+    database.close().await;
+    let events = summary?.map_or(0, |summary| summary.last_seq);
+    match replayed? {
+        Ok(finish) => {
+            let state = state(finish.as_ref());
+            if args.json {
+                let same =
+                    json!({"run": run, "events": events, "state": state, "divergence": null});
+                output::json(&same)?;
+            } else {
+                output::line(&format!(
+                    "{run}: {events} events replayed without a difference, {state}"
+                ))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(ResumeError::Diverged(divergence)) => {
+            show(&run, events, &divergence, args.json)?;
+            Ok(exit::of_divergence())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn show(run: &RunId, events: u64, found: &Divergence, json: bool) -> Result<(), CliError> {
+    if json {
+        let divergence = json!({
+            "seq": found.seq, "kind": found.kind, "expected": found.expected, "actual": found.actual,
+        });
+        return output::json(&json!({"run": run, "events": events, "divergence": divergence}));
+    }
+    output::note(&format!("error: replay.diverged: {run} at seq {}: {}", found.seq, found.kind));
+    output::note(&format!("  recorded: {}", output::harmless(&found.expected.to_string())));
+    output::note(&format!("  replayed: {}", output::harmless(&found.actual.to_string())));
+    Ok(())
+}
+
+fn state(finish: Option<&Finish>) -> String {
+    match finish {
+        None => "still open".to_owned(),
+        Some(Finish::Stopped { stop, .. }) => stop.outcome().as_str().to_owned(),
+        Some(Finish::Failed(cause)) => format!("failed with {}", cause.code()),
+        Some(_) => "over".to_owned(),
+    }
+}

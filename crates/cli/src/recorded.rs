@@ -1,0 +1,68 @@
+//! From the record of a run back to the agent that ran it.
+
+use std::path::{Path, PathBuf};
+
+use config::AgentFile;
+use event_log::{EventLog, LogError, read_events};
+use layer0::event::{Event, EventKind};
+use layer0::id::RunId;
+use react::AgentBuilder;
+
+use crate::assemble;
+use crate::exit::CliError;
+
+/// What a run was recorded with.
+pub(crate) struct Recorded {
+    pub(crate) events: Vec<Event>,
+    pub(crate) file: AgentFile,
+    /// What stands for the path of the agent file.
+    pub(crate) path: PathBuf,
+}
+
+impl Recorded {
+    /// Reads a run, and the agent file that its record holds or that is given instead.
+    pub(crate) async fn read(
+        log: &dyn EventLog,
+        run: &RunId,
+        instead: Option<&Path>,
+    ) -> Result<Self, CliError> {
+        let (_, events) = read_events(log, run).await?;
+        if let Some(path) = instead {
+            return Ok(Self { events, file: AgentFile::read(path)?, path: path.to_owned() });
+        }
+        let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
+            return Err(LogError::tampered(1, "it does not begin with `run.started`").into());
+        };
+        let definition = &started.agent.definition;
+        let source = &definition["runtime"]["source"];
+        let Some(folder) = source["folder"].as_str() else {
+            return Err(CliError::usage(format!("run `{run}` was not started from an agent file"))
+                .with_hint("name one with --agent FILE"));
+        };
+        let path = Path::new(folder).join("agent.toml");
+        let mut file = AgentFile::recorded(&path, source["agent_file"].clone())?;
+        if file.agent.name.is_none() {
+            file.agent.name = Some(started.agent.name.to_string());
+        }
+        Ok(Self { events, file, path })
+    }
+
+    /// Puts the agent together; a scripted model goes on behind the first `until` events.
+    pub(crate) fn agent(&self, until: usize) -> Result<AgentBuilder, CliError> {
+        let answered = self.events.iter().take(until).filter(|event| match &event.kind {
+            EventKind::ModelResponded(_) => true,
+            EventKind::ModelAttempted(attempted) => attempted.code.is_some(),
+            _ => false,
+        });
+        let agent = assemble::agent_from(&self.file, &self.path, answered.count());
+        agent.map_err(|error| match self.path.exists() {
+            true => error,
+            false => error.with_hint("the record names what is no longer there; use --agent FILE"),
+        })
+    }
+
+    /// Makes a mistake of the agent file known.
+    pub(crate) fn build(&self, agent: AgentBuilder) -> Result<react::Agent, CliError> {
+        assemble::build(agent, &self.path)
+    }
+}
