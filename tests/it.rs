@@ -10,8 +10,11 @@ mod commits;
 mod facts;
 mod format;
 mod invariants;
+#[cfg(unix)]
+mod kill;
 mod listeners;
 mod played;
+mod replayed;
 mod rules;
 mod scenarios;
 mod story;

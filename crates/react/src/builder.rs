@@ -375,13 +375,19 @@ impl AgentBuilder {
 /// JSON with sorted keys.
 pub(crate) fn record(definition: &AgentDefinition) -> AgentRecord {
     let value = serde_json::to_value(definition).unwrap_or_default();
-    let digest = Sha256::digest(value.to_string().as_bytes());
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     AgentRecord {
         name: Arc::clone(&definition.name),
-        digest: digest.into(),
+        digest: digest(&value).into(),
         definition: Arc::new(value),
     }
+}
+
+/// Returns the SHA-256, in hex, of a definition as compact JSON with sorted keys.
+pub(crate) fn digest(definition: &Value) -> String {
+    let mut sorted = definition.clone();
+    sorted.sort_all_objects();
+    let digest = Sha256::digest(sorted.to_string().as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Says why an agent cannot be made.

@@ -10,7 +10,7 @@ use layer0::message::Message;
 use react_machine::{AgentDefinition, Divergence, Entry, Replay, Replayed};
 use serde_json::Value;
 
-use crate::builder::record;
+use crate::builder::{digest, record};
 use crate::resume::ResumeError;
 use crate::typed::output_check;
 
@@ -60,6 +60,10 @@ fn recorded_definition(started: &RunStarted) -> Result<Arc<AgentDefinition>, Res
     let unreadable = |error: serde_json::Error| {
         ResumeError::other_agent(&started.agent.digest, &error.to_string())
     };
+    let actual = digest(&value);
+    if actual != *started.agent.digest {
+        return Err(ResumeError::other_agent(&started.agent.digest, &actual));
+    }
     let definition: AgentDefinition = serde_json::from_value(value).map_err(unreadable)?;
     Ok(Arc::new(definition))
 }

@@ -224,8 +224,12 @@ impl Agent {
         let log = Arc::clone(&self.inner.log);
         let known = log.summary(&request.run).await?;
         let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
-        // Whoever only wants the result of a run that is over disturbs nobody.
-        let claim = if known.is_open() { Some(log.claim(&request.run).await?) } else { None };
+        let claim = match log.claim(&request.run).await {
+            Ok(claim) => Some(claim),
+            // Whoever only wants the result of a run that is over needs no right to write.
+            Err(_) if !known.is_open() => None,
+            Err(error) => return Err(error.into()),
+        };
         let own = (!request.other_agent).then_some(&*self.inner.definition);
         let folded = fold(&*log, &request.run, own, None).await?;
         let Folded { summary, events, definition, replayed } = folded;

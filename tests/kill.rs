@@ -1,0 +1,232 @@
+//! A real process, killed for real around every append, and another one that goes on.
+
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+use backstop::event_log::{Decision, LogError, RunState};
+use backstop::layer0::event::{Event, EventKind};
+use backstop::layer0::id::RunId;
+use backstop::react::{Finish, replay};
+use backstop::{Database, Durability, EventLog, read_events};
+
+const RUN: &str = "run_mortal";
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn mortal(&self, args: &[&str]) -> (ExitStatus, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mortal"));
+        command.arg(self.path("a.db")).arg(self.path("effects")).args(args);
+        let output = command.output().unwrap();
+        (output.status, String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
+    /// Returns how often each call was executed.
+    fn effects(&self) -> BTreeMap<String, usize> {
+        let text = std::fs::read_to_string(self.path("effects")).unwrap_or_default();
+        let mut counts = BTreeMap::new();
+        for line in text.lines() {
+            *counts.entry(line.to_owned()).or_default() += 1;
+        }
+        counts
+    }
+
+    async fn events(&self) -> Vec<Event> {
+        let database = Database::open_read_only(self.path("a.db")).await.unwrap();
+        let read = read_events(&database.log(), &RunId::from(RUN)).await;
+        database.close().await;
+        match read {
+            Ok((_, events)) => events,
+            Err(LogError::NotFound(_)) => Vec::new(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Resumes until the run is over; approves what it asks.
+    async fn resume(&self) {
+        loop {
+            let (status, said) = self.mortal(&["resume", RUN]);
+            match status.code() {
+                Some(0) => return,
+                Some(4) => self.approve().await,
+                _ => panic!("{status}: {said}"),
+            }
+        }
+    }
+
+    async fn approve(&self) {
+        let database = Database::open(self.path("a.db"), Durability::Normal).await.unwrap();
+        let log = database.log();
+        for open in log.open_approvals().await.unwrap() {
+            assert!(log.decide(&open.id, Decision::approve("ops")).await.unwrap());
+        }
+        database.close().await;
+    }
+}
+
+fn of_calls<'e>(events: &'e [Event], kind: &str) -> Vec<&'e str> {
+    let ids = events.iter().filter(|event| event.kind.event_type() == kind);
+    ids.map(|event| match &event.kind {
+        EventKind::ToolRequested(requested) => requested.call_id.as_str(),
+        EventKind::ToolResponded(answer) => answer.call_id.as_str(),
+        _ => "",
+    })
+    .collect()
+}
+
+/// What the run came to, without when and how long.
+fn result(events: &[Event]) -> Vec<String> {
+    let answer = |event: &Event| match &event.kind {
+        EventKind::ToolResponded(answer) => {
+            let failed = answer.error.as_ref().map(|error| (&error.reason, &error.message));
+            let output = if answer.ok { answer.output.to_string() } else { String::new() };
+            Some(format!("{} {output} {failed:?}", answer.call_id))
+        }
+        EventKind::RunFinished(finished) => {
+            Some(format!("{:?} {}", finished.outcome, finished.output))
+        }
+        _ => None,
+    };
+    let mut answers: Vec<String> = events.iter().filter_map(answer).collect();
+    answers.sort();
+    answers
+}
+
+/// Spec: D5, D2, D8, A1
+#[tokio::test]
+async fn a_killed_run_goes_on_wherever_it_was_killed() {
+    let whole = Folder::new();
+    assert_eq!(whole.mortal(&["run", RUN]).0.code(), Some(4));
+    whole.approve().await;
+    whole.resume().await;
+    let expected = result(&whole.events().await);
+    assert_eq!(whole.effects().into_values().max(), Some(1));
+
+    let mut killed = 0;
+    for when in ["after", "before"] {
+        // From here on, the run waits, and the appends are those of the process that goes on.
+        let mut waited: Option<u64> = None;
+        for append in 1.. {
+            let folder = Folder::new();
+            let (status, said) = folder.mortal(&["run", RUN, when, &append.to_string()]);
+            let waits = status.code() == Some(4);
+            if waits {
+                folder.approve().await;
+                let first = *waited.get_or_insert(append);
+                let number = (append - first + 1).to_string();
+                let (status, said) = folder.mortal(&["resume", RUN, when, &number]);
+                if status.code() == Some(0) {
+                    break;
+                }
+                assert_eq!(status.signal(), Some(9), "{when} {append}: {said}");
+            } else {
+                assert_eq!(status.signal(), Some(9), "{when} {append}: {said}");
+            }
+            killed += 1;
+            let before = folder.events().await;
+            let done = folder.effects();
+            if before.is_empty() {
+                let (status, said) = folder.mortal(&["resume", RUN]);
+                assert_eq!(status.code(), Some(1), "{said}");
+                assert!(said.contains("no run `run_mortal`"), "{said}");
+                continue;
+            }
+            folder.resume().await;
+            let after = folder.events().await;
+            check(
+                &format!("{when} {append}"),
+                &before,
+                &done,
+                &after,
+                &folder.effects(),
+                &expected,
+            );
+            leaves_nothing_behind(folder.0.path());
+            let database = Database::open_read_only(folder.path("a.db")).await.unwrap();
+            let replayed = replay(&database.log(), &RunId::from(RUN)).await.unwrap();
+            assert!(matches!(replayed, Some(Finish::Stopped { .. })));
+            database.close().await;
+        }
+    }
+    assert!(killed >= 20, "{killed}");
+}
+
+fn check(
+    place: &str,
+    before: &[Event],
+    done: &BTreeMap<String, usize>,
+    after: &[Event],
+    effects: &BTreeMap<String, usize>,
+    expected: &[String],
+) {
+    let recovered = after.iter().filter(|e| matches!(e.kind, EventKind::RunRecovered(_))).count();
+    let last = &before.last().unwrap().kind;
+    let died = !matches!(last, EventKind::RunWaiting(_) | EventKind::RunFinished(_));
+    assert_eq!(recovered, usize::from(died), "{place}");
+    let mut answers = of_calls(after, "tool.responded");
+    answers.sort_unstable();
+    assert_eq!(answers, ["c1", "c2", "c3", "c4", "c5"], "{place}: one answer per call");
+
+    let answered = of_calls(before, "tool.responded");
+    let requested = of_calls(before, "tool.requested");
+    let mut acted = false;
+    for call in ["c1", "c2", "c3", "c4", "c5"] {
+        let times = |effects: &BTreeMap<String, usize>| effects.get(call).copied().unwrap_or(0);
+        let (first, all) = (times(done), times(effects));
+        let interrupted = after.iter().any(|event| match &event.kind {
+            EventKind::ToolResponded(answer) if answer.call_id.as_str() == call => {
+                answer.error.as_ref().is_some_and(|e| e.reason.as_str() == "tool.interrupted")
+            }
+            _ => false,
+        });
+        if answered.contains(&call) {
+            assert_eq!((all, interrupted), (first, false), "{place} {call}: it was complete");
+        } else if requested.contains(&call) && matches!(call, "c2" | "c4") {
+            assert_eq!((all, interrupted), (first, true), "{place} {call}: it may have acted");
+            acted = true;
+        } else {
+            assert_eq!((all, interrupted), (first + 1, false), "{place} {call}: it runs again");
+        }
+        assert!(all <= 1 || !matches!(call, "c2" | "c4"), "{place} {call}: it acts at most once");
+    }
+    if !acted {
+        assert_eq!(result(after), expected, "{place}");
+    }
+}
+
+fn leaves_nothing_behind(folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        assert!(matches!(name.as_str(), "a.db" | "effects"), "{name} is left behind");
+    }
+}
+
+/// Spec: D8
+#[tokio::test]
+async fn two_processes_never_write_the_same_run() {
+    let folder = Folder::new();
+    assert_eq!(folder.mortal(&["run", RUN, "after", "3"]).0.signal(), Some(9));
+    let database = Database::open(folder.path("a.db"), Durability::Normal).await.unwrap();
+    let claim = database.log().claim(&RunId::from(RUN)).await.unwrap();
+    let before = folder.events().await;
+    let (status, said) = folder.mortal(&["resume", RUN]);
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("has a living writer"), "{said}");
+    assert_eq!(folder.events().await, before, "nothing was written");
+    drop(claim);
+    database.close().await;
+    folder.resume().await;
+    let summary = Database::open_read_only(folder.path("a.db")).await.unwrap();
+    let state = summary.log().summary(&RunId::from(RUN)).await.unwrap().unwrap().state;
+    assert_eq!(state, RunState::Finished);
+}

@@ -1,0 +1,211 @@
+//! An agent in a process that kills itself (`kill -9`) around an append, for the tests of resume.
+//!
+//! `mortal DATABASE EFFECTS run|resume RUN [after|before APPEND]`: runs or resumes the run; every
+//! execution of a tool is noted in the file EFFECTS. Exits with 0 when the run completed and 4 when
+//! it waits for a person.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use backstop::event_log::{
+    Batch, Claim, Decision, LogError, OpenApproval, Record, RunFilter, RunSummary,
+};
+use backstop::layer0::event::{Event, EventKind};
+use backstop::layer0::failure::Chain;
+use backstop::layer0::id::{ApprovalId, RunId};
+use backstop::layer0::stop::Stop;
+use backstop::react::ResumeRequest;
+use backstop::{
+    Agent, Database, Durability, EventLog, RetryConfig, RunRequest, ScriptedProvider, ToolContext,
+    ToolError, read_events,
+};
+use serde_json::json;
+
+type Failed = Box<dyn std::error::Error>;
+
+/// Where executions are noted.
+struct Effects(PathBuf);
+
+fn note(context: &ToolContext) -> Result<(), ToolError> {
+    let failed = |error: std::io::Error| ToolError::ExecutionFailed(error.to_string());
+    let Some(Effects(path)) = context.state::<Effects>() else {
+        return Err(ToolError::ExecutionFailed("there is no place for notes".into()));
+    };
+    let mut file =
+        std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
+    writeln!(file, "{}", context.call_id).map_err(failed)?;
+    file.sync_all().map_err(failed)
+}
+
+/// Looks something up.
+#[backstop::tool(idempotent)]
+async fn look(at: String, context: &ToolContext) -> Result<String, ToolError> {
+    note(context)?;
+    Ok(format!("saw {at}"))
+}
+
+/// Pays.
+#[backstop::tool]
+async fn pay(cents: u32, context: &ToolContext) -> Result<String, ToolError> {
+    note(context)?;
+    Ok(format!("paid {cents}"))
+}
+
+/// Fails at length.
+#[backstop::tool(idempotent)]
+async fn query(context: &ToolContext) -> Result<String, ToolError> {
+    note(context)?;
+    Err(ToolError::ExecutionFailed("no such table\n".repeat(50)).with_code("SQL_ERROR"))
+}
+
+/// Wipes, if somebody agrees.
+#[backstop::tool(approval)]
+async fn wipe(context: &ToolContext) -> Result<String, ToolError> {
+    note(context)?;
+    Ok("wiped".into())
+}
+
+/// A log around whose appends the process dies.
+struct Deadly {
+    log: Arc<dyn EventLog>,
+    appends: AtomicU64,
+    after: Option<u64>,
+    before: Option<u64>,
+}
+
+impl Deadly {
+    fn die() -> ! {
+        let id = std::process::id().to_string();
+        let _ = std::process::Command::new("kill").args(["-9", &id]).status();
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[async_trait]
+impl EventLog for Deadly {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.log.claim(run).await
+    }
+
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.before == Some(number) {
+            Self::die();
+        }
+        self.log.append(batch).await?;
+        if self.after == Some(number) {
+            Self::die();
+        }
+        Ok(())
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.log.summary(run).await
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        self.log.records(run, from_seq).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.log.runs(filter).await
+    }
+
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.log.open_approvals().await
+    }
+
+    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
+        self.log.decide(id, decision).await
+    }
+
+    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
+        self.log.decision(id).await
+    }
+}
+
+fn script() -> serde_json::Value {
+    json!([
+        {"tool_calls": [
+            {"id": "c1", "name": "look", "arguments": {"at": "sun"}},
+            {"id": "c2", "name": "pay", "arguments": {"cents": 5}},
+            {"id": "c3", "name": "query"},
+        ], "usage": {"input_tokens": 10, "output_tokens": 5}},
+        {"error": {"kind": "transient"}},
+        {"tool_calls": [
+            {"id": "c4", "name": "wipe"},
+            {"id": "c5", "name": "look", "arguments": {"at": "moon"}},
+        ], "usage": {"input_tokens": 20, "output_tokens": 5}},
+        {"text": "done", "usage": {"input_tokens": 30, "output_tokens": 1}},
+    ])
+}
+
+/// How many answers of the script a record has used up.
+fn outcomes(events: &[Event]) -> usize {
+    let used = |event: &&Event| match &event.kind {
+        EventKind::ModelResponded(_) => true,
+        EventKind::ModelAttempted(attempted) => attempted.code.is_some(),
+        _ => false,
+    };
+    events.iter().filter(used).count()
+}
+
+async fn act(args: &[String]) -> Result<Stop, Failed> {
+    let [database, effects, act, run, rest @ ..] = args else { return Err("arguments".into()) };
+    let at = rest.get(1).map(|number| number.parse()).transpose()?;
+    let when = |word: &str| rest.first().filter(|given| *given == word).and(at);
+    let database = Database::open(database, Durability::Normal).await?;
+    let run = RunId::from(run.as_str());
+    let answered = match read_events(&database.log(), &run).await {
+        Ok((_, events)) => outcomes(&events),
+        Err(_) => 0,
+    };
+    let log = Deadly {
+        log: Arc::new(database.log()),
+        appends: AtomicU64::new(0),
+        after: when("after"),
+        before: when("before"),
+    };
+    let answers: Vec<_> = serde_json::from_value(script())?;
+    let agent = Agent::builder(ScriptedProvider::new(answers).starting_at(answered))
+        .name("mortal")
+        .retry(RetryConfig { base_ms: 0, cap_ms: 0, ..Default::default() })
+        .tool(look)
+        .tool(pay)
+        .tool(query)
+        .tool(wipe)
+        .state(Effects(effects.into()))
+        .error_store(database.errors())
+        .log(log)
+        .build()?;
+    let outcome = match act.as_str() {
+        "run" => agent.run(RunRequest::new("go").session("s-1").run(run)).await?,
+        _ => agent.resume(ResumeRequest::new(run)).await?,
+    };
+    database.close().await;
+    Ok(outcome.stop)
+}
+
+#[tokio::main]
+#[allow(clippy::print_stderr, reason = "whoever calls it wants to know")]
+async fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match act(&args).await {
+        Ok(Stop::Completed) => ExitCode::SUCCESS,
+        Ok(Stop::WaitingApproval) => ExitCode::from(4),
+        Ok(stop) => {
+            eprintln!("stopped: {stop:?}");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{}", Chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
