@@ -82,7 +82,10 @@ impl Driver {
         let session = request.session.clone().unwrap_or_else(|| new_session_id(now));
         let (noted, notes) = mpsc::channel(NOTES);
         Self {
-            writer: RunWriter::new(Arc::clone(&agent.log), run.clone()),
+            writer: match &agent.log {
+                Some(log) => RunWriter::new(Arc::clone(log), run.clone()),
+                None => RunWriter::without_log(run.clone()),
+            },
             run,
             session,
             request,

@@ -28,7 +28,6 @@ mod error;
 mod failing;
 mod live;
 mod model;
-mod no_log;
 mod operator;
 mod outcome;
 mod pack;
