@@ -30,6 +30,7 @@ use crate::failing::Failing;
 use crate::hook::HookError;
 use crate::live::Live;
 use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
+use crate::model::Attempted;
 use crate::outcome::RunOutcome;
 use crate::tool_run::{Note, ToolDone};
 use crate::typed::output_check;
@@ -62,6 +63,9 @@ pub(crate) struct Driver {
     /// What running tools have to have in the log before they go on.
     pub(crate) notes: mpsc::Receiver<Note>,
     pub(crate) noted: mpsc::Sender<Note>,
+    /// What a model call has to have in the log before it goes on.
+    pub(crate) attempts: mpsc::Receiver<Attempted>,
+    pub(crate) attempted: mpsc::Sender<Attempted>,
     /// The provider's error with its sources; the log has it as data.
     pub(crate) model_error: Option<ProviderError>,
     /// The error of the hook that stopped the run; the log has it as data.
@@ -81,6 +85,7 @@ impl Driver {
         let run = request.run.clone().unwrap_or_else(|| new_run_id(now));
         let session = request.session.clone().unwrap_or_else(|| new_session_id(now));
         let (noted, notes) = mpsc::channel(NOTES);
+        let (attempted, attempts) = mpsc::channel(1);
         Self {
             writer: match &agent.log {
                 Some(log) => RunWriter::new(Arc::clone(log), run.clone()),
@@ -97,6 +102,8 @@ impl Driver {
             asked: FuturesUnordered::new(),
             notes,
             noted,
+            attempts,
+            attempted,
             model_error: None,
             hook_error: None,
             ending: false,

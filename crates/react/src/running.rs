@@ -24,7 +24,7 @@ use tool::{Admitted, ToolContext, ToolError};
 ///
 /// Dropping the future aborts the task.
 pub(crate) async fn execute(
-    admitted: Admitted,
+    admitted: Arc<Admitted>,
     context: ToolContext,
     limit: Duration,
     clock: &Arc<dyn Clock>,
