@@ -1,6 +1,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::vec::Drain;
 
 use layer0::Timestamp;
 use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA};
@@ -10,7 +11,8 @@ use crate::{Batch, EventLog, LogError, Record, RunSummary};
 
 /// The one writer of a run: numbers, seals and appends.
 pub struct RunWriter {
-    log: Arc<dyn EventLog>,
+    /// Without a log nothing is sealed: the chain would have nobody to hold it against.
+    log: Option<Arc<dyn EventLog>>,
     summary: RunSummary,
     pending: Vec<Record>,
     events: Vec<Event>,
@@ -20,13 +22,20 @@ impl RunWriter {
     /// Begins a new run.
     #[must_use]
     pub fn new(log: Arc<dyn EventLog>, run: RunId) -> Self {
-        Self { log, summary: RunSummary::new(run), pending: Vec::new(), events: Vec::new() }
+        Self { log: Some(log), ..Self::without_log(run) }
+    }
+
+    /// Begins a new run that no log keeps. Its events are numbered, and their hashes are zero.
+    #[must_use]
+    pub fn without_log(run: RunId) -> Self {
+        let summary = RunSummary::new(run);
+        Self { log: None, summary, pending: Vec::new(), events: Vec::new() }
     }
 
     /// Goes on with a run that is in the log; its writer has to hold the claim.
     #[must_use]
     pub const fn resume(log: Arc<dyn EventLog>, summary: RunSummary) -> Self {
-        Self { log, summary, pending: Vec::new(), events: Vec::new() }
+        Self { log: Some(log), summary, pending: Vec::new(), events: Vec::new() }
     }
 
     /// Begins a run with the records of another one, whose hashes hold for it too.
@@ -39,7 +48,7 @@ impl RunWriter {
     ) -> Self {
         let mut summary = RunSummary::new(run);
         events.iter().for_each(|event| summary.apply(event));
-        Self { log, summary, pending: records, events: Vec::new() }
+        Self { log: Some(log), summary, pending: records, events: Vec::new() }
     }
 
     /// Returns the run at a glance, as far as it is durable or staged.
@@ -50,30 +59,22 @@ impl RunWriter {
 
     /// Puts an event behind those that the next [`RunWriter::commit`] appends.
     pub fn stage(&mut self, at: Timestamp, actor: Actor, caused_by: Option<u64>, kind: EventKind) {
-        let mut record = Record {
-            seq: self.summary.last_seq + 1,
-            at,
-            event_type: Cow::Borrowed(kind.event_type()),
-            actor,
-            caused_by,
-            schema: SCHEMA,
-            // Our own payloads always serialise: their maps have string keys.
-            data: serde_json::to_string(&kind).unwrap_or_default(),
-            hash: Hash::default(),
-        };
-        record.hash = record.seal(&self.summary.head);
-        let event = Event {
+        let mut event = Event {
             run: self.summary.run.clone(),
-            seq: record.seq,
+            seq: self.summary.last_seq + 1,
             at,
             actor,
             caused_by,
             schema: SCHEMA,
             kind,
-            hash: record.hash,
+            hash: Hash::default(),
         };
+        if self.log.is_some() {
+            let record = sealed(&event, &self.summary.head);
+            event.hash = record.hash;
+            self.pending.push(record);
+        }
         self.summary.apply(&event);
-        self.pending.push(record);
         self.events.push(event);
     }
 
@@ -87,15 +88,33 @@ impl RunWriter {
     /// # Cancel safety
     ///
     /// As [`EventLog::append`].
-    pub async fn commit(&mut self) -> Result<Vec<Event>, LogError> {
-        let records = std::mem::take(&mut self.pending);
-        if records.is_empty() {
-            return Ok(Vec::new());
+    pub async fn commit(&mut self) -> Result<Drain<'_, Event>, LogError> {
+        if let Some(log) = &self.log
+            && !self.pending.is_empty()
+        {
+            let records = std::mem::take(&mut self.pending);
+            let (run, summary) = (self.summary.run.clone(), self.summary.clone());
+            log.append(Batch { run, records, summary }).await?;
         }
-        let (run, summary) = (self.summary.run.clone(), self.summary.clone());
-        self.log.append(Batch { run, records, summary }).await?;
-        Ok(std::mem::take(&mut self.events))
+        Ok(self.events.drain(..))
     }
+}
+
+/// Makes the record of an event, chained to the one before.
+fn sealed(event: &Event, previous: &Hash) -> Record {
+    let mut record = Record {
+        seq: event.seq,
+        at: event.at,
+        event_type: Cow::Borrowed(event.kind.event_type()),
+        actor: event.actor,
+        caused_by: event.caused_by,
+        schema: event.schema,
+        // Our own payloads always serialise: their maps have string keys.
+        data: serde_json::to_string(&event.kind).unwrap_or_default(),
+        hash: Hash::default(),
+    };
+    record.hash = record.seal(previous);
+    record
 }
 
 impl fmt::Debug for RunWriter {
@@ -179,6 +198,19 @@ mod tests {
             Warning { message: "mine".into() }.into(),
         );
         assert!(matches!(stale.commit().await, Err(LogError::Conflict { seq: 1, .. })));
+    }
+
+    #[tokio::test]
+    async fn without_a_log_events_are_numbered_and_not_sealed() {
+        let mut writer = RunWriter::without_log("run_1".into());
+        for message in ["one", "two"] {
+            let kind = Warning { message: message.into() }.into();
+            writer.stage(Timestamp::default(), Actor::Runtime, None, kind);
+        }
+        let events: Vec<Event> = writer.commit().await.unwrap().collect();
+        assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2]);
+        assert!(events.iter().all(|event| event.hash == Hash::default()));
+        assert_eq!(writer.commit().await.unwrap().count(), 0);
     }
 
     #[tokio::test]

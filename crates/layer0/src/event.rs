@@ -36,7 +36,8 @@ pub struct Event {
     pub schema: u32,
     /// Its type and payload.
     pub kind: EventKind,
-    /// The link to the event before it: SHA-256, chained, over everything but `run`.
+    /// The link to the event before it: SHA-256, chained, over everything but `run`; zero where no
+    /// log keeps the run.
     pub hash: Hash,
 }
 

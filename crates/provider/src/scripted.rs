@@ -64,7 +64,11 @@ impl ScriptedProvider {
         if answer.delay_ms > 0 {
             self.clock.sleep(Duration::from_millis(answer.delay_ms)).await;
         }
-        let ids = Placeholders::of(request);
+        let messages = request.messages.messages().iter();
+        let ids = Placeholders::new(messages.filter_map(|message| match &**message {
+            Message::Tool { content, .. } => Some(&**content),
+            _ => None,
+        }));
         let text: Arc<str> =
             answer.text.as_deref().map_or_else(Arc::default, |text| ids.fill(text));
         let usage = answer.usage.unwrap_or_default();
@@ -118,26 +122,19 @@ impl Provider for ScriptedProvider {
 /// Fills `${error_id.N}` and `${result_id.N}` with the N-th distinct id of stored errors and results
 /// that tool messages name. They are read only when a text asks for them.
 #[derive(Debug)]
-pub struct Placeholders<'a>(Vec<&'a str>);
+pub struct Placeholders<I>(I);
 
-impl<'a> Placeholders<'a> {
+impl<'a, I: Iterator<Item = &'a str> + Clone> Placeholders<I> {
     /// Looks for ids in these contents of tool messages, oldest first.
-    pub fn new(tool_contents: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(tool_contents.into_iter().collect())
-    }
-
-    fn of(request: &'a ModelRequest) -> Self {
-        Self::new(request.messages.messages().iter().filter_map(|message| match &**message {
-            Message::Tool { content, .. } => Some(&**content),
-            _ => None,
-        }))
+    pub const fn new(tool_contents: I) -> Self {
+        Self(tool_contents)
     }
 
     /// Returns the distinct ids with this prefix that a tool message names as such (`[Error ID: …]`),
     /// in order of appearance.
     fn with_prefix(&self, prefix: &str) -> Vec<&'a str> {
         let mut ids = Vec::new();
-        for content in &self.0 {
+        for content in self.0.clone() {
             for (at, _) in content.match_indices(prefix) {
                 // `err_` or `res_`, 8 digits, `_`, 6 digits, `_`, 6 hex digits.
                 if content[..at].ends_with(" ID: ")

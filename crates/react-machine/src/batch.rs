@@ -43,7 +43,7 @@ pub(crate) struct Call {
     pub(crate) id: CallId,
     pub(crate) tool: Arc<str>,
     /// What makes another call the same, by the model's arguments.
-    signature: String,
+    signature: Arc<str>,
     pub(crate) state: CallState,
 }
 
@@ -173,8 +173,8 @@ impl Machine {
         calls: Arc<[ToolCall]>,
         text: Option<(u64, u32)>,
     ) {
-        let signatures: Vec<String> =
-            calls.iter().map(|call| call_signature(&call.name, &call.arguments)).collect();
+        let signatures: Vec<Arc<str>> =
+            calls.iter().map(|call| call_signature(&call.name, &call.arguments).into()).collect();
         let counted = self.guards.count_batch(&self.definition, &calls, &signatures, text);
         let limit = self.definition.limits.max_parallel_tools;
         let oversized = calls.len() > usize::try_from(limit).unwrap_or(usize::MAX);
@@ -257,7 +257,7 @@ impl Machine {
         };
         let (actor, cause) = match &call.state {
             CallState::Open { requested, signature, .. } => {
-                self.guards.note_execution(signature.clone(), &responded);
+                self.guards.note_execution(signature, &responded);
                 (Actor::Tool, *requested)
             }
             CallState::Held { requested, .. } | CallState::Decided { requested, .. } => {

@@ -19,7 +19,7 @@ pub(crate) struct Guards {
     batches: BTreeMap<Arc<str>, Repeats>,
     texts: BTreeMap<u64, u32>,
     /// Signatures of calls the run has seen.
-    calls: BTreeSet<String>,
+    calls: BTreeSet<Arc<str>>,
     failures: BTreeMap<String, Failures>,
 }
 
@@ -83,14 +83,14 @@ impl Guards {
         &mut self,
         definition: &AgentDefinition,
         calls: &[ToolCall],
-        signatures: &[String],
+        signatures: &[Arc<str>],
         text: Option<(u64, u32)>,
     ) -> Counted {
         let limits = &definition.limits;
-        let signature: Arc<str> = batch_signature(signatures).into();
+        let signature = batch_signature(signatures);
         let mut brings_new_call = false;
         for call in signatures {
-            brings_new_call |= !self.calls.contains(call) && self.calls.insert(call.clone());
+            brings_new_call |= self.calls.insert(Arc::clone(call));
         }
         let repeats = self.batches.entry(Arc::clone(&signature)).or_default();
         repeats.count += 1;
@@ -107,7 +107,7 @@ impl Guards {
     }
 
     /// Notes what a batch came to, so that the next identical one can be told from a loop.
-    pub(crate) fn note_results(&mut self, signature: &str, mut results: Vec<(String, u64)>) {
+    pub(crate) fn note_results(&mut self, signature: &str, mut results: Vec<(Arc<str>, u64)>) {
         results.sort_unstable();
         let mut digest = Fnv1a::default();
         for (call, result) in &results {
@@ -122,14 +122,14 @@ impl Guards {
     }
 
     /// Notes how an execution of the call with this signature ended.
-    pub(crate) fn note_execution(&mut self, signature: String, responded: &ToolResponded) {
+    pub(crate) fn note_execution(&mut self, signature: &str, responded: &ToolResponded) {
         match &responded.error {
-            None => drop(self.failures.remove(&signature)),
+            None => drop(self.failures.remove(signature)),
             Some(error) => {
                 let code = error.code.clone().unwrap_or_else(|| error.reason.as_str().into());
                 let failures = self
                     .failures
-                    .entry(signature)
+                    .entry(signature.to_owned())
                     .or_insert_with(|| Failures { code: Arc::clone(&code), count: 0 });
                 if failures.code == code {
                     failures.count += 1;
@@ -148,6 +148,9 @@ impl Guards {
         arguments: &Value,
     ) -> Option<(Arc<str>, u32)> {
         let limit = limits.max_repeated_failures?;
+        if self.failures.is_empty() {
+            return None;
+        }
         let failures = self.failures.get(&call_signature(name, arguments))?;
         (failures.count >= limit).then(|| (Arc::clone(&failures.code), failures.count))
     }
@@ -181,7 +184,8 @@ fn all_exploratory(definition: &AgentDefinition, calls: &[ToolCall]) -> bool {
     calls.iter().all(|call| {
         let declared =
             definition.tools.iter().any(|tool| tool.name == call.name && tool.exploratory);
-        let name = call.name.to_lowercase();
-        declared || patterns.iter().any(|pattern| name.contains(&pattern.to_lowercase()))
+        let contains =
+            |pattern: &String| call.name.to_lowercase().contains(&pattern.to_lowercase());
+        declared || patterns.iter().any(contains)
     })
 }

@@ -102,21 +102,20 @@ impl Driver {
         let mut execution = machine.usage().tool_calls;
         let mut left = batch.max_executions;
         let mut said = Vec::with_capacity(candidates.len());
-        for Candidate { call, notes, verdict } in candidates {
+        for Candidate { call: ToolCall { id, name, arguments }, notes, verdict } in candidates {
             said.extend(notes.into_iter().map(Said::Fact));
             let (tools, grants) = (&self.agent.tools, &self.agent.grants);
             let admitted = verdict.and_then(|()| {
                 // What a call needs is asked of the tool's own code.
-                let admit =
-                    AssertUnwindSafe(|| tools.admit(&call.name, call.arguments.clone(), grants));
+                let admit = AssertUnwindSafe(|| tools.admit(&name, arguments, grants));
                 let admitted = std::panic::catch_unwind(admit)
                     .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))?;
-                match machine.repeated_failure(&call.name, &admitted.arguments) {
+                match machine.repeated_failure(&name, &admitted.arguments) {
                     Some((code, count)) => return Err(ToolError::repeated_failure(code, count)),
                     None if left == 0 => return Err(ToolError::Cancelled),
                     None => {}
                 }
-                match machine.denied(&call.name, &admitted.arguments) {
+                match machine.denied(&name, &admitted.arguments) {
                     Some(denial) => Err(ToolError::approval_denied(&*denial.by, &*denial.reason)),
                     None => Ok(admitted),
                 }
@@ -124,28 +123,27 @@ impl Driver {
             said.push(match admitted {
                 Ok(admitted) if admitted.spec().approval && !batch.approved => {
                     // What it may still use is looked at once somebody agreed.
-                    Said::Hold(call.id, admitted.arguments)
+                    Said::Hold(id, admitted.arguments)
                 }
                 Ok(admitted) => {
                     execution += 1;
                     left -= 1;
                     let requested = ToolRequested {
-                        call_id: call.id.clone(),
-                        tool: Arc::clone(&call.name),
+                        call_id: id.clone(),
+                        tool: name,
                         arguments: admitted.arguments.clone(),
                         execution,
                     };
-                    self.admitted.insert(call.id, admitted);
+                    self.admitted.insert(id, admitted);
                     Said::Fact(requested.into())
                 }
                 Err(error) => {
                     let text = match error.kind() {
                         ToolError::NotFound(name) => self.agent.tools.missing_text(name),
                         ToolError::Cancelled => BUDGET_CANCELLED.to_owned(),
-                        _ => failed_text(&call.name, &error),
+                        _ => failed_text(&name, &error),
                     };
-                    let failing =
-                        failing(&self.agent, &self.run, &self.session, &call.id, &call.name, 0);
+                    let failing = failing(&self.agent, &self.run, &self.session, &id, &name, 0);
                     Said::Fact(failing.respond(&error, &text))
                 }
             });

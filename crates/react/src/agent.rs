@@ -55,7 +55,7 @@ pub(crate) struct Inner {
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
     pub(crate) grants: Grants,
-    pub(crate) log: Arc<dyn EventLog>,
+    pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) errors: Option<Arc<dyn ErrorStore>>,
     pub(crate) results: Option<Arc<dyn ResultStore>>,
     pub(crate) memory: Option<Arc<dyn Memory>>,

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use layer0::event::{EventKind, ModelAttempted, ModelFailed, ModelResponded};
+use layer0::event::{EventKind, ModelFailed, ModelResponded};
 use layer0::failure::{Failure, chain};
 use layer0::{Code, code};
 use provider::{ModelRequest, ProviderError};
 use react_machine::{Input, Machine, ModelCall};
-use tokio::sync::{mpsc, oneshot};
 use tower::ServiceExt;
 use tracing::Instrument;
 
@@ -24,7 +23,6 @@ impl Driver {
         machine: &mut Machine,
         call: ModelCall,
     ) -> Result<(), AgentError> {
-        let (log, mut attempts) = mpsc::channel::<(ModelAttempted, oneshot::Sender<()>)>(1);
         let record = Arc::new(CallRecord::new(
             self.run.clone(),
             call.call,
@@ -32,7 +30,7 @@ impl Driver {
             Arc::clone(&self.agent.provider),
             Arc::clone(&self.agent.hub),
             self.agent.redactor.clone(),
-            log,
+            self.attempted.clone(),
         ));
         let request = ModelRequest {
             messages: call.messages,
@@ -57,7 +55,7 @@ impl Driver {
                     let _ = logged.send(());
                     continue;
                 }
-                Some((attempted, logged)) = attempts.recv() => {
+                Some((attempted, logged)) = self.attempts.recv() => {
                     recorded = attempted.attempt;
                     let input = Input::answer(self.agent.clock.now(), call.id, attempted);
                     self.step(machine, [input]).await?;

@@ -22,7 +22,6 @@ use crate::hooking::Hooks;
 use crate::live::Hub;
 use crate::memory::Memory;
 use crate::model;
-use crate::no_log::NoLog;
 use crate::pack::{self, Pack, PackError};
 
 /// How long one attempt of a model call may take.
@@ -49,7 +48,7 @@ pub struct AgentBuilder {
     jitter: Jitter,
     retry_budget: Option<RetryBudget>,
     attempt_timeout: Duration,
-    log: Arc<dyn EventLog>,
+    log: Option<Arc<dyn EventLog>>,
     errors: Option<Arc<dyn ErrorStore>>,
     results: Option<Arc<dyn ResultStore>>,
     memory: Option<Arc<dyn Memory>>,
@@ -82,7 +81,7 @@ impl AgentBuilder {
             jitter: Jitter::Random,
             retry_budget: None,
             attempt_timeout: ATTEMPT_TIMEOUT,
-            log: Arc::new(NoLog),
+            log: None,
             errors: None,
             results: None,
             memory: None,
@@ -188,14 +187,13 @@ impl AgentBuilder {
     }
 
     /// Records runs in this log.
-    pub fn log(mut self, log: impl EventLog + 'static) -> Self {
-        self.log = Arc::new(log);
-        self
+    pub fn log(self, log: impl EventLog + 'static) -> Self {
+        self.shared_log(Arc::new(log))
     }
 
     /// Records runs in this log, which is shared.
     pub fn shared_log(mut self, log: Arc<dyn EventLog>) -> Self {
-        self.log = log;
+        self.log = Some(log);
         self
     }
 

@@ -65,10 +65,11 @@ impl Driver {
         &mut self,
         machine: &mut Machine,
     ) -> Result<bool, AgentError> {
+        let Some(log) = self.agent.log.clone() else { return Ok(false) };
         let open: Vec<Approval> = machine.open_approvals().cloned().collect();
         let mut any = false;
         for approval in open {
-            if let Some(decision) = self.agent.log.decision(&approval.id).await? {
+            if let Some(decision) = log.decision(&approval.id).await? {
                 any = true;
                 self.decided(machine, approval, Some(decision)).await?;
             }

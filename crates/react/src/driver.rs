@@ -31,6 +31,7 @@ use crate::failing::Failing;
 use crate::hook::HookError;
 use crate::live::Live;
 use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
+use crate::model::Attempted;
 use crate::outcome::RunOutcome;
 use crate::running::drop_guarded;
 use crate::tool_run::{Note, ToolDone};
@@ -75,6 +76,9 @@ pub(crate) struct Driver {
     /// What running tools have to have in the log before they go on.
     pub(crate) notes: mpsc::Receiver<Note>,
     pub(crate) noted: mpsc::Sender<Note>,
+    /// What a model call has to have in the log before it goes on.
+    pub(crate) attempts: mpsc::Receiver<Attempted>,
+    pub(crate) attempted: mpsc::Sender<Attempted>,
     /// The provider's error with its sources; the log has it as data.
     pub(crate) model_error: Option<ProviderError>,
     /// The error of the hook that stopped the run; the log has it as data.
@@ -94,8 +98,12 @@ impl Driver {
         let run = request.run.clone().unwrap_or_else(|| new_run_id(now));
         let session = request.session.clone().unwrap_or_else(|| new_session_id(now));
         let (noted, notes) = mpsc::channel(NOTES);
+        let (attempted, attempts) = mpsc::channel(1);
         Self {
-            writer: RunWriter::new(Arc::clone(&agent.log), run.clone()),
+            writer: match &agent.log {
+                Some(log) => RunWriter::new(Arc::clone(log), run.clone()),
+                None => RunWriter::without_log(run.clone()),
+            },
             run,
             sessions: Arc::from([session.clone()]),
             session,
@@ -108,6 +116,8 @@ impl Driver {
             asked: FuturesUnordered::new(),
             notes,
             noted,
+            attempts,
+            attempted,
             model_error: None,
             hook_error: None,
             ending: false,
@@ -191,7 +201,9 @@ impl Driver {
     }
 
     async fn claim_and_join(&mut self) -> Result<Vec<Arc<Message>>, AgentError> {
-        self.claim = Some(self.agent.log.claim(&self.run).await?);
+        if let Some(log) = &self.agent.log {
+            self.claim = Some(log.claim(&self.run).await?);
+        }
         self.join_session().await
     }
 

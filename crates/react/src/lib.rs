@@ -29,7 +29,6 @@ mod failing;
 mod folding;
 mod live;
 mod model;
-mod no_log;
 mod operator;
 mod outcome;
 mod pack;

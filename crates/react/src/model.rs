@@ -18,9 +18,9 @@ use layer0::id::RunId;
 use layer0::usage::TokenUsage;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
 use redact::Redactor;
-use retry::{AttemptTimeoutLayer, FailedAttempt, RetryPolicy, RetryRequest};
+use retry::{AttemptTimeout, AttemptTimeoutLayer, FailedAttempt, RetryPolicy, RetryRequest};
 use tokio::sync::{mpsc, oneshot};
-use tower::util::BoxCloneSyncService;
+use tower::retry::Retry;
 use tower::{Service, ServiceBuilder};
 
 use crate::live::{Hub, Live, Piece};
@@ -29,7 +29,7 @@ use crate::running::panic_text;
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The stack as the driver sees it.
-pub(crate) type ModelStack = BoxCloneSyncService<AttemptedCall, ModelResponse, ProviderError>;
+pub(crate) type ModelStack = Retry<RetryPolicy, AttemptTimeout<Transport>>;
 
 /// Builds the stack around a provider.
 pub(crate) fn stack(
@@ -39,12 +39,14 @@ pub(crate) fn stack(
     attempt_timeout: Duration,
     clock: Arc<dyn Clock>,
 ) -> ModelStack {
-    let stack = ServiceBuilder::new()
+    ServiceBuilder::new()
         .layer(retry.layer())
         .layer(AttemptTimeoutLayer::new(attempt_timeout, clock))
-        .service(Transport { provider, stream });
-    BoxCloneSyncService::new(stack)
+        .service(Transport { provider, stream })
 }
+
+/// A failed attempt that another will follow, and who waits until it is in the log.
+pub(crate) type Attempted = (ModelAttempted, oneshot::Sender<()>);
 
 /// A model call on its way through the stack. Clones are the attempts of one call.
 #[derive(Clone)]
@@ -63,7 +65,7 @@ pub(crate) struct CallRecord {
     pub(crate) provider: Arc<str>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) redactor: Redactor,
-    pub(crate) log: mpsc::Sender<(ModelAttempted, oneshot::Sender<()>)>,
+    pub(crate) log: mpsc::Sender<Attempted>,
     attempt: AtomicU32,
     billed: Mutex<Option<TokenUsage>>,
     /// The HTTP status of the current attempt; 0 while there is none.
@@ -78,7 +80,7 @@ impl CallRecord {
         provider: Arc<str>,
         hub: Arc<Hub>,
         redactor: Redactor,
-        log: mpsc::Sender<(ModelAttempted, oneshot::Sender<()>)>,
+        log: mpsc::Sender<Attempted>,
     ) -> Self {
         let attempt = AtomicU32::new(attempts_before);
         Self {
@@ -206,7 +208,7 @@ impl StreamSink for Deltas {
 
 /// The innermost service: numbers the attempt and asks the provider.
 #[derive(Clone)]
-struct Transport {
+pub(crate) struct Transport {
     provider: Arc<dyn Provider>,
     stream: bool,
 }

@@ -221,7 +221,7 @@ impl Agent {
         request: impl Into<ResumeRequest>,
     ) -> Result<RunOutcome, ResumeError> {
         let request = request.into();
-        let log = Arc::clone(&self.inner.log);
+        let log = self.log_of(&request.run)?;
         let known = log.summary(&request.run).await?;
         let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
         let claim = match log.claim(&request.run).await {
@@ -234,7 +234,8 @@ impl Agent {
         let folded = fold(&*log, &request.run, own, None).await?;
         let Folded { summary, events, definition, replayed } = folded;
         let Replayed { machine, executions, .. } = replayed;
-        let mut driver = Driver::resuming(Arc::clone(&self.inner), summary, definition, &events);
+        let mut driver =
+            Driver::resuming(Arc::clone(&self.inner), log, summary, definition, &events);
         driver.claim = claim;
         driver.executions = executions;
         driver.request.cancellation = request.cancellation;
@@ -260,7 +261,7 @@ impl Agent {
     ///
     /// As [`Agent::run`]; the copy can be resumed.
     pub async fn fork(&self, request: ForkRequest) -> Result<RunOutcome, ResumeError> {
-        let log = Arc::clone(&self.inner.log);
+        let log = self.log_of(&request.run)?;
         let from = request.from.unwrap_or_else(|| Arc::clone(&log));
         let folded = fold(&*from, &request.run, None, Some(request.at)).await?;
         let Folded { events, definition, replayed, .. } = folded;
@@ -271,7 +272,7 @@ impl Agent {
         let child = new_run_id(now);
         let claim = log.claim(&child).await?;
         let inner = Arc::clone(&self.inner);
-        let mut driver = Driver::copying(inner, child, definition, &events, records);
+        let mut driver = Driver::copying(inner, log, child, definition, &events, records);
         driver.claim = Some(claim);
         driver.executions = executions;
         driver.request.cancellation = request.cancellation;
@@ -307,6 +308,11 @@ pub async fn replay(log: &dyn EventLog, run: &RunId) -> Result<Option<Finish>, R
 }
 
 impl Agent {
+    /// Returns the log; an agent that keeps none knows no run.
+    fn log_of(&self, run: &RunId) -> Result<Arc<dyn EventLog>, LogError> {
+        self.inner.log.clone().ok_or_else(|| LogError::NotFound(run.clone()))
+    }
+
     /// Replays a run as [`replay`] does, held against this agent's definition.
     ///
     /// # Errors
@@ -317,7 +323,7 @@ impl Agent {
     ///
     /// As [`replay`].
     pub async fn replay(&self, run: &RunId) -> Result<Option<Finish>, ResumeError> {
-        replay_as(&*self.inner.log, run, Some(self)).await
+        replay_as(&*self.log_of(run)?, run, Some(self)).await
     }
 }
 

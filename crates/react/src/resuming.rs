@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event_log::{Record, RunSummary, RunWriter, session_of_fork, sessions_of};
+use event_log::{EventLog, Record, RunSummary, RunWriter, session_of_fork, sessions_of};
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 use react_machine::{AgentDefinition, Machine, Output};
@@ -17,6 +17,7 @@ impl Driver {
     /// Makes the driver of a recorded run.
     pub(crate) fn resuming(
         agent: Arc<Inner>,
+        log: Arc<dyn EventLog>,
         summary: RunSummary,
         definition: Arc<AgentDefinition>,
         events: &[Event],
@@ -25,7 +26,7 @@ impl Driver {
         request.session = Some(summary.session.clone());
         let mut driver = Self::new(agent, request);
         driver.usage = summary.usage;
-        driver.writer = RunWriter::resume(Arc::clone(&driver.agent.log), summary);
+        driver.writer = RunWriter::resume(log, summary);
         driver.recorded(definition, events);
         driver
     }
@@ -33,6 +34,7 @@ impl Driver {
     /// Makes the driver of a copy of a recorded run.
     pub(crate) fn copying(
         agent: Arc<Inner>,
+        log: Arc<dyn EventLog>,
         child: RunId,
         definition: Arc<AgentDefinition>,
         events: &[Event],
@@ -42,7 +44,7 @@ impl Driver {
         let mut request = RunRequest::new("").run(child.clone());
         request.session = Some(own.clone());
         let mut driver = Self::new(agent, request);
-        driver.writer = RunWriter::copy(Arc::clone(&driver.agent.log), child, events, records);
+        driver.writer = RunWriter::copy(log, child, events, records);
         driver.usage = driver.writer.summary().usage;
         driver.recorded(definition, events);
         driver.sessions = std::iter::once(own).chain(driver.sessions.iter().cloned()).collect();

@@ -27,7 +27,7 @@ use tracing::instrument::WithSubscriber;
 ///
 /// Dropping the future aborts the task.
 pub(crate) async fn execute(
-    admitted: Admitted,
+    admitted: Arc<Admitted>,
     context: ToolContext,
     limit: Duration,
     clock: &Arc<dyn Clock>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event_log::{LogError, RunFilter, RunState, RunSummary};
+use event_log::{EventLog, LogError, RunFilter, RunState, RunSummary};
 use layer0::event::{EventKind, SignalReceived};
 use layer0::message::Message;
 use react_machine::{CANCEL, Replayed};
@@ -17,14 +17,14 @@ impl Driver {
     /// Returns what was said in the conversation that this run goes on with. Runs of it that died
     /// are ended first, so that every call has its answer.
     pub(crate) async fn join_session(&mut self) -> Result<Vec<Arc<Message>>, AgentError> {
+        let Some(log) = self.agent.log.clone() else { return Ok(Vec::new()) };
         if self.request.session.is_none() || self.request.parent.is_some() {
             return Ok(Vec::new());
         }
-        let log = Arc::clone(&self.agent.log);
         let filter = RunFilter { session: Some(self.session.clone()), limit: None };
         for run in log.runs(filter).await? {
             if run.is_open() && run.parent.is_none() {
-                self.end_dead_run(&run).await?;
+                self.end_dead_run(&log, &run).await?;
             }
         }
         said_before(&*log, &self.session, |_| true).await.map_err(Into::into)
@@ -32,18 +32,22 @@ impl Driver {
 
     /// Ends an open run whose process died; one that lives, or waits for a person, keeps the session
     /// busy.
-    async fn end_dead_run(&mut self, run: &RunSummary) -> Result<(), AgentError> {
+    async fn end_dead_run(
+        &mut self,
+        log: &Arc<dyn EventLog>,
+        run: &RunSummary,
+    ) -> Result<(), AgentError> {
         let session = self.session.clone();
         let busy = || LogError::session_busy(session.clone(), run.run.clone());
         if run.state == RunState::WaitingApproval {
             return Err(busy().into());
         }
-        let claim = match self.agent.log.claim(&run.run).await {
+        let claim = match log.claim(&run.run).await {
             Ok(claim) => claim,
             Err(LogError::Claimed(_)) => return Err(busy().into()),
             Err(error) => return Err(error.into()),
         };
-        let folded = fold(&*self.agent.log, &run.run, None, None).await?;
+        let folded = fold(&**log, &run.run, None, None).await?;
         let Folded { summary, events, definition, replayed } = folded;
         let Replayed { machine, .. } = replayed;
         if !summary.is_open() {
@@ -59,7 +63,7 @@ impl Driver {
         lost.rerun = Vec::new();
         let cancel = SignalReceived { name: CANCEL.into(), data: Value::Null };
         let agent = Arc::clone(&self.agent);
-        let mut driver = Self::resuming(agent, summary, definition, &events);
+        let mut driver = Self::resuming(agent, Arc::clone(log), summary, definition, &events);
         driver.claim = Some(claim);
         let first = vec![EventKind::from(lost), cancel.into()];
         match Box::pin(driver.go_on(machine, first)).await {

@@ -1,22 +1,18 @@
 //! From an execution the machine asked for to the facts it came to.
 
-use std::any::Any;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use clock::Clock;
 use error_store::{DATABASE_ERROR, Summary, code_of_text};
 use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
 use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
-use layer0::id::SessionId;
+use layer0::id::{CallId, SessionId};
 use react_machine::{HookPoint, Input, ToolRun};
-use redact::Redactor;
 use retry::{FailedAttempt, RetryRequest};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 use tool::{Admitted, ToolContext, ToolError, failed_text};
 use tower::{Layer, Service, ServiceExt};
 use tracing::Instrument;
@@ -52,7 +48,7 @@ pub(crate) async fn run_tool(
     admitted: Admitted,
     notes: mpsc::Sender<Note>,
 ) -> ToolDone {
-    let HookContext { run: run_id, session } = hook_context.clone();
+    let HookContext { run: run_id, session } = &hook_context;
     let began = agent.clock.now();
     let stores = admitted.stores_errors();
     let limit = admitted
@@ -60,23 +56,22 @@ pub(crate) async fn run_tool(
         .timeout
         .unwrap_or(Duration::from_millis(agent.definition.limits.tool_timeout_ms));
     let attempt = ToolAttempt {
-        admitted,
+        agent: Arc::clone(&agent),
+        admitted: Arc::new(admitted),
         limit,
-        clock: Arc::clone(&agent.clock),
-        context: ToolContext::new(run_id.clone(), session.clone(), run.call_id.clone(), began),
+        context: hook_context.clone(),
+        call_id: run.call_id.clone(),
         execution: run.execution,
         sessions,
         depth,
         notes,
-        redactor: agent.redactor.clone(),
-        app_state: agent.app_state.clone(),
     };
     let span = tracing::info_span!("tool", tool = %run.tool, call = %run.call_id);
     let retried = agent.tool_retry.clone().layer().layer(RunOnce).oneshot(attempt);
     let result = retried.instrument(span).await.map_err(|Hinted(error)| error);
     let took = agent.clock.now().since(began).as_millis();
     let duration_ms = u64::try_from(took).unwrap_or(u64::MAX);
-    let failing = failing(&agent, &run_id, &session, &run.call_id, &run.tool, duration_ms);
+    let failing = failing(&agent, run_id, session, &run.call_id, &run.tool, duration_ms);
     let mut facts = match result {
         Ok(output) => {
             let output = recordable(&agent.redactor, output);
@@ -143,16 +138,28 @@ async fn call_hooks(
 /// An execution on its way through the retry layer. Clones are its attempts.
 #[derive(Clone)]
 struct ToolAttempt {
-    admitted: Admitted,
+    agent: Arc<Inner>,
+    admitted: Arc<Admitted>,
     limit: Duration,
-    clock: Arc<dyn Clock>,
-    context: ToolContext,
+    context: HookContext,
+    call_id: CallId,
     execution: u32,
     sessions: Arc<[SessionId]>,
     depth: u32,
     notes: mpsc::Sender<Note>,
-    redactor: Redactor,
-    app_state: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl ToolAttempt {
+    fn context(&self) -> ToolContext {
+        let HookContext { run, session } = self.context.clone();
+        let deadline = self.agent.clock.now().after(self.limit);
+        let mut context = ToolContext::new(run, session, self.call_id.clone(), deadline);
+        context.granted = Arc::clone(self.admitted.needs());
+        context.sessions = Arc::clone(&self.sessions);
+        context.depth = self.depth;
+        context.app_state.clone_from(&self.agent.app_state);
+        context
+    }
 }
 
 impl RetryRequest<Hinted> for ToolAttempt {
@@ -163,16 +170,17 @@ impl RetryRequest<Hinted> for ToolAttempt {
     /// Waits until the retry is in the log; the driver drops the tool if it cannot be.
     fn attempted(&self, attempt: FailedAttempt<'_, Hinted>) -> Option<BoxFuture<()>> {
         let attempted = ToolAttempted {
-            call_id: self.context.call_id.clone(),
+            call_id: self.call_id.clone(),
             execution: self.execution,
             reason: attempt.error.code().into(),
             message: self
+                .agent
                 .redactor
                 .redact(&Summary::of(&attempt.error.0.kind().to_string(), None).text)
                 .into(),
             delay_ms: u64::try_from(attempt.delay.as_millis()).unwrap_or(u64::MAX),
         };
-        let (note, notes) = (Input::fact(self.clock.now(), attempted), self.notes.clone());
+        let (note, notes) = (Input::fact(self.agent.clock.now(), attempted), self.notes.clone());
         Some(Box::pin(async move {
             let (logged, done) = oneshot::channel();
             if notes.send((note, logged)).await.is_ok() {
@@ -233,21 +241,15 @@ impl Service<ToolAttempt> for RunOnce {
 
     fn call(&mut self, attempt: ToolAttempt) -> Self::Future {
         Box::pin(async move {
-            let ToolAttempt { admitted, limit, clock, execution, notes, .. } = attempt;
-            let mut context = attempt.context;
-            context.deadline = clock.now().after(limit);
-            context.granted = Arc::clone(admitted.needs());
-            context.sessions = attempt.sessions;
-            context.depth = attempt.depth;
-            context.cancellation = CancellationToken::new();
-            context.app_state = attempt.app_state;
-            let late = ToolLate { call_id: context.call_id.clone(), execution };
-            let now = Arc::clone(&clock);
+            let context = attempt.context();
+            let ToolAttempt { agent, admitted, limit, call_id, execution, notes, .. } = attempt;
+            let late = ToolLate { call_id, execution };
+            let clock = Arc::clone(&agent.clock);
             let note_late = move || {
                 // The run may be over, or busy with other notes; a late answer is not waited for.
-                let _ = notes.try_send((Input::fact(now.now(), late), oneshot::channel().0));
+                let _ = notes.try_send((Input::fact(clock.now(), late), oneshot::channel().0));
             };
-            execute(admitted, context, limit, &clock, note_late).await.map_err(Hinted)
+            execute(admitted, context, limit, &agent.clock, note_late).await.map_err(Hinted)
         })
     }
 }

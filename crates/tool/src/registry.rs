@@ -143,7 +143,8 @@ impl Toolset {
         let needs = entry.tool.needs(&arguments)?;
         match spec.capabilities.iter().chain(&needs).find(|needed| !grants.allow(needed)) {
             Some(missing) => Err(ToolError::permission_denied(&*spec.name, missing)),
-            None => Ok(Admitted { entry: Arc::clone(entry), arguments, needs: needs.into() }),
+            None if needs.is_empty() => Ok(Admitted::new(entry, arguments, Arc::default())),
+            None => Ok(Admitted::new(entry, arguments, needs.into())),
         }
     }
 
@@ -155,6 +156,10 @@ impl Toolset {
 }
 
 impl Admitted {
+    fn new(entry: &Arc<Entry>, arguments: Value, needs: Arc<[String]>) -> Self {
+        Self { entry: Arc::clone(entry), arguments, needs }
+    }
+
     /// Returns the tool.
     #[must_use]
     pub fn tool(&self) -> &Arc<dyn Tool> {

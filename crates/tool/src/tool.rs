@@ -90,7 +90,7 @@ impl ToolContext {
     /// Makes the context of one call.
     #[must_use]
     pub fn new(run: RunId, session: SessionId, call_id: CallId, deadline: Timestamp) -> Self {
-        let idempotency_key = format!("{run}/{call_id}");
+        let idempotency_key = [run.as_str(), "/", call_id.as_str()].concat();
         Self {
             run,
             sessions: Arc::from([session.clone()]),

@@ -47,12 +47,12 @@ pub struct Misfit(String);
 
 /// Checks `value`; returns what is wrong as `property expectation`, joined by `; `.
 pub(crate) fn check(validator: &Validator, value: &Value) -> Result<(), String> {
+    if validator.is_valid(value) {
+        return Ok(());
+    }
     let mut errors = validator.iter_errors(value);
     let problems: Vec<String> =
         errors.by_ref().take(MAX_PROBLEMS).map(|error| describe(&error)).collect();
-    if problems.is_empty() {
-        return Ok(());
-    }
     let more = errors.count();
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     Err(problems.join("; ") + &more)

@@ -41,7 +41,6 @@ fn a_configuration_mistake_exits_2_and_says_where() {
         "[agent]\ninput = \"x\"\n[model]\nprovider = \"gemini\"\nmodel = \"m\"\n",
     );
     bench.run(&["run", "agent.toml"]).fails(2, "not supported yet");
-    bench.run(&["trace", "run_0"]).fails(2, "no run `run_0`");
     bench.run(&["errors", "show", "err_0"]).fails(2, "no error `err_0`");
     bench.run(&["codes", "nonsense"]).fails(2, "no code begins with `nonsense`");
 }
@@ -68,6 +67,15 @@ fn storage_that_cannot_be_used_exits_5() {
     let bench = Bench::new();
     bench.agent(SAYS, "");
     bench.write("diary.db", "dear diary, this is not a database at all");
+    for command in [["trace", "run_0"], ["resume", "run_0"], ["replay", "run_0"], ["diff", "run_0"]]
+    {
+        let more: &[&str] = match command[0] {
+            "diff" => &["run_1"],
+            _ => &[],
+        };
+        bench.run(&[&command[..], more].concat()).fails(5, "no run `run_0`");
+    }
+    bench.run(&["fork", "run_0", "--at", "1"]).fails(5, "no run `run_0`");
     for command in [&["run", "agent.toml"][..], &["runs"], &["trace", "run_0"], &["errors", "list"]]
     {
         let args = [command, &["--store", "sqlite:diary.db"]].concat();
