@@ -13,6 +13,7 @@ mod invariants;
 #[cfg(unix)]
 mod kill;
 mod listeners;
+mod logs;
 mod played;
 mod replayed;
 mod rules;

@@ -4,6 +4,7 @@
 //! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
 //! [`provider::ScriptedAnswer`]s as a real OpenAI- or Anthropic-compatible endpoint. [`conformance`]
 //! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
+//! [`event_log_conformance`] holds any event log against the contract.
 //!
 //! It never listens beyond `127.0.0.1`, and it never passes over anything in silence: what a script
 //! cannot say, or has not got, is answered with status 400 and the reason. Servers run on a thread
@@ -14,6 +15,7 @@
 pub mod anthropic;
 pub mod conformance;
 mod http;
+mod log_conformance;
 mod loopback;
 pub mod measure;
 pub mod openai;
@@ -21,6 +23,7 @@ mod reply;
 mod scripted;
 
 pub use http::Request;
+pub use log_conformance::event_log_conformance;
 pub use loopback::Loopback;
 pub use reply::{Ending, Reply};
 pub use scripted::ScriptedEndpoint;

@@ -1,0 +1,184 @@
+//! What every event log has to hold, to be run against one's own.
+
+use std::sync::Arc;
+
+use event_log::{
+    Decision, EventLog, LogError, RunFilter, RunState, RunWriter, read_events, verify,
+};
+use layer0::event::{
+    Actor, AgentRecord, ApprovalRequested, EventKind, RunFinished, RunStarted, RunWaiting, Warning,
+};
+use layer0::id::RunId;
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+use layer0::{Code, Timestamp, code};
+use serde_json::json;
+
+/// Checks an empty log against everything the contract of [`EventLog`] says: numbering, order, one
+/// writer, atomic appends, sessions, claims, questions to people.
+///
+/// Specification: D1, D2, D4, D8, A1.
+///
+/// # Panics
+///
+/// When the log breaks the contract; the message says where.
+pub async fn event_log_conformance(log: Arc<dyn EventLog>) {
+    keeps_what_is_appended(&log).await;
+    refuses_a_second_writer(&log).await;
+    has_one_open_run_a_session(&log).await;
+    gives_out_one_claim_a_run(&log).await;
+    keeps_questions_until_they_are_decided(&log).await;
+    lists_runs_newest_first(&log).await;
+}
+
+fn started(session: &str, parent: Option<&str>) -> EventKind {
+    let agent = AgentRecord {
+        name: "conformance".into(),
+        digest: "0".into(),
+        definition: Arc::new(json!({"text": "quote ' zero \u{0} umlaut ä"})),
+    };
+    let parent = parent.map(RunId::from);
+    RunStarted { input: "x".into(), session: session.into(), agent, parent }.into()
+}
+
+fn warning(text: &str) -> EventKind {
+    Warning { message: text.into() }.into()
+}
+
+fn finished() -> EventKind {
+    RunFinished {
+        outcome: Outcome::Completed,
+        reason: None,
+        message: None,
+        output: "done".into(),
+        usage: Usage::default(),
+    }
+    .into()
+}
+
+async fn write(writer: &mut RunWriter, at: i64, kinds: Vec<EventKind>) -> Result<(), LogError> {
+    for kind in kinds {
+        writer.stage(Timestamp::from_millis(at), Actor::Runtime, None, kind);
+    }
+    writer.commit().await.map(drop)
+}
+
+async fn begin(log: &Arc<dyn EventLog>, run: &str, session: &str, at: i64) -> RunWriter {
+    let mut writer = RunWriter::new(Arc::clone(log), run.into());
+    let begun = write(&mut writer, at, vec![started(session, None)]).await;
+    assert!(begun.is_ok(), "{run} begins: {begun:?}");
+    writer
+}
+
+async fn keeps_what_is_appended(log: &Arc<dyn EventLog>) {
+    let mut writer = begin(log, "run_kept", "s-kept", 10).await;
+    let more = vec![warning("one"), warning(&"two ".repeat(5_000)), finished()];
+    assert!(write(&mut writer, 20, more).await.is_ok(), "a batch is taken");
+    let run = RunId::from("run_kept");
+    let (summary, events) = read_events(&**log, &run).await.expect("a run is read back");
+    assert_eq!(summary.last_seq, 4, "the summary is as new as the last event");
+    assert_eq!((summary.state, &*summary.agent), (RunState::Finished, "conformance"));
+    assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(events[0].kind, started("s-kept", None), "text comes out as it went in");
+    let from = log.records(&run, 3).await.expect("records are read");
+    assert_eq!(from.first().map(|record| record.seq), Some(3), "from a seq on");
+    let all = log.records(&run, 1).await.expect("records are read");
+    assert!(verify(&all, &summary.head).is_ok(), "the chain holds");
+    assert!(log.summary(&"run_none".into()).await.expect("no run is no error").is_none());
+    assert!(log.records(&"run_none".into(), 1).await.expect("no run is no error").is_empty());
+}
+
+async fn refuses_a_second_writer(log: &Arc<dyn EventLog>) {
+    let mut first = begin(log, "run_two_writers", "s-writers", 30).await;
+    let run = RunId::from("run_two_writers");
+    let summary = log.summary(&run).await.ok().flatten().expect("the run is known");
+    let mut second = RunWriter::resume(Arc::clone(log), summary);
+    assert!(write(&mut first, 31, vec![warning("mine")]).await.is_ok());
+    let refused = write(&mut second, 32, vec![warning("a"), warning("b")]).await;
+    assert!(matches!(refused, Err(LogError::Conflict { seq: 2, .. })), "{refused:?}");
+    let mut again = RunWriter::new(Arc::clone(log), run.clone());
+    let refused = write(&mut again, 33, vec![started("s-writers", None)]).await;
+    assert!(matches!(refused, Err(LogError::Conflict { seq: 1, .. })), "{refused:?}");
+    let records = log.records(&run, 1).await.expect("records are read");
+    assert_eq!(records.len(), 2, "a refused batch leaves nothing");
+    assert!(write(&mut first, 34, vec![finished()]).await.is_ok(), "the writer goes on");
+}
+
+async fn has_one_open_run_a_session(log: &Arc<dyn EventLog>) {
+    let mut open = begin(log, "run_open", "s-busy", 40).await;
+    let mut other = RunWriter::new(Arc::clone(log), "run_other".into());
+    let refused = write(&mut other, 41, vec![started("s-busy", None)]).await;
+    match refused {
+        Err(LogError::SessionBusy { run, .. }) => assert_eq!(run.as_str(), "run_open"),
+        other => panic!("a session has one open run: {other:?}"),
+    }
+    let mut child = RunWriter::new(Arc::clone(log), "run_child".into());
+    let begun = write(&mut child, 42, vec![started("s-busy", Some("run_open"))]).await;
+    assert!(begun.is_ok(), "a run that another one dispatched shares its session: {begun:?}");
+    let known = log.summary(&"run_child".into()).await.ok().flatten().expect("it is known");
+    assert_eq!(known.parent, Some("run_open".into()), "who dispatched it is kept");
+    assert!(write(&mut open, 43, vec![finished()]).await.is_ok());
+    let mut next = begin(log, "run_next", "s-busy", 44).await;
+    assert!(write(&mut next, 45, vec![finished()]).await.is_ok());
+}
+
+async fn gives_out_one_claim_a_run(log: &Arc<dyn EventLog>) {
+    let run = RunId::from("run_claimed");
+    let claim = log.claim(&run).await.expect("a run that is not there yet can be claimed");
+    let refused = log.claim(&run).await;
+    assert!(matches!(&refused, Err(LogError::Claimed(claimed)) if *claimed == run), "{refused:?}");
+    assert!(log.claim(&"run_free".into()).await.is_ok(), "another run is free");
+    drop(claim);
+    assert!(log.claim(&run).await.is_ok(), "a claim ends when it is dropped");
+}
+
+async fn keeps_questions_until_they_are_decided(log: &Arc<dyn EventLog>) {
+    let mut writer = begin(log, "run_asks", "s-asks", 50).await;
+    let asked = |id: &str, call: &str| {
+        EventKind::from(ApprovalRequested {
+            approval_id: id.into(),
+            call_id: call.into(),
+            tool: "wipe".into(),
+            arguments: json!({"path": "/data"}),
+            arguments_hash: "0".into(),
+        })
+    };
+    let waiting = RunWaiting { approvals: vec!["apr_1".into(), "apr_2".into()] };
+    let questions = vec![asked("apr_1", "c1"), asked("apr_2", "c2"), waiting.into()];
+    assert!(write(&mut writer, 51, questions).await.is_ok());
+    let open = log.open_approvals().await.expect("questions are read");
+    let ids: Vec<&str> = open.iter().map(|open| open.id.as_str()).collect();
+    assert_eq!(ids, ["apr_1", "apr_2"]);
+    assert_eq!((&*open[0].tool, &open[0].arguments), ("wipe", &json!({"path": "/data"})));
+    let decide = |id: &'static str, decision| async move {
+        log.decide(&id.into(), decision).await.expect("a decision is written")
+    };
+    assert!(!decide("apr_0", Decision::approve("ops")).await, "an unknown question");
+    assert!(decide("apr_1", Decision::deny("ops", "no")).await, "the first decision counts");
+    assert!(!decide("apr_1", Decision::approve("lead")).await, "the second does not");
+    let decision = log.decision(&"apr_1".into()).await.expect("a decision is read");
+    assert_eq!(decision, Some(Decision::deny("ops", "no")));
+    assert_eq!(log.decision(&"apr_2".into()).await.expect("none is no error"), None);
+    assert_eq!(log.open_approvals().await.expect("questions are read").len(), 1);
+    let reason = Some(Code::new(code::RUN_CANCELLED));
+    let cancelled = RunFinished {
+        outcome: Outcome::Cancelled,
+        reason,
+        message: None,
+        output: "".into(),
+        usage: Usage::default(),
+    };
+    assert!(write(&mut writer, 52, vec![cancelled.into()]).await.is_ok());
+    assert!(log.open_approvals().await.expect("questions are read").is_empty(), "it is over");
+    assert!(!decide("apr_2", Decision::approve("ops")).await, "nobody waits for it any more");
+}
+
+async fn lists_runs_newest_first(log: &Arc<dyn EventLog>) {
+    let of = |session: &str, limit| RunFilter { session: Some(session.into()), limit };
+    let runs = log.runs(of("s-busy", None)).await.expect("runs are listed");
+    let names: Vec<&str> = runs.iter().map(|run| run.run.as_str()).collect();
+    assert_eq!(names, ["run_next", "run_child", "run_open"]);
+    let newest = log.runs(of("s-busy", Some(1))).await.expect("runs are listed");
+    assert_eq!(newest.len(), 1, "at most as many as asked for");
+    assert!(log.runs(of("s-none", None)).await.expect("runs are listed").is_empty());
+}
