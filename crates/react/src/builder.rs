@@ -5,18 +5,17 @@ use std::time::Duration;
 use clock::{Clock, SystemClock};
 use error_store::{ErrorDetail, ErrorStore, ResultDetail, ResultStore};
 use event_log::EventLog;
-use layer0::event::AgentRecord;
 use provider::{ModelSettings, Provider};
 use react_machine::{AgentDefinition, Budget, DefinitionError, Limits, Price};
 use redact::Redactor;
 use retry::{Jitter, RetryBudget, RetryConfig, RetryPolicy};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use thiserror::Error;
 use tool::{Grants, PatternError, RegistrationError, Tool, ToolNotFound, Toolset};
 
 use crate::agent::{Agent, Inner};
 use crate::approval::Approver;
+use crate::digest::record;
 use crate::hook::{Gate, Hook, Observer};
 use crate::hooking::Hooks;
 use crate::live::Hub;
@@ -367,25 +366,6 @@ impl AgentBuilder {
             }),
         })
     }
-}
-
-/// Returns what `run.started` says of an agent: its definition, and the SHA-256 of that as compact
-/// JSON with sorted keys.
-pub(crate) fn record(definition: &AgentDefinition) -> AgentRecord {
-    let value = serde_json::to_value(definition).unwrap_or_default();
-    AgentRecord {
-        name: Arc::clone(&definition.name),
-        digest: digest(&value).into(),
-        definition: Arc::new(value),
-    }
-}
-
-/// Returns the SHA-256, in hex, of a definition as compact JSON with sorted keys.
-pub(crate) fn digest(definition: &Value) -> String {
-    let mut sorted = definition.clone();
-    sorted.sort_all_objects();
-    let digest = Sha256::digest(sorted.to_string().as_bytes());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Says why an agent cannot be made.

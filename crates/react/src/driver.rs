@@ -9,23 +9,20 @@ use clock::{BoxFuture as ClockFuture, Clock};
 use event_log::{Claim, RunWriter};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use layer0::event::{AgentRecord, EventKind, RunResumed, RunStarted, SignalReceived};
+use layer0::event::{AgentRecord, EventKind, RunResumed, RunStarted};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::Message;
 use layer0::usage::Usage;
 use layer0::{Timestamp, ToolSpec};
 use provider::ProviderError;
-use react_machine::{
-    AgentDefinition, CANCEL, Effect, Finish, Input, Machine, Output, Pause, ToolRun,
-};
-use serde_json::Value;
+use react_machine::{AgentDefinition, Effect, Finish, Input, Machine, Output, Pause, ToolRun};
 use tokio::sync::mpsc;
 use tool::Admitted;
 use tracing::Instrument;
 
 use crate::agent::{Inner, RunRequest, new_run_id, new_session_id};
-use crate::builder::record;
 use crate::deciding::Asked;
+use crate::digest::record;
 use crate::error::{AgentError, RunFailure};
 use crate::failing::Failing;
 use crate::hook::HookError;
@@ -33,7 +30,6 @@ use crate::live::Live;
 use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
 use crate::model::Attempted;
 use crate::outcome::RunOutcome;
-use crate::running::drop_guarded;
 use crate::tool_run::{Note, ToolDone};
 use crate::typed::output_check;
 
@@ -84,7 +80,7 @@ pub(crate) struct Driver {
     /// The error of the hook that stopped the run; the log has it as data.
     pub(crate) hook_error: Option<HookError>,
     /// Are the last hooks called? Nothing stops a run that is ending.
-    ending: bool,
+    pub(crate) ending: bool,
     /// Did a tool that is not safe to repeat run?
     pub(crate) acted: bool,
     /// What was used as far as the log has it; the machine is ahead when an append fails.
@@ -309,38 +305,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Waits for other people's code, unless the run is stopped meanwhile; then it is dropped, and
-    /// there is nothing more to do.
-    pub(crate) async fn unless_stopped<T>(
-        &mut self,
-        machine: &mut Machine,
-        work: impl Future<Output = T>,
-    ) -> Result<Option<T>, AgentError> {
-        let mut work = Box::pin(work);
-        let cancellation = self.request.cancellation.clone();
-        let mut deadline = sleep_until(&self.agent.clock, machine.deadline());
-        let cancelled = tokio::select! {
-            biased;
-            () = cancellation.cancelled(), if !self.ending => true,
-            () = &mut deadline => false,
-            result = &mut work => return Ok(Some(result)),
-        };
-        drop_guarded(work);
-        if cancelled {
-            self.cancel(machine).await?;
-        } else {
-            self.tick(machine).await?;
-        }
-        Ok(None)
-    }
-
-    /// Tells the machine the time. If that ends the run, what is in flight is dropped.
-    pub(crate) async fn tick(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
-        machine.tick(self.agent.clock.now());
-        self.drain(machine);
-        self.commit(machine).await
-    }
-
     /// Takes what the machine wants; at the end of a run, drops what is in flight.
     pub(crate) fn drain(&mut self, machine: &mut Machine) {
         loop {
@@ -371,21 +335,6 @@ impl Driver {
         }
         self.usage = machine.usage();
         Ok(())
-    }
-
-    /// Drops what is in flight and tells the machine, which answers every open call.
-    pub(crate) async fn cancel(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
-        self.drop_in_flight();
-        let signal = SignalReceived { name: CANCEL.into(), data: Value::Null };
-        self.step(machine, [self.fact(signal)]).await
-    }
-
-    fn drop_in_flight(&mut self) {
-        self.effects.clear();
-        self.queued.clear();
-        self.running.clear();
-        self.admitted.clear();
-        self.asked.clear();
     }
 
     pub(crate) fn fact(&self, fact: impl Into<EventKind>) -> Input {

@@ -10,7 +10,7 @@ use layer0::message::Message;
 use react_machine::{AgentDefinition, Divergence, Entry, Replay, Replayed};
 use serde_json::Value;
 
-use crate::builder::{digest, record};
+use crate::digest::{digest, record};
 use crate::resume::ResumeError;
 use crate::typed::output_check;
 

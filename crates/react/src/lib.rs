@@ -14,6 +14,7 @@
 mod agent;
 mod builder;
 mod agent_tool;
+mod digest;
 mod driver;
 mod ending;
 mod memory;
@@ -36,6 +37,7 @@ mod redacting;
 mod resume;
 mod resuming;
 mod sessions;
+mod stopping;
 mod running;
 mod tool_run;
 mod typed;

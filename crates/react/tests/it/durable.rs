@@ -326,6 +326,27 @@ async fn a_copy_goes_on_from_every_event_and_leaves_its_parent_alone() {
     assert!(matches!(beyond, ResumeError::NoSuchEvent { seq: 99, .. }), "{beyond}");
 }
 
+/// Spec: A1. Somebody decides elsewhere while the run is in this process, and nobody here does.
+#[tokio::test]
+async fn a_decision_from_elsewhere_reaches_a_living_run() {
+    let bench = Bench::new();
+    let answers = vec![calls([call("c1", "wipe", json!({}))]), says("done")];
+    let desk = react::ApprovalDesk::default();
+    let agent = bench.agent(answers).tool(wipe).approver(desk.clone());
+    let elsewhere = async {
+        loop {
+            if let Some(open) = bench.log.open_approvals().await.unwrap().first() {
+                assert!(bench.log.decide(&open.id, Decision::deny("ops", "no")).await.unwrap());
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let (outcome, ()) = tokio::join!(bench.run(agent), elsewhere);
+    assert_eq!(tool_texts(&outcome.unwrap())[0].0, "Denied by ops: no");
+    assert!(desk.open().is_empty(), "nobody is asked here any more");
+}
+
 /// Spec: D7
 #[tokio::test]
 async fn a_copy_can_be_told_something_else() {
