@@ -50,6 +50,8 @@ pub(crate) struct Driver {
     record: AgentRecord,
     /// The right to write to the run.
     pub(crate) claim: Option<Claim>,
+    /// When the run starts at the earliest.
+    pub(crate) not_before: Option<Timestamp>,
     /// What executions before this process were asked for, by call.
     pub(crate) executions: BTreeMap<CallId, ToolRun>,
     /// Is written before the first decision of a person, when the run waited for it.
@@ -121,6 +123,7 @@ impl Driver {
             usage: Usage::default(),
             tools: Arc::clone(&agent.definition.tools),
             claim: None,
+            not_before: None,
             executions: BTreeMap::new(),
             resumed_by: None,
             definition: Arc::clone(&agent.definition),
@@ -190,7 +193,9 @@ impl Driver {
             agent: self.record.clone(),
             parent: self.request.parent.clone(),
         };
-        match self.step(&mut machine, [self.fact(started)]).await {
+        let at =
+            self.not_before.map_or(self.agent.clock.now(), |at| at.max(self.agent.clock.now()));
+        match self.step(&mut machine, [Input::fact(at, started)]).await {
             Ok(()) => Ok(machine),
             Err(error) => Err(Box::new((machine, error))),
         }

@@ -1,6 +1,7 @@
 //! Conversations: what was said before, and runs that died in the middle of one.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use event_log::{EventLog, LogError, RunFilter, RunState, RunSummary};
 use layer0::event::{EventKind, SignalReceived};
@@ -23,6 +24,9 @@ impl Driver {
         }
         let filter = RunFilter { session: Some(self.session.clone()), limit: None };
         for run in log.runs(filter).await? {
+            // The runs of a session have an order, however fast they follow each other.
+            let behind = run.started_at.after(Duration::from_millis(1));
+            self.not_before = self.not_before.max(Some(behind));
             if run.is_open() && run.parent.is_none() {
                 self.end_dead_run(&log, &run).await?;
             }
