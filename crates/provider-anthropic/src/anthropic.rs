@@ -1,8 +1,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
-use provider_http::{ApiKey, ConfigError, Credential, Endpoint, EndpointSettings, Timeouts};
+use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
+use provider_http::{
+    Answer, ApiKey, ConfigError, Credential, Endpoint, EndpointSettings, Timeouts,
+};
 
 use crate::classify::ROWS;
 use crate::request::MessagesRequest;
@@ -105,6 +107,57 @@ impl AnthropicProvider {
     pub const fn timeouts(&self) -> Timeouts {
         self.endpoint.timeouts()
     }
+
+    /// Reads an answer that is here already, such as a recorded one, just as
+    /// [`stream`](Provider::stream) reads one from the wire: whole where the content type is JSON or
+    /// HTML, as events otherwise. Nothing is sent.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use provider_anthropic::Anthropic;
+    ///
+    /// let provider = Anthropic::new("model-1").base_url("http://localhost:8080").build()?;
+    /// let body = r#"{"content": [{"type": "text", "text": "42"}], "stop_reason": "end_turn"}"#;
+    /// assert_eq!(&*provider.read("application/json", body).await?.text, "42");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError::StreamTruncated`] when the body ends early,
+    /// [`ProviderError::InvalidResponse`] when it is not an answer of this protocol or too large;
+    /// whatever a failure in the body is.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with a timer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the answer; it can be read again.
+    pub async fn read(
+        &self,
+        content_type: &str,
+        body: impl Into<Vec<u8>>,
+    ) -> Result<ModelResponse, ProviderError> {
+        self.decode(self.endpoint.recorded(content_type, body), None).await
+    }
+
+    async fn decode(
+        &self,
+        answer: Answer<'_>,
+        sink: Option<&dyn StreamSink>,
+    ) -> Result<ModelResponse, ProviderError> {
+        if answer.is_event_stream() {
+            return stream::read(answer.events(), sink).await;
+        }
+        // An endpoint that cannot stream answers in one piece, and so does a failure.
+        let response = response::read(&self.endpoint, answer, sink).await?;
+        provider_http::read_aloud(&response, sink);
+        Ok(response)
+    }
 }
 
 #[async_trait]
@@ -126,12 +179,6 @@ impl Provider for AnthropicProvider {
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = MessagesRequest::streamed(&self.model, request)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
-        if !answer.is_event_stream() {
-            // An endpoint that cannot stream answers in one piece, and so does a failure.
-            let response = response::read(&self.endpoint, answer, request.sink.as_deref()).await?;
-            provider_http::read_aloud(&response, request.sink.as_deref());
-            return Ok(response);
-        }
-        stream::read(answer.events(), request.sink.as_deref()).await
+        self.decode(answer, request.sink.as_deref()).await
     }
 }

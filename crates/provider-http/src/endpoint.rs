@@ -134,6 +134,17 @@ impl Endpoint {
         Err(self.refused(response, retry_after).await)
     }
 
+    /// Makes an answer of bytes that are here already, such as a recorded one. Its head says
+    /// success and this content type; one that no header can carry is left out.
+    #[must_use]
+    pub fn recorded(&self, content_type: &str, body: impl Into<Vec<u8>>) -> Answer<'_> {
+        let mut response = http::Response::new(body.into());
+        if let Ok(value) = HeaderValue::from_str(content_type) {
+            response.headers_mut().insert(CONTENT_TYPE, value);
+        }
+        Answer::new(self, response.into(), None)
+    }
+
     /// Says what a failure inside a 200 is.
     #[must_use]
     pub fn failure(&self, body: Value, retry_after: Option<Duration>) -> ProviderError {
@@ -323,6 +334,26 @@ mod tests {
         let endpoint = open("https://example.com", &ApiKey::new("0123456789")).unwrap();
         assert!(endpoint.headers["authorization"].is_sensitive());
         assert!(!format!("{endpoint:?} {:?}", endpoint.headers).contains("0123456789"));
+    }
+
+    #[tokio::test]
+    async fn a_recorded_answer_is_what_its_content_type_says() {
+        let endpoint = open("http://127.0.0.1:9", &ApiKey::new("0123456789")).unwrap();
+        for (content_type, is_event_stream) in [
+            ("application/json; charset=utf-8", false),
+            ("text/html", false),
+            ("text/event-stream", true),
+            ("no header\ncarries this", true),
+        ] {
+            let answer = endpoint.recorded(content_type, "data: {\"a\": 1}\n\n");
+            assert_eq!(answer.is_event_stream(), is_event_stream, "{content_type}");
+            assert_eq!(answer.retry_after(), None);
+        }
+        let read: Value = endpoint.recorded("application/json", "[1]").json().await.unwrap();
+        assert_eq!(read, serde_json::json!([1]));
+        let mut events = endpoint.recorded("text/event-stream", "data: one\n\n").events();
+        assert_eq!(events.next().await.unwrap().unwrap().data, "one");
+        assert_eq!(events.next().await.unwrap(), None);
     }
 
     #[test]

@@ -58,6 +58,21 @@ async fn an_answer_is_the_same_whole_streamed_and_split() {
 }
 
 #[tokio::test]
+async fn a_recorded_answer_is_read_as_one_from_the_wire() {
+    let provider = provider("http://127.0.0.1:9");
+    for streamed in [false, true] {
+        let reply = testkit::openai::reply(&rich(), &json!({ "stream": streamed }));
+        let content_type = if streamed { "text/event-stream" } else { "application/json" };
+        let read = provider.read(content_type, reply.body.clone()).await.unwrap();
+        assert_eq!(read, ask(reply.clone(), true).await.unwrap());
+
+        let half = &reply.body[..reply.body.len() / 2];
+        let error = provider.read(content_type, half).await.unwrap_err();
+        assert_eq!(error.code(), "provider.stream_truncated");
+    }
+}
+
+#[tokio::test]
 async fn a_listener_hears_what_the_answer_says() {
     let server = ScriptedEndpoint::openai(vec![rich()]);
     let listener = Arc::new(Listener::default());
