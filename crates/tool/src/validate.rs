@@ -87,7 +87,7 @@ fn describe(error: &ValidationError<'_>) -> String {
         ValidationErrorKind::AdditionalProperties { unexpected }
         | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
             let names: Vec<String> = unexpected.iter().map(|name| inside(&bounded(name))).collect();
-            format!("{} is not a known property", names.join(", "))
+            format!("{} is not a known property", bounded(&names.join(", ")))
         }
         ValidationErrorKind::Enum { options } => {
             format!("{property} must be one of {}", bounded(&options.to_string()))
@@ -201,6 +201,17 @@ mod tests {
             "rows[0].n must be a number",
         );
         assert_eq!(check(&validator, &json!({"error_id": "abc"})), Ok(()));
+    }
+
+    #[test]
+    fn unknown_properties_are_named_up_to_a_bound() {
+        let schema = json!({"properties": {"known": {}}, "additionalProperties": false});
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let many: Value = (0..1_000).map(|n| (format!("p{n:03}"), Value::Null)).collect();
+        let problem = check(&validator, &many).unwrap_err();
+        assert!(problem.starts_with("p000, p001, "), "{problem}");
+        assert!(problem.ends_with(" is not a known property"), "{problem}");
+        assert!(problem.len() < MAX_VALUE_CHARS + 30, "{problem}");
     }
 
     #[test]
