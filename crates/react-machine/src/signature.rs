@@ -114,6 +114,14 @@ mod tests {
 
     /// Spec: G2
     #[test]
+    fn a_number_that_was_logged_and_read_again_is_the_same_call() {
+        let asked: Value = serde_json::from_str("0.17486140258652586790").unwrap();
+        let logged = serde_json::from_str(&asked.to_string()).unwrap();
+        assert_eq!(call_signature("f", &asked), call_signature("f", &logged));
+    }
+
+    /// Spec: G2
+    #[test]
     fn a_batch_is_the_same_in_any_order_but_not_in_any_number() {
         let call = |name: &str| call_signature(name, &json!({}));
         let one = batch_signature(&[call("a"), call("b")]);
