@@ -14,7 +14,7 @@ use tracing::Instrument;
 use crate::driver::{Driver, sleep_until};
 use crate::error::AgentError;
 use crate::model::{AttemptedCall, CallRecord};
-use crate::redacting::{redact_calls, redact_shared};
+use crate::redacting::{recordable_calls, redact_shared};
 
 impl Driver {
     /// Asks the model through the retry stack. Each attempt that is followed by another is appended
@@ -84,7 +84,7 @@ impl Driver {
         let answer = match result {
             Ok(mut response) => {
                 let redactor = &self.agent.redactor;
-                redact_calls(redactor, &mut response.tool_calls);
+                recordable_calls(redactor, &mut response.tool_calls);
                 EventKind::from(ModelResponded {
                     call: call.call,
                     text: redact_shared(redactor, response.text),

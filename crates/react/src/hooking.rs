@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::driver::Driver;
 use crate::error::AgentError;
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
-use crate::redacting::redact_value;
+use crate::redacting::recordable;
 use crate::running::panic_text;
 
 /// Which hooks of a point are called.
@@ -98,7 +98,7 @@ impl Hooks {
                 }
                 Ok(Verdict::ReplaceArguments(arguments)) => match moment {
                     Moment::BeforeTool { .. } => {
-                        called.arguments = Some(redact_value(&self.redactor, arguments));
+                        called.arguments = Some(recordable(&self.redactor, arguments));
                         continue;
                     }
                     _ => HookError::Failed("there are no arguments to replace here".into()),

@@ -26,7 +26,7 @@ use crate::failing::is_stored;
 use crate::hook::{HookContext, HookError, Moment};
 use crate::hooking::{Hooks, Kind};
 use crate::large::Sized;
-use crate::redacting::redact_value;
+use crate::redacting::recordable;
 use crate::running::execute;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -76,7 +76,7 @@ pub(crate) async fn run_tool(
     let failing = failing(&agent, &run_id, &session, &run.call_id, &run.tool, duration_ms);
     let mut facts = match result {
         Ok(output) => {
-            let output = redact_value(&agent.redactor, output);
+            let output = recordable(&agent.redactor, output);
             // What the detail tools give out is bounded by itself.
             let output = if stores { Sized::of(output, &agent) } else { Sized::Small(output) };
             let (note, output) = output.keep(&agent, &failing).await;

@@ -62,6 +62,8 @@ pub(crate) fn check(validator: &Validator, value: &Value) -> Result<(), String> 
 pub(crate) fn unparsed(text: &str) -> String {
     match serde_json::from_str::<Value>(text) {
         Err(error) => format!("arguments must be a JSON object, but do not parse: {error}"),
+        // An object only becomes text where it is too deep to be recorded.
+        Ok(Value::Object(_)) => "arguments are nested too deeply".to_owned(),
         Ok(_) => "arguments must be a JSON object".to_owned(),
     }
 }
@@ -218,5 +220,6 @@ mod tests {
     fn text_that_is_no_json_is_located() {
         assert!(unparsed("{\"a\": ").contains("EOF while parsing"));
         assert_eq!(unparsed("3"), "arguments must be a JSON object");
+        assert_eq!(unparsed("{}"), "arguments are nested too deeply");
     }
 }

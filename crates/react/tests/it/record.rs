@@ -14,6 +14,45 @@ use tool::{ToolError, tool};
 
 use crate::bench::*;
 
+/// Returns a value of this depth; serde_json reads 127 levels.
+fn nested(levels: usize) -> serde_json::Value {
+    serde_json::from_str(&("[".repeat(levels) + &"]".repeat(levels))).unwrap()
+}
+
+/// Returns what it is not asked for.
+#[tool]
+async fn deep() -> Result<serde_json::Value, ToolError> {
+    Ok(nested(127))
+}
+
+#[tokio::test]
+async fn what_is_nested_too_deeply_is_recorded_as_text() {
+    let bench = Bench::new();
+    let batch = calls([
+        call("c1", "broken", json!({"how": nested(126)})),
+        call("c2", "deep", json!({})),
+        call("c3", "broken", json!({"how": "long"})),
+    ]);
+    let agent = bench.agent(vec![batch, says("done")]).tool(broken).tool(deep);
+    let outcome = bench.run(agent).await.unwrap();
+    // It can be read at all.
+    let events = bench.events(&outcome.run_id).await;
+    let EventKind::ModelResponded(said) = &events[3].kind else { panic!("it answers") };
+    assert!(said.tool_calls[0].arguments.is_string());
+    assert!(said.tool_calls[2].arguments.is_object());
+    let answers: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::ToolResponded(answer) => Some(answer),
+            _ => None,
+        })
+        .collect();
+    let text = answers.iter().find(|answer| answer.call_id.as_str() == "c1").unwrap();
+    assert!(text.output.to_string().contains("arguments are nested too deeply"), "{text:?}");
+    let output = answers.iter().find(|answer| answer.call_id.as_str() == "c2").unwrap();
+    assert!(output.ok && output.output.is_string(), "{output:?}");
+}
+
 /// Spec: T2, D2
 #[tokio::test]
 async fn the_log_tells_the_story_in_order() {
