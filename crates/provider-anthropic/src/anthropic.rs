@@ -117,7 +117,7 @@ impl AnthropicProvider {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use provider_anthropic::Anthropic;
     ///
-    /// let provider = Anthropic::new("claude").base_url("http://localhost:8080").build()?;
+    /// let provider = Anthropic::new("model-1").base_url("http://localhost:8080").build()?;
     /// let body = r#"{"content": [{"type": "text", "text": "42"}], "stop_reason": "end_turn"}"#;
     /// assert_eq!(&*provider.read("application/json", body).await?.text, "42");
     /// # Ok(())

@@ -33,16 +33,15 @@ impl<'e> Events<'e> {
         let lines = stream::try_unfold(
             (answer, LineBuffer::default()),
             |(mut answer, mut buffer)| async move {
-                while let Some(chunk) = answer.chunk().await? {
-                    match buffer.push(&chunk) {
-                        Ok(Some(lines)) => return Ok(Some((lines, (answer, buffer)))),
-                        Ok(None) => {}
-                        Err(TooLarge) => {
-                            return Err(answer.endpoint.invalid_response("stream is too large"));
-                        }
+                loop {
+                    if let Some(line) = buffer.next() {
+                        return Ok(Some((line, (answer, buffer))));
+                    }
+                    let Some(chunk) = answer.chunk().await? else { return Ok(None) };
+                    if let Err(TooLarge) = buffer.push(&chunk) {
+                        return Err(answer.endpoint.invalid_response("stream is too large"));
                     }
                 }
-                Ok(None)
             },
         );
         Self { endpoint, retry_after, events: EventStream::new(Box::pin(lines)) }
@@ -96,13 +95,19 @@ impl std::fmt::Debug for Events<'_> {
     }
 }
 
-/// Passes whole lines on, so that it makes no difference where bytes were split.
+/// Passes whole lines on, one by one, so that it makes no difference where bytes were split.
 ///
 /// `eventsource-stream` 0.2.3 alone panics on a byte order mark, holds everything back after one
-/// invalid byte, and reads a long line again with every piece of it.
+/// invalid byte, reads a long line again with every piece of it, moves all that follows with every
+/// line it takes, and copies the last id with every event.
 #[derive(Default)]
 struct LineBuffer {
+    /// The beginning of a line.
     bytes: Vec<u8>,
+    /// Complete lines.
+    lines: String,
+    /// How far the complete lines were taken.
+    taken: usize,
     begun: bool,
     of_event: usize,
     of_stream: usize,
@@ -112,15 +117,15 @@ struct LineBuffer {
 struct TooLarge;
 
 impl LineBuffer {
-    /// Takes a piece of the body and returns the lines that are complete with it.
-    fn push(&mut self, chunk: &[u8]) -> Result<Option<String>, TooLarge> {
+    /// Takes a piece of the body. The lines before it have all been taken.
+    fn push(&mut self, chunk: &[u8]) -> Result<(), TooLarge> {
         self.of_stream = self.of_stream.saturating_add(chunk.len());
         if self.of_stream > MAX_STREAM_BYTES || self.bytes.len() + chunk.len() > MAX_ANSWER_BYTES {
             return Err(TooLarge);
         }
         let Some(end) = chunk.iter().rposition(|byte| *byte == b'\n') else {
             self.bytes.extend_from_slice(chunk);
-            return Ok(None);
+            return Ok(());
         };
         let (complete, rest) = chunk.split_at(end + 1);
         let mut lines = std::mem::replace(&mut self.bytes, rest.to_vec());
@@ -135,7 +140,23 @@ impl LineBuffer {
         let text = String::from_utf8_lossy(&lines);
         let text = if self.begun { &text } else { text.trim_start_matches('\u{feff}') };
         self.begun = true;
-        Ok(Some(text.to_owned()))
+        self.lines = text.to_owned();
+        self.taken = 0;
+        Ok(())
+    }
+}
+
+impl Iterator for LineBuffer {
+    type Item = String;
+
+    /// Takes the next complete line. Its end is a newline, whatever it was.
+    fn next(&mut self) -> Option<String> {
+        let rest = self.lines.get(self.taken..)?;
+        let end = rest.find(['\r', '\n'])?;
+        self.taken += end + if rest[end..].starts_with("\r\n") { 2 } else { 1 };
+        // Nobody asks for ids, so they become comments. No other field begins like this.
+        let line = if rest.starts_with("id") { ":" } else { &rest[..end] };
+        Some(format!("{line}\n"))
     }
 }
 
@@ -146,8 +167,11 @@ mod tests {
     /// Feeds the pieces and returns what an `EventStream` makes of them.
     fn read(pieces: &[&[u8]]) -> Vec<String> {
         let mut buffer = LineBuffer::default();
-        let lines: Vec<Result<String, ProviderError>> =
-            pieces.iter().filter_map(|piece| buffer.push(piece).unwrap()).map(Ok).collect();
+        let mut lines: Vec<Result<String, ProviderError>> = Vec::new();
+        for piece in pieces {
+            buffer.push(piece).unwrap();
+            lines.extend(buffer.by_ref().map(Ok));
+        }
         let mut events = EventStream::new(stream::iter(lines));
         let mut read = Vec::new();
         while let Some(event) = futures_util::FutureExt::now_or_never(events.next()).unwrap() {
@@ -160,12 +184,13 @@ mod tests {
     /// Spec: P7
     #[test]
     fn it_makes_no_difference_where_bytes_are_split() {
-        let bodies: [&[u8]; 4] = [
+        let bodies: [&[u8]; 5] = [
             "event: a\ndata: {\"t\":\"grüße 👍\"}\n\n: comment\n\ndata: one\ndata: two\n\n"
                 .as_bytes(),
             "\u{feff}event: a\r\ndata: é\r\n\r\ndata:b\r\n\r\ndata: cut off".as_bytes(),
             b"data: \xff\xfe broken \xf0\x9f\n\ndata: after\n\n",
             b"\n\n\ndata\n\nid\nretry: x\n:\n\xef\xbb\xbfdata: bom\n\n",
+            b"id\n\xef\xbb\xbfdata: bom\n\ndata: after\n\n",
         ];
         for body in bodies {
             let whole = read(&[body]);
@@ -176,6 +201,19 @@ mod tests {
             assert_eq!(read(&body.chunks(1).collect::<Vec<_>>()), whole);
         }
         assert_eq!(read(&[bodies[1]]), ["a|é", "message|b"]);
+        let mixed: &[u8] = b"id: 7\r\ndata: a\r\rdata: b\rid\n\n";
+        assert_eq!(read(&[mixed]), ["message|a", "message|b"]);
+    }
+
+    #[test]
+    fn lines_are_passed_on_one_by_one() {
+        let mut buffer = LineBuffer::default();
+        buffer.push(b"a\r\nb\rc\n\nid: 7\r\n\r\rd").unwrap();
+        let lines: Vec<String> = buffer.by_ref().collect();
+        assert_eq!(lines, ["a\n", "b\n", "c\n", "\n", ":\n"]);
+        buffer.push(b"\n").unwrap();
+        let lines: Vec<String> = buffer.collect();
+        assert_eq!(lines, ["\n", "\n", "d\n"]);
     }
 
     proptest::proptest! {

@@ -22,15 +22,18 @@ pub const MIN_SECRET_CHARS: usize = 8;
 
 /// The usual shapes of secrets. In each, `keep` is what stays in front of the secret.
 ///
-/// The prefixes are those their makers document for secret scanning. They begin a word, also behind
-/// an escape in JSON: `\nsk-…`.
+/// To a regular expression, the `n` of `\n` in JSON belongs to the word behind it. So what begins a
+/// word is looked for behind escapes as well, in patterns of their own: one pattern for both finds no
+/// literal to jump to and is twenty times slower.
 const PATTERNS: &[&str] = &[
     // Private keys in PEM, also where newlines are escaped in JSON.
     r"(?P<keep>-----BEGIN [A-Z ]*PRIVATE KEY-----)[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)",
-    // Keys that name their maker: OpenAI and Anthropic, AWS, Google, GitHub, GitLab, Slack.
-    r"(?P<keep>BEGIN_WORD)(?:sk-[A-Za-z0-9_-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|gh[opsru]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,})",
+    // Keys that name their maker.
+    r"(?P<keep>)\bMAKERS_KEY",
+    r"(?P<keep>\\(?:[bfnrt]|u[0-9A-Fa-f]{4}))MAKERS_KEY",
     // Authorization headers.
-    r"(?P<keep>BEGIN_WORD(?i:(?:bearer|basic|token)\s+))[A-Za-z0-9._~+/=-]{12,}",
+    r"(?P<keep>(?i:\b(?:bearer|basic|token)\s+))[A-Za-z0-9._~+/=-]{12,}",
+    r"(?P<keep>\\(?:[bfnrt]|u[0-9A-Fa-f]{4})(?i:(?:bearer|basic|token)\s+))[A-Za-z0-9._~+/=-]{12,}",
     // user:password@ in URLs, to the last `@` before the path.
     r#"(?P<keep>[a-zA-Z][a-zA-Z0-9+.-]*://[^\s/:@"']*:)[^\s/"']+@"#,
     // Settings with a quoted value, also where the quotes are escaped in JSON: "password": "…"
@@ -39,12 +42,13 @@ const PATTERNS: &[&str] = &[
     r#"(?P<keep>(?i:SECRET_NAME)\\?["']?\s*[:=]\s*)[^\s"'\\,;&{}\[\]]{6,}"#,
 ];
 
+/// Keys of OpenAI and Anthropic, AWS, Google, GitHub, GitLab and Slack, by the prefixes they document
+/// for secret scanning.
+const MAKERS_KEY: &str = r"(?:sk-[A-Za-z0-9_-]{16,}|(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[0-9A-Za-z_-]{30,}|gh[opsru]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,})";
+
 /// How the names of settings that hold secrets end. What stands before, as in `MYAPP_API_KEY`, stays
 /// anyway.
 const SECRET_NAME: &str = r"(?:api[_-]?key|access[_-]?key|secret[_-]?key|client[_-]?secret|(?:access|refresh|auth|session|api|bearer)[_-]?token|[_-]token|passwd|password|passphrase|[_-]pwd|[_-]secret)";
-
-/// Where a word begins. To a regular expression, the `n` of `\n` in JSON belongs to the word behind it.
-const BEGIN_WORD: &str = r"(?:\b|\\[bfnrt]|\\u[0-9A-Fa-f]{4})";
 
 /// How every [`SECRET_NAME`] ends. These few words are looked for many times faster.
 const LAST_WORD: &str = "(?:key|token|secret|passwd|password|passphrase|pwd)";
@@ -62,7 +66,7 @@ struct Shape {
 impl Shape {
     fn new(pattern: &str) -> Self {
         let compile = |name| {
-            let pattern = pattern.replace("SECRET_NAME", name).replace("BEGIN_WORD", BEGIN_WORD);
+            let pattern = pattern.replace("SECRET_NAME", name).replace("MAKERS_KEY", MAKERS_KEY);
             Regex::new(&pattern).expect("the patterns above are valid")
         };
         let hint = pattern.contains("SECRET_NAME").then(|| compile(LAST_WORD));

@@ -12,7 +12,7 @@ use walkdir::{DirEntry, WalkDir};
 use crate::error::XtaskError;
 
 /// Directories with Rust sources of ours.
-const SOURCES: &[&str] = &["crates", "examples", "tests", "xtask"];
+const SOURCES: &[&str] = &["crates", "examples", "fuzz", "tests", "xtask"];
 
 /// Everything the checks look at.
 pub(crate) struct Workspace {

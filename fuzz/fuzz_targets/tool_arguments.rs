@@ -1,0 +1,23 @@
+//! No arguments panic the schema check, and what the model reads of a refusal is bounded.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use builtin_tools::CommandTool;
+use libfuzzer_sys::fuzz_target;
+use tool::{Grants, ToolError, ToolSpec, Toolset};
+
+static TOOLS: LazyLock<Toolset> = LazyLock::new(|| {
+    let schema = serde_json::from_str(include_str!("tool_arguments.json")).unwrap();
+    let spec = ToolSpec::new("fixed", "Is never run.", schema);
+    Toolset::new().with(CommandTool::new(spec, "true", [], ".", BTreeMap::new())).unwrap()
+});
+
+fuzz_target!(|text: &str| {
+    let arguments = provider_http::parse_arguments(text);
+    if let Err(error) = TOOLS.admit("fixed", arguments, &Grants::none()) {
+        assert!(matches!(error.kind(), ToolError::InvalidInput(_)), "{error}");
+        assert!(error.to_string().chars().count() < 3_000, "{error}");
+    }
+});
