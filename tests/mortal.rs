@@ -37,7 +37,9 @@ fn note(context: &ToolContext) -> Result<(), ToolError> {
     };
     let mut file =
         std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(failed)?;
-    writeln!(file, "{}", context.call_id).map_err(failed)?;
+    // In one write, because tools of a batch note at the same time.
+    let line = format!("{}\n", context.call_id);
+    file.write_all(line.as_bytes()).map_err(failed)?;
     file.sync_all().map_err(failed)
 }
 
