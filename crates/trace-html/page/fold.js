@@ -100,7 +100,11 @@ function fold(data) {
         run.ended = { ...d, seq: event.seq, type: event.type };
         break;
     }
-    if (BAD.has(event.type)) run.failures.push({ event, call, turn, what: event.type });
+    // The end of the run stands at the top, and the last attempt has said why its call failed.
+    const last = turn && turn.attempts.at(-1);
+    const repeats = event.type === "run.failed"
+      || (event.type === "model.failed" && last && last.code === d.reason);
+    if (BAD.has(event.type) && !repeats) run.failures.push({ event, call, turn, what: event.type });
     // A run's failure stands at the top, and a model's in its turn.
     const told = event.type === "run.failed" || event.type === "model.failed";
     if (!told && (BAD.has(event.type) || NOTED.has(event.type))) {

@@ -34,7 +34,9 @@ function header(run) {
   const pill = element("span", { class: `pill ${OUTCOMES[outcome] || "wait"}` }, outcome.replaceAll("_", " "));
   const fact = (label, value, more) => element("div", { class: "fact" },
     element("dt", {}, label), element("dd", {}, value, more && element("small", {}, more)));
-  const failed = run.calls.filter((call) => state(call) === "failed").length;
+  const failed = run.calls.filter((call) => state(call) === "failed");
+  const refused = failed.filter((call) => !call.ran).length;
+  const bad = [failed.length > refused && `${number(failed.length - refused)} failed`, refused > 0 && `${number(refused)} more never ran`];
   const retries = run.turns.flatMap((turn) => turn.attempts).reduce((sum, each) => sum + each.wait, 0);
   const people = run.gaps.filter((gap) => gap.why === "approval").reduce((sum, gap) => sum + gap.to - gap.from, 0);
   const waits = [retries && `${duration(retries)} before retries`, people && `${duration(people)} for people`];
@@ -45,7 +47,7 @@ function header(run) {
     element("dl", { class: "facts" },
       fact("took", duration(run.end - run.start), waits.filter(Boolean).map((wait) => `waited ${wait}`).join(", ")),
       fact("model calls", number(usage.model_calls), attempts > usage.model_calls ? `${number(attempts)} attempts` : ""),
-      fact("tool calls", number(usage.tool_calls), failed ? `${number(failed)} failed` : ""),
+      fact("tool calls", number(usage.tool_calls), bad.filter(Boolean).join(", ")),
       fact("tokens", number(usage.total_tokens),
         `${number(usage.input_tokens)} in${usage.cached_tokens ? ` (${number(usage.cached_tokens)} cached)` : ""}, ${number(usage.output_tokens)} out`),
       usage.cost_usd !== null && fact("cost", `$${+usage.cost_usd.toFixed(4)}`),
@@ -88,7 +90,8 @@ function note(run, event) {
   const reason = event.data.reason;
   const message = event.data.message;
   const line = reason ? [code(reason), " ", message || ""] : [event.line];
-  const who = event.data.by ? ` by ${event.data.by}` : event.data.hook ? ` ${event.data.hook} at ${event.data.point}` : "";
+  // The line of an event without a code names who it was.
+  const who = !reason ? "" : event.data.by ? ` by ${event.data.by}` : event.data.hook ? ` ${event.data.hook} at ${event.data.point}` : "";
   return element("div", { class: `note ${isBad(event) ? "failed" : event.type.split(".")[0]}` },
     element("p", {}, element("b", {}, event.type.replaceAll(/[._]/g, " ") + who), " ", line, " ", seq(event.seq)),
     reason && explain(run, reason));

@@ -21,14 +21,18 @@ function scale(run) {
       }
       return Math.min(Math.max(((ms - run.start - off) / width) * 100, 0), 100);
     },
-    // The moments that stand at even places of the axis.
+    // Even moments, outside what was squeezed.
     ticks() {
       const step = nice(width / 8);
       const ticks = [];
-      for (let ms = 0; ms <= width * 0.97; ms += step) {
-        let real = ms;
-        for (const gap of cuts) if (run.start + real > gap.to - cut(gap)) real += cut(gap);
-        ticks.push({ place: (ms / width) * 100, text: duration(real) });
+      let from = run.start;
+      for (const end of [...cuts.map((gap) => gap.from), run.end]) {
+        for (let ms = Math.ceil((from - run.start) / step) * step; run.start + ms <= end; ms += step) {
+          const place = this.at(run.start + ms);
+          if (place < 97) ticks.push({ place, text: duration(ms) });
+        }
+        const gap = cuts.find((gap) => gap.from === end);
+        if (gap) from = gap.to;
       }
       return ticks;
     },
