@@ -70,12 +70,10 @@ pub fn page(summary: &RunSummary, events: &[Event], errors: &[ErrorRecord]) -> S
         codes,
     };
     let json = serde_json::to_string(&data).expect("the keys of events and errors are strings");
+    let page = TEMPLATE.replacen("{{style}}", STYLE, 1);
+    let page = page.replacen("{{script}}", &SCRIPT.concat(), 1);
     // The data goes in last, so that no placeholder in it is filled.
-    TEMPLATE.replacen("{{style}}", STYLE, 1).replacen("{{script}}", &SCRIPT.concat(), 1).replacen(
-        "{{data}}",
-        &inert(&json),
-        1,
-    )
+    page.replacen("{{data}}", &inert(&json), 1)
 }
 
 /// Keeps JSON from ending or opening an element: `<` only ever stands in its strings.
