@@ -210,6 +210,9 @@ pub(crate) struct TraceArgs {
     /// Print one event as JSON per line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Write one page that shows the run, to open in a browser or to send
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]

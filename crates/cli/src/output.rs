@@ -23,6 +23,11 @@ pub(crate) fn foreign(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() { line(&harmless(text)) } else { line(text) }
 }
 
+/// Says whether standard output is a terminal that wants colours.
+pub(crate) fn colours() -> bool {
+    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+}
+
 /// Writes a line for people to standard error.
 pub(crate) fn note(text: &str) {
     // Nobody is left to tell when standard error is gone.

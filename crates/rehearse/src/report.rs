@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use error_store::{ErrorRecord, ErrorStore, StoreError};
+use event_log::sessions_of;
 use layer0::Code;
 use layer0::event::{Event, EventKind};
 use layer0::failure::chain;
@@ -133,15 +134,17 @@ pub async fn stored_errors(
     store: &dyn ErrorStore,
     events: &[Event],
 ) -> Result<Vec<ErrorRecord>, StoreError> {
-    let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
-        return Ok(Vec::new());
-    };
+    let sessions = sessions_of(events);
     let mut errors: Vec<ErrorRecord> = Vec::new();
     for event in events {
         let EventKind::ErrorStored(stored) = &event.kind else { continue };
-        if !errors.iter().any(|error| error.id == stored.error_id) {
+        // What a copy of a run stored lies in its own session, the rest in those it came from.
+        for session in &sessions {
+            if errors.iter().any(|error| error.id == stored.error_id) {
+                break;
+            }
             // Retention may have taken it away in the meantime.
-            errors.extend(store.get(&started.session, &stored.error_id).await?);
+            errors.extend(store.get(session, &stored.error_id).await?);
         }
     }
     Ok(errors)

@@ -1,28 +1,99 @@
 //! `backstop trace`
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use event_log::{LogError, TraceLine, read_events};
+use event_log::{LogError, RunSummary, TraceLine, read_events};
+use layer0::event::{Event, EventKind};
+use layer0::failure::Chain;
 use layer0::id::RunId;
+use rehearse::stored_errors;
+use store_sqlite::Database;
 
 use crate::args::TraceArgs;
 use crate::exit::CliError;
-use crate::{output, store};
+use crate::output::{self, note};
+use crate::store;
 
 pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     let run = RunId::from(args.run);
     let chosen = store::choose(&args.store, None)?;
     let database =
         store::open_read_only(&chosen).await?.ok_or_else(|| LogError::NotFound(run.clone()))?;
-    let read = read_events(&database.log(), &run).await;
+    let shown = match read_events(&database.log(), &run).await {
+        Err(error) => Err(error.into()),
+        Ok((summary, events)) => match &args.html {
+            Some(file) => write_page(&database, &summary, &events, file).await,
+            None if args.json => events.iter().try_for_each(output::json),
+            None => print(&summary, &events),
+        },
+    };
     database.close().await;
-    let (summary, events) = read?;
-    for event in &events {
-        if args.json {
-            output::json(event)?;
-        } else {
-            output::line(&TraceLine { event, started: summary.started_at }.to_string())?;
-        }
-    }
+    shown?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the page of a run; errors that cannot be read are left out of it.
+async fn write_page(
+    database: &Database,
+    summary: &RunSummary,
+    events: &[Event],
+    file: &Path,
+) -> Result<(), CliError> {
+    let errors = match stored_errors(&database.errors(), events).await {
+        Ok(errors) => errors,
+        Err(error) => {
+            note(&format!("warning: stored errors cannot be read: {}", Chain(&error)));
+            Vec::new()
+        }
+    };
+    let page = trace_html::page(summary, events, &errors);
+    std::fs::write(file, page).map_err(|error| {
+        CliError::usage(format!("{}: cannot be written: {error}", file.display()))
+            .with_hint("name a file in a folder that exists and that you may write to")
+    })?;
+    note(&format!("written: {}", file.display()));
+    Ok(())
+}
+
+fn print(summary: &RunSummary, events: &[Event]) -> Result<(), CliError> {
+    let colours = output::colours();
+    for event in events {
+        let line = TraceLine { event, started: summary.started_at }.to_string();
+        output::line(&if colours { coloured(event, &line) } else { line })?;
+    }
+    Ok(())
+}
+
+/// Colours a failure red and takes the weight from the type, which is the same on many lines.
+fn coloured(event: &Event, line: &str) -> String {
+    let (red, dim) = (anstyle::AnsiColor::Red.on_default(), anstyle::Style::new().dimmed());
+    if is_failure(&event.kind) {
+        return format!("{red}{line}{red:#}");
+    }
+    let kind = event.kind.event_type();
+    // Before the type stand only numbers.
+    match line.split_once(kind) {
+        Some((before, after)) => format!("{before}{dim}{kind}{dim:#}{after}"),
+        None => line.to_owned(),
+    }
+}
+
+fn is_failure(kind: &EventKind) -> bool {
+    match kind {
+        EventKind::ModelAttempted(attempted) => attempted.code.is_some(),
+        EventKind::ToolResponded(responded) => !responded.ok,
+        EventKind::ApprovalDenied(_)
+        | EventKind::BehaviorFailed(_)
+        | EventKind::BudgetExhausted(_)
+        | EventKind::ErrorStoreDegraded(_)
+        | EventKind::GuardTripped(_)
+        | EventKind::HookAborted(_)
+        | EventKind::HookFailed(_)
+        | EventKind::MemoryDegraded(_)
+        | EventKind::ModelFailed(_)
+        | EventKind::RunFailed(_)
+        | EventKind::ToolAttempted(_) => true,
+        _ => false,
+    }
 }

@@ -3,5 +3,6 @@
 
 mod bench;
 mod exit_codes;
+mod page;
 mod reading;
 mod running;

@@ -1,0 +1,87 @@
+//! A run as one page, and what a person sees who clicks in it. Spec: D10
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::bench::Bench;
+
+/// Runs the triage example and writes its page to `page.html`.
+fn triage() -> (Bench, String) {
+    let bench = Bench::new();
+    bench.triage();
+    bench.run(&["run", "triage/agent.toml"]).ok();
+    let run = bench.run(&["runs", "--json"]).ok().json()[0]["run"].as_str().unwrap().to_owned();
+    let ran = bench.run(&["trace", &run, "--html", "page.html"]).ok();
+    assert_eq!((ran.out.as_str(), ran.err.as_str()), ("", "written: page.html\n"));
+    (bench, run)
+}
+
+#[test]
+fn a_run_is_written_as_one_page() {
+    let (bench, run) = triage();
+    let page = std::fs::read_to_string(bench.path().join("page.html")).unwrap();
+    // The whole error, of which the model read one line.
+    for text in [run.as_str(), "numeric fields seen: dur_ms", "tool.execution_failed"] {
+        assert!(page.contains(text), "{text}");
+    }
+    assert_eq!(page.matches("<script").count(), 2);
+    assert!(!page.contains("http://") && !page.contains("https://"));
+
+    bench.run(&["trace", &run, "--html", "none/page.html"]).fails(
+        2,
+        "none/page.html: cannot be written: No such file or directory (os error 2)\n  hint: name a file",
+    );
+    bench.run(&["trace", &run, "--html", "x.html", "--json"]).fails(2, "cannot be used with");
+    bench.run(&["trace", "run_0", "--html", "x.html"]).fails(5, "no run `run_0`");
+    assert!(!bench.path().join("x.html").exists());
+}
+
+#[test]
+fn a_click_on_the_failed_call_shows_its_whole_error() {
+    let Some(browser) = browser() else { return skipped("no browser") };
+    let (bench, _) = triage();
+    bench.write("probe.html", "<p id=\"probe\">");
+    if !shown(&browser, bench.path(), "probe.html").contains("<p id=\"probe\">") {
+        return skipped("the browser cannot open files of the test");
+    }
+    let whole = "numeric fields seen: dur_ms";
+    let before = shown(&browser, bench.path(), "page.html");
+    assert!(before.contains(">completed<") && before.contains("1 failure"), "{before}");
+    assert!(before.contains("class=\"bar tool failed\""), "{before}");
+    assert!(!before.contains(whole), "{before}");
+
+    let after = shown(&browser, bench.path(), "page.html#open-c2");
+    let (_, call) = after.split_once("data-detail=\"c2\"").unwrap();
+    let (call, _) = call.split_once("</details>").unwrap();
+    for text in [whole, "the tool's own code", "exit_2", "the whole error, 5,0"] {
+        assert!(call.contains(text), "{text} is not in {call}");
+    }
+    let event = shown(&browser, bench.path(), "page.html#seq-9");
+    assert!(event.contains("id=\"seq-9\" class=\"event failed here\" open"), "{event}");
+}
+
+/// Returns the elements that the page's script made: what stands before its data.
+fn shown(browser: &Path, folder: &Path, page: &str) -> String {
+    let output = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--timeout=30000"])
+        .args(["--virtual-time-budget=2000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", folder.join("browser").display()))
+        .arg(format!("file://{}/{page}", folder.display()))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split("<script").next().unwrap_or_default().to_owned()
+}
+
+fn browser() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let names = ["chromium", "google-chrome", "chromium-browser"];
+    let mut files =
+        names.iter().flat_map(|name| std::env::split_paths(&path).map(move |at| at.join(name)));
+    files.find(|file| file.is_file())
+}
+
+#[expect(clippy::print_stderr, reason = "who runs the tests should know")]
+fn skipped(why: &str) {
+    eprintln!("skipped: {why}");
+}

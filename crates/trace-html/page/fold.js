@@ -1,0 +1,130 @@
+// Folds the events into turns, tool calls, gaps and failures.
+
+// What an event of the type means for the run: it went wrong, or somebody should know.
+const BAD = new Set(["run.failed", "model.failed", "hook.failed", "hook.aborted", "memory.degraded",
+  "budget.exhausted", "guard.tripped", "error_store.degraded", "behavior.failed", "approval.denied"]);
+const NOTED = new Set(["run.forked", "run.resumed", "run.recovered", "run.waiting", "tool.late",
+  "approval.requested", "approval.granted", "context.compacted", "warning", "result.stored",
+  "tool.attempted", "signal.received", "operator.dispatched", "operator.returned"]);
+
+function isBad(event) {
+  return BAD.has(event.type) || (event.type === "tool.responded" && !event.data.ok)
+    || event.type === "tool.attempted" || (event.type === "model.attempted" && event.data.code !== null);
+}
+
+function fold(data) {
+  const run = { ...data, turns: [], calls: [], gaps: [], failures: [], before: [], stored: new Map() };
+  for (const error of data.errors) run.stored.set(error.id, error);
+  const open = new Map(); // a call's id → the call that is proposed or runs
+  const questions = new Map();
+  let turn = null;
+  let attempt = null;
+  let before = null;
+  data.events.forEach((event, index) => {
+    const d = event.data;
+    event.line = data.lines[index];
+    event.ms = Date.parse(event.at);
+    if (before) gap(run, before, event, questions, open, attempt);
+    before = event;
+    let call = d.call_id ? open.get(d.call_id) : undefined;
+    switch (event.type) {
+      case "model.requested":
+        turn = { call: d.call, seq: event.seq, attempts: [], calls: [], notes: [], tokens: [0, 0, 0] };
+        turn.from = event.ms;
+        run.turns.push(turn);
+        attempt = { from: event.ms };
+        break;
+      case "model.attempted": {
+        if (!turn) break;
+        const from = attempt ? attempt.from : event.ms;
+        const wait = d.delay_ms === null ? 0 : d.delay_ms;
+        turn.attempts.push({ ...d, from, to: event.ms, wait, seq: event.seq });
+        if (d.usage) {
+          turn.tokens[0] += d.usage.input_tokens;
+          turn.tokens[1] += d.usage.output_tokens;
+          turn.tokens[2] += d.usage.cached_tokens;
+        }
+        // What follows begins after the wait; without one it is an answer, or a resend at once.
+        attempt = { from: event.ms + wait, may: d.delay_ms === null };
+        if (d.code !== null) run.failures.push({ event, turn, what: "model" });
+        break;
+      }
+      case "model.responded":
+        if (!turn) break;
+        turn.answer = d;
+        attempt = null;
+        for (const proposed of d.tool_calls) {
+          call = { ...proposed, key: `c${run.calls.length + 1}`, turn, notes: [], waits: [], seq: event.seq };
+          run.calls.push(call);
+          turn.calls.push(call);
+          open.set(call.id, call);
+        }
+        break;
+      case "model.failed":
+        attempt = null;
+        if (turn) turn.failed = d;
+        break;
+      case "tool.requested":
+        if (!call) break;
+        call.ran = d.arguments;
+        call.from ??= event.ms;
+        call.runs = true;
+        break;
+      case "tool.responded":
+        if (!call) break;
+        call.answer = d;
+        call.from ??= event.ms;
+        call.to = event.ms;
+        call.runs = false;
+        call.seq = event.seq;
+        if (!d.ok) run.failures.push({ event, call, what: d.tool });
+        break;
+      case "tool.attempted":
+        if (call) call.waits.push({ from: event.ms, to: event.ms + d.delay_ms });
+        break;
+      case "error.stored":
+        if (call) call.storedAs = d;
+        break;
+      case "approval.requested":
+        questions.set(d.approval_id, event);
+        break;
+      case "approval.granted":
+      case "approval.denied":
+        questions.delete(d.approval_id);
+        break;
+      case "run.started":
+        run.began = d;
+        break;
+      case "run.finished":
+      case "run.failed":
+        run.ended = { ...d, seq: event.seq, type: event.type };
+        break;
+    }
+    // The end of the run stands at the top, and the last attempt has said why its call failed.
+    const last = turn && turn.attempts.at(-1);
+    const repeats = event.type === "run.failed"
+      || (event.type === "model.failed" && last && last.code === d.reason);
+    if (BAD.has(event.type) && !repeats) run.failures.push({ event, call, turn, what: event.type });
+    // A run's failure stands at the top, and a model's in its turn.
+    const told = event.type === "run.failed" || event.type === "model.failed";
+    if (!told && (BAD.has(event.type) || NOTED.has(event.type))) {
+      (call ? call.notes : turn ? turn.notes : run.before).push(event);
+    }
+  });
+  run.start = data.events.length ? data.events[0].ms : 0;
+  run.end = before ? before.ms : 0;
+  for (const call of run.calls) {
+    if (call.runs) { call.open = true; call.to = run.end; }
+  }
+  if (turn && attempt && !attempt.may) turn.open = { from: Math.min(attempt.from, run.end), to: run.end };
+  return run;
+}
+
+// Marks the time between two events in which the run waited for people, or its process was gone.
+function gap(run, before, event, questions, open, attempt) {
+  if (event.ms <= before.ms) return;
+  const taken = event.type === "run.resumed" || event.type === "run.recovered";
+  const busy = [...open.values()].some((call) => call.runs) || (attempt && !attempt.may);
+  const why = questions.size > 0 && !busy ? "approval" : taken ? "stopped" : null;
+  if (why) run.gaps.push({ from: before.ms, to: event.ms, why });
+}

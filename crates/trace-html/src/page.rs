@@ -1,0 +1,180 @@
+//! The page and the data in it.
+
+use std::collections::BTreeMap;
+
+use error_store::{ErrorRecord, readable};
+use event_log::{RunSummary, describe};
+use layer0::code::CATALOGUE;
+use layer0::event::Event;
+use serde::Serialize;
+
+const TEMPLATE: &str = include_str!("../page/template.html");
+const STYLE: &str = include_str!("../page/style.css");
+/// Folds the events into turns and calls, then shows them.
+const SCRIPT: [&str; 4] = [
+    include_str!("../page/fold.js"),
+    include_str!("../page/element.js"),
+    include_str!("../page/timeline.js"),
+    include_str!("../page/show.js"),
+];
+
+/// What the script reads.
+#[derive(Serialize)]
+struct Data<'a> {
+    summary: &'a RunSummary,
+    events: &'a [Event],
+    /// One line per event, as `backstop trace` prints it.
+    lines: Vec<String>,
+    errors: Vec<Stored<'a>>,
+    codes: BTreeMap<&'static str, Explained>,
+}
+
+/// A stored error, with the text that the model could ask for.
+#[derive(Serialize)]
+struct Stored<'a> {
+    id: &'a str,
+    text: String,
+    /// How often it was seen in the session.
+    occurrences: u64,
+}
+
+/// What a code means and what to do about it.
+#[derive(Serialize)]
+struct Explained {
+    meaning: &'static str,
+    advice: &'static str,
+}
+
+/// Makes the page of a run from its events and the errors it stored.
+///
+/// The page is whole: style, script and data are in it. It grows with the record, by about the size
+/// of its JSON.
+#[must_use]
+pub fn page(summary: &RunSummary, events: &[Event], errors: &[ErrorRecord]) -> String {
+    let codes = CATALOGUE
+        .iter()
+        .map(|entry| (entry.code, Explained { meaning: entry.meaning, advice: entry.advice }))
+        .collect();
+    let data = Data {
+        summary,
+        events,
+        lines: events.iter().map(|event| describe(&event.kind)).collect(),
+        errors: errors
+            .iter()
+            .map(|record| Stored {
+                id: record.id.as_str(),
+                text: readable(&record.raw),
+                occurrences: record.occurrences,
+            })
+            .collect(),
+        codes,
+    };
+    let json = serde_json::to_string(&data).expect("the keys of events and errors are strings");
+    let page = TEMPLATE.replacen("{{style}}", STYLE, 1);
+    let page = page.replacen("{{script}}", &SCRIPT.concat(), 1);
+    // The data goes in last, so that no placeholder in it is filled.
+    page.replacen("{{data}}", &inert(&json), 1)
+}
+
+/// Keeps JSON from ending or opening an element: `<` only ever stands in its strings.
+fn inert(json: &str) -> String {
+    json.replace('<', "\\u003c")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use layer0::event::{Actor, EventKind, Hash, ModelResponded, ToolFailure, ToolResponded};
+    use layer0::message::{StopReason, ToolCall};
+    use layer0::usage::TokenUsage;
+    use layer0::{Code, Timestamp};
+    use serde_json::json;
+
+    const HOSTILE: &str = "</script><script>alert(1)</script><!-- {{style}}{{script}}{{data}} -->";
+
+    fn event(seq: u64, kind: impl Into<EventKind>) -> Event {
+        Event {
+            run: "run_1".into(),
+            seq,
+            at: Timestamp::default(),
+            actor: Actor::Model,
+            caused_by: None,
+            schema: 1,
+            kind: kind.into(),
+            hash: Hash::default(),
+        }
+    }
+
+    fn hostile() -> String {
+        let responded = ModelResponded {
+            call: 1,
+            text: HOSTILE.into(),
+            thinking: Some(HOSTILE.into()),
+            tool_calls: [ToolCall {
+                id: "c".into(),
+                name: HOSTILE.into(),
+                arguments: json!({ HOSTILE: HOSTILE }),
+            }]
+            .into(),
+            stop_reason: StopReason::ToolUse,
+            usage: TokenUsage::default(),
+        };
+        let failure = ToolFailure {
+            reason: Code::new("tool.execution_failed"),
+            code: Some(HOSTILE.into()),
+            message: HOSTILE.into(),
+            error_id: Some("err_1".into()),
+        };
+        let answered = ToolResponded {
+            call_id: "c".into(),
+            tool: HOSTILE.into(),
+            ok: false,
+            output: json!({ "error": HOSTILE }),
+            duration_ms: 1,
+            error: Some(failure),
+        };
+        let stored = ErrorRecord {
+            id: "err_1".into(),
+            tool: HOSTILE.into(),
+            call_id: "c".into(),
+            reason: Code::new("tool.execution_failed"),
+            code: None,
+            summary: HOSTILE.to_owned(),
+            raw: json!({ "message": HOSTILE }).to_string(),
+            occurrences: 1,
+            run: "run_1".into(),
+            session: "ses_1".into(),
+            at: Timestamp::default(),
+        };
+        let mut summary = RunSummary::new("run_1".into());
+        summary.agent = HOSTILE.to_owned();
+        page(&summary, &[event(1, responded), event(2, answered)], &[stored])
+    }
+
+    /// Spec: D10
+    #[test]
+    fn hostile_text_stays_data() {
+        let page = hostile();
+        let lower = page.to_ascii_lowercase();
+        assert_eq!(lower.matches("<script").count(), 2);
+        assert_eq!(lower.matches("</script").count(), 2);
+        assert!(!page.contains("<!--"));
+        let (_, after) = page.split_once("id=\"data\">").unwrap();
+        let (data, _) = after.split_once("</script>").unwrap();
+        let data: serde_json::Value = serde_json::from_str(data).unwrap();
+        assert_eq!(data["summary"]["agent"], HOSTILE);
+        assert_eq!(data["events"][0]["data"]["text"], HOSTILE);
+        assert_eq!(data["events"][1]["data"]["tool"], HOSTILE);
+        assert_eq!(data["errors"][0]["text"], HOSTILE);
+    }
+
+    /// Spec: D10
+    #[test]
+    fn asks_no_network_and_reads_nothing_as_markup() {
+        let page = hostile();
+        for text in ["http://", "https://", "url(", "@import", " src=", "innerHTML", "eval("] {
+            assert!(!page.contains(text), "{text}");
+        }
+        assert!(page.contains("default-src 'none'"));
+    }
+}
