@@ -94,7 +94,7 @@ pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
 ///
 /// # Errors
 ///
-/// As [`write`], and [`XtaskError::PageStale`] when they differ.
+/// As [`write()`], and [`XtaskError::PageStale`] when they differ.
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
     page::check(root, PAGE, "cargo xtask rules", &text(&held(root)?)?)
 }
