@@ -1,8 +1,5 @@
 //! A secret goes in everywhere and comes out nowhere.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use async_trait::async_trait;
 use backstop::{
     Agent, AgentBuilder, ApprovalRequest, Approver, Database, Decision, EventLog, Gate,
@@ -16,6 +13,8 @@ use redact::Redactor;
 use serde_json::{Value, json};
 use testkit::{Loopback, Reply};
 use tracing::instrument::WithSubscriber;
+
+use crate::lines::Lines;
 
 /// The key the process holds; it looks like nothing a pattern would know.
 const KEY: &str = "canary+Zm9vYmFy/key=0123456789";
@@ -80,20 +79,6 @@ impl Memory for Chatty {
     }
     async fn forget(&self, _: Option<&SessionId>) -> Result<u64, BoxError> {
         Ok(0)
-    }
-}
-
-/// What `tracing` would print, at every level.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 
@@ -171,7 +156,7 @@ async fn everything_said(agent: AgentBuilder) -> String {
         assert!(!matches!(live, Live::Missed(_)));
         said += &format!("{live:?}");
     }
-    said += &String::from_utf8_lossy(&lines.0.lock().unwrap());
+    said += &lines.text();
     database.close().await;
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         said += &String::from_utf8_lossy(&std::fs::read(entry.unwrap().path()).unwrap());

@@ -12,6 +12,7 @@ mod format;
 mod invariants;
 #[cfg(unix)]
 mod kill;
+mod lines;
 mod listeners;
 mod logs;
 mod played;

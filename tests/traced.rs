@@ -1,29 +1,15 @@
 //! What `tracing` is told of stored errors.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex};
-
 use backstop::{Agent, MemoryErrorStore, ScriptedProvider, ToolError};
 use tracing::instrument::WithSubscriber;
 use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::lines::Lines;
 
 /// Fails at length.
 #[backstop::tool]
 async fn query() -> Result<(), ToolError> {
     Err(ToolError::ExecutionFailed("no such table\n".repeat(40)))
-}
-
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Spec: S13
@@ -46,7 +32,7 @@ async fn storing_and_reading_an_error_are_spans() {
         .with_writer(move || written.clone())
         .finish();
     agent.run("Which table?").with_subscriber(logger).await.unwrap();
-    let lines = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let lines = lines.text();
     let one = |parts: &[&str]| {
         let matching = lines.lines().filter(|line| parts.iter().all(|part| line.contains(part)));
         assert_eq!(matching.count(), 1, "{parts:?} in {lines}");

@@ -7,9 +7,11 @@ use event_log::{EventLog, LogError, read_events};
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 use react::AgentBuilder;
+use store_sqlite::Database;
 
 use crate::assemble;
 use crate::exit::CliError;
+use crate::store::{self, Chosen};
 
 /// What a run was recorded with.
 pub(crate) struct Recorded {
@@ -20,6 +22,21 @@ pub(crate) struct Recorded {
 }
 
 impl Recorded {
+    /// Reads a run, then opens its store to write to, as the agent file says.
+    pub(crate) async fn open(
+        chosen: &Chosen,
+        run: &RunId,
+        instead: Option<&Path>,
+    ) -> Result<(Self, Database), CliError> {
+        let missing = || LogError::NotFound(run.clone());
+        let readable = store::open_read_only(chosen).await?.ok_or_else(missing)?;
+        let recorded = Self::read(&readable.log(), run, instead).await;
+        readable.close().await;
+        let recorded = recorded?;
+        let database = store::open(chosen, &recorded.file.store).await?;
+        Ok((recorded, database))
+    }
+
     /// Reads a run, and the agent file that its record holds or that is given instead.
     pub(crate) async fn read(
         log: &dyn EventLog,
@@ -55,7 +72,8 @@ impl Recorded {
             _ => false,
         });
         let agent = assemble::agent_from(&self.file, &self.path, answered.count());
-        agent.map_err(|error| match self.path.exists() {
+        let folder = assemble::folder_of(&self.path);
+        agent.map_err(|error| match folder.is_dir() {
             true => error,
             false => error.with_hint("the record names what is no longer there; use --agent FILE"),
         })

@@ -6,9 +6,6 @@ use std::time::Duration;
 use config::{DurabilityName, StoreTable, StoreUrl};
 use error_store::Retention;
 use etcetera::BaseStrategy;
-use event_log::{LogError, read_events};
-use layer0::event::EventKind;
-use layer0::id::RunId;
 use store_sqlite::{Database, Durability};
 
 use crate::args::StoreArgs;
@@ -107,26 +104,6 @@ pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, C
 /// Chooses a store that a URL names.
 pub(crate) fn named(url: &str) -> Result<Chosen, CliError> {
     Ok(Chosen { url: url.parse::<StoreUrl>()?, named: true })
-}
-
-/// Opens the store of a recorded run to write to, as durable as the run's own agent file says.
-pub(crate) async fn open_recorded(chosen: &Chosen, run: &RunId) -> Result<Database, CliError> {
-    let missing = || LogError::NotFound(run.clone());
-    let database = open_read_only(chosen).await?.ok_or_else(missing)?;
-    let known = read_events(&database.log(), run).await;
-    let path = database.path().to_owned();
-    database.close().await;
-    let (_, events) = known?;
-    let durability = match events.first().map(|event| &event.kind) {
-        Some(EventKind::RunStarted(started)) => {
-            let definition = &started.agent.definition;
-            let durability =
-                definition["runtime"]["source"]["agent_file"]["store"]["durability"].as_str();
-            if durability == Some("full") { Durability::Full } else { Durability::Normal }
-        }
-        _ => Durability::Normal,
-    };
-    Ok(Database::open(path, durability).await?)
 }
 
 /// Opens a store to read from; `None` when nobody named it and nothing was recorded yet.

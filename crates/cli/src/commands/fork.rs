@@ -5,21 +5,19 @@ use std::sync::Arc;
 
 use event_log::EventLog;
 use layer0::id::RunId;
-use react::{ForkRequest, ResumeError};
+use react::ForkRequest;
 
 use crate::args::ForkArgs;
-use crate::commands::run::{conclude, interrupt};
+use crate::commands::run::{conclude_resumed, equipped, interrupt};
 use crate::exit::CliError;
 use crate::progress;
-use crate::prompt::Prompt;
 use crate::recorded::Recorded;
 use crate::store;
 
 pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     let run = RunId::from(args.run);
     let chosen = store::choose(&args.store, None)?;
-    let from = store::open_recorded(&chosen, &run).await?;
-    let recorded = Recorded::read(&from.log(), &run, args.agent.as_deref()).await?;
+    let (recorded, from) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
     let until = usize::try_from(args.at).unwrap_or(usize::MAX);
     if args.at == 0 || until > recorded.events.len() {
         // Nothing is opened to write to for a place that is not there.
@@ -43,12 +41,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         }
     };
     let spinner = progress::spinner();
-    let agent = agent.log(database.log()).error_store(database.errors());
-    let agent = match Prompt::at_terminal(spinner.clone()) {
-        Some(prompt) => agent.approver(prompt),
-        None => agent,
-    };
-    let agent = recorded.build(agent.result_store(database.results()))?;
+    let agent = recorded.build(equipped(agent, &database, spinner.clone()))?;
     let shown = tokio::spawn(progress::show(agent.subscribe(), spinner));
     let result = agent.fork(request).await;
     drop(agent);
@@ -56,13 +49,5 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     if args.to.is_some() {
         from.close().await;
     }
-    let result = match result {
-        Ok(outcome) => Ok(outcome),
-        Err(ResumeError::Run(failure)) => Err(*failure),
-        Err(error) => {
-            database.close().await;
-            return Err(error.into());
-        }
-    };
-    conclude(&database, &result, args.json, &chosen).await
+    conclude_resumed(&database, result, args.json, &chosen).await
 }

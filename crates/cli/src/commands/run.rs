@@ -4,9 +4,12 @@ use std::process::ExitCode;
 
 use config::AgentFile;
 use event_log::read_events;
+use indicatif::ProgressBar;
 use layer0::event::{Event, EventKind};
 use layer0::failure::{Chain, Seconds};
-use react::{AgentError, CancellationToken, RunFailure, RunOutcome, RunRequest};
+use react::{
+    AgentBuilder, AgentError, CancellationToken, ResumeError, RunFailure, RunOutcome, RunRequest,
+};
 use rehearse::{RunReport, stored_errors};
 use store_sqlite::Database;
 
@@ -27,13 +30,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let agent = assemble::agent(&file, &args.agent)?;
     assemble::build(agent.clone(), &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
-    let agent = agent.log(database.log()).error_store(database.errors());
-    let agent = agent.result_store(database.results());
     let spinner = progress::spinner();
-    let agent = match Prompt::at_terminal(spinner.clone()) {
-        Some(prompt) => agent.approver(prompt),
-        None => agent,
-    };
+    let agent = equipped(agent, &database, spinner.clone());
     let agent = assemble::build(agent, &args.agent)?;
 
     let mut request = RunRequest::new(input);
@@ -47,8 +45,40 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     conclude(&database, &result, args.json, &chosen).await
 }
 
+/// Gives an agent its log, its stores, and whoever is at the terminal.
+pub(crate) fn equipped(
+    agent: AgentBuilder,
+    database: &Database,
+    spinner: Option<ProgressBar>,
+) -> AgentBuilder {
+    let agent = agent.log(database.log()).error_store(database.errors());
+    let agent = agent.result_store(database.results());
+    match Prompt::at_terminal(spinner) {
+        Some(prompt) => agent.approver(prompt),
+        None => agent,
+    }
+}
+
+/// Reports a run that was gone on with, or why it could not be.
+pub(crate) async fn conclude_resumed(
+    database: &Database,
+    result: Result<RunOutcome, ResumeError>,
+    json: bool,
+    chosen: &Chosen,
+) -> Result<ExitCode, CliError> {
+    let result = match result {
+        Ok(outcome) => Ok(outcome),
+        Err(ResumeError::Run(failure)) => Err(*failure),
+        Err(error) => {
+            database.close().await;
+            return Err(error.into());
+        }
+    };
+    conclude(database, &result, json, chosen).await
+}
+
 /// Reports how a run ended or why it waits, and closes the store.
-pub(crate) async fn conclude(
+async fn conclude(
     database: &Database,
     result: &Result<RunOutcome, RunFailure>,
     json: bool,
