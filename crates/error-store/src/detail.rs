@@ -5,13 +5,14 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use layer0::ToolSpec;
 use layer0::failure::Chain;
-use layer0::id::{ErrorId, SessionId};
+use layer0::id::ErrorId;
 use serde_json::{Value, json};
 use tool::{Tool, ToolContext, ToolError};
 use tracing::Instrument;
 
+use crate::look_up::look_up;
 use crate::page::{add_page, page_schema};
-use crate::{ErrorRecord, ErrorStore, StoreError, readable};
+use crate::{ErrorStore, readable};
 
 /// The code of a detail that could not be read because the store failed.
 pub const DATABASE_ERROR: &str = "DATABASE_ERROR";
@@ -37,24 +38,6 @@ impl ErrorDetail {
     pub fn new(store: Arc<dyn ErrorStore>) -> Self {
         Self(store)
     }
-
-    /// Looks in the call's own session first, then in those of the runs it was copied from.
-    async fn find(
-        &self,
-        sessions: &[SessionId],
-        id: &ErrorId,
-    ) -> Result<Option<ErrorRecord>, StoreError> {
-        for session in sessions {
-            let found = match self.0.get(session, id).await {
-                Err(StoreError::Locked(_)) => self.0.get(session, id).await,
-                found => found,
-            };
-            if let Some(record) = found? {
-                return Ok(Some(record));
-            }
-        }
-        Ok(None)
-    }
 }
 
 #[async_trait]
@@ -74,7 +57,9 @@ impl Tool for ErrorDetail {
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let id = arguments["error_id"].as_str().unwrap_or_default();
         let span = tracing::info_span!("error_store.get", session = %context.session);
-        let found = self.find(&context.sessions, &ErrorId::from(id)).instrument(span).await;
+        let error_id = ErrorId::from(id);
+        let get = |session| self.0.get(session, &error_id);
+        let found = look_up(&context.sessions, get).instrument(span).await;
         let found = found.map_err(|error| {
             ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
         })?;

@@ -16,6 +16,7 @@ mod result_tool;
 mod results;
 mod error;
 mod id;
+mod look_up;
 mod memory;
 mod present;
 mod raw;

@@ -5,14 +5,14 @@ use std::sync::{Arc, LazyLock};
 use async_trait::async_trait;
 use layer0::ToolSpec;
 use layer0::failure::Chain;
-use layer0::id::{ResultId, SessionId};
+use layer0::id::ResultId;
 use serde_json::{Value, json};
 use tool::{Tool, ToolContext, ToolError};
 
-use crate::StoreError;
 use crate::detail::DATABASE_ERROR;
+use crate::look_up::look_up;
 use crate::page::{add_page, page_schema};
-use crate::results::{ResultRecord, ResultStore};
+use crate::results::ResultStore;
 
 static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
     let description = "Read on in a large tool result of which you were shown the beginning. The \
@@ -34,24 +34,6 @@ impl ResultDetail {
     pub fn new(store: Arc<dyn ResultStore>) -> Self {
         Self(store)
     }
-
-    /// Looks in the call's own session first, then in those of the runs it was copied from.
-    async fn find(
-        &self,
-        sessions: &[SessionId],
-        id: &ResultId,
-    ) -> Result<Option<ResultRecord>, StoreError> {
-        for session in sessions {
-            let found = match self.0.get(Some(session), id).await {
-                Err(StoreError::Locked(_)) => self.0.get(Some(session), id).await,
-                found => found,
-            };
-            if let Some(record) = found? {
-                return Ok(Some(record));
-            }
-        }
-        Ok(None)
-    }
 }
 
 #[async_trait]
@@ -70,7 +52,9 @@ impl Tool for ResultDetail {
 
     async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
         let id = arguments["result_id"].as_str().unwrap_or_default();
-        let found = self.find(&context.sessions, &ResultId::from(id)).await;
+        let result_id = ResultId::from(id);
+        let get = |session| self.0.get(Some(session), &result_id);
+        let found = look_up(&context.sessions, get).await;
         let found = found.map_err(|error| {
             ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
         })?;

@@ -430,3 +430,25 @@ async fn a_session_goes_on_over_runs_that_died() {
         assert!(replay(&*log, &run.run).await.unwrap().is_some());
     }
 }
+
+/// Spec: D7, S7. What a run stored can be read from its copies, and from nowhere else.
+#[tokio::test]
+async fn a_copy_reads_what_its_parent_stored() {
+    let bench = Bench::new();
+    let fail = calls([call("c1", "broken", json!({"how": "long"}))]);
+    let failed = bench.run(bench.agent(vec![fail, says("it failed")]).tool(broken)).await.unwrap();
+    let events = bench.events(&failed.run_id).await;
+    let id = events.iter().find_map(|event| match &event.kind {
+        EventKind::ErrorStored(stored) => Some(stored.error_id.clone()),
+        _ => None,
+    });
+    let read = calls([call("c2", "get_error_detail", json!({"error_id": id.unwrap()}))]);
+    let agent = || bench.agent(vec![read.clone(), says("done")]).tool(broken);
+    let at = events.iter().position(|event| event.kind.event_type() == "tool.responded");
+    let fork = ForkRequest::new(failed.run_id, at.unwrap() as u64 + 1);
+    let child = agent().build().unwrap().fork(fork).await.unwrap();
+    let (text, is_error) = tool_texts(&child).pop().unwrap();
+    assert!(text.contains("first line") && !is_error, "{text}");
+    let stranger = bench.run(agent()).await.unwrap();
+    assert!(tool_texts(&stranger)[0].0.contains("Error ID not found"));
+}
