@@ -33,7 +33,7 @@ pub(crate) struct Effort {
     events: usize,
 }
 
-const FULL: Effort = Effort { rounds: 41, writes: 2_048, events: 100_000 };
+const FULL: Effort = Effort { rounds: 11, writes: 1_024, events: 100_000 };
 const QUICK: Effort = Effort { rounds: 3, writes: 512, events: 5_000 };
 
 fn main() -> ExitCode {
