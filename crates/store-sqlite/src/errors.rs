@@ -1,3 +1,5 @@
+use std::collections::{HashMap, VecDeque};
+
 use async_trait::async_trait;
 use error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, StoreError,
@@ -6,7 +8,7 @@ use error_store::{
 use layer0::id::{ErrorId, SessionId};
 use layer0::{Code, Timestamp, code};
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Row, SqliteConnection};
+use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection};
 
 use crate::database::Database;
 use crate::fault::Fault;
@@ -141,43 +143,80 @@ pub(crate) async fn prune(
     })
 }
 
-/// Writes an error inside a transaction.
+/// Writes errors inside a transaction, and returns where each was stored.
 pub(crate) async fn write(
     connection: &mut SqliteConnection,
-    error: &NewError,
-) -> Result<Stored, JobError> {
+    errors: &[&NewError],
+) -> Result<Vec<Stored>, JobError> {
+    let errors: Vec<(&NewError, String)> =
+        errors.iter().map(|error| (*error, error.fingerprint())).collect();
+    let mut stored: Vec<Option<Stored>> = vec![None; errors.len()];
     for _ in 0..ID_TRIES {
-        let id = error_id(error.at).map_err(JobError::Store)?;
-        let row = sqlx::query(
-            "INSERT INTO errors (id, session, run, call_id, tool, reason, code, summary, raw, \
-             fingerprint, occurrences, at, last_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $11) \
-             ON CONFLICT (session, fingerprint) DO UPDATE SET occurrences = occurrences + 1, \
-             last_at = excluded.last_at ON CONFLICT (id) DO NOTHING RETURNING id, occurrences",
-        )
-        .bind(id.as_str())
-        .bind(error.session.as_str())
-        .bind(error.run.as_str())
-        .bind(error.call_id.as_str())
-        .bind(&*error.tool)
-        .bind(error.reason.as_str())
-        .bind(error.code.as_deref())
-        .bind(&error.summary)
-        .bind(&error.raw)
-        .bind(error.fingerprint())
-        .bind(error.at.as_millis())
-        .fetch_optional(&mut *connection)
-        .await?;
-        if let Some(row) = row {
-            let id: String = row.try_get("id")?;
-            let occurrences: i64 = row.try_get("occurrences")?;
-            return Ok(Stored {
-                id: id.into(),
-                occurrences: u64::try_from(occurrences).unwrap_or(1),
-            });
+        let missing: Vec<usize> =
+            (0..errors.len()).filter(|place| stored[*place].is_none()).collect();
+        if missing.is_empty() {
+            break;
+        }
+        let again: Vec<_> = missing.iter().map(|place| &errors[*place]).collect();
+        let mut rows = insert(connection, &again).await?;
+        for place in missing {
+            let (error, fingerprint) = &errors[place];
+            let same = (error.session.as_str().to_owned(), fingerprint.clone());
+            // The same error twice: the first one counts first.
+            stored[place] = rows.get_mut(&same).and_then(VecDeque::pop_front);
         }
     }
-    Err(JobError::Store(StoreError::Failed("no free error id".into())))
+    let stored: Option<Vec<Stored>> = stored.into_iter().collect();
+    stored.ok_or_else(|| JobError::Store(StoreError::Failed("no free error id".into())))
+}
+
+/// Inserts or counts errors with new ids. Returns those whose id was free, by session and
+/// fingerprint.
+async fn insert(
+    connection: &mut SqliteConnection,
+    errors: &[&(&NewError, String)],
+) -> Result<HashMap<(String, String), VecDeque<Stored>>, JobError> {
+    let mut rows = Vec::with_capacity(errors.len());
+    for (error, fingerprint) in errors {
+        rows.push((error_id(error.at).map_err(JobError::Store)?, error, fingerprint));
+    }
+    let mut insert = QueryBuilder::<Sqlite>::new(
+        "INSERT INTO errors (id, session, run, call_id, tool, reason, code, summary, raw, \
+         fingerprint, occurrences, at, last_at) ",
+    );
+    insert.push_values(&rows, |mut row, (id, error, fingerprint)| {
+        row.push_bind(id.as_str())
+            .push_bind(error.session.as_str())
+            .push_bind(error.run.as_str())
+            .push_bind(error.call_id.as_str())
+            .push_bind(&*error.tool)
+            .push_bind(error.reason.as_str())
+            .push_bind(error.code.as_deref())
+            .push_bind(&error.summary)
+            .push_bind(&error.raw)
+            .push_bind(fingerprint)
+            .push("1")
+            .push_bind(error.at.as_millis())
+            .push_bind(error.at.as_millis());
+    });
+    insert.push(
+        " ON CONFLICT (session, fingerprint) DO UPDATE SET occurrences = occurrences + 1, \
+         last_at = excluded.last_at ON CONFLICT (id) DO NOTHING \
+         RETURNING session, fingerprint, id, occurrences",
+    );
+    // Every number of rows is a statement of its own; only the common one is kept.
+    let returned = insert.build().persistent(rows.len() == 1).fetch_all(connection).await?;
+    let mut stored: HashMap<_, VecDeque<Stored>> = HashMap::with_capacity(returned.len());
+    for row in &returned {
+        let id: String = row.try_get("id")?;
+        let occurrences: i64 = row.try_get("occurrences")?;
+        let same = stored.entry((row.try_get("session")?, row.try_get("fingerprint")?));
+        same.or_default().push_back(Stored {
+            id: id.into(),
+            occurrences: u64::try_from(occurrences).unwrap_or(1),
+        });
+    }
+    Ok(stored)
 }
 
 fn record_of(row: &SqliteRow) -> Result<ErrorRecord, StoreError> {

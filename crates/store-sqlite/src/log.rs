@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use async_trait::async_trait;
 use event_log::{
@@ -96,23 +97,47 @@ impl EventLog for SqliteLog {
     }
 }
 
-/// Writes a batch inside a transaction.
+/// Writes batches of different runs inside a transaction, in as few statements as can be.
 pub(crate) async fn write(
     connection: &mut SqliteConnection,
-    batch: &Batch,
+    batches: &[&Batch],
 ) -> Result<(), JobError> {
-    let Some(first) = batch.records.first().map(|record| record.seq) else { return Ok(()) };
-    if first == 1 && batch.summary.parent.is_none() {
-        refuse_busy_session(connection, batch).await?;
+    let batches: Vec<&Batch> =
+        batches.iter().copied().filter(|batch| !batch.records.is_empty()).collect();
+    let (begun, open): (Vec<&Batch>, Vec<&Batch>) =
+        batches.iter().partition(|batch| first_seq(batch) == 1);
+    let mut ids = match open.as_slice() {
+        [] => HashMap::new(),
+        [batch] => HashMap::from([(batch.run.as_str(), advance(connection, batch).await?)]),
+        batches => advance_all(connection, batches).await?,
+    };
+    for batch in begun {
+        if batch.summary.parent.is_none() {
+            refuse_busy_session(connection, batch).await?;
+        }
+        ids.insert(batch.run.as_str(), advance(connection, batch).await?);
     }
-    let run_id = advance(connection, batch, first)
-        .await?
-        .ok_or_else(|| JobError::Log(LogError::conflict(batch.run.clone(), first)))?;
-    for records in batch.records.chunks(ROWS_PER_INSERT) {
+    let mut rows = Vec::new();
+    for batch in &batches {
+        let id = *ids.get(batch.run.as_str()).ok_or_else(|| conflict(batch))?;
+        rows.extend(batch.records.iter().map(|record| (id, record)));
+    }
+    insert(connection, &rows).await?;
+    for batch in batches {
+        approvals::keep(connection, batch).await?;
+    }
+    Ok(())
+}
+
+async fn insert(
+    connection: &mut SqliteConnection,
+    rows: &[(i64, &Record)],
+) -> Result<(), JobError> {
+    for rows in rows.chunks(ROWS_PER_INSERT) {
         let mut insert = QueryBuilder::<Sqlite>::new(
             "INSERT INTO events (run_id, seq, at, type, actor, caused_by, schema, data, hash) ",
         );
-        insert.push_values(records, |mut row, record| {
+        insert.push_values(rows, |mut row, (run_id, record)| {
             row.push_bind(run_id)
                 .push_bind(signed(record.seq))
                 .push_bind(record.at.as_millis())
@@ -123,9 +148,18 @@ pub(crate) async fn write(
                 .push_bind(&record.data)
                 .push_bind(&record.hash.0[..]);
         });
-        insert.build().execute(&mut *connection).await?;
+        // Every number of rows is a statement of its own; only the common one is kept.
+        insert.build().persistent(rows.len() == 1).execute(&mut *connection).await?;
     }
-    approvals::keep(connection, batch).await
+    Ok(())
+}
+
+fn first_seq(batch: &Batch) -> u64 {
+    batch.records.first().map_or(1, |record| record.seq)
+}
+
+fn conflict(batch: &Batch) -> JobError {
+    JobError::Log(LogError::conflict(batch.run.clone(), first_seq(batch)))
 }
 
 /// A session has one open run that nobody dispatched.
@@ -148,14 +182,9 @@ async fn refuse_busy_session(
     }
 }
 
-/// Moves the run's head over the batch. `None` when the run does not end just before it.
-async fn advance(
-    connection: &mut SqliteConnection,
-    batch: &Batch,
-    first: u64,
-) -> Result<Option<i64>, JobError> {
-    let summary = serde_json::to_string(&batch.summary)
-        .map_err(|error| JobError::Log(LogError::Failed(error.into())))?;
+/// Moves the run's head over the batch, if the run ends just before it, and returns the row's id.
+async fn advance(connection: &mut SqliteConnection, batch: &Batch) -> Result<i64, JobError> {
+    let first = first_seq(batch);
     let statement = if first == 1 {
         "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent) \
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (run) DO NOTHING RETURNING id"
@@ -169,14 +198,62 @@ async fn advance(
         .bind(batch.summary.started_at.as_millis())
         .bind(signed(batch.summary.last_seq))
         .bind(&batch.summary.head.0[..])
-        .bind(summary)
+        .bind(text_of(batch)?)
         .bind(batch.summary.state.as_str());
     query = if first > 1 {
         query.bind(signed(first - 1))
     } else {
         query.bind(batch.summary.parent.as_ref().map(|parent| parent.as_str().to_owned()))
     };
-    Ok(query.fetch_optional(connection).await?)
+    query.fetch_optional(connection).await?.ok_or_else(|| conflict(batch))
+}
+
+/// Moves the heads of several runs as [`advance`] does. Fails if one of them does not end just
+/// before its batch, without saying which; written one by one, each says so itself.
+async fn advance_all<'a>(
+    connection: &mut SqliteConnection,
+    batches: &[&'a Batch],
+) -> Result<HashMap<&'a str, i64>, JobError> {
+    let texts = batches.iter().map(|batch| text_of(batch)).collect::<Result<Vec<_>, _>>()?;
+    let mut update = QueryBuilder::<Sqlite>::new(
+        "UPDATE runs SET session = new.column2, started_at = new.column3, \
+         last_seq = new.column4, head = new.column5, summary = new.column6, \
+         state = new.column7 FROM (",
+    );
+    update.push_values(batches.iter().zip(&texts), |mut row, (batch, text)| {
+        row.push_bind(batch.run.as_str())
+            .push_bind(batch.summary.session.as_str())
+            .push_bind(batch.summary.started_at.as_millis())
+            .push_bind(signed(batch.summary.last_seq))
+            .push_bind(&batch.summary.head.0[..])
+            .push_bind(text)
+            .push_bind(batch.summary.state.as_str())
+            .push_bind(signed(first_seq(batch) - 1));
+    });
+    update.push(
+        ") AS new WHERE runs.run = new.column1 AND runs.last_seq = new.column8 RETURNING run, id",
+    );
+    let rows = update.build().persistent(false).fetch_all(connection).await?;
+    // Two batches of one run would move it once, and the log would not know of the second.
+    if rows.len() != batches.len() {
+        return Err(batches
+            .first()
+            .map_or(JobError::Database(sqlx::Error::RowNotFound), |batch| conflict(batch)));
+    }
+    let mut moved: HashMap<String, i64> = HashMap::with_capacity(rows.len());
+    for row in &rows {
+        moved.insert(row.try_get("run")?, row.try_get("id")?);
+    }
+    let ids = batches.iter().map(|batch| {
+        let id = moved.get(batch.run.as_str()).ok_or_else(|| conflict(batch))?;
+        Ok((batch.run.as_str(), *id))
+    });
+    ids.collect()
+}
+
+fn text_of(batch: &Batch) -> Result<String, JobError> {
+    serde_json::to_string(&batch.summary)
+        .map_err(|error| JobError::Log(LogError::Failed(error.into())))
 }
 
 fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {

@@ -212,6 +212,13 @@ impl Connected {
 async fn run(mut connected: Connected, mut jobs: mpsc::Receiver<Job>, mut keeper: Keeper) {
     let mut batch = Vec::new();
     while jobs.recv_many(&mut batch, MAX_JOBS).await > 0 {
+        // Those just answered come back at once; with a turn for them they share this commit.
+        tokio::task::yield_now().await;
+        while batch.len() < MAX_JOBS
+            && let Ok(job) = jobs.try_recv()
+        {
+            batch.push(job);
+        }
         let due = keeper.due(&batch);
         commit(&mut connected, std::mem::take(&mut batch)).await;
         if let Some(now) = due {
@@ -265,16 +272,25 @@ async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, 
     result
 }
 
+/// Writes appends and errors together, then the rest one by one. Nobody was answered yet, so the
+/// jobs may be written in any order.
 async fn write(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+    let (mut batches, mut errors) = (Vec::new(), Vec::new());
+    for job in jobs {
+        match job {
+            Job::Append(batch, _) => batches.push(&**batch),
+            Job::Store(error, _) => errors.push(&**error),
+            Job::Put(..) | Job::Decide(..) | Job::Prune(..) => {}
+        }
+    }
+    log::write(&mut transaction, &batches).await?;
+    let mut stored = errors::write(&mut transaction, &errors).await?.into_iter();
     let mut done = Vec::with_capacity(jobs.len());
     for job in jobs {
         done.push(match job {
-            Job::Append(batch, _) => {
-                log::write(&mut transaction, batch).await?;
-                Done::Appended
-            }
-            Job::Store(error, _) => Done::Stored(errors::write(&mut transaction, error).await?),
+            Job::Append(..) => Done::Appended,
+            Job::Store(..) => Done::Stored(stored.next().ok_or_else(no_answer)?),
             Job::Put(result, _) => Done::Put(results::write(&mut transaction, result).await?),
             Job::Decide(id, decision, _) => {
                 Done::Decided(approvals::decide(&mut transaction, id, decision).await?)
@@ -287,6 +303,10 @@ async fn write(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Do
     }
     transaction.commit().await?;
     Ok(done)
+}
+
+fn no_answer() -> JobError {
+    JobError::Store(StoreError::Failed("an error was stored without an answer".into()))
 }
 
 impl Job {

@@ -90,6 +90,8 @@ pub fn now() -> Instant {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Goal {
+    /// At least this.
+    AtLeast(f64),
     /// At most this.
     AtMost(f64),
     /// At most 1, because it is of the most that may be used, such as `20 µs`.
@@ -121,11 +123,12 @@ impl Row {
     /// Is the median as good as it should be?
     #[must_use]
     pub fn is_met(&self) -> bool {
-        let limit = match self.goal {
-            Goal::AtMost(limit) => limit,
-            Goal::Within(_) => 1.0,
-        };
-        self.ratio.median <= limit
+        let median = self.ratio.median;
+        match self.goal {
+            Goal::AtLeast(limit) => median >= limit,
+            Goal::AtMost(limit) => median <= limit,
+            Goal::Within(_) => median <= 1.0,
+        }
     }
 }
 
@@ -134,6 +137,7 @@ impl fmt::Display for Row {
         let Self { name, ratio: Spread { median, min, max }, goal } = self;
         write!(f, "{name:<52}{median:>7.2} ")?;
         match goal {
+            Goal::AtLeast(limit) => write!(f, "{:<18}", format!("of at least {limit}"))?,
             Goal::AtMost(limit) => write!(f, "{:<18}", format!("of at most {limit}"))?,
             Goal::Within(limit) => write!(f, "{:<18}", format!("of {limit}"))?,
         }
@@ -190,6 +194,16 @@ mod tests {
             &Row::new("it", spread(1.5), Goal::AtMost(1.5)),
             true,
             "it 1.50 of at most 1.5 0.50 to 3.00",
+        );
+        check(
+            &Row::new("it", spread(9.99), Goal::AtLeast(10.0)),
+            false,
+            "it 9.99 of at least 10 0.50 to 3.00 MISSED",
+        );
+        check(
+            &Row::new("it", spread(10.0), Goal::AtLeast(10.0)),
+            true,
+            "it 10.00 of at least 10 0.50 to 3.00",
         );
         check(
             &Row::new("it", spread(1.01), Goal::Within("20 µs")),

@@ -1,0 +1,117 @@
+//! What a long run costs to load and to go on with.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use event_log::EventLog;
+use layer0::message::{StopReason, ToolCall};
+use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
+use react::{Agent, Budget, Limits};
+use serde_json::json;
+use store_sqlite::{Database, Durability, SqliteLog};
+use testkit::measure::{Goal, Row, Spread, median, now};
+use tool::{ToolError, tool};
+
+use crate::Effort;
+use crate::work::{batch, summary};
+
+/// How many events a turn with one tool call has.
+const EVENTS_PER_TURN: usize = 5;
+
+/// Loading a long run, and appending to one.
+pub(crate) async fn of_long_runs(effort: &Effort, path: &Path) -> Vec<Row> {
+    let database = Database::open(path, Durability::Normal).await.expect("a new file opens");
+    let log = database.log();
+    vec![replay(effort, &log).await, step(effort, &log).await]
+}
+
+/// Reads, verifies and folds a run; the limit is of 100,000 events.
+async fn replay(effort: &Effort, log: &SqliteLog) -> Row {
+    let agent = Agent::builder(Asking { turns: effort.events / EVENTS_PER_TURN, asked: 0.into() })
+        .tool(add)
+        .limits(Limits { max_iterations: u32::MAX, ..Limits::default() })
+        .budget(Budget { max_model_calls: None, max_tool_calls: None, ..Budget::default() })
+        .log(log.clone())
+        .build()
+        .expect("the agent is complete");
+    let outcome = agent.run("add").await.expect("nothing fails in this run");
+    let run = &outcome.run_id;
+    let summary = log.summary(run).await.expect("the log answers").expect("the run is there");
+    let events = f64::from(u32::try_from(summary.last_seq).expect("that many events"));
+    let limit = Duration::from_secs(1).mul_f64(events / 100_000.0);
+    let mut ratios = Vec::new();
+    for _ in 0..5 {
+        let began = now();
+        let finish = react::replay(log, run).await.expect("the run replays");
+        ratios.push(began.elapsed().div_duration_f64(limit));
+        assert!(finish.is_some(), "the run is finished");
+    }
+    let name = format!("load a run of {} events", summary.last_seq);
+    Row::new(name, Spread::of(ratios), Goal::Within("1 s per 100,000"))
+}
+
+/// Appends to a long run and to one of 100 events, in turns.
+async fn step(effort: &Effort, log: &SqliteLog) -> Row {
+    let (mut short, mut long) = (summary("run_short"), summary("run_long"));
+    for (run, events) in [(&mut short, 100), (&mut long, effort.events)] {
+        log.append(batch(run, events)).await.expect("nothing fails");
+    }
+    let mut ratios = Vec::new();
+    for _ in 0..effort.rounds {
+        let mut took = [Vec::new(), Vec::new()];
+        for _ in 0..32 {
+            for (run, took) in [&mut short, &mut long].into_iter().zip(&mut took) {
+                let batch = batch(run, 1);
+                let began = now();
+                log.append(batch).await.expect("nothing fails");
+                took.push(began.elapsed());
+            }
+        }
+        ratios.push(median(&took[1]).div_duration_f64(median(&took[0])));
+    }
+    let name = format!("a step in a run of {} events to one of 100", effort.events);
+    Row::new(name, Spread::of(ratios), Goal::AtMost(1.1))
+}
+
+/// Asks for one tool call a turn.
+struct Asking {
+    turns: usize,
+    asked: AtomicUsize,
+}
+
+#[async_trait]
+impl Provider for Asking {
+    fn name(&self) -> &str {
+        "bench"
+    }
+
+    fn model(&self) -> &str {
+        "bench"
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        let turn = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let call = || ToolCall {
+            id: format!("call-{turn}").into(),
+            name: "add".into(),
+            arguments: json!({"x": turn, "y": 2}),
+        };
+        let ends = turn > self.turns;
+        Ok(ModelResponse {
+            text: if ends { "done".into() } else { Arc::default() },
+            thinking: None,
+            tool_calls: if ends { Arc::default() } else { [call()].into() },
+            stop_reason: if ends { StopReason::End } else { StopReason::ToolUse },
+            usage: Default::default(),
+        })
+    }
+}
+
+/// Add two integers.
+#[tool(idempotent)]
+async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
+    Ok(x + y)
+}

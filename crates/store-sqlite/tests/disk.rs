@@ -1,0 +1,91 @@
+//! What reaches the disk: how much an event takes there, and that durable appends are synced.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use event_log::{EventLog, RunWriter, read_events};
+use layer0::Timestamp;
+use layer0::event::{Actor, Warning};
+use store_sqlite::{Database, Durability};
+
+/// Appends so many events of `chars` characters one by one, and returns the bytes of their payload.
+async fn append(path: &Path, durability: Durability, events: usize, chars: usize) -> usize {
+    let database = Database::open(path, durability).await.unwrap();
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut writer = RunWriter::new(Arc::clone(&log), "run_1".into());
+    for _ in 0..events {
+        let at = Timestamp::from_millis(1_767_225_600_000);
+        let message = "x".repeat(chars).into();
+        writer.stage(at, Actor::Machine, Some(1), Warning { message }.into());
+        writer.commit().await.unwrap();
+    }
+    let (_, read) = read_events(&*log, &"run_1".into()).await.unwrap();
+    assert_eq!(read.len(), events);
+    let records = log.records(&"run_1".into(), 1).await.unwrap();
+    database.close().await;
+    records.iter().map(|record| record.data.len()).sum()
+}
+
+#[tokio::test]
+async fn a_short_event_takes_at_most_120_bytes_more_than_its_payload() {
+    let folder = tempfile::tempdir().unwrap();
+    // Longer payloads take more: few rows fit a page of 4,096 bytes, and the rest of it stays empty.
+    for chars in [20, 200] {
+        let path = folder.path().join(format!("{chars}.db"));
+        Database::open(&path, Durability::Normal).await.unwrap().close().await;
+        let empty = std::fs::metadata(&path).unwrap().len();
+        let events = 1_000;
+        let payload = append(&path, Durability::Normal, events, chars).await;
+        let grown = usize::try_from(std::fs::metadata(&path).unwrap().len() - empty).unwrap();
+        let beyond = (grown - payload) / events;
+        assert!(beyond <= 120, "{chars} characters: {beyond} bytes beyond the payload");
+    }
+}
+
+/// Names the file that [`appends_for_the_count`] writes to, and how.
+const COUNTED: &str = "BACKSTOP_TEST_COUNTED";
+/// How many appends are counted.
+const APPENDS: usize = 50;
+
+/// Appends in a process of its own, where syncs can be counted; alone it does nothing.
+#[tokio::test]
+async fn appends_for_the_count() {
+    let Some(path) = std::env::var_os(COUNTED).map(PathBuf::from) else { return };
+    let full = path.ends_with("full.db");
+    let durability = if full { Durability::Full } else { Durability::Normal };
+    append(&path, durability, APPENDS, 20).await;
+}
+
+/// Returns how often a process that appends syncs.
+fn syncs(folder: &Path, name: &str) -> usize {
+    let calls = folder.join("calls");
+    let status = Command::new("strace")
+        .args(["-f", "-e", "trace=fsync,fdatasync", "-o"])
+        .arg(&calls)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "appends_for_the_count"])
+        .env(COUNTED, folder.join(name))
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let calls = std::fs::read_to_string(calls).unwrap();
+    // A call that another thread interrupts has a second line, which says `resumed`.
+    let is_call = |line: &&str| line.contains("fsync(") || line.contains("fdatasync(");
+    calls.lines().filter(is_call).count()
+}
+
+#[test]
+fn an_append_at_full_durability_is_synced_before_it_is_acknowledged() {
+    let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
+    if !strace.is_ok_and(|status| status.success()) {
+        println!("skipped: no strace");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (full, normal) = (syncs(folder.path(), "full.db"), syncs(folder.path(), "normal.db"));
+    assert!(full >= APPENDS, "{full} syncs of {APPENDS} appends");
+    assert!(normal < APPENDS, "{normal} syncs of {APPENDS} appends at normal durability");
+}
