@@ -22,6 +22,9 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often, and with which wait in between, the switch to the write-ahead log is tried.
 const WAL_TRIES: u32 = 100;
 const WAL_WAIT: Duration = Duration::from_millis(20);
+/// How many bytes a page of a new file has. What does not fit on a page any more leaves its rest empty;
+/// events are short, but some are not.
+const PAGE_SIZE: u32 = 8_192;
 /// How many connections read at the same time.
 const READERS: u32 = 4;
 
@@ -231,6 +234,7 @@ impl fmt::Debug for Database {
 
 fn options() -> SqliteConnectOptions {
     SqliteConnectOptions::new()
+        .page_size(PAGE_SIZE)
         .busy_timeout(BUSY_TIMEOUT)
         .foreign_keys(true)
         .disable_statement_logging()

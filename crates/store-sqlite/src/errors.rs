@@ -1,5 +1,3 @@
-use std::collections::{HashMap, VecDeque};
-
 use async_trait::async_trait;
 use error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, StoreError,
@@ -8,10 +6,12 @@ use error_store::{
 use layer0::id::{ErrorId, SessionId};
 use layer0::{Code, Timestamp, code};
 use sqlx::sqlite::SqliteRow;
-use sqlx::{QueryBuilder, Row, Sqlite, SqliteConnection};
+use sqlx::{Row, SqliteConnection};
 
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::log::chain;
+use crate::many::{MAX_ROWS, Many, Values};
 use crate::writer::JobError;
 
 /// How often an id that is taken is drawn again; with 2^24 ids a second, once is rare.
@@ -26,6 +26,17 @@ impl SqliteErrorStore {
         Self(database)
     }
 }
+
+/// Errors newest first; of a run, also those that it met and an earlier run of its session stored.
+/// The rows are found without their texts, which are most of them.
+const LIST: &str = chain!(
+    "SELECT id, session, run, call_id, tool, reason, code, summary, raw, occurrences, at \
+     FROM errors WHERE number IN (SELECT number FROM errors \
+     WHERE ($1 IS NULL OR run = $1 OR id IN (SELECT json_extract(data, '$.error_id') FROM chain \
+     WHERE type = 'error.stored')) AND ($3 IS NULL OR session = $3) AND ($4 IS NULL OR tool = $4) \
+     AND ($5 IS NULL OR at >= $5) AND ($6 IS NULL OR at < $6) AND ($7 IS NULL OR id = $7) \
+     ORDER BY at DESC, id DESC LIMIT $8) ORDER BY at DESC, id DESC"
+);
 
 #[async_trait]
 impl ErrorStore for SqliteErrorStore {
@@ -54,24 +65,18 @@ impl ErrorStore for SqliteErrorStore {
     }
 
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
-        let rows = sqlx::query(
-            "SELECT id, session, run, call_id, tool, reason, code, summary, raw, occurrences, at \
-             FROM errors WHERE ($1 IS NULL OR session = $1) AND ($2 IS NULL OR run = $2 \
-             OR id IN (SELECT json_extract(data, '$.error_id') FROM events \
-             WHERE type = 'error.stored' AND run_id = (SELECT id FROM runs WHERE run = $2))) \
-             AND ($3 IS NULL OR tool = $3) AND ($4 IS NULL OR at >= $4) AND ($5 IS NULL OR at < $5) \
-             AND ($6 IS NULL OR id = $6) ORDER BY at DESC, id DESC LIMIT $7",
-        )
-        .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
-        .bind(filter.run.as_ref().map(|run| run.as_str().to_owned()))
-        .bind(filter.tool)
-        .bind(filter.from.map(Timestamp::as_millis))
-        .bind(filter.to.map(Timestamp::as_millis))
-        .bind(filter.id.as_ref().map(|id| id.as_str().to_owned()))
-        .bind(filter.limit.map_or(-1, i64::from))
-        .fetch_all(self.0.readers())
-        .await
-        .map_err(Fault::from)?;
+        let rows = sqlx::query(LIST)
+            .bind(filter.run.as_ref().map(|run| run.as_str().to_owned()))
+            .bind(1) // all events of the run
+            .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
+            .bind(filter.tool)
+            .bind(filter.from.map(Timestamp::as_millis))
+            .bind(filter.to.map(Timestamp::as_millis))
+            .bind(filter.id.as_ref().map(|id| id.as_str().to_owned()))
+            .bind(filter.limit.map_or(-1, i64::from))
+            .fetch_all(self.0.readers())
+            .await
+            .map_err(Fault::from)?;
         rows.iter().map(record_of).collect()
     }
 
@@ -143,80 +148,108 @@ pub(crate) async fn prune(
     })
 }
 
+/// An error to store, with all that can be done before it is its turn.
+pub(crate) struct Insert {
+    error: NewError,
+    fingerprint: String,
+    id: ErrorId,
+}
+
+impl Insert {
+    pub(crate) fn new(error: NewError) -> Result<Self, StoreError> {
+        let (fingerprint, id) = (error.fingerprint(), error_id(error.at)?);
+        Ok(Self { error, fingerprint, id })
+    }
+
+    fn bind(values: &mut Values, insert: &&Self) {
+        let Self { error, fingerprint, id } = insert;
+        values
+            .put(id.as_str())
+            .put(error.session.as_str())
+            .put(error.run.as_str())
+            .put(error.call_id.as_str())
+            .put(&*error.tool)
+            .put(error.reason.as_str())
+            .put(error.code.as_deref())
+            .put(fingerprint)
+            .put(error.at.as_millis())
+            .put(&error.summary)
+            .put(&error.raw);
+    }
+
+    /// When it happened.
+    pub(crate) const fn at(&self) -> Timestamp {
+        self.error.at
+    }
+}
+
+/// Puts errors at the end of the table, and leaves out those that were seen before or whose id is
+/// taken.
+static INSERT: Many = Many::new(
+    "INSERT INTO errors (id, session, run, call_id, tool, reason, code, fingerprint, occurrences, \
+     at, last_at, summary, raw) SELECT new.column1, new.column2, new.column3, new.column4, \
+     new.column5, new.column6, new.column7, new.column8, 1, new.column9, new.column9, \
+     new.column10, new.column11 FROM",
+    11,
+    "WHERE new.column1 IS NOT NULL ON CONFLICT DO NOTHING",
+);
+
 /// Writes errors inside a transaction, and returns where each was stored.
 pub(crate) async fn write(
     connection: &mut SqliteConnection,
-    errors: &[&NewError],
+    errors: &[&Insert],
 ) -> Result<Vec<Stored>, JobError> {
-    let errors: Vec<(&NewError, String)> =
-        errors.iter().map(|error| (*error, error.fingerprint())).collect();
-    let mut stored: Vec<Option<Stored>> = vec![None; errors.len()];
-    for _ in 0..ID_TRIES {
-        let missing: Vec<usize> =
-            (0..errors.len()).filter(|place| stored[*place].is_none()).collect();
-        if missing.is_empty() {
-            break;
-        }
-        let again: Vec<_> = missing.iter().map(|place| &errors[*place]).collect();
-        let mut rows = insert(connection, &again).await?;
-        for place in missing {
-            let (error, fingerprint) = &errors[place];
-            let same = (error.session.as_str().to_owned(), fingerprint.clone());
-            // The same error twice: the first one counts first.
-            stored[place] = rows.get_mut(&same).and_then(VecDeque::pop_front);
-        }
+    let mut new: u64 = 0;
+    for errors in errors.chunks(MAX_ROWS) {
+        new += INSERT.execute(connection, errors, Insert::bind).await?;
     }
-    let stored: Option<Vec<Stored>> = stored.into_iter().collect();
-    stored.ok_or_else(|| JobError::Store(StoreError::Failed("no free error id".into())))
-}
-
-/// Inserts or counts errors with new ids. Returns those whose id was free, by session and
-/// fingerprint.
-async fn insert(
-    connection: &mut SqliteConnection,
-    errors: &[&(&NewError, String)],
-) -> Result<HashMap<(String, String), VecDeque<Stored>>, JobError> {
-    let mut rows = Vec::with_capacity(errors.len());
-    for (error, fingerprint) in errors {
-        rows.push((error_id(error.at).map_err(JobError::Store)?, error, fingerprint));
+    if usize::try_from(new).is_ok_and(|new| new == errors.len()) {
+        let stored = |error: &&Insert| Stored { id: error.id.clone(), occurrences: 1 };
+        return Ok(errors.iter().map(stored).collect());
     }
-    let mut insert = QueryBuilder::<Sqlite>::new(
-        "INSERT INTO errors (id, session, run, call_id, tool, reason, code, summary, raw, \
-         fingerprint, occurrences, at, last_at) ",
-    );
-    insert.push_values(&rows, |mut row, (id, error, fingerprint)| {
-        row.push_bind(id.as_str())
-            .push_bind(error.session.as_str())
-            .push_bind(error.run.as_str())
-            .push_bind(error.call_id.as_str())
-            .push_bind(&*error.tool)
-            .push_bind(error.reason.as_str())
-            .push_bind(error.code.as_deref())
-            .push_bind(&error.summary)
-            .push_bind(&error.raw)
-            .push_bind(fingerprint)
-            .push("1")
-            .push_bind(error.at.as_millis())
-            .push_bind(error.at.as_millis());
-    });
-    insert.push(
-        " ON CONFLICT (session, fingerprint) DO UPDATE SET occurrences = occurrences + 1, \
-         last_at = excluded.last_at ON CONFLICT (id) DO NOTHING \
-         RETURNING session, fingerprint, id, occurrences",
-    );
-    // Every number of rows is a statement of its own; only the common one is kept.
-    let returned = insert.build().persistent(rows.len() == 1).fetch_all(connection).await?;
-    let mut stored: HashMap<_, VecDeque<Stored>> = HashMap::with_capacity(returned.len());
-    for row in &returned {
-        let id: String = row.try_get("id")?;
-        let occurrences: i64 = row.try_get("occurrences")?;
-        let same = stored.entry((row.try_get("session")?, row.try_get("fingerprint")?));
-        same.or_default().push_back(Stored {
-            id: id.into(),
-            occurrences: u64::try_from(occurrences).unwrap_or(1),
-        });
+    let mut stored = Vec::with_capacity(errors.len());
+    for error in errors {
+        stored.push(count(connection, error).await?);
     }
     Ok(stored)
+}
+
+/// Stores an error that may be stored, under its own id or that of an equal one.
+async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Stored, JobError> {
+    let Insert { error, fingerprint, id } = insert;
+    let mut id = id.clone();
+    for _ in 0..ID_TRIES {
+        let row = sqlx::query(
+            "INSERT INTO errors (id, session, run, call_id, tool, reason, code, fingerprint, \
+             occurrences, at, last_at, summary, raw) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $9, $10, $11) \
+             ON CONFLICT (fingerprint, session) DO UPDATE SET \
+             occurrences = occurrences + (id <> excluded.id), last_at = excluded.last_at \
+             ON CONFLICT (id) DO NOTHING RETURNING id, occurrences",
+        )
+        .bind(id.as_str())
+        .bind(error.session.as_str())
+        .bind(error.run.as_str())
+        .bind(error.call_id.as_str())
+        .bind(&*error.tool)
+        .bind(error.reason.as_str())
+        .bind(error.code.as_deref())
+        .bind(fingerprint)
+        .bind(error.at.as_millis())
+        .bind(&error.summary)
+        .bind(&error.raw)
+        .fetch_optional(&mut *connection)
+        .await?;
+        if let Some(row) = row {
+            let occurrences: i64 = row.try_get("occurrences")?;
+            return Ok(Stored {
+                id: row.try_get::<String, _>("id")?.into(),
+                occurrences: u64::try_from(occurrences).unwrap_or(1),
+            });
+        }
+        id = error_id(error.at).map_err(JobError::Store)?;
+    }
+    Err(JobError::Store(StoreError::Failed("no free error id".into())))
 }
 
 fn record_of(row: &SqliteRow) -> Result<ErrorRecord, StoreError> {

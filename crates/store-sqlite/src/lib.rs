@@ -6,12 +6,14 @@
 //!
 //! It never creates a file for a reader, and never touches a database that is not its own.
 
+mod append;
 mod approvals;
 mod claims;
 mod database;
 mod errors;
 mod fault;
 mod log;
+mod many;
 mod results;
 mod schema;
 mod writer;

@@ -11,6 +11,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/1_log_and_errors.sql"),
     include_str!("../migrations/2_results.sql"),
     include_str!("../migrations/3_durable_runs.sql"),
+    include_str!("../migrations/4_append_only.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

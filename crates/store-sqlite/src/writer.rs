@@ -13,11 +13,14 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::append::Append;
+use crate::errors::Insert;
 use crate::fault::Fault;
-use crate::{approvals, errors, log, results};
+use crate::many::MAX_ROWS;
+use crate::{append, approvals, errors, results};
 
 /// How many jobs share one commit at most; bounds the time to the first answer.
-const MAX_JOBS: usize = 256;
+const MAX_JOBS: usize = MAX_ROWS;
 /// How often errors are pruned in the background, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// How many jobs wait before callers have to.
@@ -25,8 +28,8 @@ const QUEUE: usize = 1024;
 
 /// Something to write, and where the answer goes.
 enum Job {
-    Append(Box<Batch>, oneshot::Sender<Result<(), LogError>>),
-    Store(Box<NewError>, oneshot::Sender<Result<Stored, StoreError>>),
+    Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
+    Store(Box<Insert>, oneshot::Sender<Result<Stored, StoreError>>),
     Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
     Prune(Retention, Timestamp, oneshot::Sender<Result<Pruned, StoreError>>),
     Decide(ApprovalId, Decision, oneshot::Sender<Result<bool, LogError>>),
@@ -102,8 +105,9 @@ impl Writer {
     }
 
     pub(crate) async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        let append = Box::new(Append::new(batch)?);
         let (answer, answered) = oneshot::channel();
-        self.submit(Job::Append(Box::new(batch), answer)).await.ok_or(LogError::Closed)?;
+        self.submit(Job::Append(append, answer)).await.ok_or(LogError::Closed)?;
         answered.await.unwrap_or(Err(LogError::Closed))
     }
 
@@ -118,8 +122,9 @@ impl Writer {
     }
 
     pub(crate) async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+        let insert = Box::new(Insert::new(error)?);
         let (answer, answered) = oneshot::channel();
-        self.submit(Job::Store(Box::new(error), answer)).await.ok_or(StoreError::Closed)?;
+        self.submit(Job::Store(insert, answer)).await.ok_or(StoreError::Closed)?;
         answered.await.unwrap_or(Err(StoreError::Closed))
     }
 
@@ -167,7 +172,7 @@ impl Keeper {
     /// Returns when to prune, if it is time after these jobs.
     fn due(&mut self, jobs: &[Job]) -> Option<Timestamp> {
         let stored = |job: &Job| match job {
-            Job::Store(error, _) => Some(error.at),
+            Job::Store(insert, _) => Some(insert.at()),
             Job::Put(result, _) => Some(result.at),
             Job::Append(..) | Job::Decide(..) | Job::Prune(..) => None,
         };
@@ -276,16 +281,16 @@ async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, 
 /// jobs may be written in any order.
 async fn write(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
-    let (mut batches, mut errors) = (Vec::new(), Vec::new());
+    let (mut appends, mut inserts) = (Vec::new(), Vec::new());
     for job in jobs {
         match job {
-            Job::Append(batch, _) => batches.push(&**batch),
-            Job::Store(error, _) => errors.push(&**error),
+            Job::Append(append, _) => appends.push(&**append),
+            Job::Store(insert, _) => inserts.push(&**insert),
             Job::Put(..) | Job::Decide(..) | Job::Prune(..) => {}
         }
     }
-    log::write(&mut transaction, &batches).await?;
-    let mut stored = errors::write(&mut transaction, &errors).await?.into_iter();
+    append::write(&mut transaction, &appends).await?;
+    let mut stored = errors::write(&mut transaction, &inserts).await?.into_iter();
     let mut done = Vec::with_capacity(jobs.len());
     for job in jobs {
         done.push(match job {

@@ -41,8 +41,8 @@ impl Plain {
             "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state) \
              VALUES ($1, $2, $3, $4, $5, $6, $7) RETURNING id"
         } else {
-            "UPDATE runs SET session = $2, started_at = $3, last_seq = $4, head = $5, \
-             summary = $6, state = $7 WHERE run = $1 AND last_seq = $4 - 1 RETURNING id"
+            "UPDATE runs SET last_seq = $4, head = $5, summary = $6 WHERE session = $2 AND \
+             started_at = $3 AND state = $7 AND run = $1 AND last_seq = $4 - 1 RETURNING id"
         };
         let id: i64 = sqlx::query_scalar(head)
             .bind(run.run.as_str())
@@ -55,8 +55,8 @@ impl Plain {
             .fetch_one(&mut *transaction)
             .await?;
         sqlx::query(
-            "INSERT INTO events (run_id, seq, at, type, actor, caused_by, schema, data, hash) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            "INSERT INTO events (prev, run_id, seq, at, type, actor, caused_by, schema, data, hash) \
+             VALUES ((SELECT last_event FROM runs WHERE id = $1), $1, $2, $3, $4, $5, $6, $7, $8, $9)",
         )
         .bind(id)
         .bind(signed(record.seq))
@@ -86,7 +86,7 @@ impl Plain {
             "INSERT INTO errors (id, session, run, call_id, tool, reason, code, summary, raw, \
              fingerprint, occurrences, at, last_at) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $11) \
-             ON CONFLICT (session, fingerprint) DO UPDATE SET occurrences = occurrences + 1, \
+             ON CONFLICT (fingerprint, session) DO UPDATE SET occurrences = occurrences + 1, \
              last_at = excluded.last_at ON CONFLICT (id) DO NOTHING RETURNING id, occurrences",
         )
         .bind(id.as_str())

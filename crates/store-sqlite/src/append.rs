@@ -1,0 +1,186 @@
+//! How the log is written: appends to several runs share their statements.
+
+use event_log::{Batch, LogError, Record};
+use sqlx::SqliteConnection;
+
+use crate::approvals;
+use crate::log::signed;
+use crate::many::{MAX_ROWS, Many, Values};
+use crate::writer::JobError;
+
+/// What is to be appended, with all that can be done before it is its turn.
+pub(crate) struct Append {
+    batch: Batch,
+    /// The run at a glance, as JSON.
+    summary: String,
+}
+
+impl Append {
+    pub(crate) fn new(batch: Batch) -> Result<Self, LogError> {
+        let summary = serde_json::to_string(&batch.summary)
+            .map_err(|error| LogError::Failed(error.into()))?;
+        Ok(Self { batch, summary })
+    }
+
+    /// The last event of the run before this; 0 of a run that begins.
+    fn before(&self) -> u64 {
+        self.batch.records.first().map_or(0, |record| record.seq.saturating_sub(1))
+    }
+
+    fn conflict(&self) -> JobError {
+        JobError::Log(LogError::conflict(self.batch.run.clone(), self.before() + 1))
+    }
+}
+
+/// Puts events at the end of the table, each linked to the one before it in its run.
+static INSERT: Many = Many::new(
+    "INSERT INTO events (id, prev, run_id, seq, at, type, actor, caused_by, schema, hash, data) \
+     SELECT (SELECT coalesce(max(id), 0) FROM events) + new.column1, \
+     CASE WHEN new.column2 THEN runs.last_event \
+     ELSE (SELECT coalesce(max(id), 0) FROM events) + new.column1 - 1 END, \
+     runs.id, new.column4, new.column5, new.column6, new.column7, new.column8, new.column9, \
+     new.column10, new.column11 FROM",
+    11,
+    "CROSS JOIN runs ON runs.run = new.column3",
+);
+
+/// Moves the heads of runs that end just before what was appended and do what they did: an index
+/// knows which runs are open, and is left alone.
+static ADVANCE: Many = Many::new(
+    "UPDATE runs SET last_seq = new.column3, head = new.column4, summary = new.column5, \
+     last_event = (SELECT max(id) FROM events) - new.column6 FROM",
+    9,
+    "WHERE runs.run = new.column1 AND runs.last_seq = new.column2 AND runs.session = new.column7 \
+     AND runs.state = new.column8",
+);
+
+/// As [`ADVANCE`], for runs that do something else now.
+static CHANGE: Many = Many::new(
+    "UPDATE runs SET last_seq = new.column3, head = new.column4, summary = new.column5, \
+     last_event = (SELECT max(id) FROM events) - new.column6, session = new.column7, \
+     state = new.column8, started_at = new.column9 FROM",
+    9,
+    "WHERE runs.run = new.column1 AND runs.last_seq = new.column2",
+);
+
+/// Writes appends to different runs inside a transaction. Fails if a run does not end just before its
+/// append; of several, it does not say which.
+pub(crate) async fn write(
+    connection: &mut SqliteConnection,
+    appends: &[&Append],
+) -> Result<(), JobError> {
+    let appends: Vec<&Append> =
+        appends.iter().copied().filter(|append| !append.batch.records.is_empty()).collect();
+    for append in appends.iter().filter(|append| append.before() == 0) {
+        begin(connection, append).await?;
+    }
+    insert(connection, &appends).await?;
+    advance(connection, &appends).await?;
+    for append in appends {
+        approvals::keep(connection, &append.batch).await?;
+    }
+    Ok(())
+}
+
+async fn insert(connection: &mut SqliteConnection, appends: &[&Append]) -> Result<(), JobError> {
+    let records: Vec<(&Batch, &Record)> = appends
+        .iter()
+        .flat_map(|append| append.batch.records.iter().map(|record| (&append.batch, record)))
+        .collect();
+    for records in records.chunks(MAX_ROWS) {
+        let numbered: Vec<_> = (1_i64..).zip(records).collect();
+        let bind = |values: &mut Values, (place, (batch, record)): &(i64, &(&Batch, &Record))| {
+            let is_first = batch.records.first().is_some_and(|first| first.seq == record.seq);
+            values
+                .put(place)
+                .put(is_first)
+                .put(batch.run.as_str())
+                .put(signed(record.seq))
+                .put(record.at.as_millis())
+                .put(&*record.event_type)
+                .put(record.actor.as_str())
+                .put(record.caused_by.map(signed))
+                .put(i64::from(record.schema))
+                .put(&record.hash.0[..])
+                .put(&record.data);
+        };
+        INSERT.execute(connection, &numbered, bind).await?;
+    }
+    Ok(())
+}
+
+/// Moves the heads of the runs over what was inserted last.
+async fn advance(connection: &mut SqliteConnection, appends: &[&Append]) -> Result<(), JobError> {
+    let mut behind: usize = appends.iter().map(|append| append.batch.records.len()).sum();
+    let mut rows = Vec::with_capacity(appends.len());
+    for append in appends {
+        behind -= append.batch.records.len();
+        rows.push((*append, i64::try_from(behind).unwrap_or(i64::MAX)));
+    }
+    let bind = |values: &mut Values, (append, behind): &(&Append, i64)| {
+        let summary = &append.batch.summary;
+        values
+            .put(append.batch.run.as_str())
+            .put(signed(append.before()))
+            .put(signed(summary.last_seq))
+            .put(&summary.head.0[..])
+            .put(&append.summary)
+            .put(behind)
+            .put(summary.session.as_str())
+            .put(summary.state.as_str())
+            .put(summary.started_at.as_millis());
+    };
+    for rows in rows.chunks(MAX_ROWS) {
+        let wanted = u64::try_from(rows.len()).unwrap_or(u64::MAX);
+        let mut moved = ADVANCE.execute(connection, rows, bind).await?;
+        if moved < wanted {
+            moved += CHANGE.execute(connection, rows, bind).await?;
+        }
+        if moved != wanted {
+            return Err(rows
+                .first()
+                .map_or(JobError::Database(sqlx::Error::RowNotFound), |row| row.0.conflict()));
+        }
+    }
+    Ok(())
+}
+
+/// Makes the row of a run that begins, before its first event.
+async fn begin(connection: &mut SqliteConnection, append: &Append) -> Result<(), JobError> {
+    let Batch { run, summary, .. } = &append.batch;
+    if summary.parent.is_none() {
+        refuse_busy_session(connection, &append.batch).await?;
+    }
+    let made = sqlx::query(
+        "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent) \
+         VALUES ($1, $2, $3, 0, x'', '', $4, $5) ON CONFLICT (run) DO NOTHING",
+    )
+    .bind(run.as_str())
+    .bind(summary.session.as_str())
+    .bind(summary.started_at.as_millis())
+    .bind(summary.state.as_str())
+    .bind(summary.parent.as_ref().map(|parent| parent.as_str().to_owned()))
+    .execute(connection)
+    .await?;
+    if made.rows_affected() == 1 { Ok(()) } else { Err(append.conflict()) }
+}
+
+/// A session has one open run that nobody dispatched.
+async fn refuse_busy_session(
+    connection: &mut SqliteConnection,
+    batch: &Batch,
+) -> Result<(), JobError> {
+    let session = &batch.summary.session;
+    let open: Option<String> = sqlx::query_scalar(
+        "SELECT run FROM runs WHERE session = $1 AND state IN ('running', 'waiting_approval') \
+         AND parent IS NULL AND run <> $2 LIMIT 1",
+    )
+    .bind(session.as_str())
+    .bind(batch.run.as_str())
+    .fetch_optional(connection)
+    .await?;
+    match open {
+        Some(run) => Err(JobError::Log(LogError::session_busy(session.clone(), run.into()))),
+        None => Ok(()),
+    }
+}

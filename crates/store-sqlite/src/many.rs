@@ -1,0 +1,77 @@
+//! Statements over many rows, prepared once.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, OnceLock};
+
+use sqlx::sqlite::SqliteArguments;
+use sqlx::{Arguments, AssertSqlSafe, Encode, Sqlite, SqliteConnection, Type};
+
+/// How many rows a statement takes at most.
+pub(crate) const MAX_ROWS: usize = 256;
+
+/// A statement over rows, which it finds as `new`, with the columns `column1`, `column2` and so on.
+///
+/// It is prepared for 1, 2, 4 and so on up to [`MAX_ROWS`] rows, and stays so: preparing one costs
+/// about as much as running it. Its last rows may be nothing but NULL, and it has to leave those out.
+pub(crate) struct Many {
+    before: &'static str,
+    columns: usize,
+    after: &'static str,
+    texts: [OnceLock<Arc<str>>; MAX_ROWS.ilog2() as usize + 1],
+}
+
+/// The values of rows, one after the other.
+pub(crate) struct Values(Result<SqliteArguments, sqlx::error::BoxDynError>);
+
+impl Many {
+    /// Makes a statement of what stands before and after the rows.
+    pub(crate) const fn new(before: &'static str, columns: usize, after: &'static str) -> Self {
+        Self { before, columns, after, texts: [const { OnceLock::new() }; _] }
+    }
+
+    /// Runs the statement over [`MAX_ROWS`] rows at most, and returns how many rows it changed.
+    pub(crate) async fn execute<T>(
+        &'static self,
+        connection: &mut SqliteConnection,
+        rows: &[T],
+        bind: impl Fn(&mut Values, &T),
+    ) -> Result<u64, sqlx::Error> {
+        let mut values = Values(Ok(SqliteArguments::default()));
+        rows.iter().for_each(|row| bind(&mut values, row));
+        // Made of constants of this crate and of question marks.
+        let text = AssertSqlSafe(self.text(rows.len()));
+        let values = values.0.map_err(sqlx::Error::Encode)?;
+        let done = sqlx::query_with(text, values).execute(connection).await?;
+        Ok(done.rows_affected())
+    }
+
+    /// Returns the text that takes so many rows.
+    fn text(&self, rows: usize) -> Arc<str> {
+        let rows = rows.next_power_of_two();
+        let text = || {
+            let row = format!("(?{})", ", ?".repeat(self.columns - 1));
+            let mut text = format!("{} (VALUES {row}", self.before);
+            for _ in 1..rows {
+                let _ = write!(text, ", {row}");
+            }
+            let _ = write!(text, ") AS new {}", self.after);
+            text.into()
+        };
+        match self.texts.get(rows.ilog2() as usize) {
+            Some(known) => Arc::clone(known.get_or_init(text)),
+            None => text(),
+        }
+    }
+}
+
+impl Values {
+    /// Puts the value of the next column.
+    pub(crate) fn put<'v, T: Encode<'v, Sqlite> + Type<Sqlite>>(&mut self, value: T) -> &mut Self {
+        if let Ok(values) = &mut self.0
+            && let Err(error) = values.add(value)
+        {
+            self.0 = Err(error);
+        }
+        self
+    }
+}

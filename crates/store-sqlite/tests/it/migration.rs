@@ -1,0 +1,72 @@
+//! Older databases are brought to this version.
+
+use std::sync::Arc;
+
+use error_store::{ErrorStore, ResultStore};
+use event_log::{EventLog, RunWriter, read_events};
+use layer0::event::Actor;
+
+use crate::{Folder, at, error, open, started, tamper};
+
+/// Brings a database back to the first version, with what is in it.
+const FIRST_VERSION: &str = "
+    ALTER TABLE events RENAME TO newer;
+    CREATE TABLE events (run_id INTEGER NOT NULL REFERENCES runs (id), seq INTEGER NOT NULL,
+        at INTEGER NOT NULL, type TEXT NOT NULL, actor TEXT NOT NULL, caused_by INTEGER,
+        schema INTEGER NOT NULL, data TEXT NOT NULL, hash BLOB NOT NULL,
+        PRIMARY KEY (run_id, seq)) WITHOUT ROWID;
+    INSERT INTO events SELECT run_id, seq, at, type, actor, caused_by, schema, data, hash FROM newer;
+    DROP TABLE newer;
+    ALTER TABLE runs DROP COLUMN last_event;
+    ALTER TABLE errors RENAME TO newer;
+    CREATE TABLE errors (id TEXT PRIMARY KEY, session TEXT NOT NULL, run TEXT NOT NULL,
+        call_id TEXT NOT NULL, tool TEXT NOT NULL, reason TEXT NOT NULL, code TEXT,
+        summary TEXT NOT NULL, raw TEXT NOT NULL, fingerprint TEXT NOT NULL,
+        occurrences INTEGER NOT NULL, at INTEGER NOT NULL, last_at INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE UNIQUE INDEX errors_by_fingerprint ON errors (session, fingerprint);
+    CREATE INDEX errors_by_run ON errors (run, at);
+    CREATE INDEX errors_by_time ON errors (at);
+    INSERT INTO errors SELECT id, session, run, call_id, tool, reason, code, summary, raw,
+        fingerprint, occurrences, at, last_at FROM newer;
+    DROP TABLE newer;
+    DROP INDEX runs_open;
+    ALTER TABLE runs DROP COLUMN state;
+    ALTER TABLE runs DROP COLUMN parent;
+    DROP TABLE approvals;
+    DROP TABLE decisions;
+    DROP TABLE results;
+    PRAGMA user_version = 1";
+
+/// Spec: D11. A database of the first version is brought up to this one, with what is in it.
+#[tokio::test]
+async fn an_older_database_is_migrated() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut writers = ["run_1", "run_2"].map(|run| RunWriter::new(Arc::clone(&log), run.into()));
+    for number in 0..20 {
+        for (session, writer) in ["s-1", "s-2"].into_iter().zip(&mut writers) {
+            writer.stage(at(number), Actor::Runtime, None, started(session));
+            writer.commit().await.unwrap();
+        }
+    }
+    let stored = database.errors().store(error("s", "c", "it broke")).await.unwrap();
+    database.close().await;
+    tamper(&folder.file(), FIRST_VERSION).await;
+
+    let database = open(&folder.file()).await;
+    for writer in writers {
+        let (summary, mut events) =
+            read_events(&database.log(), &writer.summary().run).await.unwrap();
+        assert_eq!((&summary, events.len()), (writer.summary(), 20));
+        let log: Arc<dyn EventLog> = Arc::new(database.log());
+        let mut writer = RunWriter::resume(log, summary.clone());
+        writer.stage(at(20), Actor::Runtime, None, started(summary.session.as_str()));
+        events.extend(writer.commit().await.unwrap());
+        let again = read_events(&database.log(), &summary.run).await.unwrap().1;
+        assert_eq!(again, events);
+    }
+    let again = database.errors().store(error("s", "c", "it broke")).await.unwrap();
+    assert_eq!((again.id, again.occurrences), (stored.id, 2));
+    assert_eq!(database.results().get(None, &"res_1".into()).await.unwrap(), None);
+}
