@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use backstop::event_log::RunWriter;
-use backstop::layer0::event::{Actor, Event, EventKind};
+use backstop::layer0::event::{
+    Actor, Event, EventKind, ToolAttempted, ToolRequested, ToolResponded,
+};
 use backstop::layer0::failure::Chain;
 use backstop::layer0::id::RunId;
 use backstop::react::{ResumeError, replay};
@@ -14,7 +16,7 @@ use crate::played::{Played, failing, passing};
 
 /// Records events as a run of their own, sealed anew.
 async fn recorded(events: &[Event]) -> (MemoryLog, RunId) {
-    let run = RunId::from("run_again");
+    let run = events[0].run.clone();
     let log = Arc::new(MemoryLog::new());
     let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
     for event in events {
@@ -92,12 +94,9 @@ fn changed(kind: &EventKind) -> Option<EventKind> {
     let mut data = serde_json::to_value(kind).unwrap();
     // An outcome is one of a few words; what is said beside it is text.
     let fields = data.as_object_mut().unwrap();
-    let outcome = fields.remove("outcome");
-    let reason = fields.remove("reason");
+    let kept = ["outcome", "reason"].map(|key| fields.remove_entry(key));
     let done = change(&mut data);
-    let fields = data.as_object_mut().unwrap();
-    fields.extend(outcome.map(|outcome| ("outcome".to_owned(), outcome)));
-    fields.extend(reason.map(|reason| ("reason".to_owned(), reason)));
+    data.as_object_mut().unwrap().extend(kept.into_iter().flatten());
     done.then(|| EventKind::decode(kind.event_type(), &data.to_string()).unwrap())
 }
 
@@ -169,6 +168,70 @@ fn an_added_or_vanished_failure_is_found() {
         }
     }
     assert!(found > 30, "{found}");
+}
+
+/// Spec: D6. Facts that contradict each other are found where they do.
+#[test]
+fn contradicting_facts_are_found() {
+    type Change = fn(&[Event], usize) -> Option<Vec<Event>>;
+    fn with(events: &[Event], index: usize, kind: impl Into<EventKind>) -> Option<Vec<Event>> {
+        let mut events = events.to_vec();
+        events[index].kind = kind.into();
+        Some(events)
+    }
+    let changes: [(&str, Change); 7] = [
+        ("another tool is run", |events, index| {
+            let EventKind::ToolRequested(requested) = &events[index].kind else { return None };
+            with(events, index, ToolRequested { tool: "elsewhere".into(), ..requested.clone() })
+        }),
+        ("another tool answers", |events, index| {
+            let EventKind::ToolResponded(answer) = &events[index].kind else { return None };
+            with(events, index, ToolResponded { tool: "elsewhere".into(), ..answer.clone() })
+        }),
+        ("a person agreed to other arguments", |events, index| {
+            let EventKind::ToolRequested(requested) = &events[index].kind else { return None };
+            events[..index].iter().find(|event| {
+                matches!(&event.kind, EventKind::ApprovalGranted(granted)
+                    if granted.call_id == requested.call_id)
+            })?;
+            let arguments = serde_json::json!({ "all": true });
+            with(events, index, ToolRequested { arguments, ..requested.clone() })
+        }),
+        ("an error that was not stored", |events, index| {
+            let EventKind::ToolResponded(answer) = &events[index].kind else { return None };
+            let mut answer = answer.clone();
+            answer.error.as_mut()?.error_id = Some("err_20260101_000000_abcdef".into());
+            with(events, index, answer)
+        }),
+        ("an error that was stored is gone", |events, index| {
+            let EventKind::ErrorStored(_) = &events[index].kind else { return None };
+            let mut events = events.to_vec();
+            events.remove(index);
+            Some(events)
+        }),
+        ("an error that was stored twice", |events, index| {
+            let EventKind::ErrorStored(_) = &events[index].kind else { return None };
+            let mut events = events.to_vec();
+            events.insert(index, events[index].clone());
+            Some(events)
+        }),
+        ("an attempt of no call", |events, index| {
+            let EventKind::ToolAttempted(attempted) = &events[index].kind else { return None };
+            with(events, index, ToolAttempted { call_id: "nobody".into(), ..attempted.clone() })
+        }),
+    ];
+    for (what, change) in changes {
+        let mut found = 0;
+        for (played, events) in recordings() {
+            for index in 0..events.len() {
+                let Some(changed) = change(events, index) else { continue };
+                let what = format!("{what}: {} {}", played.name, events[index].seq);
+                diverges_from(outcome(&changed), events[index].seq, &what);
+                found += 1;
+            }
+        }
+        assert!(found > 0, "{what}: {found}");
+    }
 }
 
 /// Spec: D6, D2

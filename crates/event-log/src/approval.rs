@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use layer0::Timestamp;
-use layer0::event::EventKind;
+use layer0::event::{ApprovalRequested, EventKind};
 use layer0::id::{ApprovalId, CallId, RunId};
 use serde::Serialize;
 use serde_json::Value;
@@ -26,6 +26,18 @@ pub struct OpenApproval {
     /// The call it is about.
     #[serde(skip)]
     pub call_id: CallId,
+    /// The event that asked it.
+    #[serde(skip)]
+    pub seq: u64,
+}
+
+impl OpenApproval {
+    /// Makes the question that an event of a run asked.
+    #[must_use]
+    pub fn new(run: RunId, seq: u64, requested_at: Timestamp, asked: ApprovalRequested) -> Self {
+        let ApprovalRequested { approval_id: id, call_id, tool, arguments, .. } = asked;
+        Self { id, run, tool, arguments, requested_at, call_id, seq }
+    }
 }
 
 /// What a person said to a question.
@@ -86,14 +98,10 @@ impl Batch {
                 return None;
             }
             Some(match EventKind::decode(&record.event_type, &record.data).ok()? {
-                EventKind::ApprovalRequested(asked) => ApprovalChange::Asked(OpenApproval {
-                    id: asked.approval_id,
-                    run: self.run.clone(),
-                    tool: asked.tool,
-                    arguments: asked.arguments,
-                    requested_at: record.at,
-                    call_id: asked.call_id,
-                }),
+                EventKind::ApprovalRequested(asked) => {
+                    let run = self.run.clone();
+                    ApprovalChange::Asked(OpenApproval::new(run, record.seq, record.at, asked))
+                }
                 EventKind::ApprovalGranted(granted) => ApprovalChange::Closed(granted.call_id),
                 EventKind::ToolResponded(answer) => ApprovalChange::Closed(answer.call_id),
                 _ => ApprovalChange::AllClosed,

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use layer0::event::{
-    Actor, ApprovalDenied, ApprovalGranted, ApprovalRequested, RunForked, RunStarted, RunWaiting,
-    ToolFailure, ToolResponded,
+    Actor, ApprovalDenied, ApprovalGranted, ApprovalRequested, RunWaiting, ToolFailure,
+    ToolResponded,
 };
-use layer0::id::{ApprovalId, CallId};
+use layer0::id::{ApprovalId, CallId, RunId};
 use layer0::message::ToolCall;
 use layer0::{Code, Timestamp, code};
 use serde_json::{Value, json};
@@ -20,10 +20,11 @@ use crate::machine::{Machine, Phase};
 /// How many characters of a person's words the model reads.
 const MAX_REASON: usize = 500;
 
-/// What people have decided in a run, and what the ids of the questions are made from.
+/// What people have decided in a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Approvals {
-    seed: [u8; 32],
+    /// Whose questions these are.
+    pub(crate) run: Option<RunId>,
     /// The text of the answer, by tool and hash of the arguments.
     denied: BTreeMap<(Arc<str>, Arc<str>), Denial>,
     /// Since when the run does nothing but wait.
@@ -50,23 +51,11 @@ impl Denial {
 }
 
 impl Approvals {
-    pub(crate) fn begin(&mut self, at: Timestamp, started: &RunStarted) {
-        self.mix(at, started.session.as_str());
-    }
-
-    /// Makes the ids of a copied run differ from those of the run it was copied from.
-    pub(crate) fn fork(&mut self, at: Timestamp, forked: &RunForked) {
-        self.mix(at, forked.parent.as_str());
-    }
-
-    fn mix(&mut self, at: Timestamp, name: &str) {
-        let digest = Sha256::new_with_prefix(self.seed).chain_update(at.as_millis().to_be_bytes());
-        self.seed = digest.chain_update(name).finalize().into();
-    }
-
-    /// Returns an id that only this question has: `apr_` and 16 hex digits of SHA-256.
+    /// Returns an id that only this question has, in whichever run: `apr_` and 16 hex digits of
+    /// SHA-256.
     fn id(&self, seq: u64, call_id: &CallId) -> ApprovalId {
-        let digest = Sha256::new_with_prefix(self.seed).chain_update(seq.to_be_bytes());
+        let digest = Sha256::new_with_prefix(self.run.as_ref().map_or("", RunId::as_str))
+            .chain_update(seq.to_be_bytes());
         let digest = digest.chain_update(call_id.as_str()).finalize();
         ApprovalId::new(format!("apr_{}", hex(&digest[..8])))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind};
-use layer0::id::CallId;
+use layer0::id::{CallId, RunId};
 use layer0::message::{Message, Transcript};
 use layer0::stop::Stop;
 use layer0::usage::Usage;
@@ -123,6 +123,14 @@ impl Machine {
             effects: 0,
             outputs: VecDeque::new(),
         })
+    }
+
+    /// Tells the machine which run it is, so that no other run has its questions. To be told before
+    /// the first input.
+    #[must_use]
+    pub fn of_run(mut self, run: RunId) -> Self {
+        self.approvals.run = Some(run);
+        self
     }
 
     /// Tells the machine how many dispatches are above its run; 0 otherwise. To be told before the
@@ -312,6 +320,15 @@ impl Machine {
                 | EventKind::ToolResponded(_),
             ) => Err(unexpected),
             // What is left only leaves a record.
+            (phase, note) => self.check_note(phase, note),
+        }
+    }
+
+    /// Refuses what belongs to no call of the run, or not to the call it names.
+    fn check_note(&self, phase: &Phase, note: &EventKind) -> Result<(), Misuse> {
+        match (phase, call_of(note)) {
+            (_, Some(id)) if !self.call_ids.contains(id) => Err(Misuse::UnknownCall(id.clone())),
+            (Phase::Working(batch), Some(_)) => batch.check_note(note),
             _ => Ok(()),
         }
     }
@@ -319,6 +336,9 @@ impl Machine {
     /// Records a fact that changes nothing here, under the call it belongs to.
     pub(crate) fn note(&mut self, note: EventKind) {
         let cause = self.cause_of(&note);
+        if let Phase::Working(batch) = &mut self.phase {
+            batch.note(&note);
+        }
         self.append(Actor::Runtime, cause, note);
     }
 

@@ -14,7 +14,6 @@ impl Machine {
     pub(crate) fn start(&mut self, started: RunStarted) {
         self.started = self.now();
         self.input = Arc::clone(&started.input);
-        self.approvals.begin(self.now(), &started);
         let seq = self.append(Actor::Runtime, None, started);
         match self.definition.budget.depth(self.depth) {
             Some(exhausted) => self.exhaust(seq, exhausted),

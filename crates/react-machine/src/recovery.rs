@@ -6,7 +6,7 @@ use layer0::event::{
     Actor, EventKind, RunForked, RunRecovered, RunResumed, SignalReceived, ToolFailure,
     ToolResponded,
 };
-use layer0::id::CallId;
+use layer0::id::{CallId, RunId};
 use layer0::message::{Message, ToolCall};
 use layer0::{Code, Timestamp, code};
 use serde_json::json;
@@ -185,14 +185,14 @@ impl Machine {
         self.append(Actor::Runtime, None, resumed);
     }
 
-    /// Becomes a copy of its run, which was cut before `beyond` was recorded. What was decided there
+    /// Becomes `child`, a copy of its run, which was cut before `beyond` was recorded. What was decided there
     /// is decided again after `run.forked`; questions to people and to the model are asked anew.
-    pub fn fork(&mut self, at: Timestamp, forked: RunForked, beyond: Vec<Entry>) {
+    pub fn fork(&mut self, at: Timestamp, child: RunId, forked: RunForked, beyond: Vec<Entry>) {
+        self.approvals.run = Some(child);
         let before = self.now();
         self.advance(at);
         self.seq -= u64::try_from(beyond.len()).unwrap_or(0);
         self.skip_time_since(before);
-        self.approvals.fork(self.now(), &forked);
         self.approvals.stop_waiting();
         if let Phase::Working(batch) = &mut self.phase {
             batch.ask_anew();

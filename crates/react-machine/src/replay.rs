@@ -6,7 +6,7 @@ use std::sync::Arc;
 use layer0::code;
 use layer0::event::{Actor, EventKind};
 use layer0::failure::{Effect as WorldEffect, Failure, Retry};
-use layer0::id::CallId;
+use layer0::id::{CallId, RunId};
 use layer0::message::Message;
 use serde_json::Value;
 use thiserror::Error;
@@ -27,6 +27,8 @@ pub struct Replay {
     decided: VecDeque<Entry>,
     /// Executions that were asked for, by call; those that are open can be run again.
     executions: BTreeMap<CallId, ToolRun>,
+    /// Which runs the run becomes yet.
+    copies: VecDeque<RunId>,
 }
 
 /// What a replay came to.
@@ -75,6 +77,7 @@ impl Replay {
             machine: Machine::new(definition)?,
             decided: VecDeque::new(),
             executions: BTreeMap::new(),
+            copies: VecDeque::new(),
         })
     }
 
@@ -82,6 +85,14 @@ impl Replay {
     #[must_use]
     pub fn checking_output(mut self, check: OutputCheck) -> Self {
         self.machine = self.machine.checking_output(check);
+        self
+    }
+
+    /// Tells the machine which run it is, and which ones it became by each `run.forked`.
+    #[must_use]
+    pub fn of_runs(mut self, first: RunId, copies: impl IntoIterator<Item = RunId>) -> Self {
+        self.machine = self.machine.of_run(first);
+        self.copies = copies.into_iter().collect();
         self
     }
 
@@ -107,7 +118,8 @@ impl Replay {
     pub fn next(&mut self, recorded: &Entry) -> Result<(), Divergence> {
         if let EventKind::RunForked(forked) = &recorded.kind {
             let beyond = self.decided.drain(..).collect();
-            self.machine.fork(recorded.at, forked.clone(), beyond);
+            let child = self.copies.pop_front().unwrap_or_else(|| "".into());
+            self.machine.fork(recorded.at, child, forked.clone(), beyond);
             self.drain();
         }
         if self.decided.is_empty() {
@@ -130,7 +142,7 @@ impl Replay {
     /// Ends the replay.
     #[must_use]
     pub fn finish(self) -> Replayed {
-        let Self { machine, decided, executions } = self;
+        let Self { machine, decided, executions, .. } = self;
         Replayed { machine, beyond: decided.into(), executions }
     }
 

@@ -173,6 +173,7 @@ impl Driver {
         }
         let machine = Machine::new(Arc::clone(&self.definition))
             .map_err(|error| AgentError::Internal(error.into()))?
+            .of_run(self.run.clone())
             .at_depth(self.request.depth);
         Ok(match check {
             Some(check) => machine.checking_output(check),

@@ -82,6 +82,14 @@ fn own_definition(
     Ok(Arc::new(own))
 }
 
+/// Returns which run a `run.forked` copied.
+fn copied_from(event: &Event) -> Option<&RunId> {
+    match &event.kind {
+        EventKind::RunForked(forked) => Some(&forked.parent),
+        _ => None,
+    }
+}
+
 /// Feeds recorded events to a machine.
 pub(crate) fn replay_events(
     definition: Arc<AgentDefinition>,
@@ -89,9 +97,13 @@ pub(crate) fn replay_events(
     history: Vec<Arc<Message>>,
 ) -> Result<Replayed, ResumeError> {
     let schema = definition.output_schema.clone();
+    let own = events.first().map(|event| &event.run);
+    let mut runs = events.iter().filter_map(copied_from).chain(own).cloned();
+    let first = runs.next().unwrap_or_else(|| "".into());
     let unusable = |why: String| ResumeError::other_agent("", &why);
     let mut replay = Replay::new(definition)
         .map_err(|error| unusable(error.to_string()))?
+        .of_runs(first, runs)
         .at_depth(depth_of(events))
         .after(history);
     if let Some(schema) = schema {

@@ -272,11 +272,11 @@ impl Agent {
         let child = new_run_id(now);
         let claim = log.claim(&child).await?;
         let inner = Arc::clone(&self.inner);
-        let mut driver = Driver::copying(inner, log, child, definition, &events, records);
+        let mut driver = Driver::copying(inner, log, child.clone(), definition, &events, records);
         driver.claim = Some(claim);
         driver.executions = executions;
         driver.request.cancellation = request.cancellation;
-        machine.fork(now, RunForked { parent: request.run, at: request.at }, beyond);
+        machine.fork(now, child, RunForked { parent: request.run, at: request.at }, beyond);
         driver.drain(&mut machine);
         let mut first = Vec::new();
         if !driver.is_over() {

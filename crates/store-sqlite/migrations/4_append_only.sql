@@ -50,3 +50,19 @@ SELECT row_number() OVER (ORDER BY id), id, session, run, call_id, tool, reason,
 FROM errors;
 DROP TABLE errors;
 ALTER TABLE appended RENAME TO errors;
+
+-- What is asked stands in the event alone, where a change shows.
+CREATE TABLE asked (
+    id          TEXT    PRIMARY KEY,
+    run         TEXT    NOT NULL,
+    call_id     TEXT    NOT NULL,
+    event       INTEGER NOT NULL
+) WITHOUT ROWID;
+INSERT INTO asked
+SELECT approvals.id, approvals.run, approvals.call_id, max(events.id)
+FROM approvals JOIN runs ON runs.run = approvals.run JOIN events ON events.run_id = runs.id
+WHERE type = 'approval.requested' AND json_extract(data, '$.approval_id') = approvals.id
+GROUP BY approvals.id;
+DROP TABLE approvals;
+ALTER TABLE asked RENAME TO approvals;
+CREATE INDEX approvals_by_run ON approvals (run);

@@ -132,9 +132,9 @@ async fn advance(connection: &mut SqliteConnection, appends: &[&Append]) -> Resu
     };
     for rows in rows.chunks(MAX_ROWS) {
         let wanted = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        let mut moved = ADVANCE.execute(connection, rows, bind).await?;
+        let mut moved = ADVANCE.execute(connection, rows, bind).await?.rows_affected();
         if moved < wanted {
-            moved += CHANGE.execute(connection, rows, bind).await?;
+            moved += CHANGE.execute(connection, rows, bind).await?.rows_affected();
         }
         if moved != wanted {
             return Err(rows

@@ -2,29 +2,29 @@
 
 use event_log::{ApprovalChange, Batch, Decision, LogError, OpenApproval};
 use layer0::Timestamp;
+use layer0::event::EventKind;
 use layer0::id::ApprovalId;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqliteConnection};
 
 use crate::fault::Fault;
+use crate::log::{signed, unsigned};
 use crate::writer::JobError;
 
-/// Takes in what a batch does to open questions, inside its transaction.
+/// Takes in what a batch does to open questions, inside its transaction. What is asked stands in the
+/// event alone, where a change shows.
 pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), JobError> {
     for change in batch.approval_changes() {
         match change {
             ApprovalChange::Asked(open) => {
                 sqlx::query(
-                    "INSERT OR REPLACE INTO approvals \
-                     (id, run, call_id, tool, arguments, requested_at) \
-                     VALUES ($1, $2, $3, $4, $5, $6)",
+                    "INSERT INTO approvals (id, run, call_id, event) \
+                     SELECT $1, run, $3, last_event - (last_seq - $4) FROM runs WHERE run = $2",
                 )
                 .bind(open.id.as_str())
                 .bind(open.run.as_str())
                 .bind(open.call_id.as_str())
-                .bind(&*open.tool)
-                .bind(open.arguments.to_string())
-                .bind(open.requested_at.as_millis())
+                .bind(signed(open.seq))
                 .execute(&mut *connection)
                 .await?;
             }
@@ -69,13 +69,14 @@ pub(crate) async fn decide(
 /// Lists the questions without a decision, oldest first.
 pub(crate) async fn open(readers: &SqlitePool) -> Result<Vec<OpenApproval>, LogError> {
     let rows = sqlx::query(
-        "SELECT id, run, call_id, tool, arguments, requested_at FROM approvals \
-         WHERE id NOT IN (SELECT approval_id FROM decisions) ORDER BY requested_at, id",
+        "SELECT approvals.id, run, seq, at, type, data FROM approvals \
+         JOIN events ON events.id = approvals.event \
+         WHERE approvals.id NOT IN (SELECT approval_id FROM decisions) ORDER BY at, approvals.id",
     )
     .fetch_all(readers)
     .await
     .map_err(Fault::from)?;
-    rows.iter().map(open_of).collect()
+    Ok(rows.iter().filter_map(open_of).collect())
 }
 
 /// Reads a decision.
@@ -92,18 +93,20 @@ pub(crate) async fn decision(
     row.as_ref().map(decision_of).transpose()
 }
 
-fn open_of(row: &SqliteRow) -> Result<OpenApproval, LogError> {
-    let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
-    let arguments = text("arguments")?;
-    Ok(OpenApproval {
-        id: text("id")?.into(),
-        run: text("run")?.into(),
-        tool: text("tool")?.into(),
-        arguments: serde_json::from_str(&arguments)
-            .map_err(|error| LogError::Failed(error.into()))?,
-        requested_at: Timestamp::from_millis(row.try_get("requested_at").map_err(Fault::from)?),
-        call_id: text("call_id")?.into(),
-    })
+/// Reads a question from the event that asked it; one that was changed is none.
+fn open_of(row: &SqliteRow) -> Option<OpenApproval> {
+    let text = |column: &str| row.try_get::<String, _>(column).ok();
+    let id = text("id")?;
+    let asked = match EventKind::decode(&text("type")?, &text("data")?) {
+        Ok(EventKind::ApprovalRequested(asked)) if asked.approval_id.as_str() == id => asked,
+        _ => {
+            tracing::warn!(id, "the event of a question was changed");
+            return None;
+        }
+    };
+    let requested_at = Timestamp::from_millis(row.try_get("at").ok()?);
+    let seq = unsigned(row.try_get("seq").ok()?);
+    Some(OpenApproval::new(text("run")?.into(), seq, requested_at, asked))
 }
 
 fn decision_of(row: &SqliteRow) -> Result<Decision, LogError> {

@@ -1,3 +1,5 @@
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, StoreError,
@@ -199,22 +201,29 @@ pub(crate) async fn write(
     connection: &mut SqliteConnection,
     errors: &[&Insert],
 ) -> Result<Vec<Stored>, JobError> {
-    let mut new: u64 = 0;
-    for errors in errors.chunks(MAX_ROWS) {
-        new += INSERT.execute(connection, errors, Insert::bind).await?;
-    }
-    if usize::try_from(new).is_ok_and(|new| new == errors.len()) {
-        let stored = |error: &&Insert| Stored { id: error.id.clone(), occurrences: 1 };
-        return Ok(errors.iter().map(stored).collect());
-    }
     let mut stored = Vec::with_capacity(errors.len());
-    for error in errors {
-        stored.push(count(connection, error).await?);
+    for errors in errors.chunks(MAX_ROWS) {
+        let inserted = INSERT.execute(connection, errors, Insert::bind).await?;
+        let rows = i64::try_from(inserted.rows_affected()).unwrap_or(i64::MAX);
+        let mut new: HashSet<String> = HashSet::new();
+        let all_are_new = usize::try_from(rows).is_ok_and(|rows| rows == errors.len());
+        if !all_are_new && rows > 0 {
+            let ids = sqlx::query_scalar("SELECT id FROM errors WHERE number > $1");
+            let ids = ids.bind(inserted.last_insert_rowid() - rows);
+            new.extend(ids.fetch_all(&mut *connection).await?);
+        }
+        for error in errors {
+            let is_new = all_are_new || new.remove(error.id.as_str());
+            stored.push(match is_new {
+                true => Stored { id: error.id.clone(), occurrences: 1 },
+                false => count(connection, error).await?,
+            });
+        }
     }
     Ok(stored)
 }
 
-/// Stores an error that may be stored, under its own id or that of an equal one.
+/// Stores an error that was left out, under another id or that of an equal one.
 async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Stored, JobError> {
     let Insert { error, fingerprint, id } = insert;
     let mut id = id.clone();
@@ -224,7 +233,7 @@ async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Sto
              occurrences, at, last_at, summary, raw) \
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $9, $10, $11) \
              ON CONFLICT (fingerprint, session) DO UPDATE SET \
-             occurrences = occurrences + (id <> excluded.id), last_at = excluded.last_at \
+             occurrences = occurrences + 1, last_at = excluded.last_at \
              ON CONFLICT (id) DO NOTHING RETURNING id, occurrences",
         )
         .bind(id.as_str())

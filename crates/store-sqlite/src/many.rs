@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
-use sqlx::sqlite::SqliteArguments;
+use sqlx::sqlite::{SqliteArguments, SqliteQueryResult};
 use sqlx::{Arguments, AssertSqlSafe, Encode, Sqlite, SqliteConnection, Type};
 
 /// How many rows a statement takes at most.
@@ -29,20 +29,19 @@ impl Many {
         Self { before, columns, after, texts: [const { OnceLock::new() }; _] }
     }
 
-    /// Runs the statement over [`MAX_ROWS`] rows at most, and returns how many rows it changed.
+    /// Runs the statement over [`MAX_ROWS`] rows at most, and returns what it changed.
     pub(crate) async fn execute<T>(
         &'static self,
         connection: &mut SqliteConnection,
         rows: &[T],
         bind: impl Fn(&mut Values, &T),
-    ) -> Result<u64, sqlx::Error> {
+    ) -> Result<SqliteQueryResult, sqlx::Error> {
         let mut values = Values(Ok(SqliteArguments::default()));
         rows.iter().for_each(|row| bind(&mut values, row));
         // Made of constants of this crate and of question marks.
         let text = AssertSqlSafe(self.text(rows.len()));
         let values = values.0.map_err(sqlx::Error::Encode)?;
-        let done = sqlx::query_with(text, values).execute(connection).await?;
-        Ok(done.rows_affected())
+        sqlx::query_with(text, values).execute(connection).await
     }
 
     /// Returns the text that takes so many rows.

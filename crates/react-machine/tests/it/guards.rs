@@ -41,6 +41,7 @@ impl World {
         self.admit(0x0f);
         while let Some(run) = self.open.pop() {
             let mut answer = response(run.call_id, true);
+            answer.tool = run.tool;
             answer.output = json!(step.result);
             let at = self.at();
             self.accept(Input::answer(at, run.id, answer));
@@ -201,6 +202,7 @@ fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
         world.admit(0x0f);
         while let Some(run) = world.open.pop() {
             let mut answer = response(run.call_id, false);
+            answer.tool = run.tool;
             answer.error = Some(ToolFailure {
                 reason: "tool.execution_failed".into(),
                 code: Some(code.into()),

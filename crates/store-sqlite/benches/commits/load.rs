@@ -33,7 +33,12 @@ async fn replay(effort: &Effort, log: &SqliteLog) -> Row {
     let agent = Agent::builder(Asking { turns: effort.events / EVENTS_PER_TURN, asked: 0.into() })
         .tool(add)
         .limits(Limits { max_iterations: u32::MAX, ..Limits::default() })
-        .budget(Budget { max_model_calls: None, max_tool_calls: None, ..Budget::default() })
+        .budget(Budget {
+            max_model_calls: None,
+            max_tool_calls: None,
+            max_events: None,
+            ..Budget::default()
+        })
         .log(log.clone())
         .build()
         .expect("the agent is complete");
