@@ -49,6 +49,12 @@ impl CliError {
         }
     }
 
+    /// Says why a run did not begin.
+    pub(crate) fn not_started(error: &LogError) -> Self {
+        let hint = hint_of(error).map(ToOwned::to_owned);
+        Self { code: code_of(error), source: Chain(error).to_string().into(), hint }
+    }
+
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -81,8 +87,28 @@ pub(crate) fn of_divergence() -> ExitCode {
 }
 
 /// Returns the exit code of a run whose log failed.
-pub(crate) fn of_storage() -> ExitCode {
-    ExitCode::from(STORAGE)
+pub(crate) fn of_log(error: &LogError) -> ExitCode {
+    ExitCode::from(code_of(error))
+}
+
+const fn code_of(error: &LogError) -> u8 {
+    match error {
+        LogError::Tampered { .. } => TAMPERED,
+        _ => STORAGE,
+    }
+}
+
+/// Returns how to mend what a log says.
+const fn hint_of(error: &LogError) -> Option<&'static str> {
+    match error {
+        LogError::NotFound(_) => Some("`backstop runs` lists the runs of the store"),
+        LogError::Claimed(_) => Some("wait for it, or look on with `backstop trace`"),
+        LogError::SessionBusy { .. } => Some(
+            "wait for that run, or decide what it waits for (`backstop approvals`) and resume it",
+        ),
+        LogError::Tampered { .. } => Some("do not trust the run from that event on"),
+        _ => None,
+    }
 }
 
 impl From<ConfigError> for CliError {
@@ -118,20 +144,8 @@ impl From<OpenError> for CliError {
 
 impl From<LogError> for CliError {
     fn from(error: LogError) -> Self {
-        match error {
-            LogError::NotFound(_) => {
-                Self::storage(error).with_hint("`backstop runs` lists the runs of the store")
-            }
-            LogError::Claimed(_) => {
-                Self::storage(error).with_hint("wait for it, or look on with `backstop trace`")
-            }
-            LogError::Tampered { .. } => Self {
-                code: TAMPERED,
-                source: error.into(),
-                hint: Some("do not trust the run from that event on".to_owned()),
-            },
-            _ => Self::storage(error),
-        }
+        let (code, hint) = (code_of(&error), hint_of(&error).map(ToOwned::to_owned));
+        Self { code, source: error.into(), hint }
     }
 }
 

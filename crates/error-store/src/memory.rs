@@ -67,6 +67,19 @@ impl ErrorStore for MemoryErrorStore {
         Ok(Stored { id, occurrences: 1 })
     }
 
+    async fn keep(&self, record: ErrorRecord) -> Result<(), StoreError> {
+        let fingerprint = record.fingerprint();
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = |row: &Row| {
+            row.record.id == record.id
+                || (row.fingerprint == fingerprint && row.record.session == record.session)
+        };
+        if !rows.iter().any(is_same) {
+            rows.push(Row { fingerprint, last_at: record.at, record });
+        }
+        Ok(())
+    }
+
     async fn get(
         &self,
         session: &SessionId,

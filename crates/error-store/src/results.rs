@@ -63,6 +63,17 @@ pub trait ResultStore: Send + Sync {
     /// If the future is dropped, the result is stored whole or not at all.
     async fn put(&self, result: NewResult) -> Result<ResultId, StoreError>;
 
+    /// Keeps a result of another store under its own id; one that is there already stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ResultStore::put`].
+    async fn keep(&self, result: ResultRecord) -> Result<(), StoreError>;
+
     /// Returns a result; `None` when there is none of this id. With a session, only one of that.
     ///
     /// # Errors
@@ -139,6 +150,12 @@ impl ResultStore for MemoryResultStore {
         };
         rows.insert(id.clone(), record);
         Ok(id)
+    }
+
+    async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        rows.entry(result.id.clone()).or_insert(result);
+        Ok(())
     }
 
     async fn get(

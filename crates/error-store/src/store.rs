@@ -38,14 +38,18 @@ impl NewError {
     /// 16 hex digits of their SHA-256.
     #[must_use]
     pub fn fingerprint(&self) -> String {
-        let mut hasher = Sha256::new();
         let code = self.code.as_deref().unwrap_or_default();
-        for part in [&*self.tool, self.reason.as_str(), code, &self.raw] {
-            hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-            hasher.update(part.as_bytes());
-        }
-        hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        fingerprint([&*self.tool, self.reason.as_str(), code, &self.raw])
     }
+}
+
+fn fingerprint(parts: [&str; 4]) -> String {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hasher.update(part.as_bytes());
+    }
+    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Where an error was stored.
@@ -83,6 +87,15 @@ pub struct ErrorRecord {
     pub session: SessionId,
     /// When it was first seen.
     pub at: Timestamp,
+}
+
+impl ErrorRecord {
+    /// Returns what [`NewError::fingerprint`] gave when it was stored.
+    #[must_use]
+    pub fn fingerprint(&self) -> String {
+        let code = self.code.as_deref().unwrap_or_default();
+        fingerprint([&*self.tool, self.reason.as_str(), code, &self.raw])
+    }
 }
 
 fn as_json<S: Serializer>(raw: &str, serializer: S) -> Result<S::Ok, S::Error> {
@@ -177,6 +190,17 @@ pub trait ErrorStore: Send + Sync {
     ///
     /// If the future is dropped, the error is stored whole or not at all.
     async fn store(&self, error: NewError) -> Result<Stored, StoreError>;
+
+    /// Keeps an error of another store under its own id; one that is there already stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ErrorStore::store`].
+    async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError>;
 
     /// Returns an error of a conversation; `None` when there is none of this id in it.
     ///

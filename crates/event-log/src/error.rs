@@ -60,15 +60,15 @@ pub enum LogError {
         /// The newest schema known.
         known: u32,
     },
-    /// A session has one run at a time, and another one is open.
+    /// A session has one run at a time, and another one is open or began meanwhile.
     ///
     /// Retry: with backoff. Effect: none.
-    #[error("session `{session}` has an open run: `{run}`")]
+    #[error("session `{session}` has another run: `{run}`")]
     #[non_exhaustive]
     SessionBusy {
         /// The session.
         session: SessionId,
-        /// The open run.
+        /// The other run.
         run: RunId,
     },
     /// The hash chain is broken.

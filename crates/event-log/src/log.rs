@@ -65,8 +65,8 @@ pub trait EventLog: Send + Sync {
     /// # Errors
     ///
     /// [`LogError::Conflict`] when the run does not end just before the batch,
-    /// [`LogError::SessionBusy`] when it begins a run that nobody dispatched in a session with an
-    /// open one; then nothing was written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
+    /// [`LogError::SessionBusy`] when it begins a run that nobody dispatched in a session that has an
+    /// open one, or whose last one is not the one that it follows; then nothing was written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
     /// [`LogError::Failed`].
     ///
     /// # Cancel safety

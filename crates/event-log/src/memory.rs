@@ -55,18 +55,17 @@ impl EventLog for MemoryLog {
         if first != last + 1 {
             return Err(LogError::conflict(batch.run, first));
         }
-        let is_open = |summary: &RunSummary| {
-            summary.is_open()
-                && summary.parent.is_none()
-                && summary.session == batch.summary.session
-                && summary.run != batch.run
-        };
-        let mut summaries = runs.values().map(|(summary, _)| summary);
-        if first == 1
-            && batch.summary.parent.is_none()
-            && let Some(open) = summaries.find(|summary| is_open(summary))
-        {
-            return Err(LogError::session_busy(batch.summary.session, open.run.clone()));
+        if first == 1 && batch.summary.parent.is_none() {
+            let of_session = |summary: &&RunSummary| {
+                summary.parent.is_none() && summary.session == batch.summary.session
+            };
+            let others = || runs.values().map(|(summary, _)| summary).filter(of_session);
+            let last = others().max_by_key(|summary| (summary.started_at, &summary.run));
+            let followed = batch.summary.follows.as_ref();
+            let unfollowed = last.filter(|last| followed != Some(&last.run));
+            if let Some(other) = others().find(|other| other.is_open()).or(unfollowed) {
+                return Err(LogError::session_busy(batch.summary.session, other.run.clone()));
+            }
         }
         self.keep_approvals(&batch);
         match runs.get_mut(&batch.run) {

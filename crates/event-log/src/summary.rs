@@ -59,6 +59,9 @@ pub struct RunSummary {
     /// The run that dispatched it.
     #[serde(skip)]
     pub parent: Option<RunId>,
+    /// The run whose conversation it goes on with.
+    #[serde(skip)]
+    pub follows: Option<RunId>,
     /// The seq of its last event.
     #[serde(skip)]
     pub last_seq: u64,
@@ -121,6 +124,7 @@ impl RunSummary {
             finished_at: None,
             usage: Usage::default(),
             parent: None,
+            follows: None,
             last_seq: 0,
             head: Hash::default(),
         }
@@ -134,6 +138,7 @@ impl RunSummary {
             EventKind::RunStarted(started) => {
                 self.session = started.session.clone();
                 self.parent.clone_from(&started.parent);
+                self.follows.clone_from(&started.follows);
                 self.agent = started.agent.name.to_string();
                 self.started_at = event.at;
             }
@@ -147,7 +152,13 @@ impl RunSummary {
                 self.state = RunState::WaitingApproval;
                 self.outcome = Some(Outcome::WaitingApproval);
             }
-            EventKind::RunForked(_) => self.session = session_of_fork(&self.run),
+            // A copy begins a conversation of its own, and nobody dispatched it.
+            EventKind::RunForked(_) => {
+                self.session = session_of_fork(&self.run);
+                (self.parent, self.follows) = (None, None);
+                (self.state, self.outcome, self.reason) = (RunState::Running, None, None);
+                self.finished_at = None;
+            }
             EventKind::RunRecovered(recovered) => {
                 self.state = RunState::Running;
                 self.usage.model_attempts += recovered.models;

@@ -24,6 +24,7 @@
 //!         definition: Arc::new(serde_json::Value::Null),
 //!     },
 //!     parent: None,
+//!     follows: None,
 //! };
 //! machine.handle(Input::fact(Timestamp::default(), started))?;
 //!

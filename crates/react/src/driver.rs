@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{BoxFuture as ClockFuture, Clock};
-use event_log::{Claim, RunWriter};
+use event_log::{Claim, LogError, RunWriter};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use layer0::event::{AgentRecord, EventKind, RunResumed, RunStarted};
 use layer0::id::{CallId, RunId, SessionId};
-use layer0::message::Message;
 use layer0::usage::Usage;
 use layer0::{Timestamp, ToolSpec};
 use provider::ProviderError;
@@ -39,6 +38,9 @@ const NOTES: usize = 16;
 /// How often decisions that other processes made are looked for while a run has other things to do.
 const LOOK_FOR_DECISIONS: Duration = Duration::from_millis(500);
 
+/// How often a run that was overtaken joins its conversation again; each time another run began.
+const MAX_JOINS: usize = 64;
+
 /// A tool at work.
 type Running = Pin<Box<dyn Future<Output = ToolDone> + Send>>;
 
@@ -50,6 +52,8 @@ pub(crate) struct Driver {
     record: AgentRecord,
     /// The right to write to the run.
     pub(crate) claim: Option<Claim>,
+    /// The run whose conversation this one goes on with.
+    pub(crate) follows: Option<RunId>,
     /// When the run starts at the earliest.
     pub(crate) not_before: Option<Timestamp>,
     /// What executions before this process were asked for, by call.
@@ -124,6 +128,7 @@ impl Driver {
             tools: Arc::clone(&agent.definition.tools),
             claim: None,
             not_before: None,
+            follows: None,
             executions: BTreeMap::new(),
             resumed_by: None,
             definition: Arc::clone(&agent.definition),
@@ -138,7 +143,7 @@ impl Driver {
     }
 
     async fn drive(mut self) -> Result<RunOutcome, RunFailure> {
-        let machine = match self.machine() {
+        let machine = match self.claim_and_join().await {
             Ok(machine) => machine,
             Err(error) => return Err(self.failed_to_start(error)),
         };
@@ -181,32 +186,60 @@ impl Driver {
         })
     }
 
-    /// Claims the run and writes its first event.
-    async fn start(&mut self, machine: Machine) -> Result<Machine, Box<(Machine, AgentError)>> {
-        let history = match self.claim_and_join().await {
-            Ok(history) => history,
-            Err(error) => return Err(Box::new((machine, error))),
-        };
-        let mut machine = machine.after(history);
-        let started = RunStarted {
-            input: self.agent.redactor.redact_held(&self.request.input).into(),
-            session: self.session.clone(),
-            agent: self.record.clone(),
-            parent: self.request.parent.clone(),
-        };
-        let at =
-            self.not_before.map_or(self.agent.clock.now(), |at| at.max(self.agent.clock.now()));
-        match self.step(&mut machine, [Input::fact(at, started)]).await {
+    /// Claims the run, and makes its machine for the conversation as it is.
+    async fn claim_and_join(&mut self) -> Result<Machine, AgentError> {
+        if let Some(log) = &self.agent.log {
+            self.claim = Some(log.claim(&self.run).await.map_err(AgentError::NotStarted)?);
+        }
+        self.join().await
+    }
+
+    async fn join(&mut self) -> Result<Machine, AgentError> {
+        let machine = self.machine()?;
+        let said = self.join_session().await.map_err(AgentError::before_the_start)?;
+        Ok(machine.after(said))
+    }
+
+    /// Writes the first event. Whoever was overtaken in its conversation joins it again.
+    async fn start(&mut self, mut machine: Machine) -> Result<Machine, Box<(Machine, AgentError)>> {
+        for _ in 0..MAX_JOINS {
+            match self.begin(&mut machine).await {
+                Ok(()) => return Ok(machine),
+                Err(AgentError::NotStarted(LogError::SessionBusy { .. })) => {}
+                Err(error) => return Err(Box::new((machine, error))),
+            }
+            if let Some(log) = &self.agent.log {
+                self.writer = RunWriter::new(Arc::clone(log), self.run.clone());
+            }
+            self.effects.clear();
+            self.finish = None;
+            machine = match self.join().await {
+                Ok(machine) => machine,
+                Err(error) => return Err(Box::new((machine, error))),
+            };
+        }
+        match self.begin(&mut machine).await {
             Ok(()) => Ok(machine),
             Err(error) => Err(Box::new((machine, error))),
         }
     }
 
-    async fn claim_and_join(&mut self) -> Result<Vec<Arc<Message>>, AgentError> {
-        if let Some(log) = &self.agent.log {
-            self.claim = Some(log.claim(&self.run).await?);
+    async fn begin(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
+        let started = RunStarted {
+            input: self.agent.redactor.redact_held(&self.request.input).into(),
+            session: self.session.clone(),
+            agent: self.record.clone(),
+            parent: self.request.parent.clone(),
+            follows: self.follows.clone(),
+        };
+        let now = self.agent.clock.now();
+        let at = self.not_before.map_or(now, |at| at.max(now));
+        match self.step(machine, [Input::fact(at, started)]).await {
+            Err(AgentError::Storage(busy @ LogError::SessionBusy { .. })) => {
+                Err(AgentError::NotStarted(busy))
+            }
+            result => result,
         }
-        self.join_session().await
     }
 
     /// Performs effects until the machine finishes; `None` when it waits for people that are not

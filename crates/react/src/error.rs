@@ -72,6 +72,11 @@ pub enum AgentError {
     /// Retry: never. Effect: unknown.
     #[error("the model still asked for tools after {0} model calls")]
     MaxIterationsReached(usize),
+    /// The log could not be read or claimed, or another run is open in the session; nothing happened.
+    ///
+    /// Retry: as the log's error says. Effect: none.
+    #[error("the run cannot begin")]
+    NotStarted(#[source] LogError),
     /// The answer does not fit the schema it was asked for, a second time.
     ///
     /// Retry: never. Effect: unknown.
@@ -142,6 +147,14 @@ impl AgentError {
         Self::ParallelToolLimitExceeded { count, limit }
     }
 
+    /// Says that a log's error came before the run began.
+    pub(crate) fn before_the_start(self) -> Self {
+        match self {
+            Self::Storage(error) => Self::NotStarted(error),
+            other => other,
+        }
+    }
+
     /// Can trying again help?
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -159,6 +172,7 @@ impl Failure for AgentError {
             Self::Llm(error) => error.code(),
             Self::LoopDetected { .. } => code::GUARD_LOOP_DETECTED,
             Self::MaxIterationsReached(_) => code::GUARD_MAX_ITERATIONS,
+            Self::NotStarted(error) => error.code(),
             Self::OutputSerialization(_) => code::OUTPUT_UNSERIALIZABLE,
             Self::ParallelToolLimitExceeded { .. } => code::GUARD_PARALLEL_TOOL_LIMIT,
             Self::Recorded(recorded) => recorded.code(),
@@ -170,7 +184,7 @@ impl Failure for AgentError {
     fn retry(&self) -> Retry {
         match self {
             Self::Llm(error) => error.retry(),
-            Self::Storage(error) => error.retry(),
+            Self::NotStarted(error) | Self::Storage(error) => error.retry(),
             Self::Aborted { .. }
             | Self::HookRejected { .. }
             | Self::InputValidation(_)
@@ -186,7 +200,7 @@ impl Failure for AgentError {
 
     fn effect(&self) -> Effect {
         match self {
-            Self::InputValidation(_) => Effect::None,
+            Self::InputValidation(_) | Self::NotStarted(_) => Effect::None,
             Self::Llm(error) => error.effect(),
             Self::Aborted { .. }
             | Self::HookRejected { .. }

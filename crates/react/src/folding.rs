@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event_log::{EventLog, LogError, RunFilter, RunSummary, read_events};
+use event_log::{EventLog, LogError, RunSummary, read_events, sessions_of};
 use layer0::code;
 use layer0::event::{Event, EventKind, RunStarted};
 use layer0::id::{RunId, SessionId};
@@ -20,6 +20,8 @@ pub(crate) struct Folded {
     pub(crate) events: Vec<Event>,
     pub(crate) definition: Arc<AgentDefinition>,
     pub(crate) replayed: Replayed,
+    /// Where what it and the runs before it stored is found.
+    pub(crate) sessions: Vec<SessionId>,
 }
 
 /// Reads a run and folds its first `until` events (all of them without) into a machine, comparing
@@ -37,14 +39,15 @@ pub(crate) async fn fold(
         }
         events.truncate(usize::try_from(until).unwrap_or(usize::MAX));
     }
-    let history = history_of(log, &events).await?;
     let started = started(&events)?;
+    let Conversation { said, sessions } = conversation(log, started.follows.as_ref()).await?;
     let definition = match own {
         Some(own) => own_definition(own, started)?,
         None => recorded_definition(started)?,
     };
-    let replayed = replay_events(Arc::clone(&definition), &events, history)?;
-    Ok(Folded { summary, events, definition, replayed })
+    let replayed = replay_events(Arc::clone(&definition), &events, said)?;
+    let sessions = sessions_of(&events).into_iter().chain(sessions).collect();
+    Ok(Folded { summary, events, definition, replayed, sessions })
 }
 
 pub(crate) fn started(events: &[Event]) -> Result<&RunStarted, LogError> {
@@ -136,52 +139,55 @@ fn depth_of(events: &[Event]) -> u32 {
     }
 }
 
-/// Returns what was said in the conversation before a recorded run.
-async fn history_of(
-    log: &dyn EventLog,
-    events: &[Event],
-) -> Result<Vec<Arc<Message>>, ResumeError> {
-    let (Some(first), started) = (events.first(), started(events)?) else {
-        return Ok(Vec::new());
-    };
-    if started.parent.is_some() {
-        return Ok(Vec::new());
-    }
-    // A copy goes on in the conversation of the run it was copied from.
-    let original = events.iter().find_map(|event| match &event.kind {
-        EventKind::RunForked(forked) => Some(&forked.parent),
-        _ => None,
-    });
-    let run = original.unwrap_or(&first.run);
-    said_before(log, &started.session, |earlier| {
-        (earlier.started_at, &earlier.run) < (first.at, run)
-    })
-    .await
+/// What a conversation came to.
+#[derive(Default)]
+pub(crate) struct Conversation {
+    /// What was said, without what only instructs.
+    pub(crate) said: Vec<Arc<Message>>,
+    /// Where what its runs stored is found.
+    pub(crate) sessions: Vec<SessionId>,
 }
 
-/// Returns what the runs of a session said, in the order they were started, without what only
-/// instructs.
-pub(crate) async fn said_before(
+/// Reads a conversation up to the end of a run, along the runs that each one follows.
+pub(crate) async fn conversation(
     log: &dyn EventLog,
-    session: &SessionId,
-    wanted: impl Fn(&RunSummary) -> bool,
-) -> Result<Vec<Arc<Message>>, ResumeError> {
-    let filter = RunFilter { session: Some(session.clone()), limit: None };
-    let mut runs = log.runs(filter).await?;
-    runs.retain(|run| run.parent.is_none() && wanted(run));
-    runs.sort_by(|a, b| (a.started_at, &a.run).cmp(&(b.started_at, &b.run)));
-    let mut said: Vec<Arc<Message>> = Vec::new();
-    for run in runs {
-        let (_, events) = read_events(log, &run.run).await?;
+    until: Option<&RunId>,
+) -> Result<Conversation, ResumeError> {
+    let mut conversation = Conversation::default();
+    for (_, events) in followed(log, until).await?.into_iter().rev() {
         let definition = recorded_definition(started(&events)?)?;
+        let said = std::mem::take(&mut conversation.said);
         let replayed = replay_events(definition, &events, said)?;
         let messages = replayed.machine.transcript().messages().iter();
-        said = messages
+        conversation.said = messages
             .filter(|message| !matches!(***message, Message::System { .. }))
             .cloned()
             .collect();
+        for session in sessions_of(&events) {
+            if !conversation.sessions.contains(&session) {
+                conversation.sessions.push(session);
+            }
+        }
     }
-    Ok(said)
+    Ok(conversation)
+}
+
+/// Reads a run, the one that it follows, and so on.
+pub(crate) async fn followed(
+    log: &dyn EventLog,
+    last: Option<&RunId>,
+) -> Result<Vec<(RunSummary, Vec<Event>)>, ResumeError> {
+    let mut runs: Vec<(RunSummary, Vec<Event>)> = Vec::new();
+    let mut next = last.cloned();
+    while let Some(run) = next {
+        if runs.iter().any(|(summary, _)| summary.run == run) {
+            return Err(LogError::tampered(1, "the runs of its conversation go in circles").into());
+        }
+        let (summary, events) = read_events(log, &run).await?;
+        next = started(&events)?.follows.clone();
+        runs.push((summary, events));
+    }
+    Ok(runs)
 }
 
 impl ResumeError {

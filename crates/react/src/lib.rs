@@ -37,6 +37,7 @@ mod redacting;
 mod resume;
 mod resuming;
 mod sessions;
+mod source;
 mod stopping;
 mod running;
 mod tool_run;
@@ -57,5 +58,6 @@ pub use react_machine::{
     Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, Limits, Price,
 };
 pub use resume::{ForkRequest, ResumeError, ResumeRequest, replay};
+pub use source::Source;
 pub use tokio_util::sync::CancellationToken;
 pub use typed::TypedOutcome;

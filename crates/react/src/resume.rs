@@ -16,6 +16,7 @@ use crate::driver::Driver;
 use crate::error::RunFailure;
 use crate::folding::{Folded, fold};
 use crate::outcome::RunOutcome;
+use crate::source::Source;
 
 /// Which run to go on with, and how.
 #[derive(Debug, Clone)]
@@ -81,8 +82,8 @@ pub struct ForkRequest {
     pub at: u64,
     /// What to say to the model before it is asked next.
     pub input: Option<Arc<str>>,
-    /// Where the run is recorded; the agent's own log where `None`.
-    pub from: Option<Arc<dyn EventLog>>,
+    /// Where the run is recorded; the agent's own log and stores where `None`.
+    pub from: Option<Source>,
     /// Stops the copy, when cancelled.
     pub cancellation: CancellationToken,
 }
@@ -106,10 +107,11 @@ impl ForkRequest {
         self
     }
 
-    /// Copies from another log than the agent's own.
+    /// Copies from elsewhere than the agent's own log and stores: the run, those whose conversation
+    /// it goes on with, and what they stored.
     #[must_use]
-    pub fn from_log(mut self, log: Arc<dyn EventLog>) -> Self {
-        self.from = Some(log);
+    pub fn from(mut self, source: impl Into<Source>) -> Self {
+        self.from = Some(source.into());
         self
     }
 
@@ -232,10 +234,10 @@ impl Agent {
         };
         let own = (!request.other_agent).then_some(&*self.inner.definition);
         let folded = fold(&*log, &request.run, own, None).await?;
-        let Folded { summary, events, definition, replayed } = folded;
+        let Folded { summary, events, definition, replayed, sessions } = folded;
         let Replayed { machine, executions, .. } = replayed;
-        let mut driver =
-            Driver::resuming(Arc::clone(&self.inner), log, summary, definition, &events);
+        let inner = Arc::clone(&self.inner);
+        let mut driver = Driver::resuming(inner, log, summary, definition, &events, sessions);
         driver.claim = claim;
         driver.executions = executions;
         driver.request.cancellation = request.cancellation;
@@ -262,17 +264,21 @@ impl Agent {
     /// As [`Agent::run`]; the copy can be resumed.
     pub async fn fork(&self, request: ForkRequest) -> Result<RunOutcome, ResumeError> {
         let log = self.log_of(&request.run)?;
-        let from = request.from.unwrap_or_else(|| Arc::clone(&log));
-        let folded = fold(&*from, &request.run, None, Some(request.at)).await?;
-        let Folded { events, definition, replayed, .. } = folded;
+        let from = request.from.unwrap_or_else(|| Source::new(Arc::clone(&log)));
+        let folded = fold(&*from.log, &request.run, None, Some(request.at)).await?;
+        let Folded { events, definition, replayed, sessions, .. } = folded;
         let Replayed { mut machine, beyond, executions, .. } = replayed;
-        let mut records = from.records(&request.run, 1).await?;
+        if !Arc::ptr_eq(&from.log, &log) {
+            from.copy_to(&self.inner, &log, &events, &sessions).await?;
+        }
+        let mut records = from.log.records(&request.run, 1).await?;
         records.retain(|record| record.seq <= request.at);
         let now = self.inner.clock.now();
         let child = new_run_id(now);
         let claim = log.claim(&child).await?;
         let inner = Arc::clone(&self.inner);
-        let mut driver = Driver::copying(inner, log, child.clone(), definition, &events, records);
+        let mut driver =
+            Driver::copying(inner, log, child.clone(), definition, &events, records, sessions);
         driver.claim = Some(claim);
         driver.executions = executions;
         driver.request.cancellation = request.cancellation;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use event_log::{EventLog, Record, RunSummary, RunWriter, session_of_fork, sessions_of};
+use event_log::{EventLog, Record, RunSummary, RunWriter, session_of_fork};
 use layer0::event::{Event, EventKind};
-use layer0::id::RunId;
+use layer0::id::{RunId, SessionId};
 use react_machine::{AgentDefinition, Machine, Output};
 use tracing::Instrument;
 
@@ -21,12 +21,14 @@ impl Driver {
         summary: RunSummary,
         definition: Arc<AgentDefinition>,
         events: &[Event],
+        sessions: Vec<SessionId>,
     ) -> Self {
         let mut request = RunRequest::new("").run(summary.run.clone());
         request.session = Some(summary.session.clone());
         let mut driver = Self::new(agent, request);
         driver.usage = summary.usage;
         driver.writer = RunWriter::resume(log, summary);
+        driver.sessions = sessions.into();
         driver.recorded(definition, events);
         driver
     }
@@ -39,6 +41,7 @@ impl Driver {
         definition: Arc<AgentDefinition>,
         events: &[Event],
         records: Vec<Record>,
+        sessions: Vec<SessionId>,
     ) -> Self {
         let own = session_of_fork(&child);
         let mut request = RunRequest::new("").run(child.clone());
@@ -47,12 +50,11 @@ impl Driver {
         driver.writer = RunWriter::copy(log, child, events, records);
         driver.usage = driver.writer.summary().usage;
         driver.recorded(definition, events);
-        driver.sessions = std::iter::once(own).chain(driver.sessions.iter().cloned()).collect();
+        driver.sessions = std::iter::once(own).chain(sessions).collect();
         driver
     }
 
     fn recorded(&mut self, definition: Arc<AgentDefinition>, events: &[Event]) {
-        self.sessions = sessions_of(events).into();
         self.acted = events.iter().any(|event| match &event.kind {
             EventKind::ToolRequested(requested) => {
                 let mut specs = definition.tools.iter();

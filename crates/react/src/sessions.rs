@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::driver::Driver;
 use crate::error::AgentError;
-use crate::folding::{Folded, fold, said_before};
+use crate::folding::{Conversation, Folded, conversation, fold};
 use crate::resume::ResumeError;
 
 impl Driver {
@@ -22,16 +22,26 @@ impl Driver {
         if self.request.session.is_none() || self.request.parent.is_some() {
             return Ok(Vec::new());
         }
+        self.follows = None;
         let filter = RunFilter { session: Some(self.session.clone()), limit: None };
         for run in log.runs(filter).await? {
             // The runs of a session have an order, however fast they follow each other.
             let behind = run.started_at.after(Duration::from_millis(1));
             self.not_before = self.not_before.max(Some(behind));
-            if run.is_open() && run.parent.is_none() {
+            if run.parent.is_some() {
+                continue;
+            }
+            if run.is_open() {
                 self.end_dead_run(&log, &run).await?;
             }
+            // They are listed newest first.
+            self.follows.get_or_insert(run.run);
         }
-        said_before(&*log, &self.session, |_| true).await.map_err(Into::into)
+        let Conversation { said, sessions } = conversation(&*log, self.follows.as_ref()).await?;
+        let own = std::iter::once(self.session.clone());
+        let earlier = sessions.into_iter().filter(|session| *session != self.session);
+        self.sessions = own.chain(earlier).collect();
+        Ok(said)
     }
 
     /// Ends an open run whose process died; one that lives, or waits for a person, keeps the session
@@ -52,7 +62,7 @@ impl Driver {
             Err(error) => return Err(error.into()),
         };
         let folded = fold(&**log, &run.run, None, None).await?;
-        let Folded { summary, events, definition, replayed } = folded;
+        let Folded { summary, events, definition, replayed, sessions } = folded;
         let Replayed { machine, .. } = replayed;
         if !summary.is_open() {
             // It ended while nobody looked.
@@ -67,7 +77,8 @@ impl Driver {
         lost.rerun = Vec::new();
         let cancel = SignalReceived { name: CANCEL.into(), data: Value::Null };
         let agent = Arc::clone(&self.agent);
-        let mut driver = Self::resuming(agent, Arc::clone(log), summary, definition, &events);
+        let mut driver =
+            Self::resuming(agent, Arc::clone(log), summary, definition, &events, sessions);
         driver.claim = Some(claim);
         let first = vec![EventKind::from(lost), cancel.into()];
         match Box::pin(driver.go_on(machine, first)).await {

@@ -80,6 +80,11 @@ impl ErrorStore for Held<Arc<dyn ErrorStore>> {
         self.store.store(error).await
     }
 
+    async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError> {
+        let _hold = self.clock.hold();
+        self.store.keep(error).await
+    }
+
     async fn get(
         &self,
         session: &SessionId,
@@ -110,6 +115,11 @@ impl ResultStore for Held<Arc<dyn ResultStore>> {
     async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
         let _hold = self.clock.hold();
         self.store.put(result).await
+    }
+
+    async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
+        let _hold = self.clock.hold();
+        self.store.keep(result).await
     }
 
     async fn get(
@@ -230,6 +240,11 @@ impl ResultStore for FaultyResultStore {
         self.store.put(result).await
     }
 
+    async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
+        self.fault.check()?;
+        self.store.keep(result).await
+    }
+
     async fn get(
         &self,
         session: Option<&SessionId>,
@@ -265,6 +280,11 @@ impl ErrorStore for FaultyErrorStore {
     async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
         self.fault.check()?;
         self.store.store(error).await
+    }
+
+    async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError> {
+        self.fault.check()?;
+        self.store.keep(error).await
     }
 
     async fn get(

@@ -148,9 +148,6 @@ async fn advance(connection: &mut SqliteConnection, appends: &[&Append]) -> Resu
 /// Makes the row of a run that begins, before its first event.
 async fn begin(connection: &mut SqliteConnection, append: &Append) -> Result<(), JobError> {
     let Batch { run, summary, .. } = &append.batch;
-    if summary.parent.is_none() {
-        refuse_busy_session(connection, &append.batch).await?;
-    }
     let made = sqlx::query(
         "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent) \
          VALUES ($1, $2, $3, 0, x'', '', $4, $5) ON CONFLICT (run) DO NOTHING",
@@ -160,12 +157,18 @@ async fn begin(connection: &mut SqliteConnection, append: &Append) -> Result<(),
     .bind(summary.started_at.as_millis())
     .bind(summary.state.as_str())
     .bind(summary.parent.as_ref().map(|parent| parent.as_str().to_owned()))
-    .execute(connection)
+    .execute(&mut *connection)
     .await?;
-    if made.rows_affected() == 1 { Ok(()) } else { Err(append.conflict()) }
+    if made.rows_affected() == 0 {
+        return Err(append.conflict());
+    }
+    if summary.parent.is_none() {
+        refuse_busy_session(connection, &append.batch).await?;
+    }
+    Ok(())
 }
 
-/// A session has one open run that nobody dispatched.
+/// A session has one open run that nobody dispatched, and each follows the last one.
 async fn refuse_busy_session(
     connection: &mut SqliteConnection,
     batch: &Batch,
@@ -173,9 +176,12 @@ async fn refuse_busy_session(
     let session = &batch.summary.session;
     let open: Option<String> = sqlx::query_scalar(
         "SELECT run FROM runs WHERE session = $1 AND state IN ('running', 'waiting_approval') \
-         AND parent IS NULL AND run <> $2 LIMIT 1",
+         AND parent IS NULL AND run <> $3 UNION ALL SELECT run FROM (SELECT run FROM runs \
+         WHERE session = $1 AND parent IS NULL AND run <> $3 \
+         ORDER BY started_at DESC, id DESC LIMIT 1) WHERE run IS NOT $2 LIMIT 1",
     )
     .bind(session.as_str())
+    .bind(batch.summary.follows.as_ref().map(|run| run.as_str().to_owned()))
     .bind(batch.run.as_str())
     .fetch_optional(connection)
     .await?;

@@ -14,7 +14,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::log::chain;
 use crate::many::{MAX_ROWS, Many, Values};
-use crate::writer::JobError;
+use crate::writer::{JobError, Kept};
 
 /// How often an id that is taken is drawn again; with 2^24 ids a second, once is rare.
 const ID_TRIES: usize = 16;
@@ -45,6 +45,13 @@ impl ErrorStore for SqliteErrorStore {
     async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
         match self.0.writer() {
             Some(writer) => writer.store(error).await,
+            None => Err(StoreError::Failed("the database was opened for reading".into())),
+        }
+    }
+
+    async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError> {
+        match self.0.writer() {
+            Some(writer) => writer.keep(Kept::Error(Box::new(error))).await,
             None => Err(StoreError::Failed("the database was opened for reading".into())),
         }
     }
@@ -259,6 +266,33 @@ async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Sto
         id = error_id(error.at).map_err(JobError::Store)?;
     }
     Err(JobError::Store(StoreError::Failed("no free error id".into())))
+}
+
+/// Writes an error of another store inside a transaction.
+pub(crate) async fn keep(
+    connection: &mut SqliteConnection,
+    error: &ErrorRecord,
+) -> Result<(), JobError> {
+    sqlx::query(
+        "INSERT INTO errors (id, session, run, call_id, tool, reason, code, fingerprint, \
+         occurrences, at, last_at, summary, raw) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11, $12) ON CONFLICT DO NOTHING",
+    )
+    .bind(error.id.as_str())
+    .bind(error.session.as_str())
+    .bind(error.run.as_str())
+    .bind(error.call_id.as_str())
+    .bind(&*error.tool)
+    .bind(error.reason.as_str())
+    .bind(error.code.as_deref())
+    .bind(error.fingerprint())
+    .bind(i64::try_from(error.occurrences).unwrap_or(i64::MAX))
+    .bind(error.at.as_millis())
+    .bind(&error.summary)
+    .bind(&error.raw)
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 fn record_of(row: &SqliteRow) -> Result<ErrorRecord, StoreError> {

@@ -6,7 +6,7 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::writer::JobError;
+use crate::writer::{JobError, Kept};
 
 /// How often an id that is taken is drawn again.
 const ID_TRIES: usize = 16;
@@ -26,6 +26,13 @@ impl ResultStore for SqliteResultStore {
     async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
         match self.0.writer() {
             Some(writer) => writer.put(result).await,
+            None => Err(StoreError::Failed("the database was opened for reading".into())),
+        }
+    }
+
+    async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
+        match self.0.writer() {
+            Some(writer) => writer.keep(Kept::Result(Box::new(result))).await,
             None => Err(StoreError::Failed("the database was opened for reading".into())),
         }
     }
@@ -83,6 +90,27 @@ pub(crate) async fn write(
         }
     }
     Err(JobError::Store(StoreError::Failed("no free result id".into())))
+}
+
+/// Writes a result of another store inside a transaction.
+pub(crate) async fn keep(
+    connection: &mut SqliteConnection,
+    result: &ResultRecord,
+) -> Result<(), JobError> {
+    sqlx::query(
+        "INSERT INTO results (id, session, run, call_id, tool, at, body) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING",
+    )
+    .bind(result.id.as_str())
+    .bind(result.session.as_str())
+    .bind(result.run.as_str())
+    .bind(result.call_id.as_str())
+    .bind(&*result.tool)
+    .bind(result.at.as_millis())
+    .bind(&result.body)
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// Takes away the bodies of runs that have ended and are older than what is kept.

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use error_store::{NewError, NewResult, Pruned, Retention, StoreError, Stored};
+use error_store::{
+    ErrorRecord, NewError, NewResult, Pruned, ResultRecord, Retention, StoreError, Stored,
+};
 use event_log::{Batch, Decision, LogError};
 use layer0::Timestamp;
 use layer0::id::{ApprovalId, ResultId};
@@ -31,12 +33,20 @@ enum Job {
     Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
     Store(Box<Insert>, oneshot::Sender<Result<Stored, StoreError>>),
     Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
+    Keep(Kept, oneshot::Sender<Result<(), StoreError>>),
     Prune(Retention, Timestamp, oneshot::Sender<Result<Pruned, StoreError>>),
     Decide(ApprovalId, Decision, oneshot::Sender<Result<bool, LogError>>),
 }
 
+/// What comes from another store, with its id.
+pub(crate) enum Kept {
+    Error(Box<ErrorRecord>),
+    Result(Box<ResultRecord>),
+}
+
 /// A job's answer, held back until the commit.
 enum Done {
+    Kept,
     Appended,
     Stored(Stored),
     Put(ResultId),
@@ -134,6 +144,12 @@ impl Writer {
         answered.await.unwrap_or(Err(StoreError::Closed))
     }
 
+    pub(crate) async fn keep(&self, kept: Kept) -> Result<(), StoreError> {
+        let (answer, answered) = oneshot::channel();
+        self.submit(Job::Keep(kept, answer)).await.ok_or(StoreError::Closed)?;
+        answered.await.unwrap_or(Err(StoreError::Closed))
+    }
+
     pub(crate) async fn prune(
         &self,
         retention: Retention,
@@ -174,7 +190,7 @@ impl Keeper {
         let stored = |job: &Job| match job {
             Job::Store(insert, _) => Some(insert.at()),
             Job::Put(result, _) => Some(result.at),
-            Job::Append(..) | Job::Decide(..) | Job::Prune(..) => None,
+            Job::Append(..) | Job::Decide(..) | Job::Keep(..) | Job::Prune(..) => None,
         };
         let now = jobs.iter().filter_map(stored).max()?;
         if self.pruned_at.is_some_and(|last| now.since(last) < PRUNE_EVERY) {
@@ -286,7 +302,7 @@ async fn write(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Do
         match job {
             Job::Append(append, _) => appends.push(&**append),
             Job::Store(insert, _) => inserts.push(&**insert),
-            Job::Put(..) | Job::Decide(..) | Job::Prune(..) => {}
+            Job::Put(..) | Job::Decide(..) | Job::Keep(..) | Job::Prune(..) => {}
         }
     }
     append::write(&mut transaction, &appends).await?;
@@ -297,6 +313,13 @@ async fn write(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Do
             Job::Append(..) => Done::Appended,
             Job::Store(..) => Done::Stored(stored.next().ok_or_else(no_answer)?),
             Job::Put(result, _) => Done::Put(results::write(&mut transaction, result).await?),
+            Job::Keep(kept, _) => {
+                match kept {
+                    Kept::Error(error) => errors::keep(&mut transaction, error).await?,
+                    Kept::Result(result) => results::keep(&mut transaction, result).await?,
+                }
+                Done::Kept
+            }
             Job::Decide(id, decision, _) => {
                 Done::Decided(approvals::decide(&mut transaction, id, decision).await?)
             }
@@ -326,6 +349,8 @@ impl Job {
             (Self::Put(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Decide(_, _, answer), Ok(Done::Decided(new))) => drop(answer.send(Ok(new))),
             (Self::Decide(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Keep(_, answer), Ok(_)) => drop(answer.send(Ok(()))),
+            (Self::Keep(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Prune(_, _, answer), Ok(Done::Pruned(pruned))) => drop(answer.send(Ok(pruned))),
             (Self::Prune(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             // `transact` answers each job with its own kind; a dropped answer reads as closed.

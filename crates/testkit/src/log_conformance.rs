@@ -38,7 +38,7 @@ fn started(session: &str, parent: Option<&str>) -> EventKind {
         definition: Arc::new(json!({"text": "quote ' zero \u{0} umlaut ä"})),
     };
     let parent = parent.map(RunId::from);
-    RunStarted { input: "x".into(), session: session.into(), agent, parent }.into()
+    RunStarted { input: "x".into(), session: session.into(), agent, parent, follows: None }.into()
 }
 
 fn warning(text: &str) -> EventKind {
@@ -118,8 +118,21 @@ async fn has_one_open_run_a_session(log: &Arc<dyn EventLog>) {
     let known = log.summary(&"run_child".into()).await.ok().flatten().expect("it is known");
     assert_eq!(known.parent, Some("run_open".into()), "who dispatched it is kept");
     assert!(write(&mut open, 43, vec![finished()]).await.is_ok());
-    let mut next = begin(log, "run_next", "s-busy", 44).await;
+    let mut unaware = RunWriter::new(Arc::clone(log), "run_unaware".into());
+    let refused = write(&mut unaware, 44, vec![started("s-busy", None)]).await;
+    match refused {
+        Err(LogError::SessionBusy { run, .. }) => assert_eq!(run.as_str(), "run_open"),
+        other => panic!("a run follows the last one of its session: {other:?}"),
+    }
+    let EventKind::RunStarted(mut after) = started("s-busy", None) else { unreachable!() };
+    after.follows = Some("run_open".into());
+    let mut next = RunWriter::new(Arc::clone(log), "run_next".into());
+    let begun = write(&mut next, 44, vec![after.clone().into()]).await;
+    assert!(begun.is_ok(), "one that knows it begins: {begun:?}");
     assert!(write(&mut next, 45, vec![finished()]).await.is_ok());
+    let mut late = RunWriter::new(Arc::clone(log), "run_late".into());
+    let refused = write(&mut late, 46, vec![after.into()]).await;
+    assert!(matches!(refused, Err(LogError::SessionBusy { .. })), "it was overtaken: {refused:?}");
 }
 
 async fn gives_out_one_claim_a_run(log: &Arc<dyn EventLog>) {

@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use event_log::EventLog;
 use layer0::id::RunId;
-use react::ForkRequest;
+use react::{ForkRequest, Source};
 
 use crate::args::ForkArgs;
 use crate::commands::run::{conclude_resumed, equipped, interrupt};
@@ -36,7 +35,9 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         Some(url) => {
             let to = store::named(url)?;
             let database = store::open(&to, &recorded.file.store).await?;
-            request = request.from_log(Arc::new(from.log()) as Arc<dyn EventLog>);
+            let source = Source::new(Arc::new(from.log()));
+            request = request
+                .from(source.errors(Arc::new(from.errors())).results(Arc::new(from.results())));
             (to, database)
         }
     };

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use config::AgentFile;
-use event_log::read_events;
+use event_log::{LogError, read_events};
 use indicatif::ProgressBar;
 use layer0::event::{Event, EventKind};
 use layer0::failure::{Chain, Seconds};
@@ -84,17 +84,31 @@ async fn conclude(
     json: bool,
     chosen: &Chosen,
 ) -> Result<ExitCode, CliError> {
-    let report = report(database, result).await;
+    let report = match not_started(result) {
+        Some(_) => RunReport::new(result, Vec::new(), Vec::new()),
+        None => report(database, result).await,
+    };
     database.close().await;
     if json {
         output::json(&report)?;
+    } else if let Some(error) = not_started(result) {
+        return Err(CliError::not_started(error));
     } else {
         print(&report, result, chosen)?;
     }
     Ok(match result {
-        Err(RunFailure { error: AgentError::Storage(_), .. }) => exit::of_storage(),
+        Err(RunFailure { error: AgentError::NotStarted(error), .. }) => exit::of_log(error),
+        Err(RunFailure { error: AgentError::Storage(error), .. }) => exit::of_log(error),
         _ => exit::of(report.outcome),
     })
+}
+
+/// Returns why a run did not even begin.
+fn not_started(result: &Result<RunOutcome, RunFailure>) -> Option<&LogError> {
+    match result {
+        Err(RunFailure { error: AgentError::NotStarted(error), .. }) => Some(error),
+        _ => None,
+    }
 }
 
 /// Returns a token that the first Ctrl-C cancels, so that the run ends with a complete record. The

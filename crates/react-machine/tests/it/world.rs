@@ -96,6 +96,7 @@ pub(crate) fn started() -> RunStarted {
             definition: Arc::new(json!({})),
         },
         parent: None,
+        follows: None,
     }
 }
 

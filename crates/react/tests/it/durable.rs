@@ -10,7 +10,8 @@ use layer0::message::Message;
 use layer0::stop::Stop;
 use provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
 use react::{
-    Agent, AgentBuilder, Finish, ForkRequest, ResumeError, ResumeRequest, RunRequest, replay,
+    Agent, AgentBuilder, Finish, ForkRequest, ResumeError, ResumeRequest, RunRequest, Source,
+    replay,
 };
 use serde_json::json;
 use tool::{ToolError, tool};
@@ -356,7 +357,7 @@ async fn a_copy_can_be_told_something_else() {
         .shared_log(Arc::clone(&other) as Arc<dyn EventLog>)
         .build()
         .unwrap();
-    let request = ForkRequest::new(run, 2).input("Stop here.").from_log(log);
+    let request = ForkRequest::new(run, 2).input("Stop here.").from(Source::new(log));
     let child = agent.fork(request).await.unwrap();
     assert_eq!(child.text(), "as you wish");
     let said = child.transcript.messages().iter().any(
@@ -393,8 +394,8 @@ async fn a_session_goes_on_over_runs_that_died() {
         tokio::task::yield_now().await;
     }
     let busy = build(vec![]).run(ask("And?")).await.unwrap_err();
-    assert_eq!(busy.code(), "log.append_failed");
-    assert!(format!("{busy:#}").contains("session `s-1` has an open run"), "{busy:#}");
+    assert_eq!((busy.code(), busy.error.is_retryable()), ("store.locked", true));
+    assert!(format!("{busy:#}").contains("session `s-1` has another run"), "{busy:#}");
     died.abort();
     let _ = died.await;
 

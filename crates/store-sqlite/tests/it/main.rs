@@ -55,6 +55,7 @@ fn started(session: &str) -> EventKind {
             definition: Arc::new(serde_json::json!({"name": "demo"})),
         },
         parent: None,
+        follows: None,
     }
     .into()
 }

@@ -33,6 +33,9 @@ payload! {
         agent: AgentRecord,
         /// The run that started this one.
         parent: Option<RunId>,
+        /// The run whose conversation this one goes on with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        follows: Option<RunId>,
     }
 }
 
