@@ -1,5 +1,6 @@
 //! From an agent file to an agent.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,6 +43,10 @@ pub(crate) fn agent_from(
         }
     };
     let timeouts = timeouts(&file.model);
+    let redactor = match key {
+        Some(key) => Redactor::new().with_secret(key),
+        None => Redactor::new(),
+    };
     let mut agent = AgentBuilder::shared(provider)
         .name(name)
         .instructions(file.agent.instructions(path, folder)?)
@@ -54,10 +59,8 @@ pub(crate) fn agent_from(
         })
         .stream(file.model.stream)
         .attempt_timeout(timeouts.attempt)
-        .source(source(file, folder));
-    if let Some(key) = key {
-        agent = agent.redactor(Redactor::new().with_secret(key));
-    }
+        .source(source(file, folder, &redactor))
+        .redactor(redactor);
     if let Some(price) = file.agent.price() {
         agent = agent.price(price);
     }
@@ -85,16 +88,36 @@ pub(crate) fn build(agent: AgentBuilder, path: &Path) -> Result<Agent, CliError>
 }
 
 /// Returns what a later command needs to build the same agent: the file and the folder its relative
-/// paths are below. A password in a URL is taken out.
-fn source(file: &AgentFile, folder: &Path) -> Value {
+/// paths are below. Secrets are taken out; `redacted` says that the agent cannot be built without.
+fn source(file: &AgentFile, folder: &Path, redactor: &Redactor) -> Value {
     let mut source = file.source().clone();
-    if let Some(url) = source.pointer_mut("/model/base_url")
-        && let Some(text) = url.as_str()
-    {
-        *url = Redactor::new().redact(text).into();
+    // The input is in the record already, and not needed again.
+    if let Some(agent) = source.get_mut("agent").and_then(Value::as_object_mut) {
+        agent.remove("input");
     }
+    let redacted = redact(&mut source, redactor);
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    json!({ "folder": folder.display().to_string(), "agent_file": source })
+    json!({ "folder": folder.display().to_string(), "agent_file": source, "redacted": redacted })
+}
+
+/// Takes secrets out of every text of a value; says whether there were any.
+fn redact(value: &mut Value, redactor: &Redactor) -> bool {
+    match value {
+        Value::String(text) => match redactor.redact(text) {
+            Cow::Borrowed(_) => false,
+            Cow::Owned(redacted) => {
+                *text = redacted;
+                true
+            }
+        },
+        Value::Array(items) => {
+            items.iter_mut().fold(false, |any, item| redact(item, redactor) | any)
+        }
+        Value::Object(fields) => {
+            fields.values_mut().fold(false, |any, field| redact(field, redactor) | any)
+        }
+        _ => false,
+    }
 }
 
 /// Returns the folder a file stands in.
@@ -121,7 +144,10 @@ fn provider(
                     .with_hint("add `script = \"FILE.toml\"` with [[model]] entries to [model]")
             })?;
             let script = ScriptedProvider::new(read_script(&folder.join(script))?);
-            Ok((Arc::new(script.starting_at(answered)), None))
+            // It needs no key, but one that is named is a secret all the same.
+            let key = model.api_key_env.as_deref().and_then(|name| ApiKey::from_env(name).ok());
+            let key = key.map(|key| key.reveal().to_owned());
+            Ok((Arc::new(script.starting_at(answered)), key))
         }
         ProviderName::Openai => {
             let key = key(model, provider_openai::KEY_VARIABLE)?;

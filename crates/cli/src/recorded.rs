@@ -56,6 +56,11 @@ impl Recorded {
             return Err(CliError::usage(format!("run `{run}` was not started from an agent file"))
                 .with_hint("name one with --agent FILE"));
         };
+        if source["redacted"].as_bool() == Some(true) {
+            let what =
+                format!("the agent file of run `{run}` held a secret, which is not recorded");
+            return Err(CliError::usage(what).with_hint("name the file with --agent FILE"));
+        }
         let path = Path::new(folder).join("agent.toml");
         let mut file = AgentFile::recorded(&path, source["agent_file"].clone())?;
         if file.agent.name.is_none() {

@@ -20,6 +20,6 @@ pub use error::LogError;
 pub use log::{Batch, Claim, EventLog, RunFilter, read_events};
 pub use memory::MemoryLog;
 pub use record::{Record, verify};
-pub use summary::{RunState, RunSummary, session_of_fork, sessions_of};
+pub use summary::{LastFailure, RunState, RunSummary, Terms, session_of_fork, sessions_of};
 pub use trace::{TraceLine, describe};
 pub use writer::RunWriter;

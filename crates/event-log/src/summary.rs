@@ -1,11 +1,14 @@
 //! A run at a glance: a fold over its events that costs the same at every step.
 
+use std::sync::Arc;
+
 use layer0::event::{Event, EventKind, Hash};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Code, Timestamp};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What a run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,7 +38,25 @@ impl RunState {
     }
 }
 
-/// A run at a glance. Serialises as the lines of `backstop runs --json`.
+/// The last thing that went wrong in a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastFailure {
+    /// The event that says so.
+    pub seq: u64,
+    /// The code.
+    pub code: Code,
+}
+
+/// What a run may use, and what that costs, as its agent's definition has it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The budget; null where there is none.
+    pub budget: Value,
+    /// The price of tokens; null where it is not known.
+    pub price: Value,
+}
+
+/// A run at a glance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// The run.
@@ -56,6 +77,15 @@ pub struct RunSummary {
     pub finished_at: Option<Timestamp>,
     /// What it has used.
     pub usage: Usage,
+    /// How many errors its tools reported that were stored.
+    #[serde(default)]
+    pub errors: u64,
+    /// The last thing that went wrong.
+    #[serde(default)]
+    pub last_failure: Option<LastFailure>,
+    /// What it may use.
+    #[serde(skip)]
+    pub terms: Arc<Terms>,
     /// The run that dispatched it.
     #[serde(skip)]
     pub parent: Option<RunId>,
@@ -123,6 +153,9 @@ impl RunSummary {
             started_at: Timestamp::default(),
             finished_at: None,
             usage: Usage::default(),
+            errors: 0,
+            last_failure: None,
+            terms: Arc::default(),
             parent: None,
             follows: None,
             last_seq: 0,
@@ -134,6 +167,9 @@ impl RunSummary {
     pub fn apply(&mut self, event: &Event) {
         self.last_seq = event.seq;
         self.head = event.hash;
+        if let Some(code) = code_of(&event.kind) {
+            self.last_failure = Some(LastFailure { seq: event.seq, code: code.clone() });
+        }
         match &event.kind {
             EventKind::RunStarted(started) => {
                 self.session = started.session.clone();
@@ -141,7 +177,11 @@ impl RunSummary {
                 self.follows.clone_from(&started.follows);
                 self.agent = started.agent.name.to_string();
                 self.started_at = event.at;
+                let definition = &started.agent.definition;
+                let term = |name| definition.get(name).cloned().unwrap_or_default();
+                self.terms = Arc::new(Terms { budget: term("budget"), price: term("price") });
             }
+            EventKind::ErrorStored(_) => self.errors += 1,
             EventKind::ModelRequested(requested) => self.usage.model_calls = requested.call,
             EventKind::ModelAttempted(attempted) => {
                 self.usage.model_attempts += 1;
@@ -160,7 +200,7 @@ impl RunSummary {
                 self.finished_at = None;
             }
             EventKind::RunRecovered(recovered) => {
-                self.state = RunState::Running;
+                (self.state, self.outcome) = (RunState::Running, None);
                 self.usage.model_attempts += recovered.models;
             }
             EventKind::RunResumed(_)
@@ -175,6 +215,7 @@ impl RunSummary {
                 self.reason.clone_from(&finished.reason);
                 self.finished_at = Some(event.at);
                 self.usage = finished.usage;
+                return;
             }
             EventKind::RunFailed(failed) => {
                 self.state = RunState::Failed;
@@ -182,10 +223,28 @@ impl RunSummary {
                 self.reason = Some(failed.reason.clone());
                 self.finished_at = Some(event.at);
                 self.usage = failed.usage;
+                return;
             }
             _ => {}
         }
         let elapsed = event.at.since(self.started_at).as_millis();
         self.usage.wall_ms = u64::try_from(elapsed).unwrap_or(u64::MAX);
+    }
+}
+
+/// Returns the code of an event that says that something went wrong.
+fn code_of(kind: &EventKind) -> Option<&Code> {
+    match kind {
+        EventKind::ModelAttempted(attempted) => attempted.code.as_ref(),
+        EventKind::ModelFailed(failed) => Some(&failed.reason),
+        EventKind::ToolAttempted(attempted) => Some(&attempted.reason),
+        EventKind::ToolResponded(answer) => answer.error.as_ref().map(|error| &error.reason),
+        EventKind::HookFailed(failed) => Some(&failed.reason),
+        EventKind::MemoryDegraded(degraded) => Some(&degraded.reason),
+        EventKind::ErrorStoreDegraded(degraded) => Some(&degraded.reason),
+        EventKind::BudgetExhausted(exhausted) => Some(&exhausted.reason),
+        EventKind::GuardTripped(tripped) => Some(&tripped.reason),
+        EventKind::RunFailed(failed) => Some(&failed.reason),
+        _ => None,
     }
 }

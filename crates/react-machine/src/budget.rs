@@ -61,9 +61,10 @@ pub struct Price {
 }
 
 impl Price {
-    /// Returns what a run has cost.
+    /// Returns what tokens cost, in US dollars.
     #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
-    pub(crate) fn of(self, usage: &Usage) -> f64 {
+    #[must_use]
+    pub fn of(self, usage: &Usage) -> f64 {
         let cost = usage.input_tokens as f64 * self.input_per_mtok
             + usage.output_tokens as f64 * self.output_per_mtok;
         cost / 1e6

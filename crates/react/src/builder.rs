@@ -22,6 +22,7 @@ use crate::live::Hub;
 use crate::memory::Memory;
 use crate::model;
 use crate::pack::{self, Pack, PackError};
+use crate::redacting::without_secrets;
 
 /// How long one attempt of a model call may take.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -328,6 +329,7 @@ impl AgentBuilder {
                 "source": self.source,
             }),
         };
+        let definition = without_secrets(&self.redactor, definition).map_err(BuildError::Secret)?;
         definition.validate()?;
         let record = record(&definition);
         let budget = self.retry_budget.unwrap_or_else(|| RetryBudget::new(Arc::clone(&self.clock)));
@@ -381,6 +383,9 @@ pub enum BuildError {
     /// A pack cannot be loaded.
     #[error("invalid pack")]
     Pack(#[from] PackError),
+    /// A secret of the process is one of the words that a definition is made of.
+    #[error("the definition cannot be recorded without its secrets")]
+    Secret(#[source] serde_json::Error),
     /// A tool cannot be added.
     #[error("invalid tool")]
     Tool(#[from] RegistrationError),

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use layer0::message::ToolCall;
+use react_machine::AgentDefinition;
 use redact::Redactor;
 use serde_json::Value;
 
@@ -66,6 +67,18 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
         }
         _ => false,
     }
+}
+
+/// Takes the secrets the process holds out of a definition: what a run records, its model is told.
+pub(crate) fn without_secrets(
+    redactor: &Redactor,
+    definition: AgentDefinition,
+) -> Result<AgentDefinition, serde_json::Error> {
+    if !redactor.holds_secrets() {
+        return Ok(definition);
+    }
+    let value = redact_value(redactor, serde_json::to_value(definition)?);
+    serde_json::from_value(value)
 }
 
 /// Takes the secrets the process holds out of every string of a value.

@@ -55,13 +55,7 @@ impl Driver {
     }
 
     fn recorded(&mut self, definition: Arc<AgentDefinition>, events: &[Event]) {
-        self.acted = events.iter().any(|event| match &event.kind {
-            EventKind::ToolRequested(requested) => {
-                let mut specs = definition.tools.iter();
-                !specs.any(|spec| spec.name == requested.tool && spec.idempotent)
-            }
-            _ => false,
-        });
+        self.acted = has_acted(&definition, events);
         self.tools = Arc::clone(&definition.tools);
         self.definition = definition;
     }
@@ -114,4 +108,15 @@ impl Driver {
         }
         Ok(())
     }
+}
+
+/// Did a tool run that is not safe to repeat?
+pub(crate) fn has_acted(definition: &AgentDefinition, events: &[Event]) -> bool {
+    events.iter().any(|event| match &event.kind {
+        EventKind::ToolRequested(requested) => {
+            let mut specs = definition.tools.iter();
+            !specs.any(|spec| spec.name == requested.tool && spec.idempotent)
+        }
+        _ => false,
+    })
 }

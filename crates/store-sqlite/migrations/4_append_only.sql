@@ -22,6 +22,12 @@ FROM events WINDOW everything AS (ORDER BY run_id, seq);
 DROP TABLE events;
 ALTER TABLE appended RENAME TO events;
 ALTER TABLE runs ADD COLUMN last_event INTEGER;
+-- What the run may use; it does not change.
+ALTER TABLE runs ADD COLUMN terms TEXT;
+UPDATE runs SET terms = (
+    SELECT json_object('budget', json_extract(data, '$.agent.definition.budget'),
+                       'price', json_extract(data, '$.agent.definition.price'))
+    FROM events WHERE run_id = runs.id AND seq = 1 AND type = 'run.started');
 UPDATE runs SET last_event = newest.id
 FROM (SELECT run_id, max(id) AS id FROM events GROUP BY run_id) AS newest
 WHERE newest.run_id = runs.id;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use event_log::{Claim, LogError};
 use layer0::id::RunId;
 
-/// How often a lock is tried again whose file was taken away meanwhile.
-const TRIES: u32 = 16;
+/// How often a lock is tried again whose file or folder was taken away meanwhile.
+const TRIES: u32 = 1_000;
 
 /// The claims of a database: files beside one in a file, names in memory otherwise.
 #[derive(Debug, Default)]
@@ -30,13 +30,15 @@ impl Claims {
     pub(crate) fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let Some(folder) = &self.folder else { return self.claim_in_memory(run) };
         let failed = |error: io::Error| LogError::Failed(error.into());
-        std::fs::create_dir_all(folder).map_err(failed)?;
         // A run's id is its caller's choice; as hex, it is a file name wherever it comes from.
         let name: String = run.as_str().bytes().map(|byte| format!("{byte:02x}")).collect();
         let path = folder.join(name);
         for _ in 0..TRIES {
-            let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-            let file = file.map_err(failed)?;
+            let open = || OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+            let file = match std::fs::create_dir_all(folder).and_then(|()| open()) {
+                Err(error) if was_taken_away(&error) => continue,
+                file => file.map_err(failed)?,
+            };
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Err(LogError::Claimed(run.clone())),
@@ -87,6 +89,11 @@ impl Drop for Named {
     }
 }
 
+/// Did somebody take the folder away between finding, making and using it?
+fn was_taken_away(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
+}
+
 #[cfg(unix)]
 fn is_still(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -104,6 +111,8 @@ fn is_still(_: &File, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
     use super::*;
 
     /// Spec: D8
@@ -127,18 +136,20 @@ mod tests {
     fn claims_that_race_never_both_win() {
         let folder = tempfile::tempdir().unwrap();
         let claims = Claims::beside(&folder.path().join("a.db"));
-        let holders = std::sync::atomic::AtomicUsize::new(0);
+        let holders = AtomicUsize::new(0);
         let run = RunId::from("run_1");
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        // The folder may be taken away while it is made.
-                        if let Ok(claim) = claims.claim(&run) {
-                            let before = holders.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-                            assert_eq!(before, 0, "two hold it");
-                            holders.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                            drop(claim);
+                        match claims.claim(&run) {
+                            Ok(claim) => {
+                                assert_eq!(holders.fetch_add(1, SeqCst), 0, "two hold it");
+                                holders.fetch_sub(1, SeqCst);
+                                drop(claim);
+                            }
+                            Err(LogError::Claimed(_)) => {}
+                            Err(other) => panic!("{other:?}"),
                         }
                     }
                 });

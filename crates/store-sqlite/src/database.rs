@@ -123,17 +123,16 @@ impl Database {
         // Read-write without writing: the last connection to close then removes the WAL files,
         // which a read-only connection would leave behind.
         let options = options().filename(path).pragma("query_only", "on");
-        let (mut connection, options) = match connect(path, &options).await {
-            Ok(connection) => (connection, options),
-            // A folder that cannot be written to: nobody writes there, so the file does not change.
-            Err(_) => {
+        let (version, options) = match version(path, &options).await {
+            // A folder that cannot be written to: without a write-ahead log nobody writes there, and
+            // the file does not change.
+            Err(OpenError::Unreadable { .. }) if !has_wal(path) => {
                 let frozen = options.immutable(true).read_only(true);
-                (connect(path, &frozen).await?, frozen)
+                (version(path, &frozen).await?, frozen)
             }
+            version => (version?, options),
         };
-        let checked = schema::check(&mut connection, path).await;
-        let _ = connection.close().await;
-        if checked? == 0 {
+        if version == 0 {
             return Err(OpenError::Missing(path.to_owned()));
         }
         Ok(Self {
@@ -251,6 +250,21 @@ async fn switch_to_wal(connection: &mut SqliteConnection) -> Result<(), sqlx::Er
             result => return result.map_err(|(_, error)| error),
         }
     }
+}
+
+/// Reads the schema version of a file.
+async fn version(path: &Path, options: &SqliteConnectOptions) -> Result<i64, OpenError> {
+    let mut connection = connect(path, options).await?;
+    let checked = schema::check(&mut connection, path).await;
+    let _ = connection.close().await;
+    checked
+}
+
+/// Are there changes beside a file that are not in it yet?
+fn has_wal(path: &Path) -> bool {
+    let mut wal = path.as_os_str().to_owned();
+    wal.push("-wal");
+    std::fs::metadata(wal).is_ok_and(|wal| wal.len() > 0)
 }
 
 fn readers(options: SqliteConnectOptions) -> SqlitePool {

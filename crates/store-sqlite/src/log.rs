@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use event_log::{
@@ -90,11 +91,12 @@ impl EventLog for SqliteLog {
     }
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        let row = sqlx::query("SELECT last_seq, head, summary, parent FROM runs WHERE run = $1")
-            .bind(run.as_str())
-            .fetch_optional(self.0.readers())
-            .await
-            .map_err(Fault::from)?;
+        let row =
+            sqlx::query("SELECT last_seq, head, summary, parent, terms FROM runs WHERE run = $1")
+                .bind(run.as_str())
+                .fetch_optional(self.0.readers())
+                .await
+                .map_err(Fault::from)?;
         row.as_ref().map(summary_of).transpose()
     }
 
@@ -121,7 +123,7 @@ impl EventLog for SqliteLog {
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
         let rows = sqlx::query(
-            "SELECT last_seq, head, summary, parent FROM runs WHERE ($1 IS NULL OR session = $1) \
+            "SELECT last_seq, head, summary, parent, terms FROM runs WHERE ($1 IS NULL OR session = $1) \
              ORDER BY started_at DESC, id DESC LIMIT $2",
         )
         .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
@@ -145,6 +147,9 @@ fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     summary.head = hash_of(row, "head", summary.last_seq)?;
     let parent: Option<String> = row.try_get("parent").map_err(Fault::from)?;
     summary.parent = parent.map(Into::into);
+    let terms: Option<String> = row.try_get("terms").map_err(Fault::from)?;
+    let terms = terms.and_then(|text| serde_json::from_str(&text).ok());
+    summary.terms = terms.map(Arc::new).unwrap_or_default();
     Ok(summary)
 }
 

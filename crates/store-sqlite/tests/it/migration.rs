@@ -18,6 +18,7 @@ const FIRST_VERSION: &str = "
     INSERT INTO events SELECT run_id, seq, at, type, actor, caused_by, schema, data, hash FROM newer;
     DROP TABLE newer;
     ALTER TABLE runs DROP COLUMN last_event;
+    ALTER TABLE runs DROP COLUMN terms;
     ALTER TABLE errors RENAME TO newer;
     CREATE TABLE errors (id TEXT PRIMARY KEY, session TEXT NOT NULL, run TEXT NOT NULL,
         call_id TEXT NOT NULL, tool TEXT NOT NULL, reason TEXT NOT NULL, code TEXT,

@@ -1,0 +1,72 @@
+//! A run as it is now, whoever runs it.
+
+use event_log::{EventLog, LogError, RunSummary};
+use layer0::event::Event;
+use layer0::id::RunId;
+use react_machine::{Budget, Price};
+
+use crate::agent::Agent;
+
+/// How many of the last events a status has.
+const RECENT: u64 = 10;
+
+/// A run as it is now.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RunStatus {
+    /// State, outcome, usage with its cost, errors, the last failure.
+    pub summary: RunSummary,
+    /// What it may use.
+    pub budget: Budget,
+    /// Its last events, at most 10, oldest first. They are not checked against the hash chain.
+    pub recent: Vec<Event>,
+}
+
+/// Returns a run as it is now, also while another process is running it. Costs the same however long
+/// the run is; `None` when there is none.
+///
+/// # Errors
+///
+/// As [`EventLog::summary`], and [`LogError::Tampered`] when a recent event cannot be read.
+///
+/// # Cancel safety
+///
+/// Dropping the future changes nothing.
+pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>, LogError> {
+    let Some(summary) = log.summary(run).await? else { return Ok(None) };
+    let records = log.records(run, summary.last_seq.saturating_sub(RECENT - 1).max(1)).await?;
+    let recent: Result<Vec<Event>, LogError> =
+        records.iter().map(|record| record.decode(run)).collect();
+    let budget = serde_json::from_value(summary.terms.budget.clone()).unwrap_or_default();
+    Ok(Some(RunStatus { summary: priced(summary), budget, recent: recent? }))
+}
+
+/// Adds what a run has cost so far, where the price is known.
+#[must_use]
+pub fn priced(mut summary: RunSummary) -> RunSummary {
+    if summary.usage.cost_usd.is_none()
+        && let Ok(Some(price)) =
+            serde_json::from_value::<Option<Price>>(summary.terms.price.clone())
+    {
+        summary.usage.cost_usd = Some(price.of(&summary.usage));
+    }
+    summary
+}
+
+impl Agent {
+    /// Returns a run of the agent's log as [`status`] does; `None` without a log.
+    ///
+    /// # Errors
+    ///
+    /// As [`status`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`status`].
+    pub async fn status(&self, run: &RunId) -> Result<Option<RunStatus>, LogError> {
+        match &self.inner.log {
+            Some(log) => status(&**log, run).await,
+            None => Ok(None),
+        }
+    }
+}
