@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use event_log::one_line;
 use serde::Serialize;
 
 use crate::exit::CliError;
@@ -53,6 +54,9 @@ fn done(result: io::Result<()>) -> Result<(), CliError> {
 
 /// Prints rows in aligned columns; the last column is not padded.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> Result<(), CliError> {
+    // What others wrote stays in its place.
+    let row = |row: &Vec<String>| row.iter().map(|cell| one_line(cell)).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([header[column].len()]).max().unwrap_or(0)

@@ -21,5 +21,5 @@ pub use log::{Batch, Claim, EventLog, RunFilter, read_events};
 pub use memory::MemoryLog;
 pub use record::{Record, verify};
 pub use summary::{LastFailure, RunState, RunSummary, Terms, session_of_fork, sessions_of};
-pub use trace::{TraceLine, describe};
+pub use trace::{Trace, describe, one_line};
 pub use writer::RunWriter;

@@ -1,6 +1,7 @@
 //! One line per event for people, the same live and from disk.
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
@@ -10,31 +11,79 @@ use serde_json::Value;
 /// How many characters of a text stand in a line.
 const MAX_TEXT: usize = 100;
 
-/// Prints an event as one aligned line: seq, time since the start, type, what happened.
-#[derive(Debug, Clone, Copy)]
-pub struct TraceLine<'a> {
-    /// The event.
-    pub event: &'a Event,
-    /// When the run began.
-    pub started: Timestamp,
+/// Prints the events of a run as aligned lines, in their order: seq, time since the start, type,
+/// duration, what happened, with the code of what failed.
+///
+/// The duration is that of what ends with the event: a model call, a tool call, a decision, the run.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    started: Option<Timestamp>,
+    /// When the questions were asked that have no answer yet, by seq.
+    asked: BTreeMap<u64, Timestamp>,
 }
 
-impl fmt::Display for TraceLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { event, started } = self;
-        let elapsed = event.at.since(*started).as_secs_f64();
-        let kind = event.kind.event_type();
-        let line =
-            format!("{:>4}  {elapsed:>9.3}s  {kind:<21} {}", event.seq, describe(&event.kind));
-        f.write_str(line.trim_end())
+impl Trace {
+    /// Begins before the first event.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the line of the next event.
+    pub fn line(&mut self, event: &Event) -> String {
+        let started = *self.started.get_or_insert(event.at);
+        let elapsed = event.at.since(started).as_secs_f64();
+        let took = self.took(event, started).map(|took| Seconds(took).to_string());
+        let line = format!(
+            "{:>4}  {elapsed:>9.3}s  {:<21} {:>8}  {}",
+            event.seq,
+            event.kind.event_type(),
+            took.unwrap_or_default(),
+            describe(&event.kind)
+        );
+        line.trim_end().to_owned()
+    }
+
+    /// Returns how long what ends with an event took.
+    fn took(&mut self, event: &Event, started: Timestamp) -> Option<Duration> {
+        match &event.kind {
+            EventKind::ModelRequested(_) | EventKind::ApprovalRequested(_) => {
+                self.asked.insert(event.seq, event.at);
+                None
+            }
+            EventKind::ModelResponded(_)
+            | EventKind::ModelFailed(_)
+            | EventKind::ApprovalGranted(_)
+            | EventKind::ApprovalDenied(_) => {
+                let asked = self.asked.remove(&event.caused_by?)?;
+                Some(event.at.since(asked))
+            }
+            EventKind::ToolResponded(answer) => Some(Duration::from_millis(answer.duration_ms)),
+            EventKind::RunFinished(_) | EventKind::RunFailed(_) => Some(event.at.since(started)),
+            _ => None,
+        }
     }
 }
 
-/// Says in one line what an event is about.
+/// Says in one line what an event is about. What others wrote cannot break the line or turn it.
 #[must_use]
 pub fn describe(kind: &EventKind) -> String {
+    one_line(&details(kind))
+}
+
+/// Folds white space and control characters into single spaces, and leaves out what turns the
+/// direction of writing.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    let text = text.split(|c: char| c.is_whitespace() || c.is_control());
+    let words = text.map(|word| word.replace(turns, "")).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn details(kind: &EventKind) -> String {
     match kind {
-        EventKind::RunStarted(e) => format!("{}: {}", one_line(&e.agent.name), one_line(&e.input)),
+        EventKind::RunStarted(e) => format!("{}: {}", brief(&e.agent.name), brief(&e.input)),
         EventKind::RunForked(e) => format!("from {} at {}", e.parent, e.at),
         EventKind::RunResumed(e) => format!("by {}", e.by),
         EventKind::RunRecovered(e) => {
@@ -43,9 +92,9 @@ pub fn describe(kind: &EventKind) -> String {
         EventKind::RunWaiting(e) => format!("for {} decisions", e.approvals.len()),
         EventKind::RunFinished(e) => {
             let reason = e.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-            format!("{}{reason}: {}", e.outcome.as_str(), one_line(&e.output))
+            format!("{}{reason}: {}", e.outcome.as_str(), brief(&e.output))
         }
-        EventKind::RunFailed(e) => format!("{}: {}", e.reason, one_line(&e.chain.join(": "))),
+        EventKind::RunFailed(e) => format!("{}: {}", e.reason, brief(&e.chain.join(": "))),
         EventKind::ModelRequested(e) => format!("call {}, {} messages", e.call, e.messages),
         EventKind::ModelAttempted(e) => {
             let result = e.code.as_ref().map_or("ok", |code| code.as_str());
@@ -61,18 +110,18 @@ pub fn describe(kind: &EventKind) -> String {
                 .tool_calls
                 .iter()
                 .map(|call| {
-                    format!("{}({})", one_line(&call.name), one_line(&call.arguments.to_string()))
+                    format!("{}({})", brief(&call.name), brief(&call.arguments.to_string()))
                 })
                 .collect();
             match (e.text.is_empty(), calls.is_empty()) {
-                (_, true) => one_line(&e.text),
+                (_, true) => brief(&e.text),
                 (true, false) => calls.join(", "),
-                (false, false) => format!("{} → {}", one_line(&e.text), calls.join(", ")),
+                (false, false) => format!("{} → {}", brief(&e.text), calls.join(", ")),
             }
         }
         EventKind::ModelFailed(e) => format!("{} after {} attempts", e.reason, e.attempts),
         EventKind::ToolRequested(e) => {
-            format!("{}({})", one_line(&e.tool), one_line(&e.arguments.to_string()))
+            format!("{}({})", brief(&e.tool), brief(&e.arguments.to_string()))
         }
         EventKind::ToolAttempted(e) => {
             format!("{} {}, waits {}", e.call_id, e.reason, millis(e.delay_ms))
@@ -81,43 +130,43 @@ pub fn describe(kind: &EventKind) -> String {
             let took = millis(e.duration_ms);
             match &e.error {
                 None => {
-                    format!("{} ok in {took}: {}", one_line(&e.tool), one_line(&text_of(&e.output)))
+                    format!("{} ok in {took}: {}", brief(&e.tool), brief(&text_of(&e.output)))
                 }
                 Some(error) => {
                     format!(
                         "{} {} in {took}: {}",
-                        one_line(&e.tool),
+                        brief(&e.tool),
                         error.reason,
-                        one_line(&error.message)
+                        brief(&error.message)
                     )
                 }
             }
         }
         EventKind::ToolLate(e) => format!("{} answered too late", e.call_id),
-        EventKind::ApprovalRequested(e) => format!("{} {}", e.approval_id, one_line(&e.tool)),
+        EventKind::ApprovalRequested(e) => format!("{} {}", e.approval_id, brief(&e.tool)),
         EventKind::ApprovalGranted(e) => format!("{} by {}", e.approval_id, e.by),
         EventKind::ApprovalDenied(e) => format!("{} by {}", e.approval_id, e.by),
         EventKind::HookFailed(e) => {
-            format!("{} at {}: {} {}", e.hook, e.point, e.reason, one_line(&e.message))
+            format!("{} at {}: {} {}", e.hook, e.point, e.reason, brief(&e.message))
         }
-        EventKind::HookAborted(e) => format!("{} at {}: {}", e.hook, e.point, one_line(&e.message)),
+        EventKind::HookAborted(e) => format!("{} at {}: {}", e.hook, e.point, brief(&e.message)),
         EventKind::MemoryRead(e) => format!("{} entries", e.entries.len()),
         EventKind::MemoryWrote(e) => format!("{} entries", e.count),
         EventKind::MemoryDegraded(e) => {
-            format!("{}: {} {}", e.operation, e.reason, one_line(&e.message))
+            format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
         }
         EventKind::BudgetExhausted(e) => format!("{}: {} of {}", e.reason, e.used, e.limit),
-        EventKind::GuardTripped(e) => format!("{}: {}", e.reason, one_line(&e.message)),
+        EventKind::GuardTripped(e) => format!("{}: {}", e.reason, brief(&e.message)),
         EventKind::ErrorStored(e) => {
             format!(
                 "{} from {}, {} characters kept from the model",
                 e.error_id,
-                one_line(&e.tool),
+                brief(&e.tool),
                 e.chars_kept
             )
         }
         EventKind::ErrorStoreDegraded(e) => {
-            format!("{}: {} {}", e.operation, e.reason, one_line(&e.message))
+            format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
         }
         EventKind::ResultStored(e) => format!("{}, {} bytes", e.result_id, e.bytes),
         EventKind::ContextCompacted(e) => {
@@ -126,14 +175,15 @@ pub fn describe(kind: &EventKind) -> String {
                 e.from, e.to, e.tokens_before, e.tokens_after
             )
         }
-        EventKind::Warning(e) => one_line(&e.message),
+        EventKind::Warning(e) => brief(&e.message),
         EventKind::BehaviorStarted(e) => e.behavior.to_string(),
         EventKind::BehaviorFailed(e) => {
-            format!("{}: {} {}", e.behavior, e.reason, one_line(&e.message))
+            format!("{}: {} {}", e.behavior, e.reason, brief(&e.message))
         }
         EventKind::OperatorDispatched(e) => e.operator.to_string(),
         EventKind::OperatorReturned(e) => e.operator.to_string(),
-        EventKind::SignalReceived(e) => e.name.to_string(),
+        EventKind::SignalReceived(e) if e.data.is_null() => e.name.to_string(),
+        EventKind::SignalReceived(e) => format!("{}: {}", e.name, brief(&text_of(&e.data))),
         _ => String::new(),
     }
 }
@@ -142,19 +192,10 @@ fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// Folds white space and control characters, and cuts.
-fn one_line(text: &str) -> String {
-    let mut line = String::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty())
-    {
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-        if line.len() > MAX_TEXT * 4 {
-            break;
-        }
-    }
+/// Cuts a text that is too long for its place in a line.
+fn brief(text: &str) -> String {
+    // Four bytes are the longest character, and what is folded gets shorter.
+    let line = one_line(&text[..text.floor_char_boundary(MAX_TEXT * 40)]);
     if line.chars().count() <= MAX_TEXT {
         return line;
     }
@@ -163,5 +204,5 @@ fn one_line(text: &str) -> String {
 }
 
 fn millis(ms: u64) -> Seconds {
-    Seconds(std::time::Duration::from_millis(ms))
+    Seconds(Duration::from_millis(ms))
 }

@@ -11,7 +11,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::claims::Claims;
 use crate::errors::SqliteErrorStore;
-use crate::fault::{Fault, OpenError};
+use crate::fault::{Fault, OpenError, said};
 use crate::log::SqliteLog;
 use crate::results::SqliteResultStore;
 use crate::schema;
@@ -104,7 +104,7 @@ impl Database {
     pub async fn in_memory() -> Result<Self, OpenError> {
         let path = Path::new(":memory:");
         let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(|error| {
-            OpenError::Unreadable { path: path.to_owned(), source: error.into() }
+            OpenError::Unreadable { path: path.to_owned(), source: said(error) }
         })?;
         Self::start(path, options.busy_timeout(BUSY_TIMEOUT), Retention::default()).await
     }
@@ -151,12 +151,11 @@ impl Database {
         retention: Retention,
     ) -> Result<Self, OpenError> {
         let mut connection = connect(path, &options).await?;
-        schema::migrate(&mut connection, path).await?;
-        // Only now that the file is known to be ours.
-        switch_to_wal(&mut connection).await.map_err(|error| OpenError::Unreadable {
-            path: path.to_owned(),
-            source: error.into(),
-        })?;
+        if let Err(error) = prepare(&mut connection, path).await {
+            // The last connection to close takes the files beside the database away.
+            let _ = connection.close().await;
+            return Err(error);
+        }
         let readers = readers(options.create_if_missing(false).pragma("query_only", "on"));
         let writer = Some(Writer::start(
             connection,
@@ -252,6 +251,15 @@ async fn switch_to_wal(connection: &mut SqliteConnection) -> Result<(), sqlx::Er
     }
 }
 
+/// Brings a database to this version, and switches it to the write-ahead log.
+async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
+    schema::migrate(connection, path).await?;
+    // Only now that the file is known to be ours.
+    switch_to_wal(connection)
+        .await
+        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: said(error) })
+}
+
 /// Reads the schema version of a file.
 async fn version(path: &Path, options: &SqliteConnectOptions) -> Result<i64, OpenError> {
     let mut connection = connect(path, options).await?;
@@ -278,5 +286,5 @@ async fn connect(
     options
         .connect()
         .await
-        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: error.into() })
+        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: said(error) })
 }

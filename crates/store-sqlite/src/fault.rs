@@ -92,15 +92,23 @@ fn primary_code(error: &sqlx::Error) -> Option<u32> {
     Some(code & 0xff)
 }
 
+/// Returns what SQLite said, without saying first that it said something.
+pub(crate) fn said(error: sqlx::Error) -> BoxError {
+    match error {
+        sqlx::Error::Database(error) => error.into_error(),
+        other => other.into(),
+    }
+}
+
 impl From<sqlx::Error> for Fault {
     fn from(error: sqlx::Error) -> Self {
         if matches!(error, sqlx::Error::PoolClosed) {
             return Self::Closed;
         }
         match primary_code(&error) {
-            Some(SQLITE_BUSY | SQLITE_LOCKED) => Self::Locked(error.into()),
-            Some(SQLITE_FULL) => Self::Full(error.into()),
-            _ => Self::Failed(error.into()),
+            Some(SQLITE_BUSY | SQLITE_LOCKED) => Self::Locked(said(error)),
+            Some(SQLITE_FULL) => Self::Full(said(error)),
+            _ => Self::Failed(said(error)),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sqlx::{Connection, SqliteConnection};
 
-use crate::fault::OpenError;
+use crate::fault::{OpenError, said};
 
 /// The migrations, oldest first; `PRAGMA user_version` counts those that were run.
 const MIGRATIONS: &[&str] = &[
@@ -26,10 +26,8 @@ pub(crate) async fn migrate(
     connection: &mut SqliteConnection,
     path: &Path,
 ) -> Result<(), OpenError> {
-    let unreadable = |source: sqlx::Error| OpenError::Unreadable {
-        path: path.to_owned(),
-        source: source.into(),
-    };
+    let unreadable =
+        |source: sqlx::Error| OpenError::Unreadable { path: path.to_owned(), source: said(source) };
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(unreadable)?;
     // Inside the transaction, because another process may be migrating the same new file.
     let version = read_version(&mut transaction, path).await?;
@@ -57,15 +55,13 @@ pub(crate) async fn check(
     let mut transaction = connection
         .begin()
         .await
-        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: error.into() })?;
+        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: said(error) })?;
     read_version(&mut transaction, path).await
 }
 
 async fn read_version(connection: &mut SqliteConnection, path: &Path) -> Result<i64, OpenError> {
-    let unreadable = |source: sqlx::Error| OpenError::Unreadable {
-        path: path.to_owned(),
-        source: source.into(),
-    };
+    let unreadable =
+        |source: sqlx::Error| OpenError::Unreadable { path: path.to_owned(), source: said(source) };
     let mut number = async |pragma: &'static str| {
         sqlx::query_scalar::<_, i64>(pragma).fetch_one(&mut *connection).await.map_err(unreadable)
     };

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use event_log::{Decision, EventLog};
+use event_log::{Decision, EventLog, one_line};
 use layer0::id::ApprovalId;
 use react::ApprovalNotFound;
 
@@ -32,7 +32,7 @@ pub(crate) async fn list(args: ApprovalsArgs) -> Result<ExitCode, CliError> {
                     open.id.to_string(),
                     open.run.to_string(),
                     open.requested_at.to_string(),
-                    output::harmless(&open.tool),
+                    open.tool.to_string(),
                     assemble::brief(&open.arguments),
                 ]
             })
@@ -74,7 +74,7 @@ async fn decide(
         return Err(not_found());
     }
     let done = if decision.approved { "approved" } else { "denied" };
-    output::note(&format!("{id} {done} by {}", output::harmless(&decision.by)));
+    output::note(&format!("{id} {done} by {}", one_line(&decision.by)));
     if let Some(open) = open.iter().find(|open| open.id == *id) {
         output::note("go on with:");
         let resume = format!("resume {}{}", open.run, chosen.flag());

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use event_log::{LogError, TraceLine, read_events};
+use event_log::{LogError, Trace, read_events};
 use layer0::event::Event;
 use layer0::id::RunId;
 use serde_json::{Value, json};
@@ -44,10 +44,9 @@ pub(crate) async fn run(args: DiffArgs) -> Result<ExitCode, CliError> {
             output::line(&format!("the same up to event {same}; they part at {seq}"))?;
             for (events, summary) in [(&events, &first), (&others, &second)] {
                 output::line(&format!("\n{}", summary.run))?;
-                for event in events.iter().skip(same).take(SHOWN) {
-                    let line = TraceLine { event, started: summary.started_at };
-                    output::foreign(&line.to_string())?;
-                }
+                let mut trace = Trace::new();
+                let lines = events.iter().map(|event| trace.line(event));
+                lines.skip(same).take(SHOWN).try_for_each(|line| output::line(&line))?;
                 if events.len() <= same {
                     output::line("  (it has no more events)")?;
                 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use event_log::{LogError, RunSummary, TraceLine, read_events};
+use event_log::{LogError, RunSummary, Trace, read_events};
 use layer0::event::{Event, EventKind};
 use layer0::failure::Chain;
 use layer0::id::RunId;
@@ -25,7 +25,7 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
         Ok((summary, events)) => match &args.html {
             Some(file) => write_page(&database, &summary, &events, file).await,
             None if args.json => events.iter().try_for_each(output::json),
-            None => print(&summary, &events),
+            None => print(&events),
         },
     };
     database.close().await;
@@ -56,10 +56,11 @@ async fn write_page(
     Ok(())
 }
 
-fn print(summary: &RunSummary, events: &[Event]) -> Result<(), CliError> {
+fn print(events: &[Event]) -> Result<(), CliError> {
     let colours = output::colours();
+    let mut trace = Trace::new();
     for event in events {
-        let line = TraceLine { event, started: summary.started_at }.to_string();
+        let line = trace.line(event);
         output::line(&if colours { coloured(event, &line) } else { line })?;
     }
     Ok(())

@@ -45,7 +45,7 @@ fn the_triage_example_fails_reads_the_detail_and_recovers() {
     let trace = bench.run(&["trace", run]).ok().out;
     let find = |text: &str| trace.find(text).unwrap_or_else(|| panic!("{text} is not in {trace}"));
     let failed = find("latency tool.execution_failed");
-    let asked = find("tool.requested        get_error_detail");
+    let asked = find(" get_error_detail(");
     let corrected = find("latency({\"field\":\"dur_ms\"");
     assert!(failed < asked && asked < corrected && corrected < find("run.finished"));
 
@@ -242,9 +242,9 @@ fn an_interrupt_ends_the_run_with_a_complete_record() {
     );
 }
 
-const ASKS: &str = "[store]\nurl = \"sqlite:x.db\"\n[agent.policy]\ngrant = [\"process:spawn\"]\n\
+pub(crate) const ASKS: &str = "[store]\nurl = \"sqlite:x.db\"\n[agent.policy]\ngrant = [\"process:spawn\"]\n\
     [[tools]]\nkind = \"command\"\nname = \"refund\"\ndescription = \"d\"\ncommand = [\"echo\", \"refunded\"]\napproval = true\n";
-const REFUNDS: &str = "[[model]]\ntool_calls = [{ id = \"c1\", name = \"refund\", arguments = { order = 7 } }]\n[[model]]\ntext = \"done\"\n";
+pub(crate) const REFUNDS: &str = "[[model]]\ntool_calls = [{ id = \"c1\", name = \"refund\", arguments = { order = 7 } }]\n[[model]]\ntext = \"done\"\n";
 
 /// Spec: A1, C3
 #[test]
@@ -286,68 +286,4 @@ fn a_person_at_the_terminal_is_asked() {
         assert!(screen.contains("run it? [y]es, [n]o, [l]ater"), "{screen}");
         assert!(screen.contains(expected), "{screen}");
     }
-}
-
-/// Spec: C2, A1, D5, D6, D7
-#[test]
-fn a_waiting_run_is_decided_resumed_replayed_and_copied_by_other_processes() {
-    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
-    bench.agent(REFUNDS, ASKS);
-    let waiting = bench.run(&["run", "agent.toml", "--json"]).fails(4, "").json().remove(0);
-    let run = waiting["run"].as_str().unwrap();
-    let open = bench.run(&["approvals", "--json"]).ok().json().remove(0);
-    assert_eq!((&open["run"], &open["tool"]), (&waiting["run"], &"refund".into()));
-    assert_eq!(open["arguments"]["order"], 7);
-    let keys: Vec<&String> = open.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["arguments", "id", "requested_at", "run", "tool"]);
-    let id = open["id"].as_str().unwrap();
-
-    bench.run(&["resume", run]).fails(4, id);
-    bench.run(&["approve", "apr_0", "--by", "ada"]).fails(2, "no open approval `apr_0`");
-    bench.run(&["approve", id, "--by", "ada"]).ok();
-    bench.run(&["deny", id, "--by", "bob", "--reason", "no"]).fails(2, "no open approval");
-    let done = bench.run(&["resume", run, "--json"]).ok().json().remove(0);
-    assert_eq!((&done["outcome"], &done["output"]), (&"completed".into(), &"done".into()));
-    assert_eq!(done["usage"]["tool_calls"], 1);
-    let again = bench.run(&["resume", run, "--json"]).ok().json().remove(0);
-    assert_eq!(again, done, "what is over is only told again");
-    bench.run(&["replay", run]).ok();
-    let replayed = bench.run(&["replay", run, "--json"]).ok().json().remove(0);
-    assert_eq!(replayed["divergence"], Value::Null);
-
-    let at = "4";
-    let copy = bench.run(&["fork", run, "--at", at, "--json"]).fails(4, "").json().remove(0);
-    assert_ne!(copy["session"], done["session"]);
-    let parted = bench.run(&["diff", run, copy["run"].as_str().unwrap(), "--json"]).ok();
-    assert_eq!(parted.json()[0]["parts_at"], 5);
-    bench.run(&["fork", run, "--at", "99"]).fails(5, "no event 99, its last one is 14");
-
-    // Another prompt is another agent.
-    let agent = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
-    bench.write("rude.toml", &agent.replace("[agent]", "[agent]\ninstructions = \"Be rude.\""));
-    bench.run(&["replay", run, "--agent", "rude.toml"]).fails(6, "at seq 1: agent");
-    bench.run(&["replay", run, "--agent", "agent.toml"]).ok();
-    let other = ["fork", run, "--at", "2", "--to", "sqlite:y.db", "--json"];
-    let copy = bench.run(&other).fails(4, "").json().remove(0);
-    let there = bench.run(&["runs", "--store", "sqlite:y.db", "--json"]).ok().json();
-    assert_eq!(there[0]["run"], copy["run"]);
-}
-
-/// Spec: D5. A session goes on in another process, and waits for nobody who died.
-#[test]
-fn a_session_goes_on_in_another_process() {
-    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
-    bench.agent("[[model]]\ntext = \"Hello Ada.\"\n", "");
-    let ask = |input: &str| {
-        bench.run(&["run", "agent.toml", "--session", "s-1", "--input", input, "--json"]).ok()
-    };
-    ask("I am Ada.");
-    let second = ask("Who am I?").json().remove(0);
-    let asked = second["events"].as_array().unwrap().iter();
-    let messages: Vec<u64> = asked
-        .filter(|event| event["type"] == "model.requested")
-        .map(|event| event["data"]["messages"].as_u64().unwrap())
-        .collect();
-    assert_eq!(messages, [3], "the question, with the question and the answer before it");
-    bench.run(&["replay", second["run"].as_str().unwrap()]).ok();
 }
