@@ -28,17 +28,12 @@ pub struct RunFilter {
 
 /// The right to write to a run, until it is dropped or the process dies.
 #[must_use = "the run is free again when the claim is dropped"]
-pub struct Claim(#[expect(dead_code, reason = "held for its drop")] Option<Box<dyn Send + Sync>>);
+pub struct Claim(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>);
 
 impl Claim {
     /// Makes a claim that ends when `held` is dropped.
     pub fn holding(held: impl Send + Sync + 'static) -> Self {
-        Self(Some(Box::new(held)))
-    }
-
-    /// Makes a claim on a run that no other process can reach.
-    pub const fn alone() -> Self {
-        Self(None)
+        Self(Box::new(held))
     }
 }
 

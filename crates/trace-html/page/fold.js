@@ -123,7 +123,7 @@ function fold(data) {
 // Marks the time between two events in which the run waited for people, or its process was gone.
 function gap(run, before, event, questions, open, attempt) {
   if (event.ms <= before.ms) return;
-  const taken = event.type === "run.resumed" || event.type === "run.recovered";
+  const taken = ["run.resumed", "run.recovered", "run.forked"].includes(event.type);
   const busy = [...open.values()].some((call) => call.runs) || (attempt && !attempt.may);
   const why = questions.size > 0 && !busy ? "approval" : taken ? "stopped" : null;
   if (why) run.gaps.push({ from: before.ms, to: event.ms, why });

@@ -19,7 +19,6 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     let (recorded, from) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
     let until = usize::try_from(args.at).unwrap_or(usize::MAX);
     if args.at == 0 || until > recorded.events.len() {
-        // Nothing is opened to write to for a place that is not there.
         let last = recorded.events.len();
         from.close().await;
         let what = format!("run `{run}` has no event {}, its last one is {last}", args.at);

@@ -1,5 +1,6 @@
 //! `backstop trace`
 
+use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -48,12 +49,32 @@ async fn write_page(
         }
     };
     let page = trace_html::page(summary, events, &errors);
-    std::fs::write(file, page).map_err(|error| {
+    if file == Path::new("-") {
+        return output::line(&page);
+    }
+    let same = |file: &Path| std::fs::canonicalize(file).ok();
+    if same(file).is_some_and(|file| Some(file) == same(database.path())) {
+        return Err(CliError::usage(format!("{}: is the store itself", file.display()))
+            .with_hint("name another file"));
+    }
+    write_whole(file, &page).map_err(|error| {
         CliError::usage(format!("{}: cannot be written: {error}", file.display()))
             .with_hint("name a file in a folder that exists and that you may write to")
     })?;
     note(&format!("written: {}", file.display()));
     Ok(())
+}
+
+/// Writes a file that is there as a whole or not at all.
+fn write_whole(file: &Path, text: &str) -> io::Result<()> {
+    // A device or a pipe cannot be replaced.
+    if file.exists() && !file.is_file() {
+        return std::fs::write(file, text);
+    }
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
+    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, file));
+    written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
 }
 
 fn print(events: &[Event]) -> Result<(), CliError> {

@@ -34,6 +34,15 @@ fn a_run_is_written_as_one_page() {
     bench.run(&["trace", &run, "--html", "x.html", "--json"]).fails(2, "cannot be used with");
     bench.run(&["trace", "run_0", "--html", "x.html"]).fails(5, "no run `run_0`");
     assert!(!bench.path().join("x.html").exists());
+    let printed = bench.run(&["trace", &run, "--html", "-"]).ok();
+    assert_eq!(printed.out.trim_end(), page.trim_end());
+    bench.run(&["run", "triage/agent.toml", "--store", "sqlite:x.db"]).ok();
+    let runs = bench.run(&["runs", "--json", "--store", "sqlite:x.db"]).ok().json();
+    let run = runs[0]["run"].as_str().unwrap();
+    bench
+        .run(&["trace", run, "--store", "sqlite:x.db", "--html", "x.db"])
+        .fails(2, "x.db: is the store itself");
+    bench.run(&["trace", run, "--store", "sqlite:x.db"]).ok();
 }
 
 #[test]
