@@ -173,3 +173,84 @@ async fn a_copy_in_another_store_stands_alone() {
         assert!(replay(&other.log(), &run.run).await.unwrap().is_some());
     }
 }
+
+/// Deletes.
+#[tool(approval)]
+async fn wipe(what: String) -> Result<String, ToolError> {
+    Ok(format!("wiped {what}"))
+}
+
+/// Spec: A1. Runs that start in the same millisecond ask questions of their own, and a decision
+/// about one lets no other run.
+#[tokio::test]
+async fn a_decision_is_about_one_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(folder.path(), "one.db").await;
+    let clock = clock::VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let _hold = clock.hold();
+    let build = |what: &str| {
+        let ask = ScriptedToolCall {
+            id: "c1".into(),
+            name: "wipe".into(),
+            arguments: json!({ "what": what }),
+        };
+        let ask = ScriptedAnswer { tool_calls: vec![ask], ..Default::default() };
+        let agent = agent(&database, vec![ask, says("done")]).tool(wipe);
+        agent.clock(Arc::new(clock.clone())).build().unwrap()
+    };
+    let ask =
+        |run: &str| RunRequest::new("wipe").session("s").run(run.into()).parent("run_p".into());
+    let files = build("temporary files").run(ask("run_a")).await.unwrap();
+    let all = build("the production database").run(ask("run_b")).await.unwrap();
+    assert_ne!(files.approvals[0].id, all.approvals[0].id);
+    let log = database.log();
+    assert_eq!(log.open_approvals().await.unwrap().len(), 2);
+    let yes = event_log::Decision::approve("ops");
+    assert!(log.decide(&files.approvals[0].id, yes).await.unwrap());
+    let going_on = agent(&database, vec![says("done")]).tool(wipe).clock(Arc::new(clock.clone()));
+    let going_on = going_on.build().unwrap();
+    let still = going_on.resume("run_b").await.unwrap();
+    assert_eq!(still.stop.outcome().as_str(), "waiting_approval");
+    let wiped = going_on.resume("run_a").await.unwrap();
+    assert_eq!(tool_text(&wiped), "wiped temporary files");
+}
+
+/// Never ends.
+#[tool]
+async fn hang() -> Result<(), ToolError> {
+    std::future::pending().await
+}
+
+/// Spec: D4. A run is seen as it is, from a process that does not run it.
+#[tokio::test]
+async fn the_status_of_somebody_elses_run_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (here, there) = (open(folder.path(), "one.db").await, open(folder.path(), "one.db").await);
+    assert!(react::status(&there.log(), &"run_1".into()).await.unwrap().is_none());
+    let answers = vec![calls("broken", json!({})), calls("hang", json!({}))];
+    let running = agent(&here, answers)
+        .tool(hang)
+        .price(react::Price { input_per_mtok: 1.0, output_per_mtok: 1.0 })
+        .budget(react::Budget { max_tool_calls: Some(7), ..Default::default() })
+        .build()
+        .unwrap();
+    let running =
+        tokio::spawn(async move { running.run(RunRequest::new("go").run("run_1".into())).await });
+    let status = loop {
+        let status = react::status(&there.log(), &"run_1".into()).await.unwrap();
+        match status {
+            Some(status) if status.summary.usage.tool_calls == 2 => break status,
+            _ => tokio::task::yield_now().await,
+        }
+    };
+    assert_eq!(status.summary.state, event_log::RunState::Running);
+    assert_eq!((status.summary.usage.model_calls, status.summary.errors), (2, 1));
+    assert_eq!(status.summary.usage.cost_usd, Some(0.0));
+    assert_eq!(status.budget.max_tool_calls, Some(7));
+    let failure = status.summary.last_failure.unwrap();
+    assert_eq!((failure.seq, failure.code.as_str()), (7, "tool.execution_failed"));
+    let recent: Vec<u64> = status.recent.iter().map(|event| event.seq).collect();
+    assert_eq!(recent, (2..=11).collect::<Vec<u64>>());
+    assert_eq!(status.recent[9].kind.event_type(), "tool.requested");
+    running.abort();
+}

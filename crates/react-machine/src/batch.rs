@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use layer0::Code;
 use layer0::code;
-use layer0::event::{
-    Actor, ErrorStored, EventKind, ToolAttempted, ToolFailure, ToolRequested, ToolResponded,
-};
+use layer0::event::{Actor, ToolFailure, ToolRequested, ToolResponded};
 use layer0::id::{CallId, ErrorId};
 use layer0::message::{Message, ToolCall};
 use serde_json::{Value, json};
@@ -15,11 +13,6 @@ use crate::guards::result_digest;
 use crate::io::{Approval, Effect, EffectId, FailureCause, Misuse, ToolBatch, ToolRun};
 use crate::machine::{Machine, Phase};
 use crate::signature::call_signature;
-
-/// What is said of a call that waits for a person.
-const HELD: &str = "a person has to agree to the call";
-/// What is said of a fact about a call that names another tool.
-const OTHER_TOOL: &str = "the call is of another tool";
 
 /// The calls of one model answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,7 +42,7 @@ pub(crate) struct Call {
     /// What makes another call the same, by the model's arguments.
     signature: Arc<str>,
     /// Where the error of its execution is stored.
-    stored: Option<ErrorId>,
+    pub(crate) stored: Option<ErrorId>,
     pub(crate) state: CallState,
 }
 
@@ -70,94 +63,6 @@ pub(crate) enum CallState {
 impl Batch {
     pub(crate) fn find(&self, id: &CallId) -> Result<&Call, Misuse> {
         self.calls.iter().find(|call| call.id == *id).ok_or_else(|| Misuse::UnknownCall(id.clone()))
-    }
-
-    pub(crate) fn check_request(&self, requested: &ToolRequested, next: u32) -> Result<(), Misuse> {
-        let call = self.find(&requested.call_id)?;
-        let unexpected = |state| Err(Misuse::Unexpected { event: "tool.requested", state });
-        if call.tool != requested.tool {
-            return unexpected(OTHER_TOOL);
-        }
-        match &call.state {
-            CallState::Decided { approval, .. } if approval.arguments != requested.arguments => {
-                unexpected("a person decided on other arguments")
-            }
-            CallState::Asked | CallState::Decided { .. } if requested.execution == next => Ok(()),
-            CallState::Asked | CallState::Decided { .. } => Err(Misuse::OutOfOrder {
-                event: "tool.requested",
-                actual: requested.execution,
-                expected: next,
-            }),
-            CallState::Held { .. } => unexpected(HELD),
-            CallState::Open { .. } => unexpected("the call is already running"),
-            CallState::Answered { .. } => Err(Misuse::AlreadyAnswered(requested.call_id.clone())),
-        }
-    }
-
-    pub(crate) fn check_answer(
-        &self,
-        answered: Option<EffectId>,
-        responded: &ToolResponded,
-    ) -> Result<(), Misuse> {
-        let call = self.find(&responded.call_id)?;
-        let unexpected = |state| Err(Misuse::Unexpected { event: "tool.responded", state });
-        let open = match &call.state {
-            CallState::Asked | CallState::Decided { .. } => None,
-            CallState::Held { .. } => return unexpected(HELD),
-            CallState::Open { effect, .. } => Some(*effect),
-            CallState::Answered { .. } => {
-                return Err(Misuse::AlreadyAnswered(responded.call_id.clone()));
-            }
-        };
-        if call.tool != responded.tool {
-            return unexpected(OTHER_TOOL);
-        }
-        if call.stored != responded.error.as_ref().and_then(|error| error.error_id.clone()) {
-            return unexpected("its error is stored elsewhere, or not at all");
-        }
-        match answered {
-            Some(effect) if open != Some(effect) => {
-                Err(Misuse::Stale { epoch: effect.epoch, number: effect.number })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses what cannot belong to a call as it is.
-    pub(crate) fn check_note(&self, note: &EventKind) -> Result<(), Misuse> {
-        let event = note.event_type();
-        match note {
-            EventKind::ErrorStored(ErrorStored { call_id, .. }) => {
-                let call = self.find(call_id)?;
-                match (&call.state, &call.stored) {
-                    (CallState::Answered { .. }, _) => {
-                        Err(Misuse::AlreadyAnswered(call_id.clone()))
-                    }
-                    (_, Some(_)) => {
-                        Err(Misuse::Unexpected { event, state: "its error is stored already" })
-                    }
-                    (_, None) => Ok(()),
-                }
-            }
-            EventKind::ToolAttempted(ToolAttempted { call_id, .. }) => {
-                match self.find(call_id)?.state {
-                    CallState::Open { .. } | CallState::Answered { .. } => Ok(()),
-                    CallState::Asked | CallState::Held { .. } | CallState::Decided { .. } => {
-                        Err(Misuse::Unexpected { event, state: "the call is not running" })
-                    }
-                }
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Remembers what belongs to a call.
-    pub(crate) fn note(&mut self, note: &EventKind) {
-        if let EventKind::ErrorStored(ErrorStored { call_id, error_id, .. }) = note
-            && let Some(call) = self.calls.iter_mut().find(|call| call.id == *call_id)
-        {
-            call.stored = Some(error_id.clone());
-        }
     }
 
     /// Returns the seq under which what belongs to a call stands.

@@ -44,6 +44,7 @@ mod ending;
 mod guards;
 mod hooks;
 mod budget;
+mod checking;
 mod io;
 mod machine;
 mod opening;

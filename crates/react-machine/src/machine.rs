@@ -264,75 +264,6 @@ impl Machine {
         &self.last_text
     }
 
-    /// Refuses what does not fit, before anything changes.
-    fn check(&self, effect: Option<EffectId>, fact: &EventKind) -> Result<(), Misuse> {
-        let event = fact.event_type();
-        let unexpected = Misuse::Unexpected { event, state: self.phase.name() };
-        if is_decision(fact) {
-            return Err(Misuse::Decision(event));
-        }
-        match (&self.phase, fact) {
-            (Phase::Done(_), _) => Err(Misuse::Finished(event)),
-            (Phase::New, EventKind::RunStarted(_)) => Ok(()),
-            (Phase::New, _) | (_, EventKind::RunStarted(_)) => Err(unexpected),
-            (Phase::Asking(turn), EventKind::ModelAttempted(attempted)) => {
-                turn.check_attempt(effect, attempted)
-            }
-            (Phase::Asking(turn), EventKind::ModelResponded(responded)) => {
-                turn.check_answer(effect, event, responded.call)
-            }
-            (Phase::Asking(turn), EventKind::ModelFailed(failed)) => {
-                turn.check_answer(effect, event, failed.call)
-            }
-            (Phase::Working(batch), EventKind::ToolRequested(requested)) => {
-                batch.check_request(requested, self.usage.tool_calls + 1)
-            }
-            (Phase::Working(batch), EventKind::ToolResponded(responded)) => {
-                batch.check_answer(effect, responded)
-            }
-            // A copy is made with `fork`, which knows what was cut off.
-            (_, EventKind::RunForked(_)) => Err(unexpected),
-            (_, EventKind::RunRecovered(recovered)) => self.check_recovered(recovered),
-            (_, EventKind::HookAborted(aborted)) => self.check_hook(event, &aborted.point),
-            (_, EventKind::HookFailed(failed)) if !failed.fail_open => {
-                self.check_hook(event, &failed.point)
-            }
-            (_, EventKind::ApprovalGranted(granted)) => {
-                self.check_approval(&granted.approval_id, &granted.call_id)
-            }
-            (_, EventKind::ApprovalDenied(denied)) => {
-                self.check_approval(&denied.approval_id, &denied.call_id)
-            }
-            (Phase::Recalling, EventKind::MemoryRead(_) | EventKind::MemoryDegraded(_)) => Ok(()),
-            (
-                Phase::Memorizing { .. },
-                EventKind::MemoryWrote(_) | EventKind::MemoryDegraded(_),
-            ) => Ok(()),
-            (
-                _,
-                EventKind::MemoryRead(_)
-                | EventKind::MemoryWrote(_)
-                | EventKind::MemoryDegraded(_)
-                | EventKind::ModelAttempted(_)
-                | EventKind::ModelResponded(_)
-                | EventKind::ModelFailed(_)
-                | EventKind::ToolRequested(_)
-                | EventKind::ToolResponded(_),
-            ) => Err(unexpected),
-            // What is left only leaves a record.
-            (phase, note) => self.check_note(phase, note),
-        }
-    }
-
-    /// Refuses what belongs to no call of the run, or not to the call it names.
-    fn check_note(&self, phase: &Phase, note: &EventKind) -> Result<(), Misuse> {
-        match (phase, call_of(note)) {
-            (_, Some(id)) if !self.call_ids.contains(id) => Err(Misuse::UnknownCall(id.clone())),
-            (Phase::Working(batch), Some(_)) => batch.check_note(note),
-            _ => Ok(()),
-        }
-    }
-
     /// Records a fact that changes nothing here, under the call it belongs to.
     pub(crate) fn note(&mut self, note: EventKind) {
         let cause = self.cause_of(&note);
@@ -381,23 +312,8 @@ pub(crate) fn elapsed_ms(started: Timestamp, now: Timestamp) -> u64 {
     u64::try_from(now.since(started).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Is this an event only the machine writes? (`tool.responded` is written by both.)
-const fn is_decision(fact: &EventKind) -> bool {
-    matches!(
-        fact,
-        EventKind::RunWaiting(_)
-            | EventKind::RunFinished(_)
-            | EventKind::RunFailed(_)
-            | EventKind::ModelRequested(_)
-            | EventKind::ApprovalRequested(_)
-            | EventKind::BudgetExhausted(_)
-            | EventKind::GuardTripped(_)
-            | EventKind::ContextCompacted(_)
-    )
-}
-
 /// Which call a note belongs to.
-const fn call_of(note: &EventKind) -> Option<&CallId> {
+pub(crate) const fn call_of(note: &EventKind) -> Option<&CallId> {
     match note {
         EventKind::ErrorStored(stored) => Some(&stored.call_id),
         EventKind::HookAborted(aborted) => aborted.call_id.as_ref(),

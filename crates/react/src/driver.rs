@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{BoxFuture as ClockFuture, Clock};
-use event_log::{Claim, LogError, RunWriter};
+use event_log::{Claim, RunWriter};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use layer0::event::{AgentRecord, EventKind, RunResumed, RunStarted};
+use layer0::event::{AgentRecord, EventKind, RunResumed};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::usage::Usage;
 use layer0::{Timestamp, ToolSpec};
@@ -21,7 +21,6 @@ use tracing::Instrument;
 
 use crate::agent::{Inner, RunRequest, new_run_id, new_session_id};
 use crate::deciding::Asked;
-use crate::digest::record;
 use crate::error::{AgentError, RunFailure};
 use crate::failing::Failing;
 use crate::hook::HookError;
@@ -30,16 +29,12 @@ use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
 use crate::model::Attempted;
 use crate::outcome::RunOutcome;
 use crate::tool_run::{Note, ToolDone};
-use crate::typed::output_check;
 
 /// How many notes of running tools wait for the driver.
 const NOTES: usize = 16;
 
 /// How often decisions that other processes made are looked for while a run has other things to do.
 const LOOK_FOR_DECISIONS: Duration = Duration::from_millis(500);
-
-/// How often a run that was overtaken joins its conversation again; each time another run began.
-const MAX_JOINS: usize = 64;
 
 /// A tool at work.
 type Running = Pin<Box<dyn Future<Output = ToolDone> + Send>>;
@@ -49,7 +44,7 @@ type Running = Pin<Box<dyn Future<Output = ToolDone> + Send>>;
 pub(crate) struct Driver {
     pub(crate) agent: Arc<Inner>,
     pub(crate) definition: Arc<AgentDefinition>,
-    record: AgentRecord,
+    pub(crate) record: AgentRecord,
     /// The right to write to the run.
     pub(crate) claim: Option<Claim>,
     /// The run whose conversation this one goes on with.
@@ -162,83 +157,6 @@ impl Driver {
             Ok(Some(finish)) => self.end(&machine, finish),
             Ok(None) => Ok(self.suspend(&machine)),
             Err(error) => Err(self.failure(&machine, error)),
-        }
-    }
-
-    /// Makes the machine of this run, for the agent as the request wants it.
-    fn machine(&mut self) -> Result<Machine, AgentError> {
-        let mut check = None;
-        if let Some(schema) = &self.request.output_schema {
-            let unusable = |error| AgentError::InputValidation(format!("output schema: {error}"));
-            check = Some(output_check(schema).map_err(unusable)?);
-            let mut definition = (*self.definition).clone();
-            definition.output_schema = Some(Arc::clone(schema));
-            self.record = record(&definition);
-            self.definition = Arc::new(definition);
-        }
-        let machine = Machine::new(Arc::clone(&self.definition))
-            .map_err(|error| AgentError::Internal(error.into()))?
-            .of_run(self.run.clone())
-            .at_depth(self.request.depth);
-        Ok(match check {
-            Some(check) => machine.checking_output(check),
-            None => machine,
-        })
-    }
-
-    /// Claims the run, and makes its machine for the conversation as it is.
-    async fn claim_and_join(&mut self) -> Result<Machine, AgentError> {
-        if let Some(log) = &self.agent.log {
-            self.claim = Some(log.claim(&self.run).await.map_err(AgentError::NotStarted)?);
-        }
-        self.join().await
-    }
-
-    async fn join(&mut self) -> Result<Machine, AgentError> {
-        let machine = self.machine()?;
-        let said = self.join_session().await.map_err(AgentError::before_the_start)?;
-        Ok(machine.after(said))
-    }
-
-    /// Writes the first event. Whoever was overtaken in its conversation joins it again.
-    async fn start(&mut self, mut machine: Machine) -> Result<Machine, Box<(Machine, AgentError)>> {
-        for _ in 0..MAX_JOINS {
-            match self.begin(&mut machine).await {
-                Ok(()) => return Ok(machine),
-                Err(AgentError::NotStarted(LogError::SessionBusy { .. })) => {}
-                Err(error) => return Err(Box::new((machine, error))),
-            }
-            if let Some(log) = &self.agent.log {
-                self.writer = RunWriter::new(Arc::clone(log), self.run.clone());
-            }
-            self.effects.clear();
-            self.finish = None;
-            machine = match self.join().await {
-                Ok(machine) => machine,
-                Err(error) => return Err(Box::new((machine, error))),
-            };
-        }
-        match self.begin(&mut machine).await {
-            Ok(()) => Ok(machine),
-            Err(error) => Err(Box::new((machine, error))),
-        }
-    }
-
-    async fn begin(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
-        let started = RunStarted {
-            input: self.agent.redactor.redact_held(&self.request.input).into(),
-            session: self.session.clone(),
-            agent: self.record.clone(),
-            parent: self.request.parent.clone(),
-            follows: self.follows.clone(),
-        };
-        let now = self.agent.clock.now();
-        let at = self.not_before.map_or(now, |at| at.max(now));
-        match self.step(machine, [Input::fact(at, started)]).await {
-            Err(AgentError::Storage(busy @ LogError::SessionBusy { .. })) => {
-                Err(AgentError::NotStarted(busy))
-            }
-            result => result,
         }
     }
 

@@ -38,6 +38,7 @@ mod resume;
 mod resuming;
 mod sessions;
 mod source;
+mod starting;
 mod status;
 mod stopping;
 mod running;
