@@ -156,7 +156,9 @@ fn attempts_are_counted_and_each_is_one_request() {
         let (name, usage) = (&played.name, &played.json["usage"]);
         let attempts = played.data_of("model.attempted");
         assert_eq!(number(&usage["model_attempts"]), attempts.len() as u64, "{name}");
-        assert_eq!(played.requests().len(), attempts.len(), "{name}");
+        // An open circuit refuses an attempt without a request.
+        let refused = attempts.iter().filter(|data| data["code"] == "provider.circuit_open");
+        assert_eq!(played.requests().len() + refused.count(), attempts.len(), "{name}");
         let sum = |key: &str| -> u64 {
             attempts.iter().map(|data| data["usage"][key].as_u64().unwrap_or(0)).sum()
         };
@@ -175,6 +177,18 @@ fn attempts_are_counted_and_each_is_one_request() {
         let billed = (number(&usage["input_tokens"]), number(&usage["output_tokens"]));
         assert_eq!(billed, (input, output), "{name}");
     }
+}
+
+/// Spec: R7
+#[test]
+fn an_open_circuit_is_waited_for_and_asked_again_once() {
+    let played = named("model_breaker");
+    assert_eq!(played.requests().len(), 6);
+    let attempts = played.data_of("model.attempted");
+    assert_eq!(attempts[5]["code"], "provider.circuit_open");
+    let wait = number(&attempts[5]["delay_ms"]);
+    assert!((30_000..33_000).contains(&wait), "{wait}");
+    assert_eq!(number(&played.json["elapsed_ms"]), wait);
 }
 
 /// Spec: R8
@@ -209,7 +223,7 @@ fn the_chain_says_that_it_gave_up_exactly_where_it_was_tried_again_or_could_not_
     check("model_gave_up_midway", &["gave up after 2 attempts", "scripted transient error"]);
     check("model_attempts", &["gave up after 1 attempts", "scripted transient error"]);
     check("model_deadline", &["gave up after 2 attempts", "rate limited: scripted rate limit"]);
-    check("model_retry_budget", &["gave up after 11 attempts", "scripted transient error"]);
+    check("model_retry_budget", &["gave up after 2 attempts", "scripted transient error"]);
     check("model_retry_after_too_long", &["rate limited: scripted rate limit"]);
     check("model_retry_after_limit", &["rate limited: scripted rate limit"]);
     check("model_quota", &["quota exhausted: scripted quota"]);

@@ -35,7 +35,15 @@ pub(crate) fn agent_from(
     answered: usize,
 ) -> Result<AgentBuilder, CliError> {
     let folder = folder_of(path);
-    let (provider, key) = provider(&file.model, path, folder, answered)?;
+    let (first, key) = provider(&file.model, path, folder, answered)?;
+    let mut keys: Vec<String> = key.into_iter().collect();
+    let mut fallbacks = Vec::new();
+    for table in &file.model.fallback {
+        let table = file.model.of_fallback(table);
+        let (fallback, key) = provider(&table, path, folder, 0)?;
+        fallbacks.push(fallback);
+        keys.extend(key);
+    }
     let name = match &file.agent.name {
         Some(name) => name.clone(),
         None => {
@@ -43,11 +51,8 @@ pub(crate) fn agent_from(
         }
     };
     let timeouts = timeouts(&file.model);
-    let redactor = match key {
-        Some(key) => Redactor::new().with_secret(key),
-        None => Redactor::new(),
-    };
-    let mut agent = AgentBuilder::shared(provider)
+    let redactor = keys.into_iter().fold(Redactor::new(), Redactor::with_secret);
+    let mut agent = AgentBuilder::shared(first)
         .name(name)
         .instructions(file.agent.instructions(path, folder)?)
         .limits(file.agent.limits())
@@ -61,6 +66,9 @@ pub(crate) fn agent_from(
         .attempt_timeout(timeouts.attempt)
         .source(source(file, folder, &redactor))
         .redactor(redactor);
+    for fallback in fallbacks {
+        agent = agent.shared_fallback(fallback);
+    }
     if let Some(price) = file.agent.price() {
         agent = agent.price(price);
     }

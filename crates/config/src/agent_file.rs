@@ -56,7 +56,46 @@ pub struct ModelTable {
     /// How long the phases of a call may take.
     #[serde(default)]
     pub timeouts: TimeoutsTable,
-    fallback: Option<Later>,
+    /// Who is asked, in turn, when those before could not answer.
+    #[serde(default)]
+    pub fallback: Vec<FallbackTable>,
+}
+
+/// `[[model.fallback]]`: another provider. Limits of answers are the first one's.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FallbackTable {
+    /// The adapter.
+    pub provider: ProviderName,
+    /// The model, as the provider names it.
+    pub model: Option<String>,
+    /// Where the provider is, instead of its usual place.
+    pub base_url: Option<String>,
+    /// The variable that holds the key, instead of the usual one.
+    pub api_key_env: Option<String>,
+    /// The answers, for `provider = "script"`.
+    pub script: Option<PathBuf>,
+    /// How long the phases of a call may take.
+    #[serde(default)]
+    pub timeouts: TimeoutsTable,
+}
+
+impl ModelTable {
+    /// Returns the table that a fallback stands for.
+    #[must_use]
+    pub fn of_fallback(&self, fallback: &FallbackTable) -> Self {
+        let FallbackTable { provider, model, base_url, api_key_env, script, timeouts } = fallback;
+        Self {
+            provider: *provider,
+            model: model.clone(),
+            base_url: base_url.clone(),
+            api_key_env: api_key_env.clone(),
+            script: script.clone(),
+            timeouts: *timeouts,
+            fallback: Vec::new(),
+            ..self.clone()
+        }
+    }
 }
 
 const fn yes() -> bool {
@@ -178,9 +217,7 @@ impl AgentFile {
         let text = read_text(path)?;
         let mut file: Self = parse(path, &text)?;
         file.source = parse(path, &text)?;
-        let keys =
-            vec![("mcp", file.mcp.as_ref()), ("model.fallback", file.model.fallback.as_ref())];
-        refuse(path, &text, keys)?;
+        refuse(path, &text, vec![("mcp", file.mcp.as_ref())])?;
         Ok(file)
     }
 

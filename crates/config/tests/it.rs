@@ -49,9 +49,8 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
 
 #[test]
 fn what_is_not_supported_yet_is_refused_not_ignored() {
-    let error =
-        agent_error("[model]\nprovider = \"script\"\n[[model.fallback]]\nprovider = \"openai\"\n");
-    assert!(error.to_string().ends_with("`model.fallback` is not supported yet"), "{error}");
+    let error = agent_error("[model]\nprovider = \"script\"\n[[mcp]]\nname = \"files\"\n");
+    assert!(error.to_string().ends_with("`mcp` is not supported yet"), "{error}");
 }
 
 #[test]

@@ -149,6 +149,14 @@ pub struct TimedOut {
     pub after: Duration,
 }
 
+/// Says that a circuit breaker refused a call without making it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
+#[error("circuit is open for {}", Seconds(*retry_after))]
+pub struct CircuitOpen {
+    /// When the next probe is let through.
+    pub retry_after: Duration,
+}
+
 /// Prints a duration as people write it in messages: `30s`, `1.5s`, `250ms`.
 #[derive(Debug, Clone, Copy)]
 pub struct Seconds(pub Duration);

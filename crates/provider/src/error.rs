@@ -3,7 +3,9 @@ use std::time::Duration;
 
 use layer0::code;
 use layer0::error::{BoxError, OperatorError};
-use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Inner, Retry, Seconds, TimedOut};
+use layer0::failure::{
+    CircuitOpen, Effect, Exhausted, Failure, GiveUp, Inner, Retry, Seconds, TimedOut,
+};
 use thiserror::Error;
 
 use crate::timeout::TimeoutPhase;
@@ -375,6 +377,12 @@ impl GiveUp for ProviderError {
 impl From<TimedOut> for ProviderError {
     fn from(timed_out: TimedOut) -> Self {
         Self::timeout(TimeoutPhase::Attempt, Some(timed_out.after))
+    }
+}
+
+impl From<CircuitOpen> for ProviderError {
+    fn from(open: CircuitOpen) -> Self {
+        Self::circuit_open(Some(open.retry_after))
     }
 }
 

@@ -48,10 +48,9 @@ pub struct Agent {
 pub(crate) struct Inner {
     pub(crate) definition: Arc<AgentDefinition>,
     pub(crate) record: AgentRecord,
-    pub(crate) provider: Arc<str>,
     pub(crate) stack: ModelStack,
     pub(crate) tool_retry: RetryPolicy,
-    pub(crate) retry_attempts: u32,
+    pub(crate) most_attempts: u32,
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
     pub(crate) grants: Grants,

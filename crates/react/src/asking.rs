@@ -27,7 +27,6 @@ impl Driver {
             self.run.clone(),
             call.call,
             call.attempts_before,
-            Arc::clone(&self.agent.provider),
             Arc::clone(&self.agent.hub),
             self.agent.redactor.clone(),
             self.attempted.clone(),
@@ -92,7 +91,7 @@ impl Driver {
                     usage: response.usage,
                 })
             }
-            Err(error) if self.cut_short_by_budget(&error, call.max_attempts) => {
+            Err(error) if self.cut_short_by_budget(&error, record.made(), call.max_attempts) => {
                 self.step(machine, [last]).await?;
                 return self.tick(machine).await;
             }
@@ -114,8 +113,13 @@ impl Driver {
     }
 
     /// Did the retry stack give up only because the budget allows no further attempt?
-    fn cut_short_by_budget(&self, error: &ProviderError, max_attempts: Option<u32>) -> bool {
-        let ProviderError::Exhausted { attempts, .. } = error else { return false };
-        max_attempts.is_some_and(|max| *attempts >= max && max < self.agent.retry_attempts)
+    fn cut_short_by_budget(
+        &self,
+        error: &ProviderError,
+        made: u32,
+        max_attempts: Option<u32>,
+    ) -> bool {
+        let gave_up = matches!(error, ProviderError::Exhausted { .. });
+        gave_up && max_attempts.is_some_and(|max| made >= max && max < self.agent.most_attempts)
     }
 }

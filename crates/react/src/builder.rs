@@ -8,7 +8,7 @@ use event_log::EventLog;
 use provider::{ModelSettings, Provider};
 use react_machine::{AgentDefinition, Budget, DefinitionError, Limits, Price};
 use redact::Redactor;
-use retry::{Jitter, RetryBudget, RetryConfig, RetryPolicy};
+use retry::{Breaker, BreakerConfig, Jitter, RetryBudget, RetryConfig, RetryPolicy};
 use serde_json::{Value, json};
 use thiserror::Error;
 use tool::{Grants, PatternError, RegistrationError, Tool, ToolNotFound, Toolset};
@@ -20,7 +20,7 @@ use crate::hook::{Gate, Hook, Observer};
 use crate::hooking::Hooks;
 use crate::live::Hub;
 use crate::memory::Memory;
-use crate::model;
+use crate::model::{self, Upstream};
 use crate::pack::{self, Pack, PackError};
 use crate::redacting::without_secrets;
 
@@ -47,6 +47,9 @@ pub struct AgentBuilder {
     retry: RetryConfig,
     jitter: Jitter,
     retry_budget: Option<RetryBudget>,
+    breaker: Option<Breaker>,
+    /// Asked in turn after the provider.
+    fallbacks: Vec<Arc<dyn Provider>>,
     attempt_timeout: Duration,
     log: Option<Arc<dyn EventLog>>,
     errors: Option<Arc<dyn ErrorStore>>,
@@ -80,6 +83,8 @@ impl AgentBuilder {
             retry: RetryConfig::default(),
             jitter: Jitter::Random,
             retry_budget: None,
+            breaker: None,
+            fallbacks: Vec::new(),
             attempt_timeout: ATTEMPT_TIMEOUT,
             log: None,
             errors: None,
@@ -177,6 +182,26 @@ impl AgentBuilder {
     /// Shares the retries of an endpoint with other agents; an own budget otherwise.
     pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
         self.retry_budget = Some(budget);
+        self
+    }
+
+    /// Shares the breaker of the provider's endpoint with other agents; by default an agent has one
+    /// of its own for each provider.
+    pub fn breaker(mut self, breaker: Breaker) -> Self {
+        self.breaker = Some(breaker);
+        self
+    }
+
+    /// Asks this provider when those before it could not answer: their circuit is open, their quota
+    /// is used up, the conversation is too long for them, or retry gave up. What another would refuse
+    /// just the same, such as blocked content or an invalid request, is not asked again.
+    pub fn fallback(self, provider: impl Provider + 'static) -> Self {
+        self.shared_fallback(Arc::new(provider))
+    }
+
+    /// As [`AgentBuilder::fallback`], for a provider that is shared.
+    pub fn shared_fallback(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.fallbacks.push(provider);
         self
     }
 
@@ -305,7 +330,12 @@ impl AgentBuilder {
         if self.retry.attempts == 0 {
             return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));
         }
-        let definition = AgentDefinition {
+        let fallbacks: Vec<Value> = self
+            .fallbacks
+            .iter()
+            .map(|provider| json!({ "provider": provider.name(), "model": provider.model() }))
+            .collect();
+        let mut definition = AgentDefinition {
             name: self.name,
             instructions: self.instructions,
             limits: self.limits,
@@ -329,15 +359,33 @@ impl AgentBuilder {
                 "source": self.source,
             }),
         };
+        if !fallbacks.is_empty() {
+            definition.runtime["model"]["fallback"] = fallbacks.into();
+        }
         let definition = without_secrets(&self.redactor, definition).map_err(BuildError::Secret)?;
         definition.validate()?;
         let record = record(&definition);
-        let budget = self.retry_budget.unwrap_or_else(|| RetryBudget::new(Arc::clone(&self.clock)));
-        let tool_retry = RetryPolicy::new(self.retry, Arc::clone(&self.clock)).jitter(self.jitter);
-        let retry = tool_retry.clone().budget(budget);
-        let provider: Arc<str> = self.provider.name().into();
         let clock = Arc::clone(&self.clock);
-        let stack = model::stack(self.provider, self.stream, retry, self.attempt_timeout, clock);
+        let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter);
+        let upstream = |provider: Arc<dyn Provider>| Upstream {
+            provider,
+            budget: RetryBudget::new(Arc::clone(&clock)),
+            breaker: Breaker::new(BreakerConfig::default(), Arc::clone(&clock)),
+        };
+        let mut first = upstream(self.provider);
+        first.budget = self.retry_budget.unwrap_or(first.budget);
+        first.breaker = self.breaker.unwrap_or(first.breaker);
+        let mut upstreams: Vec<Upstream> = self.fallbacks.into_iter().map(upstream).collect();
+        let providers = u32::try_from(upstreams.len()).unwrap_or(u32::MAX).saturating_add(1);
+        let last = match upstreams.pop() {
+            None => first,
+            Some(last) => {
+                upstreams.insert(0, first);
+                last
+            }
+        };
+        let stack =
+            model::stack(upstreams, last, self.stream, &retry, self.attempt_timeout, &clock);
         let hooks = Hooks {
             hooks: self.hooks,
             limit: Duration::from_millis(definition.limits.hook_timeout_ms),
@@ -348,10 +396,9 @@ impl AgentBuilder {
             inner: Arc::new(Inner {
                 definition: Arc::new(definition),
                 record,
-                provider,
                 stack,
-                tool_retry,
-                retry_attempts: self.retry.attempts,
+                tool_retry: retry,
+                most_attempts: self.retry.attempts.saturating_mul(providers),
                 settings: self.settings,
                 tools,
                 grants: Grants::parse(&self.grants)?,

@@ -1,6 +1,6 @@
-//! The model stack: retry around attempts, a record of each, a limit for each.
+//! The model stack: providers in turn, retry around attempts, a record of each, a limit for each.
 //!
-//! Outer to inner: retry → per-attempt record → attempt timeout → provider.
+//! Outer to inner: fallback → retry → per-attempt record → breaker → attempt timeout → provider.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -18,7 +18,10 @@ use layer0::id::RunId;
 use layer0::usage::TokenUsage;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
 use redact::Redactor;
-use retry::{AttemptTimeout, AttemptTimeoutLayer, FailedAttempt, RetryPolicy, RetryRequest};
+use retry::{
+    AttemptTimeout, AttemptTimeoutLayer, Breaker, CircuitBreaker, FailedAttempt, Fallback,
+    FallbackRequest, RetryBudget, RetryPolicy, RetryRequest,
+};
 use tokio::sync::{mpsc, oneshot};
 use tower::retry::Retry;
 use tower::{Service, ServiceBuilder};
@@ -29,20 +32,44 @@ use crate::running::panic_text;
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The stack as the driver sees it.
-pub(crate) type ModelStack = Retry<RetryPolicy, AttemptTimeout<Transport>>;
+pub(crate) type ModelStack = Fallback<OneStack>;
+/// The stack around one provider.
+type OneStack = Retry<RetryPolicy, Labelled<CircuitBreaker<AttemptTimeout<Transport>>>>;
 
-/// Builds the stack around a provider.
+/// A provider, with what all who ask it share.
+#[derive(Clone)]
+pub(crate) struct Upstream {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) budget: RetryBudget,
+    pub(crate) breaker: Breaker,
+}
+
+/// Builds the stack around providers, of which each is asked when the one before it could not answer.
 pub(crate) fn stack(
-    provider: Arc<dyn Provider>,
+    upstreams: Vec<Upstream>,
+    last: Upstream,
     stream: bool,
-    retry: RetryPolicy,
+    retry: &RetryPolicy,
     attempt_timeout: Duration,
-    clock: Arc<dyn Clock>,
+    clock: &Arc<dyn Clock>,
 ) -> ModelStack {
-    ServiceBuilder::new()
-        .layer(retry.layer())
-        .layer(AttemptTimeoutLayer::new(attempt_timeout, clock))
-        .service(Transport { provider, stream })
+    let alone = upstreams.is_empty();
+    let one = |upstream: Upstream, yields: bool| {
+        let Upstream { provider, budget, breaker } = upstream;
+        // With others beside it, a provider is told from them by its model too.
+        let label: Arc<str> = match alone {
+            true => provider.name().into(),
+            false => format!("{}/{}", provider.name(), provider.model()).into(),
+        };
+        ServiceBuilder::new()
+            .layer(retry.clone().budget(budget).yields(yields).layer())
+            .layer_fn(move |inner| Labelled { inner, label: Arc::clone(&label) })
+            .layer(breaker.layer())
+            .layer(AttemptTimeoutLayer::new(attempt_timeout, Arc::clone(clock)))
+            .service(Transport { provider, stream })
+    };
+    let before: Vec<OneStack> = upstreams.into_iter().map(|upstream| one(upstream, true)).collect();
+    Fallback::new(before, one(last, false))
 }
 
 /// A failed attempt that another will follow, and who waits until it is in the log.
@@ -62,11 +89,13 @@ pub(crate) struct AttemptedCall {
 pub(crate) struct CallRecord {
     pub(crate) run: RunId,
     pub(crate) call: u32,
-    pub(crate) provider: Arc<str>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) redactor: Redactor,
     pub(crate) log: mpsc::Sender<Attempted>,
+    before: u32,
     attempt: AtomicU32,
+    /// Who is asked.
+    provider: Mutex<Arc<str>>,
     billed: Mutex<Option<TokenUsage>>,
     /// The HTTP status of the current attempt; 0 while there is none.
     status: AtomicU16,
@@ -77,20 +106,19 @@ impl CallRecord {
         run: RunId,
         call: u32,
         attempts_before: u32,
-        provider: Arc<str>,
         hub: Arc<Hub>,
         redactor: Redactor,
         log: mpsc::Sender<Attempted>,
     ) -> Self {
-        let attempt = AtomicU32::new(attempts_before);
         Self {
             run,
             call,
-            provider,
             hub,
             redactor,
             log,
-            attempt,
+            before: attempts_before,
+            attempt: AtomicU32::new(attempts_before),
+            provider: Mutex::default(),
             billed: Mutex::new(None),
             status: AtomicU16::new(0),
         }
@@ -101,8 +129,18 @@ impl CallRecord {
         self.attempt.load(Ordering::Relaxed)
     }
 
-    fn begin_attempt(&self) {
+    /// Returns how many attempts this call has made.
+    pub(crate) fn made(&self) -> u32 {
+        self.attempt().saturating_sub(self.before)
+    }
+
+    fn provider(&self) -> Arc<str> {
+        Arc::clone(&self.provider.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn begin_attempt(&self, provider: &Arc<str>) {
         self.attempt.fetch_add(1, Ordering::Relaxed);
+        *self.provider.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(provider);
         *self.billed.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.status.store(0, Ordering::Relaxed);
     }
@@ -116,7 +154,7 @@ impl CallRecord {
         ModelAttempted {
             call: self.call,
             attempt: self.attempt(),
-            provider: Arc::clone(&self.provider),
+            provider: self.provider(),
             code: Some(code),
             status: self.status(),
             delay_ms: None,
@@ -134,7 +172,7 @@ impl CallRecord {
         ModelAttempted {
             call: self.call,
             attempt: self.attempt(),
-            provider: Arc::clone(&self.provider),
+            provider: self.provider(),
             code: result.err().map(|error| Code::new(error.code())),
             status: self.status().or_else(|| result.err().and_then(ProviderError::status)),
             delay_ms: delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
@@ -163,6 +201,49 @@ impl RetryRequest<ProviderError> for AttemptedCall {
                 let _ = done.await;
             }
         }))
+    }
+}
+
+impl FallbackRequest<ProviderError> for AttemptedCall {
+    /// Records the last attempt; there is no wait before the next provider is asked.
+    fn next(&self, error: &ProviderError) -> BoxFuture<Option<Self>> {
+        let mut next = self.clone();
+        if let Some(max) = &mut next.max_attempts {
+            *max = max.saturating_sub(self.record.made());
+            if *max == 0 {
+                return Box::pin(std::future::ready(None));
+            }
+        }
+        let failed = FailedAttempt { number: self.record.made(), error, delay: Duration::ZERO };
+        let recorded = RetryRequest::attempted(self, failed);
+        Box::pin(async move {
+            if let Some(recorded) = recorded {
+                recorded.await;
+            }
+            Some(next)
+        })
+    }
+}
+
+/// The record of each attempt: numbers it, and says who is asked.
+#[derive(Clone)]
+pub(crate) struct Labelled<S> {
+    inner: S,
+    label: Arc<str>,
+}
+
+impl<S: Service<AttemptedCall>> Service<AttemptedCall> for Labelled<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, call: AttemptedCall) -> S::Future {
+        call.record.begin_attempt(&self.label);
+        self.inner.call(call)
     }
 }
 
@@ -206,7 +287,7 @@ impl StreamSink for Deltas {
     }
 }
 
-/// The innermost service: numbers the attempt and asks the provider.
+/// The innermost service: asks the provider.
 #[derive(Clone)]
 pub(crate) struct Transport {
     provider: Arc<dyn Provider>,
@@ -225,7 +306,6 @@ impl Service<AttemptedCall> for Transport {
     fn call(&mut self, call: AttemptedCall) -> Self::Future {
         let Self { provider, stream } = self.clone();
         Box::pin(async move {
-            call.record.begin_attempt();
             let mut request = call.request;
             request.sink = Some(Arc::new(Deltas { record: call.record, stream }));
             let asked = AssertUnwindSafe(async {

@@ -4,16 +4,21 @@
 //! its own configuration, never text and never a concrete type, so that the same layer serves model
 //! calls, tool calls and operator dispatch.
 //!
-//! The order of layers, outer to inner, with the ones this crate holds in bold: per-call record →
-//! **retry** → per-attempt record → **attempt timeout** → transport. A timeout outside retry would
-//! kill the retry with the attempt.
+//! The order of layers, outer to inner, with the ones this crate holds in bold: **fallback** →
+//! per-call record → **retry** → per-attempt record → **breaker** → **attempt timeout** → transport.
+//! A timeout outside retry would kill the retry with the attempt; a breaker outside would count calls
+//! and not attempts.
 
 mod backoff;
+mod breaker;
 mod budget;
+mod fallback;
 mod policy;
 mod timeout;
 
 pub use backoff::{Jitter, RetryConfig};
+pub use breaker::{Breaker, BreakerConfig, BreakerLayer, CircuitBreaker};
 pub use budget::RetryBudget;
+pub use fallback::{Fallback, FallbackRequest};
 pub use policy::{FailedAttempt, RetryLayer, RetryPolicy, RetryRequest};
 pub use timeout::{AttemptTimeout, AttemptTimeoutLayer};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Clock;
-use layer0::Timestamp;
 use layer0::failure::{Effect, Failure, GiveUp, Retry};
+use layer0::{Timestamp, code};
 use tower::retry::Policy;
 
 use crate::backoff::{Jitter, RetryConfig};
@@ -60,6 +60,8 @@ pub struct RetryPolicy {
     clock: Arc<dyn Clock>,
     jitter: Jitter,
     budget: Option<RetryBudget>,
+    /// Does another service stand behind this one?
+    yields: bool,
     /// Attempts made; tower clones the policy per call.
     attempts: u32,
     started: Timestamp,
@@ -80,6 +82,7 @@ impl RetryPolicy {
             clock,
             jitter: Jitter::Random,
             budget: None,
+            yields: false,
             attempts: 0,
             started: Timestamp::default(),
         }
@@ -99,6 +102,13 @@ impl RetryPolicy {
         self
     }
 
+    /// Does not wait for a circuit to close: another service stands behind this one.
+    #[must_use]
+    pub const fn yields(mut self, yes: bool) -> Self {
+        self.yields = yes;
+        self
+    }
+
     /// Makes the layer.
     #[must_use]
     pub fn layer(self) -> RetryLayer {
@@ -111,6 +121,9 @@ impl RetryPolicy {
         idempotent: bool,
         max_attempts: Option<u32>,
     ) -> Decision {
+        if self.yields && error.code() == code::PROVIDER_CIRCUIT_OPEN {
+            return Decision::Return;
+        }
         let delay = match error.retry() {
             Retry::Never => return Decision::Return,
             Retry::Backoff => self.config.backoff(self.attempts, &self.jitter),
