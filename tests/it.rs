@@ -7,6 +7,7 @@
 mod canary;
 mod codes;
 mod commits;
+mod composition;
 mod conversations;
 mod facts;
 mod format;

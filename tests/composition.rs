@@ -1,0 +1,298 @@
+//! Failures of a model's endpoint through everything that is put together in production: a dispatched
+//! operator, the loop, the retry stack, an adapter, and a server on loopback that fails as planned.
+//!
+//! What comes of it stands in `docs/composition.md`; `BACKSTOP_WRITE_DOCS=1 cargo test -p
+//! backstop-tests composition` writes the page anew.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use backstop::layer0::event::EventKind;
+use backstop::layer0::failure::Failure;
+use backstop::layer0::operator::{Context, Task};
+use backstop::{
+    Agent, AgentBuilder, Anthropic, EventLog, LocalOrchestrator, MemoryLog, OpenAi, Orchestrator,
+    Provider, RetryConfig, ScriptedAnswer, read_events,
+};
+use event_log::RunFilter;
+use provider_http::Timeouts;
+use serde_json::{Value, json};
+use testkit::{Ending, Loopback, Reply};
+
+const SHORT: Duration = Duration::from_millis(150);
+
+/// An adapter and how its servers answer.
+struct Wire {
+    name: &'static str,
+    provider: fn(&str) -> Arc<dyn Provider>,
+    reply: fn(&ScriptedAnswer, &Value) -> Reply,
+}
+
+const WIRES: [Wire; 2] = [
+    Wire {
+        name: "openai",
+        provider: |url| {
+            let openai = OpenAi::new("m").base_url(format!("{url}/v1")).api_key("0123456789");
+            Arc::new(openai.timeouts(timeouts()).build().unwrap())
+        },
+        reply: testkit::openai::reply,
+    },
+    Wire {
+        name: "anthropic",
+        provider: |url| {
+            let anthropic = Anthropic::new("m").base_url(url).api_key("0123456789");
+            Arc::new(anthropic.timeouts(timeouts()).build().unwrap())
+        },
+        reply: testkit::anthropic::reply,
+    },
+];
+
+fn timeouts() -> Timeouts {
+    Timeouts { connect: SHORT * 20, first_byte: SHORT, idle: SHORT, ..Timeouts::default() }
+}
+
+impl Wire {
+    fn says(&self, text: &str) -> Reply {
+        let answer = ScriptedAnswer { text: Some(text.into()), ..Default::default() };
+        (self.reply)(&answer, &json!({ "stream": true }))
+    }
+
+    fn half(&self) -> usize {
+        self.says("a long answer of many words").body.len() / 2
+    }
+
+    fn broken(&self, ending: fn(usize) -> Ending) -> Reply {
+        self.says("a long answer of many words").ending(ending(self.half()))
+    }
+
+    fn error(&self, status: u16, kind: &str, message: &str) -> Reply {
+        let error = json!({ "type": kind, "code": kind, "message": message });
+        Reply::json(status, &json!({ "type": "error", "error": error }))
+    }
+}
+
+/// What a server does to a run, and the same for both adapters.
+type Fault = (&'static str, fn(&Wire) -> Reply);
+
+const FAULTS: [Fault; 12] = [
+    ("429 with a hint of 50 ms", |wire| {
+        wire.error(429, "rate_limit_error", "slow down").header("retry-after-ms", "50")
+    }),
+    ("a quota that is used up", |wire| match wire.name {
+        "openai" => wire.error(429, "insufficient_quota", "no credit is left"),
+        _ => wire.error(400, "invalid_request_error", "Your credit balance is too low"),
+    }),
+    ("429 with a hint of two minutes", |wire| {
+        wire.error(429, "rate_limit_error", "slow down").header("retry-after", "120")
+    }),
+    ("503", |wire| wire.error(503, "server_error", "overloaded")),
+    ("an error inside the stream", |wire| {
+        let error = match wire.name {
+            "openai" => r#"data: {"error":{"type":"server_error","message":"overloaded"}}"#,
+            _ => {
+                "event: error\ndata: \
+                 {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}"
+            }
+        };
+        Reply::events(format!("{error}\n\n"))
+    }),
+    ("connection reset inside the answer", |wire| wire.broken(Ending::ResetAt)),
+    ("half an answer, then nothing", |wire| wire.broken(Ending::HangAt)),
+    ("no answer at all", |wire| wire.says("x").ending(Ending::HangBeforeHead)),
+    ("a stream that ends early", |wire| wire.broken(Ending::CutAt)),
+    ("an HTML page with status 502", |_| Reply::html(502)),
+    ("an HTML page with status 200", |_| Reply::html(200)),
+    ("400", |wire| wire.error(400, "invalid_request_error", "messages: field required")),
+];
+
+/// What came of a run.
+struct Seen {
+    outcome: String,
+    requests: usize,
+    attempts: Vec<String>,
+    took: Duration,
+}
+
+fn agent(provider: Arc<dyn Provider>, log: &Arc<MemoryLog>) -> AgentBuilder {
+    let retry = RetryConfig { base_ms: 0, ..Default::default() };
+    AgentBuilder::shared(provider)
+        .name("asks")
+        .retry(retry)
+        .attempt_timeout(SHORT * 10)
+        .shared_log(Arc::clone(log) as Arc<dyn EventLog>)
+}
+
+/// Dispatches a run to an agent; the orchestrator would dispatch again what another try can help.
+async fn dispatched(agent: Agent, log: &MemoryLog, server: &Loopback) -> Seen {
+    let retry = RetryConfig { base_ms: 0, ..Default::default() };
+    let orchestrator = LocalOrchestrator::builder().operator(agent).retry(retry).build();
+    let began = now();
+    let answer = orchestrator.dispatch("asks", Task::text("hello"), Context::root()).await;
+    let took = began.elapsed();
+    let outcome = match &answer {
+        Ok(answer) => answer.stop.outcome().as_str().to_owned(),
+        Err(error) => error.code().to_owned(),
+    };
+    let runs = log.runs(RunFilter::default()).await.unwrap();
+    assert_eq!(runs.len(), 1, "a dispatch never multiplies what the retry stack tried");
+    let (_, events) = read_events(log, &runs[0].run).await.unwrap();
+    let attempts = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ModelAttempted(attempted) => {
+            Some(attempted.code.as_ref().map_or("answered".to_owned(), |code| code.to_string()))
+        }
+        _ => None,
+    });
+    Seen { outcome, requests: server.count(), attempts: attempts.collect(), took }
+}
+
+#[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+async fn seen(wire: &Wire, fault: fn(&Wire) -> Reply, times: usize) -> Seen {
+    let log = Arc::new(MemoryLog::new());
+    let mut replies: Vec<Reply> = (0..times).map(|_| fault(wire)).collect();
+    replies.extend((0..4).map(|_| wire.says("hello")));
+    let server = Loopback::replying(replies);
+    let agent = agent((wire.provider)(&server.url()), &log).build().unwrap();
+    dispatched(agent, &log, &server).await
+}
+
+const HEAD: &str = "# Failures of a model's endpoint, end to end
+
+<!-- Written by `BACKSTOP_WRITE_DOCS=1 cargo test -p backstop-tests composition`. -->
+
+Each row is a test (`tests/composition.rs`): an orchestrator dispatches an agent, which asks an adapter
+through the retry stack (3 attempts), which asks a server on loopback over real HTTP. The server fails
+once and then answers, or fails every time. `requests` is what the server saw.
+
+| the server's failure | once: outcome | requests | attempts | always: outcome | requests |
+|---|---|---|---|---|---|
+";
+
+/// Spec: R3, R9, R10, P4, P5, P8
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_fault_ends_as_the_page_says() {
+    let mut page = HEAD.to_owned();
+    for (name, fault) in FAULTS {
+        let mut rows = Vec::new();
+        for wire in &WIRES {
+            let once = seen(wire, fault, 1).await;
+            let always = seen(wire, fault, 4).await;
+            assert!(once.took < Duration::from_secs(30) && always.took < Duration::from_secs(30));
+            assert_eq!(once.requests, once.attempts.len(), "{name}");
+            if name.contains("50 ms") {
+                assert!(once.took >= Duration::from_millis(50), "{:?}", once.took);
+            }
+            rows.push(format!(
+                "| {name} | {} | {} | {} | {} | {} |\n",
+                once.outcome,
+                once.requests,
+                once.attempts.join(", "),
+                always.outcome,
+                always.requests,
+            ));
+        }
+        assert_eq!(rows[0], rows[1], "both adapters make the same of it");
+        let _ = page.write_str(&rows[0]);
+    }
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/composition.md");
+    if std::env::var_os("BACKSTOP_WRITE_DOCS").is_some() {
+        std::fs::write(&file, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(written, page, "docs/composition.md is out of date");
+}
+
+/// Asks a first server that always fails like this, with a second one of the other protocol behind.
+async fn with_fallback(fault: fn(&Wire) -> Reply) -> (Seen, usize, Vec<String>) {
+    let log = Arc::new(MemoryLog::new());
+    let [openai, anthropic] = &WIRES;
+    let first = Loopback::replying((0..9).map(|_| fault(openai)));
+    let second = Loopback::replying([anthropic.says("hello from the other")]);
+    let agent = agent((openai.provider)(&first.url()), &log)
+        .shared_fallback((anthropic.provider)(&second.url()))
+        .build()
+        .unwrap();
+    let seen = dispatched(agent, &log, &first).await;
+    let run = log.runs(RunFilter::default()).await.unwrap().remove(0).run;
+    let (_, events) = read_events(&*log, &run).await.unwrap();
+    let asked = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ModelAttempted(attempted) => Some(attempted.provider.to_string()),
+        _ => None,
+    });
+    assert!(react::replay(&*log, &run).await.unwrap().is_some());
+    (seen, second.count(), asked.collect())
+}
+
+/// Spec: R7. The log says who was asked, and who answered.
+#[tokio::test]
+async fn another_provider_answers_where_one_cannot() {
+    let quota: fn(&Wire) -> Reply = |wire| wire.error(429, "insufficient_quota", "no credit");
+    let long: fn(&Wire) -> Reply =
+        |wire| wire.error(400, "context_length_exceeded", "maximum context length");
+    let down: fn(&Wire) -> Reply = |wire| wire.error(503, "server_error", "overloaded");
+    for (fault, requests) in [(quota, 1), (long, 1), (down, 3)] {
+        let (seen, others, asked) = with_fallback(fault).await;
+        assert_eq!((seen.outcome.as_str(), seen.requests, others), ("completed", requests, 1));
+        let mut expected = vec!["openai/m"; requests];
+        expected.push("anthropic/m");
+        assert_eq!(asked, expected);
+        assert_eq!(seen.attempts.last().unwrap(), "answered");
+    }
+    let blocked: fn(&Wire) -> Reply = |wire| wire.error(400, "content_filter", "blocked");
+    let invalid: fn(&Wire) -> Reply = |wire| wire.error(400, "invalid_request_error", "no");
+    for (fault, code) in
+        [(blocked, "provider.content_blocked"), (invalid, "provider.invalid_request")]
+    {
+        let (seen, others, _) = with_fallback(fault).await;
+        assert_eq!((seen.outcome.as_str(), seen.requests, others), (code, 1, 0));
+    }
+}
+
+/// Spec: R7. An endpoint that is down is left alone, also by runs that come later.
+#[tokio::test]
+async fn an_open_breaker_is_not_waited_for_where_another_provider_stands() {
+    let log = Arc::new(MemoryLog::new());
+    let [openai, anthropic] = &WIRES;
+    let first = Loopback::replying((0..9).map(|_| openai.error(503, "server_error", "overloaded")));
+    let second = Loopback::replying((0..4).map(|_| anthropic.says("hello")));
+    let agent = agent((openai.provider)(&first.url()), &log)
+        .shared_fallback((anthropic.provider)(&second.url()))
+        .build()
+        .unwrap();
+    let began = now();
+    for _ in 0..4 {
+        agent.run("hello").await.unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "nobody waits for the breaker");
+    assert_eq!((first.count(), second.count()), (5, 4), "five failures in a row open it");
+}
+
+/// Spec: R5. An endpoint that is down is asked little more often than it would be if it were up.
+#[tokio::test]
+async fn the_retries_of_all_runs_share_one_budget() {
+    let log = Arc::new(MemoryLog::new());
+    let [openai, _] = &WIRES;
+    // Every other request fails, so that no breaker opens.
+    let turn = std::sync::atomic::AtomicUsize::new(0);
+    let (up, down) = (openai.says("hello"), openai.error(503, "server_error", "overloaded"));
+    let server = Loopback::serving(move |_| {
+        let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if turn.is_multiple_of(2) { down.clone() } else { up.clone() }
+    });
+    let clock = clock::VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let _hold = clock.hold();
+    let agent = agent((openai.provider)(&server.url()), &log);
+    let agent = agent.clock(Arc::new(clock.clone())).build().unwrap();
+    let mut failed = 0;
+    for _ in 0..40 {
+        failed += usize::from(agent.run("hello").await.is_err());
+    }
+    assert!(failed > 0, "the budget was used up");
+    let retries = server.count() - 40;
+    assert!((10..=18).contains(&retries), "ten and a fifth of forty: {retries}");
+}
