@@ -7,6 +7,7 @@
 //! [`ScriptedProvider`] answers from data, for tests, rehearsals and first runs without a key.
 
 mod error;
+pub mod recorded;
 mod request;
 mod script;
 mod scripted;
@@ -15,6 +16,7 @@ mod timeout;
 use async_trait::async_trait;
 
 pub use error::ProviderError;
+pub use recorded::RecordedProvider;
 pub use request::{ModelRequest, ModelResponse, ModelSettings, StreamSink};
 pub use script::{ErrorKind, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 pub use scripted::{Placeholders, ScriptedProvider};

@@ -4,7 +4,8 @@
 //! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
 //! [`provider::ScriptedAnswer`]s as a real OpenAI- or Anthropic-compatible endpoint. [`conformance`]
 //! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
-//! [`event_log_conformance`] holds any event log against the contract.
+//! [`event_log_conformance`] holds any event log against the contract, [`provider_conformance`] any
+//! provider. [`Chaos`] fails by seed.
 //!
 //! It never listens beyond `127.0.0.1`, and it never passes over anything in silence: what a script
 //! cannot say, or has not got, is answered with status 400 and the reason. Servers run on a thread
@@ -13,17 +14,21 @@
 //! Start at [`ScriptedEndpoint`].
 
 pub mod anthropic;
+mod chaos;
 pub mod conformance;
 mod http;
 mod log_conformance;
 mod loopback;
 pub mod measure;
 pub mod openai;
+mod provider_conformance;
 mod reply;
 mod scripted;
 
+pub use chaos::Chaos;
 pub use http::Request;
 pub use log_conformance::event_log_conformance;
 pub use loopback::Loopback;
+pub use provider_conformance::{Wire, provider_conformance};
 pub use reply::{Ending, Reply};
 pub use scripted::ScriptedEndpoint;

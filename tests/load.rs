@@ -1,0 +1,174 @@
+//! Many runs at once against an endpoint that fails often, and failures by seed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use backstop::{
+    Agent, EventLog, MemoryLog, OpenAi, Provider, RetryConfig, ScriptedAnswer, ScriptedProvider,
+    read_events,
+};
+use event_log::RunFilter;
+use provider::RecordedProvider;
+use react::AgentBuilder;
+use serde_json::json;
+use testkit::{Chaos, Ending, Loopback, Reply};
+
+/// How many runs are in flight at once.
+const RUNS: usize = 1_000;
+
+fn retry() -> RetryConfig {
+    RetryConfig { base_ms: 5, cap_ms: 50, ..Default::default() }
+}
+
+fn says(text: &str) -> Reply {
+    let answer = ScriptedAnswer { text: Some(text.into()), ..Default::default() };
+    testkit::openai::reply(&answer, &json!({ "stream": true }))
+}
+
+/// Answers four of five requests, and fails the fifth in turns: slow down, overloaded, reset.
+fn failing() -> Loopback {
+    let turn = AtomicUsize::new(0);
+    let error = |status: u16, kind: &str| {
+        Reply::json(status, &json!({ "error": { "type": kind, "message": "no" } }))
+    };
+    Loopback::serving(move |_| match turn.fetch_add(1, Ordering::Relaxed) {
+        turn if turn % 5 != 4 => says("hello"),
+        turn => match turn / 5 % 3 {
+            0 => error(429, "rate_limit_error").header("retry-after-ms", "20"),
+            1 => error(503, "server_error"),
+            _ => says("hello").ending(Ending::ResetAt(20)),
+        },
+    })
+}
+
+/// Spec: R5, R10. A thousand runs finish or fail with the right code, retries stay within the budget,
+/// and no task is left over.
+#[test]
+fn a_thousand_runs_against_an_endpoint_that_fails_every_fifth_time() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let server = failing();
+        let log = Arc::new(MemoryLog::new());
+        let openai = OpenAi::new("m").base_url(format!("{}/v1", server.url())).build().unwrap();
+        let agent = AgentBuilder::shared(Arc::new(openai))
+            .retry(retry())
+            .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
+            .build()
+            .unwrap();
+        let runs: Vec<_> = (0..RUNS)
+            .map(|_| {
+                let agent = agent.clone();
+                tokio::spawn(async move { agent.run("hello").await.map(drop) })
+            })
+            .collect();
+        let mut ended: BTreeMap<&str, usize> = BTreeMap::new();
+        for run in runs {
+            let code = match run.await.unwrap() {
+                Ok(()) => "completed",
+                Err(failure) => failure.code(),
+            };
+            *ended.entry(code).or_default() += 1;
+        }
+        let known = [
+            "completed",
+            "provider.rate_limited",
+            "provider.transient",
+            "provider.stream_interrupted",
+            "provider.circuit_open",
+        ];
+        assert!(ended.keys().all(|code| known.contains(code)), "{ended:?}");
+        assert!(ended["completed"] > RUNS * 7 / 10, "{ended:?}");
+        let retries = server.count().saturating_sub(RUNS);
+        assert!(retries <= RUNS / 5 + 10 + 30, "{retries} retries, with half a minute of refill");
+        for summary in log.runs(RunFilter::default()).await.unwrap() {
+            assert!(!summary.is_open());
+            read_events(&*log, &summary.run).await.unwrap();
+        }
+        drop(agent);
+        drop(server);
+        // Each open connection has a task.
+        let metrics = tokio::runtime::Handle::current().metrics();
+        for _ in 0..10_000 {
+            if metrics.num_alive_tasks() == 0 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(metrics.num_alive_tasks(), 0, "no task and no connection is left");
+    });
+}
+
+/// Spec: E9, P10. Every code that an attempt can end with is brought about by some seed, and ends the
+/// run with itself or is tried again.
+#[tokio::test]
+async fn chaos_by_seed_ends_every_run_with_a_code_it_injected() {
+    let mut injected: BTreeMap<&'static str, usize> = BTreeMap::new();
+    let mut ends: Vec<String> = Vec::new();
+    for seed in 0..200 {
+        let inner = Arc::new(ScriptedProvider::saying(["hello"; 8]));
+        let chaos = Arc::new(Chaos::new(inner, seed, 700));
+        let config = RetryConfig { base_ms: 0, ..Default::default() };
+        let provider = Arc::clone(&chaos) as Arc<dyn Provider>;
+        let agent = AgentBuilder::shared(provider).retry(config).build().unwrap();
+        let end = match agent.run("hello").await {
+            Ok(_) => "completed".to_owned(),
+            Err(failure) => {
+                assert!(chaos.injected().contains_key(failure.code()), "{failure:#}");
+                failure.code().to_owned()
+            }
+        };
+        ends.push(end);
+        for (code, count) in chaos.injected() {
+            *injected.entry(code).or_default() += count;
+        }
+    }
+    assert_eq!(injected.len(), 12, "{injected:?}");
+    assert!(ends.iter().any(|end| end == "completed"));
+    let again = Chaos::new(Arc::new(ScriptedProvider::saying(["hello"; 8])), 7, 700);
+    let other = Chaos::new(Arc::new(ScriptedProvider::saying(["hello"; 8])), 7, 700);
+    for chaos in [&again, &other] {
+        let request = provider::ModelRequest::new(Default::default());
+        for _ in 0..8 {
+            let _ = chaos.complete(&request).await;
+        }
+    }
+    assert_eq!(again.injected(), other.injected(), "the same seed, the same failures");
+}
+
+/// Spec: P10, P11. A recording of real exchanges is given again without anybody to ask; another
+/// question is refused.
+#[tokio::test]
+async fn recorded_exchanges_are_given_again_strictly() {
+    const KEY: &str = "a-key-that-was-said";
+    let error = Reply::json(503, &json!({ "error": { "message": format!("no, {KEY}") } }));
+    let server = Loopback::replying([error, says(&format!("the key is {KEY}")), says("bye")]);
+    let openai = OpenAi::new("m").base_url(format!("{}/v1", server.url())).build().unwrap();
+    let redact = |text: &str| text.replace(KEY, "[redacted]");
+    let recording = Arc::new(RecordedProvider::recording(Arc::new(openai), redact));
+    let config = RetryConfig { base_ms: 0, ..Default::default() };
+    let ask = |provider: Arc<dyn Provider>, question: &'static str| async move {
+        let agent: Agent = AgentBuilder::shared(provider).retry(config).build().unwrap();
+        agent.run(question).await
+    };
+    let provider = || Arc::clone(&recording) as Arc<dyn Provider>;
+    ask(provider(), "what is the key?").await.unwrap();
+    ask(provider(), "goodbye").await.unwrap();
+    drop(server);
+    let lines = recording.to_json_lines();
+    assert_eq!(lines.lines().count(), 3);
+    assert!(!lines.contains(KEY), "{lines}");
+
+    let replayed = Arc::new(RecordedProvider::replaying(&lines, redact).unwrap());
+    let provider = || Arc::clone(&replayed) as Arc<dyn Provider>;
+    let said = ask(provider(), "what is the key?").await.unwrap();
+    assert_eq!((said.text(), said.usage.model_attempts), ("the key is [redacted]", 2));
+    assert_eq!(replayed.left(), 1);
+    let failure = ask(provider(), "hello").await.unwrap_err();
+    let why = format!("{failure:#}");
+    assert!(
+        why.contains("request 3 differs from the recorded one at `/messages/0/content`"),
+        "{why}"
+    );
+}
