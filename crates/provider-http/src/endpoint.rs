@@ -91,6 +91,24 @@ impl Endpoint {
         Ok(Self { url, headers, client, timeouts, rows, wording, clock: Arc::new(SystemClock) })
     }
 
+    /// Opens a further path of the same base URL, over the same connections. Only base URL and path
+    /// of the settings count.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::InvalidBaseUrl`].
+    pub fn beside(&self, settings: &EndpointSettings<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            url: url_of(settings, &self.wording)?,
+            headers: self.headers.clone(),
+            client: self.client.clone(),
+            timeouts: self.timeouts,
+            rows: self.rows,
+            wording: self.wording.clone(),
+            clock: Arc::clone(&self.clock),
+        })
+    }
+
     /// Returns how long each phase may take.
     #[must_use]
     pub const fn timeouts(&self) -> Timeouts {
@@ -214,6 +232,7 @@ impl Endpoint {
         retry_after: Option<Duration>,
     ) -> ProviderError {
         let (class, status) = classify(self.rows, status, said);
+        let retry_after = retry_after.or(said.retry_after);
         class.into_error(status, &self.wording.clean(&said.message), retry_after)
     }
 }
