@@ -168,6 +168,31 @@ async fn what_is_no_answer_is_an_invalid_response() {
     }
 }
 
+/// Spec: P4
+#[tokio::test]
+async fn a_failure_inside_a_200_that_names_no_number_is_what_its_status_says() {
+    for (status, code) in [
+        ("ABORTED", "provider.transient"),
+        ("CANCELLED", "provider.other"),
+        ("DEADLINE_EXCEEDED", "provider.timeout"),
+        ("FAILED_PRECONDITION", "provider.invalid_request"),
+        ("INTERNAL", "provider.transient"),
+        ("INVALID_ARGUMENT", "provider.invalid_request"),
+        ("NOT_FOUND", "provider.not_found"),
+        ("OUT_OF_RANGE", "provider.invalid_request"),
+        ("PERMISSION_DENIED", "provider.auth_failed"),
+        ("RESOURCE_EXHAUSTED", "provider.rate_limited"),
+        ("UNAUTHENTICATED", "provider.auth_failed"),
+        ("UNAVAILABLE", "provider.transient"),
+    ] {
+        let body = json!({ "error": { "status": status, "message": "x" } });
+        for streamed in [false, true] {
+            let error = ask(Reply::json(200, &body), streamed).await.unwrap_err();
+            assert_eq!(error.code(), code, "{status}: {error:?}");
+        }
+    }
+}
+
 /// A redirect would carry the key to where it was not meant to go.
 #[tokio::test]
 async fn a_redirect_is_not_followed() {
