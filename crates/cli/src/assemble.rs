@@ -11,6 +11,7 @@ use config::{AgentFile, ConfigError, ModelTable, ProviderName, ToolKind, ToolTab
 use layer0::ToolSpec;
 use provider::{ModelSettings, Provider, ScriptedProvider};
 use provider_anthropic::Anthropic;
+use provider_gemini::Gemini;
 use provider_http::{ApiKey, Timeouts};
 use provider_openai::OpenAi;
 use react::{Agent, AgentBuilder};
@@ -181,8 +182,20 @@ fn provider(
             let provider = anthropic.build().map_err(|error| misconfigured(error, path))?;
             Ok((Arc::new(provider), key))
         }
+        ProviderName::Gemini => {
+            let key = key(model, provider_gemini::KEY_VARIABLE)?;
+            let mut gemini = Gemini::new(model_name(model, path)?).timeouts(timeouts(model));
+            if let Some(url) = &model.base_url {
+                gemini = gemini.base_url(url.as_str());
+            }
+            if let Some(key) = &key {
+                gemini = gemini.api_key(key.as_str());
+            }
+            let provider = gemini.build().map_err(|error| misconfigured(error, path))?;
+            Ok((Arc::new(provider), key))
+        }
         other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
-            .with_hint("use anthropic, openai (with base_url for what speaks it) or script")
+            .with_hint("use anthropic, gemini, openai (with base_url for what speaks it) or script")
             .into()),
     }
 }

@@ -44,6 +44,8 @@ impl Row {
 /// A condition on the body of a failure. Text is compared without regard to ASCII case.
 #[derive(Debug, Clone, Copy)]
 pub enum When {
+    /// All of these hold.
+    All(&'static [When]),
     /// One of its codes is one of these.
     Code(&'static [&'static str]),
     /// It has something at this JSON pointer.
@@ -52,6 +54,8 @@ pub enum When {
     Message(&'static [&'static str]),
     /// Its message begins with one of these.
     MessageStart(&'static [&'static str]),
+    /// The id of a quota it names contains one of these.
+    Quota(&'static [&'static str]),
     /// Its type is one of these.
     Type(&'static [&'static str]),
 }
@@ -63,6 +67,7 @@ impl When {
         };
         let message = || said.message.to_ascii_lowercase();
         match self {
+            Self::All(conditions) => conditions.iter().all(|condition| condition.matches(said)),
             Self::Code(codes) => one_of(codes, &said.codes),
             Self::Has(pointer) => said.body.pointer(pointer).is_some_and(|it| !it.is_null()),
             Self::Message(parts) => {
@@ -73,6 +78,10 @@ impl When {
                 let message = message();
                 starts.iter().any(|start| message.starts_with(&start.to_ascii_lowercase()))
             }
+            Self::Quota(parts) => said.quotas.iter().any(|quota| {
+                let quota = quota.to_ascii_lowercase();
+                parts.iter().any(|part| quota.contains(&part.to_ascii_lowercase()))
+            }),
             Self::Type(kinds) => one_of(kinds, &said.kinds),
         }
     }
@@ -181,6 +190,12 @@ mod tests {
         Row::any(When::Message(&["too long"]), Class::ContextOverflow),
         Row::new(403, When::Has("/error/metadata/flagged"), Class::ContentBlocked),
         Row::new(400, When::MessageStart(&["limit"]), Class::QuotaExhausted),
+        Row::new(
+            400,
+            When::All(&[When::Type(&["FAILED_PRECONDITION"]), When::Message(&["billing"])]),
+            Class::QuotaExhausted,
+        ),
+        Row::new(429, When::Quota(&["PerDay"]), Class::QuotaExhausted),
     ];
 
     #[test]
@@ -204,6 +219,14 @@ mod tests {
         );
         check(Some(400), r#"{"error":"limit reached"}"#, Class::QuotaExhausted, Some(400));
         check(Some(400), r#"{"error":"no limit"}"#, Class::InvalidRequest, Some(400));
+        let unpaid = r#"{"error":{"status":"FAILED_PRECONDITION","message":"Enable billing"}}"#;
+        check(Some(400), unpaid, Class::QuotaExhausted, Some(400));
+        let other = r#"{"error":{"status":"INVALID_ARGUMENT","message":"Enable billing"}}"#;
+        check(Some(400), other, Class::InvalidRequest, Some(400));
+        let daily = r#"{"error":{"details":[{"violations":[{"quotaId":"RequestsPerDay"}]}]}}"#;
+        check(Some(429), daily, Class::QuotaExhausted, Some(429));
+        let minutely = r#"{"error":{"details":[{"violations":[{"quotaId":"PerMinute"}]}]}}"#;
+        check(Some(429), minutely, Class::RateLimited, Some(429));
         check(None, r#"{"error":{"code":502}}"#, Class::Transient, Some(502));
         check(None, r#"{"error":{}}"#, Class::Transient, None);
     }

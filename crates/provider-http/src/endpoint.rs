@@ -54,7 +54,8 @@ pub struct Credential<'a> {
     pub key: &'a ApiKey,
 }
 
-/// One URL that model calls are posted to, with its own connections.
+/// One URL that model calls are posted to, with its own connections, which clones share.
+#[derive(Clone)]
 pub struct Endpoint {
     url: Url,
     headers: HeaderMap,
@@ -89,6 +90,16 @@ impl Endpoint {
         let client = client(&url, settings.timeouts.connect)?;
         let (timeouts, rows) = (settings.timeouts, settings.rows);
         Ok(Self { url, headers, client, timeouts, rows, wording, clock: Arc::new(SystemClock) })
+    }
+
+    /// Opens a further path of the same base URL, over the same connections. Only base URL and path
+    /// of the settings count.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::InvalidBaseUrl`].
+    pub fn beside(&self, settings: &EndpointSettings<'_>) -> Result<Self, ConfigError> {
+        Ok(Self { url: url_of(settings, &self.wording)?, ..self.clone() })
     }
 
     /// Returns how long each phase may take.
@@ -214,6 +225,7 @@ impl Endpoint {
         retry_after: Option<Duration>,
     ) -> ProviderError {
         let (class, status) = classify(self.rows, status, said);
+        let retry_after = retry_after.or(said.retry_after);
         class.into_error(status, &self.wording.clean(&said.message), retry_after)
     }
 }
@@ -268,15 +280,19 @@ fn is_loopback(url: &Url) -> bool {
 mod tests {
     use super::*;
 
-    fn open(base_url: &str, key: &ApiKey) -> Result<Endpoint, ConfigError> {
-        Endpoint::open(&EndpointSettings {
+    fn settings<'a>(base_url: &'a str, key: &'a ApiKey) -> EndpointSettings<'a> {
+        EndpointSettings {
             base_url,
             path: "/chat",
             credential: Some(Credential { header: "authorization", prefix: "Bearer ", key }),
             headers: &[],
             timeouts: Timeouts::default(),
             rows: &[],
-        })
+        }
+    }
+
+    fn open(base_url: &str, key: &ApiKey) -> Result<Endpoint, ConfigError> {
+        Endpoint::open(&settings(base_url, key))
     }
 
     #[test]
@@ -318,6 +334,17 @@ mod tests {
                  it, so it cannot end in `?…` or `#…`",
             ),
         );
+    }
+
+    #[test]
+    fn a_path_beside_differs_in_the_path_alone() {
+        let key = ApiKey::new("0123456789");
+        let settings = settings("https://example.com/v1", &key);
+        let chat = Endpoint::open(&settings).unwrap();
+        let path = "/chat:stream?alt=sse";
+        let stream = chat.beside(&EndpointSettings { path, ..settings }).unwrap();
+        assert_eq!(stream.url.as_str(), "https://example.com/v1/chat:stream?alt=sse");
+        assert_eq!(stream.headers, chat.headers);
     }
 
     /// Spec: E10

@@ -13,6 +13,11 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
         .or_else(|| text("retry-after").and_then(|date| until(date, now)))
 }
 
+/// Reads a wait as the JSON of a protobuf duration, `14s` or `0.5s`.
+pub(crate) fn seconds(text: &str) -> Option<Duration> {
+    positive(text.trim().strip_suffix('s')?.parse().ok()?)
+}
+
 fn positive(seconds: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero())
 }
@@ -56,6 +61,16 @@ mod tests {
         for garbage in ["0", "-3", "NaN", "inf", "1e300", "-0", "", "tomorrow", "6m0s"] {
             check(&[("retry-after", garbage)], None);
             check(&[("retry-after-ms", garbage)], None);
+        }
+    }
+
+    /// Spec: R3
+    #[test]
+    fn a_duration_in_a_body_is_read_and_garbage_is_no_hint() {
+        assert_eq!(seconds("14s"), Some(Duration::from_secs(14)));
+        assert_eq!(seconds("0.25s"), Some(Duration::from_millis(250)));
+        for garbage in ["", "s", "14", "0s", "-1s", "NaNs", "1e300s", "14m", "sss", "14ms"] {
+            assert_eq!(seconds(garbage), None, "{garbage}");
         }
     }
 }

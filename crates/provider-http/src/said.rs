@@ -1,17 +1,25 @@
+use std::time::Duration;
+
 use serde_json::Value;
 
+use crate::hint;
+
 /// What the body of a failure says, whatever its shape: `{"error": {…}}`, `{"error": "…"}`, the
-/// flat form of several compatible endpoints, plain text, or nothing.
+/// flat form of several compatible endpoints, Google's `google.rpc.Status`, plain text, or nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Said {
-    /// The `type`s it names.
+    /// The `type`s it names, and Google's `status`.
     pub kinds: Vec<String>,
-    /// The codes it names, numbers as text.
+    /// The codes it names, numbers as text, and Google's `reason`s.
     pub codes: Vec<String>,
+    /// The ids of the quotas that it says are used up.
+    pub quotas: Vec<String>,
     /// What it says to people; empty if nothing.
     pub message: String,
     /// The HTTP status it names, where a body carries one.
     pub status: Option<u16>,
+    /// The wait it asks for, where a body carries one.
+    pub retry_after: Option<Duration>,
     /// The body, where it was JSON.
     pub body: Value,
 }
@@ -51,6 +59,8 @@ impl Said {
             _ => None,
         };
         self.kinds.extend(text("/type"));
+        let is_word = |status: &String| status.parse::<u16>().is_err();
+        self.kinds.extend(text("/status").filter(is_word));
         let codes = ["/code", "/details/error_code", "/error_code", "/innererror/code"];
         self.codes.extend(codes.into_iter().filter_map(text));
         self.message =
@@ -60,6 +70,21 @@ impl Said {
             .filter_map(text)
             .filter_map(|status| status.parse().ok())
             .find(|status| (400..600).contains(status));
+        let details = error.get("details").and_then(Value::as_array);
+        details.into_iter().flatten().for_each(|detail| self.take_detail(detail));
+    }
+
+    /// Takes an `ErrorInfo`, a `QuotaFailure` or a `RetryInfo` of Google's, told apart by their
+    /// fields: <https://github.com/googleapis/googleapis/blob/master/google/rpc/error_details.proto>.
+    fn take_detail(&mut self, detail: &Value) {
+        let text = |value: &Value, field: &str| value.get(field)?.as_str().map(str::to_owned);
+        self.codes.extend(text(detail, "reason"));
+        let violations = detail.get("violations").and_then(Value::as_array);
+        self.quotas.extend(
+            violations.into_iter().flatten().filter_map(|violation| text(violation, "quotaId")),
+        );
+        let delay = text(detail, "retryDelay").and_then(|delay| hint::seconds(&delay));
+        self.retry_after = self.retry_after.or(delay);
     }
 }
 
@@ -104,6 +129,22 @@ mod tests {
         check("", "", &[], "", None);
         check(r#"[1, {"error": 2}]"#, "", &[], "", None);
         check(r#"{"error": 3}"#, "", &[], "", None);
+    }
+
+    #[test]
+    fn the_details_of_google_are_read() {
+        let said = Said::read(
+            br#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [
+                7, {"violations": [{"quotaId": "PerDay"}, {}, 3]}, {"violations": 1},
+                {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "R"},
+                {"retryDelay": "soon"}, {"retryDelay": "14.5s"}, {"retryDelay": "1s"}
+            ]}}"#,
+        );
+        assert_eq!(said.kinds, ["RESOURCE_EXHAUSTED"]);
+        assert_eq!(said.codes, ["429", "R"]);
+        assert_eq!(said.quotas, ["PerDay"]);
+        assert_eq!(said.status, Some(429));
+        assert_eq!(said.retry_after, Some(Duration::from_millis(14_500)));
     }
 
     proptest::proptest! {

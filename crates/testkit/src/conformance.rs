@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use crate::Reply;
 
+mod gemini;
+
 const ROWS: &str = include_str!("../wire/conformance.json");
 
 /// One way a provider can fail.
@@ -31,6 +33,9 @@ pub struct Row {
     pub retry: Value,
     /// What the wait depends on.
     pub delay: Option<String>,
+    /// What else there is to know.
+    #[serde(default)]
+    pub note: String,
 }
 
 /// Bytes that a row speaks of, and what they must come to.
@@ -73,6 +78,9 @@ impl Row {
     /// When the row's condition is in no known form.
     #[must_use]
     pub fn samples(&self) -> Vec<Sample> {
+        if self.provider == "gemini" {
+            return gemini::samples(self);
+        }
         match self.condition.as_str() {
             "EOF before message_stop" => {
                 let body = ANTHROPIC_HEAD.to_owned();
@@ -306,6 +314,7 @@ fn code_of(class: &str) -> &'static str {
         "server" | "overloaded" | "unavailable" | "conflict" | "connection" => {
             code::PROVIDER_TRANSIENT
         }
+        "overloaded if message~overloaded else unavailable" => code::PROVIDER_TRANSIENT,
         "timeout" => code::PROVIDER_TIMEOUT,
         "auth" | "permission" => code::PROVIDER_AUTH_FAILED,
         "invalid_request" | "too_large" => code::PROVIDER_INVALID_REQUEST,

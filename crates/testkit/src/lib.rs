@@ -2,7 +2,7 @@
 //! told, samples of every way a provider is known to fail, and the measuring of benchmarks.
 //!
 //! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
-//! [`provider::ScriptedAnswer`]s as a real OpenAI- or Anthropic-compatible endpoint. [`conformance`]
+//! [`provider::ScriptedAnswer`]s as a real endpoint that speaks a provider's protocol. [`conformance`]
 //! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
 //! [`event_log_conformance`] holds any event log against the contract, [`provider_conformance`] any
 //! provider. [`Chaos`] fails by seed.
@@ -16,6 +16,7 @@
 pub mod anthropic;
 mod chaos;
 pub mod conformance;
+pub mod gemini;
 mod http;
 mod log_conformance;
 mod loopback;

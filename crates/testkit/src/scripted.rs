@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use provider::ScriptedAnswer;
 use serde_json::Value;
 
-use crate::{Loopback, Reply, Request, anthropic, openai};
+use crate::{Loopback, Reply, Request, anthropic, gemini, openai};
 
 /// A real endpoint on loopback that answers from a script, one entry per request, in order.
 ///
@@ -27,6 +27,17 @@ impl ScriptedEndpoint {
     #[must_use]
     pub fn anthropic(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
         Self::serving("", "/v1/messages", answers.into(), anthropic::reply)
+    }
+
+    /// Serves the script as Gemini `generateContent` and `streamGenerateContent`.
+    #[must_use]
+    pub fn gemini(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
+        let serves = |path: &str| gemini::is_streamed(path).is_some();
+        let what = "/v1beta/models/…:generateContent";
+        Self::routing("/v1beta", what, answers.into(), serves, |answer, request| {
+            let is_streamed = gemini::is_streamed(&request.path) == Some(true);
+            gemini::reply(answer, &request.body, is_streamed)
+        })
     }
 
     /// Returns the base URL to give to the adapter.
@@ -53,15 +64,29 @@ impl ScriptedEndpoint {
         answers: Arc<[ScriptedAnswer]>,
         reply: fn(&ScriptedAnswer, &Value) -> Reply,
     ) -> Self {
+        let serves = move |asked: &str| asked == path;
+        Self::routing(prefix, path, answers, serves, move |answer, request| {
+            reply(answer, &request.body)
+        })
+    }
+
+    /// Serves the paths that `serves` says yes to, and that `path` stands for.
+    fn routing(
+        prefix: &'static str,
+        path: &'static str,
+        answers: Arc<[ScriptedAnswer]>,
+        serves: impl Fn(&str) -> bool + Send + Sync + 'static,
+        reply: impl Fn(&ScriptedAnswer, &Request) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let next = AtomicUsize::new(0);
         let server = Loopback::serving(move |request| {
-            if request.method != "POST" || request.path != path {
+            if request.method != "POST" || !serves(&request.path) {
                 let why = format!("only POST {path} is served");
                 return Reply { status: 404, ..Reply::refusal(&why) };
             }
             let index = next.fetch_add(1, Ordering::Relaxed);
             match answers.get(index) {
-                Some(answer) => reply(answer, &request.body),
+                Some(answer) => reply(answer, request),
                 None => Reply::refusal(&format!(
                     "script exhausted: it has {} answers and this is request {}",
                     answers.len(),

@@ -40,7 +40,7 @@ fn a_configuration_mistake_exits_2_and_says_where() {
         "agent.toml",
         "[agent]\ninput = \"x\"\n[model]\nprovider = \"gemini\"\nmodel = \"m\"\n",
     );
-    bench.run(&["run", "agent.toml"]).fails(2, "not supported yet");
+    bench.run(&["run", "agent.toml"]).fails(2, "GEMINI_API_KEY");
     bench.run(&["errors", "show", "err_0"]).fails(2, "no error `err_0`");
     bench.run(&["codes", "nonsense"]).fails(2, "no code begins with `nonsense`");
 }

@@ -65,10 +65,15 @@ fn the_triage_example_runs_over_real_http() {
     let scripted = Bench::new();
     scripted.triage();
     let expected = scripted.run(&["run", "triage/agent.toml", "--json"]).ok().json().remove(0);
-    for (provider, variable) in [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")] {
+    for (provider, variable) in [
+        ("openai", "OPENAI_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
+        ("gemini", "GEMINI_API_KEY"),
+    ] {
         for stream in [true, false] {
             let endpoint = match provider {
                 "openai" => ScriptedEndpoint::openai(script.clone()),
+                "gemini" => ScriptedEndpoint::gemini(script.clone()),
                 _ => ScriptedEndpoint::anthropic(script.clone()),
             };
             let bench = Bench::new().with(variable, "canary-key-0123456789");
@@ -92,9 +97,10 @@ fn the_triage_example_runs_over_real_http() {
             assert_eq!(report["usage"]["input_tokens"], expected["usage"]["input_tokens"]);
             assert_eq!(endpoint.count(), script.len());
             let first = &endpoint.requests()[0];
-            assert_eq!(first.body["stream"] == true, stream);
-            let sent =
-                format!("{:?}{:?}", first.header("authorization"), first.header("x-api-key"));
+            let asked_to_stream = first.body["stream"] == true || first.path.contains(":stream");
+            assert_eq!(asked_to_stream, stream);
+            let headers = ["authorization", "x-api-key", "x-goog-api-key"];
+            let sent = format!("{:?}", headers.map(|name| first.header(name)));
             assert!(sent.contains("canary-key"), "the key is sent");
             assert!(!format!("{}{}", ran.out, ran.err).contains("canary-key"), "and never shown");
         }

@@ -1,0 +1,21 @@
+//! Google Gemini, by `generateContent` and `streamGenerateContent`.
+//!
+//! It makes one attempt: it never retries, never falls back, and never takes half a stream for an
+//! answer. Read `classify.rs` for what its failures are, `request.rs` for what is sent.
+//!
+//! Start at [`Gemini`].
+//!
+//! ```
+//! use provider_gemini::Gemini;
+//!
+//! let provider = Gemini::new("gemini-2.5-flash").api_key("from a vault").build()?;
+//! # Ok::<(), provider_http::ConfigError>(())
+//! ```
+
+mod classify;
+mod gemini;
+mod request;
+mod response;
+mod stream;
+
+pub use gemini::{BASE_URL, Gemini, GeminiProvider, KEY_VARIABLE};

@@ -1,0 +1,224 @@
+//! What comes back in one piece, and the parts that a stream shares with it.
+
+use layer0::message::{StopReason, ToolCall};
+use layer0::usage::TokenUsage;
+use provider::{ModelResponse, ProviderError, StreamSink};
+use provider_http::{Answer, Endpoint};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// An answer, or a piece of one: a stream has the same shape.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireResponse {
+    candidates: Option<Vec<Candidate>>,
+    prompt_feedback: Option<PromptFeedback>,
+    usage_metadata: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    content: Option<Content>,
+    finish_reason: Option<String>,
+    finish_message: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    parts: Option<Vec<Part>>,
+}
+
+/// Text, a thought or a call; what only servers' tools produce has none of these.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Part {
+    text: Option<String>,
+    thought: Option<bool>,
+    function_call: Option<WireCall>,
+}
+
+#[derive(Deserialize)]
+struct WireCall {
+    /// Left out by most models.
+    id: Option<String>,
+    name: String,
+    args: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PromptFeedback {
+    block_reason: Option<String>,
+    block_reason_message: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct WireUsage {
+    prompt_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+    cached_content_token_count: Option<u64>,
+}
+
+impl WireUsage {
+    /// Takes what a later, cumulative count says anew.
+    fn update(&mut self, later: &Self) {
+        self.prompt_token_count = later.prompt_token_count.or(self.prompt_token_count);
+        self.candidates_token_count = later.candidates_token_count.or(self.candidates_token_count);
+        self.thoughts_token_count = later.thoughts_token_count.or(self.thoughts_token_count);
+        self.cached_content_token_count =
+            later.cached_content_token_count.or(self.cached_content_token_count);
+    }
+
+    /// Returns what was billed. The protocol counts cached tokens in, and thoughts apart.
+    fn billed(&self) -> TokenUsage {
+        TokenUsage {
+            input_tokens: self.prompt_token_count.unwrap_or_default(),
+            output_tokens: self
+                .candidates_token_count
+                .unwrap_or_default()
+                .saturating_add(self.thoughts_token_count.unwrap_or_default()),
+            cached_tokens: self.cached_content_token_count.unwrap_or_default(),
+        }
+    }
+}
+
+/// Reads a whole answer. Only usage goes to the sink: nobody waits for text that is there at once.
+pub(crate) async fn read(
+    endpoint: &Endpoint,
+    answer: Answer<'_>,
+    sink: Option<&dyn StreamSink>,
+) -> Result<ModelResponse, ProviderError> {
+    let response: WireResponse = answer.json().await?;
+    let mut draft = Draft::default();
+    draft.take(endpoint, response, sink, None)?;
+    draft.finish(endpoint)
+}
+
+/// An answer that is being put together.
+#[derive(Default)]
+pub(crate) struct Draft {
+    text: String,
+    thinking: String,
+    calls: Vec<ToolCall>,
+    usage: WireUsage,
+    finish_reason: Option<String>,
+    /// What the provider says about the finish reason.
+    finish_message: Option<String>,
+}
+
+impl Draft {
+    /// Takes an answer, or the next piece of one. Usage goes to the first listener, what is said
+    /// and thought to the second.
+    pub(crate) fn take(
+        &mut self,
+        endpoint: &Endpoint,
+        response: WireResponse,
+        usage_sink: Option<&dyn StreamSink>,
+        text_sink: Option<&dyn StreamSink>,
+    ) -> Result<(), ProviderError> {
+        if let Some(usage) = response.usage_metadata {
+            self.usage.update(&usage);
+            if let Some(sink) = usage_sink {
+                sink.usage(self.usage.billed());
+            }
+        }
+        if let Some(error) = response.prompt_feedback.and_then(|it| blocked(endpoint, it)) {
+            return Err(error);
+        }
+        // More than one is answered only where more than one is asked for.
+        let candidate = response.candidates.and_then(|them| them.into_iter().next());
+        let Some(candidate) = candidate else { return Ok(()) };
+        let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
+        parts.into_iter().for_each(|part| self.push(part, text_sink));
+        self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
+        self.finish_message = candidate.finish_message.or(self.finish_message.take());
+        Ok(())
+    }
+
+    fn push(&mut self, part: Part, sink: Option<&dyn StreamSink>) {
+        if let Some(text) = part.text.filter(|text| !text.is_empty()) {
+            let is_thought = part.thought == Some(true);
+            let draft = if is_thought { &mut self.thinking } else { &mut self.text };
+            draft.push_str(&text);
+            match sink {
+                Some(sink) if is_thought => sink.thinking(&text),
+                Some(sink) => sink.text(&text),
+                None => {}
+            }
+        }
+        if let Some(call) = part.function_call {
+            let arguments = match call.args {
+                Some(Value::Null) | None => Value::Object(Map::new()),
+                Some(args) => args,
+            };
+            let id = call.id.unwrap_or_default().into();
+            self.calls.push(ToolCall { id, name: call.name.into(), arguments });
+        }
+    }
+
+    pub(crate) fn finish(self, endpoint: &Endpoint) -> Result<ModelResponse, ProviderError> {
+        let Some(reason) = self.finish_reason else {
+            return Err(ProviderError::stream_truncated("a finish reason"));
+        };
+        let stop_reason = match read_finish_reason(&reason) {
+            Some(StopReason::Malformed) => {
+                let why = match self.finish_message {
+                    Some(message) => format!("malformed answer: `{reason}`: {message}"),
+                    None => format!("malformed answer: `{reason}`"),
+                };
+                return Err(endpoint.invalid_response(&why));
+            }
+            // The protocol stops for tools as it does at the end.
+            Some(StopReason::End) if !self.calls.is_empty() => StopReason::ToolUse,
+            Some(reason) => reason,
+            None => {
+                let why = format!("unknown finish reason: `{reason}`");
+                return Err(endpoint.invalid_response(&why));
+            }
+        };
+        Ok(ModelResponse {
+            text: self.text.into(),
+            thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
+            tool_calls: self.calls.into(),
+            stop_reason,
+            usage: self.usage.billed(),
+        })
+    }
+}
+
+/// Says what a blocked prompt is, by the table as any other failure.
+fn blocked(endpoint: &Endpoint, feedback: PromptFeedback) -> Option<ProviderError> {
+    let reason = feedback.block_reason?;
+    let message = match feedback.block_reason_message {
+        Some(message) => format!("the prompt was blocked: `{reason}`: {message}"),
+        None => format!("the prompt was blocked: `{reason}`"),
+    };
+    let body = json!({ "message": message, "promptFeedback": { "blockReason": reason } });
+    Some(endpoint.failure(body, None))
+}
+
+/// Reads a finish reason; `None` where it is not known, so that none is taken for another.
+fn read_finish_reason(reason: &str) -> Option<StopReason> {
+    Some(match reason {
+        "STOP" => StopReason::End,
+        "MAX_TOKENS" => StopReason::MaxTokens,
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "MODEL_ARMOR"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => StopReason::ContentFilter,
+        "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL"
+        | "MALFORMED_RESPONSE"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MISSING_THOUGHT_SIGNATURE" => StopReason::Malformed,
+        _ => return None,
+    })
+}

@@ -1,0 +1,145 @@
+use std::sync::Arc;
+
+use layer0::ToolSpec;
+use layer0::message::{Message, ToolCall, Transcript};
+use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use provider_gemini::Gemini;
+use provider_http::ConfigError;
+use serde_json::json;
+use testkit::{Loopback, Reply, Request, ScriptedEndpoint};
+
+use super::ask::{KEY, hello, send, to};
+
+async fn sent(
+    model: &str,
+    setup: fn(Gemini) -> Gemini,
+    request: &ModelRequest,
+    streamed: bool,
+) -> Request {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::gemini(vec![said]);
+    let provider = setup(to(model, &server.base_url())).build().unwrap();
+    send(&provider, request, streamed).await.unwrap();
+    server.requests().remove(0)
+}
+
+/// A conversation with everything that can stand in one.
+fn conversation() -> ModelRequest {
+    let call =
+        |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
+    let mut messages = Transcript::default();
+    messages.push(Message::system("Be brief."));
+    messages.push(Message::system("Be polite."));
+    messages.push(Message::user("What is in `a`?"));
+    messages.push(Message::assistant(
+        "",
+        Arc::new([
+            call("~1", "fs_read", json!({ "path": "a" })),
+            call("~2", "fs_search", json!(r#"{"path": "#)),
+        ]),
+    ));
+    messages.push(Message::tool("~1".into(), "Grüße", false));
+    messages.push(Message::tool("~2".into(), "Tool 'fs_search' failed: not JSON", true));
+    messages.push(Message::assistant("Again.", Arc::new([call("call-1", "now", json!({}))])));
+    messages.push(Message::tool("call-1".into(), "noon", false));
+    messages.push(Message::assistant("It says hello.", Arc::default()));
+    messages.push(Message::assistant("", Arc::default()));
+    messages.push(Message::user("And `b`?"));
+    let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
+    ModelRequest {
+        tools: Arc::new([
+            ToolSpec::new("fs_read", "Reads a file.", schema.clone()),
+            ToolSpec::new("fs_search", "Searches files.", schema),
+        ]),
+        settings: ModelSettings { max_output_tokens: Some(512), temperature: Some(0.5) },
+        ..ModelRequest::new(messages)
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent() {
+    let request = sent("gemini-3-pro", |it| it, &conversation(), true).await;
+    assert_eq!(request.path, "/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse");
+    assert_eq!(request.header("x-goog-api-key"), Some(KEY));
+    assert_eq!(request.header("authorization"), None);
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    insta::assert_json_snapshot!(request.body);
+}
+
+#[tokio::test]
+async fn a_model_that_signs_no_thoughts_is_sent_no_signature() {
+    let newer = sent("gemini-3-pro", |it| it, &conversation(), false).await;
+    assert_eq!(newer.path, "/v1beta/models/gemini-3-pro:generateContent");
+    assert!(newer.body.to_string().contains("thoughtSignature"));
+    for older in ["gemini-2.5-flash", "models/gemini-1.5-pro", "gemma-3-27b-it"] {
+        let older = sent(older, |it| it, &conversation(), false).await;
+        assert!(!older.body.to_string().contains("thoughtSignature"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_set_is_not_sent() {
+    let request = sent("model-1", |it| it, &hello(), false).await;
+    insta::assert_json_snapshot!(request.body);
+}
+
+#[tokio::test]
+async fn thoughts_are_asked_for_on_request() {
+    let request = sent("model-1", |it| it.includes_thoughts(true), &hello(), true).await;
+    let config = &request.body["generationConfig"];
+    assert_eq!(*config, json!({ "thinkingConfig": { "includeThoughts": true } }));
+}
+
+#[tokio::test]
+async fn a_result_whose_call_was_forgotten_is_sent_as_text() {
+    let mut messages = Transcript::default();
+    messages.push(Message::user("go on"));
+    messages.push(Message::tool("call-7".into(), "noon", false));
+    let request = sent("model-1", |it| it, &ModelRequest::new(messages), false).await;
+    assert_eq!(
+        request.body["contents"][1],
+        json!({ "role": "user", "parts": [{ "text": "noon" }] })
+    );
+}
+
+#[tokio::test]
+async fn a_model_is_a_part_of_the_path_whatever_its_name() {
+    for (model, path) in [
+        ("gemini-2.5-flash", "/models/gemini-2.5-flash:generateContent"),
+        ("models/gemini-2.5-flash", "/models/gemini-2.5-flash:generateContent"),
+        ("tunedModels/mine", "/tunedModels/mine:generateContent"),
+        ("a model?x#ü", "/models/a%20model%3Fx%23%C3%BC:generateContent"),
+    ] {
+        let server = Loopback::replying([Reply::html(404)]);
+        let provider = to(model, &server.url()).build().unwrap();
+        send(&provider, &hello(), false).await.unwrap_err();
+        assert_eq!(server.requests()[0].path, path);
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_may_hold_the_key_and_gets_none() {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::gemini(vec![said]);
+    let slash = format!("{}/", server.base_url());
+    let provider = Gemini::new("m").base_url(slash).build().unwrap();
+    assert_eq!(&*provider.complete(&hello()).await.unwrap().text, "ok");
+    assert_eq!(server.requests()[0].header("x-goog-api-key"), None);
+}
+
+/// Spec: P11
+#[tokio::test]
+async fn a_real_request_is_denied_in_tests() {
+    provider_http::deny_real_requests();
+    let provider = Gemini::new("m").api_key("sk-0123456789").build().unwrap();
+    let error = provider.complete(&hello()).await.unwrap_err();
+    let chain = layer0::failure::chain(&error);
+    assert_eq!(chain.last().unwrap(), "real requests are denied in this process");
+}
+
+#[test]
+fn without_a_key_gemini_itself_cannot_be_asked() {
+    let error = Gemini::new("m").build().unwrap_err();
+    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    assert!(error.to_string().contains("`GEMINI_API_KEY`"));
+}
