@@ -2,8 +2,8 @@
 //! told, samples of every way a provider is known to fail, and the measuring of benchmarks.
 //!
 //! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
-//! [`provider::ScriptedAnswer`]s as a real OpenAI- or Anthropic-compatible endpoint. [`conformance`]
-//! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
+//! [`provider::ScriptedAnswer`]s as a real endpoint, compatible with OpenAI, Anthropic or Ollama.
+//! [`conformance`] turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
 //! [`event_log_conformance`] holds any event log against the contract.
 //!
 //! It never listens beyond `127.0.0.1`, and it never passes over anything in silence: what a script
@@ -18,6 +18,7 @@ mod http;
 mod log_conformance;
 mod loopback;
 pub mod measure;
+pub mod ollama;
 pub mod openai;
 mod reply;
 mod scripted;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use provider::ScriptedAnswer;
 use serde_json::Value;
 
-use crate::{Loopback, Reply, Request, anthropic, openai};
+use crate::{Loopback, Reply, Request, anthropic, ollama, openai};
 
 /// A real endpoint on loopback that answers from a script, one entry per request, in order.
 ///
@@ -27,6 +27,12 @@ impl ScriptedEndpoint {
     #[must_use]
     pub fn anthropic(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
         Self::serving("", "/v1/messages", answers.into(), anthropic::reply)
+    }
+
+    /// Serves the script as Ollama chat.
+    #[must_use]
+    pub fn ollama(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
+        Self::serving("", "/api/chat", answers.into(), ollama::reply)
     }
 
     /// Returns the base URL to give to the adapter.
