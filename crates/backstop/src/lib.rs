@@ -27,8 +27,8 @@
 //! What is not named here is in the crates re-exported beside it ([`provider`], [`event_log`], …), so
 //! that a provider or a store of your own needs no further dependency.
 //!
-//! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`] or [`OpenAi`]; keep a
-//! record with [`Database`]; compose agents with [`LocalOrchestrator`].
+//! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`], [`Ollama`] or
+//! [`OpenAi`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`].
 
 mod error;
 
@@ -43,6 +43,7 @@ pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
 pub use orchestrator::LocalOrchestrator;
 pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
+pub use provider_ollama::Ollama;
 pub use provider_openai::OpenAi;
 pub use react::{
     Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
