@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use layer0::failure::{Failure, Retry};
+use layer0::failure::Failure;
 use layer0::message::{Message, StopReason, Transcript};
 use layer0::usage::TokenUsage;
 use provider::{ErrorKind, ModelRequest, ModelResponse, ScriptedAnswer, ScriptedError};
