@@ -106,6 +106,19 @@ fn the_triage_example_runs_over_real_http() {
     }
 }
 
+#[test]
+fn an_ollama_of_ones_own_needs_no_key() {
+    let said = vec![provider::ScriptedAnswer { text: Some("ok".into()), ..Default::default() }];
+    let endpoint = ScriptedEndpoint::ollama(said);
+    let bench = Bench::new();
+    let model =
+        format!("provider = \"ollama\"\nmodel = \"m\"\nbase_url = \"{}\"", endpoint.base_url());
+    let agent = bench.triage().replace("provider = \"script\"\nscript = \"script.toml\"", &model);
+    bench.write("triage/agent.toml", &agent);
+    bench.run(&["run", "triage/agent.toml"]).ok();
+    assert_eq!(endpoint.requests()[0].header("authorization"), None);
+}
+
 /// Spec: E10
 #[test]
 fn a_key_is_printed_nowhere_even_when_the_server_echoes_it() {
