@@ -13,6 +13,7 @@ use provider::{ModelSettings, Provider, ScriptedProvider};
 use provider_anthropic::Anthropic;
 use provider_gemini::Gemini;
 use provider_http::{ApiKey, Timeouts};
+use provider_ollama::Ollama;
 use provider_openai::OpenAi;
 use react::{Agent, AgentBuilder};
 use redact::Redactor;
@@ -194,8 +195,24 @@ fn provider(
             let provider = gemini.build().map_err(|error| misconfigured(error, path))?;
             Ok((Arc::new(provider), key))
         }
+        ProviderName::Ollama => {
+            // A server on this machine needs no key, so the hosted service's is left where it is.
+            let key = match (&model.base_url, &model.api_key_env) {
+                (None, None) => None,
+                _ => key(model, provider_ollama::KEY_VARIABLE)?,
+            };
+            let mut ollama = Ollama::new(model_name(model, path)?).timeouts(timeouts(model));
+            if let Some(url) = &model.base_url {
+                ollama = ollama.base_url(url.as_str());
+            }
+            if let Some(key) = &key {
+                ollama = ollama.api_key(key.as_str());
+            }
+            let provider = ollama.build().map_err(|error| misconfigured(error, path))?;
+            Ok((Arc::new(provider), key))
+        }
         other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
-            .with_hint("use anthropic, gemini, openai (with base_url for what speaks it) or script")
+            .with_hint("use anthropic, ollama, openai (with base_url for what speaks it) or script")
             .into()),
     }
 }

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::said::{is_failure, looks_like_html};
-use crate::{Endpoint, Events, MAX_ANSWER_BYTES};
+use crate::{Endpoint, Events, Lines, MAX_ANSWER_BYTES};
 
 /// An answer whose head said success. Its body may still be a failure.
 #[derive(Debug)]
@@ -70,6 +70,12 @@ impl<'e> Answer<'e> {
     #[must_use]
     pub fn events(self) -> Events<'e> {
         Events::new(self)
+    }
+
+    /// Reads the body as JSON values, one on each line.
+    #[must_use]
+    pub fn lines(self) -> Lines<'e> {
+        Lines::new(self)
     }
 
     /// Waits for the next piece of the body, `None` at its end.

@@ -2,7 +2,7 @@
 //! hints how long to wait, and the table that says what a failure on the wire is.
 //!
 //! An adapter is a table and a mapping on top of this: it opens an [`Endpoint`] with its [`Row`]s,
-//! posts a request to it and reads the [`Answer`], whole or as [`Events`].
+//! posts a request to it and reads the [`Answer`], whole, as [`Events`] or as [`Lines`].
 //!
 //! It never retries, never follows a redirect and never waits longer than its [`Timeouts`] allow.
 //! No byte from outside can make it panic, and no key it holds can be printed: what a provider says
@@ -18,6 +18,7 @@ mod endpoint;
 mod events;
 mod hint;
 mod key;
+mod lines;
 mod said;
 mod timeouts;
 mod wording;
@@ -29,6 +30,7 @@ pub use config_error::ConfigError;
 pub use endpoint::{Credential, Endpoint, EndpointSettings, deny_real_requests};
 pub use events::{Event, Events};
 pub use key::ApiKey;
+pub use lines::Lines;
 pub use said::Said;
 pub use timeouts::Timeouts;
 

@@ -55,7 +55,8 @@ pub struct Sample {
     pub retry_after: Option<Duration>,
 }
 
-/// Returns the rows of these providers, those of OpenAI Responses left out.
+/// Returns the rows of these providers, those of OpenAI Responses left out, and those without a
+/// status, which no server can answer with.
 ///
 /// # Panics
 ///
@@ -65,6 +66,7 @@ pub fn rows(providers: &[&str]) -> Vec<Row> {
     let rows: Vec<Value> = serde_json::from_str(ROWS).expect("conformance.json is an array");
     rows.into_iter()
         .filter(|row| providers.iter().any(|provider| row["provider"] == *provider))
+        .filter(|row| !row["http"].is_null())
         .map(|row| serde_json::from_value(row).expect("a row has the fields of `Row`"))
         .filter(|row: &Row| !row.condition.starts_with("responses"))
         .collect()
@@ -88,6 +90,19 @@ impl Row {
             }
             condition if condition.starts_with("chat SSE EOF before [DONE]") => {
                 vec![self.sample("", Reply::events(OPENAI_HEAD), None)]
+            }
+            r#"NDJSON line {"error":"..."} (no done field)"# => {
+                let body = format!("{OLLAMA_HEAD}{}\n", json!({ "error": "what went wrong" }));
+                vec![self.sample("", Reply::lines(body), None)]
+            }
+            r#"{"error":"text"}"# => {
+                let error = json!({ "error": "what went wrong" });
+                let signin = json!({ "error": "unauthorized", "signin_url": "https://…" });
+                let bodies = if self.http == 401 { vec![error, signin] } else { vec![error] };
+                let sample = |body: Value| {
+                    self.sample(&body.to_string(), Reply::json(self.http, &body), None)
+                };
+                bodies.into_iter().map(sample).collect()
             }
             "content-type text/html" => vec![self.sample("", Reply::html(200), None)],
             condition if self.in_stream && condition.contains("SSE") => self.inside_a_stream(),
@@ -343,4 +358,10 @@ const ANTHROPIC_HEAD: &str = concat!(
 const OPENAI_HEAD: &str = concat!(
     r#"data: {"id":"1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"grüß"},"finish_reason":null}]}"#,
     "\n\n",
+);
+
+/// A stream that has said something and is not over.
+const OLLAMA_HEAD: &str = concat!(
+    r#"{"model":"m","created_at":"2026-01-01T00:00:00Z","message":{"role":"assistant","content":"grüß"},"done":false}"#,
+    "\n",
 );

@@ -21,6 +21,7 @@ mod http;
 mod log_conformance;
 mod loopback;
 pub mod measure;
+pub mod ollama;
 pub mod openai;
 mod provider_conformance;
 mod reply;

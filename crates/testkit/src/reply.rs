@@ -60,6 +60,11 @@ impl Reply {
         Self::new(200, "text/event-stream", body)
     }
 
+    /// Makes a stream of JSON lines, in status 200.
+    pub fn lines(body: impl Into<Vec<u8>>) -> Self {
+        Self::new(200, "application/x-ndjson", body)
+    }
+
     /// Makes the page that a gateway shows to people.
     #[must_use]
     pub fn html(status: u16) -> Self {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use provider::ScriptedAnswer;
 use serde_json::Value;
 
-use crate::{Loopback, Reply, Request, anthropic, gemini, openai};
+use crate::{Loopback, Reply, Request, anthropic, gemini, ollama, openai};
 
 /// A real endpoint on loopback that answers from a script, one entry per request, in order.
 ///
@@ -38,6 +38,12 @@ impl ScriptedEndpoint {
             let is_streamed = gemini::is_streamed(&request.path) == Some(true);
             gemini::reply(answer, &request.body, is_streamed)
         })
+    }
+
+    /// Serves the script as Ollama chat.
+    #[must_use]
+    pub fn ollama(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
+        Self::serving("", "/api/chat", answers.into(), ollama::reply)
     }
 
     /// Returns the base URL to give to the adapter.

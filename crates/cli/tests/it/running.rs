@@ -69,11 +69,13 @@ fn the_triage_example_runs_over_real_http() {
         ("openai", "OPENAI_API_KEY"),
         ("anthropic", "ANTHROPIC_API_KEY"),
         ("gemini", "GEMINI_API_KEY"),
+        ("ollama", "OLLAMA_API_KEY"),
     ] {
         for stream in [true, false] {
             let endpoint = match provider {
                 "openai" => ScriptedEndpoint::openai(script.clone()),
                 "gemini" => ScriptedEndpoint::gemini(script.clone()),
+                "ollama" => ScriptedEndpoint::ollama(script.clone()),
                 _ => ScriptedEndpoint::anthropic(script.clone()),
             };
             let bench = Bench::new().with(variable, "canary-key-0123456789");
@@ -105,6 +107,19 @@ fn the_triage_example_runs_over_real_http() {
             assert!(!format!("{}{}", ran.out, ran.err).contains("canary-key"), "and never shown");
         }
     }
+}
+
+#[test]
+fn an_ollama_of_ones_own_needs_no_key() {
+    let said = vec![provider::ScriptedAnswer { text: Some("ok".into()), ..Default::default() }];
+    let endpoint = ScriptedEndpoint::ollama(said);
+    let bench = Bench::new();
+    let model =
+        format!("provider = \"ollama\"\nmodel = \"m\"\nbase_url = \"{}\"", endpoint.base_url());
+    let agent = bench.triage().replace("provider = \"script\"\nscript = \"script.toml\"", &model);
+    bench.write("triage/agent.toml", &agent);
+    bench.run(&["run", "triage/agent.toml"]).ok();
+    assert_eq!(endpoint.requests()[0].header("authorization"), None);
 }
 
 /// Spec: E10

@@ -1,0 +1,113 @@
+use std::sync::Arc;
+
+use layer0::ToolSpec;
+use layer0::message::{Message, ToolCall, Transcript};
+use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use provider_http::ConfigError;
+use provider_ollama::{HOSTED_URL, KEY_VARIABLE, Ollama};
+use serde_json::json;
+use testkit::{Request, ScriptedEndpoint};
+
+use super::ask::{KEY, hello, send, to};
+
+async fn sent(setup: fn(Ollama) -> Ollama, request: &ModelRequest, streamed: bool) -> Request {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::ollama(vec![said]);
+    let provider = setup(to(&server.base_url())).build().unwrap();
+    send(&provider, request, streamed).await.unwrap();
+    server.requests().remove(0)
+}
+
+/// A conversation with everything that can stand in one.
+fn conversation() -> ModelRequest {
+    let call =
+        |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
+    let mut messages = Transcript::default();
+    messages.push(Message::system("Be brief."));
+    messages.push(Message::user("What is in `a`?"));
+    messages.push(Message::assistant(
+        "",
+        Arc::new([
+            call("call-1", "fs_read", json!({ "path": "a" })),
+            call("call-2", "fs_read", json!(r#"{"path": "#)),
+        ]),
+    ));
+    messages.push(Message::tool("call-1".into(), "Grüße", false));
+    messages.push(Message::tool("call-2".into(), "Tool 'fs_read' failed: not JSON", true));
+    messages.push(Message::assistant("It says hello.", Arc::default()));
+    messages.push(Message::user("And `b`?"));
+    let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
+    ModelRequest {
+        tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
+        settings: ModelSettings { max_output_tokens: Some(512), temperature: Some(0.5) },
+        ..ModelRequest::new(messages)
+    }
+}
+
+#[tokio::test]
+async fn what_is_sent_to_stream() {
+    let request = sent(|it| it.context_tokens(8192), &conversation(), true).await;
+    assert_eq!(request.path, "/api/chat");
+    assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    insta::assert_json_snapshot!(request.body);
+}
+
+#[tokio::test]
+async fn what_is_not_set_is_not_sent() {
+    let request = sent(|it| it, &hello(), false).await;
+    insta::assert_json_snapshot!(request.body);
+}
+
+/// A call that no message made, as after a conversation was cut, has no name to send.
+#[tokio::test]
+async fn a_result_names_the_tool_of_its_call() {
+    let call =
+        |name: &str| ToolCall { id: "call-1".into(), name: name.into(), arguments: json!({}) };
+    let mut messages = Transcript::default();
+    messages.push(Message::tool("call-1".into(), "of nobody", false));
+    messages.push(Message::assistant("", Arc::new([call("one")])));
+    messages.push(Message::tool("call-1".into(), "of one", false));
+    messages.push(Message::assistant("", Arc::new([call("two")])));
+    messages.push(Message::tool("call-1".into(), "of two", false));
+    let request = sent(|it| it, &ModelRequest::new(messages), false).await;
+    let names: Vec<_> = [0, 2, 4].map(|at| &request.body["messages"][at]["tool_name"]).into();
+    assert_eq!(names, [&json!(null), &json!("one"), &json!("two")]);
+}
+
+#[tokio::test]
+async fn a_server_of_ones_own_needs_no_key_and_gets_none() {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::ollama(vec![said]);
+    let slash = format!("{}/", server.base_url());
+    let provider = Ollama::new("m").base_url(slash).build().unwrap();
+    assert_eq!(&*provider.complete(&hello()).await.unwrap().text, "ok");
+    assert_eq!(server.requests()[0].header("authorization"), None);
+}
+
+#[test]
+fn without_a_base_url_it_asks_this_machine() {
+    let provider = Ollama::new("m").build().unwrap();
+    assert!(format!("{provider:?}").contains("http://localhost:11434/api/chat"), "{provider:?}");
+}
+
+/// Spec: P11
+#[tokio::test]
+async fn a_real_request_is_denied_in_tests() {
+    provider_http::deny_real_requests();
+    let provider = Ollama::new("m").base_url(HOSTED_URL).api_key(KEY).build().unwrap();
+    let error = provider.complete(&hello()).await.unwrap_err();
+    let chain = layer0::failure::chain(&error);
+    assert_eq!(chain.last().unwrap(), "real requests are denied in this process");
+}
+
+#[test]
+fn the_hosted_service_needs_a_key() {
+    // Where somebody has one, there is nothing to see.
+    if std::env::var_os(KEY_VARIABLE).is_some() {
+        return;
+    }
+    let error = Ollama::from_env("m").unwrap_err();
+    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    assert!(error.to_string().contains("`OLLAMA_API_KEY`"));
+}
