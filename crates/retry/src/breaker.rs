@@ -117,6 +117,7 @@ impl fmt::Debug for Breaker {
 }
 
 /// A call that was let through.
+#[derive(Debug)]
 struct Ticket {
     breaker: Breaker,
     probe: bool,
@@ -171,28 +172,51 @@ impl<S, Req> Service<Req> for CircuitBreaker<S>
 where
     S: Service<Req>,
     S::Error: Failure + From<CircuitOpen>,
-    S::Future: Send + 'static,
-    S::Response: Send,
+    S::Future: Unpin,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    type Future = Guarded<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        let ticket = match self.breaker.admit() {
-            Ok(ticket) => ticket,
-            Err(open) => return Box::pin(async move { Err(open.into()) }),
-        };
-        let attempt = self.inner.call(request);
-        Box::pin(async move {
-            let result = attempt.await;
-            ticket.tell(&result);
-            result
+        Guarded(match self.breaker.admit() {
+            Ok(ticket) => Ok((self.inner.call(request), Some(ticket))),
+            Err(open) => Err(open),
         })
+    }
+}
+
+/// The future of a [`CircuitBreaker`].
+pub struct Guarded<F>(Result<(F, Option<Ticket>), CircuitOpen>);
+
+impl<F, T, E> Future for Guarded<F>
+where
+    F: Future<Output = Result<T, E>> + Unpin,
+    E: Failure + From<CircuitOpen>,
+{
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Err(open) => Poll::Ready(Err((*open).into())),
+            Ok((attempt, ticket)) => {
+                let result = std::task::ready!(Pin::new(attempt).poll(cx));
+                if let Some(ticket) = ticket.take() {
+                    ticket.tell(&result);
+                }
+                Poll::Ready(result)
+            }
+        }
+    }
+}
+
+impl<F> fmt::Debug for Guarded<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guarded").field("admitted", &self.0.is_ok()).finish_non_exhaustive()
     }
 }
 
