@@ -76,6 +76,7 @@ pub(crate) const ROWS: &[Row] = &[
             "invalid_image_mode",
             "invalid_image_url",
             "invalid_prompt",
+            "invalid_request_error",
             "unsupported_image_media_type",
         ]),
         InvalidRequest,

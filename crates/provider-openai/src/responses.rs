@@ -1,5 +1,6 @@
 //! OpenAI Responses, used without state: nothing is kept at the provider.
 
+mod draft;
 mod request;
 mod response;
 mod stream;

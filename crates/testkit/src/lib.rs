@@ -20,6 +20,7 @@ mod loopback;
 pub mod measure;
 pub mod openai;
 mod reply;
+pub mod responses;
 mod scripted;
 
 pub use http::Request;

@@ -5,7 +5,8 @@ use provider_http::Events;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::response::{Draft, Item, Thought, WireResponse};
+use super::draft::{Draft, Thought};
+use super::response::{Item, WireResponse};
 
 /// The events that matter; those not named here repeat what others say.
 #[derive(Deserialize)]
