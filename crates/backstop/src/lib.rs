@@ -43,7 +43,7 @@ pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
 pub use orchestrator::LocalOrchestrator;
 pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
-pub use provider_openai::OpenAi;
+pub use provider_openai::{OpenAi, OpenAiResponses};
 pub use react::{
     Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
     Approver, Budget, BuildError, CancellationToken, Decision, Gate, HookContext, HookError,

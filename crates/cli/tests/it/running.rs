@@ -65,10 +65,15 @@ fn the_triage_example_runs_over_real_http() {
     let scripted = Bench::new();
     scripted.triage();
     let expected = scripted.run(&["run", "triage/agent.toml", "--json"]).ok().json().remove(0);
-    for (provider, variable) in [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")] {
+    for (provider, variable) in [
+        ("openai", "OPENAI_API_KEY"),
+        ("openai-responses", "OPENAI_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
+    ] {
         for stream in [true, false] {
             let endpoint = match provider {
                 "openai" => ScriptedEndpoint::openai(script.clone()),
+                "openai-responses" => ScriptedEndpoint::openai_responses(script.clone()),
                 _ => ScriptedEndpoint::anthropic(script.clone()),
             };
             let bench = Bench::new().with(variable, "canary-key-0123456789");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Body, Row, Sample, code_of, rows_of};
+use super::{Body, Row, Sample, rows_of};
 use crate::Reply;
 
 /// Returns what OpenAI can answer to a request of Responses when it fails: with its status, and
@@ -103,12 +103,13 @@ fn answers_that_failed(row: &Row, code: &str) -> [Sample; 2] {
         _ => 1,
     });
     let class = class.expect("the row has two classes");
+    let row = Row { cls: class.to_owned(), ..row.clone() };
     let event = json!({ "type": "response.failed", "response": response });
     let stream = Reply::events(format!("{HEAD}{}", sse(&event)));
     [(Reply::json(200, &response), "whole", false), (stream, "streamed", true)].map(
         |(reply, shape, streamed)| {
             let sample = row.sample(&format!("{shape} error.code={code}"), reply, None);
-            Sample { streamed, code: code_of(class), ..sample }
+            Sample { streamed, ..sample }
         },
     )
 }
