@@ -119,12 +119,10 @@ async fn no_broken_byte_panics() {
         let body = reply(streamed).body;
         let content_type = if streamed { "text/event-stream" } else { "application/json" };
         for at in 0..body.len() {
-            for byte in [0xff, b'"', b'0', b'{', b'\n'] {
-                let mut body = body.clone();
-                body[at] = byte;
-                if let Err(error) = provider.read(content_type, body).await {
-                    assert!(!error.to_string().contains('\n'), "{byte} at {at}: {error}");
-                }
+            let mut body = body.clone();
+            body[at] = [0xff, b'"', b'0', b'{', b'\n'][at % 5];
+            if let Err(error) = provider.read(content_type, body).await {
+                assert!(!error.to_string().contains('\n'), "at {at}: {error}");
             }
         }
     }
