@@ -2,7 +2,7 @@
 //! told, samples of every way a provider is known to fail, and the measuring of benchmarks.
 //!
 //! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
-//! [`provider::ScriptedAnswer`]s as a real OpenAI- or Anthropic-compatible endpoint. [`conformance`]
+//! [`provider::ScriptedAnswer`]s as a real OpenAI- (both protocols) or Anthropic-compatible endpoint. [`conformance`]
 //! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
 //! [`event_log_conformance`] holds any event log against the contract.
 //!
