@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::{Anthropic, OpenAi};
+use backstop::{Anthropic, Gemini, Ollama, OpenAi, OpenAiResponses};
+use provider::ScriptedAnswer;
 use provider_http::Timeouts;
+use serde_json::Value;
 use testkit::{Wire, provider_conformance};
 
 fn timeouts() -> Timeouts {
@@ -30,4 +32,37 @@ async fn anthropic_keeps_the_contract() {
         Arc::new(anthropic.timeouts(timeouts()).build().unwrap()) as Arc<_>
     };
     provider_conformance(Wire { provider, reply: testkit::anthropic::reply }).await;
+}
+
+/// Spec: P1, P3, P4, P7, P8
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn openai_responses_keeps_the_contract() {
+    let provider = |url: &str| {
+        let openai = OpenAiResponses::new("m").base_url(format!("{url}/v1")).timeouts(timeouts());
+        Arc::new(openai.build().unwrap()) as Arc<_>
+    };
+    provider_conformance(Wire { provider, reply: testkit::responses::reply }).await;
+}
+
+/// Spec: P1, P3, P4, P7, P8
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ollama_keeps_the_contract() {
+    let provider = |url: &str| {
+        let ollama = Ollama::new("m").base_url(url).timeouts(timeouts());
+        Arc::new(ollama.build().unwrap()) as Arc<_>
+    };
+    provider_conformance(Wire { provider, reply: testkit::ollama::reply }).await;
+}
+
+/// Spec: P1, P3, P4, P7, P8
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gemini_keeps_the_contract() {
+    let provider = |url: &str| {
+        let gemini = Gemini::new("m").base_url(format!("{url}/v1beta")).api_key("0123456789");
+        Arc::new(gemini.timeouts(timeouts()).build().unwrap()) as Arc<_>
+    };
+    let reply = |answer: &ScriptedAnswer, request: &Value| {
+        testkit::gemini::reply(answer, request, request["stream"] == true)
+    };
+    provider_conformance(Wire { provider, reply }).await;
 }

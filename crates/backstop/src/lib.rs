@@ -45,7 +45,7 @@ pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
 pub use provider_gemini::Gemini;
 pub use provider_ollama::Ollama;
-pub use provider_openai::OpenAi;
+pub use provider_openai::{OpenAi, OpenAiResponses};
 pub use react::{
     Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
     Approver, Budget, BuildError, CancellationToken, Decision, Gate, HookContext, HookError,

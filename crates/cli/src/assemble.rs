@@ -14,7 +14,7 @@ use provider_anthropic::Anthropic;
 use provider_gemini::Gemini;
 use provider_http::{ApiKey, Timeouts};
 use provider_ollama::Ollama;
-use provider_openai::OpenAi;
+use provider_openai::{OpenAi, OpenAiResponses};
 use react::{Agent, AgentBuilder};
 use redact::Redactor;
 use serde_json::{Value, json};
@@ -171,6 +171,19 @@ fn provider(
             let provider = openai.build().map_err(|error| misconfigured(error, path))?;
             Ok((Arc::new(provider), key))
         }
+        ProviderName::OpenaiResponses => {
+            let key = key(model, provider_openai::KEY_VARIABLE)?;
+            let mut openai = OpenAiResponses::new(model_name(model, path)?);
+            openai = openai.timeouts(timeouts(model));
+            if let Some(url) = &model.base_url {
+                openai = openai.base_url(url.as_str());
+            }
+            if let Some(key) = &key {
+                openai = openai.api_key(key.as_str());
+            }
+            let provider = openai.build().map_err(|error| misconfigured(error, path))?;
+            Ok((Arc::new(provider), key))
+        }
         ProviderName::Anthropic => {
             let key = key(model, provider_anthropic::KEY_VARIABLE)?;
             let mut anthropic = Anthropic::new(model_name(model, path)?).timeouts(timeouts(model));
@@ -212,7 +225,7 @@ fn provider(
             Ok((Arc::new(provider), key))
         }
         other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
-            .with_hint("use anthropic, ollama, openai (with base_url for what speaks it) or script")
+            .with_hint("use anthropic, gemini, ollama, openai (with base_url for what speaks it), openai-responses or script")
             .into()),
     }
 }

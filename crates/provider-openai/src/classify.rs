@@ -23,6 +23,18 @@ pub(crate) const ROWS: &[Row] = &[
     // Filters: Azure; OpenRouter.
     Row::new(400, Code(&["content_filter", "ResponsibleAIPolicyViolation"]), ContentBlocked),
     Row::new(403, Has("/error/metadata/flagged_input"), ContentBlocked),
+    // Those of Responses come with 400, with 403 and inside a 200. A flagged prompt is told from a
+    // malformed one, which has the same code, by its message.
+    Row::any(
+        Code(&[
+            "bio_policy",
+            "cyber_policy",
+            "image_content_policy_violation",
+            "misalignment_policy_violation",
+        ]),
+        ContentBlocked,
+    ),
+    Row::new(400, Message(&["violating our usage policy"]), ContentBlocked),
     // A 429 that no wait helps against comes before those that pass.
     Row::new(
         429,
@@ -47,5 +59,27 @@ pub(crate) const ROWS: &[Row] = &[
     Row::new(503, Code(&["server_is_overloaded"]), Transient),
     Row::new(503, Type(&["service_unavailable_error"]), Transient),
     Row::new(500, Type(&["server_error"]), Transient),
+    Row::new(500, Code(&["server_error"]), Transient),
+    Row::new(
+        400,
+        Code(&[
+            "empty_image_file",
+            "failed_to_download_image",
+            "image_file_not_found",
+            "image_file_too_large",
+            "image_parse_error",
+            "image_too_large",
+            "image_too_small",
+            "invalid_base64_image",
+            "invalid_image",
+            "invalid_image_format",
+            "invalid_image_mode",
+            "invalid_image_url",
+            "invalid_prompt",
+            "invalid_request_error",
+            "unsupported_image_media_type",
+        ]),
+        InvalidRequest,
+    ),
     Row::new(400, Type(&["invalid_request_error"]), InvalidRequest),
 ];

@@ -1,10 +1,12 @@
 //! OpenAI Chat Completions, and the many endpoints compatible with it: llama.cpp, vLLM, Mistral,
-//! Cohere, OpenRouter and others, by setting a base URL.
+//! Cohere, OpenRouter and others, by setting a base URL. OpenAI Responses, which newer models want.
 //!
 //! It makes one attempt: it never retries, never falls back, and never takes half a stream for an
-//! answer. Read `classify.rs` for what its failures are, `request.rs` for what is sent.
+//! answer. It keeps nothing at the provider: each request carries the whole conversation. Read
+//! `classify.rs` for what the failures of both protocols are, `request.rs` and
+//! `responses/request.rs` for what is sent.
 //!
-//! Start at [`OpenAi`].
+//! Start at [`OpenAi`], or at [`OpenAiResponses`].
 //!
 //! ```
 //! use provider_openai::OpenAi;
@@ -15,8 +17,12 @@
 
 mod classify;
 mod openai;
+mod place;
 mod request;
 mod response;
+mod responses;
 mod stream;
 
-pub use openai::{BASE_URL, KEY_VARIABLE, OpenAi, OpenAiProvider};
+pub use openai::{OpenAi, OpenAiProvider};
+pub use place::{BASE_URL, KEY_VARIABLE};
+pub use responses::{OpenAiResponses, OpenAiResponsesProvider};

@@ -2,19 +2,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
-use provider_http::{
-    Answer, ApiKey, ConfigError, Credential, Endpoint, EndpointSettings, Timeouts,
-};
+use provider_http::{Answer, ApiKey, ConfigError, Endpoint, Timeouts};
 
-use crate::classify::ROWS;
+use crate::place::{KEY_VARIABLE, Place};
 use crate::request::{ChatRequest, MaxTokens};
 use crate::{response, stream};
-
-/// Where OpenAI itself answers.
-pub const BASE_URL: &str = "https://api.openai.com/v1";
-
-/// The environment variable that [`OpenAi::from_env`] reads the key from.
-pub const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
 /// Sets up a provider.
 #[derive(Debug, Clone)]
@@ -50,7 +42,7 @@ impl OpenAi {
         Ok(Self::new(model).api_key(ApiKey::from_env(KEY_VARIABLE)?))
     }
 
-    /// Sends to another endpoint than [`BASE_URL`]; `/chat/completions` is appended.
+    /// Sends to another endpoint than [`BASE_URL`](crate::BASE_URL); `/chat/completions` is appended.
     #[must_use]
     pub fn base_url(mut self, url: impl Into<String>) -> Self {
         self.base_url = Some(url.into());
@@ -95,21 +87,13 @@ impl OpenAi {
     /// [`ConfigError::MissingKey`] with neither key nor base URL, [`ConfigError::InvalidKey`],
     /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::Client`].
     pub fn build(self) -> Result<OpenAiProvider, ConfigError> {
-        if self.api_key.is_none() && self.base_url.is_none() {
-            return Err(ConfigError::missing_key(KEY_VARIABLE));
-        }
-        let endpoint = Endpoint::open(&EndpointSettings {
-            base_url: self.base_url.as_deref().unwrap_or(BASE_URL),
+        let endpoint = Place {
+            base_url: self.base_url.as_deref(),
             path: "/chat/completions",
-            credential: self.api_key.as_ref().map(|key| Credential {
-                header: "authorization",
-                prefix: "Bearer ",
-                key,
-            }),
-            headers: &[],
+            api_key: self.api_key.as_ref(),
             timeouts: self.timeouts,
-            rows: ROWS,
-        })?;
+        }
+        .open()?;
         let max_tokens = match self.max_completion_tokens.unwrap_or(self.base_url.is_none()) {
             true => MaxTokens::Completion,
             false => MaxTokens::Classic,

@@ -7,5 +7,13 @@ mod it {
     mod dialects;
     mod faults;
     mod requests;
+    mod responses {
+        mod ask;
+        mod conformance;
+        mod dialects;
+        mod faults;
+        mod requests;
+        mod scripts;
+    }
     mod scripts;
 }

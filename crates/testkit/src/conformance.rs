@@ -2,6 +2,10 @@
 //!
 //! Each row says in a small language of conditions what a body is like; [`Row::samples`] makes such
 //! bodies, in the shape of their provider. A row it does not understand is a panic, not a gap.
+//! OpenAI has two protocols: [`responses_samples`] makes the bodies of the second.
+
+mod gemini;
+mod responses;
 
 use std::time::Duration;
 
@@ -11,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::Reply;
 
-mod gemini;
+pub use responses::{responses_samples, responses_stop_reasons};
 
 const ROWS: &str = include_str!("../wire/conformance.json");
 
@@ -55,20 +59,25 @@ pub struct Sample {
     pub retry_after: Option<Duration>,
 }
 
-/// Returns the rows of these providers, those of OpenAI Responses left out, and those without a
-/// status, which no server can answer with.
+/// Returns the rows of these providers, those of OpenAI Responses left out, for which there is
+/// [`responses_samples`], and those without a status, which no server can answer with.
 ///
 /// # Panics
 ///
 /// When the file is not what it should be.
 #[must_use]
 pub fn rows(providers: &[&str]) -> Vec<Row> {
+    let mut rows = rows_of(providers);
+    rows.retain(|row| !row.condition.starts_with("responses"));
+    rows
+}
+
+fn rows_of(providers: &[&str]) -> Vec<Row> {
     let rows: Vec<Value> = serde_json::from_str(ROWS).expect("conformance.json is an array");
     rows.into_iter()
         .filter(|row| providers.iter().any(|provider| row["provider"] == *provider))
         .filter(|row| !row["http"].is_null())
         .map(|row| serde_json::from_value(row).expect("a row has the fields of `Row`"))
-        .filter(|row: &Row| !row.condition.starts_with("responses"))
         .collect()
 }
 

@@ -25,6 +25,7 @@ pub mod ollama;
 pub mod openai;
 mod provider_conformance;
 mod reply;
+pub mod responses;
 mod scripted;
 
 pub use chaos::Chaos;

@@ -54,7 +54,7 @@ fn failed(said: &Said, error: &ScriptedError, is_streamed: bool) -> Reply {
 }
 
 /// Returns status and error object.
-fn wire_error(kind: ErrorKind, status: Option<u16>) -> (u16, Value) {
+pub(crate) fn wire_error(kind: ErrorKind, status: Option<u16>) -> (u16, Value) {
     let (usual, kind, code, message) = match kind {
         ErrorKind::Transient => (503, "server_error", None, "scripted transient error"),
         ErrorKind::RateLimited => {

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use provider::ScriptedAnswer;
 use serde_json::Value;
 
-use crate::{Loopback, Reply, Request, anthropic, gemini, ollama, openai};
+use crate::{Loopback, Reply, Request, anthropic, gemini, ollama, openai, responses};
 
 /// A real endpoint on loopback that answers from a script, one entry per request, in order.
 ///
@@ -21,6 +21,12 @@ impl ScriptedEndpoint {
     #[must_use]
     pub fn openai(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
         Self::serving("/v1", "/v1/chat/completions", answers.into(), openai::reply)
+    }
+
+    /// Serves the script as OpenAI Responses.
+    #[must_use]
+    pub fn openai_responses(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
+        Self::serving("/v1", "/v1/responses", answers.into(), responses::reply)
     }
 
     /// Serves the script as Anthropic Messages.

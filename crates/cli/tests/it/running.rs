@@ -70,12 +70,15 @@ fn the_triage_example_runs_over_real_http() {
         ("anthropic", "ANTHROPIC_API_KEY"),
         ("gemini", "GEMINI_API_KEY"),
         ("ollama", "OLLAMA_API_KEY"),
+        ("openai-responses", "OPENAI_API_KEY"),
+        ("anthropic", "ANTHROPIC_API_KEY"),
     ] {
         for stream in [true, false] {
             let endpoint = match provider {
                 "openai" => ScriptedEndpoint::openai(script.clone()),
                 "gemini" => ScriptedEndpoint::gemini(script.clone()),
                 "ollama" => ScriptedEndpoint::ollama(script.clone()),
+                "openai-responses" => ScriptedEndpoint::openai_responses(script.clone()),
                 _ => ScriptedEndpoint::anthropic(script.clone()),
             };
             let bench = Bench::new().with(variable, "canary-key-0123456789");

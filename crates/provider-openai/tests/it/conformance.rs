@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use layer0::failure::{Failure, Retry};
+use provider::{ModelResponse, ProviderError};
 use testkit::conformance::{self, Sample};
 
 use super::ask::{KEY, ask};
@@ -29,12 +30,20 @@ async fn every_known_failure_is_what_the_table_says() {
     insta::assert_snapshot!(table.join("\n"));
 }
 
-/// Returns the row of the snapshot; that there is one per sample shows that neither splitting nor
-/// streaming made a difference.
 async fn check(sample: &Sample, piece_bytes: Option<usize>, streamed: bool) -> String {
     let mut reply = sample.reply.clone();
     reply.piece_bytes = piece_bytes;
-    let error = ask(reply, streamed).await.expect_err(&sample.label);
+    describe(sample, streamed, ask(reply, streamed).await)
+}
+
+/// Returns the row of the snapshot; that there is one per sample shows that neither splitting nor
+/// streaming made a difference.
+pub(super) fn describe(
+    sample: &Sample,
+    streamed: bool,
+    result: Result<ModelResponse, ProviderError>,
+) -> String {
+    let error = result.expect_err(&sample.label);
     let context = format!("{} (streamed: {streamed}): {error:?}", sample.label);
     assert_eq!(error.code(), sample.code, "{context}");
     assert_eq!(error.is_retryable(), sample.retryable, "{context}");

@@ -19,7 +19,7 @@ async fn sent(setup: fn(OpenAi) -> OpenAi, request: &ModelRequest, streamed: boo
 }
 
 /// A conversation with everything that can stand in one.
-fn conversation() -> ModelRequest {
+pub(super) fn conversation() -> ModelRequest {
     let call =
         |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
     let mut messages = Transcript::default();

@@ -1,0 +1,82 @@
+use layer0::message::{Message, Transcript};
+use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use provider_http::ConfigError;
+use provider_openai::OpenAiResponses;
+use testkit::{Request, ScriptedEndpoint};
+
+use super::ask::to;
+use crate::it::ask::{KEY, hello, send};
+use crate::it::requests::conversation;
+
+async fn sent(
+    setup: fn(OpenAiResponses) -> OpenAiResponses,
+    request: &ModelRequest,
+    streamed: bool,
+) -> Request {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::openai_responses(vec![said]);
+    let provider = setup(to(&server.base_url())).build().unwrap();
+    send(&provider, request, streamed).await.unwrap();
+    server.requests().remove(0)
+}
+
+#[tokio::test]
+async fn what_is_sent_is_the_whole_conversation() {
+    let request = sent(|it| it.reasoning_summaries(true), &conversation(), true).await;
+    assert_eq!(request.path, "/v1/responses");
+    assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
+    assert_eq!(request.header("content-type"), Some("application/json"));
+    insta::assert_json_snapshot!(request.body);
+}
+
+#[tokio::test]
+async fn what_is_not_set_is_not_sent() {
+    let request = sent(|it| it, &hello(), false).await;
+    insta::assert_json_snapshot!(request.body);
+}
+
+#[tokio::test]
+async fn a_system_message_further_on_keeps_its_place() {
+    let mut messages = Transcript::default();
+    messages.push(Message::system("Be brief."));
+    messages.push(Message::system("Be kind."));
+    messages.push(Message::user("hello"));
+    messages.push(Message::system("Two calls are left."));
+    let request = sent(|it| it, &ModelRequest::new(messages), false).await;
+    assert_eq!(request.body["instructions"], "Be brief.\n\nBe kind.");
+    insta::assert_json_snapshot!(request.body["input"]);
+}
+
+/// What is left of a budget may be less than the protocol accepts.
+#[tokio::test]
+async fn an_output_limit_is_never_below_what_is_accepted() {
+    for (limit, expected) in [(1, 16), (16, 16), (17, 17)] {
+        let settings = ModelSettings { max_output_tokens: Some(limit), temperature: None };
+        let request = sent(|it| it, &ModelRequest { settings, ..hello() }, true).await;
+        assert_eq!(request.body["max_output_tokens"], expected);
+    }
+}
+
+#[tokio::test]
+async fn a_local_endpoint_needs_no_key_and_gets_none() {
+    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::openai_responses(vec![said]);
+    let slash = format!("{}/", server.base_url());
+    let provider = OpenAiResponses::new("m").base_url(slash).build().unwrap();
+    assert_eq!(&*provider.complete(&hello()).await.unwrap().text, "ok");
+    assert_eq!(server.requests()[0].header("authorization"), None);
+}
+
+#[test]
+fn without_a_key_openai_itself_cannot_be_asked() {
+    let error = OpenAiResponses::new("m").build().unwrap_err();
+    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    assert!(error.to_string().contains("`OPENAI_API_KEY`"));
+}
+
+/// As it stands in agent files and in events.
+#[test]
+fn its_name_is_that_of_agent_files() {
+    let provider = to("http://127.0.0.1:9").build().unwrap();
+    assert_eq!((provider.name(), provider.model()), ("openai-responses", "model-1"));
+}
