@@ -21,7 +21,7 @@ use provider_http::Timeouts;
 use serde_json::{Value, json};
 use testkit::{Ending, Loopback, Reply};
 
-const SHORT: Duration = Duration::from_millis(150);
+const SHORT: Duration = Duration::from_millis(500);
 
 /// An adapter and how its servers answer.
 struct Wire {
@@ -50,7 +50,7 @@ const WIRES: [Wire; 2] = [
 ];
 
 fn timeouts() -> Timeouts {
-    Timeouts { connect: SHORT * 20, first_byte: SHORT, idle: SHORT, ..Timeouts::default() }
+    Timeouts { connect: SHORT * 6, first_byte: SHORT, idle: SHORT, ..Timeouts::default() }
 }
 
 impl Wire {

@@ -21,7 +21,6 @@ pub(crate) struct WireResponse {
 struct Candidate {
     content: Option<Content>,
     finish_reason: Option<String>,
-    finish_message: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -105,8 +104,6 @@ pub(crate) struct Draft {
     calls: Vec<ToolCall>,
     usage: WireUsage,
     finish_reason: Option<String>,
-    /// What the provider says about the finish reason.
-    finish_message: Option<String>,
 }
 
 impl Draft {
@@ -134,7 +131,6 @@ impl Draft {
         let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
         parts.into_iter().for_each(|part| self.push(part, text_sink));
         self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
-        self.finish_message = candidate.finish_message.or(self.finish_message.take());
         Ok(())
     }
 
@@ -164,13 +160,6 @@ impl Draft {
             return Err(ProviderError::stream_truncated("a finish reason"));
         };
         let stop_reason = match read_finish_reason(&reason) {
-            Some(StopReason::Malformed) => {
-                let why = match self.finish_message {
-                    Some(message) => format!("malformed answer: `{reason}`: {message}"),
-                    None => format!("malformed answer: `{reason}`"),
-                };
-                return Err(endpoint.invalid_response(&why));
-            }
             // The protocol stops for tools as it does at the end.
             Some(StopReason::End) if !self.calls.is_empty() => StopReason::ToolUse,
             Some(reason) => reason,
