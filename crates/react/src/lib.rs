@@ -13,6 +13,7 @@
 
 mod agent;
 mod builder;
+mod building;
 mod agent_tool;
 mod digest;
 mod driver;
@@ -48,7 +49,8 @@ mod typed;
 pub use agent::{Agent, RunRequest, new_run_id};
 pub use agent_tool::AgentTool;
 pub use approval::{ApprovalDesk, ApprovalNotFound, ApprovalRequest, Approver};
-pub use builder::{AgentBuilder, BuildError};
+pub use builder::AgentBuilder;
+pub use building::BuildError;
 pub use ending::recorded;
 pub use error::{AgentError, RecordedFailure, RunFailure};
 pub use event_log::Decision;

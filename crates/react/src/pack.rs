@@ -5,7 +5,7 @@ use std::sync::Arc;
 use thiserror::Error;
 use tool::{Tool, Toolset};
 
-use crate::builder::BuildError;
+use crate::building::BuildError;
 use crate::hook::{Gate, Hook, Observer};
 
 /// What belongs together: tools, the hooks that watch them and the capabilities they need. An agent
