@@ -133,3 +133,72 @@ fn failure(kind: Option<&str>, payload: &[u8]) -> Value {
         _ => json!({ "type": kind, "message": String::from_utf8_lossy(payload) }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::num::u8::ANY;
+
+    use super::*;
+
+    /// Returns what a body says, cut into pieces of this size, and whether it ends with a frame.
+    fn read(body: &[u8], size: usize) -> Result<(Vec<Said>, bool), String> {
+        let mut buffer = FrameBuffer::default();
+        let mut said = Vec::new();
+        for piece in body.chunks(size) {
+            buffer.push(piece)?;
+            while let Some(next) = buffer.next()? {
+                said.push(next);
+            }
+        }
+        Ok((said, buffer.is_empty()))
+    }
+
+    #[test]
+    fn a_stream_does_not_grow_without_bound() {
+        let mut buffer = FrameBuffer { of_stream: MAX_STREAM_BYTES, ..FrameBuffer::default() };
+        assert!(buffer.push(b"x").is_err());
+
+        let mut head = [0xff; PRELUDE_BYTES];
+        let checksum = crc32fast::hash(&head[..8]);
+        head[8..].copy_from_slice(&checksum.to_be_bytes());
+        let why = read(&head, 1).unwrap_err();
+        assert_eq!(why, format!("a frame is larger than {MAX_ANSWER_BYTES} bytes"));
+    }
+
+    proptest::proptest! {
+        /// Spec: P7, E11
+        #[test]
+        fn no_bytes_panic_and_no_split_matters(
+            frames in vec((vec(ANY, 0..24), vec(ANY, 0..12), -6..6_i32), 1..4),
+            kinds in vec(proptest::sample::select(vec!["event", "exception", "error"]), 1..4),
+            size in 1..9_usize,
+        ) {
+            let mut body = Vec::new();
+            for kind in kinds {
+                let headers = [(":message-type", kind), (":event-type", "x")];
+                body.extend(testkit::bedrock::frame(&headers, b"{\"a\": 1}"));
+            }
+            // Headers that are none, and lengths that are wrong, under checksums that are right.
+            for (headers, payload, off) in frames {
+                let length = headers.len() + payload.len() + PRELUDE_BYTES + 4;
+                let length = u32::try_from(length).unwrap();
+                let of_headers = u32::try_from(headers.len()).unwrap();
+                let mut frame = length.saturating_add_signed(off.min(0)).to_be_bytes().to_vec();
+                frame.extend(of_headers.saturating_add_signed(off).to_be_bytes());
+                frame.extend(crc32fast::hash(&frame).to_be_bytes());
+                frame.extend(headers);
+                frame.extend(payload);
+                frame.extend(crc32fast::hash(&frame).to_be_bytes());
+                body.extend(frame);
+            }
+            proptest::prop_assert_eq!(read(&body, size), read(&body, body.len()));
+        }
+
+        /// Spec: E11
+        #[test]
+        fn noise_does_not_panic(body in vec(ANY, 0..64), size in 1..9_usize) {
+            proptest::prop_assert_eq!(read(&body, size), read(&body, body.len().max(1)));
+        }
+    }
+}

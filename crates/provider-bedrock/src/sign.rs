@@ -132,11 +132,42 @@ fn unsignable<E>(_: E) -> ProviderError {
 mod tests {
     use super::*;
 
-    fn signer(credentials: AwsCredentials) -> SigV4 {
-        SigV4 { credentials, region: "us-east-1".into(), service: "service" }
+    /// `post-vanilla` and `post-sts-header-before` of AWS's own suite of signatures.
+    #[test]
+    fn known_requests_have_the_known_signatures() {
+        #[track_caller]
+        fn check(credentials: AwsCredentials, signed: &str, signature: &str) {
+            let region = "us-east-1".into();
+            let signer = SigV4 { credentials, region, service: "service" };
+            let headers = HeaderMap::new();
+            let mut request = Unsigned::new("POST", "https://example.amazonaws.com/", &headers);
+            request.at = "2015-08-30T12:36:00Z".parse().unwrap();
+            let request = signer.sign(&request).unwrap();
+            assert_eq!(request["x-amz-date"], "20150830T123600Z");
+            let scope = "AKIDEXAMPLE/20150830/us-east-1/service/aws4_request";
+            let expected = format!(
+                "AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders={signed}, Signature={signature}"
+            );
+            assert_eq!(request["authorization"], expected);
+        }
+        let key = || AwsCredentials::new("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY");
+        let signature = "5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b";
+        check(key(), "host;x-amz-date", signature);
+        let token = "AQoDYXdzEPT//////////wEXAMPLEtc764bNrC9SAPBSM22wDOk4x4HIZ8j4FZTwdQWLWsKWHGBuFqwAe\
+                     MicRXmxfpSPfIeoIYRqTflfKD8YUuwthAx7mSEI/qkPpKPi/kMcGdQrmGdeehM4IC1NtBmUpp2wUE8phU\
+                     ZampKsburEDy0KPkyQDYwT7WZ0wq5VSXDvp75YU9HFvlRd8Tx6q6fE8YQcHNVXAkiY9q6d+xo0rKwT38x\
+                     Vqr7ZD0u0iPPkUL64lIZbqBAz+scqKmlzm8FDrypNC9Yjc8fPOLn9FX9KSYvKTr4rvx3iSIlTJabIQwj2\
+                     ICCR/oLxBA==";
+        let signature = "85d96828115b5dc0cfc3bd16ad9e210dd772bbebba041836c64533a82be05ead";
+        let signed = "host;x-amz-date;x-amz-security-token";
+        check(key().session_token(token), signed, signature);
     }
 
-    fn example() -> AwsCredentials {
-        AwsCredentials::new("AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+    /// Spec: E10
+    #[test]
+    fn credentials_print_nothing() {
+        let credentials = AwsCredentials::new("AKID", "secret").session_token("token");
+        let shown = format!("{credentials:?}");
+        assert!(!["AKID\"", "secret\"", "token\""].iter().any(|it| shown.contains(it)), "{shown}");
     }
 }

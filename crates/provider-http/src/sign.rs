@@ -27,3 +27,11 @@ pub struct Unsigned<'r> {
     /// The time of day.
     pub at: Timestamp,
 }
+
+impl<'r> Unsigned<'r> {
+    /// Makes a request without headers, body or time, for tests of signers.
+    #[must_use]
+    pub fn new(method: &'r str, url: &'r str, headers: &'r HeaderMap) -> Self {
+        Self { method, url, headers, body: &[], at: Timestamp::default() }
+    }
+}
