@@ -167,7 +167,7 @@ impl<'a> Conversation<'a> {
     fn push(&mut self, role: Role, content: Vec<Block<'a>>) {
         match self.messages.last_mut() {
             Some(last) if last.role == role && !self.collects_results => {
-                last.content.extend(content)
+                last.content.extend(content);
             }
             Some(_) | None => self.messages.push(WireMessage { role, content }),
         }
