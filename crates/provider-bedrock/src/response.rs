@@ -155,9 +155,6 @@ impl Draft {
         let Some(reason) = stop_reason else {
             return Err(ProviderError::stream_truncated("a stop reason"));
         };
-        if matches!(reason, "malformed_model_output" | "malformed_tool_use") {
-            return Err(endpoint.invalid_response(&format!("the model's output is `{reason}`")));
-        }
         let Some(stop_reason) = read_stop_reason(reason) else {
             return Err(endpoint.invalid_response(&format!("unknown stop reason: `{reason}`")));
         };
@@ -178,6 +175,8 @@ fn read_stop_reason(reason: &str) -> Option<StopReason> {
         "tool_use" => StopReason::ToolUse,
         "max_tokens" => StopReason::MaxTokens,
         "content_filtered" | "guardrail_intervened" => StopReason::ContentFilter,
+        // The loop asks again for what was billed and is of no use.
+        "malformed_model_output" | "malformed_tool_use" => StopReason::Malformed,
         "model_context_window_exceeded" => StopReason::ContextExceeded,
         _ => return None,
     })

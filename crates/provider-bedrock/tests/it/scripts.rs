@@ -92,6 +92,7 @@ async fn every_stop_reason_arrives() {
         StopReason::ToolUse,
         StopReason::MaxTokens,
         StopReason::ContentFilter,
+        StopReason::Malformed,
         StopReason::ContextExceeded,
     ];
     for stop_reason in sayable {
@@ -115,6 +116,8 @@ async fn stop_reasons_of_the_wire_are_read_without_loss() {
         ("max_tokens", Some(StopReason::MaxTokens)),
         ("tool_use", Some(StopReason::ToolUse)),
         ("content_filtered", Some(StopReason::ContentFilter)),
+        ("malformed_model_output", Some(StopReason::Malformed)),
+        ("malformed_tool_use", Some(StopReason::Malformed)),
         ("guardrail_intervened", Some(StopReason::ContentFilter)),
         ("model_context_window_exceeded", Some(StopReason::ContextExceeded)),
         ("abducted", None),
