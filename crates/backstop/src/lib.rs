@@ -27,7 +27,7 @@
 //! What is not named here is in the crates re-exported beside it ([`provider`], [`event_log`], …), so
 //! that a provider or a store of your own needs no further dependency.
 //!
-//! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`], [`Gemini`] or
+//! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`], [`Bedrock`], [`Gemini`] or
 //! [`OpenAi`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`].
 
 mod error;
@@ -43,6 +43,7 @@ pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
 pub use orchestrator::LocalOrchestrator;
 pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
+pub use provider_bedrock::{AwsCredentials, Bedrock};
 pub use provider_gemini::Gemini;
 pub use provider_ollama::Ollama;
 pub use provider_openai::{OpenAi, OpenAiResponses};

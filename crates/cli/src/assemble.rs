@@ -1,5 +1,7 @@
 //! From an agent file to an agent.
 
+mod bedrock;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,12 +41,14 @@ pub(crate) fn agent_from(
     let folder = folder_of(path);
     let (first, key) = provider(&file.model, path, folder, answered)?;
     let mut keys: Vec<String> = key.into_iter().collect();
+    keys.extend(further_secrets(&file.model, path)?);
     let mut fallbacks = Vec::new();
     for table in &file.model.fallback {
         let table = file.model.of_fallback(table);
         let (fallback, key) = provider(&table, path, folder, 0)?;
         fallbacks.push(fallback);
         keys.extend(key);
+        keys.extend(further_secrets(&table, path)?);
     }
     let name = match &file.agent.name {
         Some(name) => name.clone(),
@@ -196,6 +200,10 @@ fn provider(
             let provider = anthropic.build().map_err(|error| misconfigured(error, path))?;
             Ok((Arc::new(provider), key))
         }
+        ProviderName::Bedrock => {
+            let provider = bedrock::setup(model, path)?.build();
+            Ok((Arc::new(provider.map_err(|error| misconfigured(error, path))?), None))
+        }
         ProviderName::Gemini => {
             let key = key(model, provider_gemini::KEY_VARIABLE)?;
             let mut gemini = Gemini::new(model_name(model, path)?).timeouts(timeouts(model));
@@ -225,8 +233,19 @@ fn provider(
             Ok((Arc::new(provider), key))
         }
         other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
-            .with_hint("use anthropic, gemini, ollama, openai (with base_url for what speaks it), openai-responses or script")
+            .with_hint(
+                "use anthropic, bedrock, gemini, ollama, openai (with base_url for what speaks it), \
+                 openai-responses or script",
+            )
             .into()),
+    }
+}
+
+/// Returns the secrets of providers that need more than a key.
+fn further_secrets(model: &ModelTable, path: &Path) -> Result<Vec<String>, CliError> {
+    match model.provider {
+        ProviderName::Bedrock => bedrock::secrets(model, path),
+        _ => Ok(Vec::new()),
     }
 }
 

@@ -78,8 +78,17 @@ impl<'e> Answer<'e> {
         Lines::new(self)
     }
 
-    /// Waits for the next piece of the body, `None` at its end.
-    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
+    /// Waits for the next piece of the body, wherever it was split; `None` at its end.
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError::StreamInterrupted`] when the connection breaks, [`ProviderError::Timeout`]
+    /// when nothing comes.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no piece.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
         let idle = self.endpoint.timeouts().idle;
         self.endpoint
             .within(idle, TimeoutPhase::Idle, self.response.chunk())

@@ -34,12 +34,31 @@ pub enum ConfigError {
         /// The variable.
         variable: String,
     },
+    /// Something that has no default is set nowhere.
+    #[error("no {setting}: environment variable `{variable}` is not set")]
+    #[non_exhaustive]
+    MissingSetting {
+        /// What is missing, such as `region`.
+        setting: &'static str,
+        /// The variable that usually holds it.
+        variable: String,
+    },
 }
 
 impl ConfigError {
+    /// Makes [`ConfigError::InvalidBaseUrl`] of a URL that holds no secret.
+    pub fn invalid_base_url(url: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::InvalidBaseUrl { url: url.into(), reason: reason.into() }
+    }
+
     /// Makes [`ConfigError::MissingKey`].
     pub fn missing_key(variable: impl Into<String>) -> Self {
         Self::MissingKey { variable: variable.into() }
+    }
+
+    /// Makes [`ConfigError::MissingSetting`].
+    pub fn missing_setting(setting: &'static str, variable: impl Into<String>) -> Self {
+        Self::MissingSetting { setting, variable: variable.into() }
     }
 
     /// Says how to fix it.
@@ -54,6 +73,7 @@ impl ConfigError {
             Self::InvalidBaseUrl { .. } => {
                 "give scheme, host and path prefix, such as `http://localhost:8080/v1`".into()
             }
+            Self::MissingSetting { variable, .. } => format!("run `export {variable}=…`"),
             Self::InvalidKey => "copy the key again, without line breaks or quotes".into(),
         }
     }

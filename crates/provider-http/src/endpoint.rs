@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::classify::classify;
 use crate::wording::Wording;
-use crate::{Answer, ApiKey, ConfigError, Row, Said, Timeouts, hint};
+use crate::{Answer, ApiKey, ConfigError, Row, Said, Sign, Timeouts, Unsigned, hint};
 
 /// The most bytes of a failure's body that are read.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
@@ -64,6 +64,8 @@ pub struct Endpoint {
     rows: &'static [Row],
     wording: Wording,
     clock: Arc<dyn Clock>,
+    kind_header: Option<&'static str>,
+    signer: Option<Arc<dyn Sign>>,
 }
 
 impl Endpoint {
@@ -89,7 +91,38 @@ impl Endpoint {
         }
         let client = client(&url, settings.timeouts.connect)?;
         let (timeouts, rows) = (settings.timeouts, settings.rows);
-        Ok(Self { url, headers, client, timeouts, rows, wording, clock: Arc::new(SystemClock) })
+        Ok(Self {
+            url,
+            headers,
+            client,
+            timeouts,
+            rows,
+            wording,
+            clock: Arc::new(SystemClock),
+            kind_header: None,
+            signer: None,
+        })
+    }
+
+    /// Signs every request, after everything else in it is settled.
+    #[must_use]
+    pub fn signed_by(mut self, signer: Arc<dyn Sign>) -> Self {
+        self.signer = Some(signer);
+        self
+    }
+
+    /// Keeps a further secret out of errors, such as the key of a signer.
+    #[must_use]
+    pub fn hiding(mut self, secret: &ApiKey) -> Self {
+        self.wording = self.wording.also_hiding(secret);
+        self
+    }
+
+    /// Reads the type of a failure from this header of the answer too, in front of the body's.
+    #[must_use]
+    pub const fn kind_header(mut self, name: &'static str) -> Self {
+        self.kind_header = Some(name);
+        self
     }
 
     /// Opens a further path of the same base URL, over the same connections. Only base URL and path
@@ -129,8 +162,8 @@ impl Endpoint {
         let body = serde_json::to_vec(body).map_err(|error| {
             ProviderError::invalid_request(format!("request is no JSON: {error}"), None)
         })?;
-        let request =
-            self.client.post(self.url.clone()).headers(self.headers.clone()).body(body).send();
+        let headers = self.headers_for(&body)?;
+        let request = self.client.post(self.url.clone()).headers(headers).body(body).send();
         let response = self
             .within(self.timeouts.first_byte, TimeoutPhase::FirstByte, request)
             .await?
@@ -182,6 +215,20 @@ impl Endpoint {
         }
     }
 
+    /// Returns the headers of a request: those of all requests, and its signature.
+    fn headers_for(&self, body: &[u8]) -> Result<HeaderMap, ProviderError> {
+        let mut headers = self.headers.clone();
+        if let Some(signer) = &self.signer {
+            let url = self.url.as_str();
+            let at = self.clock.now();
+            let request = Unsigned { method: "POST", url, headers: &headers, body, at };
+            let mut signature = signer.sign(&request)?;
+            signature.values_mut().for_each(|value| value.set_sensitive(true));
+            headers.extend(signature);
+        }
+        Ok(headers)
+    }
+
     fn not_sent(&self, error: reqwest::Error) -> ProviderError {
         let error = error.without_url();
         if error.is_connect() && error.is_timeout() {
@@ -208,6 +255,8 @@ impl Endpoint {
         retry_after: Option<Duration>,
     ) -> ProviderError {
         let status = response.status().as_u16();
+        let kind = self.kind_header.and_then(|name| response.headers().get(name));
+        let kind = kind.and_then(|kind| Some(kind.to_str().ok()?.to_owned()));
         let mut body = Vec::new();
         while body.len() < MAX_FAILURE_BYTES
             && let Ok(Ok(Some(chunk))) =
@@ -215,7 +264,11 @@ impl Endpoint {
         {
             body.extend_from_slice(&chunk);
         }
-        self.classified(Some(status), &Said::read(&body), retry_after)
+        let mut said = Said::read(&body);
+        if let Some(kind) = kind {
+            said.add_kind(&kind);
+        }
+        self.classified(Some(status), &said, retry_after)
     }
 
     fn classified(
@@ -361,6 +414,81 @@ mod tests {
         let endpoint = open("https://example.com", &ApiKey::new("0123456789")).unwrap();
         assert!(endpoint.headers["authorization"].is_sensitive());
         assert!(!format!("{endpoint:?} {:?}", endpoint.headers).contains("0123456789"));
+    }
+
+    #[derive(Debug)]
+    struct Length;
+
+    impl Sign for Length {
+        fn sign(&self, request: &Unsigned<'_>) -> Result<HeaderMap, ProviderError> {
+            let said = format!(
+                "{} {} {} {}",
+                request.method,
+                request.url,
+                request.headers.len(),
+                request.body.len()
+            );
+            let value = HeaderValue::from_str(&said)
+                .map_err(|_| ProviderError::AuthFailed("it cannot be signed".into()))?;
+            Ok(HeaderMap::from_iter([(HeaderName::from_static("x-signature"), value)]))
+        }
+    }
+
+    /// Spec: E10
+    #[test]
+    fn a_signature_is_over_what_is_sent_and_marked() {
+        let key = ApiKey::new("0123456789");
+        let endpoint = open("https://example.com", &key).unwrap();
+        assert!(!endpoint.headers_for(b"four").unwrap().contains_key("x-signature"));
+        let endpoint = endpoint.signed_by(Arc::new(Length));
+        let headers = endpoint.headers_for(b"four").unwrap();
+        assert_eq!(headers["x-signature"], "POST https://example.com/chat 2 4");
+        assert!(headers["x-signature"].is_sensitive());
+        assert!(headers.contains_key("authorization"));
+    }
+
+    #[test]
+    fn a_further_path_shares_all_but_the_url() {
+        let key = ApiKey::new("0123456789");
+        let endpoint = open("https://example.com", &key).unwrap().signed_by(Arc::new(Length));
+        let beside = endpoint
+            .beside(&EndpointSettings {
+                base_url: "https://example.com",
+                path: "/stream",
+                credential: None,
+                headers: &[],
+                timeouts: Timeouts::default(),
+                rows: &[],
+            })
+            .unwrap();
+        let headers = beside.headers_for(b"").unwrap();
+        assert_eq!(headers["x-signature"], "POST https://example.com/stream 2 0");
+    }
+
+    #[tokio::test]
+    async fn a_type_in_a_header_decides_before_the_status_does() {
+        const ROWS: &[Row] =
+            &[Row::new(403, crate::When::Type(&["Busy"]), crate::Class::Transient)];
+        let settings = EndpointSettings {
+            base_url: "http://127.0.0.1:9",
+            path: "",
+            credential: None,
+            headers: &[],
+            timeouts: Timeouts::default(),
+            rows: ROWS,
+        };
+        let endpoint = Endpoint::open(&settings).unwrap();
+        let refused = || {
+            let mut response = http::Response::new(b"{}".to_vec());
+            *response.status_mut() = reqwest::StatusCode::FORBIDDEN;
+            response.headers_mut().insert("x-kind", HeaderValue::from_static("a#Busy:b"));
+            Response::from(response)
+        };
+        let unread = endpoint.refused(refused(), None).await;
+        assert!(matches!(unread, ProviderError::AuthFailed(_)), "{unread:?}");
+        let read = endpoint.kind_header("x-kind").refused(refused(), None).await;
+        assert_eq!(read.status(), Some(403));
+        assert!(read.is_retryable(), "{read:?}");
     }
 
     #[tokio::test]

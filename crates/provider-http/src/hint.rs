@@ -3,12 +3,13 @@ use std::time::{Duration, UNIX_EPOCH};
 use layer0::Timestamp;
 use reqwest::header::HeaderMap;
 
-/// Reads how long the provider asks to wait: `retry-after-ms`, then `retry-after` as seconds, then
-/// as an HTTP date. Zero, negative, NaN and garbage are no hint.
+/// Reads how long the provider asks to wait: `retry-after-ms`, then `x-amz-retry-after`, which is in
+/// milliseconds too, then `retry-after` as seconds, then as an HTTP date. Zero, negative, NaN and garbage are no hint.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    text("retry-after-ms")
-        .and_then(|ms| positive(ms.parse::<f64>().ok()? / 1_000.0))
+    let millis = |name: &str| positive(text(name)?.parse::<f64>().ok()? / 1_000.0);
+    millis("retry-after-ms")
+        .or_else(|| millis("x-amz-retry-after"))
         .or_else(|| text("retry-after").and_then(|seconds| positive(seconds.parse().ok()?)))
         .or_else(|| text("retry-after").and_then(|date| until(date, now)))
 }
@@ -55,6 +56,8 @@ mod tests {
         check(&[("retry-after-ms", "1500"), ("retry-after", "7")], Some(1_500));
         check(&[("retry-after-ms", "soon"), ("retry-after", "7")], Some(7_000));
         check(&[("retry-after-ms", "0"), ("retry-after", "7")], Some(7_000));
+        check(&[("x-amz-retry-after", "1500"), ("retry-after", "7")], Some(1_500));
+        check(&[("x-amz-retry-after", "-1"), ("retry-after", "7")], Some(7_000));
         check(&[("retry-after", "Thu, 01 Jan 2026 00:00:30 GMT")], Some(30_000));
         check(&[("retry-after", "Wed, 31 Dec 2025 23:59:30 GMT")], None);
         check(&[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")], None);

@@ -20,6 +20,7 @@ mod hint;
 mod key;
 mod lines;
 mod said;
+mod sign;
 mod timeouts;
 mod wording;
 
@@ -32,6 +33,7 @@ pub use events::{Event, Events};
 pub use key::ApiKey;
 pub use lines::Lines;
 pub use said::Said;
+pub use sign::{Sign, Unsigned};
 pub use timeouts::Timeouts;
 
 /// The most bytes one answer, or one event of a stream, may have.

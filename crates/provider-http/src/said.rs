@@ -52,6 +52,15 @@ impl Said {
         said
     }
 
+    /// Adds a type as AWS writes it: with a namespace before `#`, or a URL behind `:`, or neither.
+    pub(crate) fn add_kind(&mut self, kind: &str) {
+        let kind = kind.split(':').next().unwrap_or_default();
+        let kind = kind.rsplit('#').next().unwrap_or_default().trim();
+        if !kind.is_empty() {
+            self.kinds.push(kind.to_owned());
+        }
+    }
+
     fn take(&mut self, error: &Value) {
         let text = |pointer: &str| match error.pointer(pointer)? {
             Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -61,10 +70,15 @@ impl Said {
         self.kinds.extend(text("/type"));
         let is_word = |status: &String| status.parse::<u16>().is_err();
         self.kinds.extend(text("/status").filter(is_word));
+        if let Some(kind) = text("/__type") {
+            self.add_kind(&kind);
+        }
         let codes = ["/code", "/details/error_code", "/error_code", "/innererror/code"];
         self.codes.extend(codes.into_iter().filter_map(text));
-        self.message =
-            ["/message", "/detail", "/msg"].into_iter().find_map(text).unwrap_or_default();
+        self.message = ["/message", "/detail", "/msg", "/Message"]
+            .into_iter()
+            .find_map(text)
+            .unwrap_or_default();
         self.status = ["/status_code", "/raw_status_code", "/status", "/code"]
             .into_iter()
             .filter_map(text)
@@ -124,6 +138,14 @@ mod tests {
         check(r#"{"error":"loading"}"#, "", &[], "loading", None);
         check(r#"{"object":"error","message":"m","code":"3051"}"#, "", &["3051"], "m", None);
         check(r#"{"detail":"Not Found"}"#, "", &[], "Not Found", None);
+        check(
+            r#"{"__type":"com.amazon.coral.service#AccessDeniedException","Message":"m"}"#,
+            "AccessDeniedException",
+            &[],
+            "m",
+            None,
+        );
+        check(r#"{"__type":"aws#"}"#, "", &[], "", None);
         check("upstream connect error", "", &[], "upstream connect error", None);
         check("<html><body>502</body></html>", "", &[], "an HTML page", None);
         check("", "", &[], "", None);
@@ -145,6 +167,20 @@ mod tests {
         assert_eq!(said.quotas, ["PerDay"]);
         assert_eq!(said.status, Some(429));
         assert_eq!(said.retry_after, Some(Duration::from_millis(14_500)));
+    }
+
+    #[test]
+    fn a_type_from_a_header_is_named_alone() {
+        for (header, kind) in [
+            ("ThrottlingException", "ThrottlingException"),
+            ("ThrottlingException:http://internal.amazon.com/coral/", "ThrottlingException"),
+            ("aws.protocols#ThrottlingException:http://x/#y", "ThrottlingException"),
+            (":", ""),
+        ] {
+            let mut said = Said::default();
+            said.add_kind(header);
+            assert_eq!(said.kinds.join(","), kind, "{header}");
+        }
     }
 
     proptest::proptest! {

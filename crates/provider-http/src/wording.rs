@@ -18,6 +18,10 @@ impl Wording {
         })
     }
 
+    pub(crate) fn also_hiding(self, key: &ApiKey) -> Self {
+        Self(self.0.with_secret(key.reveal()))
+    }
+
     pub(crate) fn clean(&self, text: &str) -> String {
         // Bound twice: a megabyte need not be searched, and a secret must not be cut in half
         // before it is found.
@@ -48,6 +52,8 @@ mod tests {
             "Incorrect API key: [redacted]. [31m"
         );
         assert_eq!(wording.clean("Overloaded."), "Overloaded");
+        let wording = wording.also_hiding(&ApiKey::new("another-secret"));
+        assert_eq!(wording.clean("held-secret-key another-secret"), "[redacted] [redacted]");
         let long = wording.clean(&"é".repeat(100_000));
         assert_eq!(long.chars().count(), MAX_CHARS + 1);
     }

@@ -7,6 +7,8 @@
 mod gemini;
 mod responses;
 
+mod bedrock;
+
 use std::time::Duration;
 
 use layer0::code;
@@ -114,6 +116,7 @@ impl Row {
                 bodies.into_iter().map(sample).collect()
             }
             "content-type text/html" => vec![self.sample("", Reply::html(200), None)],
+            _ if self.provider == "bedrock" => bedrock::samples(self),
             condition if self.in_stream && condition.contains("SSE") => self.inside_a_stream(),
             _ => self.refusals(),
         }
@@ -180,7 +183,11 @@ impl Row {
             Some((name, value, _)) => reply.header(name, value),
             None => reply,
         };
-        let code = code_of(&self.cls);
+        let code = match self.cls.as_str() {
+            // What is not tried again is not transient, whatever it is called.
+            "conflict" if self.retry == false => code::PROVIDER_INVALID_REQUEST,
+            class => code_of(class),
+        };
         let header = hint.map_or(String::new(), |(name, value, _)| format!(" [{name}: {value}]"));
         Sample {
             label: format!("{} {} {label}{header}", self.provider, self.http),

@@ -20,6 +20,8 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The body; `Null` where it is not JSON.
     pub body: Value,
+    /// The body, byte for byte.
+    pub bytes: Vec<u8>,
 }
 
 impl Request {
@@ -51,6 +53,7 @@ pub(crate) async fn read(stream: &mut TcpStream) -> io::Result<Request> {
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect(),
         body: Value::Null,
+        bytes: Vec::new(),
     };
     let length = request.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
     let mut body = bytes.split_off(head_end + 4);
@@ -60,6 +63,7 @@ pub(crate) async fn read(stream: &mut TcpStream) -> io::Result<Request> {
         }
     }
     request.body = serde_json::from_slice(&body).unwrap_or_default();
+    request.bytes = body;
     Ok(request)
 }
 

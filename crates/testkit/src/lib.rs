@@ -14,6 +14,7 @@
 //! Start at [`ScriptedEndpoint`].
 
 pub mod anthropic;
+pub mod bedrock;
 mod chaos;
 pub mod conformance;
 pub mod gemini;

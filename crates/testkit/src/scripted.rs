@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use provider::ScriptedAnswer;
 use serde_json::Value;
 
-use crate::{Loopback, Reply, Request, anthropic, gemini, ollama, openai, responses};
+use crate::{Loopback, Reply, Request, anthropic, bedrock, gemini, ollama, openai, responses};
 
 /// A real endpoint on loopback that answers from a script, one entry per request, in order.
 ///
@@ -33,6 +33,17 @@ impl ScriptedEndpoint {
     #[must_use]
     pub fn anthropic(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
         Self::serving("", "/v1/messages", answers.into(), anthropic::reply)
+    }
+
+    /// Serves the script as Amazon Bedrock Converse, for every model.
+    #[must_use]
+    pub fn bedrock(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
+        let serves = |path: &str| bedrock::is_streamed(path).is_some();
+        let what = "/model/…/converse[-stream]";
+        Self::routing("", what, answers.into(), serves, |answer, request| {
+            let is_streamed = bedrock::is_streamed(&request.path) == Some(true);
+            bedrock::reply(answer, &request.body, is_streamed)
+        })
     }
 
     /// Serves the script as Gemini `generateContent` and `streamGenerateContent`.

@@ -1,0 +1,204 @@
+//! The frames of `application/vnd.amazon.eventstream`, in whatever pieces they come,
+//! <https://smithy.io/2.0/aws/amazon-eventstream.html>.
+
+use aws_smithy_eventstream::frame::read_message_from;
+use provider::ProviderError;
+use provider_http::{Answer, Endpoint, MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
+use serde_json::{Value, json};
+
+/// Total length, length of the headers, and the checksum of both.
+const PRELUDE_BYTES: usize = 12;
+
+/// The frames of an answer. One that the end of the body cut off is an error.
+pub(crate) struct Frames<'e> {
+    endpoint: &'e Endpoint,
+    answer: Answer<'e>,
+    buffer: FrameBuffer,
+}
+
+/// An event: its type and its data, which is JSON.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Frame {
+    pub(crate) kind: String,
+    pub(crate) payload: Vec<u8>,
+}
+
+impl<'e> Frames<'e> {
+    pub(crate) fn new(endpoint: &'e Endpoint, answer: Answer<'e>) -> Self {
+        Self { endpoint, answer, buffer: FrameBuffer::default() }
+    }
+
+    /// Waits for the next event, `None` at the end of the body. An exception is the failure it names.
+    pub(crate) async fn next(&mut self) -> Result<Option<Frame>, ProviderError> {
+        loop {
+            match self.buffer.next().map_err(|why| self.endpoint.invalid_response(&why))? {
+                Some(Said::Event(frame)) => return Ok(Some(frame)),
+                Some(Said::Failure(body)) => {
+                    return Err(self.endpoint.failure(body, self.answer.retry_after()));
+                }
+                Some(Said::Nothing) => {}
+                None => {
+                    let Some(chunk) = self.answer.chunk().await? else { break };
+                    self.buffer.push(&chunk).map_err(|why| self.endpoint.invalid_response(&why))?;
+                }
+            }
+        }
+        if self.buffer.is_empty() {
+            Ok(None)
+        } else {
+            Err(ProviderError::stream_truncated("the end of a frame"))
+        }
+    }
+}
+
+/// What a frame says.
+#[derive(Debug, PartialEq)]
+enum Said {
+    Event(Frame),
+    /// The body that this failure would have had, had it come with a status.
+    Failure(Value),
+    /// A kind of frame that may come to be.
+    Nothing,
+}
+
+/// Puts frames together.
+#[derive(Default)]
+struct FrameBuffer {
+    bytes: Vec<u8>,
+    /// How far the bytes were taken.
+    taken: usize,
+    of_stream: usize,
+}
+
+impl FrameBuffer {
+    fn is_empty(&self) -> bool {
+        self.bytes.len() == self.taken
+    }
+
+    fn push(&mut self, chunk: &[u8]) -> Result<(), String> {
+        self.of_stream = self.of_stream.saturating_add(chunk.len());
+        if self.of_stream > MAX_STREAM_BYTES {
+            return Err(format!("stream is larger than {MAX_STREAM_BYTES} bytes"));
+        }
+        self.bytes.drain(..std::mem::take(&mut self.taken));
+        self.bytes.extend_from_slice(chunk);
+        Ok(())
+    }
+
+    /// Takes the next whole frame.
+    fn next(&mut self) -> Result<Option<Said>, String> {
+        let rest = &self.bytes[self.taken..];
+        let Some(prelude) = rest.first_chunk::<PRELUDE_BYTES>() else { return Ok(None) };
+        // Checked before the rest is waited for: a garbled length may ask for bytes that never come.
+        let [length @ .., _, _, _, _, c0, c1, c2, c3] = *prelude;
+        if crc32fast::hash(&prelude[..8]) != u32::from_be_bytes([c0, c1, c2, c3]) {
+            return Err("a frame whose head does not match its checksum".to_owned());
+        }
+        let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if length > MAX_ANSWER_BYTES {
+            return Err(format!("a frame is larger than {MAX_ANSWER_BYTES} bytes"));
+        }
+        if rest.len() < length {
+            return Ok(None);
+        }
+        let message = read_message_from(&rest[..length]).map_err(|error| error.to_string())?;
+        self.taken += length;
+        let header = |name: &str| {
+            let header = message.headers().iter().find(|it| it.name().as_str() == name)?;
+            Some(header.value().as_string().ok()?.as_str())
+        };
+        let payload = message.payload();
+        Ok(Some(match header(":message-type") {
+            Some("event") => Said::Event(Frame {
+                kind: header(":event-type").unwrap_or_default().to_owned(),
+                payload: payload.to_vec(),
+            }),
+            Some("exception") => Said::Failure(failure(header(":exception-type"), payload)),
+            Some("error") => Said::Failure(json!({
+                "type": header(":error-code"),
+                "message": header(":error-message"),
+            })),
+            _ => Said::Nothing,
+        }))
+    }
+}
+
+/// Returns the body of an exception with its type, as if it had come with a status.
+fn failure(kind: Option<&str>, payload: &[u8]) -> Value {
+    match serde_json::from_slice(payload) {
+        Ok(Value::Object(mut fields)) => {
+            fields.insert("type".into(), json!(kind));
+            Value::Object(fields)
+        }
+        _ => json!({ "type": kind, "message": String::from_utf8_lossy(payload) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::num::u8::ANY;
+
+    use super::*;
+
+    /// Returns what a body says, cut into pieces of this size, and whether it ends with a frame.
+    fn read(body: &[u8], size: usize) -> Result<(Vec<Said>, bool), String> {
+        let mut buffer = FrameBuffer::default();
+        let mut said = Vec::new();
+        for piece in body.chunks(size) {
+            buffer.push(piece)?;
+            while let Some(next) = buffer.next()? {
+                said.push(next);
+            }
+        }
+        Ok((said, buffer.is_empty()))
+    }
+
+    #[test]
+    fn a_stream_does_not_grow_without_bound() {
+        let mut buffer = FrameBuffer { of_stream: MAX_STREAM_BYTES, ..FrameBuffer::default() };
+        assert!(buffer.push(b"x").is_err());
+
+        let mut head = [0xff; PRELUDE_BYTES];
+        let checksum = crc32fast::hash(&head[..8]);
+        head[8..].copy_from_slice(&checksum.to_be_bytes());
+        let why = read(&head, 1).unwrap_err();
+        assert_eq!(why, format!("a frame is larger than {MAX_ANSWER_BYTES} bytes"));
+    }
+
+    proptest::proptest! {
+        /// Spec: P7, E11
+        #[test]
+        fn no_bytes_panic_and_no_split_matters(
+            frames in vec((vec(ANY, 0..24), vec(ANY, 0..12), -6..6_i32), 1..4),
+            kinds in vec(proptest::sample::select(vec!["event", "exception", "error"]), 1..4),
+            size in 1..9_usize,
+        ) {
+            let mut body = Vec::new();
+            for kind in kinds {
+                let headers = [(":message-type", kind), (":event-type", "x")];
+                body.extend(testkit::bedrock::frame(&headers, b"{\"a\": 1}"));
+            }
+            // Headers that are none, and lengths that are wrong, under checksums that are right.
+            for (headers, payload, off) in frames {
+                let length = headers.len() + payload.len() + PRELUDE_BYTES + 4;
+                let length = u32::try_from(length).unwrap();
+                let of_headers = u32::try_from(headers.len()).unwrap();
+                let mut frame = length.saturating_add_signed(off.min(0)).to_be_bytes().to_vec();
+                frame.extend(of_headers.saturating_add_signed(off).to_be_bytes());
+                frame.extend(crc32fast::hash(&frame).to_be_bytes());
+                frame.extend(headers);
+                frame.extend(payload);
+                frame.extend(crc32fast::hash(&frame).to_be_bytes());
+                body.extend(frame);
+            }
+            proptest::prop_assert_eq!(read(&body, size), read(&body, body.len()));
+        }
+
+        /// Spec: E11
+        #[test]
+        fn noise_does_not_panic(body in vec(ANY, 0..64), size in 1..9_usize) {
+            proptest::prop_assert_eq!(read(&body, size), read(&body, body.len().max(1)));
+        }
+    }
+}

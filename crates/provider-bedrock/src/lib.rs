@@ -1,0 +1,28 @@
+//! Amazon Bedrock Converse.
+//!
+//! It makes one attempt: it never retries, never falls back, and never takes half a stream for an
+//! answer. No secret it holds is printed. Read `classify.rs` for what its failures are, `request.rs`
+//! for what is sent, `sign.rs` for how it is signed, `frames.rs` for how a stream is cut into events.
+//!
+//! Start at [`Bedrock`].
+//!
+//! ```
+//! use provider_bedrock::{AwsCredentials, Bedrock};
+//!
+//! let provider = Bedrock::new("anthropic.claude-sonnet-4-5-20250929-v1:0")
+//!     .region("eu-central-1")
+//!     .credentials(AwsCredentials::new("an access key id", "from a vault"))
+//!     .build()?;
+//! # Ok::<(), provider_http::ConfigError>(())
+//! ```
+
+mod bedrock;
+mod classify;
+mod frames;
+mod request;
+mod response;
+mod sign;
+mod stream;
+
+pub use bedrock::{BEARER_VARIABLE, Bedrock, BedrockProvider, REGION_VARIABLES};
+pub use sign::{ACCESS_KEY_VARIABLE, AwsCredentials, SECRET_KEY_VARIABLE, SESSION_TOKEN_VARIABLE};

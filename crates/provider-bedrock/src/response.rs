@@ -1,0 +1,183 @@
+//! What comes back in one piece, and the parts that a stream shares with it.
+
+use layer0::message::{StopReason, ToolCall};
+use layer0::usage::TokenUsage;
+use provider::{ModelResponse, ProviderError, StreamSink};
+use provider_http::{Answer, Endpoint};
+use serde::Deserialize;
+use serde_json::Value;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireResponse {
+    output: WireOutput,
+    stop_reason: Option<String>,
+    usage: Option<WireUsage>,
+}
+
+#[derive(Deserialize)]
+struct WireOutput {
+    message: Option<WireMessage>,
+}
+
+#[derive(Deserialize)]
+struct WireMessage {
+    content: Vec<WireBlock>,
+}
+
+/// A block of an answer: one of these, or what may come to be.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireBlock {
+    text: Option<String>,
+    reasoning_content: Option<WireReasoning>,
+    tool_use: Option<WireCall>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireReasoning {
+    /// Redacted reasoning has none.
+    reasoning_text: Option<ReasoningText>,
+}
+
+#[derive(Deserialize)]
+struct ReasoningText {
+    #[serde(default)]
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireCall {
+    #[serde(default)]
+    tool_use_id: String,
+    name: String,
+    #[serde(default)]
+    input: Value,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireUsage {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_write_input_tokens: Option<u64>,
+}
+
+impl WireUsage {
+    /// Returns what was billed. The protocol's input leaves out what the cache read and wrote.
+    pub(crate) fn billed(&self) -> TokenUsage {
+        let cached_tokens = self.cache_read_input_tokens.unwrap_or_default();
+        let written = self.cache_write_input_tokens.unwrap_or_default();
+        TokenUsage {
+            input_tokens: self
+                .input_tokens
+                .unwrap_or_default()
+                .saturating_add(cached_tokens)
+                .saturating_add(written),
+            output_tokens: self.output_tokens.unwrap_or_default(),
+            cached_tokens,
+        }
+    }
+}
+
+/// Reads a whole answer. Only usage goes to the sink: nobody waits for text that is there at once.
+pub(crate) async fn read(
+    endpoint: &Endpoint,
+    answer: Answer<'_>,
+    sink: Option<&dyn StreamSink>,
+) -> Result<ModelResponse, ProviderError> {
+    let response: WireResponse = answer.json().await?;
+    let usage = response.usage.map(|usage| usage.billed());
+    if let (Some(sink), Some(usage)) = (sink, usage) {
+        sink.usage(usage);
+    }
+    let mut draft = Draft::billed(usage.unwrap_or_default());
+    let content = response.output.message.map(|message| message.content).unwrap_or_default();
+    content.into_iter().filter_map(WireBlock::into_part).for_each(|part| draft.push(part));
+    draft.finish(endpoint, response.stop_reason.as_deref())
+}
+
+impl WireBlock {
+    fn into_part(self) -> Option<Part> {
+        let Self { text, reasoning_content, tool_use } = self;
+        let thinking = || Some(Part::Thinking(reasoning_content?.reasoning_text?.text));
+        let call = || {
+            let WireCall { tool_use_id: id, name, input } = tool_use?;
+            Some(Part::Call { id, name, input })
+        };
+        text.map(Part::Text).or_else(thinking).or_else(call)
+    }
+}
+
+/// A part of an answer that is complete.
+pub(crate) enum Part {
+    Text(String),
+    Thinking(String),
+    Call { id: String, name: String, input: Value },
+}
+
+/// An answer that is being put together.
+#[derive(Default)]
+pub(crate) struct Draft {
+    text: String,
+    thinking: String,
+    calls: Vec<ToolCall>,
+    usage: TokenUsage,
+}
+
+impl Draft {
+    pub(crate) fn billed(usage: TokenUsage) -> Self {
+        Self { usage, ..Self::default() }
+    }
+
+    pub(crate) fn push(&mut self, part: Part) {
+        match part {
+            Part::Text(text) => self.text.push_str(&text),
+            Part::Thinking(thinking) => self.thinking.push_str(&thinking),
+            Part::Call { id, name, input } => {
+                let arguments = match input {
+                    Value::Null => Value::Object(serde_json::Map::new()),
+                    input => input,
+                };
+                self.calls.push(ToolCall { id: id.into(), name: name.into(), arguments });
+            }
+        }
+    }
+
+    pub(crate) fn finish(
+        self,
+        endpoint: &Endpoint,
+        stop_reason: Option<&str>,
+    ) -> Result<ModelResponse, ProviderError> {
+        let Some(reason) = stop_reason else {
+            return Err(ProviderError::stream_truncated("a stop reason"));
+        };
+        let Some(stop_reason) = read_stop_reason(reason) else {
+            return Err(endpoint.invalid_response(&format!("unknown stop reason: `{reason}`")));
+        };
+        Ok(ModelResponse {
+            text: self.text.into(),
+            thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
+            tool_calls: self.calls.into(),
+            stop_reason,
+            usage: self.usage,
+        })
+    }
+}
+
+/// Reads a stop reason; `None` where it is not known, so that none is taken for another.
+fn read_stop_reason(reason: &str) -> Option<StopReason> {
+    Some(match reason {
+        "end_turn" | "stop_sequence" => StopReason::End,
+        "tool_use" => StopReason::ToolUse,
+        "max_tokens" => StopReason::MaxTokens,
+        "content_filtered" | "guardrail_intervened" => StopReason::ContentFilter,
+        // The loop asks again for what was billed and is of no use.
+        "malformed_model_output" | "malformed_tool_use" => StopReason::Malformed,
+        "model_context_window_exceeded" => StopReason::ContextExceeded,
+        _ => return None,
+    })
+}
