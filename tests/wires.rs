@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop::{Anthropic, Gemini, Ollama, OpenAi, OpenAiResponses};
+use backstop::{Anthropic, Bedrock, Gemini, Ollama, OpenAi, OpenAiResponses};
 use provider::ScriptedAnswer;
 use provider_http::Timeouts;
 use serde_json::Value;
@@ -63,6 +63,19 @@ async fn gemini_keeps_the_contract() {
     };
     let reply = |answer: &ScriptedAnswer, request: &Value| {
         testkit::gemini::reply(answer, request, request["stream"] == true)
+    };
+    provider_conformance(Wire { provider, reply }).await;
+}
+
+/// Spec: P1, P3, P4, P7, P8
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bedrock_keeps_the_contract() {
+    let provider = |url: &str| {
+        let bedrock = Bedrock::new("m").base_url(url).region("eu-central-1").api_key("0123456789");
+        Arc::new(bedrock.timeouts(timeouts()).build().unwrap()) as Arc<_>
+    };
+    let reply = |answer: &ScriptedAnswer, request: &Value| {
+        testkit::bedrock::reply(answer, request, request["stream"] == true)
     };
     provider_conformance(Wire { provider, reply }).await;
 }

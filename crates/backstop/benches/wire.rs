@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use backstop::clock::{Clock, SystemClock};
 use backstop::provider::ModelResponse;
+use backstop::provider::ScriptedToolCall;
 use backstop::retry::{
     AttemptTimeoutLayer, Breaker, BreakerConfig, Fallback, FallbackRequest, RetryBudget,
     RetryConfig, RetryPolicy, RetryRequest,
 };
-use backstop::{Agent, OpenAi, ProviderError, ScriptedAnswer};
+use backstop::{Agent, OpenAi, ProviderError, ScriptedAnswer, ToolError, tool};
 use provider_http::{Endpoint, EndpointSettings, Timeouts};
 use serde_json::json;
 use testkit::Loopback;
@@ -30,26 +31,53 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime of one thread can be made");
     println!("{}", Row::HEAD);
-    let rows =
-        [turn(&runtime), layers_time(&runtime), layers_allocations(&runtime), decoding(&runtime)];
+    let rows = [
+        turns(&runtime, 1),
+        turns(&runtime, TURNS),
+        layers_time(&runtime),
+        layers_allocations(&runtime),
+        decoding(&runtime),
+    ];
     rows.iter().for_each(|row| println!("{row}"));
     if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A run of one turn, and a bare request with the same body whose answer is read.
-fn turn(runtime: &tokio::runtime::Runtime) -> Row {
-    let answer = ScriptedAnswer { text: Some("forty-two".into()), ..Default::default() };
-    let reply = testkit::openai::reply(&answer, &json!({ "stream": true }));
-    let server = Loopback::serving(move |_| reply.clone());
+/// Add two integers.
+#[tool]
+async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
+    Ok(x + y)
+}
+
+/// How many turns a long run has.
+const TURNS: usize = 20;
+
+/// A run of so many turns, and bare requests with the same bodies whose answers are read.
+fn turns(runtime: &tokio::runtime::Runtime, turns: usize) -> Row {
+    let says = ScriptedAnswer { text: Some("forty-two".into()), ..Default::default() };
+    let says = testkit::openai::reply(&says, &json!({ "stream": true }));
+    let server = Loopback::serving(move |request| {
+        let messages = request.body["messages"].as_array().map_or(0, Vec::len);
+        let turn = messages / 2;
+        if turn + 1 >= turns {
+            return says.clone();
+        }
+        let arguments = json!({ "x": turn, "y": 2 });
+        let call = ScriptedToolCall { id: format!("call-{turn}"), name: "add".into(), arguments };
+        let answer = ScriptedAnswer { tool_calls: vec![call], ..Default::default() };
+        testkit::openai::reply(&answer, &json!({ "stream": true }))
+    });
     let url = format!("{}/v1", server.url());
     let openai = OpenAi::new("m").base_url(&url).build().expect("it is configured");
-    let agent = Agent::builder(openai).build().expect("the agent is complete");
+    let agent = Agent::builder(openai).tool(add).build().expect("the agent is complete");
     runtime.block_on(agent.run("hello")).expect("the server answers");
-    let body = server.requests()[0].body.to_string();
+    let bodies: Vec<String> =
+        server.requests().iter().map(|request| request.body.to_string()).collect();
+    assert_eq!(bodies.len(), turns);
     let client = reqwest::Client::new();
+    let runs = 60 / turns;
     let bare = || {
         runtime.block_on(async {
-            for _ in 0..50 {
+            for body in bodies.iter().cycle().take(runs * turns) {
                 let request = client.post(format!("{url}/chat/completions"));
                 let request = request.header("content-type", "application/json").body(body.clone());
                 let answer = request.send().await.expect("the server answers");
@@ -59,14 +87,15 @@ fn turn(runtime: &tokio::runtime::Runtime) -> Row {
     };
     let ours = || {
         runtime.block_on(async {
-            for _ in 0..50 {
+            for _ in 0..runs {
                 agent.run("hello").await.expect("the server answers");
             }
         });
     };
     let [bare, ours] = interleaved(ROUNDS, [&mut { bare }, &mut { ours }]);
     let spread = Spread::of(ratios(&ours, &bare));
-    Row::new("a run of one turn over HTTP to a bare request", spread, Goal::AtMost(1.15))
+    let name = format!("{turns} turn(s) over HTTP to bare requests");
+    Row::new(name, spread, Goal::AtMost(1.15))
 }
 
 #[derive(Clone)]

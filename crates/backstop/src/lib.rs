@@ -27,8 +27,8 @@
 //! What is not named here is in the crates re-exported beside it ([`provider`], [`event_log`], …), so
 //! that a provider or a store of your own needs no further dependency.
 //!
-//! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`], [`Bedrock`], [`Gemini`] or
-//! [`OpenAi`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`].
+//! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`], [`Bedrock`], [`Gemini`],
+//! [`Ollama`], [`OpenAi`] or [`OpenAiResponses`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`].
 
 mod error;
 

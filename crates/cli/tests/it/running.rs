@@ -311,3 +311,27 @@ fn a_person_at_the_terminal_is_asked() {
         assert!(screen.contains(expected), "{screen}");
     }
 }
+
+/// Spec: R7. Two more lines name who answers when the first one cannot.
+#[test]
+fn another_provider_answers_for_one_that_is_down() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    bench.write("script.toml", "[[model]]\ntext = \"from the other\"\n");
+    let agent = format!(
+        "[agent]\ninput = \"q\"\n[agent.retry]\nbase_ms = 0\n[model]\nprovider = \"openai\"\n\
+         model = \"m\"\nbase_url = \"http://{nobody}/v1\"\n"
+    );
+    let fallback = "[[model.fallback]]\nprovider = \"script\"\nscript = \"script.toml\"\n";
+    bench.write("alone.toml", &agent);
+    bench.write("agent.toml", &format!("{agent}{fallback}"));
+    bench.run(&["run", "alone.toml"]).fails(1, "gave up after 3 attempts");
+    let ran = bench.run(&["run", "agent.toml", "--json"]).ok().json().remove(0);
+    assert_eq!((&ran["outcome"], &ran["output"]), (&"completed".into(), &"from the other".into()));
+    assert_eq!(ran["usage"]["model_attempts"], 4);
+    let run = ran["run"].as_str().unwrap();
+    let trace = bench.run(&["trace", run]).ok().out;
+    assert!(trace.contains("attempt 3 at openai/m: provider.transient"), "{trace}");
+    assert!(trace.contains("attempt 4 at script/script: ok"), "{trace}");
+    bench.run(&["replay", run]).ok();
+}
