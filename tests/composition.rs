@@ -76,7 +76,7 @@ impl Wire {
 /// What a server does to a run, and the same for both adapters.
 type Fault = (&'static str, fn(&Wire) -> Reply);
 
-const FAULTS: [Fault; 12] = [
+const FAULTS: [Fault; 14] = [
     ("429 with a hint of 50 ms", |wire| {
         wire.error(429, "rate_limit_error", "slow down").header("retry-after-ms", "50")
     }),
@@ -100,6 +100,14 @@ const FAULTS: [Fault; 12] = [
     }),
     ("connection reset inside the answer", |wire| wire.broken(Ending::ResetAt)),
     ("half an answer, then nothing", |wire| wire.broken(Ending::HangAt)),
+    ("an answer that drips, and never ends in time", |wire| Reply {
+        piece_bytes: Some(1),
+        piece_delay: Duration::from_millis(50),
+        ..wire.says("a long answer of many words")
+    }),
+    ("a whole answer that is said to be text", |wire| {
+        Reply::new(200, "text/plain", (wire.reply)(&Default::default(), &json!({})).body)
+    }),
     ("no answer at all", |wire| wire.says("x").ending(Ending::HangBeforeHead)),
     ("a stream that ends early", |wire| wire.broken(Ending::CutAt)),
     ("an HTML page with status 502", |_| Reply::html(502)),
@@ -120,7 +128,7 @@ fn agent(provider: Arc<dyn Provider>, log: &Arc<MemoryLog>) -> AgentBuilder {
     AgentBuilder::shared(provider)
         .name("asks")
         .retry(retry)
-        .attempt_timeout(SHORT * 10)
+        .attempt_timeout(SHORT * 3)
         .shared_log(Arc::clone(log) as Arc<dyn EventLog>)
 }
 

@@ -5,12 +5,21 @@
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
+#[path = "wire/layers.rs"]
+mod layers;
+
 use std::process::ExitCode;
 
 use backstop::provider::ScriptedToolCall;
-use backstop::{Agent, Budget, Limits, ScriptedAnswer, ScriptedProvider, ToolError};
+use backstop::{
+    Agent, Budget, Limits, MemoryErrorStore, MemoryLog, OpenAi, ScriptedAnswer, ScriptedProvider,
+    ToolError,
+};
 use serde_json::json;
 use testkit::measure::{Goal, Row, Spread};
+use testkit::{Ending, Loopback, Reply};
+
+use crate::layers::{asked, bare, stacked};
 
 /// Allocations a turn may cost.
 const GOAL: f64 = 60.0;
@@ -33,9 +42,56 @@ fn main() -> ExitCode {
         f64::from(u32::try_from(more).unwrap_or(u32::MAX)) / 100.0
     };
     let ratios = Spread::of((0..5).map(a_turn).map(|count| count / GOAL));
-    let row = Row::new("allocations of a turn without a store", ratios, Goal::Within("60"));
-    println!("{}\n{row}", Row::HEAD);
-    if row.is_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let turn = Row::new("allocations of a turn without a store", ratios, Goal::Within("60"));
+    let layers = layers_around_an_attempt(&runtime);
+    let rows = [turn, layers, runs_in_flight(&runtime)];
+    println!("{}", Row::HEAD);
+    rows.iter().for_each(|row| println!("{row}"));
+    if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Counts what the layers around an attempt allocate when it is answered.
+fn layers_around_an_attempt(runtime: &tokio::runtime::Runtime) -> Row {
+    let (stack, bare) = (stacked(), bare());
+    let count = |work: &mut dyn FnMut()| {
+        work();
+        allocation_counter::measure(work).count_total
+    };
+    let with = count(&mut || runtime.block_on(asked(&stack, 100)));
+    let without = count(&mut || runtime.block_on(asked(&bare, 100)));
+    let more = f64::from(u32::try_from(with - without).unwrap_or(u32::MAX)) / 100.0;
+    let more = Spread::of([more / 3.0]);
+    Row::new("allocations of the layers around an attempt", more, Goal::Within("3"))
+}
+
+/// Counts the bytes that runs hold while their model is asked over HTTP, connections included.
+fn runs_in_flight(runtime: &tokio::runtime::Runtime) -> Row {
+    const RUNS: usize = 200;
+    let hang = || Reply::json(200, &json!({})).ending(Ending::HangBeforeHead);
+    let server = Loopback::serving(move |_| hang());
+    let openai = OpenAi::new("m").base_url(format!("{}/v1", server.url())).build();
+    let agent = Agent::builder(openai.expect("it is configured"))
+        .tool(add)
+        .log(MemoryLog::new())
+        .error_store(MemoryErrorStore::new())
+        .build()
+        .expect("the agent is complete");
+    let mut runs = Vec::with_capacity(RUNS);
+    let held = allocation_counter::measure(|| {
+        runtime.block_on(async {
+            for _ in 0..RUNS {
+                let agent = agent.clone();
+                runs.push(tokio::spawn(async move { agent.run("hello").await.map(drop) }));
+            }
+            while server.count() < RUNS {
+                tokio::task::yield_now().await;
+            }
+        });
+    });
+    let each = f64::from(u32::try_from(held.bytes_current).unwrap_or(u32::MAX)) / RUNS as f64;
+    runs.iter().for_each(tokio::task::JoinHandle::abort);
+    let ratio = Spread::of([each / (64.0 * 1024.0)]);
+    Row::new("bytes of a run in flight over HTTP", ratio, Goal::Within("64 KiB"))
 }
 
 /// Makes an agent that calls its tool once a turn.

@@ -5,25 +5,19 @@
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
-use std::future::{Ready, ready};
-use std::process::ExitCode;
-use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
+#[path = "wire/layers.rs"]
+mod layers;
 
-use backstop::clock::{Clock, SystemClock};
-use backstop::provider::ModelResponse;
+use std::process::ExitCode;
+
 use backstop::provider::ScriptedToolCall;
-use backstop::retry::{
-    AttemptTimeoutLayer, Breaker, BreakerConfig, Fallback, FallbackRequest, RetryBudget,
-    RetryConfig, RetryPolicy, RetryRequest,
-};
-use backstop::{Agent, OpenAi, ProviderError, ScriptedAnswer, ToolError, tool};
+use backstop::{Agent, OpenAi, ScriptedAnswer, ToolError, tool};
 use provider_http::{Endpoint, EndpointSettings, Timeouts};
 use serde_json::json;
 use testkit::Loopback;
 use testkit::measure::{Goal, Row, Spread, interleaved, now, ratios};
-use tower::{Service, ServiceBuilder, ServiceExt};
+
+use crate::layers::{asked, bare, stacked};
 
 const ROUNDS: usize = 21;
 
@@ -31,13 +25,8 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime of one thread can be made");
     println!("{}", Row::HEAD);
-    let rows = [
-        turns(&runtime, 1),
-        turns(&runtime, TURNS),
-        layers_time(&runtime),
-        layers_allocations(&runtime),
-        decoding(&runtime),
-    ];
+    let rows =
+        [turns(&runtime, 1), turns(&runtime, TURNS), layers_time(&runtime), decoding(&runtime)];
     rows.iter().for_each(|row| println!("{row}"));
     if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -98,73 +87,6 @@ fn turns(runtime: &tokio::runtime::Runtime, turns: usize) -> Row {
     Row::new(name, spread, Goal::AtMost(1.15))
 }
 
-#[derive(Clone)]
-struct Call;
-
-impl RetryRequest<ProviderError> for Call {
-    fn is_idempotent(&self) -> bool {
-        true
-    }
-}
-
-impl FallbackRequest<ProviderError> for Call {
-    fn next(
-        &self,
-        _: &ProviderError,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Option<Self>> + Send>> {
-        Box::pin(ready(None))
-    }
-}
-
-/// Answers at once.
-#[derive(Clone)]
-struct Bare(ModelResponse);
-
-impl Service<Call> for Bare {
-    type Response = ModelResponse;
-    type Error = ProviderError;
-    type Future = Ready<Result<ModelResponse, ProviderError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProviderError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Call) -> Self::Future {
-        ready(Ok(self.0.clone()))
-    }
-}
-
-fn bare() -> Bare {
-    Bare(ModelResponse {
-        text: "x".into(),
-        thinking: None,
-        tool_calls: Arc::default(),
-        stop_reason: layer0::message::StopReason::End,
-        usage: Default::default(),
-    })
-}
-
-/// Puts the layers around a service that answers at once.
-fn stacked() -> impl Service<Call, Response = ModelResponse, Error = ProviderError> + Clone {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let retry = RetryPolicy::new(RetryConfig::default(), Arc::clone(&clock));
-    let one = ServiceBuilder::new()
-        .layer(retry.budget(RetryBudget::new(Arc::clone(&clock))).layer())
-        .layer(Breaker::new(BreakerConfig::default(), Arc::clone(&clock)).layer())
-        .layer(AttemptTimeoutLayer::new(Duration::from_secs(60), clock))
-        .service(bare());
-    Fallback::new(Vec::new(), one)
-}
-
-async fn asked<S>(service: &S, times: u32)
-where
-    S: Service<Call, Response = ModelResponse, Error = ProviderError> + Clone,
-{
-    for _ in 0..times {
-        service.clone().oneshot(Call).await.expect("nothing fails");
-    }
-}
-
 fn layers_time(runtime: &tokio::runtime::Runtime) -> Row {
     const CALLS: u32 = 10_000;
     let (stack, bare) = (stacked(), bare());
@@ -178,18 +100,6 @@ fn layers_time(runtime: &tokio::runtime::Runtime) -> Row {
         with.saturating_sub(*without).as_secs_f64() / f64::from(CALLS) / 1e-6
     });
     Row::new("the layers around an attempt that answers", Spread::of(more), Goal::Within("1 µs"))
-}
-
-fn layers_allocations(runtime: &tokio::runtime::Runtime) -> Row {
-    let (stack, bare) = (stacked(), bare());
-    let count = |work: &mut dyn FnMut()| {
-        work();
-        allocation_counter::measure(work).count_total
-    };
-    let with = count(&mut || runtime.block_on(asked(&stack, 100)));
-    let without = count(&mut || runtime.block_on(asked(&bare, 100)));
-    let more = f64::from(u32::try_from(with - without).unwrap_or(u32::MAX)) / 100.0 / 3.0;
-    Row::new("allocations of these layers", Spread::of([more]), Goal::Within("3"))
 }
 
 /// Reads the events of a long stream.

@@ -29,13 +29,20 @@ pub struct Anthropic {
     base_url: Option<String>,
     api_key: Option<ApiKey>,
     timeouts: Timeouts,
+    caches: bool,
 }
 
 impl Anthropic {
     /// Names the model. No key is read from the environment: a key meant for Anthropic must not
     /// travel to another base URL unasked.
     pub fn new(model: impl Into<Arc<str>>) -> Self {
-        Self { model: model.into(), base_url: None, api_key: None, timeouts: Timeouts::default() }
+        Self {
+            model: model.into(),
+            base_url: None,
+            api_key: None,
+            timeouts: Timeouts::default(),
+            caches: true,
+        }
     }
 
     /// Names the model and takes the key from [`KEY_VARIABLE`].
@@ -68,6 +75,14 @@ impl Anthropic {
         self
     }
 
+    /// Says whether the tools and the conversation so far are marked to be cached, as they are by
+    /// default: an agent sends them again with every turn.
+    #[must_use]
+    pub const fn caches_prompts(mut self, yes: bool) -> Self {
+        self.caches = yes;
+        self
+    }
+
     /// Makes the provider. Nothing is sent yet.
     ///
     /// # Errors
@@ -90,7 +105,7 @@ impl Anthropic {
             timeouts: self.timeouts,
             rows: ROWS,
         })?;
-        Ok(AnthropicProvider { model: self.model, endpoint })
+        Ok(AnthropicProvider { model: self.model, endpoint, caches: self.caches })
     }
 }
 
@@ -99,6 +114,7 @@ impl Anthropic {
 pub struct AnthropicProvider {
     model: Arc<str>,
     endpoint: Endpoint,
+    caches: bool,
 }
 
 impl AnthropicProvider {
@@ -171,13 +187,13 @@ impl Provider for AnthropicProvider {
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = MessagesRequest::whole(&self.model, request)?;
+        let body = MessagesRequest::whole(&self.model, request, self.caches)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         response::read(&self.endpoint, answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = MessagesRequest::streamed(&self.model, request)?;
+        let body = MessagesRequest::streamed(&self.model, request, self.caches)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         self.decode(answer, request.sink.as_deref()).await
     }

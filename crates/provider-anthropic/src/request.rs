@@ -28,7 +28,29 @@ pub(crate) struct MessagesRequest<'a> {
 #[derive(Serialize)]
 struct WireMessage<'a> {
     role: Role,
-    content: Vec<Block<'a>>,
+    content: Vec<Marked<'a>>,
+}
+
+/// A block, and whether everything up to it is to be kept for the next request.
+#[derive(Serialize)]
+struct Marked<'a> {
+    #[serde(flatten)]
+    block: Block<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
+}
+
+impl<'a> From<Block<'a>> for Marked<'a> {
+    fn from(block: Block<'a>) -> Self {
+        Self { block, cache_control: None }
+    }
+}
+
+/// Marks a prefix to cache, <https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching>.
+#[derive(Serialize, Clone, Copy)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum CacheControl {
+    Ephemeral,
 }
 
 #[derive(Serialize, Clone, Copy, PartialEq)]
@@ -62,20 +84,37 @@ struct WireTool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<CacheControl>,
 }
 
 impl<'a> MessagesRequest<'a> {
-    pub(crate) fn whole(model: &'a str, request: &'a ModelRequest) -> Result<Self, ProviderError> {
+    pub(crate) fn whole(
+        model: &'a str,
+        request: &'a ModelRequest,
+        caches: bool,
+    ) -> Result<Self, ProviderError> {
         let mut conversation = Conversation::default();
         for message in request.messages.messages() {
             conversation.take(message)?;
+        }
+        let mut tools: Vec<WireTool<'_>> = request.tools.iter().map(wire_tool).collect();
+        if caches {
+            // The tools are the same in every run; the conversation is sent again with every turn.
+            if let Some(tool) = tools.last_mut() {
+                tool.cache_control = Some(CacheControl::Ephemeral);
+            }
+            let last = conversation.messages.last_mut();
+            if let Some(block) = last.and_then(|message| message.content.last_mut()) {
+                block.cache_control = Some(CacheControl::Ephemeral);
+            }
         }
         Ok(Self {
             model,
             max_tokens: request.settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
             system: conversation.system.join("\n\n"),
             messages: conversation.messages,
-            tools: request.tools.iter().map(wire_tool).collect(),
+            tools,
             temperature: request.settings.temperature,
             stream: false,
         })
@@ -84,8 +123,9 @@ impl<'a> MessagesRequest<'a> {
     pub(crate) fn streamed(
         model: &'a str,
         request: &'a ModelRequest,
+        caches: bool,
     ) -> Result<Self, ProviderError> {
-        Ok(Self { stream: true, ..Self::whole(model, request)? })
+        Ok(Self { stream: true, ..Self::whole(model, request, caches)? })
     }
 }
 
@@ -132,13 +172,14 @@ impl<'a> Conversation<'a> {
 
     fn push(&mut self, role: Role, content: Vec<Block<'a>>) {
         self.collects_results = false;
+        let content = content.into_iter().map(Marked::from).collect();
         self.messages.push(WireMessage { role, content });
     }
 
     /// Puts the results of one turn into one message: spread over several, they are refused.
     fn take_result(&mut self, result: Block<'a>) {
         match self.messages.last_mut() {
-            Some(message) if self.collects_results => message.content.push(result),
+            Some(message) if self.collects_results => message.content.push(result.into()),
             Some(_) | None => {
                 self.push(Role::User, vec![result]);
                 self.collects_results = true;
@@ -159,5 +200,10 @@ fn sendable_id(id: &str) -> Cow<'_, str> {
 }
 
 fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {
-    WireTool { name: &tool.name, description: &tool.description, input_schema: &tool.schema }
+    WireTool {
+        name: &tool.name,
+        description: &tool.description,
+        input_schema: &tool.schema,
+        cache_control: None,
+    }
 }

@@ -40,7 +40,7 @@ impl Driver {
         let max_attempts = call.max_attempts;
         let attempted = AttemptedCall { request, record: Arc::clone(&record), max_attempts };
         let span = tracing::info_span!("model", call = call.call);
-        let mut response = Box::pin(self.agent.stack.clone().oneshot(attempted).instrument(span));
+        let mut response = self.agent.stack.clone().oneshot(attempted).instrument(span);
         let mut recorded = call.attempts_before;
         let cancellation = self.request.cancellation.clone();
         let mut deadline = sleep_until(&self.agent.clock, machine.deadline());

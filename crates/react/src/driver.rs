@@ -132,12 +132,12 @@ impl Driver {
         }
     }
 
-    pub(crate) async fn run(self) -> Result<RunOutcome, RunFailure> {
+    pub(crate) async fn run(self: Box<Self>) -> Result<RunOutcome, RunFailure> {
         let span = tracing::info_span!("run", run = %self.run, agent = %self.agent.definition.name);
         self.drive().instrument(span).await
     }
 
-    async fn drive(mut self) -> Result<RunOutcome, RunFailure> {
+    async fn drive(mut self: Box<Self>) -> Result<RunOutcome, RunFailure> {
         let machine = match self.claim_and_join().await {
             Ok(machine) => machine,
             Err(error) => return Err(self.failed_to_start(error)),
@@ -150,7 +150,7 @@ impl Driver {
 
     /// Performs effects until the run is over or waits.
     pub(crate) async fn finish_up(
-        mut self,
+        mut self: Box<Self>,
         mut machine: Machine,
     ) -> Result<RunOutcome, RunFailure> {
         match self.perform_all(&mut machine).await {

@@ -237,7 +237,8 @@ impl Agent {
         let Folded { summary, events, definition, replayed, sessions } = folded;
         let Replayed { machine, executions, .. } = replayed;
         let inner = Arc::clone(&self.inner);
-        let mut driver = Driver::resuming(inner, log, summary, definition, &events, sessions);
+        let driver = Driver::resuming(inner, log, summary, definition, &events, sessions);
+        let mut driver = Box::new(driver);
         driver.claim = claim;
         driver.executions = executions;
         driver.request.cancellation = request.cancellation;
@@ -277,8 +278,15 @@ impl Agent {
         let child = new_run_id(now);
         let claim = log.claim(&child).await?;
         let inner = Arc::clone(&self.inner);
-        let mut driver =
-            Driver::copying(inner, log, child.clone(), definition, &events, records, sessions);
+        let mut driver = Box::new(Driver::copying(
+            inner,
+            log,
+            child.clone(),
+            definition,
+            &events,
+            records,
+            sessions,
+        ));
         driver.claim = Some(claim);
         driver.executions = executions;
         driver.request.cancellation = request.cancellation;

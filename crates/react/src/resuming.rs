@@ -67,7 +67,7 @@ impl Driver {
 
     /// Goes on with a machine that was rebuilt, beginning with these facts.
     pub(crate) async fn go_on(
-        self,
+        self: Box<Self>,
         machine: Machine,
         first: Vec<EventKind>,
     ) -> Result<RunOutcome, RunFailure> {
@@ -76,7 +76,7 @@ impl Driver {
     }
 
     async fn go_on_in_span(
-        mut self,
+        mut self: Box<Self>,
         mut machine: Machine,
         first: Vec<EventKind>,
     ) -> Result<RunOutcome, RunFailure> {

@@ -77,8 +77,14 @@ impl Driver {
         lost.rerun = Vec::new();
         let cancel = SignalReceived { name: CANCEL.into(), data: Value::Null };
         let agent = Arc::clone(&self.agent);
-        let mut driver =
-            Self::resuming(agent, Arc::clone(log), summary, definition, &events, sessions);
+        let mut driver = Box::new(Self::resuming(
+            agent,
+            Arc::clone(log),
+            summary,
+            definition,
+            &events,
+            sessions,
+        ));
         driver.claim = Some(claim);
         let first = vec![EventKind::from(lost), cancel.into()];
         match Box::pin(driver.go_on(machine, first)).await {

@@ -91,6 +91,9 @@ pub(crate) async fn write(mut stream: TcpStream, reply: &Reply) -> io::Result<()
     });
     stream.write_all(head.as_bytes()).await?;
     for piece in sent.chunks(reply.piece_bytes.unwrap_or(usize::MAX).max(1)) {
+        if !reply.piece_delay.is_zero() {
+            SystemClock.sleep(reply.piece_delay).await;
+        }
         if is_chunked {
             stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await?;
         }

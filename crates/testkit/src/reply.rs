@@ -15,6 +15,8 @@ pub struct Reply {
     pub delay: Duration,
     /// The size of the pieces the body is written in; in one piece where `None`.
     pub piece_bytes: Option<usize>,
+    /// How long it waits before each piece.
+    pub piece_delay: Duration,
     /// How it ends.
     pub ending: Ending,
 }
@@ -45,6 +47,7 @@ impl Reply {
             body: body.into(),
             delay: Duration::ZERO,
             piece_bytes: None,
+            piece_delay: Duration::ZERO,
             ending: Ending::Whole,
         }
     }

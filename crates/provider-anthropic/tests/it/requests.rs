@@ -86,3 +86,12 @@ fn without_a_key_anthropic_itself_cannot_be_asked() {
     assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
     assert!(error.to_string().contains("`ANTHROPIC_API_KEY`"));
 }
+
+#[tokio::test]
+async fn nothing_is_marked_to_be_cached_where_that_is_not_wanted() {
+    let said = ScriptedAnswer { text: Some("yes".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::anthropic(vec![said]);
+    let provider = to(&server.base_url()).caches_prompts(false).build().unwrap();
+    send(&provider, &conversation(), true).await.unwrap();
+    assert!(!server.requests()[0].body.to_string().contains("cache_control"));
+}
