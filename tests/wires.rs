@@ -10,7 +10,7 @@ use serde_json::Value;
 use testkit::{Wire, provider_conformance};
 
 fn timeouts() -> Timeouts {
-    let short = Duration::from_millis(400);
+    let short = Duration::from_secs(1);
     Timeouts { first_byte: short, idle: short, ..Timeouts::default() }
 }
 
