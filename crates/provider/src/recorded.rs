@@ -8,8 +8,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use layer0::code;
 use layer0::failure::{Failure, Retry, chain};
-use layer0::message::{StopReason, ToolCall};
-use layer0::usage::TokenUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -30,24 +28,9 @@ pub struct Exchange {
 #[non_exhaustive]
 pub enum Answer {
     /// An answer.
-    Answered(Recorded),
+    Answered(ModelResponse),
     /// A failure.
     Failed(RecordedFailure),
-}
-
-/// A recorded answer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
-    /// What the model said.
-    pub text: Arc<str>,
-    /// What it thought.
-    pub thinking: Option<Arc<str>>,
-    /// The tools it asked for.
-    pub tool_calls: Vec<ToolCall>,
-    /// Why it stopped.
-    pub stop_reason: StopReason,
-    /// What it was billed.
-    pub usage: TokenUsage,
 }
 
 /// A recorded failure.
@@ -155,7 +138,7 @@ impl RecordedProvider {
             false => inner.complete(request).await,
         };
         let answer = match &result {
-            Ok(response) => Answer::Answered(response.into()),
+            Ok(response) => Answer::Answered(response.clone()),
             Err(error) => Answer::Failed(error.into()),
         };
         let exchange = Exchange { request: as_json(request), answer };
@@ -185,14 +168,13 @@ impl RecordedProvider {
         }
         match &exchange.answer {
             Answer::Failed(failure) => Err(failure.into()),
-            Answer::Answered(recorded) => {
-                let response = ModelResponse::from(recorded.clone());
+            Answer::Answered(response) => {
                 if let Some(sink) = &request.sink {
                     response.thinking.iter().for_each(|thinking| sink.thinking(thinking));
                     sink.text(&response.text);
                     sink.usage(response.usage);
                 }
-                Ok(response)
+                Ok(response.clone())
             }
         }
     }
@@ -268,25 +250,6 @@ fn difference(recorded: &Value, asked: &Value, at: String) -> Option<String> {
         }
         _ if recorded == asked => None,
         _ => Some(at),
-    }
-}
-
-impl From<&ModelResponse> for Recorded {
-    fn from(response: &ModelResponse) -> Self {
-        Self {
-            text: Arc::clone(&response.text),
-            thinking: response.thinking.clone(),
-            tool_calls: response.tool_calls.to_vec(),
-            stop_reason: response.stop_reason,
-            usage: response.usage,
-        }
-    }
-}
-
-impl From<Recorded> for ModelResponse {
-    fn from(recorded: Recorded) -> Self {
-        let Recorded { text, thinking, tool_calls, stop_reason, usage } = recorded;
-        Self { text, thinking, tool_calls: tool_calls.into(), stop_reason, usage }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use layer0::ToolSpec;
 use layer0::message::{StopReason, ToolCall, Transcript};
 use layer0::usage::TokenUsage;
+use serde::{Deserialize, Serialize};
 
 /// What a model is asked. Cloning copies no message.
 #[derive(Clone)]
@@ -81,7 +82,7 @@ pub trait StreamSink: Send + Sync {
 }
 
 /// A whole answer.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelResponse {
     /// What it said; may be empty.
     pub text: Arc<str>,

@@ -12,7 +12,7 @@ use crate::error::AgentError;
 use crate::typed::output_check;
 
 /// How often a run that was overtaken joins its conversation again; each time another run began.
-const MAX_JOINS: usize = 64;
+const MAX_JOINS: u32 = 64;
 
 impl Driver {
     /// Makes the machine of this run, for the agent as the request wants it.
@@ -55,10 +55,13 @@ impl Driver {
         &mut self,
         mut machine: Machine,
     ) -> Result<Machine, Box<(Machine, AgentError)>> {
-        for _ in 0..MAX_JOINS {
+        let mut joins_left = MAX_JOINS;
+        loop {
             match self.begin(&mut machine).await {
                 Ok(()) => return Ok(machine),
-                Err(AgentError::NotStarted(LogError::SessionBusy { .. })) => {}
+                Err(AgentError::NotStarted(LogError::SessionBusy { .. })) if joins_left > 0 => {
+                    joins_left -= 1;
+                }
                 Err(error) => return Err(Box::new((machine, error))),
             }
             if let Some(log) = &self.agent.log {
@@ -70,10 +73,6 @@ impl Driver {
                 Ok(machine) => machine,
                 Err(error) => return Err(Box::new((machine, error))),
             };
-        }
-        match self.begin(&mut machine).await {
-            Ok(()) => Ok(machine),
-            Err(error) => Err(Box::new((machine, error))),
         }
     }
 
