@@ -4,11 +4,12 @@ use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use layer0::failure::Failure;
 use layer0::message::{Message, StopReason, Transcript};
 use layer0::usage::TokenUsage;
 use provider::{
-    ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer, ScriptedToolCall,
-    StreamSink,
+    ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer, ScriptedError,
+    ScriptedToolCall, StreamSink,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +23,21 @@ pub struct Wire {
     pub provider: fn(&str) -> Arc<dyn Provider>,
     /// Makes the bytes of an answer; the request says whether it is to be streamed.
     pub reply: fn(&ScriptedAnswer, &Value) -> Reply,
+    /// What the protocol has no form for.
+    pub without: &'static [ErrorKind],
+    /// What the protocol can only say before an answer has begun, and not in the middle of one.
+    pub only_at_the_start: &'static [ErrorKind],
+}
+
+impl Wire {
+    /// Makes the wire of a protocol that can say everything, anywhere.
+    #[must_use]
+    pub const fn of(
+        provider: fn(&str) -> Arc<dyn Provider>,
+        reply: fn(&ScriptedAnswer, &Value) -> Reply,
+    ) -> Self {
+        Self { provider, reply, without: &[], only_at_the_start: &[] }
+    }
 }
 
 /// Collects what is streamed.
@@ -39,7 +55,8 @@ impl StreamSink for Heard {
 }
 
 /// Holds a provider against the contract of [`Provider`]: answers and tool calls arrive whole
-/// wherever bytes are split, what is streamed is what is answered, no part of an answer is taken for
+/// wherever bytes are split, what is streamed is what is answered, each failure that a script can name
+/// is itself behind the wire, no part of an answer is taken for
 /// the whole, and a server that hangs, resets, sends a page for people or is not there is a failure
 /// that may be tried again.
 ///
@@ -48,6 +65,7 @@ impl StreamSink for Heard {
 /// When the provider breaks the contract; the message says where.
 pub async fn provider_conformance(wire: Wire) {
     answers_arrive_whole(&wire).await;
+    failures_are_what_they_were(&wire).await;
     no_part_is_taken_for_the_whole(&wire).await;
     what_breaks_may_be_tried_again(&wire).await;
 }
@@ -123,6 +141,45 @@ async fn answers_arrive_whole(wire: &Wire) {
                 said.tool_calls.iter().map(|call| &call.arguments["city"]).collect();
             assert_eq!(cities, ["Zürich", "Oslo"], "calls in their order: {at}");
             assert!(said.tool_calls.iter().all(|call| &*call.name == "weather"), "{at}");
+        }
+    }
+}
+
+async fn failures_are_what_they_were(wire: &Wire) {
+    let kinds = [
+        ErrorKind::Transient,
+        ErrorKind::RateLimited,
+        ErrorKind::InvalidRequest,
+        ErrorKind::ContentBlocked,
+        ErrorKind::AuthFailed,
+        ErrorKind::InvalidResponse,
+        ErrorKind::ContextOverflow,
+        ErrorKind::QuotaExhausted,
+        ErrorKind::Timeout,
+        ErrorKind::StreamTruncated,
+    ];
+    let texts = |kind: &ErrorKind| match wire.only_at_the_start.contains(kind) {
+        true => vec![None],
+        false => vec![None, Some("half an ans")],
+    };
+    let kinds = kinds.iter().filter(|kind| !wire.without.contains(kind));
+    for (kind, text) in
+        kinds.flat_map(|kind| texts(kind).into_iter().map(move |text| (*kind, text)))
+    {
+        let error = ScriptedError { kind, retry_after_ms: Some(250), status: None };
+        let expected = ProviderError::from(&error);
+        let text = text.map(Into::into);
+        let answer = ScriptedAnswer { text, error: Some(error), ..ScriptedAnswer::default() };
+        for streamed in [false, true] {
+            let (result, _) = ask(wire, reply(wire, &answer, streamed), streamed).await;
+            match result {
+                Ok(_) => panic!("{kind:?} is no answer (streamed: {streamed})"),
+                Err(error) => {
+                    let at = format!("{kind:?} (streamed: {streamed}): {error:?}");
+                    assert_eq!(error.code(), expected.code(), "{at}");
+                    assert_eq!(error.retry(), expected.retry(), "{at}");
+                }
+            }
         }
     }
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use layer0::failure::{Failure, Retry};
 use layer0::message::{Message, StopReason, Transcript};
 use layer0::usage::TokenUsage;
-use provider::{ErrorKind, ModelRequest, ModelResponse, ScriptedAnswer, ScriptedError};
+use provider::{ModelRequest, ModelResponse, ScriptedAnswer};
 use serde_json::json;
 use testkit::{Loopback, Reply, ScriptedEndpoint};
 
@@ -148,40 +148,6 @@ async fn arguments_that_are_no_json_are_given_back_as_they_are() {
         for streamed in [false, true] {
             let response = serve(&answer, streamed).await.unwrap();
             assert_eq!(response.tool_calls[0].arguments, read);
-        }
-    }
-}
-
-/// What a script can make a model fail with, through real bytes, is what the script named.
-#[tokio::test]
-async fn scripted_errors_survive_the_wire() {
-    let kinds = [
-        ErrorKind::Transient,
-        ErrorKind::RateLimited,
-        ErrorKind::InvalidRequest,
-        ErrorKind::ContentBlocked,
-        ErrorKind::AuthFailed,
-        ErrorKind::InvalidResponse,
-        ErrorKind::ContextOverflow,
-        ErrorKind::QuotaExhausted,
-        ErrorKind::Timeout,
-        ErrorKind::StreamTruncated,
-    ];
-    for kind in kinds {
-        for text in [None, Some("half an ans")] {
-            let error = ScriptedError { kind, retry_after_ms: Some(250), status: None };
-            let expected = provider::ProviderError::from(&error);
-            let answer = ScriptedAnswer {
-                text: text.map(Into::into),
-                error: Some(error),
-                ..ScriptedAnswer::default()
-            };
-            for streamed in [false, true] {
-                let error = serve(&answer, streamed).await.unwrap_err();
-                let context = format!("{kind:?} {text:?} {streamed}: {error:?}");
-                assert_eq!(error.code(), expected.code(), "{context}");
-                assert_eq!(error.retry(), expected.retry(), "{context}");
-            }
         }
     }
 }
