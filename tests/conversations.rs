@@ -52,7 +52,9 @@ async fn ask(agent: AgentBuilder, session: &str, text: &str) -> RunOutcome {
 
 fn said(outcome: &RunOutcome) -> Vec<String> {
     let texts = outcome.transcript.messages().iter().filter_map(|message| match &**message {
-        Message::User { content } | Message::Assistant { content, .. } => Some(content.to_string()),
+        Message::User { content, .. } | Message::Assistant { content, .. } => {
+            Some(content.to_string())
+        }
         _ => None,
     });
     texts.filter(|text| !text.is_empty()).collect()

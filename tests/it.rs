@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod canary;
+mod carried;
 mod codes;
 mod commits;
 mod composition;

@@ -105,6 +105,8 @@ fn layers_time(runtime: &tokio::runtime::Runtime) -> Row {
 /// Reads the events of a long stream.
 fn decoding(runtime: &tokio::runtime::Runtime) -> Row {
     let endpoint = Endpoint::open(&EndpointSettings {
+        provider: "bench",
+        model: "m",
         base_url: "http://127.0.0.1:9",
         path: "/",
         credential: None,

@@ -7,9 +7,14 @@ use serde_json::Value;
 
 use crate::id::CallId;
 
+pub use self::image::{Image, UnknownImage};
+
+mod image;
+
 /// One message of a conversation, provider-neutral.
 ///
-/// Serialises as `{"role": …, "content": …, "tool_calls"?, "tool_call_id"?, "is_error"?}`.
+/// Serialises as `{"role": …, "content": …, "images"?, "tool_calls"?, "provider_state"?,
+/// "tool_call_id"?, "is_error"?}`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 #[non_exhaustive]
@@ -23,6 +28,9 @@ pub enum Message {
     User {
         /// The text.
         content: Arc<str>,
+        /// The pictures it speaks of, in its order.
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        images: Arc<[Image]>,
     },
     /// What the model said, and the tools it asked for.
     Assistant {
@@ -31,6 +39,9 @@ pub enum Message {
         /// The calls, in the model's order.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         tool_calls: Arc<[ToolCall]>,
+        /// What the provider wants back with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider_state: Option<ProviderState>,
     },
     /// What one tool call came to.
     Tool {
@@ -52,12 +63,12 @@ impl Message {
 
     /// Makes a user message.
     pub fn user(content: impl Into<Arc<str>>) -> Self {
-        Self::User { content: content.into() }
+        Self::User { content: content.into(), images: Arc::default() }
     }
 
-    /// Makes an assistant message.
+    /// Makes an assistant message that no provider wants anything back with.
     pub fn assistant(content: impl Into<Arc<str>>, tool_calls: Arc<[ToolCall]>) -> Self {
-        Self::Assistant { content: content.into(), tool_calls }
+        Self::Assistant { content: content.into(), tool_calls, provider_state: None }
     }
 
     /// Makes the answer to a tool call.
@@ -75,6 +86,35 @@ pub struct ToolCall {
     pub name: Arc<str>,
     /// The arguments: an object, or the raw text where the model's JSON did not parse.
     pub arguments: Value,
+}
+
+/// What a provider wants back, as it came, with the answer that it gave: signed or encrypted
+/// reasoning. Nobody else reads it, and another provider is not sent it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ProviderState {
+    /// The name of the provider that gave it.
+    pub provider: Arc<str>,
+    /// The name of the model.
+    pub model: Arc<str>,
+    /// The parts, in the answer's order.
+    pub parts: Arc<[StatePart]>,
+}
+
+impl ProviderState {
+    /// Returns what this provider and model gave, in order; nothing of what others did.
+    #[must_use]
+    pub fn parts_for(&self, provider: &str, model: &str) -> &[StatePart] {
+        if *self.provider == *provider && *self.model == *model { &self.parts } else { &[] }
+    }
+}
+
+/// One part of what a provider wants back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatePart {
+    /// How many of the answer's tool calls stand before it.
+    pub calls_before: usize,
+    /// What it is, in the provider's own shape.
+    pub data: Value,
 }
 
 /// A conversation that is shared, never copied, from turn to turn.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::error::OperatorError;
 use crate::id::{RunId, SessionId};
+use crate::message::Image;
 use crate::orchestrator::Orchestrator;
 use crate::stop::Stop;
 use crate::time::Timestamp;
@@ -37,6 +38,8 @@ pub trait Operator: Send + Sync {
 pub struct Task {
     /// The question: text for a model, any JSON for code.
     pub input: Value,
+    /// The pictures it speaks of.
+    pub images: Arc<[Image]>,
     /// May the same task be dispatched again after it may have acted?
     pub idempotent: bool,
 }
@@ -44,13 +47,20 @@ pub struct Task {
 impl Task {
     /// Makes a task from text; it is not idempotent.
     pub fn text(input: impl Into<String>) -> Self {
-        Self { input: Value::String(input.into()), idempotent: false }
+        Self::json(Value::String(input.into()))
     }
 
     /// Makes a task from JSON; it is not idempotent.
     #[must_use]
-    pub const fn json(input: Value) -> Self {
-        Self { input, idempotent: false }
+    pub fn json(input: Value) -> Self {
+        Self { input, images: Arc::default(), idempotent: false }
+    }
+
+    /// Shows pictures with the input.
+    #[must_use]
+    pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
+        self.images = images.into();
+        self
     }
 
     /// States that dispatching the task again does no harm.

@@ -5,6 +5,7 @@ use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink}
 use provider_http::{
     Answer, ApiKey, ConfigError, Credential, Endpoint, EndpointSettings, Timeouts,
 };
+use serde_json::{Map, Value};
 
 use crate::classify::ROWS;
 use crate::request::MessagesRequest;
@@ -22,6 +23,8 @@ pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
 /// The version of the protocol, <https://docs.anthropic.com/en/api/versioning>.
 const VERSION: &str = "2023-06-01";
 
+const NAME: &str = "anthropic";
+
 /// Sets up a provider.
 #[derive(Debug, Clone)]
 pub struct Anthropic {
@@ -29,6 +32,7 @@ pub struct Anthropic {
     base_url: Option<String>,
     api_key: Option<ApiKey>,
     timeouts: Timeouts,
+    extra_body: Map<String, Value>,
     caches: bool,
 }
 
@@ -41,6 +45,7 @@ impl Anthropic {
             base_url: None,
             api_key: None,
             timeouts: Timeouts::default(),
+            extra_body: Map::new(),
             caches: true,
         }
     }
@@ -83,6 +88,14 @@ impl Anthropic {
         self
     }
 
+    /// Adds these fields to the body of every request, for what this builder has no word for. Objects
+    /// are merged at every depth; another value takes the place of what would be sent.
+    #[must_use]
+    pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
+        self.extra_body = fields;
+        self
+    }
+
     /// Makes the provider. Nothing is sent yet.
     ///
     /// # Errors
@@ -94,6 +107,8 @@ impl Anthropic {
             return Err(ConfigError::missing_key(KEY_VARIABLE));
         }
         let endpoint = Endpoint::open(&EndpointSettings {
+            provider: NAME,
+            model: &self.model,
             base_url: self.base_url.as_deref().unwrap_or(BASE_URL),
             path: "/v1/messages",
             credential: self.api_key.as_ref().map(|key| Credential {
@@ -104,15 +119,15 @@ impl Anthropic {
             headers: &[("anthropic-version", VERSION)],
             timeouts: self.timeouts,
             rows: ROWS,
-        })?;
-        Ok(AnthropicProvider { model: self.model, endpoint, caches: self.caches })
+        })?
+        .extra_body(self.extra_body);
+        Ok(AnthropicProvider { endpoint, caches: self.caches })
     }
 }
 
 /// Asks Anthropic, or an endpoint that speaks Messages.
 #[derive(Debug)]
 pub struct AnthropicProvider {
-    model: Arc<str>,
     endpoint: Endpoint,
     caches: bool,
 }
@@ -179,21 +194,21 @@ impl AnthropicProvider {
 #[async_trait]
 impl Provider for AnthropicProvider {
     fn name(&self) -> &str {
-        "anthropic"
+        NAME
     }
 
     fn model(&self) -> &str {
-        &self.model
+        self.endpoint.model()
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = MessagesRequest::whole(&self.model, request, self.caches)?;
+        let body = MessagesRequest::whole(&self.endpoint, request, self.caches)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         response::read(&self.endpoint, answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = MessagesRequest::streamed(&self.model, request, self.caches)?;
+        let body = MessagesRequest::streamed(&self.endpoint, request, self.caches)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         self.decode(answer, request.sink.as_deref()).await
     }

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use layer0::ToolSpec;
-use layer0::message::Message;
+use layer0::message::{Image, Message, ToolCall};
 use provider::{ModelRequest, ProviderError};
-use provider_http::sendable_arguments;
+use provider_http::{Endpoint, parts_behind, sendable_arguments};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -66,6 +66,9 @@ enum Block<'a> {
     Text {
         text: &'a str,
     },
+    Image {
+        source: Source<'a>,
+    },
     ToolUse {
         id: Cow<'a, str>,
         name: &'a str,
@@ -77,6 +80,15 @@ enum Block<'a> {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
+    /// As it came with the answer.
+    #[serde(untagged)]
+    Kept(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum Source<'a> {
+    Base64 { media_type: &'a str, data: &'a str },
 }
 
 #[derive(Serialize)]
@@ -90,11 +102,11 @@ struct WireTool<'a> {
 
 impl<'a> MessagesRequest<'a> {
     pub(crate) fn whole(
-        model: &'a str,
+        endpoint: &'a Endpoint,
         request: &'a ModelRequest,
         caches: bool,
     ) -> Result<Self, ProviderError> {
-        let mut conversation = Conversation::default();
+        let mut conversation = Conversation::of(endpoint);
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
@@ -110,7 +122,7 @@ impl<'a> MessagesRequest<'a> {
             }
         }
         Ok(Self {
-            model,
+            model: endpoint.model(),
             max_tokens: request.settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
             system: conversation.system.join("\n\n"),
             messages: conversation.messages,
@@ -121,16 +133,16 @@ impl<'a> MessagesRequest<'a> {
     }
 
     pub(crate) fn streamed(
-        model: &'a str,
+        endpoint: &'a Endpoint,
         request: &'a ModelRequest,
         caches: bool,
     ) -> Result<Self, ProviderError> {
-        Ok(Self { stream: true, ..Self::whole(model, request, caches)? })
+        Ok(Self { stream: true, ..Self::whole(endpoint, request, caches)? })
     }
 }
 
-#[derive(Default)]
 struct Conversation<'a> {
+    endpoint: &'a Endpoint,
     system: Vec<&'a str>,
     messages: Vec<WireMessage<'a>>,
     /// Is the last message one of tool results, which the next result belongs to?
@@ -138,19 +150,29 @@ struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
+    const fn of(endpoint: &'a Endpoint) -> Self {
+        Self { endpoint, system: Vec::new(), messages: Vec::new(), collects_results: false }
+    }
+
     fn take(&mut self, message: &'a Message) -> Result<(), ProviderError> {
         match message {
             Message::System { content } => self.system.push(content),
-            Message::User { content } => self.push(Role::User, vec![Block::Text { text: content }]),
-            Message::Assistant { content, tool_calls } => {
+            Message::User { content, images } => {
+                let images = images.iter().map(image);
+                let text = Block::Text { text: content };
+                self.push(Role::User, images.chain([text]).collect());
+            }
+            Message::Assistant { content, tool_calls, provider_state } => {
+                let kept = self.endpoint.parts_of(provider_state.as_ref());
+                let mut blocks: Vec<_> = parts_behind(kept, 0).map(Block::Kept).collect();
                 // Empty text blocks are refused.
-                let text = (!content.is_empty()).then_some(Block::Text { text: content });
-                let calls = tool_calls.iter().map(|call| Block::ToolUse {
-                    id: sendable_id(call.id.as_str()),
-                    name: &call.name,
-                    input: sendable_arguments(&call.arguments),
-                });
-                let blocks: Vec<_> = text.into_iter().chain(calls).collect();
+                if !content.is_empty() {
+                    blocks.push(Block::Text { text: content });
+                }
+                for (before, call) in tool_calls.iter().enumerate() {
+                    blocks.push(tool_use(call));
+                    blocks.extend(parts_behind(kept, before + 1).map(Block::Kept));
+                }
                 if !blocks.is_empty() {
                     self.push(Role::Assistant, blocks);
                 }
@@ -185,6 +207,18 @@ impl<'a> Conversation<'a> {
                 self.collects_results = true;
             }
         }
+    }
+}
+
+fn image(image: &Image) -> Block<'_> {
+    Block::Image { source: Source::Base64 { media_type: &image.media_type, data: &image.data } }
+}
+
+fn tool_use(call: &ToolCall) -> Block<'_> {
+    Block::ToolUse {
+        id: sendable_id(call.id.as_str()),
+        name: &call.name,
+        input: sendable_arguments(&call.arguments),
     }
 }
 

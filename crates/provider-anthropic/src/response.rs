@@ -1,11 +1,11 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use layer0::message::{StopReason, ToolCall};
+use layer0::message::{StatePart, StopReason, ToolCall};
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
 use provider_http::{Answer, Endpoint};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 struct WireResponse {
@@ -25,6 +25,12 @@ pub(crate) enum WireBlock {
     Thinking {
         #[serde(default)]
         thinking: String,
+        #[serde(default)]
+        signature: String,
+    },
+    RedactedThinking {
+        #[serde(default)]
+        data: String,
     },
     ToolUse {
         #[serde(default)]
@@ -33,7 +39,7 @@ pub(crate) enum WireBlock {
         #[serde(default)]
         input: Value,
     },
-    /// Redacted thinking, and what only servers' tools produce.
+    /// What only servers' tools produce.
     #[serde(other)]
     Unknown,
 }
@@ -95,6 +101,8 @@ pub(crate) struct Draft {
     text: String,
     thinking: String,
     calls: Vec<ToolCall>,
+    /// Signed thinking: the protocol wants it back with the calls it led to.
+    kept: Vec<StatePart>,
     usage: TokenUsage,
 }
 
@@ -107,7 +115,17 @@ impl Draft {
     pub(crate) fn push(&mut self, block: WireBlock) {
         match block {
             WireBlock::Text { text } => self.text.push_str(&text),
-            WireBlock::Thinking { thinking } => self.thinking.push_str(&thinking),
+            WireBlock::Thinking { thinking, signature } => {
+                self.thinking.push_str(&thinking);
+                if !signature.is_empty() {
+                    self.keep(json!({
+                        "type": "thinking", "thinking": thinking, "signature": signature,
+                    }));
+                }
+            }
+            WireBlock::RedactedThinking { data } => {
+                self.keep(json!({ "type": "redacted_thinking", "data": data }));
+            }
             WireBlock::ToolUse { id, name, input } => {
                 let arguments = match input {
                     Value::Null => Value::Object(serde_json::Map::new()),
@@ -117,6 +135,10 @@ impl Draft {
             }
             WireBlock::Unknown => {}
         }
+    }
+
+    fn keep(&mut self, data: Value) {
+        self.kept.push(StatePart { calls_before: self.calls.len(), data });
     }
 
     pub(crate) fn finish(
@@ -133,6 +155,7 @@ impl Draft {
         Ok(ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
+            provider_state: endpoint.state_of(self.kept),
             tool_calls: self.calls.into(),
             stop_reason,
             usage: self.usage,

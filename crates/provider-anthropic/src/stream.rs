@@ -55,7 +55,10 @@ enum BlockDelta {
     InputJsonDelta {
         partial_json: String,
     },
-    /// Signatures, citations.
+    SignatureDelta {
+        signature: String,
+    },
+    /// Citations.
     #[serde(other)]
     Unknown,
 }
@@ -116,8 +119,9 @@ impl Assembly<'_> {
     fn begin(&mut self, index: u64, block: WireBlock) {
         match &block {
             WireBlock::Text { text } => self.say(text),
-            WireBlock::Thinking { thinking } => self.think(thinking),
-            WireBlock::ToolUse { .. } | WireBlock::Unknown => {}
+            WireBlock::Thinking { thinking, .. } => self.think(thinking),
+            WireBlock::RedactedThinking { .. } | WireBlock::ToolUse { .. } | WireBlock::Unknown => {
+            }
         }
         self.blocks.insert(index, OpenBlock { block, input: String::new() });
     }
@@ -130,16 +134,28 @@ impl Assembly<'_> {
                 text.push_str(piece);
                 self.say(piece);
             }
-            (WireBlock::Thinking { thinking }, BlockDelta::ThinkingDelta { thinking: piece }) => {
+            (
+                WireBlock::Thinking { thinking, .. },
+                BlockDelta::ThinkingDelta { thinking: piece },
+            ) => {
                 thinking.push_str(piece);
                 self.think(piece);
+            }
+            (
+                WireBlock::Thinking { signature, .. },
+                BlockDelta::SignatureDelta { signature: piece },
+            ) => {
+                signature.push_str(piece);
             }
             (WireBlock::ToolUse { .. }, BlockDelta::InputJsonDelta { partial_json }) => {
                 open.input.push_str(partial_json);
             }
             (WireBlock::Unknown, _) | (_, BlockDelta::Unknown) => {}
             (
-                WireBlock::Text { .. } | WireBlock::Thinking { .. } | WireBlock::ToolUse { .. },
+                WireBlock::Text { .. }
+                | WireBlock::Thinking { .. }
+                | WireBlock::RedactedThinking { .. }
+                | WireBlock::ToolUse { .. },
                 _,
             ) => {
                 return false;

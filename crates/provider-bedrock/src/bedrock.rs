@@ -6,6 +6,7 @@ use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink}
 use provider_http::{
     Answer, ApiKey, ConfigError, Credential, Endpoint, EndpointSettings, Timeouts,
 };
+use serde_json::{Map, Value};
 
 use crate::classify::ROWS;
 use crate::frames::Frames;
@@ -25,6 +26,8 @@ const SERVICE: &str = "bedrock";
 /// What stays as it is in one segment of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+const NAME: &str = "bedrock";
+
 /// Sets up a provider.
 #[derive(Debug, Clone)]
 pub struct Bedrock {
@@ -33,6 +36,7 @@ pub struct Bedrock {
     base_url: Option<String>,
     access: Access,
     timeouts: Timeouts,
+    extra_body: Map<String, Value>,
 }
 
 /// How requests say whose they are.
@@ -54,6 +58,7 @@ impl Bedrock {
             base_url: None,
             access: Access::Unsaid,
             timeouts: Timeouts::default(),
+            extra_body: Map::new(),
         }
     }
 
@@ -129,6 +134,14 @@ impl Bedrock {
         bearer.into_iter().chain(signed.into_iter().flat_map(AwsCredentials::secrets))
     }
 
+    /// Adds these fields to the body of every request, for what this builder has no word for. Objects
+    /// are merged at every depth; another value takes the place of what would be sent.
+    #[must_use]
+    pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
+        self.extra_body = fields;
+        self
+    }
+
     /// Makes the provider. Nothing is sent yet.
     ///
     /// # Errors
@@ -149,6 +162,8 @@ impl Bedrock {
         let (whole, streamed) =
             (format!("/model/{model}/converse"), format!("/model/{model}/converse-stream"));
         let settings = EndpointSettings {
+            provider: NAME,
+            model: &self.model,
             base_url: &base_url,
             path: &whole,
             credential: match &self.access {
@@ -161,7 +176,9 @@ impl Bedrock {
             timeouts: self.timeouts,
             rows: ROWS,
         };
-        let mut endpoint = Endpoint::open(&settings)?.kind_header("x-amzn-errortype");
+        let mut endpoint = Endpoint::open(&settings)?
+            .extra_body(self.extra_body.clone())
+            .kind_header("x-amzn-errortype");
         if let Access::Signed(credentials) = &self.access {
             credentials.check()?;
             for secret in credentials.secrets() {
@@ -174,7 +191,7 @@ impl Bedrock {
             }));
         }
         let streamed = endpoint.beside(&EndpointSettings { path: &streamed, ..settings })?;
-        Ok(BedrockProvider { model: self.model, whole: endpoint, streamed })
+        Ok(BedrockProvider { whole: endpoint, streamed })
     }
 
     fn needed_region(&self) -> Result<&str, ConfigError> {
@@ -196,7 +213,6 @@ fn endpoint_of(region: &str) -> Result<String, ConfigError> {
 /// Asks Bedrock, or an endpoint that speaks Converse.
 #[derive(Debug)]
 pub struct BedrockProvider {
-    model: Arc<str>,
     whole: Endpoint,
     streamed: Endpoint,
 }
@@ -264,21 +280,21 @@ impl BedrockProvider {
 #[async_trait]
 impl Provider for BedrockProvider {
     fn name(&self) -> &str {
-        "bedrock"
+        NAME
     }
 
     fn model(&self) -> &str {
-        &self.model
+        self.whole.model()
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = ConverseRequest::new(request)?;
+        let body = ConverseRequest::new(&self.whole, request)?;
         let answer = self.whole.post(&body, request.sink.as_deref()).await?;
         response::read(&self.whole, answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = ConverseRequest::new(request)?;
+        let body = ConverseRequest::new(&self.whole, request)?;
         let answer = self.streamed.post(&body, request.sink.as_deref()).await?;
         self.decode(answer, request.sink.as_deref()).await
     }

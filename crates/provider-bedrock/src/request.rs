@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use layer0::ToolSpec;
-use layer0::message::Message;
+use layer0::message::{Image, Message, ToolCall};
 use provider::{ModelRequest, ProviderError};
-use provider_http::sendable_arguments;
+use provider_http::{Endpoint, parts_behind, sendable_arguments};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -43,9 +43,24 @@ enum Role {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 enum Block<'a> {
+    Image(WireImage<'a>),
     Text(&'a str),
     ToolUse(WireCall<'a>),
     ToolResult(WireResult<'a>),
+    /// As it came with the answer.
+    ReasoningContent(&'a Value),
+}
+
+#[derive(Serialize)]
+struct WireImage<'a> {
+    format: &'a str,
+    source: Bytes<'a>,
+}
+
+#[derive(Serialize)]
+struct Bytes<'a> {
+    /// In base64.
+    bytes: &'a str,
 }
 
 #[derive(Serialize)]
@@ -100,8 +115,11 @@ struct InputSchema<'a> {
 }
 
 impl<'a> ConverseRequest<'a> {
-    pub(crate) fn new(request: &'a ModelRequest) -> Result<Self, ProviderError> {
-        let mut conversation = Conversation::default();
+    pub(crate) fn new(
+        endpoint: &'a Endpoint,
+        request: &'a ModelRequest,
+    ) -> Result<Self, ProviderError> {
+        let mut conversation = Conversation::of(endpoint);
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
@@ -119,8 +137,8 @@ impl<'a> ConverseRequest<'a> {
     }
 }
 
-#[derive(Default)]
 struct Conversation<'a> {
+    endpoint: &'a Endpoint,
     system: Vec<Text<'a>>,
     messages: Vec<WireMessage<'a>>,
     /// Is the last message one of tool results, which the next result belongs to?
@@ -128,21 +146,29 @@ struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
+    const fn of(endpoint: &'a Endpoint) -> Self {
+        Self { endpoint, system: Vec::new(), messages: Vec::new(), collects_results: false }
+    }
+
     fn take(&mut self, message: &'a Message) -> Result<(), ProviderError> {
         match message {
             // Empty texts are refused.
             Message::System { content } => self.system.extend(text(content)),
-            Message::User { content } => self.push(Role::User, vec![Block::Text(content)]),
-            Message::Assistant { content, tool_calls } => {
-                let text = (!content.is_empty()).then_some(Block::Text(content));
-                let calls = tool_calls.iter().map(|call| {
-                    Block::ToolUse(WireCall {
-                        tool_use_id: sendable_id(call.id.as_str()),
-                        name: &call.name,
-                        input: sendable_arguments(&call.arguments),
-                    })
-                });
-                let blocks: Vec<_> = text.into_iter().chain(calls).collect();
+            Message::User { content, images } => {
+                let images = images.iter().map(image);
+                self.push(Role::User, images.chain([Block::Text(content)]).collect());
+            }
+            Message::Assistant { content, tool_calls, provider_state } => {
+                let kept = self.endpoint.parts_of(provider_state.as_ref());
+                let mut blocks: Vec<_> =
+                    parts_behind(kept, 0).map(Block::ReasoningContent).collect();
+                if !content.is_empty() {
+                    blocks.push(Block::Text(content));
+                }
+                for (before, call) in tool_calls.iter().enumerate() {
+                    blocks.push(tool_use(call));
+                    blocks.extend(parts_behind(kept, before + 1).map(Block::ReasoningContent));
+                }
                 if !blocks.is_empty() {
                     self.push(Role::Assistant, blocks);
                 }
@@ -184,6 +210,19 @@ impl<'a> Conversation<'a> {
             }
         }
     }
+}
+
+fn image(image: &Image) -> Block<'_> {
+    let (_, format) = image.media_type.split_once('/').unwrap_or_default();
+    Block::Image(WireImage { format, source: Bytes { bytes: &image.data } })
+}
+
+fn tool_use(call: &ToolCall) -> Block<'_> {
+    Block::ToolUse(WireCall {
+        tool_use_id: sendable_id(call.id.as_str()),
+        name: &call.name,
+        input: sendable_arguments(&call.arguments),
+    })
 }
 
 fn text(content: &str) -> Option<Text<'_>> {

@@ -1,11 +1,11 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use layer0::message::{StopReason, ToolCall};
+use layer0::message::{StatePart, StopReason, ToolCall};
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
 use provider_http::{Answer, Endpoint};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -39,12 +39,15 @@ struct WireBlock {
 struct WireReasoning {
     /// Redacted reasoning has none.
     reasoning_text: Option<ReasoningText>,
+    /// In base64.
+    redacted_content: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct ReasoningText {
     #[serde(default)]
     text: String,
+    signature: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -103,7 +106,12 @@ pub(crate) async fn read(
 impl WireBlock {
     fn into_part(self) -> Option<Part> {
         let Self { text, reasoning_content, tool_use } = self;
-        let thinking = || Some(Part::Thinking(reasoning_content?.reasoning_text?.text));
+        let thinking = || {
+            let WireReasoning { reasoning_text, redacted_content } = reasoning_content?;
+            let (text, signature) =
+                reasoning_text.map(|it| (it.text, it.signature)).unwrap_or_default();
+            Some(Part::Thinking(Thinking { text, signature, redacted: redacted_content }))
+        };
         let call = || {
             let WireCall { tool_use_id: id, name, input } = tool_use?;
             Some(Part::Call { id, name, input })
@@ -115,8 +123,30 @@ impl WireBlock {
 /// A part of an answer that is complete.
 pub(crate) enum Part {
     Text(String),
-    Thinking(String),
+    Thinking(Thinking),
     Call { id: String, name: String, input: Value },
+}
+
+/// Reasoning: told, or redacted.
+#[derive(Default)]
+pub(crate) struct Thinking {
+    pub(crate) text: String,
+    pub(crate) signature: Option<String>,
+    pub(crate) redacted: Option<String>,
+}
+
+impl Thinking {
+    /// Returns what the protocol wants back with the calls that it led to.
+    fn kept(&self) -> Option<Value> {
+        match (&self.redacted, &self.signature) {
+            (Some(content), _) => Some(json!({ "redactedContent": content })),
+            (None, Some(signature)) => {
+                let told = json!({ "text": self.text, "signature": signature });
+                Some(json!({ "reasoningText": told }))
+            }
+            (None, None) => None,
+        }
+    }
 }
 
 /// An answer that is being put together.
@@ -125,6 +155,7 @@ pub(crate) struct Draft {
     text: String,
     thinking: String,
     calls: Vec<ToolCall>,
+    kept: Vec<StatePart>,
     usage: TokenUsage,
 }
 
@@ -136,7 +167,12 @@ impl Draft {
     pub(crate) fn push(&mut self, part: Part) {
         match part {
             Part::Text(text) => self.text.push_str(&text),
-            Part::Thinking(thinking) => self.thinking.push_str(&thinking),
+            Part::Thinking(thinking) => {
+                self.thinking.push_str(&thinking.text);
+                let calls_before = self.calls.len();
+                let kept = thinking.kept().map(|data| StatePart { calls_before, data });
+                self.kept.extend(kept);
+            }
             Part::Call { id, name, input } => {
                 let arguments = match input {
                     Value::Null => Value::Object(serde_json::Map::new()),
@@ -161,6 +197,7 @@ impl Draft {
         Ok(ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
+            provider_state: endpoint.state_of(self.kept),
             tool_calls: self.calls.into(),
             stop_reason,
             usage: self.usage,

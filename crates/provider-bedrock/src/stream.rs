@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::frames::{Frame, Frames};
-use crate::response::{Draft, Part, WireUsage};
+use crate::response::{Draft, Part, Thinking, WireUsage};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,10 +50,14 @@ struct Delta {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ReasoningDelta {
     /// Signatures and redacted reasoning have none.
     #[serde(default)]
     text: String,
+    signature: Option<String>,
+    /// In base64.
+    redacted_content: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -123,7 +127,7 @@ struct Assembly<'s> {
 
 enum OpenBlock {
     Text(String),
-    Thinking(String),
+    Thinking(Thinking),
     /// The arguments come as text.
     Call(CallHead, String),
 }
@@ -156,10 +160,14 @@ impl Assembly<'_> {
                 sink.text(piece);
             }
         }
-        if let Some(ReasoningDelta { text: piece }) = reasoning_content {
-            let block = self.blocks.entry(index).or_insert(OpenBlock::Thinking(String::new()));
+        if let Some(ReasoningDelta { text: piece, signature, redacted_content }) = reasoning_content
+        {
+            let block =
+                self.blocks.entry(index).or_insert(OpenBlock::Thinking(Thinking::default()));
             let OpenBlock::Thinking(thinking) = block else { return false };
-            thinking.push_str(piece);
+            thinking.text.push_str(piece);
+            add(&mut thinking.signature, signature.as_deref());
+            add(&mut thinking.redacted, redacted_content.as_deref());
             if let Some(sink) = self.sink.filter(|_| !piece.is_empty()) {
                 sink.thinking(piece);
             }
@@ -176,7 +184,7 @@ impl Assembly<'_> {
         for open in self.blocks.into_values() {
             draft.push(match open {
                 OpenBlock::Text(text) => Part::Text(text),
-                OpenBlock::Thinking(text) => Part::Thinking(text),
+                OpenBlock::Thinking(thinking) => Part::Thinking(thinking),
                 OpenBlock::Call(head, input) => Part::Call {
                     id: head.tool_use_id,
                     name: head.name,
@@ -185,5 +193,11 @@ impl Assembly<'_> {
             });
         }
         draft
+    }
+}
+
+fn add(text: &mut Option<String>, piece: Option<&str>) {
+    if let Some(piece) = piece {
+        text.get_or_insert_default().push_str(piece);
     }
 }

@@ -5,6 +5,7 @@ use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink}
 use provider_http::{
     Answer, ApiKey, ConfigError, Credential, Endpoint, EndpointSettings, Timeouts,
 };
+use serde_json::{Map, Value};
 
 use crate::classify::ROWS;
 use crate::request::{GenerateRequest, RequestSettings};
@@ -16,6 +17,8 @@ pub const BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
 /// The environment variable that [`Gemini::from_env`] reads the key from.
 pub const KEY_VARIABLE: &str = "GEMINI_API_KEY";
 
+const NAME: &str = "gemini";
+
 /// Sets up a provider.
 #[derive(Debug, Clone)]
 pub struct Gemini {
@@ -23,6 +26,7 @@ pub struct Gemini {
     base_url: Option<String>,
     api_key: Option<ApiKey>,
     timeouts: Timeouts,
+    extra_body: Map<String, Value>,
     includes_thoughts: bool,
 }
 
@@ -36,6 +40,7 @@ impl Gemini {
             base_url: None,
             api_key: None,
             timeouts: Timeouts::default(),
+            extra_body: Map::new(),
             includes_thoughts: false,
         }
     }
@@ -79,6 +84,14 @@ impl Gemini {
         self
     }
 
+    /// Adds these fields to the body of every request, for what this builder has no word for. Objects
+    /// are merged at every depth; another value takes the place of what would be sent.
+    #[must_use]
+    pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
+        self.extra_body = fields;
+        self
+    }
+
     /// Makes the provider. Nothing is sent yet.
     ///
     /// # Errors
@@ -93,6 +106,8 @@ impl Gemini {
         let whole_path = format!("/{resource}:generateContent");
         let streamed_path = format!("/{resource}:streamGenerateContent?alt=sse");
         let settings = EndpointSettings {
+            provider: NAME,
+            model: &self.model,
             base_url: self.base_url.as_deref().unwrap_or(BASE_URL),
             path: &whole_path,
             credential: self.api_key.as_ref().map(|key| Credential {
@@ -104,10 +119,10 @@ impl Gemini {
             timeouts: self.timeouts,
             rows: ROWS,
         };
-        let whole = Endpoint::open(&settings)?;
+        let whole = Endpoint::open(&settings)?.extra_body(self.extra_body);
         let streamed = whole.beside(&EndpointSettings { path: &streamed_path, ..settings })?;
         let settings = RequestSettings::of(&self.model, self.includes_thoughts);
-        Ok(GeminiProvider { model: self.model, whole, streamed, settings })
+        Ok(GeminiProvider { whole, streamed, settings })
     }
 }
 
@@ -128,7 +143,6 @@ fn resource_of(model: &str) -> String {
 /// Asks Google, or an endpoint that speaks `generateContent`.
 #[derive(Debug)]
 pub struct GeminiProvider {
-    model: Arc<str>,
     whole: Endpoint,
     streamed: Endpoint,
     settings: RequestSettings,
@@ -199,21 +213,21 @@ impl GeminiProvider {
 #[async_trait]
 impl Provider for GeminiProvider {
     fn name(&self) -> &str {
-        "gemini"
+        NAME
     }
 
     fn model(&self) -> &str {
-        &self.model
+        self.whole.model()
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = GenerateRequest::new(request, self.settings)?;
+        let body = GenerateRequest::new(&self.whole, request, self.settings)?;
         let answer = self.whole.post(&body, request.sink.as_deref()).await?;
         response::read(&self.whole, answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = GenerateRequest::new(request, self.settings)?;
+        let body = GenerateRequest::new(&self.whole, request, self.settings)?;
         let answer = self.streamed.post(&body, request.sink.as_deref()).await?;
         self.decode(answer, request.sink.as_deref()).await
     }

@@ -4,15 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use layer0::ToolSpec;
-use layer0::message::{Message, ToolCall};
+use layer0::message::{Image, Message, StatePart, ToolCall};
 use provider::{ModelRequest, ProviderError};
-use provider_http::sendable_arguments;
+use provider_http::{Endpoint, parts_behind, sendable_arguments};
 use serde::Serialize;
 use serde_json::Value;
 
-/// Stands for the signature of thoughts that were not kept: a message has no place for it, and since
-/// Gemini 3 a call without one is refused. Google documents this value for calls whose signature is
-/// not known: <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
+use crate::response::Signed;
+
+/// Stands for the signature of a call that another model made: since Gemini 3 a call without one is
+/// refused, and Google documents this value for calls whose signature is not known,
+/// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// What a request depends on besides the question.
@@ -67,14 +69,32 @@ enum Part<'a> {
     Call {
         function_call: WireCall<'a>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        thought_signature: Option<&'static str>,
+        thought_signature: Option<&'a str>,
+    },
+    Image {
+        inline_data: InlineData<'a>,
     },
     Result {
         function_response: WireResult<'a>,
     },
     Text {
         text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        thought_signature: Option<&'a str>,
     },
+}
+
+impl<'a> Part<'a> {
+    const fn text(text: &'a str) -> Self {
+        Self::Text { text, thought_signature: None }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct InlineData<'a> {
+    mime_type: &'a str,
+    data: &'a str,
 }
 
 #[derive(Serialize)]
@@ -134,10 +154,11 @@ struct ThinkingConfig {
 
 impl<'a> GenerateRequest<'a> {
     pub(crate) fn new(
+        endpoint: &'a Endpoint,
         request: &'a ModelRequest,
         settings: RequestSettings,
     ) -> Result<Self, ProviderError> {
-        let mut conversation = Conversation::new(settings);
+        let mut conversation = Conversation::new(endpoint, settings);
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
@@ -162,6 +183,7 @@ impl<'a> GenerateRequest<'a> {
 }
 
 struct Conversation<'a> {
+    endpoint: &'a Endpoint,
     settings: RequestSettings,
     system: Vec<Part<'a>>,
     contents: Vec<Content<'a>>,
@@ -172,8 +194,9 @@ struct Conversation<'a> {
 }
 
 impl<'a> Conversation<'a> {
-    const fn new(settings: RequestSettings) -> Self {
+    const fn new(endpoint: &'a Endpoint, settings: RequestSettings) -> Self {
         Self {
+            endpoint,
             settings,
             system: Vec::new(),
             contents: Vec::new(),
@@ -184,12 +207,21 @@ impl<'a> Conversation<'a> {
 
     fn take(&mut self, message: &'a Message) -> Result<(), ProviderError> {
         match message {
-            Message::System { content } => self.system.push(Part::Text { text: content }),
-            Message::User { content } => self.push(Role::User, vec![Part::Text { text: content }]),
-            Message::Assistant { content, tool_calls } => {
+            Message::System { content } => self.system.push(Part::text(content)),
+            Message::User { content, images } => {
+                let images = images.iter().map(image);
+                self.push(Role::User, images.chain([Part::text(content)]).collect());
+            }
+            Message::Assistant { content, tool_calls, provider_state } => {
+                let kept = self.endpoint.parts_of(provider_state.as_ref());
                 // Empty texts are refused.
-                let text = (!content.is_empty()).then_some(Part::Text { text: content });
-                let calls = tool_calls.iter().enumerate().map(|(at, call)| self.call(at, call));
+                let text = (!content.is_empty()).then(|| Part::Text {
+                    text: content,
+                    thought_signature: signature(kept, Signed::Text, 0),
+                });
+                let calls = tool_calls.iter().enumerate();
+                let calls =
+                    calls.map(|(at, call)| self.call(at, call, signature(kept, Signed::Call, at)));
                 let calls: Vec<_> = calls.collect();
                 let parts: Vec<_> = text.into_iter().chain(calls).collect();
                 if !parts.is_empty() {
@@ -209,13 +241,14 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    fn call(&self, at: usize, call: &'a ToolCall) -> Part<'a> {
+    fn call(&self, at: usize, call: &'a ToolCall, signature: Option<&'a str>) -> Part<'a> {
         let id = sendable_id(call.id.as_str());
         let args = sendable_arguments(&call.arguments);
         Part::Call {
             function_call: WireCall { id, name: &call.name, args },
             // Of calls in parallel, the first alone carries one.
-            thought_signature: (self.settings.wants_signatures && at == 0).then_some(NO_SIGNATURE),
+            thought_signature: signature
+                .or((self.settings.wants_signatures && at == 0).then_some(NO_SIGNATURE)),
         }
     }
 
@@ -228,7 +261,7 @@ impl<'a> Conversation<'a> {
     fn take_result(&mut self, id: &'a str, content: &'a str, is_error: bool) {
         let Some(name) = self.names.get(id).copied() else {
             // A result whose call is not in the conversation is refused, so it becomes text.
-            return self.push(Role::User, vec![Part::Text { text: content }]);
+            return self.push(Role::User, vec![Part::text(content)]);
         };
         let response = if is_error { Outcome::Error(content) } else { Outcome::Output(content) };
         let result =
@@ -241,6 +274,16 @@ impl<'a> Conversation<'a> {
             }
         }
     }
+}
+
+fn image(image: &Image) -> Part<'_> {
+    Part::Image { inline_data: InlineData { mime_type: &image.media_type, data: &image.data } }
+}
+
+/// Returns the signature that came with the text, or with the call behind so many others.
+fn signature(kept: &[StatePart], of: Signed, calls: usize) -> Option<&str> {
+    let mut kept = parts_behind(kept, calls);
+    kept.find_map(|part| part.get(of.as_str())?.as_str())
 }
 
 /// Returns the id where it is one the model gave. Most models give none, and results find their

@@ -1,6 +1,6 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use layer0::message::{StopReason, ToolCall};
+use layer0::message::{StatePart, StopReason, ToolCall};
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
 use provider_http::{Answer, Endpoint};
@@ -35,6 +35,24 @@ struct Part {
     text: Option<String>,
     thought: Option<bool>,
     function_call: Option<WireCall>,
+    thought_signature: Option<String>,
+}
+
+/// What a signature of the model's thoughts came with, and goes back with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Signed {
+    Call,
+    Text,
+}
+
+impl Signed {
+    /// Returns the key that the signature is kept under.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Call => "call_signature",
+            Self::Text => "text_signature",
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -102,6 +120,7 @@ pub(crate) struct Draft {
     text: String,
     thinking: String,
     calls: Vec<ToolCall>,
+    kept: Vec<StatePart>,
     usage: WireUsage,
     finish_reason: Option<String>,
 }
@@ -135,6 +154,14 @@ impl Draft {
     }
 
     fn push(&mut self, part: Part, sink: Option<&dyn StreamSink>) {
+        if let Some(signature) = part.thought_signature.filter(|it| !it.is_empty()) {
+            // A stream may end with a text that is empty but for its signature.
+            let (of, calls_before) = match &part.function_call {
+                Some(_) => (Signed::Call, self.calls.len()),
+                None => (Signed::Text, 0),
+            };
+            self.kept.push(StatePart { calls_before, data: json!({ of.as_str(): signature }) });
+        }
         if let Some(text) = part.text.filter(|text| !text.is_empty()) {
             let is_thought = part.thought == Some(true);
             let draft = if is_thought { &mut self.thinking } else { &mut self.text };
@@ -171,6 +198,7 @@ impl Draft {
         Ok(ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
+            provider_state: endpoint.state_of(self.kept),
             tool_calls: self.calls.into(),
             stop_reason,
             usage: self.usage.billed(),

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use layer0::error::BoxError;
+use layer0::message::{ProviderState, StatePart};
 use provider::{ProviderError, StreamSink, TimeoutPhase};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::classify::classify;
+use crate::extra::body_with;
 use crate::wording::Wording;
 use crate::{Answer, ApiKey, ConfigError, Row, Said, Sign, Timeouts, Unsigned, hint};
 
@@ -29,6 +31,10 @@ pub fn deny_real_requests() {
 /// What an [`Endpoint`] is opened with.
 #[derive(Debug, Clone)]
 pub struct EndpointSettings<'a> {
+    /// The provider's name.
+    pub provider: &'static str,
+    /// The model that is asked.
+    pub model: &'a str,
     /// Scheme, host and path prefix; a slash at its end makes no difference.
     pub base_url: &'a str,
     /// What is appended, such as `/chat/completions`.
@@ -57,6 +63,8 @@ pub struct Credential<'a> {
 /// One URL that model calls are posted to, with its own connections, which clones share.
 #[derive(Clone)]
 pub struct Endpoint {
+    provider: &'static str,
+    model: Arc<str>,
     url: Url,
     headers: HeaderMap,
     client: Client,
@@ -66,6 +74,7 @@ pub struct Endpoint {
     clock: Arc<dyn Clock>,
     kind_header: Option<&'static str>,
     signer: Option<Arc<dyn Sign>>,
+    extra_body: Map<String, Value>,
 }
 
 impl Endpoint {
@@ -92,6 +101,8 @@ impl Endpoint {
         let client = client(&url, settings.timeouts.connect)?;
         let (timeouts, rows) = (settings.timeouts, settings.rows);
         Ok(Self {
+            provider: settings.provider,
+            model: settings.model.into(),
             url,
             headers,
             client,
@@ -101,7 +112,16 @@ impl Endpoint {
             clock: Arc::new(SystemClock),
             kind_header: None,
             signer: None,
+            extra_body: Map::new(),
         })
+    }
+
+    /// Adds these fields to every request. Objects are merged at every depth; another value takes
+    /// the place of what the adapter would send.
+    #[must_use]
+    pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
+        self.extra_body = fields;
+        self
     }
 
     /// Signs every request, after everything else in it is settled.
@@ -135,6 +155,28 @@ impl Endpoint {
         Ok(Self { url: url_of(settings, &self.wording)?, ..self.clone() })
     }
 
+    /// Returns the model that is asked.
+    #[must_use]
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// Makes what an answer of this provider and model wants back; `None` of no parts.
+    #[must_use]
+    pub fn state_of(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
+        (!parts.is_empty()).then(|| ProviderState {
+            provider: self.provider.into(),
+            model: Arc::clone(&self.model),
+            parts: parts.into(),
+        })
+    }
+
+    /// Returns what this provider and model wants back with an answer; nothing of another's.
+    #[must_use]
+    pub fn parts_of<'s>(&self, state: Option<&'s ProviderState>) -> &'s [StatePart] {
+        state.map_or(&[], |state| state.parts_for(self.provider, &self.model))
+    }
+
     /// Returns how long each phase may take.
     #[must_use]
     pub const fn timeouts(&self) -> Timeouts {
@@ -159,7 +201,7 @@ impl Endpoint {
         if REAL_REQUESTS_DENIED.load(Ordering::Relaxed) && !is_loopback(&self.url) {
             return Err(ProviderError::Other("real requests are denied in this process".into()));
         }
-        let body = serde_json::to_vec(body).map_err(|error| {
+        let body = body_with(body, &self.extra_body).map_err(|error| {
             ProviderError::invalid_request(format!("request is no JSON: {error}"), None)
         })?;
         let headers = self.headers_for(&body)?;
@@ -335,6 +377,8 @@ mod tests {
 
     fn settings<'a>(base_url: &'a str, key: &'a ApiKey) -> EndpointSettings<'a> {
         EndpointSettings {
+            provider: "test",
+            model: "m",
             base_url,
             path: "/chat",
             credential: Some(Credential { header: "authorization", prefix: "Bearer ", key }),
@@ -453,6 +497,8 @@ mod tests {
         let endpoint = open("https://example.com", &key).unwrap().signed_by(Arc::new(Length));
         let beside = endpoint
             .beside(&EndpointSettings {
+                provider: "test",
+                model: "m",
                 base_url: "https://example.com",
                 path: "/stream",
                 credential: None,
@@ -470,6 +516,8 @@ mod tests {
         const ROWS: &[Row] =
             &[Row::new(403, crate::When::Type(&["Busy"]), crate::Class::Transient)];
         let settings = EndpointSettings {
+            provider: "test",
+            model: "m",
             base_url: "http://127.0.0.1:9",
             path: "",
             credential: None,

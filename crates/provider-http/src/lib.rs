@@ -16,11 +16,13 @@ pub mod classify;
 mod config_error;
 mod endpoint;
 mod events;
+mod extra;
 mod hint;
 mod key;
 mod lines;
 mod said;
 mod sign;
+mod state;
 mod timeouts;
 mod wording;
 
@@ -34,6 +36,7 @@ pub use key::ApiKey;
 pub use lines::Lines;
 pub use said::Said;
 pub use sign::{Sign, Unsigned};
+pub use state::parts_behind;
 pub use timeouts::Timeouts;
 
 /// The most bytes one answer, or one event of a stream, may have.

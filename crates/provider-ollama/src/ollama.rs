@@ -5,6 +5,7 @@ use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink}
 use provider_http::{
     Answer, ApiKey, ConfigError, Credential, Endpoint, EndpointSettings, Timeouts,
 };
+use serde_json::{Map, Value};
 
 use crate::classify::ROWS;
 use crate::request::ChatRequest;
@@ -19,6 +20,8 @@ pub const HOSTED_URL: &str = "https://ollama.com";
 /// The environment variable that [`Ollama::from_env`] reads the key of the hosted service from.
 pub const KEY_VARIABLE: &str = "OLLAMA_API_KEY";
 
+const NAME: &str = "ollama";
+
 /// Sets up a provider.
 #[derive(Debug, Clone)]
 pub struct Ollama {
@@ -26,6 +29,7 @@ pub struct Ollama {
     base_url: Option<String>,
     api_key: Option<ApiKey>,
     timeouts: Timeouts,
+    extra_body: Map<String, Value>,
     context_tokens: Option<u32>,
 }
 
@@ -38,6 +42,7 @@ impl Ollama {
             base_url: None,
             api_key: None,
             timeouts: Timeouts::default(),
+            extra_body: Map::new(),
             context_tokens: None,
         }
     }
@@ -82,6 +87,14 @@ impl Ollama {
         self
     }
 
+    /// Adds these fields to the body of every request, for what this builder has no word for. Objects
+    /// are merged at every depth; another value takes the place of what would be sent.
+    #[must_use]
+    pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
+        self.extra_body = fields;
+        self
+    }
+
     /// Makes the provider. Nothing is sent yet.
     ///
     /// # Errors
@@ -89,6 +102,8 @@ impl Ollama {
     /// [`ConfigError::InvalidKey`], [`ConfigError::InvalidBaseUrl`], [`ConfigError::Client`].
     pub fn build(self) -> Result<OllamaProvider, ConfigError> {
         let endpoint = Endpoint::open(&EndpointSettings {
+            provider: NAME,
+            model: &self.model,
             base_url: self.base_url.as_deref().unwrap_or(BASE_URL),
             path: "/api/chat",
             credential: self.api_key.as_ref().map(|key| Credential {
@@ -99,15 +114,15 @@ impl Ollama {
             headers: &[],
             timeouts: self.timeouts,
             rows: ROWS,
-        })?;
-        Ok(OllamaProvider { model: self.model, endpoint, context_tokens: self.context_tokens })
+        })?
+        .extra_body(self.extra_body);
+        Ok(OllamaProvider { endpoint, context_tokens: self.context_tokens })
     }
 }
 
 /// Asks an Ollama server.
 #[derive(Debug)]
 pub struct OllamaProvider {
-    model: Arc<str>,
     endpoint: Endpoint,
     context_tokens: Option<u32>,
 }
@@ -174,21 +189,21 @@ impl OllamaProvider {
 #[async_trait]
 impl Provider for OllamaProvider {
     fn name(&self) -> &str {
-        "ollama"
+        NAME
     }
 
     fn model(&self) -> &str {
-        &self.model
+        self.endpoint.model()
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = ChatRequest::whole(&self.model, request, self.context_tokens)?;
+        let body = ChatRequest::whole(self.endpoint.model(), request, self.context_tokens)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         response::read(&self.endpoint, answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = ChatRequest::streamed(&self.model, request, self.context_tokens)?;
+        let body = ChatRequest::streamed(self.endpoint.model(), request, self.context_tokens)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         self.decode(answer, request.sink.as_deref()).await
     }

@@ -50,6 +50,8 @@ enum WireMessage<'a> {
     },
     User {
         content: &'a str,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        images: Vec<&'a str>,
     },
     Assistant {
         content: &'a str,
@@ -131,8 +133,10 @@ fn wire_message<'a>(
 ) -> Result<WireMessage<'a>, ProviderError> {
     Ok(match message {
         Message::System { content } => WireMessage::System { content },
-        Message::User { content } => WireMessage::User { content },
-        Message::Assistant { content, tool_calls } => {
+        Message::User { content, images } => {
+            WireMessage::User { content, images: images.iter().map(|image| &*image.data).collect() }
+        }
+        Message::Assistant { content, tool_calls, provider_state: _ } => {
             names.extend(tool_calls.iter().map(|call| (call.id.as_str(), &*call.name)));
             WireMessage::Assistant {
                 content,

@@ -147,6 +147,7 @@ impl Draft {
         Ok(ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
+            provider_state: None,
             tool_calls: self.calls.into(),
             stop_reason,
             usage: self.usage.unwrap_or_default(),

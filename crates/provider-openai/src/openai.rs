@@ -3,10 +3,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
 use provider_http::{Answer, ApiKey, ConfigError, Endpoint, Timeouts};
+use serde_json::{Map, Value};
 
 use crate::place::{KEY_VARIABLE, Place};
 use crate::request::{ChatRequest, MaxTokens};
 use crate::{response, stream};
+
+const NAME: &str = "openai";
 
 /// Sets up a provider.
 #[derive(Debug, Clone)]
@@ -15,6 +18,7 @@ pub struct OpenAi {
     base_url: Option<String>,
     api_key: Option<ApiKey>,
     timeouts: Timeouts,
+    extra_body: Map<String, Value>,
     max_completion_tokens: Option<bool>,
     omits_done: bool,
 }
@@ -28,6 +32,7 @@ impl OpenAi {
             base_url: None,
             api_key: None,
             timeouts: Timeouts::default(),
+            extra_body: Map::new(),
             max_completion_tokens: None,
             omits_done: false,
         }
@@ -80,6 +85,14 @@ impl OpenAi {
         self
     }
 
+    /// Adds these fields to the body of every request, for what this builder has no word for. Objects
+    /// are merged at every depth; another value takes the place of what would be sent.
+    #[must_use]
+    pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
+        self.extra_body = fields;
+        self
+    }
+
     /// Makes the provider. Nothing is sent yet.
     ///
     /// # Errors
@@ -88,24 +101,26 @@ impl OpenAi {
     /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::Client`].
     pub fn build(self) -> Result<OpenAiProvider, ConfigError> {
         let endpoint = Place {
+            provider: NAME,
+            model: &self.model,
             base_url: self.base_url.as_deref(),
             path: "/chat/completions",
             api_key: self.api_key.as_ref(),
             timeouts: self.timeouts,
         }
-        .open()?;
+        .open()?
+        .extra_body(self.extra_body);
         let max_tokens = match self.max_completion_tokens.unwrap_or(self.base_url.is_none()) {
             true => MaxTokens::Completion,
             false => MaxTokens::Classic,
         };
-        Ok(OpenAiProvider { model: self.model, endpoint, max_tokens, omits_done: self.omits_done })
+        Ok(OpenAiProvider { endpoint, max_tokens, omits_done: self.omits_done })
     }
 }
 
 /// Asks an endpoint that speaks Chat Completions.
 #[derive(Debug)]
 pub struct OpenAiProvider {
-    model: Arc<str>,
     endpoint: Endpoint,
     max_tokens: MaxTokens,
     omits_done: bool,
@@ -173,21 +188,21 @@ impl OpenAiProvider {
 #[async_trait]
 impl Provider for OpenAiProvider {
     fn name(&self) -> &str {
-        "openai"
+        NAME
     }
 
     fn model(&self) -> &str {
-        &self.model
+        self.endpoint.model()
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = ChatRequest::whole(&self.model, request, self.max_tokens)?;
+        let body = ChatRequest::whole(self.endpoint.model(), request, self.max_tokens)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         response::read(&self.endpoint, answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let body = ChatRequest::streamed(&self.model, request, self.max_tokens)?;
+        let body = ChatRequest::streamed(self.endpoint.model(), request, self.max_tokens)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
         self.decode(answer, request.sink.as_deref()).await
     }

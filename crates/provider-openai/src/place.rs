@@ -13,6 +13,8 @@ pub const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
 /// What a builder knows of the endpoint.
 pub(crate) struct Place<'a> {
+    pub(crate) provider: &'static str,
+    pub(crate) model: &'a str,
     pub(crate) base_url: Option<&'a str>,
     pub(crate) path: &'static str,
     pub(crate) api_key: Option<&'a ApiKey>,
@@ -26,6 +28,8 @@ impl Place<'_> {
             return Err(ConfigError::missing_key(KEY_VARIABLE));
         }
         Endpoint::open(&EndpointSettings {
+            provider: self.provider,
+            model: self.model,
             base_url: self.base_url.unwrap_or(BASE_URL),
             path: self.path,
             credential: self.api_key.map(|key| Credential {

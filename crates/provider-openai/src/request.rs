@@ -1,7 +1,7 @@
 //! What is sent.
 
 use layer0::ToolSpec;
-use layer0::message::{Message, ToolCall};
+use layer0::message::{Image, Message, ToolCall};
 use provider::{ModelRequest, ProviderError};
 use provider_http::sendable_arguments;
 use serde::Serialize;
@@ -43,7 +43,7 @@ enum WireMessage<'a> {
         content: &'a str,
     },
     User {
-        content: &'a str,
+        content: UserContent<'a>,
     },
     Assistant {
         content: Option<&'a str>,
@@ -54,6 +54,26 @@ enum WireMessage<'a> {
         tool_call_id: &'a str,
         content: &'a str,
     },
+}
+
+/// Text alone is a string, which every endpoint reads.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum UserContent<'a> {
+    Text(&'a str),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: &'a str },
+    ImageUrl { image_url: ImageUrl },
+}
+
+#[derive(Serialize)]
+struct ImageUrl {
+    url: String,
 }
 
 #[derive(Serialize)]
@@ -124,8 +144,10 @@ impl<'a> ChatRequest<'a> {
 fn wire_message(message: &Message) -> Result<WireMessage<'_>, ProviderError> {
     Ok(match message {
         Message::System { content } => WireMessage::System { content },
-        Message::User { content } => WireMessage::User { content },
-        Message::Assistant { content, tool_calls } => WireMessage::Assistant {
+        Message::User { content, images } => {
+            WireMessage::User { content: user_content(content, images) }
+        }
+        Message::Assistant { content, tool_calls, provider_state: _ } => WireMessage::Assistant {
             // A message that only calls tools has no content, as OpenAI itself writes it.
             content: (!content.is_empty() || tool_calls.is_empty()).then_some(content),
             tool_calls: tool_calls.iter().map(wire_call).collect(),
@@ -136,6 +158,19 @@ fn wire_message(message: &Message) -> Result<WireMessage<'_>, ProviderError> {
         }
         _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),
     })
+}
+
+fn user_content<'a>(text: &'a str, images: &'a [Image]) -> UserContent<'a> {
+    if images.is_empty() {
+        return UserContent::Text(text);
+    }
+    let image = |image| Part::ImageUrl { image_url: ImageUrl { url: data_url(image) } };
+    UserContent::Parts([Part::Text { text }].into_iter().chain(images.iter().map(image)).collect())
+}
+
+/// Writes an image as a URL that holds it, RFC 2397.
+pub(crate) fn data_url(image: &Image) -> String {
+    format!("data:{};base64,{}", image.media_type, image.data)
 }
 
 fn wire_call(call: &ToolCall) -> WireCall<'_> {

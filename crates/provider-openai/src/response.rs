@@ -199,6 +199,7 @@ impl Draft {
         Ok(ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
+            provider_state: None,
             tool_calls: self.calls.into_iter().map(call).collect(),
             stop_reason,
             usage: self.usage,

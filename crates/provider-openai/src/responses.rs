@@ -10,9 +10,12 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
 use provider_http::{Answer, ApiKey, ConfigError, Endpoint, Timeouts};
+use serde_json::{Map, Value};
 
-use self::request::ResponsesRequest;
+use self::request::{ReasoningSettings, ResponsesRequest};
 use crate::place::{KEY_VARIABLE, Place};
+
+const NAME: &str = "openai-responses";
 
 /// Sets up a provider that speaks Responses.
 ///
@@ -28,7 +31,9 @@ pub struct OpenAiResponses {
     base_url: Option<String>,
     api_key: Option<ApiKey>,
     timeouts: Timeouts,
+    extra_body: Map<String, Value>,
     reasoning_summaries: bool,
+    encrypted_reasoning: Option<bool>,
 }
 
 impl OpenAiResponses {
@@ -40,7 +45,9 @@ impl OpenAiResponses {
             base_url: None,
             api_key: None,
             timeouts: Timeouts::default(),
+            extra_body: Map::new(),
             reasoning_summaries: false,
+            encrypted_reasoning: None,
         }
     }
 
@@ -82,6 +89,23 @@ impl OpenAiResponses {
         self
     }
 
+    /// Says whether the model's reasoning is asked for in encrypted form, and sent back with the calls
+    /// it led to: nothing is stored at the provider, so it would be lost otherwise. By default that
+    /// is asked of OpenAI's models that reason; others refuse the question.
+    #[must_use]
+    pub const fn encrypted_reasoning(mut self, yes: bool) -> Self {
+        self.encrypted_reasoning = Some(yes);
+        self
+    }
+
+    /// Adds these fields to the body of every request, for what this builder has no word for. Objects
+    /// are merged at every depth; another value takes the place of what would be sent.
+    #[must_use]
+    pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
+        self.extra_body = fields;
+        self
+    }
+
     /// Makes the provider. Nothing is sent yet.
     ///
     /// # Errors
@@ -90,23 +114,34 @@ impl OpenAiResponses {
     /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::Client`].
     pub fn build(self) -> Result<OpenAiResponsesProvider, ConfigError> {
         let endpoint = Place {
+            provider: NAME,
+            model: &self.model,
             base_url: self.base_url.as_deref(),
             path: "/responses",
             api_key: self.api_key.as_ref(),
             timeouts: self.timeouts,
         }
-        .open()?;
-        let reasoning_summaries = self.reasoning_summaries;
-        Ok(OpenAiResponsesProvider { model: self.model, endpoint, reasoning_summaries })
+        .open()?
+        .extra_body(self.extra_body);
+        let reasoning = ReasoningSettings {
+            summaries: self.reasoning_summaries,
+            encrypted: self.encrypted_reasoning.unwrap_or_else(|| reasons(&self.model)),
+        };
+        Ok(OpenAiResponsesProvider { endpoint, reasoning })
     }
+}
+
+/// Is it a model of OpenAI's that reasons? <https://platform.openai.com/docs/guides/reasoning>
+fn reasons(model: &str) -> bool {
+    let chats = model.contains("-chat");
+    !chats && ["gpt-5", "o1", "o3", "o4", "codex"].iter().any(|name| model.starts_with(name))
 }
 
 /// Asks an endpoint that speaks Responses.
 #[derive(Debug)]
 pub struct OpenAiResponsesProvider {
-    model: Arc<str>,
     endpoint: Endpoint,
-    reasoning_summaries: bool,
+    reasoning: ReasoningSettings,
 }
 
 impl OpenAiResponsesProvider {
@@ -173,18 +208,18 @@ impl OpenAiResponsesProvider {
         &'a self,
         request: &'a ModelRequest,
     ) -> Result<ResponsesRequest<'a>, ProviderError> {
-        ResponsesRequest::whole(&self.model, request, self.reasoning_summaries)
+        ResponsesRequest::whole(&self.endpoint, request, self.reasoning)
     }
 }
 
 #[async_trait]
 impl Provider for OpenAiResponsesProvider {
     fn name(&self) -> &str {
-        "openai-responses"
+        NAME
     }
 
     fn model(&self) -> &str {
-        &self.model
+        self.endpoint.model()
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

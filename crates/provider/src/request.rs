@@ -2,7 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use layer0::ToolSpec;
-use layer0::message::{StopReason, ToolCall, Transcript};
+use layer0::message::{ProviderState, StopReason, ToolCall, Transcript};
 use layer0::usage::TokenUsage;
 use serde::{Deserialize, Serialize};
 
@@ -88,6 +88,9 @@ pub struct ModelResponse {
     pub text: Arc<str>,
     /// What it thought, where the provider tells.
     pub thinking: Option<Arc<str>>,
+    /// What the provider wants back with the answer, when it is asked again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_state: Option<ProviderState>,
     /// The tools it asks for, in its order.
     pub tool_calls: Arc<[ToolCall]>,
     /// Why it stopped.

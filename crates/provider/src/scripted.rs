@@ -97,6 +97,7 @@ impl ScriptedProvider {
         Ok(ModelResponse {
             text,
             thinking: answer.thinking.clone(),
+            provider_state: None,
             tool_calls,
             stop_reason: answer.stop_reason.unwrap_or(by_content),
             usage,

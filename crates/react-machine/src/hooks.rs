@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind, HookAborted, HookFailed};
-use layer0::message::{Message, StopReason, ToolCall, Transcript};
+use layer0::message::{Message, ProviderState, StopReason, ToolCall, Transcript};
 use serde::{Deserialize, Serialize};
 
 use crate::io::{Effect, FailureCause, Finish, Misuse};
@@ -132,7 +132,19 @@ pub(crate) struct Answer {
     pub(crate) turn: Turn,
     pub(crate) text: Arc<str>,
     pub(crate) calls: Arc<[ToolCall]>,
+    pub(crate) state: Option<ProviderState>,
     pub(crate) stop_reason: StopReason,
+}
+
+impl Answer {
+    /// Returns the answer as the conversation holds it.
+    pub(crate) fn message(&self) -> Message {
+        Message::Assistant {
+            content: Arc::clone(&self.text),
+            tool_calls: Arc::clone(&self.calls),
+            provider_state: self.state.clone(),
+        }
+    }
 }
 
 impl Paused {
@@ -274,12 +286,12 @@ impl Machine {
     /// Answers the calls of an answer that nobody will read.
     pub(crate) fn answer_unread_calls(&mut self, cause: u64, text: &str) {
         let Phase::Hooking(Paused { next: Next::Read(answer), .. }) = &self.phase else { return };
-        let (said, calls) = (Arc::clone(&answer.text), Arc::clone(&answer.calls));
-        if calls.is_empty() && said.trim().is_empty() {
+        let (said, calls) = (answer.message(), Arc::clone(&answer.calls));
+        if calls.is_empty() && answer.text.trim().is_empty() {
             return;
         }
         self.cancel_calls(cause, &calls, text);
-        self.transcript.push(Message::Assistant { content: said, tool_calls: Arc::clone(&calls) });
+        self.transcript.push(said);
         for call in calls.iter() {
             self.transcript.push(Message::tool(call.id.clone(), text, true));
         }

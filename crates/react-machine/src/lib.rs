@@ -17,6 +17,7 @@
 //! let mut machine = Machine::new(Arc::new(definition))?;
 //! let started = RunStarted {
 //!     input: "hello".into(),
+//!     images: Arc::default(),
 //!     session: "s-1".into(),
 //!     agent: AgentRecord {
 //!         name: "demo".into(),

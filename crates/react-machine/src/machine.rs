@@ -6,7 +6,7 @@ use std::sync::Arc;
 use layer0::Timestamp;
 use layer0::event::{Actor, EventKind};
 use layer0::id::{CallId, RunId};
-use layer0::message::{Message, Transcript};
+use layer0::message::{Image, Message, Transcript};
 use layer0::stop::Stop;
 use layer0::usage::Usage;
 use serde_json::Value;
@@ -32,6 +32,7 @@ pub struct Machine {
     pub(crate) phase: Phase,
     /// What the run was asked.
     pub(crate) input: Arc<str>,
+    pub(crate) images: Arc<[Image]>,
     pub(crate) transcript: Transcript,
     pub(crate) usage: Usage,
     pub(crate) call_ids: BTreeSet<CallId>,
@@ -103,6 +104,7 @@ impl Machine {
             definition,
             phase: Phase::New,
             input: Arc::default(),
+            images: Arc::default(),
             transcript: Transcript::default(),
             usage: Usage::default(),
             call_ids: BTreeSet::new(),

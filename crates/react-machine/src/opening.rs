@@ -14,6 +14,7 @@ impl Machine {
     pub(crate) fn start(&mut self, started: RunStarted) {
         self.started = self.now();
         self.input = Arc::clone(&started.input);
+        self.images = Arc::clone(&started.images);
         let seq = self.append(Actor::Runtime, None, started);
         match self.definition.budget.depth(self.depth) {
             Some(exhausted) => self.exhaust(seq, exhausted),
@@ -63,7 +64,8 @@ impl Machine {
         for message in std::mem::take(&mut self.history) {
             self.transcript.push_shared(message);
         }
-        self.transcript.push(Message::User { content: Arc::clone(&self.input) });
+        let (content, images) = (Arc::clone(&self.input), Arc::clone(&self.images));
+        self.transcript.push(Message::User { content, images });
     }
 
     /// Ends the run as it was about to.

@@ -110,7 +110,7 @@ impl Machine {
         }
         self.usage.model_calls = call;
         if let Some(content) = self.further_input.take() {
-            self.transcript.push(Message::User { content });
+            self.transcript.push(Message::user(content));
         }
         let messages = self.transcript.messages();
         for message in &messages[self.digested..] {
@@ -172,13 +172,16 @@ impl Machine {
         }
         let calls = Arc::clone(&responded.tool_calls);
         let stop_reason = responded.stop_reason;
+        let state = responded.provider_state.clone();
         let seq = self.append(Actor::Model, Some(turn.requested), responded);
-        self.step_with_hooks(seq, Next::Read(Answer { turn, text, calls, stop_reason }));
+        self.step_with_hooks(seq, Next::Read(Answer { turn, text, calls, state, stop_reason }));
     }
 
     pub(crate) fn read_answer(&mut self, seq: u64, answer: Answer) {
-        let Answer { turn, text, calls, stop_reason } = answer;
+        let said = answer.message();
+        let Answer { turn, text, calls, state, stop_reason } = answer;
         let blank = text.trim().is_empty();
+        let has_state = state.is_some();
         let text_count = self.guards.count_text(&text);
         if ends_without_tools(stop_reason) {
             self.cancel_calls(seq, &calls, "Cancelled: the model's answer was not usable");
@@ -195,14 +198,13 @@ impl Machine {
                 );
             }
             _ if !calls.is_empty() => {
-                self.transcript
-                    .push(Message::Assistant { content: text, tool_calls: Arc::clone(&calls) });
+                self.transcript.push(said);
                 self.begin_batch(seq, calls, text_count);
             }
             StopReason::MaxTokens => self.end_incomplete(seq, code::MODEL_MAX_TOKENS, text),
             StopReason::Pause => {
-                if !blank {
-                    self.transcript.push(Message::assistant(text, Arc::default()));
+                if !blank || has_state {
+                    self.transcript.push(said);
                 }
                 if let Some(tripped) = stagnation(&self.definition.limits, text_count) {
                     let failure = tripped.into();
@@ -221,10 +223,7 @@ impl Machine {
                 self.ask_again(seq, &turn, "the model's answer was unusable twice, the last one without text and tool calls");
             }
             _ => {
-                self.transcript.push(Message::Assistant {
-                    content: Arc::clone(&text),
-                    tool_calls: Arc::default(),
-                });
+                self.transcript.push(said);
                 match self.misfit(&text) {
                     Some(why) => self.answer_misfits(seq, &turn, &why),
                     None => self.finish(seq, Stop::Completed, text),
@@ -244,10 +243,7 @@ impl Machine {
 
     fn end_incomplete(&mut self, cause: u64, reason: &'static str, text: Arc<str>) {
         if !text.is_empty() {
-            self.transcript.push(Message::Assistant {
-                content: Arc::clone(&text),
-                tool_calls: Arc::default(),
-            });
+            self.transcript.push(Message::assistant(Arc::clone(&text), Arc::default()));
         }
         self.finish(cause, Stop::Incomplete { reason: Code::new(reason) }, text);
     }

@@ -59,7 +59,7 @@ impl Machine {
         let correction = format!(
             "The answer does not fit the schema: {why}. Answer again with nothing but JSON that does."
         );
-        self.transcript.push(Message::User { content: correction.into() });
+        self.transcript.push(Message::user(correction));
         let (call, attempts) = (turn.call, turn.attempts());
         self.ask(cause, Ask { call, attempts, pauses: 0, asked_again: true });
     }

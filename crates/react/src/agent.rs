@@ -8,6 +8,7 @@ use event_log::EventLog;
 use layer0::Timestamp;
 use layer0::event::AgentRecord;
 use layer0::id::{RunId, SessionId};
+use layer0::message::Image;
 use provider::{ModelSettings, Provider};
 use react_machine::AgentDefinition;
 use redact::Redactor;
@@ -72,6 +73,8 @@ pub(crate) struct Inner {
 pub struct RunRequest {
     /// The question.
     pub input: Arc<str>,
+    /// The pictures it speaks of.
+    pub images: Arc<[Image]>,
     /// The conversation it belongs to; a fresh one where `None`.
     pub session: Option<SessionId>,
     /// The id to record it under; a fresh one where `None`.
@@ -91,6 +94,7 @@ impl RunRequest {
     pub fn new(input: impl Into<Arc<str>>) -> Self {
         Self {
             input: input.into(),
+            images: Arc::default(),
             session: None,
             run: None,
             parent: None,
@@ -98,6 +102,16 @@ impl RunRequest {
             output_schema: None,
             cancellation: CancellationToken::new(),
         }
+    }
+
+    /// Shows pictures with the question, in this order. The record of the run holds them. A model that
+    /// cannot see answers as its provider does, mostly with [`InvalidRequest`].
+    ///
+    /// [`InvalidRequest`]: provider::ProviderError::InvalidRequest
+    #[must_use]
+    pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
+        self.images = images.into();
+        self
     }
 
     /// Records the run under this conversation.

@@ -13,7 +13,7 @@ use tracing::Instrument;
 use crate::driver::{Driver, sleep_until};
 use crate::error::AgentError;
 use crate::model::{AttemptedCall, CallRecord};
-use crate::redacting::{recordable_calls, redact_shared};
+use crate::redacting::{recordable_calls, recordable_state, redact_shared};
 
 impl Driver {
     /// Asks the model through the retry stack. Each attempt that is followed by another is appended
@@ -86,6 +86,9 @@ impl Driver {
                     call: call.call,
                     text: redact_shared(redactor, response.text),
                     thinking: response.thinking.map(|text| redact_shared(redactor, text)),
+                    provider_state: response
+                        .provider_state
+                        .and_then(|state| recordable_state(redactor, state)),
                     tool_calls: response.tool_calls,
                     stop_reason: response.stop_reason,
                     usage: response.usage,

@@ -18,7 +18,7 @@ impl Operator for Agent {
             Value::String(text) => text,
             other => other.to_string(),
         };
-        let mut request = RunRequest::new(input);
+        let mut request = RunRequest::new(input).images(task.images);
         request.session.clone_from(&context.session);
         request.parent.clone_from(&context.parent);
         request.depth = context.depth;

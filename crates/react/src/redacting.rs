@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use layer0::message::ToolCall;
+use layer0::message::{ProviderState, ToolCall};
 use react_machine::AgentDefinition;
 use redact::Redactor;
 use serde_json::Value;
@@ -33,6 +33,14 @@ pub(crate) fn recordable_calls(redactor: &Redactor, calls: &mut Arc<[ToolCall]>)
             }
         }
     }
+}
+
+/// Returns what a provider wants back, unless a secret is in it: changed, it would be refused.
+pub(crate) fn recordable_state(redactor: &Redactor, state: ProviderState) -> Option<ProviderState> {
+    let is_recordable = state.parts.iter().all(|part| {
+        !is_deeper(&part.data, MAX_DEPTH) && redact_value(redactor, part.data.clone()) == part.data
+    });
+    is_recordable.then_some(state)
 }
 
 pub(crate) fn recordable(redactor: &Redactor, value: Value) -> Value {

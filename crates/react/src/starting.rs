@@ -79,6 +79,7 @@ impl Driver {
     async fn begin(&mut self, machine: &mut Machine) -> Result<(), AgentError> {
         let started = RunStarted {
             input: self.agent.redactor.redact_held(&self.request.input).into(),
+            images: Arc::clone(&self.request.images),
             session: self.session.clone(),
             agent: self.record.clone(),
             parent: self.request.parent.clone(),

@@ -38,7 +38,15 @@ fn started(session: &str, parent: Option<&str>) -> EventKind {
         definition: Arc::new(json!({"text": "quote ' zero \u{0} umlaut ä"})),
     };
     let parent = parent.map(RunId::from);
-    RunStarted { input: "x".into(), session: session.into(), agent, parent, follows: None }.into()
+    RunStarted {
+        input: "x".into(),
+        images: Arc::default(),
+        session: session.into(),
+        agent,
+        parent,
+        follows: None,
+    }
+    .into()
 }
 
 fn warning(text: &str) -> EventKind {

@@ -120,7 +120,10 @@ impl Said {
     fn items(&self) -> Vec<Value> {
         let thinking = self.thinking.iter().map(|thinking| {
             let part = json!({ "type": "summary_text", "text": thinking });
-            json!({ "id": "rs_script", "type": "reasoning", "summary": [part] })
+            json!({
+                "id": "rs_script", "type": "reasoning", "summary": [part],
+                "encrypted_content": "c2NyaXB0",
+            })
         });
         let text = (!self.text.is_empty()).then(|| {
             let part = match self.refused {

@@ -110,6 +110,7 @@ mod tests {
             call: 1,
             text: HOSTILE.into(),
             thinking: Some(HOSTILE.into()),
+            provider_state: None,
             tool_calls: [ToolCall {
                 id: "c".into(),
                 name: HOSTILE.into(),

@@ -54,6 +54,7 @@ pub(crate) fn bare() -> Bare {
     Bare(ModelResponse {
         text: "x".into(),
         thinking: None,
+        provider_state: None,
         tool_calls: Arc::default(),
         stop_reason: layer0::message::StopReason::End,
         usage: Default::default(),

@@ -2,7 +2,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use layer0::ToolSpec;
-use layer0::message::{Message, ToolCall, Transcript};
+use layer0::message::{Image, Message, ToolCall, Transcript};
 use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use provider_bedrock::{AwsCredentials, Bedrock};
 use provider_http::ConfigError;
@@ -30,7 +30,8 @@ fn conversation() -> ModelRequest {
         |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
     let mut messages = Transcript::default();
     messages.push(Message::system("Be brief."));
-    messages.push(Message::user("What is in `a`?"));
+    let image = Image::from_bytes(b"GIF89a").unwrap();
+    messages.push(Message::User { content: "What is in `a`?".into(), images: [image].into() });
     messages.push(Message::user("Look it up."));
     messages.push(Message::assistant(
         "",

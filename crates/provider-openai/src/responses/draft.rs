@@ -1,9 +1,12 @@
 //! An answer that is being put together, from items or from pieces of them.
 
-use layer0::message::{StopReason, ToolCall};
+use std::collections::BTreeMap;
+
+use layer0::message::{StatePart, StopReason, ToolCall};
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, StreamSink};
-use provider_http::parse_arguments;
+use provider_http::{Endpoint, parse_arguments};
+use serde_json::{Value, json};
 
 use super::response::{CallItem, Item, WireResponse};
 
@@ -21,6 +24,8 @@ pub(crate) struct Draft<'s> {
     thinking_place: Thought,
     refused: bool,
     calls: Vec<CallDraft>,
+    /// Encrypted reasoning, by the item that it is.
+    kept: BTreeMap<u64, Value>,
     usage: TokenUsage,
 }
 
@@ -67,8 +72,23 @@ impl<'s> Draft<'s> {
         }
     }
 
+    /// Keeps what an item wants back; the whole answer repeats what its stream told.
+    ///
+    /// Without its id: one that was not stored cannot be looked up.
+    pub(crate) fn keep(&mut self, at: u64, item: &Item) {
+        let Item::Reasoning { summary, encrypted_content: Some(content), .. } = item else {
+            return;
+        };
+        let texts = summary.iter().flatten().filter_map(|part| part.text.as_deref());
+        let summary: Vec<Value> =
+            texts.map(|text| json!({ "type": "summary_text", "text": text })).collect();
+        let item = json!({ "type": "reasoning", "summary": summary, "encrypted_content": content });
+        self.kept.insert(at, item);
+    }
+
     /// Takes a whole item.
     pub(crate) fn take_item(&mut self, at: u64, item: Item) {
+        self.keep(at, &item);
         match item {
             Item::FunctionCall(item) => self.take_call(Some(at), item),
             Item::Message { content } => {
@@ -77,7 +97,7 @@ impl<'s> Draft<'s> {
                     self.refuse(at, &part.refusal.unwrap_or_default());
                 }
             }
-            Item::Reasoning { summary, content } => {
+            Item::Reasoning { summary, content, encrypted_content: _ } => {
                 for (is_summary, parts) in [(true, summary), (false, content)] {
                     for (part, said) in (0..).zip(parts.unwrap_or_default()) {
                         let place = Thought { item: at, is_summary, part };
@@ -169,12 +189,17 @@ impl<'s> Draft<'s> {
         }
     }
 
-    pub(crate) fn finish(self, ending: StopReason) -> ModelResponse {
+    pub(crate) fn finish(self, endpoint: &Endpoint, ending: StopReason) -> ModelResponse {
         let stop_reason = match ending {
             StopReason::End if self.refused => StopReason::Refusal,
             StopReason::End if !self.calls.is_empty() => StopReason::ToolUse,
             ending => ending,
         };
+        let kept = self.kept.into_iter().map(|(at, data)| {
+            let calls_before = self.calls.partition_point(|call| call.item < at);
+            StatePart { calls_before, data }
+        });
+        let provider_state = endpoint.state_of(kept.collect());
         let call = |draft: CallDraft| ToolCall {
             id: draft.id.into(),
             name: draft.name.into(),
@@ -183,6 +208,7 @@ impl<'s> Draft<'s> {
         ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
+            provider_state,
             tool_calls: self.calls.into_iter().map(call).collect(),
             stop_reason,
             usage: self.usage,

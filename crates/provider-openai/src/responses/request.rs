@@ -1,11 +1,13 @@
 //! What is sent.
 
 use layer0::ToolSpec;
-use layer0::message::{Message, ToolCall};
+use layer0::message::{Image, Message, ToolCall};
 use provider::{ModelRequest, ProviderError};
-use provider_http::sendable_arguments;
+use provider_http::{Endpoint, parts_behind, sendable_arguments};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::request::data_url;
 
 /// The smallest output limit that the protocol accepts. What is left of a budget may be less; a
 /// refused request would hide that the budget is used up.
@@ -25,6 +27,8 @@ pub(crate) struct ResponsesRequest<'a> {
     max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    include: &'static [&'static str],
     /// Nothing is kept at the provider, which keeps everything by default.
     store: bool,
     stream: bool,
@@ -35,6 +39,14 @@ struct Reasoning {
     summary: &'static str,
 }
 
+/// What is asked of models that reason.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReasoningSettings {
+    pub(crate) summaries: bool,
+    /// What they thought, for them alone to read, to be sent back with the calls it led to.
+    pub(crate) encrypted: bool,
+}
+
 /// A part of the conversation. Items carry no id: one that was not stored cannot be looked up, and
 /// a call whose id is known is refused without the reasoning that led to it.
 #[derive(Serialize)]
@@ -42,7 +54,7 @@ struct Reasoning {
 enum InputItem<'a> {
     Message {
         role: &'static str,
-        content: &'a str,
+        content: Content<'a>,
     },
     FunctionCall {
         call_id: &'a str,
@@ -54,6 +66,23 @@ enum InputItem<'a> {
         call_id: &'a str,
         output: &'a str,
     },
+    /// As it came with the answer.
+    #[serde(untagged)]
+    Kept(&'a Value),
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(&'a str),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    InputText { text: &'a str },
+    InputImage { image_url: String },
 }
 
 #[derive(Serialize)]
@@ -68,9 +97,9 @@ struct WireTool<'a> {
 
 impl<'a> ResponsesRequest<'a> {
     pub(crate) fn whole(
-        model: &'a str,
+        endpoint: &'a Endpoint,
         request: &'a ModelRequest,
-        reasoning_summaries: bool,
+        reasoning: ReasoningSettings,
     ) -> Result<Self, ProviderError> {
         let messages = request.messages.messages();
         // What the conversation begins with are its instructions; a system message further on
@@ -84,17 +113,18 @@ impl<'a> ResponsesRequest<'a> {
             .collect();
         let mut input = Vec::with_capacity(messages.len());
         for message in messages.iter().skip(instructions.len()) {
-            push_items(&mut input, message)?;
+            push_items(&mut input, message, endpoint)?;
         }
         let limit = request.settings.max_output_tokens;
         Ok(Self {
-            model,
+            model: endpoint.model(),
             instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
             input,
             tools: request.tools.iter().map(wire_tool).collect(),
             temperature: request.settings.temperature,
             max_output_tokens: limit.map(|limit| limit.max(MIN_OUTPUT_TOKENS)),
-            reasoning: reasoning_summaries.then_some(Reasoning { summary: "auto" }),
+            reasoning: reasoning.summaries.then_some(Reasoning { summary: "auto" }),
+            include: if reasoning.encrypted { &["reasoning.encrypted_content"] } else { &[] },
             store: false,
             stream: false,
         })
@@ -108,15 +138,23 @@ impl<'a> ResponsesRequest<'a> {
 fn push_items<'a>(
     input: &mut Vec<InputItem<'a>>,
     message: &'a Message,
+    endpoint: &Endpoint,
 ) -> Result<(), ProviderError> {
+    let mut say = |role, content| input.push(InputItem::Message { role, content });
     match message {
-        Message::System { content } => input.push(InputItem::Message { role: "system", content }),
-        Message::User { content } => input.push(InputItem::Message { role: "user", content }),
-        Message::Assistant { content, tool_calls } => {
-            if !content.is_empty() || tool_calls.is_empty() {
+        Message::System { content } => say("system", Content::Text(content)),
+        Message::User { content, images } => say("user", user_content(content, images)),
+        Message::Assistant { content, tool_calls, provider_state } => {
+            let kept = endpoint.parts_of(provider_state.as_ref());
+            input.extend(parts_behind(kept, 0).map(InputItem::Kept));
+            if !content.is_empty() || (tool_calls.is_empty() && kept.is_empty()) {
+                let content = Content::Text(content);
                 input.push(InputItem::Message { role: "assistant", content });
             }
-            input.extend(tool_calls.iter().map(wire_call));
+            for (before, call) in tool_calls.iter().enumerate() {
+                input.push(wire_call(call));
+                input.extend(parts_behind(kept, before + 1).map(InputItem::Kept));
+            }
         }
         // The protocol has no mark for a failed call; its text says that it failed.
         Message::Tool { tool_call_id, content, is_error: _ } => {
@@ -126,6 +164,14 @@ fn push_items<'a>(
         _ => return Err(ProviderError::invalid_request("a kind of message it cannot send", None)),
     }
     Ok(())
+}
+
+fn user_content<'a>(text: &'a str, images: &'a [Image]) -> Content<'a> {
+    if images.is_empty() {
+        return Content::Text(text);
+    }
+    let image = |image| Part::InputImage { image_url: data_url(image) };
+    Content::Parts([Part::InputText { text }].into_iter().chain(images.iter().map(image)).collect())
 }
 
 fn wire_call(call: &ToolCall) -> InputItem<'_> {

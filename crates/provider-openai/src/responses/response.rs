@@ -38,6 +38,8 @@ pub(crate) enum Item {
         summary: Option<Vec<Part>>,
         /// What open models think, word for word.
         content: Option<Vec<Part>>,
+        /// The same for the provider alone.
+        encrypted_content: Option<String>,
     },
     /// Items of tools that are never offered.
     #[serde(other)]
@@ -97,7 +99,7 @@ pub(crate) async fn read(
     for (at, item) in (0..).zip(response.output.unwrap_or_default()) {
         draft.take_item(at, item);
     }
-    Ok(draft.finish(ending))
+    Ok(draft.finish(endpoint, ending))
 }
 
 impl WireResponse {

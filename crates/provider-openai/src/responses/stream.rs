@@ -80,7 +80,7 @@ pub(super) async fn read(
         response.status.get_or_insert_with(|| status.to_owned());
         let ending = response.ending(events.endpoint(), events.retry_after())?;
         take_unheard(&mut draft, response.output.unwrap_or_default());
-        return Ok(draft.finish(ending));
+        return Ok(draft.finish(events.endpoint(), ending));
     }
     Err(ProviderError::stream_truncated("`response.completed`"))
 }
@@ -93,6 +93,7 @@ fn take(draft: &mut Draft<'_>, event: StreamEvent) {
         }
         StreamEvent::ItemDone { output_index, item } => {
             let at = output_index.unwrap_or_default();
+            draft.keep(at, &item);
             // As a rule it was heard piece by piece.
             if !draft.has_heard(at, &item) {
                 draft.take_item(at, item);
@@ -134,6 +135,7 @@ fn take_unheard(draft: &mut Draft<'_>, output: Vec<Item>) {
             Item::Reasoning { .. } => thinking,
             Item::Other => true,
         };
+        draft.keep(at, &item);
         if !is_known {
             draft.take_item(at, item);
         }

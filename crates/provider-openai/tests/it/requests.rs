@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use layer0::ToolSpec;
-use layer0::message::{Message, ToolCall, Transcript};
+use layer0::message::{Image, Message, ToolCall, Transcript};
 use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use provider_http::ConfigError;
 use provider_openai::OpenAi;
@@ -24,7 +24,8 @@ pub(super) fn conversation() -> ModelRequest {
         |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
     let mut messages = Transcript::default();
     messages.push(Message::system("Be brief."));
-    messages.push(Message::user("What is in `a`?"));
+    let image = Image::from_bytes(b"GIF89a").unwrap();
+    messages.push(Message::User { content: "What is in `a`?".into(), images: [image].into() });
     messages.push(Message::assistant(
         "",
         Arc::new([

@@ -32,6 +32,7 @@ impl World {
             call: call.call,
             text: step.text.into(),
             thinking: None,
+            provider_state: None,
             tool_calls: tool_calls.collect(),
             stop_reason: StopReason::ToolUse,
             usage: TokenUsage::default(),
@@ -186,6 +187,7 @@ fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
             call: call.call,
             text: "".into(),
             thinking: None,
+            provider_state: None,
             // Another call beside it keeps the batches apart.
             tool_calls: tool_calls
                 .into_iter()

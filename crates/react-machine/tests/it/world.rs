@@ -89,6 +89,7 @@ pub(crate) fn hooks() -> Arc<[HookRecord]> {
 pub(crate) fn started() -> RunStarted {
     RunStarted {
         input: "question".into(),
+        images: Arc::default(),
         session: "s".into(),
         agent: AgentRecord {
             name: "prop".into(),
@@ -391,6 +392,7 @@ impl World {
             call: call.call,
             text: ["", " \n", "hm", "answer"][usize::from(text)].into(),
             thinking: None,
+            provider_state: None,
             tool_calls,
             stop_reason,
             usage: TokenUsage::default(),

@@ -361,7 +361,7 @@ async fn a_copy_can_be_told_something_else() {
     let child = agent.fork(request).await.unwrap();
     assert_eq!(child.text(), "as you wish");
     let said = child.transcript.messages().iter().any(
-        |message| matches!(&**message, Message::User { content } if &**content == "Stop here."),
+        |message| matches!(&**message, Message::User { content, .. } if &**content == "Stop here."),
     );
     assert!(said);
     assert!(replay(&*other, &child.run_id).await.unwrap().is_some());
@@ -405,8 +405,8 @@ async fn a_session_goes_on_over_runs_that_died() {
         .messages()
         .iter()
         .map(|message| match &**message {
-            Message::User { content } => format!("user: {content}"),
-            Message::Assistant { content, tool_calls } => {
+            Message::User { content, .. } => format!("user: {content}"),
+            Message::Assistant { content, tool_calls, .. } => {
                 format!("assistant: {content} {}", tool_calls.len())
             }
             Message::Tool { content, is_error, .. } => format!("tool: {content} {is_error}"),

@@ -31,7 +31,7 @@ async fn an_answer_that_does_not_fit_is_sent_back_once() {
     let messages = answer.outcome.transcript.messages();
     let Message::System { content } = &*messages[0] else { panic!("{messages:?}") };
     assert!(content.contains("\"certainty\""), "{content}");
-    let Message::User { content } = &*messages[3] else { panic!("{messages:?}") };
+    let Message::User { content, .. } = &*messages[3] else { panic!("{messages:?}") };
     assert!(content.contains("certainty must be an integer"), "{content}");
 }
 

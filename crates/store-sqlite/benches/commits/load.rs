@@ -108,6 +108,7 @@ impl Provider for Asking {
         Ok(ModelResponse {
             text: if ends { "done".into() } else { Arc::default() },
             thinking: None,
+            provider_state: None,
             tool_calls: if ends { Arc::default() } else { [call()].into() },
             stop_reason: if ends { StopReason::End } else { StopReason::ToolUse },
             usage: Default::default(),

@@ -48,6 +48,7 @@ fn at(ms: i64) -> Timestamp {
 fn started(session: &str) -> EventKind {
     RunStarted {
         input: "hello".into(),
+        images: Arc::default(),
         session: session.into(),
         agent: AgentRecord {
             name: "demo".into(),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::payload;
 use crate::code::Code;
-use crate::message::{StopReason, ToolCall};
+use crate::message::{ProviderState, StopReason, ToolCall};
 use crate::usage::TokenUsage;
 
 payload! {
@@ -52,6 +52,9 @@ payload! {
         text: Arc<str>,
         /// What it thought, where the provider tells.
         thinking: Option<Arc<str>>,
+        /// What the provider wants back with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider_state: Option<ProviderState>,
         /// What it asked for.
         tool_calls: Arc<[ToolCall]>,
         /// Why it stopped.

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::payload;
 use crate::code::Code;
 use crate::id::{ApprovalId, CallId, RunId, SessionId};
+use crate::message::Image;
 use crate::stop::Outcome;
 use crate::usage::Usage;
 
@@ -27,6 +28,9 @@ payload! {
     RunStarted {
         /// What the caller asked.
         input: Arc<str>,
+        /// The pictures it was asked about.
+        #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+        images: Arc<[Image]>,
         /// The conversation it belongs to.
         session: SessionId,
         /// Who answers.

@@ -1,0 +1,67 @@
+//! Pictures a model is shown.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
+
+/// A picture, as providers take it.
+///
+/// The bytes themselves, not an address: the record of a run holds what the model saw.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
+    pub media_type: Arc<str>,
+    /// The bytes, in base64 with padding (RFC 4648, section 4).
+    pub data: Arc<str>,
+}
+
+/// Bytes that are no picture a provider takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a PNG, JPEG, GIF or WebP image")]
+pub struct UnknownImage;
+
+impl Image {
+    /// Makes an image of a file's bytes. What kind it is, its first bytes tell.
+    ///
+    /// ```
+    /// use layer0::message::Image;
+    ///
+    /// let gif = Image::from_bytes(b"GIF89a\x01\x00\x01\x00")?;
+    /// assert_eq!(&*gif.media_type, "image/gif");
+    /// # Ok::<(), layer0::message::UnknownImage>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownImage`] for anything but PNG, JPEG, GIF and WebP, which all providers take.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, UnknownImage> {
+        let media_type = media_type(bytes).ok_or(UnknownImage)?;
+        Ok(Self { media_type: media_type.into(), data: STANDARD.encode(bytes).into() })
+    }
+}
+
+/// Says what begins so, by <https://mimesniff.spec.whatwg.org/#matching-an-image-type-pattern>.
+fn media_type(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', b'V', b'P', ..] => {
+            Some("image/webp")
+        }
+        _ => None,
+    }
+}
+
+/// Without the bytes, of which there are many.
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image")
+            .field("media_type", &self.media_type)
+            .field("base64_chars", &self.data.len())
+            .finish()
+    }
+}

@@ -1,0 +1,144 @@
+//! What goes to a model with the conversation besides words: pictures, and what it wants back of its
+//! own thinking.
+
+use std::sync::Arc;
+
+use backstop::layer0::message::Image;
+use backstop::{
+    AgentBuilder, Anthropic, Bedrock, EventLog, Gemini, MemoryLog, Ollama, OpenAi, OpenAiResponses,
+    RunRequest, ScriptedAnswer, ToolError, tool,
+};
+use provider::{Provider, ScriptedToolCall};
+use serde_json::{Value, json};
+use testkit::{Loopback, Reply};
+
+type Make = fn(&str, &str) -> Arc<dyn Provider>;
+type Answer = fn(&ScriptedAnswer, &Value) -> Reply;
+
+fn anthropic(url: &str, model: &str) -> Arc<dyn Provider> {
+    Arc::new(Anthropic::new(model).base_url(url).build().unwrap())
+}
+
+fn openai(url: &str, model: &str) -> Arc<dyn Provider> {
+    Arc::new(OpenAi::new(model).base_url(url).build().unwrap())
+}
+
+fn responses(url: &str, model: &str) -> Arc<dyn Provider> {
+    Arc::new(OpenAiResponses::new(model).base_url(url).build().unwrap())
+}
+
+fn gemini(url: &str, model: &str) -> Arc<dyn Provider> {
+    Arc::new(Gemini::new(model).base_url(url).build().unwrap())
+}
+
+fn ollama(url: &str, model: &str) -> Arc<dyn Provider> {
+    Arc::new(Ollama::new(model).base_url(url).build().unwrap())
+}
+
+fn bedrock(url: &str, model: &str) -> Arc<dyn Provider> {
+    let bedrock = Bedrock::new(model).base_url(url).region("eu-central-1").api_key("0123456789");
+    Arc::new(bedrock.build().unwrap())
+}
+
+fn in_gemini(answer: &ScriptedAnswer, _: &Value) -> Reply {
+    testkit::gemini::reply(answer, &Value::Null, true)
+}
+
+fn in_bedrock(answer: &ScriptedAnswer, _: &Value) -> Reply {
+    testkit::bedrock::reply(answer, &Value::Null, true)
+}
+
+/// Add two integers.
+#[tool]
+async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
+    Ok(x + y)
+}
+
+/// Thinks and calls a tool when it is asked, and answers when it is told what the tool said.
+fn thinking_server(answer: Answer) -> Loopback {
+    let call = ScriptedToolCall {
+        id: "call-1".into(),
+        name: "add".into(),
+        arguments: json!({ "x": 1, "y": 2 }),
+    };
+    let thinks = ScriptedAnswer {
+        thinking: Some("One and two.".into()),
+        text: Some("Let me see.".into()),
+        tool_calls: vec![call],
+        ..ScriptedAnswer::default()
+    };
+    let says = ScriptedAnswer { text: Some("It is 3.".into()), ..ScriptedAnswer::default() };
+    let asked = std::sync::atomic::AtomicUsize::new(0);
+    let stream = json!({ "stream": true });
+    Loopback::serving(move |_| {
+        let turn = asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        answer(if turn == 0 { &thinks } else { &says }, &stream)
+    })
+}
+
+/// Runs an agent in one conversation with its model and then with another one. Returns what the
+/// provider was asked: twice in the first run, once in each of the others.
+async fn conversation(make: Make, answer: Answer) -> Vec<Value> {
+    let server = thinking_server(answer);
+    let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+    for (model, question) in [("one", "1 + 2?"), ("one", "Sure?"), ("two", "Really?")] {
+        let provider = make(&server.url(), model);
+        let agent = AgentBuilder::shared(provider).tool(add).shared_log(Arc::clone(&log));
+        let request = RunRequest::new(question).session("s");
+        assert_eq!(agent.build().unwrap().run(request).await.unwrap().text(), "It is 3.");
+    }
+    server.requests().into_iter().map(|request| request.body).collect()
+}
+
+/// Spec: P1
+#[tokio::test]
+async fn signed_thinking_goes_back_to_the_model_it_came_from_and_to_no_other() {
+    let providers: [(&str, Make, Answer, &str); 4] = [
+        ("anthropic", anthropic, testkit::anthropic::reply, "/messages/1"),
+        ("openai-responses", responses, testkit::responses::reply, "/input"),
+        ("gemini", gemini, in_gemini, "/contents/1"),
+        ("bedrock", bedrock, in_bedrock, "/messages/1"),
+    ];
+    for (name, make, answer, place) in providers {
+        let asked = conversation(make, answer).await;
+        assert_eq!(asked.len(), 4, "{name}");
+        let carries = |body: &Value| {
+            let text = body.to_string();
+            text.contains("\"script\"") || text.contains("c2NyaXB0")
+        };
+        assert_eq!(
+            asked.iter().map(carries).collect::<Vec<_>>(),
+            [false, true, true, false],
+            "{name}"
+        );
+        insta::assert_json_snapshot!(format!("carried_{name}"), asked[1].pointer(place).unwrap());
+    }
+}
+
+/// Spec: P1
+#[tokio::test]
+async fn pictures_reach_every_provider_and_are_in_the_record() {
+    let providers: [(&str, Make, Answer); 6] = [
+        ("anthropic", anthropic, testkit::anthropic::reply),
+        ("openai", openai, testkit::openai::reply),
+        ("openai-responses", responses, testkit::responses::reply),
+        ("gemini", gemini, in_gemini),
+        ("ollama", ollama, testkit::ollama::reply),
+        ("bedrock", bedrock, in_bedrock),
+    ];
+    let image = Image::from_bytes(b"\x89PNG\r\n\x1a\nand so on").unwrap();
+    for (name, make, answer) in providers {
+        let says = ScriptedAnswer { text: Some("A cat.".into()), ..ScriptedAnswer::default() };
+        let server = Loopback::serving(move |_| answer(&says, &json!({ "stream": true })));
+        let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+        for (question, images) in [("What is it?", vec![image.clone()]), ("Sure?", vec![])] {
+            let agent = AgentBuilder::shared(make(&server.url(), "m")).shared_log(Arc::clone(&log));
+            let request = RunRequest::new(question).images(images).session("s");
+            let outcome = agent.build().unwrap().run(request).await.unwrap();
+            assert_eq!(outcome.text(), "A cat.", "{name}");
+        }
+        for request in server.requests() {
+            assert!(request.body.to_string().contains(&*image.data), "{name}: {}", request.body);
+        }
+    }
+}
