@@ -39,6 +39,7 @@ pub use error::{
 };
 pub use error_store::{ErrorStore, MemoryErrorStore, MemoryResultStore, ResultStore};
 pub use event_log::{EventLog, MemoryLog, Trace, read_events};
+pub use layer0::message::Image;
 pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
 pub use orchestrator::LocalOrchestrator;
 pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};

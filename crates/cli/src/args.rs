@@ -67,6 +67,9 @@ pub(crate) struct RunArgs {
     /// What to ask: text, - for standard input, @FILE for a file [default: the agent file's]
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
+    /// Show the model a picture (PNG, JPEG, GIF or WebP); may be given more than once
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
     /// Go on with this conversation; a new one otherwise
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,

@@ -1,6 +1,7 @@
 //! From an agent file to an agent.
 
 mod bedrock;
+mod model;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,19 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use builtin_tools::{CommandTool, FsRead, FsSearch};
-use config::{AgentFile, ConfigError, ModelTable, ProviderName, ToolKind, ToolTable, read_script};
+use config::{AgentFile, ConfigError, ToolKind, ToolTable};
 use layer0::ToolSpec;
-use provider::{ModelSettings, Provider, ScriptedProvider};
-use provider_anthropic::Anthropic;
-use provider_gemini::Gemini;
-use provider_http::{ApiKey, Timeouts};
-use provider_ollama::Ollama;
-use provider_openai::{OpenAi, OpenAiResponses};
+use layer0::message::Image;
+use provider::ModelSettings;
 use react::{Agent, AgentBuilder};
 use redact::Redactor;
 use serde_json::{Value, json};
 use tool::Tool;
 
+use self::model::{further_secrets, provider, timeouts};
 use crate::exit::CliError;
 
 /// The variables a command tool sees unless the file says otherwise.
@@ -142,154 +140,6 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-type Keyed = (Arc<dyn Provider>, Option<String>);
-
-/// Builds the provider; returns its key too, so that it can be taken out of everything.
-fn provider(
-    model: &ModelTable,
-    path: &Path,
-    folder: &Path,
-    answered: usize,
-) -> Result<Keyed, CliError> {
-    match model.provider {
-        ProviderName::Script => {
-            let script = model.script.as_ref().ok_or_else(|| {
-                ConfigError::new(path, "`provider = \"script\"` needs a script")
-                    .with_hint("add `script = \"FILE.toml\"` with [[model]] entries to [model]")
-            })?;
-            let script = ScriptedProvider::new(read_script(&folder.join(script))?);
-            // It needs no key, but one that is named is a secret all the same.
-            let key = model.api_key_env.as_deref().and_then(|name| ApiKey::from_env(name).ok());
-            let key = key.map(|key| key.reveal().to_owned());
-            Ok((Arc::new(script.starting_at(answered)), key))
-        }
-        ProviderName::Openai => {
-            let key = key(model, provider_openai::KEY_VARIABLE)?;
-            let mut openai = OpenAi::new(model_name(model, path)?).timeouts(timeouts(model));
-            if let Some(url) = &model.base_url {
-                openai = openai.base_url(url.as_str());
-            }
-            if let Some(key) = &key {
-                openai = openai.api_key(key.as_str());
-            }
-            let provider = openai.build().map_err(|error| misconfigured(error, path))?;
-            Ok((Arc::new(provider), key))
-        }
-        ProviderName::OpenaiResponses => {
-            let key = key(model, provider_openai::KEY_VARIABLE)?;
-            let mut openai = OpenAiResponses::new(model_name(model, path)?);
-            openai = openai.timeouts(timeouts(model));
-            if let Some(url) = &model.base_url {
-                openai = openai.base_url(url.as_str());
-            }
-            if let Some(key) = &key {
-                openai = openai.api_key(key.as_str());
-            }
-            let provider = openai.build().map_err(|error| misconfigured(error, path))?;
-            Ok((Arc::new(provider), key))
-        }
-        ProviderName::Anthropic => {
-            let key = key(model, provider_anthropic::KEY_VARIABLE)?;
-            let mut anthropic = Anthropic::new(model_name(model, path)?).timeouts(timeouts(model));
-            if let Some(url) = &model.base_url {
-                anthropic = anthropic.base_url(url.as_str());
-            }
-            if let Some(key) = &key {
-                anthropic = anthropic.api_key(key.as_str());
-            }
-            let provider = anthropic.build().map_err(|error| misconfigured(error, path))?;
-            Ok((Arc::new(provider), key))
-        }
-        ProviderName::Bedrock => {
-            let provider = bedrock::setup(model, path)?.build();
-            Ok((Arc::new(provider.map_err(|error| misconfigured(error, path))?), None))
-        }
-        ProviderName::Gemini => {
-            let key = key(model, provider_gemini::KEY_VARIABLE)?;
-            let mut gemini = Gemini::new(model_name(model, path)?).timeouts(timeouts(model));
-            if let Some(url) = &model.base_url {
-                gemini = gemini.base_url(url.as_str());
-            }
-            if let Some(key) = &key {
-                gemini = gemini.api_key(key.as_str());
-            }
-            let provider = gemini.build().map_err(|error| misconfigured(error, path))?;
-            Ok((Arc::new(provider), key))
-        }
-        ProviderName::Ollama => {
-            // A server on this machine needs no key, so the hosted service's is left where it is.
-            let key = match (&model.base_url, &model.api_key_env) {
-                (None, None) => None,
-                _ => key(model, provider_ollama::KEY_VARIABLE)?,
-            };
-            let mut ollama = Ollama::new(model_name(model, path)?).timeouts(timeouts(model));
-            if let Some(url) = &model.base_url {
-                ollama = ollama.base_url(url.as_str());
-            }
-            if let Some(key) = &key {
-                ollama = ollama.api_key(key.as_str());
-            }
-            let provider = ollama.build().map_err(|error| misconfigured(error, path))?;
-            Ok((Arc::new(provider), key))
-        }
-        other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
-            .with_hint(
-                "use anthropic, bedrock, gemini, ollama, openai (with base_url for what speaks it), \
-                 openai-responses or script",
-            )
-            .into()),
-    }
-}
-
-/// Returns the secrets of providers that need more than a key.
-fn further_secrets(model: &ModelTable, path: &Path) -> Result<Vec<String>, CliError> {
-    match model.provider {
-        ProviderName::Bedrock => bedrock::secrets(model, path),
-        _ => Ok(Vec::new()),
-    }
-}
-
-fn model_name(model: &ModelTable, path: &Path) -> Result<String, CliError> {
-    model.model.clone().ok_or_else(|| {
-        ConfigError::new(path, "[model] names no model")
-            .with_hint("add `model = \"…\"`, as the provider names it")
-            .into()
-    })
-}
-
-/// Reads the key from the variable the file names, which must be set, or from the usual one.
-fn key(model: &ModelTable, usual: &str) -> Result<Option<String>, CliError> {
-    let variable = model.api_key_env.as_deref();
-    match ApiKey::from_env(variable.unwrap_or(usual)) {
-        Ok(key) => Ok(Some(key.reveal().to_owned())),
-        // Local endpoints need none.
-        Err(_) if variable.is_none() && model.base_url.is_some() => Ok(None),
-        Err(error) => {
-            let hint = error.hint();
-            Err(CliError::usage(error).with_hint(hint))
-        }
-    }
-}
-
-fn misconfigured(error: provider_http::ConfigError, path: &Path) -> CliError {
-    let hint = error.hint();
-    ConfigError::new(path, error.to_string()).with_hint(hint).into()
-}
-
-fn timeouts(model: &ModelTable) -> Timeouts {
-    let mut timeouts = Timeouts::default();
-    let set = |limit: &mut Duration, ms: Option<u64>| {
-        if let Some(ms) = ms {
-            *limit = Duration::from_millis(ms);
-        }
-    };
-    set(&mut timeouts.connect, model.timeouts.connect_ms);
-    set(&mut timeouts.first_byte, model.timeouts.first_byte_ms);
-    set(&mut timeouts.idle, model.timeouts.idle_ms);
-    set(&mut timeouts.attempt, model.timeouts.attempt_ms);
-    timeouts
-}
-
 fn tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn Tool>, CliError> {
     match table.kind {
         ToolKind::Command => command_tool(table, path, folder),
@@ -388,4 +238,12 @@ pub(crate) fn brief(value: &Value) -> String {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text,
     }
+}
+
+/// Reads a picture.
+pub(crate) fn image(path: &Path) -> Result<Image, CliError> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| CliError::usage(ConfigError::new(path, error.to_string())))?;
+    Image::from_bytes(&bytes)
+        .map_err(|error| CliError::usage(ConfigError::new(path, error.to_string())))
 }

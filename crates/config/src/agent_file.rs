@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use provider::ScriptedAnswer;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::ConfigError;
 use crate::agent_table::AgentTable;
@@ -53,6 +53,9 @@ pub struct ModelTable {
     pub stream: bool,
     /// The answers, for `provider = "script"`.
     pub script: Option<PathBuf>,
+    /// Fields that are added to the body of every request, merged at every depth.
+    #[serde(default)]
+    pub extra_body: Map<String, Value>,
     /// How long the phases of a call may take.
     #[serde(default)]
     pub timeouts: TimeoutsTable,
@@ -75,6 +78,9 @@ pub struct FallbackTable {
     pub api_key_env: Option<String>,
     /// The answers, for `provider = "script"`.
     pub script: Option<PathBuf>,
+    /// Fields that are added to the body of every request, merged at every depth.
+    #[serde(default)]
+    pub extra_body: Map<String, Value>,
     /// How long the phases of a call may take.
     #[serde(default)]
     pub timeouts: TimeoutsTable,
@@ -84,13 +90,15 @@ impl ModelTable {
     /// Returns the table that a fallback stands for.
     #[must_use]
     pub fn of_fallback(&self, fallback: &FallbackTable) -> Self {
-        let FallbackTable { provider, model, base_url, api_key_env, script, timeouts } = fallback;
+        let FallbackTable { provider, model, base_url, api_key_env, script, extra_body, timeouts } =
+            fallback;
         Self {
             provider: *provider,
             model: model.clone(),
             base_url: base_url.clone(),
             api_key_env: api_key_env.clone(),
             script: script.clone(),
+            extra_body: extra_body.clone(),
             timeouts: *timeouts,
             fallback: Vec::new(),
             ..self.clone()

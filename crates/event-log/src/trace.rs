@@ -83,7 +83,14 @@ pub fn one_line(text: &str) -> String {
 
 fn details(kind: &EventKind) -> String {
     match kind {
-        EventKind::RunStarted(e) => format!("{}: {}", brief(&e.agent.name), brief(&e.input)),
+        EventKind::RunStarted(e) => {
+            let images = match e.images.len() {
+                0 => String::new(),
+                1 => " (with 1 image)".to_owned(),
+                many => format!(" (with {many} images)"),
+            };
+            format!("{}: {}{images}", brief(&e.agent.name), brief(&e.input))
+        }
         EventKind::RunForked(e) => format!("from {} at {}", e.parent, e.at),
         EventKind::RunResumed(e) => format!("by {}", e.by),
         EventKind::RunRecovered(e) => {

@@ -6,7 +6,7 @@ use config::ModelTable;
 use provider_bedrock::Bedrock;
 use provider_http::ApiKey;
 
-use super::{model_name, timeouts};
+use super::model::{model_name, timeouts};
 use crate::exit::CliError;
 
 /// Sets Bedrock up from the variable the file names, which holds an API key, or from AWS's own.
@@ -28,7 +28,7 @@ pub(super) fn setup(model: &ModelTable, path: &Path) -> Result<Bedrock, CliError
             return Err(CliError::usage(error).with_hint(hint));
         }
     };
-    let setup = setup.timeouts(timeouts(model));
+    let setup = setup.timeouts(timeouts(model)).extra_body(model.extra_body.clone());
     Ok(match &model.base_url {
         Some(url) => setup.base_url(url.as_str()),
         None => setup,

@@ -24,6 +24,8 @@ use crate::store::{self, Chosen};
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let file = AgentFile::read(&args.agent)?;
     let input = assemble::input(args.input.as_deref(), &file, &args.agent)?;
+    let images = args.images.iter().map(|path| assemble::image(path));
+    let images = images.collect::<Result<Vec<_>, _>>()?;
     let folder = assemble::folder_of(&args.agent);
     let chosen = store::choose(&args.store, file.store.url.as_deref().map(|url| (url, folder)))?;
     // Everything is checked before a store is opened, so that a mistake leaves no file.
@@ -34,7 +36,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let agent = equipped(agent, &database, spinner.clone());
     let agent = assemble::build(agent, &args.agent)?;
 
-    let mut request = RunRequest::new(input);
+    let mut request = RunRequest::new(input).images(images);
     request.session = args.session.map(Into::into);
     let request = request.cancelled_by(interrupt());
     let shown = tokio::spawn(progress::show(agent.subscribe(), spinner));

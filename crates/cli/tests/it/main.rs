@@ -1,6 +1,7 @@
 //! The command as people run it: real processes, real files, real HTTP on loopback.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod asking;
 mod bedrock;
 mod bench;
 mod durable;

@@ -1,0 +1,147 @@
+//! From `[model]` to a provider.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::{ConfigError, ModelTable, ProviderName, read_script};
+use provider::{Provider, ScriptedProvider};
+use provider_anthropic::Anthropic;
+use provider_gemini::Gemini;
+use provider_http::{ApiKey, Timeouts};
+use provider_ollama::Ollama;
+use provider_openai::{OpenAi, OpenAiResponses};
+
+use super::bedrock;
+use crate::exit::CliError;
+
+type Keyed = (Arc<dyn Provider>, Option<String>);
+
+/// Gives a builder what all of them take, and builds.
+macro_rules! built {
+    ($builder:expr, $model:expr, $key:expr, $path:expr) => {{
+        let model: &ModelTable = $model;
+        let mut builder = $builder.timeouts(timeouts(model)).extra_body(model.extra_body.clone());
+        if let Some(url) = &model.base_url {
+            builder = builder.base_url(url.as_str());
+        }
+        if let Some(key) = $key {
+            builder = builder.api_key(key.as_str());
+        }
+        builder.build().map_err(|error| misconfigured(error, $path))?
+    }};
+}
+
+/// Builds the provider; returns its key too, so that it can be taken out of everything.
+pub(super) fn provider(
+    model: &ModelTable,
+    path: &Path,
+    folder: &Path,
+    answered: usize,
+) -> Result<Keyed, CliError> {
+    match model.provider {
+        ProviderName::Script => {
+            let script = model.script.as_ref().ok_or_else(|| {
+                ConfigError::new(path, "`provider = \"script\"` needs a script")
+                    .with_hint("add `script = \"FILE.toml\"` with [[model]] entries to [model]")
+            })?;
+            if !model.extra_body.is_empty() {
+                let what = "`extra_body` does not apply to `provider = \"script\"`";
+                return Err(ConfigError::new(path, what).with_hint("take it out").into());
+            }
+            let script = ScriptedProvider::new(read_script(&folder.join(script))?);
+            // It needs no key, but one that is named is a secret all the same.
+            let key = model.api_key_env.as_deref().and_then(|name| ApiKey::from_env(name).ok());
+            let key = key.map(|key| key.reveal().to_owned());
+            Ok((Arc::new(script.starting_at(answered)), key))
+        }
+        ProviderName::Openai => {
+            let key = key(model, provider_openai::KEY_VARIABLE)?;
+            let provider = built!(OpenAi::new(model_name(model, path)?), model, &key, path);
+            Ok((Arc::new(provider), key))
+        }
+        ProviderName::OpenaiResponses => {
+            let key = key(model, provider_openai::KEY_VARIABLE)?;
+            let responses = OpenAiResponses::new(model_name(model, path)?);
+            Ok((Arc::new(built!(responses, model, &key, path)), key))
+        }
+        ProviderName::Anthropic => {
+            let key = key(model, provider_anthropic::KEY_VARIABLE)?;
+            let provider = built!(Anthropic::new(model_name(model, path)?), model, &key, path);
+            Ok((Arc::new(provider), key))
+        }
+        ProviderName::Bedrock => {
+            let provider = bedrock::setup(model, path)?.build();
+            Ok((Arc::new(provider.map_err(|error| misconfigured(error, path))?), None))
+        }
+        ProviderName::Gemini => {
+            let key = key(model, provider_gemini::KEY_VARIABLE)?;
+            let provider = built!(Gemini::new(model_name(model, path)?), model, &key, path);
+            Ok((Arc::new(provider), key))
+        }
+        ProviderName::Ollama => {
+            // A server on this machine needs no key, so the hosted service's is left where it is.
+            let key = match (&model.base_url, &model.api_key_env) {
+                (None, None) => None,
+                _ => key(model, provider_ollama::KEY_VARIABLE)?,
+            };
+            let provider = built!(Ollama::new(model_name(model, path)?), model, &key, path);
+            Ok((Arc::new(provider), key))
+        }
+        other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
+            .with_hint(
+                "use anthropic, bedrock, gemini, ollama, openai (with base_url for what speaks it), \
+                 openai-responses or script",
+            )
+            .into()),
+    }
+}
+
+/// Returns the secrets of providers that need more than a key.
+pub(super) fn further_secrets(model: &ModelTable, path: &Path) -> Result<Vec<String>, CliError> {
+    match model.provider {
+        ProviderName::Bedrock => bedrock::secrets(model, path),
+        _ => Ok(Vec::new()),
+    }
+}
+
+pub(super) fn model_name(model: &ModelTable, path: &Path) -> Result<String, CliError> {
+    model.model.clone().ok_or_else(|| {
+        ConfigError::new(path, "[model] names no model")
+            .with_hint("add `model = \"…\"`, as the provider names it")
+            .into()
+    })
+}
+
+/// Reads the key from the variable the file names, which must be set, or from the usual one.
+fn key(model: &ModelTable, usual: &str) -> Result<Option<String>, CliError> {
+    let variable = model.api_key_env.as_deref();
+    match ApiKey::from_env(variable.unwrap_or(usual)) {
+        Ok(key) => Ok(Some(key.reveal().to_owned())),
+        // Local endpoints need none.
+        Err(_) if variable.is_none() && model.base_url.is_some() => Ok(None),
+        Err(error) => {
+            let hint = error.hint();
+            Err(CliError::usage(error).with_hint(hint))
+        }
+    }
+}
+
+fn misconfigured(error: provider_http::ConfigError, path: &Path) -> CliError {
+    let hint = error.hint();
+    ConfigError::new(path, error.to_string()).with_hint(hint).into()
+}
+
+pub(super) fn timeouts(model: &ModelTable) -> Timeouts {
+    let mut timeouts = Timeouts::default();
+    let set = |limit: &mut Duration, ms: Option<u64>| {
+        if let Some(ms) = ms {
+            *limit = Duration::from_millis(ms);
+        }
+    };
+    set(&mut timeouts.connect, model.timeouts.connect_ms);
+    set(&mut timeouts.first_byte, model.timeouts.first_byte_ms);
+    set(&mut timeouts.idle, model.timeouts.idle_ms);
+    set(&mut timeouts.attempt, model.timeouts.attempt_ms);
+    timeouts
+}
