@@ -23,6 +23,7 @@ mod played;
 mod replayed;
 mod rules;
 mod scenarios;
+mod shared;
 mod story;
 mod texts;
 mod traced;

@@ -52,7 +52,7 @@ pub use react::{
     Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
     Approver, Budget, BuildError, CancellationToken, Decision, Gate, HookContext, HookError,
     HookPoint, Limits, Live, Memory, Moment, Observer, Pack, PackError, Piece, RunFailure,
-    RunOutcome, RunRequest, Subscriber, TypedOutcome, Verdict,
+    RunOutcome, RunRequest, Subscriber, TypedOutcome, Upstream, Verdict,
 };
 pub use redact::Redactor;
 pub use retry::RetryConfig;

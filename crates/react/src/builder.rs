@@ -8,7 +8,7 @@ use event_log::EventLog;
 use provider::{ModelSettings, Provider};
 use react_machine::{Budget, Limits, Price};
 use redact::Redactor;
-use retry::{Breaker, Jitter, RetryBudget, RetryConfig};
+use retry::{Jitter, RetryConfig};
 use serde_json::Value;
 use tool::Tool;
 
@@ -16,6 +16,7 @@ use crate::approval::Approver;
 use crate::hook::{Gate, Hook, Observer};
 use crate::memory::Memory;
 use crate::pack::Pack;
+use crate::upstream::{Asked, Upstream};
 
 /// How long one attempt of a model call may take.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
@@ -26,7 +27,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
 #[derive(Clone)]
 #[must_use = "an agent is made by `build`"]
 pub struct AgentBuilder {
-    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) model: Asked,
     pub(crate) name: Arc<str>,
     pub(crate) instructions: Arc<str>,
     pub(crate) limits: Limits,
@@ -39,10 +40,8 @@ pub struct AgentBuilder {
     pub(crate) grants: Vec<String>,
     pub(crate) retry: RetryConfig,
     pub(crate) jitter: Jitter,
-    pub(crate) retry_budget: Option<RetryBudget>,
-    pub(crate) breaker: Option<Breaker>,
     /// Asked in turn after the provider.
-    pub(crate) fallbacks: Vec<Arc<dyn Provider>>,
+    pub(crate) fallbacks: Vec<Asked>,
     pub(crate) attempt_timeout: Duration,
     pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) errors: Option<Arc<dyn ErrorStore>>,
@@ -61,8 +60,17 @@ pub struct AgentBuilder {
 impl AgentBuilder {
     /// Begins an agent around a provider that is shared.
     pub fn shared(provider: Arc<dyn Provider>) -> Self {
+        Self::asking(Asked::Alone(provider))
+    }
+
+    /// Begins an agent that shares its provider's retry budget, breaker and places with others.
+    pub fn on(upstream: Upstream) -> Self {
+        Self::asking(Asked::Shared(upstream))
+    }
+
+    fn asking(model: Asked) -> Self {
         Self {
-            provider,
+            model,
             name: "agent".into(),
             instructions: Arc::default(),
             limits: Limits::default(),
@@ -75,8 +83,6 @@ impl AgentBuilder {
             grants: Vec::new(),
             retry: RetryConfig::default(),
             jitter: Jitter::Random,
-            retry_budget: None,
-            breaker: None,
             fallbacks: Vec::new(),
             attempt_timeout: ATTEMPT_TIMEOUT,
             log: None,
@@ -172,19 +178,6 @@ impl AgentBuilder {
         self
     }
 
-    /// Shares the retries of an endpoint with other agents; an own budget otherwise.
-    pub fn retry_budget(mut self, budget: RetryBudget) -> Self {
-        self.retry_budget = Some(budget);
-        self
-    }
-
-    /// Shares the breaker of the provider's endpoint with other agents; by default an agent has one
-    /// of its own for each provider.
-    pub fn breaker(mut self, breaker: Breaker) -> Self {
-        self.breaker = Some(breaker);
-        self
-    }
-
     /// Asks this provider when those before it could not answer: their circuit is open, their quota
     /// is used up, the conversation is too long for them, or retry gave up. What another would refuse
     /// just the same, such as blocked content or an invalid request, is not asked again.
@@ -194,7 +187,14 @@ impl AgentBuilder {
 
     /// As [`AgentBuilder::fallback`], for a provider that is shared.
     pub fn shared_fallback(mut self, provider: Arc<dyn Provider>) -> Self {
-        self.fallbacks.push(provider);
+        self.fallbacks.push(Asked::Alone(provider));
+        self
+    }
+
+    /// As [`AgentBuilder::fallback`], sharing the provider's retry budget, breaker and places with
+    /// others.
+    pub fn fallback_on(mut self, upstream: Upstream) -> Self {
+        self.fallbacks.push(Asked::Shared(upstream));
         self
     }
 

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use error_store::{ErrorDetail, ResultDetail};
-use provider::Provider;
 use react_machine::{AgentDefinition, DefinitionError};
-use retry::{Breaker, BreakerConfig, RetryBudget, RetryPolicy};
+use retry::RetryPolicy;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tool::{Grants, PatternError, RegistrationError, ToolNotFound, Toolset};
@@ -17,9 +16,10 @@ use crate::digest::record;
 use crate::hook::Hook;
 use crate::hooking::Hooks;
 use crate::live::Hub;
-use crate::model::{self, Upstream};
+use crate::model;
 use crate::pack::{self, PackError};
 use crate::redacting::without_secrets;
+use crate::upstream::{Asked, Upstream};
 
 impl AgentBuilder {
     /// Makes the agent.
@@ -48,6 +48,7 @@ impl AgentBuilder {
         let fallbacks: Vec<Value> = self
             .fallbacks
             .iter()
+            .map(Asked::provider)
             .map(|provider| json!({ "provider": provider.name(), "model": provider.model() }))
             .collect();
         let mut definition = AgentDefinition {
@@ -63,8 +64,8 @@ impl AgentBuilder {
             output_schema: None,
             runtime: json!({
                 "model": {
-                    "provider": self.provider.name(),
-                    "model": self.provider.model(),
+                    "provider": self.model.provider().name(),
+                    "model": self.model.provider().model(),
                     "max_output_tokens": self.settings.max_output_tokens,
                     "temperature": self.settings.temperature,
                     "stream": self.stream,
@@ -82,15 +83,9 @@ impl AgentBuilder {
         let record = record(&definition);
         let clock = Arc::clone(&self.clock);
         let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter);
-        let upstream = |provider: Arc<dyn Provider>| Upstream {
-            provider,
-            budget: RetryBudget::new(Arc::clone(&clock)),
-            breaker: Breaker::new(BreakerConfig::default(), Arc::clone(&clock)),
-        };
-        let mut first = upstream(self.provider);
-        first.budget = self.retry_budget.unwrap_or(first.budget);
-        first.breaker = self.breaker.unwrap_or(first.breaker);
-        let mut upstreams: Vec<Upstream> = self.fallbacks.into_iter().map(upstream).collect();
+        let open = |asked: Asked| asked.open(&clock);
+        let first = open(self.model);
+        let mut upstreams: Vec<Upstream> = self.fallbacks.into_iter().map(open).collect();
         let providers = u32::try_from(upstreams.len()).unwrap_or(u32::MAX).saturating_add(1);
         let last = match upstreams.pop() {
             None => first,

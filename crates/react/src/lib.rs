@@ -45,6 +45,7 @@ mod stopping;
 mod running;
 mod tool_run;
 mod typed;
+mod upstream;
 
 pub use agent::{Agent, RunRequest, new_run_id};
 pub use agent_tool::AgentTool;
@@ -67,3 +68,4 @@ pub use source::Source;
 pub use status::{RunStatus, priced, status};
 pub use tokio_util::sync::CancellationToken;
 pub use typed::TypedOutcome;
+pub use upstream::Upstream;

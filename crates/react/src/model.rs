@@ -1,6 +1,8 @@
 //! The model stack: providers in turn, retry around attempts, a record of each, a limit for each.
 //!
-//! Outer to inner: fallback → retry → per-attempt record → breaker → attempt timeout → provider.
+//! Outer to inner: fallback → retry → per-attempt record → breaker → concurrency limit → attempt
+//! timeout → provider. The record of the call as a whole, `model.requested` and what answers it, is
+//! the run's own, around all of this: one question may go to several providers.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -19,30 +21,27 @@ use layer0::usage::TokenUsage;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
 use redact::Redactor;
 use retry::{
-    AttemptTimeout, AttemptTimeoutLayer, Breaker, CircuitBreaker, FailedAttempt, Fallback,
-    FallbackRequest, RetryBudget, RetryPolicy, RetryRequest,
+    AttemptTimeout, AttemptTimeoutLayer, CircuitBreaker, FailedAttempt, Fallback, FallbackRequest,
+    RetryPolicy, RetryRequest,
 };
 use tokio::sync::{mpsc, oneshot};
+use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
 use tower::retry::Retry;
+use tower::util::Either;
 use tower::{Service, ServiceBuilder};
 
 use crate::live::{Hub, Live, Piece};
 use crate::running::panic_text;
+use crate::upstream::Upstream;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The stack as the driver sees it.
 pub(crate) type ModelStack = Fallback<OneStack>;
 /// The stack around one provider.
-type OneStack = Retry<RetryPolicy, Labelled<CircuitBreaker<AttemptTimeout<Transport>>>>;
-
-/// A provider, with what all who ask it share.
-#[derive(Clone)]
-pub(crate) struct Upstream {
-    pub(crate) provider: Arc<dyn Provider>,
-    pub(crate) budget: RetryBudget,
-    pub(crate) breaker: Breaker,
-}
+type OneStack = Retry<RetryPolicy, Labelled<CircuitBreaker<Limited<AttemptTimeout<Transport>>>>>;
+/// With a limit of calls in flight, or without.
+type Limited<S> = Either<ConcurrencyLimit<S>, S>;
 
 /// Builds the stack around providers, of which each is asked when the one before it could not answer.
 pub(crate) fn stack(
@@ -55,7 +54,7 @@ pub(crate) fn stack(
 ) -> ModelStack {
     let alone = upstreams.is_empty();
     let one = |upstream: Upstream, yields: bool| {
-        let Upstream { provider, budget, breaker } = upstream;
+        let Upstream { provider, budget, breaker, places } = upstream;
         // With others beside it, a provider is told from them by its model too.
         let label: Arc<str> = match alone {
             true => provider.name().into(),
@@ -65,6 +64,7 @@ pub(crate) fn stack(
             .layer(retry.clone().budget(budget).yields(yields).layer())
             .layer_fn(move |inner| Labelled { inner, label: Arc::clone(&label) })
             .layer(breaker.layer())
+            .option_layer(places.map(GlobalConcurrencyLimitLayer::with_semaphore))
             .layer(AttemptTimeoutLayer::new(attempt_timeout, Arc::clone(clock)))
             .service(Transport { provider, stream })
     };

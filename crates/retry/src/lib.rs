@@ -5,7 +5,8 @@
 //! calls, tool calls and operator dispatch.
 //!
 //! The order of layers, outer to inner, with the ones this crate holds in bold: **fallback** →
-//! per-call record → **retry** → per-attempt record → **breaker** → **attempt timeout** → transport.
+//! per-call record → **retry** → per-attempt record → **breaker** → concurrency limit (tower's) →
+//! **attempt timeout** → transport.
 //! A timeout outside retry would kill the retry with the attempt; a breaker outside would count calls
 //! and not attempts.
 

@@ -1,0 +1,100 @@
+use std::fmt;
+use std::sync::Arc;
+
+use clock::{Clock, SystemClock};
+use provider::Provider;
+use retry::{Breaker, BreakerConfig, RetryBudget};
+use tokio::sync::Semaphore;
+
+/// A provider, and what everybody who asks it shares: its retry budget, its breaker, and how many
+/// calls may be in flight. Agents that are built on clones of one are one client to its endpoint.
+///
+/// ```
+/// use provider::ScriptedProvider;
+/// use react::{AgentBuilder, Upstream};
+///
+/// let model = Upstream::new(ScriptedProvider::saying(["42"])).max_concurrent_calls(20);
+/// let triage = AgentBuilder::on(model.clone()).name("triage").build()?;
+/// let repair = AgentBuilder::on(model).name("repair").build()?;
+/// # Ok::<(), react::BuildError>(())
+/// ```
+#[derive(Clone)]
+pub struct Upstream {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) budget: RetryBudget,
+    pub(crate) breaker: Breaker,
+    pub(crate) places: Option<Arc<Semaphore>>,
+}
+
+impl Upstream {
+    /// Makes the upstream of a provider: a full retry budget, a closed breaker, any number of calls.
+    pub fn new(provider: impl Provider + 'static) -> Self {
+        Self::shared(Arc::new(provider))
+    }
+
+    /// As [`Upstream::new`], for a provider that is shared.
+    #[must_use]
+    pub fn shared(provider: Arc<dyn Provider>) -> Self {
+        Self::on_clock(provider, Arc::new(SystemClock))
+    }
+
+    /// As [`Upstream::shared`], on a clock of one's own: that of the agents that use it.
+    #[must_use]
+    pub fn on_clock(provider: Arc<dyn Provider>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            provider,
+            budget: RetryBudget::new(Arc::clone(&clock)),
+            breaker: Breaker::new(BreakerConfig::default(), clock),
+            places: None,
+        }
+    }
+
+    /// Breaks the circuit as this breaker does; after 5 failures in a row for 30 seconds otherwise.
+    #[must_use]
+    pub fn breaker(mut self, breaker: Breaker) -> Self {
+        self.breaker = breaker;
+        self
+    }
+
+    /// Lets at most so many calls be in flight at once, at least 1; the others wait their turn. The
+    /// wait belongs to no attempt: its timeout begins when it is sent.
+    #[must_use]
+    pub fn max_concurrent_calls(mut self, calls: usize) -> Self {
+        self.places = Some(Arc::new(Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS))));
+        self
+    }
+}
+
+/// Whom an agent asks.
+#[derive(Clone)]
+pub(crate) enum Asked {
+    /// A provider whose budget and breaker are this agent's own.
+    Alone(Arc<dyn Provider>),
+    Shared(Upstream),
+}
+
+impl Asked {
+    pub(crate) fn provider(&self) -> &dyn Provider {
+        match self {
+            Self::Alone(provider) => &**provider,
+            Self::Shared(upstream) => &*upstream.provider,
+        }
+    }
+
+    pub(crate) fn open(self, clock: &Arc<dyn Clock>) -> Upstream {
+        match self {
+            Self::Alone(provider) => Upstream::on_clock(provider, Arc::clone(clock)),
+            Self::Shared(upstream) => upstream,
+        }
+    }
+}
+
+impl fmt::Debug for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upstream")
+            .field("provider", &self.provider.name())
+            .field("model", &self.provider.model())
+            .field("breaker", &self.breaker)
+            .finish_non_exhaustive()
+    }
+}
