@@ -14,6 +14,7 @@
 //! Start at [`ScriptedEndpoint`].
 
 pub mod anthropic;
+mod ask;
 pub mod bedrock;
 mod chaos;
 pub mod conformance;
@@ -28,11 +29,14 @@ mod provider_conformance;
 mod reply;
 pub mod responses;
 mod scripted;
+mod wire;
 
+pub use ask::{Heard, KEY, TOKEN, hello, send};
 pub use chaos::Chaos;
 pub use http::Request;
 pub use log_conformance::event_log_conformance;
 pub use loopback::Loopback;
-pub use provider_conformance::{Wire, provider_conformance};
+pub use provider_conformance::provider_conformance;
 pub use reply::{Ending, Reply};
 pub use scripted::ScriptedEndpoint;
+pub use wire::Wire;
