@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use backstop::{Anthropic, Bedrock, Gemini, Ollama, OpenAi, OpenAiResponses};
-use provider::ErrorKind;
-use testkit::{KEY, Wire, provider_conformance};
+use testkit::{KEY, Wire};
 
 /// A provider's endpoint: an adapter, and how its server answers.
 pub(super) struct Endpoint {
@@ -79,28 +78,6 @@ const OLLAMA: Endpoint = Endpoint {
         testkit::ollama::reply,
     ),
 };
-
-/// Spec: P1, P3, P4, P7, P8
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_adapter_keeps_the_contract() {
-    // A line in the middle of a stream of Ollama has no status that could say so.
-    let only_at_the_start: &[ErrorKind] = &[
-        ErrorKind::RateLimited,
-        ErrorKind::InvalidRequest,
-        ErrorKind::AuthFailed,
-        ErrorKind::QuotaExhausted,
-        ErrorKind::Timeout,
-    ];
-    let without: &[ErrorKind] = &[ErrorKind::ContentBlocked];
-    for Endpoint { name, wire } in ENDPOINTS {
-        let wire = match name {
-            "bedrock" => Wire { without, ..wire },
-            "ollama" => Wire { without, only_at_the_start, ..wire },
-            _ => wire,
-        };
-        provider_conformance(wire).await;
-    }
-}
 
 #[test]
 fn each_endpoint_is_called_what_its_adapter_is() {

@@ -5,7 +5,7 @@
 //! [`provider::ScriptedAnswer`]s as a real endpoint that speaks a provider's protocol. [`conformance`]
 //! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
 //! [`event_log_conformance`] holds any event log against the contract, [`provider_conformance`] any
-//! provider. [`Chaos`] fails by seed.
+//! provider; [`adapter_suite!`] holds Backstop's own against more. [`Chaos`] fails by seed.
 //!
 //! It never listens beyond `127.0.0.1`, and it never passes over anything in silence: what a script
 //! cannot say, or has not got, is answered with status 400 and the reason. Servers run on a thread
@@ -13,6 +13,7 @@
 //!
 //! Start at [`ScriptedEndpoint`].
 
+pub mod adapter;
 pub mod anthropic;
 mod ask;
 pub mod bedrock;
