@@ -5,7 +5,6 @@
 //! backstop-tests composition` writes the page anew.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +20,7 @@ use provider_http::Timeouts;
 use serde_json::json;
 use testkit::{Ending, Loopback, Reply};
 
+use crate::pages;
 use crate::wires::{ANTHROPIC, Endpoint, OPENAI};
 
 const SHORT: Duration = Duration::from_millis(500);
@@ -190,12 +190,7 @@ async fn every_fault_ends_as_the_page_says() {
         assert_eq!(rows[0], rows[1], "both adapters make the same of it");
         let _ = page.write_str(&rows[0]);
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/composition.md");
-    if std::env::var_os("BACKSTOP_WRITE_DOCS").is_some() {
-        std::fs::write(&file, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(&file).unwrap_or_default();
-    assert_eq!(written, page, "docs/composition.md is out of date");
+    pages::check("composition.md", &page);
 }
 
 /// Asks a first server that always fails like this, with a second one of the other protocol behind.

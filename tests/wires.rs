@@ -3,19 +3,24 @@
 use std::sync::Arc;
 
 use backstop::{Anthropic, Bedrock, Gemini, Ollama, OpenAi, OpenAiResponses};
+use testkit::conformance::{Sample, responses_samples, samples};
 use testkit::{KEY, Wire};
 
-/// A provider's endpoint: an adapter, and how its server answers.
+/// A provider's endpoint: an adapter, how its server answers, and how it is known to fail.
 pub(super) struct Endpoint {
     /// As it stands in agent files and in events.
     pub(super) name: &'static str,
+    /// As people call it.
+    pub(super) title: &'static str,
     pub(super) wire: Wire,
+    pub(super) failures: fn() -> Vec<Sample>,
 }
 
 pub(super) const ENDPOINTS: [Endpoint; 6] = [ANTHROPIC, OPENAI, RESPONSES, GEMINI, BEDROCK, OLLAMA];
 
 pub(super) const ANTHROPIC: Endpoint = Endpoint {
     name: "anthropic",
+    title: "Anthropic Messages",
     wire: Wire::of(
         |url, timeouts| {
             let anthropic = Anthropic::new("m").base_url(url).api_key(KEY);
@@ -23,10 +28,12 @@ pub(super) const ANTHROPIC: Endpoint = Endpoint {
         },
         testkit::anthropic::reply,
     ),
+    failures: || samples(&["anthropic"]),
 };
 
 pub(super) const OPENAI: Endpoint = Endpoint {
     name: "openai",
+    title: "OpenAI Chat Completions",
     wire: Wire::of(
         |url, timeouts| {
             let openai = OpenAi::new("m").base_url(format!("{url}/v1")).api_key(KEY);
@@ -34,10 +41,12 @@ pub(super) const OPENAI: Endpoint = Endpoint {
         },
         testkit::openai::reply,
     ),
+    failures: || samples(&["openai", "llama.cpp", "mistral", "cohere"]),
 };
 
 const RESPONSES: Endpoint = Endpoint {
     name: "openai-responses",
+    title: "OpenAI Responses",
     wire: Wire::of(
         |url, timeouts| {
             let openai = OpenAiResponses::new("m").base_url(format!("{url}/v1")).api_key(KEY);
@@ -45,10 +54,12 @@ const RESPONSES: Endpoint = Endpoint {
         },
         testkit::responses::reply,
     ),
+    failures: responses_samples,
 };
 
 const GEMINI: Endpoint = Endpoint {
     name: "gemini",
+    title: "Gemini",
     wire: Wire::of(
         |url, timeouts| {
             let gemini = Gemini::new("m").base_url(format!("{url}/v1beta")).api_key(KEY);
@@ -56,10 +67,12 @@ const GEMINI: Endpoint = Endpoint {
         },
         |answer, request| testkit::gemini::reply(answer, request, request["stream"] == true),
     ),
+    failures: || samples(&["gemini"]),
 };
 
 const BEDROCK: Endpoint = Endpoint {
     name: "bedrock",
+    title: "Amazon Bedrock Converse",
     wire: Wire::of(
         |url, timeouts| {
             let bedrock = Bedrock::new("m").base_url(url).region("eu-central-1").api_key(KEY);
@@ -67,16 +80,19 @@ const BEDROCK: Endpoint = Endpoint {
         },
         |answer, request| testkit::bedrock::reply(answer, request, request["stream"] == true),
     ),
+    failures: || samples(&["bedrock"]),
 };
 
 const OLLAMA: Endpoint = Endpoint {
     name: "ollama",
+    title: "Ollama",
     wire: Wire::of(
         |url, timeouts| {
             Arc::new(Ollama::new("m").base_url(url).timeouts(timeouts).build().unwrap())
         },
         testkit::ollama::reply,
     ),
+    failures: || samples(&["ollama"]),
 };
 
 #[test]
