@@ -5,7 +5,6 @@
 //! backstop-tests composition` writes the page anew.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,50 +12,34 @@ use backstop::layer0::event::EventKind;
 use backstop::layer0::failure::Failure;
 use backstop::layer0::operator::{Context, Task};
 use backstop::{
-    Agent, AgentBuilder, Anthropic, EventLog, LocalOrchestrator, MemoryLog, OpenAi, Orchestrator,
-    Provider, RetryConfig, ScriptedAnswer, read_events,
+    Agent, AgentBuilder, EventLog, LocalOrchestrator, MemoryLog, Orchestrator, Provider,
+    RetryConfig, ScriptedAnswer, read_events,
 };
 use event_log::RunFilter;
 use provider_http::Timeouts;
-use serde_json::{Value, json};
+use serde_json::json;
 use testkit::{Ending, Loopback, Reply};
+
+use crate::pages;
+use crate::wires::{ANTHROPIC, Endpoint, OPENAI};
 
 const SHORT: Duration = Duration::from_millis(500);
 
-/// An adapter and how its servers answer.
-struct Wire {
-    name: &'static str,
-    provider: fn(&str) -> Arc<dyn Provider>,
-    reply: fn(&ScriptedAnswer, &Value) -> Reply,
-}
-
-const WIRES: [Wire; 2] = [
-    Wire {
-        name: "openai",
-        provider: |url| {
-            let openai = OpenAi::new("m").base_url(format!("{url}/v1")).api_key("0123456789");
-            Arc::new(openai.timeouts(timeouts()).build().unwrap())
-        },
-        reply: testkit::openai::reply,
-    },
-    Wire {
-        name: "anthropic",
-        provider: |url| {
-            let anthropic = Anthropic::new("m").base_url(url).api_key("0123456789");
-            Arc::new(anthropic.timeouts(timeouts()).build().unwrap())
-        },
-        reply: testkit::anthropic::reply,
-    },
-];
+/// The adapters that make the same of each fault.
+const ENDPOINTS: [Endpoint; 2] = [OPENAI, ANTHROPIC];
 
 fn timeouts() -> Timeouts {
     Timeouts { connect: SHORT * 6, first_byte: SHORT, idle: SHORT, ..Timeouts::default() }
 }
 
-impl Wire {
+impl Endpoint {
+    fn provider(&self, url: &str) -> Arc<dyn Provider> {
+        (self.wire.provider)(url, timeouts())
+    }
+
     fn says(&self, text: &str) -> Reply {
         let answer = ScriptedAnswer { text: Some(text.into()), ..Default::default() };
-        (self.reply)(&answer, &json!({ "stream": true }))
+        self.wire.says(&answer, true)
     }
 
     fn half(&self) -> usize {
@@ -74,22 +57,22 @@ impl Wire {
 }
 
 /// What a server does to a run, and the same for both adapters.
-type Fault = (&'static str, fn(&Wire) -> Reply);
+type Fault = (&'static str, fn(&Endpoint) -> Reply);
 
 const FAULTS: [Fault; 14] = [
-    ("429 with a hint of 50 ms", |wire| {
-        wire.error(429, "rate_limit_error", "slow down").header("retry-after-ms", "50")
+    ("429 with a hint of 50 ms", |to| {
+        to.error(429, "rate_limit_error", "slow down").header("retry-after-ms", "50")
     }),
-    ("a quota that is used up", |wire| match wire.name {
-        "openai" => wire.error(429, "insufficient_quota", "no credit is left"),
-        _ => wire.error(400, "invalid_request_error", "Your credit balance is too low"),
+    ("a quota that is used up", |to| match to.name {
+        "openai" => to.error(429, "insufficient_quota", "no credit is left"),
+        _ => to.error(400, "invalid_request_error", "Your credit balance is too low"),
     }),
-    ("429 with a hint of two minutes", |wire| {
-        wire.error(429, "rate_limit_error", "slow down").header("retry-after", "120")
+    ("429 with a hint of two minutes", |to| {
+        to.error(429, "rate_limit_error", "slow down").header("retry-after", "120")
     }),
-    ("503", |wire| wire.error(503, "server_error", "overloaded")),
-    ("an error inside the stream", |wire| {
-        let error = match wire.name {
+    ("503", |to| to.error(503, "server_error", "overloaded")),
+    ("an error inside the stream", |to| {
+        let error = match to.name {
             "openai" => r#"data: {"error":{"type":"server_error","message":"overloaded"}}"#,
             _ => {
                 "event: error\ndata: \
@@ -98,21 +81,21 @@ const FAULTS: [Fault; 14] = [
         };
         Reply::events(format!("{error}\n\n"))
     }),
-    ("connection reset inside the answer", |wire| wire.broken(Ending::ResetAt)),
-    ("half an answer, then nothing", |wire| wire.broken(Ending::HangAt)),
-    ("an answer that drips, and never ends in time", |wire| Reply {
+    ("connection reset inside the answer", |to| to.broken(Ending::ResetAt)),
+    ("half an answer, then nothing", |to| to.broken(Ending::HangAt)),
+    ("an answer that drips, and never ends in time", |to| Reply {
         piece_bytes: Some(1),
         piece_delay: Duration::from_millis(50),
-        ..wire.says("a long answer of many words")
+        ..to.says("a long answer of many words")
     }),
-    ("a whole answer that is said to be text", |wire| {
-        Reply::new(200, "text/plain", (wire.reply)(&Default::default(), &json!({})).body)
+    ("a whole answer that is said to be text", |to| {
+        Reply::new(200, "text/plain", to.wire.says(&Default::default(), false).body)
     }),
-    ("no answer at all", |wire| wire.says("x").ending(Ending::HangBeforeHead)),
-    ("a stream that ends early", |wire| wire.broken(Ending::CutAt)),
+    ("no answer at all", |to| to.says("x").ending(Ending::HangBeforeHead)),
+    ("a stream that ends early", |to| to.broken(Ending::CutAt)),
     ("an HTML page with status 502", |_| Reply::html(502)),
     ("an HTML page with status 200", |_| Reply::html(200)),
-    ("400", |wire| wire.error(400, "invalid_request_error", "messages: field required")),
+    ("400", |to| to.error(400, "invalid_request_error", "messages: field required")),
 ];
 
 /// What came of a run.
@@ -160,12 +143,12 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn seen(wire: &Wire, fault: fn(&Wire) -> Reply, times: usize) -> Seen {
+async fn seen(to: &Endpoint, fault: fn(&Endpoint) -> Reply, times: usize) -> Seen {
     let log = Arc::new(MemoryLog::new());
-    let mut replies: Vec<Reply> = (0..times).map(|_| fault(wire)).collect();
-    replies.extend((0..4).map(|_| wire.says("hello")));
+    let mut replies: Vec<Reply> = (0..times).map(|_| fault(to)).collect();
+    replies.extend((0..4).map(|_| to.says("hello")));
     let server = Loopback::replying(replies);
-    let agent = agent((wire.provider)(&server.url()), &log).build().unwrap();
+    let agent = agent(to.provider(&server.url()), &log).build().unwrap();
     dispatched(agent, &log, &server).await
 }
 
@@ -187,9 +170,9 @@ async fn every_fault_ends_as_the_page_says() {
     let mut page = HEAD.to_owned();
     for (name, fault) in FAULTS {
         let mut rows = Vec::new();
-        for wire in &WIRES {
-            let once = seen(wire, fault, 1).await;
-            let always = seen(wire, fault, 4).await;
+        for to in &ENDPOINTS {
+            let once = seen(to, fault, 1).await;
+            let always = seen(to, fault, 4).await;
             assert!(once.took < Duration::from_secs(30) && always.took < Duration::from_secs(30));
             assert_eq!(once.requests, once.attempts.len(), "{name}");
             if name.contains("50 ms") {
@@ -207,22 +190,17 @@ async fn every_fault_ends_as_the_page_says() {
         assert_eq!(rows[0], rows[1], "both adapters make the same of it");
         let _ = page.write_str(&rows[0]);
     }
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/composition.md");
-    if std::env::var_os("BACKSTOP_WRITE_DOCS").is_some() {
-        std::fs::write(&file, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(&file).unwrap_or_default();
-    assert_eq!(written, page, "docs/composition.md is out of date");
+    pages::check("composition.md", &page);
 }
 
 /// Asks a first server that always fails like this, with a second one of the other protocol behind.
-async fn with_fallback(fault: fn(&Wire) -> Reply) -> (Seen, usize, Vec<String>) {
+async fn with_fallback(fault: fn(&Endpoint) -> Reply) -> (Seen, usize, Vec<String>) {
     let log = Arc::new(MemoryLog::new());
-    let [openai, anthropic] = &WIRES;
-    let first = Loopback::replying((0..9).map(|_| fault(openai)));
+    let (openai, anthropic) = (OPENAI, ANTHROPIC);
+    let first = Loopback::replying((0..9).map(|_| fault(&openai)));
     let second = Loopback::replying([anthropic.says("hello from the other")]);
-    let agent = agent((openai.provider)(&first.url()), &log)
-        .shared_fallback((anthropic.provider)(&second.url()))
+    let agent = agent(openai.provider(&first.url()), &log)
+        .shared_fallback(anthropic.provider(&second.url()))
         .build()
         .unwrap();
     let seen = dispatched(agent, &log, &first).await;
@@ -239,10 +217,10 @@ async fn with_fallback(fault: fn(&Wire) -> Reply) -> (Seen, usize, Vec<String>) 
 /// Spec: R7. The log says who was asked, and who answered.
 #[tokio::test]
 async fn another_provider_answers_where_one_cannot() {
-    let quota: fn(&Wire) -> Reply = |wire| wire.error(429, "insufficient_quota", "no credit");
-    let long: fn(&Wire) -> Reply =
-        |wire| wire.error(400, "context_length_exceeded", "maximum context length");
-    let down: fn(&Wire) -> Reply = |wire| wire.error(503, "server_error", "overloaded");
+    let quota: fn(&Endpoint) -> Reply = |to| to.error(429, "insufficient_quota", "no credit");
+    let long: fn(&Endpoint) -> Reply =
+        |to| to.error(400, "context_length_exceeded", "maximum context length");
+    let down: fn(&Endpoint) -> Reply = |to| to.error(503, "server_error", "overloaded");
     for (fault, requests) in [(quota, 1), (long, 1), (down, 3)] {
         let (seen, others, asked) = with_fallback(fault).await;
         assert_eq!((seen.outcome.as_str(), seen.requests, others), ("completed", requests, 1));
@@ -251,8 +229,8 @@ async fn another_provider_answers_where_one_cannot() {
         assert_eq!(asked, expected);
         assert_eq!(seen.attempts.last().unwrap(), "answered");
     }
-    let blocked: fn(&Wire) -> Reply = |wire| wire.error(400, "content_filter", "blocked");
-    let invalid: fn(&Wire) -> Reply = |wire| wire.error(400, "invalid_request_error", "no");
+    let blocked: fn(&Endpoint) -> Reply = |to| to.error(400, "content_filter", "blocked");
+    let invalid: fn(&Endpoint) -> Reply = |to| to.error(400, "invalid_request_error", "no");
     for (fault, code) in
         [(blocked, "provider.content_blocked"), (invalid, "provider.invalid_request")]
     {
@@ -265,11 +243,11 @@ async fn another_provider_answers_where_one_cannot() {
 #[tokio::test]
 async fn an_open_breaker_is_not_waited_for_where_another_provider_stands() {
     let log = Arc::new(MemoryLog::new());
-    let [openai, anthropic] = &WIRES;
+    let (openai, anthropic) = (OPENAI, ANTHROPIC);
     let first = Loopback::replying((0..9).map(|_| openai.error(503, "server_error", "overloaded")));
     let second = Loopback::replying((0..4).map(|_| anthropic.says("hello")));
-    let agent = agent((openai.provider)(&first.url()), &log)
-        .shared_fallback((anthropic.provider)(&second.url()))
+    let agent = agent(openai.provider(&first.url()), &log)
+        .shared_fallback(anthropic.provider(&second.url()))
         .build()
         .unwrap();
     let began = now();
@@ -284,7 +262,7 @@ async fn an_open_breaker_is_not_waited_for_where_another_provider_stands() {
 #[tokio::test]
 async fn the_retries_of_all_runs_share_one_budget() {
     let log = Arc::new(MemoryLog::new());
-    let [openai, _] = &WIRES;
+    let openai = OPENAI;
     // Every other request fails, so that no breaker opens.
     let turn = std::sync::atomic::AtomicUsize::new(0);
     let (up, down) = (openai.says("hello"), openai.error(503, "server_error", "overloaded"));
@@ -294,7 +272,7 @@ async fn the_retries_of_all_runs_share_one_budget() {
     });
     let clock = clock::VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let _hold = clock.hold();
-    let agent = agent((openai.provider)(&server.url()), &log);
+    let agent = agent(openai.provider(&server.url()), &log);
     let agent = agent.clock(Arc::new(clock.clone())).build().unwrap();
     let mut failed = 0;
     for _ in 0..40 {

@@ -1,92 +1,104 @@
-//! Every adapter keeps the contract of a provider, over real HTTP.
+//! The wires to all providers that Backstop speaks to, for tests that fail them.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use backstop::{Anthropic, Bedrock, Gemini, Ollama, OpenAi, OpenAiResponses};
-use provider::{ErrorKind, ScriptedAnswer};
-use provider_http::Timeouts;
-use serde_json::Value;
-use testkit::{Wire, provider_conformance};
+use testkit::conformance::{Sample, responses_samples, samples};
+use testkit::{KEY, Wire};
 
-fn timeouts() -> Timeouts {
-    let short = Duration::from_secs(1);
-    Timeouts { first_byte: short, idle: short, ..Timeouts::default() }
+/// A provider's endpoint: an adapter, how its server answers, and how it is known to fail.
+pub(super) struct Endpoint {
+    /// As it stands in agent files and in events.
+    pub(super) name: &'static str,
+    /// As people call it.
+    pub(super) title: &'static str,
+    pub(super) wire: Wire,
+    pub(super) failures: fn() -> Vec<Sample>,
 }
 
-/// Spec: P1, P3, P4, P7, P8
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn openai_chat_keeps_the_contract() {
-    let provider = |url: &str| {
-        let openai = OpenAi::new("m").base_url(format!("{url}/v1")).timeouts(timeouts());
-        Arc::new(openai.build().unwrap()) as Arc<_>
-    };
-    provider_conformance(Wire::of(provider, testkit::openai::reply)).await;
-}
+pub(super) const ENDPOINTS: [Endpoint; 6] = [ANTHROPIC, OPENAI, RESPONSES, GEMINI, BEDROCK, OLLAMA];
 
-/// Spec: P1, P3, P4, P7, P8
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn anthropic_keeps_the_contract() {
-    let provider = |url: &str| {
-        let anthropic = Anthropic::new("m").base_url(url).api_key("0123456789");
-        Arc::new(anthropic.timeouts(timeouts()).build().unwrap()) as Arc<_>
-    };
-    provider_conformance(Wire::of(provider, testkit::anthropic::reply)).await;
-}
+pub(super) const ANTHROPIC: Endpoint = Endpoint {
+    name: "anthropic",
+    title: "Anthropic Messages",
+    wire: Wire::of(
+        |url, timeouts| {
+            let anthropic = Anthropic::new("m").base_url(url).api_key(KEY);
+            Arc::new(anthropic.timeouts(timeouts).build().unwrap())
+        },
+        testkit::anthropic::reply,
+    ),
+    failures: || samples(&["anthropic"]),
+};
 
-/// Spec: P1, P3, P4, P7, P8
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn openai_responses_keeps_the_contract() {
-    let provider = |url: &str| {
-        let openai = OpenAiResponses::new("m").base_url(format!("{url}/v1")).timeouts(timeouts());
-        Arc::new(openai.build().unwrap()) as Arc<_>
-    };
-    provider_conformance(Wire::of(provider, testkit::responses::reply)).await;
-}
+pub(super) const OPENAI: Endpoint = Endpoint {
+    name: "openai",
+    title: "OpenAI Chat Completions",
+    wire: Wire::of(
+        |url, timeouts| {
+            let openai = OpenAi::new("m").base_url(format!("{url}/v1")).api_key(KEY);
+            Arc::new(openai.timeouts(timeouts).build().unwrap())
+        },
+        testkit::openai::reply,
+    ),
+    failures: || samples(&["openai", "llama.cpp", "mistral", "cohere"]),
+};
 
-/// Spec: P1, P3, P4, P7, P8
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ollama_keeps_the_contract() {
-    let provider = |url: &str| {
-        let ollama = Ollama::new("m").base_url(url).timeouts(timeouts());
-        Arc::new(ollama.build().unwrap()) as Arc<_>
-    };
-    // A line in the middle of a stream has no status that could say so.
-    let only_at_the_start = &[
-        ErrorKind::RateLimited,
-        ErrorKind::InvalidRequest,
-        ErrorKind::AuthFailed,
-        ErrorKind::QuotaExhausted,
-        ErrorKind::Timeout,
-    ];
-    let wire = Wire::of(provider, testkit::ollama::reply);
-    let without = &[ErrorKind::ContentBlocked];
-    provider_conformance(Wire { without, only_at_the_start, ..wire }).await;
-}
+const RESPONSES: Endpoint = Endpoint {
+    name: "openai-responses",
+    title: "OpenAI Responses",
+    wire: Wire::of(
+        |url, timeouts| {
+            let openai = OpenAiResponses::new("m").base_url(format!("{url}/v1")).api_key(KEY);
+            Arc::new(openai.timeouts(timeouts).build().unwrap())
+        },
+        testkit::responses::reply,
+    ),
+    failures: responses_samples,
+};
 
-/// Spec: P1, P3, P4, P7, P8
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gemini_keeps_the_contract() {
-    let provider = |url: &str| {
-        let gemini = Gemini::new("m").base_url(format!("{url}/v1beta")).api_key("0123456789");
-        Arc::new(gemini.timeouts(timeouts()).build().unwrap()) as Arc<_>
-    };
-    let reply = |answer: &ScriptedAnswer, request: &Value| {
-        testkit::gemini::reply(answer, request, request["stream"] == true)
-    };
-    provider_conformance(Wire::of(provider, reply)).await;
-}
+const GEMINI: Endpoint = Endpoint {
+    name: "gemini",
+    title: "Gemini",
+    wire: Wire::of(
+        |url, timeouts| {
+            let gemini = Gemini::new("m").base_url(format!("{url}/v1beta")).api_key(KEY);
+            Arc::new(gemini.timeouts(timeouts).build().unwrap())
+        },
+        |answer, request| testkit::gemini::reply(answer, request, request["stream"] == true),
+    ),
+    failures: || samples(&["gemini"]),
+};
 
-/// Spec: P1, P3, P4, P7, P8
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn bedrock_keeps_the_contract() {
-    let provider = |url: &str| {
-        let bedrock = Bedrock::new("m").base_url(url).region("eu-central-1").api_key("0123456789");
-        Arc::new(bedrock.timeouts(timeouts()).build().unwrap()) as Arc<_>
-    };
-    let reply = |answer: &ScriptedAnswer, request: &Value| {
-        testkit::bedrock::reply(answer, request, request["stream"] == true)
-    };
-    let without = &[ErrorKind::ContentBlocked];
-    provider_conformance(Wire { without, ..Wire::of(provider, reply) }).await;
+const BEDROCK: Endpoint = Endpoint {
+    name: "bedrock",
+    title: "Amazon Bedrock Converse",
+    wire: Wire::of(
+        |url, timeouts| {
+            let bedrock = Bedrock::new("m").base_url(url).region("eu-central-1").api_key(KEY);
+            Arc::new(bedrock.timeouts(timeouts).build().unwrap())
+        },
+        |answer, request| testkit::bedrock::reply(answer, request, request["stream"] == true),
+    ),
+    failures: || samples(&["bedrock"]),
+};
+
+const OLLAMA: Endpoint = Endpoint {
+    name: "ollama",
+    title: "Ollama",
+    wire: Wire::of(
+        |url, timeouts| {
+            Arc::new(Ollama::new("m").base_url(url).timeouts(timeouts).build().unwrap())
+        },
+        testkit::ollama::reply,
+    ),
+    failures: || samples(&["ollama"]),
+};
+
+#[test]
+fn each_endpoint_is_called_what_its_adapter_is() {
+    for endpoint in ENDPOINTS {
+        let adapter = (endpoint.wire.provider)("http://127.0.0.1:9", Default::default());
+        assert_eq!(adapter.name(), endpoint.name);
+    }
 }

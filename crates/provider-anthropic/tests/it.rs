@@ -6,5 +6,4 @@ mod it {
     mod conformance;
     mod faults;
     mod requests;
-    mod scripts;
 }

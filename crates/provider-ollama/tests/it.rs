@@ -2,9 +2,9 @@
 //! The Ollama adapter against servers on loopback.
 
 mod it {
+    mod answers;
     mod ask;
     mod conformance;
     mod faults;
     mod requests;
-    mod scripts;
 }

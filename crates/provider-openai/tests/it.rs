@@ -13,7 +13,5 @@ mod it {
         mod dialects;
         mod faults;
         mod requests;
-        mod scripts;
     }
-    mod scripts;
 }

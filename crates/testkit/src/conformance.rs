@@ -1,13 +1,13 @@
 //! The rows of `wire/conformance.json` as bytes.
 //!
-//! Each row says in a small language of conditions what a body is like; [`Row::samples`] makes such
+//! Each row says in a small language of conditions what a body is like; [`samples`] makes such
 //! bodies, in the shape of their provider. A row it does not understand is a panic, not a gap.
 //! OpenAI has two protocols: [`responses_samples`] makes the bodies of the second.
 
+mod bedrock;
 mod gemini;
 mod responses;
-
-mod bedrock;
+mod sample;
 
 use std::time::Duration;
 
@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::Reply;
 
-pub use responses::{responses_samples, responses_stop_reasons};
+pub use responses::{responses_samples, responses_stop_reasons, responses_stopped};
+pub use sample::{Sample, Verdict};
 
 const ROWS: &str = include_str!("../wire/conformance.json");
 
@@ -44,39 +45,42 @@ pub struct Row {
     pub note: String,
 }
 
-/// Bytes that a row speaks of, and what they must come to.
-#[derive(Debug, Clone)]
-pub struct Sample {
-    /// Names it in a table.
-    pub label: String,
-    /// What the server answers.
-    pub reply: Reply,
-    /// Does it only make sense for a request that streams?
-    pub streamed: bool,
-    /// The code of the error.
-    pub code: &'static str,
-    /// Can trying again help?
-    pub retryable: bool,
-    /// The wait that the reply asks for.
-    pub retry_after: Option<Duration>,
-}
-
-/// Returns the rows of these providers, those of OpenAI Responses left out, for which there is
-/// [`responses_samples`], and those without a status, which no server can answer with.
+/// Returns what these providers can answer when they fail, at least one sample a row. Those of
+/// OpenAI Responses are left out, for which there is [`responses_samples`], and rows without a status,
+/// which no server can answer with.
 ///
 /// # Panics
 ///
-/// When the file is not what it should be.
+/// When the file is not what it should be, and when a row's condition is in no known form.
 #[must_use]
-pub fn rows(providers: &[&str]) -> Vec<Row> {
+pub fn samples(providers: &[&str]) -> Vec<Sample> {
+    let samples = |row: &Row| {
+        let samples = row.samples();
+        assert!(!samples.is_empty(), "{row:?}");
+        samples
+    };
+    rows(providers).iter().flat_map(samples).collect()
+}
+
+/// Returns the file as it is.
+///
+/// # Panics
+///
+/// When it is no array.
+#[must_use]
+pub fn file() -> Vec<Value> {
+    serde_json::from_str(ROWS).expect("conformance.json is an array")
+}
+
+fn rows(providers: &[&str]) -> Vec<Row> {
     let mut rows = rows_of(providers);
     rows.retain(|row| !row.condition.starts_with("responses"));
     rows
 }
 
 fn rows_of(providers: &[&str]) -> Vec<Row> {
-    let rows: Vec<Value> = serde_json::from_str(ROWS).expect("conformance.json is an array");
-    rows.into_iter()
+    file()
+        .into_iter()
         .filter(|row| providers.iter().any(|provider| row["provider"] == *provider))
         .filter(|row| !row["http"].is_null())
         .map(|row| serde_json::from_value(row).expect("a row has the fields of `Row`"))
@@ -84,13 +88,8 @@ fn rows_of(providers: &[&str]) -> Vec<Row> {
 }
 
 impl Row {
-    /// Returns replies this row speaks of; at least one.
-    ///
-    /// # Panics
-    ///
-    /// When the row's condition is in no known form.
-    #[must_use]
-    pub fn samples(&self) -> Vec<Sample> {
+    /// Returns replies this row speaks of.
+    fn samples(&self) -> Vec<Sample> {
         if self.provider == "gemini" {
             return gemini::samples(self);
         }
@@ -136,7 +135,9 @@ impl Row {
                     _ => format!("{OPENAI_HEAD}data: {wire}\n\n"),
                 };
                 let label = format!("in a stream: {}", body.label());
-                Sample { streamed: true, ..row.sample(&label, Reply::events(stream), None) }
+                let inside = Some(self.condition.clone());
+                let sample = row.sample(&label, Reply::events(stream), None);
+                Sample { streamed: true, inside, ..sample }
             })
             .collect()
     }
@@ -188,13 +189,19 @@ impl Row {
             "conflict" if self.retry == false => code::PROVIDER_INVALID_REQUEST,
             class => code_of(class),
         };
-        let header = hint.map_or(String::new(), |(name, value, _)| format!(" [{name}: {value}]"));
+        let header = hint.map(|(name, value, _)| format!("{name}: {value}"));
+        let hinted = header.as_ref().map_or(String::new(), |header| format!(" [{header}]"));
         Sample {
-            label: format!("{} {} {label}{header}", self.provider, self.http),
+            label: format!("{} {} {label}{hinted}", self.provider, self.http),
+            row: self.clone(),
+            says: self.condition.clone(),
+            inside: None,
             reply,
             streamed: self.in_stream,
+            stops: None,
             code,
             retryable: self.retry == true,
+            hint: header,
             retry_after: hint.map(|(_, _, wait)| wait),
         }
     }
@@ -355,6 +362,8 @@ fn code_of(class: &str) -> &'static str {
         "not_found" => code::PROVIDER_NOT_FOUND,
         "bad_gateway_body" | "malformed_model_output" => code::PROVIDER_INVALID_RESPONSE,
         "cancelled" => code::PROVIDER_OTHER,
+        // No failure.
+        "stop" => "",
         other => panic!("class `{other}` has no code yet"),
     }
 }

@@ -5,7 +5,7 @@
 //! [`provider::ScriptedAnswer`]s as a real endpoint that speaks a provider's protocol. [`conformance`]
 //! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
 //! [`event_log_conformance`] holds any event log against the contract, [`provider_conformance`] any
-//! provider. [`Chaos`] fails by seed.
+//! provider; [`adapter_suite!`] holds Backstop's own against more. [`Chaos`] fails by seed.
 //!
 //! It never listens beyond `127.0.0.1`, and it never passes over anything in silence: what a script
 //! cannot say, or has not got, is answered with status 400 and the reason. Servers run on a thread
@@ -13,7 +13,9 @@
 //!
 //! Start at [`ScriptedEndpoint`].
 
+pub mod adapter;
 pub mod anthropic;
+mod ask;
 pub mod bedrock;
 mod chaos;
 pub mod conformance;
@@ -28,11 +30,14 @@ mod provider_conformance;
 mod reply;
 pub mod responses;
 mod scripted;
+mod wire;
 
+pub use ask::{Heard, KEY, TOKEN, hello, send};
 pub use chaos::Chaos;
 pub use http::Request;
 pub use log_conformance::event_log_conformance;
 pub use loopback::Loopback;
-pub use provider_conformance::{Wire, provider_conformance};
+pub use provider_conformance::provider_conformance;
 pub use reply::{Ending, Reply};
 pub use scripted::ScriptedEndpoint;
+pub use wire::Wire;

@@ -81,6 +81,13 @@ impl Reply {
         Self::json(400, &json!({ "type": "error", "error": error }))
     }
 
+    /// Returns the content type; empty where there is none.
+    #[must_use]
+    pub fn content_type(&self) -> &str {
+        let named = self.headers.iter().find(|(name, _)| name == "content-type");
+        named.map_or("", |(_, value)| value.as_str())
+    }
+
     /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {

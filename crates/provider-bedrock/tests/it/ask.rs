@@ -1,75 +1,126 @@
-//! What the tests share.
+//! What is particular to Amazon Bedrock Converse.
 
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
 
-use layer0::message::{Message, Transcript};
-use layer0::usage::TokenUsage;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
+use layer0::message::StopReason;
+use provider::{ErrorKind, ModelResponse, ProviderError};
 use provider_bedrock::{AwsCredentials, Bedrock, BedrockProvider};
-use provider_http::Timeouts;
-use testkit::{Loopback, Reply};
+use serde_json::{Value, json};
+use testkit::adapter::Adapter;
+use testkit::bedrock::{event, exception, frame, stream};
+use testkit::{Reply, ScriptedEndpoint, Wire, conformance};
 
-pub(super) const KEY: &str = "held-secret-0123456789";
-pub(super) const TOKEN: &str = "session-secret-0123456789";
+pub(super) use testkit::{KEY, TOKEN, hello, send};
 
-/// Records what is streamed.
-#[derive(Default)]
-pub(super) struct Listener {
-    pub(super) text: Mutex<String>,
-    pub(super) thinking: Mutex<String>,
-    pub(super) usage: Mutex<Vec<TokenUsage>>,
+pub(super) const ADAPTER: Adapter = Adapter {
+    wire: Wire {
+        provider: |url, timeouts| Arc::new(to(url).timeouts(timeouts).build().unwrap()),
+        reply: |answer, request| {
+            testkit::bedrock::reply(answer, request, request["stream"] == true)
+        },
+        without: &[ErrorKind::ContentBlocked],
+        only_at_the_start: &[],
+    },
+    endpoint: ScriptedEndpoint::bedrock,
+    read: |content_type, body| Box::pin(READER.read(content_type, body)),
+    shown: || {
+        let bearer = to(NOWHERE).api_key(KEY);
+        let built = bearer.clone().build().unwrap();
+        format!("{:?} {:?} {bearer:?} {built:?}", to(NOWHERE), *READER)
+    },
+    failures: || conformance::samples(&["bedrock"]),
+    no_answers,
+    repeating,
+    scripted_reasons: &[
+        StopReason::End,
+        StopReason::ToolUse,
+        StopReason::MaxTokens,
+        StopReason::ContentFilter,
+        StopReason::Malformed,
+        StopReason::ContextExceeded,
+    ],
+    reasons: &[
+        ("end_turn", StopReason::End),
+        ("stop_sequence", StopReason::End),
+        ("max_tokens", StopReason::MaxTokens),
+        ("tool_use", StopReason::ToolUse),
+        ("content_filtered", StopReason::ContentFilter),
+        ("malformed_model_output", StopReason::Malformed),
+        ("malformed_tool_use", StopReason::Malformed),
+        ("guardrail_intervened", StopReason::ContentFilter),
+        ("model_context_window_exceeded", StopReason::ContextExceeded),
+    ],
+    reason_noun: "stop reason",
+    stopped: |reason| {
+        let content = json!([{ "text": "so far" }, { "ofTomorrow": { "a": 1 } }]);
+        let message = json!({ "role": "assistant", "content": content });
+        let body = json!({ "output": { "message": message }, "stopReason": reason });
+        vec![(Reply::json(200, &body), false)]
+    },
+    counts_cached: true,
+    transient_inside: Some(424),
+    no_arguments: || vec![json!({}), Value::Null],
+    // What was billed follows the stop reason.
+    after_the_end: || billed().len(),
+};
+
+fn no_answers() -> Vec<(Reply, bool, &'static str)> {
+    vec![
+        (
+            Reply::json(200, &json!({})),
+            false,
+            "not the expected JSON: missing field `output` at line 1 column 2",
+        ),
+        (
+            Reply::json(200, &json!([1])),
+            true,
+            "not the expected JSON: invalid type: integer `1`, expected struct WireOutput at line 1 column 2",
+        ),
+        (
+            stream(frame(
+                &[(":message-type", "event"), (":event-type", "messageStop")],
+                b"pardon?",
+            )),
+            true,
+            "not the expected JSON: expected value at line 1 column 1",
+        ),
+    ]
 }
 
-impl StreamSink for Listener {
-    fn text(&self, piece: &str) {
-        self.text.lock().unwrap().push_str(piece);
-    }
-
-    fn thinking(&self, piece: &str) {
-        self.thinking.lock().unwrap().push_str(piece);
-    }
-
-    fn usage(&self, usage: TokenUsage) {
-        self.usage.lock().unwrap().push(usage);
-    }
+fn repeating(told: &str, _: &Value) -> Vec<Reply> {
+    vec![
+        Reply::json(400, &json!({ "__type": told, "message": told })),
+        Reply::json(400, &json!({ "message": format!("it was signed with {TOKEN}") })),
+        Reply::json(200, &json!({ "output": told })),
+        Reply::json(200, &json!({ "output": {}, "stopReason": told })),
+        stream(exception(KEY, &json!({ "message": told }))),
+        stream(frame(&[(":message-type", "error"), (":error-message", told)], b"")),
+        stream(event("messageStop", &json!({ "stopReason": told }))),
+        stream(event("messageStop", &json!(told))),
+    ]
 }
+
+/// Returns the frame that ends a stream whose script says nothing of tokens.
+pub(super) fn billed() -> Vec<u8> {
+    let usage = json!({
+        "inputTokens": 0, "outputTokens": 0, "totalTokens": 0,
+        "cacheReadInputTokens": 0, "cacheWriteInputTokens": 0,
+    });
+    event("metadata", &json!({ "usage": usage, "metrics": { "latencyMs": 1 } }))
+}
+
+const NOWHERE: &str = "http://127.0.0.1:9";
+
+/// Is asked nothing, and reads what was recorded.
+static READER: LazyLock<BedrockProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> Bedrock {
     provider_http::deny_real_requests();
-    Bedrock::new("model-1:0").region("eu-central-1").base_url(base_url).credentials(credentials())
-}
-
-pub(super) fn credentials() -> AwsCredentials {
-    AwsCredentials::new("AKIDEXAMPLE", KEY).session_token(TOKEN)
-}
-
-pub(super) fn provider(base_url: &str) -> BedrockProvider {
-    to(base_url).build().unwrap()
-}
-
-pub(super) fn hello() -> ModelRequest {
-    let mut messages = Transcript::default();
-    messages.push(Message::user("hello"));
-    ModelRequest::new(messages)
+    let credentials = AwsCredentials::new("AKIDEXAMPLE", KEY).session_token(TOKEN);
+    Bedrock::new("model-1:0").region("eu-central-1").base_url(base_url).credentials(credentials)
 }
 
 /// Asks a server that gives this reply once.
 pub(super) async fn ask(reply: Reply, streamed: bool) -> Result<ModelResponse, ProviderError> {
-    let server = Loopback::replying([reply]);
-    send(&provider(&server.url()), &hello(), streamed).await
-}
-
-pub(super) async fn send(
-    provider: &dyn Provider,
-    request: &ModelRequest,
-    streamed: bool,
-) -> Result<ModelResponse, ProviderError> {
-    if streamed { provider.stream(request).await } else { provider.complete(request).await }
-}
-
-/// Timeouts that are far away, but for those a test shortens.
-pub(super) fn patient() -> Timeouts {
-    let long = Duration::from_secs(30);
-    Timeouts { connect: long, first_byte: long, idle: long, attempt: long }
+    ADAPTER.wire.ask(reply, streamed).await
 }

@@ -1,70 +1,93 @@
-//! What the tests share.
+//! What is particular to Gemini.
 
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
 
-use layer0::message::{Message, Transcript};
-use layer0::usage::TokenUsage;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
+use layer0::message::StopReason;
+use provider::{ModelResponse, ProviderError};
 use provider_gemini::{Gemini, GeminiProvider};
-use provider_http::Timeouts;
-use testkit::{Loopback, Reply};
+use serde_json::{Value, json};
+use testkit::adapter::Adapter;
+use testkit::{Reply, ScriptedEndpoint, Wire, conformance};
 
-pub(super) const KEY: &str = "held-secret-0123456789";
+pub(super) use testkit::{KEY, hello, send};
 
-/// Records what is streamed.
-#[derive(Default)]
-pub(super) struct Listener {
-    pub(super) text: Mutex<String>,
-    pub(super) thinking: Mutex<String>,
-    pub(super) usage: Mutex<Vec<TokenUsage>>,
+pub(super) const ADAPTER: Adapter = Adapter {
+    wire: Wire::of(
+        |url, timeouts| Arc::new(to(MODEL, url).timeouts(timeouts).build().unwrap()),
+        |answer, request| testkit::gemini::reply(answer, request, request["stream"] == true),
+    ),
+    endpoint: ScriptedEndpoint::gemini,
+    read: |content_type, body| Box::pin(READER.read(content_type, body)),
+    shown: || format!("{:?} {:?}", to(MODEL, NOWHERE), *READER),
+    failures: || conformance::samples(&["gemini"]),
+    no_answers,
+    repeating,
+    scripted_reasons: &[StopReason::End, StopReason::MaxTokens, StopReason::ContentFilter],
+    reasons: &[
+        ("STOP", StopReason::End),
+        ("MAX_TOKENS", StopReason::MaxTokens),
+        ("SAFETY", StopReason::ContentFilter),
+        ("RECITATION", StopReason::ContentFilter),
+        ("BLOCKLIST", StopReason::ContentFilter),
+        ("PROHIBITED_CONTENT", StopReason::ContentFilter),
+        ("SPII", StopReason::ContentFilter),
+        ("MODEL_ARMOR", StopReason::ContentFilter),
+        ("IMAGE_SAFETY", StopReason::ContentFilter),
+    ],
+    reason_noun: "finish reason",
+    stopped: |reason| {
+        let parts = json!([{ "text": "so far" }, { "executableCode": { "code": "1" } }]);
+        let candidate = json!({ "content": { "parts": parts }, "finishReason": reason });
+        vec![(Reply::json(200, &json!({ "candidates": [candidate] })), false)]
+    },
+    counts_cached: true,
+    transient_inside: Some(502),
+    no_arguments: || vec![json!({}), Value::Null],
+    after_the_end: || 0,
+};
+
+fn no_answers() -> Vec<(Reply, bool, &'static str)> {
+    vec![
+        (
+            Reply::json(200, &json!({ "candidates": 3 })),
+            false,
+            "not the expected JSON: invalid type: integer `3`, expected a sequence at line 1 column 15",
+        ),
+        (
+            Reply::json(200, &json!([1])),
+            true,
+            "not the expected JSON: invalid type: integer `1`, expected a sequence at line 1 column 2",
+        ),
+        (
+            Reply::events("data: pardon?\n\n"),
+            true,
+            "not the expected JSON: expected value at line 1 column 1",
+        ),
+    ]
 }
 
-impl StreamSink for Listener {
-    fn text(&self, piece: &str) {
-        self.text.lock().unwrap().push_str(piece);
-    }
-
-    fn thinking(&self, piece: &str) {
-        self.thinking.lock().unwrap().push_str(piece);
-    }
-
-    fn usage(&self, usage: TokenUsage) {
-        self.usage.lock().unwrap().push(usage);
-    }
+fn repeating(told: &str, error: &Value) -> Vec<Reply> {
+    vec![
+        Reply::json(200, &json!({ "candidates": told })),
+        Reply::json(200, &json!({ "candidates": [{ "finishReason": told }] })),
+        Reply::json(200, &json!({ "promptFeedback": { "blockReason": told } })),
+        Reply::events(format!("data: {error}\n\n")),
+        Reply::events(format!("data: {{\"candidates\": \"{KEY}\"}}\n\n")),
+    ]
 }
+
+const MODEL: &str = "model-1";
+const NOWHERE: &str = "http://127.0.0.1:9";
+
+/// Is asked nothing, and reads what was recorded.
+static READER: LazyLock<GeminiProvider> = LazyLock::new(|| to(MODEL, NOWHERE).build().unwrap());
 
 pub(super) fn to(model: &str, base_url: &str) -> Gemini {
     provider_http::deny_real_requests();
     Gemini::new(model).base_url(base_url).api_key(KEY)
 }
 
-pub(super) fn provider(base_url: &str) -> GeminiProvider {
-    to("model-1", base_url).build().unwrap()
-}
-
-pub(super) fn hello() -> ModelRequest {
-    let mut messages = Transcript::default();
-    messages.push(Message::user("hello"));
-    ModelRequest::new(messages)
-}
-
 /// Asks a server that gives this reply once.
 pub(super) async fn ask(reply: Reply, streamed: bool) -> Result<ModelResponse, ProviderError> {
-    let server = Loopback::replying([reply]);
-    send(&provider(&server.url()), &hello(), streamed).await
-}
-
-pub(super) async fn send(
-    provider: &dyn Provider,
-    request: &ModelRequest,
-    streamed: bool,
-) -> Result<ModelResponse, ProviderError> {
-    if streamed { provider.stream(request).await } else { provider.complete(request).await }
-}
-
-/// Timeouts that are far away, but for those a test shortens.
-pub(super) fn patient() -> Timeouts {
-    let long = Duration::from_secs(30);
-    Timeouts { connect: long, first_byte: long, idle: long, attempt: long }
+    ADAPTER.wire.ask(reply, streamed).await
 }

@@ -1,70 +1,91 @@
-//! What the tests share.
+//! What is particular to OpenAI Chat Completions.
 
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
 
-use layer0::message::{Message, Transcript};
-use layer0::usage::TokenUsage;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
-use provider_http::Timeouts;
+use layer0::message::StopReason;
+use provider::{ModelResponse, ProviderError};
 use provider_openai::{OpenAi, OpenAiProvider};
-use testkit::{Loopback, Reply};
+use serde_json::{Value, json};
+use testkit::adapter::Adapter;
+use testkit::{Reply, ScriptedEndpoint, Wire, conformance};
 
-pub(super) const KEY: &str = "held-secret-0123456789";
+pub(super) use testkit::{KEY, hello, send};
 
-/// Records what is streamed.
-#[derive(Default)]
-pub(super) struct Listener {
-    pub(super) text: Mutex<String>,
-    pub(super) thinking: Mutex<String>,
-    pub(super) usage: Mutex<Vec<TokenUsage>>,
+pub(super) const ADAPTER: Adapter = Adapter {
+    wire: Wire::of(
+        |url, timeouts| Arc::new(to(url).timeouts(timeouts).build().unwrap()),
+        testkit::openai::reply,
+    ),
+    endpoint: ScriptedEndpoint::openai,
+    read: |content_type, body| Box::pin(READER.read(content_type, body)),
+    shown: || format!("{:?} {:?}", to(NOWHERE), *READER),
+    failures: || conformance::samples(&["openai", "llama.cpp", "mistral", "cohere"]),
+    no_answers,
+    repeating,
+    scripted_reasons: &[
+        StopReason::End,
+        StopReason::ToolUse,
+        StopReason::MaxTokens,
+        StopReason::Refusal,
+        StopReason::ContentFilter,
+        StopReason::ContextExceeded,
+    ],
+    reasons: &[
+        ("stop", StopReason::End),
+        ("length", StopReason::MaxTokens),
+        ("tool_calls", StopReason::ToolUse),
+        ("function_call", StopReason::ToolUse),
+        ("content_filter", StopReason::ContentFilter),
+        ("model_length", StopReason::ContextExceeded),
+    ],
+    reason_noun: "finish reason",
+    stopped: |reason| {
+        let message = json!({ "content": "so far" });
+        let body = json!({ "choices": [{ "message": message, "finish_reason": reason }] });
+        vec![(Reply::json(200, &body), false)]
+    },
+    counts_cached: true,
+    transient_inside: Some(502),
+    no_arguments: || vec![json!(""), json!("null")],
+    after_the_end: || 0,
+};
+
+fn no_answers() -> Vec<(Reply, bool, &'static str)> {
+    vec![
+        (Reply::json(200, &json!({ "choices": [] })), false, "an answer without choices"),
+        (
+            Reply::json(200, &json!([1])),
+            true,
+            "not the expected JSON: invalid type: integer `1`, expected a sequence at line 1 column 2",
+        ),
+        (
+            Reply::events("data: pardon?\n\n"),
+            true,
+            "not the expected JSON: expected value at line 1 column 1",
+        ),
+    ]
 }
 
-impl StreamSink for Listener {
-    fn text(&self, piece: &str) {
-        self.text.lock().unwrap().push_str(piece);
-    }
-
-    fn thinking(&self, piece: &str) {
-        self.thinking.lock().unwrap().push_str(piece);
-    }
-
-    fn usage(&self, usage: TokenUsage) {
-        self.usage.lock().unwrap().push(usage);
-    }
+fn repeating(told: &str, error: &Value) -> Vec<Reply> {
+    vec![
+        Reply::json(200, &json!({ "choices": told })),
+        Reply::json(200, &json!({ "choices": [{ "finish_reason": told }] })),
+        Reply::events(format!("data: {error}\n\n")),
+        Reply::events(format!("data: {{\"choices\": \"{KEY}\"}}\n\n")),
+    ]
 }
+
+const NOWHERE: &str = "http://127.0.0.1:9";
+
+/// Is asked nothing, and reads what was recorded.
+static READER: LazyLock<OpenAiProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> OpenAi {
     provider_http::deny_real_requests();
     OpenAi::new("model-1").base_url(base_url).api_key(KEY)
 }
 
-pub(super) fn provider(base_url: &str) -> OpenAiProvider {
-    to(base_url).build().unwrap()
-}
-
-pub(super) fn hello() -> ModelRequest {
-    let mut messages = Transcript::default();
-    messages.push(Message::user("hello"));
-    ModelRequest::new(messages)
-}
-
 /// Asks a server that gives this reply once.
 pub(super) async fn ask(reply: Reply, streamed: bool) -> Result<ModelResponse, ProviderError> {
-    let server = Loopback::replying([reply]);
-    send(&provider(&server.url()), &hello(), streamed).await
-}
-
-pub(super) async fn send(
-    provider: &dyn Provider,
-    request: &ModelRequest,
-    streamed: bool,
-) -> Result<ModelResponse, ProviderError> {
-    if streamed { provider.stream(request).await } else { provider.complete(request).await }
-}
-
-/// Timeouts that are far away, but for those a test shortens.
-pub(super) fn patient() -> Timeouts {
-    let long = Duration::from_secs(30);
-    Timeouts { connect: long, first_byte: long, idle: long, attempt: long }
+    ADAPTER.wire.ask(reply, streamed).await
 }

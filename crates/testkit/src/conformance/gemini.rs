@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use layer0::message::StopReason;
 use serde_json::{Value, json};
 
 use super::{Row, Sample, code_of};
@@ -28,24 +29,32 @@ pub(super) fn samples(row: &Row) -> Vec<Sample> {
 struct Body {
     label: String,
     wire: Value,
+    /// The wait that it names.
+    hint: Option<&'static str>,
+    /// The wait that it gets.
     retry_after: Option<Duration>,
 }
 
 impl Body {
     fn sample(&self, row: &Row, place: &str, reply: Reply) -> Sample {
-        let retry_after = self.retry_after;
-        Sample { retry_after, ..sample(row, &format!("{}{place}", self.label), reply) }
+        let (retry_after, hint) = (self.retry_after, self.hint.map(str::to_owned));
+        Sample { retry_after, hint, ..sample(row, &format!("{}{place}", self.label), reply) }
     }
 }
 
 fn sample(row: &Row, label: &str, reply: Reply) -> Sample {
     Sample {
         label: format!("gemini {} {label}", row.http),
+        row: row.clone(),
+        says: row.condition.clone(),
+        inside: None,
         reply,
         streamed: row.in_stream,
+        // The loop asks again, and makes it this code where that does not help.
+        stops: (row.retry == "model retry").then_some(StopReason::Malformed),
         code: code_of(&row.cls),
-        // What the loop asks again is retryable as such.
-        retryable: row.retry == true || row.retry == "model retry",
+        retryable: row.retry == true,
+        hint: None,
         retry_after: None,
     }
 }
@@ -62,6 +71,7 @@ fn bodies(row: &Row) -> Vec<Body> {
     let body = |label: &str, message: &str, details: &[Value], retry_after| Body {
         label: format!("{status} {label}").trim_end().to_owned(),
         wire: failure(row.http, status, message, details),
+        hint: details.contains(&wait("14s")).then_some("retryDelay: 14s"),
         retry_after,
     };
     let plain = "what went wrong";

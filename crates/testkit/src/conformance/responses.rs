@@ -1,12 +1,14 @@
 //! The rows of OpenAI as the bytes of Responses.
 
+use layer0::message::StopReason;
 use serde_json::{Value, json};
 
 use super::{Body, Row, Sample, rows_of};
 use crate::Reply;
 
 /// Returns what OpenAI can answer to a request of Responses when it fails: with its status, and
-/// each failure that a body alone can tell inside a 200, in every shape it comes in.
+/// each failure that a body alone can tell inside a 200, in every shape it comes in. Answers that
+/// are incomplete are among them: they are no failures.
 ///
 /// # Panics
 ///
@@ -29,19 +31,36 @@ pub fn responses_stop_reasons() -> Vec<String> {
     listed(&row.condition).collect()
 }
 
+/// Returns answers that are incomplete for this reason and say `so far`: in one piece, and at the
+/// end of a stream. The flag says which is streamed.
+#[must_use]
+pub fn responses_stopped(reason: &str) -> Vec<(Reply, bool)> {
+    let content = json!([{ "type": "output_text", "text": "so far" }]);
+    let whole = json!({
+        "status": "incomplete",
+        "incomplete_details": { "reason": reason },
+        "output": [{ "type": "message", "content": content }],
+    });
+    let end = json!({ "type": "response.incomplete", "response": whole });
+    vec![(Reply::json(200, &whole), false), (Reply::events(format!("data: {end}\n\n")), true)]
+}
+
 const STOPS: &str = "responses: status=incomplete, incomplete_details.reason in (";
 
 fn samples(row: &Row, rows: &[Row]) -> Vec<Sample> {
     match row.condition.as_str() {
         // What is said of the other protocol has its counterpart below.
         condition if condition.starts_with("chat SSE EOF") => {
-            let label = "responses EOF before response.completed|failed|incomplete";
-            vec![row.sample(label, Reply::events(HEAD), None)]
+            let says = "responses EOF before response.completed|failed|incomplete";
+            let sample = row.sample(says, Reply::events(HEAD), None);
+            vec![Sample { says: says.to_owned(), ..sample }]
         }
         condition if condition.starts_with("chat SSE") => Vec::new(),
-        condition if condition.starts_with(STOPS) => Vec::new(),
+        condition if condition.starts_with(STOPS) => {
+            listed(condition).flat_map(|reason| incomplete(row, &reason)).collect()
+        }
         condition if condition.starts_with("responses: response.failed") => {
-            inside_a_stream(rows, "response.failed", |body, row| {
+            inside_a_stream(row, rows, "response.failed", |body, row| {
                 body.code.as_ref()?;
                 let error = &body.wire(row)["error"];
                 let error = json!({ "code": error["code"], "message": error["message"] });
@@ -50,13 +69,13 @@ fn samples(row: &Row, rows: &[Row]) -> Vec<Sample> {
             })
         }
         condition if condition.starts_with("responses: {\"type\":\"error\"") => {
-            let flat = inside_a_stream(rows, "flat error", |body, row| {
+            let flat = inside_a_stream(row, rows, "flat error", |body, row| {
                 body.code.as_ref()?;
                 let mut event = body.wire(row)["error"].clone();
                 event["type"] = json!("error");
                 Some(event)
             });
-            let nested = inside_a_stream(rows, "nested error", |body, row| {
+            let nested = inside_a_stream(row, rows, "nested error", |body, row| {
                 Some(json!({ "type": "error", "error": body.wire(row)["error"] }))
             });
             flat.into_iter().chain(nested).collect()
@@ -74,6 +93,7 @@ fn samples(row: &Row, rows: &[Row]) -> Vec<Sample> {
 
 /// Puts each failure that a body alone can tell into a stream.
 fn inside_a_stream(
+    inside: &Row,
     rows: &[Row],
     shape: &str,
     event: impl Fn(&Body, &Row) -> Option<Value>,
@@ -87,7 +107,7 @@ fn inside_a_stream(
             let stream = format!("{HEAD}{}", sse(&event));
             let label = format!("{shape}: {}", body.label());
             let sample = row.sample(&label, Reply::events(stream), None);
-            Some(Sample { streamed: true, ..sample })
+            Some(Sample { streamed: true, inside: Some(inside.condition.clone()), ..sample })
         })
         .collect()
 }
@@ -103,15 +123,30 @@ fn answers_that_failed(row: &Row, code: &str) -> [Sample; 2] {
         _ => 1,
     });
     let class = class.expect("the row has two classes");
-    let row = Row { cls: class.to_owned(), ..row.clone() };
     let event = json!({ "type": "response.failed", "response": response });
     let stream = Reply::events(format!("{HEAD}{}", sse(&event)));
     [(Reply::json(200, &response), "whole", false), (stream, "streamed", true)].map(
         |(reply, shape, streamed)| {
-            let sample = row.sample(&format!("{shape} error.code={code}"), reply, None);
-            Sample { streamed, ..sample }
+            let says = format!("responses error.code={code}");
+            let row = Row { cls: class.to_owned(), ..row.clone() };
+            let sample = row.sample(&format!("{shape} {says}"), reply, None);
+            Sample { says, streamed, ..sample }
         },
     )
+}
+
+fn incomplete(row: &Row, reason: &str) -> Vec<Sample> {
+    let stops = Some(match reason {
+        "content_filter" => StopReason::ContentFilter,
+        "steered" => StopReason::Pause,
+        _ => StopReason::MaxTokens,
+    });
+    let says = format!("responses: incomplete_details.reason={reason}");
+    let sample = |(reply, streamed)| {
+        let sample = row.sample(&says, reply, None);
+        Sample { says: says.clone(), stops, streamed, ..sample }
+    };
+    responses_stopped(reason).into_iter().map(sample).collect()
 }
 
 fn failed(error: &Value) -> Value {

@@ -1,22 +1,84 @@
-//! What the tests of this protocol share.
+//! What is particular to OpenAI Responses.
 
+use std::sync::{Arc, LazyLock};
+
+use layer0::message::StopReason;
 use provider::{ModelResponse, ProviderError};
 use provider_openai::{OpenAiResponses, OpenAiResponsesProvider};
-use testkit::{Loopback, Reply};
+use serde_json::{Value, json};
+use testkit::adapter::Adapter;
+use testkit::{KEY, Reply, ScriptedEndpoint, Wire, conformance};
 
-use crate::it::ask::{KEY, hello, send};
+pub(super) const ADAPTER: Adapter = Adapter {
+    wire: Wire::of(
+        |url, timeouts| Arc::new(to(url).timeouts(timeouts).build().unwrap()),
+        testkit::responses::reply,
+    ),
+    endpoint: ScriptedEndpoint::openai_responses,
+    read: |content_type, body| Box::pin(READER.read(content_type, body)),
+    shown: || format!("{:?} {:?}", to(NOWHERE), *READER),
+    failures: conformance::responses_samples,
+    no_answers,
+    repeating,
+    scripted_reasons: &[
+        StopReason::End,
+        StopReason::MaxTokens,
+        StopReason::Refusal,
+        StopReason::ContentFilter,
+        StopReason::Pause,
+    ],
+    reasons: &[
+        ("max_output_tokens", StopReason::MaxTokens),
+        ("max_messages", StopReason::MaxTokens),
+        ("content_filter", StopReason::ContentFilter),
+        ("steered", StopReason::Pause),
+    ],
+    reason_noun: "reason of an incomplete answer",
+    stopped: conformance::responses_stopped,
+    counts_cached: true,
+    transient_inside: Some(502),
+    no_arguments: || vec![json!(""), json!("null")],
+    after_the_end: || 0,
+};
+
+fn no_answers() -> Vec<(Reply, bool, &'static str)> {
+    vec![
+        (
+            Reply::json(200, &json!([1])),
+            true,
+            "not the expected JSON: invalid type: integer `1`, expected a string at line 1 column 2",
+        ),
+        (
+            Reply::events("data: pardon?\n\n"),
+            true,
+            "not the expected JSON: expected value at line 1 column 1",
+        ),
+    ]
+}
+
+fn repeating(told: &str, error: &Value) -> Vec<Reply> {
+    let failed = json!({ "type": "response.failed", "response": error });
+    vec![
+        Reply::json(200, &json!({ "output": told })),
+        Reply::json(200, &json!({ "status": told })),
+        Reply::events(format!("data: {}\n\n", json!({ "type": "error", "message": told }))),
+        Reply::events(format!("data: {failed}\n\n")),
+        Reply::events(format!("data: {error}\n\n")),
+        Reply::events(format!("data: {{\"item\": \"{KEY}\"}}\n\n")),
+    ]
+}
+
+const NOWHERE: &str = "http://127.0.0.1:9";
+
+/// Is asked nothing, and reads what was recorded.
+static READER: LazyLock<OpenAiResponsesProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> OpenAiResponses {
     provider_http::deny_real_requests();
     OpenAiResponses::new("model-1").base_url(base_url).api_key(KEY)
 }
 
-pub(super) fn provider(base_url: &str) -> OpenAiResponsesProvider {
-    to(base_url).build().unwrap()
-}
-
 /// Asks a server that gives this reply once.
 pub(super) async fn ask(reply: Reply, streamed: bool) -> Result<ModelResponse, ProviderError> {
-    let server = Loopback::replying([reply]);
-    send(&provider(&server.url()), &hello(), streamed).await
+    ADAPTER.wire.ask(reply, streamed).await
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use layer0::failure::Failure;
 use layer0::message::StopReason;
-use provider::{ModelRequest, Provider};
+use provider::ModelRequest;
 use serde_json::{Value, json};
-use testkit::{Loopback, Reply};
+use testkit::{Heard, Loopback, Reply};
 
-use super::ask::{ask, provider};
-use crate::it::ask::{Listener, hello};
+use super::ask::{ask, to};
+use crate::it::ask::{hello, send};
 
 /// Sends these events, then the end marker with this output.
 fn stream(events: &[Value], output: &Value) -> Reply {
@@ -73,13 +73,14 @@ async fn what_is_said_is_said_once_by_whatever_event() {
         ("at the end", vec![], json!([reasoning, message("ab"), message("c")])),
     ] {
         let server = Loopback::replying([stream(&events, &output)]);
-        let listener = Arc::new(Listener::default());
-        let request = ModelRequest { sink: Some(listener.clone()), ..hello() };
-        let response = provider(&server.url()).stream(&request).await.unwrap();
+        let heard = Arc::new(Heard::default());
+        let request = ModelRequest { sink: Some(heard.clone()), ..hello() };
+        let provider = to(&server.url()).build().unwrap();
+        let response = send(&provider, &request, true).await.unwrap();
         assert_eq!(&*response.text, "ab\n\nc", "{label}");
         assert_eq!(response.thinking.as_deref(), Some("hm\n\nyes"), "{label}");
-        assert_eq!(*listener.text.lock().unwrap(), *response.text, "{label}");
-        assert_eq!(*listener.thinking.lock().unwrap(), "hm\n\nyes", "{label}");
+        assert_eq!(heard.text(), *response.text, "{label}");
+        assert_eq!(heard.thinking(), "hm\n\nyes", "{label}");
     }
 }
 

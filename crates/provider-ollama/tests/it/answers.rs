@@ -1,0 +1,70 @@
+use layer0::failure::Failure;
+use layer0::message::StopReason;
+use provider::ScriptedAnswer;
+use serde_json::json;
+
+use super::ask::ADAPTER;
+
+fn answer(value: serde_json::Value) -> ScriptedAnswer {
+    serde_json::from_value(value).unwrap()
+}
+
+/// Spec: P9
+#[tokio::test]
+async fn a_stop_beside_calls_is_for_the_calls() {
+    for (said, stop_reason) in [
+        (StopReason::MaxTokens, StopReason::MaxTokens),
+        // Ollama says `stop` beside calls.
+        (StopReason::End, StopReason::ToolUse),
+        (StopReason::ToolUse, StopReason::ToolUse),
+    ] {
+        let calls = json!([{ "name": "now" }]);
+        let answer = ScriptedAnswer {
+            stop_reason: Some(said),
+            ..answer(json!({ "text": "so far", "tool_calls": calls }))
+        };
+        for streamed in [false, true] {
+            let response = ADAPTER.serve(&answer, streamed).await.unwrap();
+            assert_eq!((response.stop_reason, &*response.text), (stop_reason, "so far"));
+        }
+    }
+}
+
+/// The machine gives ids to calls that have none.
+#[tokio::test]
+async fn parallel_calls_without_ids_keep_their_order() {
+    let answer = answer(json!({ "tool_calls": [
+        { "name": "fs_read", "arguments": { "path": "a" } },
+        { "name": "fs_read", "arguments": { "path": "b" } },
+        { "name": "now" },
+    ] }));
+    for streamed in [false, true] {
+        let response = ADAPTER.serve(&answer, streamed).await.unwrap();
+        let calls: Vec<_> = response
+            .tool_calls
+            .iter()
+            .map(|call| (call.id.as_str(), &*call.name, call.arguments.to_string()))
+            .collect();
+        let expected = [
+            ("", "fs_read", r#"{"path":"a"}"#.to_owned()),
+            ("", "fs_read", r#"{"path":"b"}"#.into()),
+            ("", "now", "{}".into()),
+        ];
+        assert_eq!(calls, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_ollama_cannot_say_a_script_cannot_either() {
+    for (value, why) in [
+        (json!({ "stop_reason": "refusal" }), "stop reason Refusal"),
+        (json!({ "usage": { "cached_tokens": 1 } }), "how many tokens were cached"),
+        (json!({ "error": { "kind": "content_blocked" } }), "no form for ContentBlocked"),
+        (json!({ "text": "a", "error": { "kind": "rate_limited" } }), "in the middle of a stream"),
+        (json!({ "usage": {}, "error": { "kind": "transient" } }), "an answer that is done"),
+    ] {
+        let error = ADAPTER.serve(&answer(value), true).await.unwrap_err();
+        assert_eq!(error.code(), "provider.invalid_request");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
