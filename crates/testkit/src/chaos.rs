@@ -9,6 +9,22 @@ use layer0::failure::Failure;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, TimeoutPhase};
 
 /// Lets another provider answer, or fails with one of the codes of [`ProviderError`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// use std::sync::Arc;
+/// use layer0::Failure;
+/// use layer0::message::Transcript;
+/// use provider::{ModelRequest, Provider, ScriptedProvider};
+/// use testkit::Chaos;
+///
+/// let real = Arc::new(ScriptedProvider::saying(["42"]));
+/// let chaos = Chaos::new(real, 7, 1_000);
+/// let error = chaos.complete(&ModelRequest::new(Transcript::default())).await.unwrap_err();
+/// assert!(chaos.injected().contains_key(error.code()));
+/// # }
+/// ```
 pub struct Chaos {
     inner: Arc<dyn Provider>,
     /// How many of 1,000 calls fail.
@@ -22,7 +38,7 @@ struct State {
 }
 
 /// The failures, one of each code that an attempt can end with.
-const FAILURES: [fn() -> ProviderError; 13] = [
+const FAILURES: [fn() -> ProviderError; 14] = [
     || ProviderError::transient("chaos", Some(503)),
     || ProviderError::rate_limited("chaos", Some(Duration::from_millis(1))),
     || ProviderError::rate_limited("chaos", None),
@@ -34,6 +50,7 @@ const FAILURES: [fn() -> ProviderError; 13] = [
     || ProviderError::quota_exhausted("chaos"),
     || ProviderError::timeout(TimeoutPhase::Upstream, None),
     || ProviderError::stream_truncated("chaos"),
+    || ProviderError::stream_interrupted("chaos"),
     || ProviderError::not_found("chaos"),
     || ProviderError::Other("chaos".into()),
 ];
