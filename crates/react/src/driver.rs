@@ -219,7 +219,8 @@ impl Driver {
                             self.tick(machine).await?;
                             continue;
                         }
-                        Some((note, logged)) = self.notes.recv() => {
+                        Some(note) = self.notes.recv() => {
+                            let (note, logged) = *note;
                             self.step(machine, [note]).await?;
                             let _ = logged.send(());
                             continue;
