@@ -33,7 +33,7 @@ impl Driver {
         ));
         let request = ModelRequest {
             messages: call.messages,
-            tools: Arc::clone(&self.tools),
+            tools: Arc::clone(&self.definition.tools),
             settings: self.agent.settings.capped(call.max_output_tokens),
             sink: None,
         };

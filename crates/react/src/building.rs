@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use error_store::{ErrorDetail, ResultDetail};
 use provider::Provider;
-use react_machine::{AgentDefinition, DefinitionError};
+use react_machine::{AgentDefinition, DefinitionError, Machine};
 use retry::{Breaker, BreakerConfig, RetryBudget, RetryPolicy};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -78,8 +78,9 @@ impl AgentBuilder {
             definition.runtime["model"]["fallback"] = fallbacks.into();
         }
         let definition = without_secrets(&self.redactor, definition).map_err(BuildError::Secret)?;
-        definition.validate()?;
         let record = record(&definition);
+        let definition = Arc::new(definition);
+        let machine = Machine::new(Arc::clone(&definition))?;
         let clock = Arc::clone(&self.clock);
         let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter);
         let upstream = |provider: Arc<dyn Provider>| Upstream {
@@ -109,8 +110,9 @@ impl AgentBuilder {
         };
         Ok(Agent {
             inner: Arc::new(Inner {
-                definition: Arc::new(definition),
+                definition,
                 record,
+                machine,
                 stack,
                 tool_retry: retry,
                 most_attempts: self.retry.attempts.saturating_mul(providers),
