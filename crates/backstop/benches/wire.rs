@@ -14,8 +14,8 @@ use backstop::provider::ScriptedToolCall;
 use backstop::{Agent, OpenAi, ScriptedAnswer, ToolError, tool};
 use provider_http::{Endpoint, EndpointSettings, Timeouts};
 use serde_json::json;
-use testkit::Loopback;
 use testkit::measure::{Goal, Row, Spread, interleaved, now, ratios};
+use testkit::{Loopback, Reply};
 
 use crate::layers::{asked, bare, stacked};
 
@@ -40,20 +40,16 @@ async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
 /// How many turns a long run has.
 const TURNS: usize = 20;
 
-/// A run of so many turns, and bare requests with the same bodies whose answers are read.
+/// How many requests each side makes a round.
+const REQUESTS: usize = 240;
+
+/// A run of so many turns, and bare requests with the same bodies whose answers are read. Both go over
+/// connections that stay open, to a server that has its answers ready.
 fn turns(runtime: &tokio::runtime::Runtime, turns: usize) -> Row {
-    let says = ScriptedAnswer { text: Some("forty-two".into()), ..Default::default() };
-    let says = testkit::openai::reply(&says, &json!({ "stream": true }));
+    let answers: Vec<Reply> = (1..=turns).map(|turn| answer(turn, turn == turns)).collect();
     let server = Loopback::serving(move |request| {
         let messages = request.body["messages"].as_array().map_or(0, Vec::len);
-        let turn = messages / 2;
-        if turn + 1 >= turns {
-            return says.clone();
-        }
-        let arguments = json!({ "x": turn, "y": 2 });
-        let call = ScriptedToolCall { id: format!("call-{turn}"), name: "add".into(), arguments };
-        let answer = ScriptedAnswer { tool_calls: vec![call], ..Default::default() };
-        testkit::openai::reply(&answer, &json!({ "stream": true }))
+        answers[messages / 2].clone()
     });
     let url = format!("{}/v1", server.url());
     let openai = OpenAi::new("m").base_url(&url).build().expect("it is configured");
@@ -62,12 +58,12 @@ fn turns(runtime: &tokio::runtime::Runtime, turns: usize) -> Row {
     let bodies: Vec<String> =
         server.requests().iter().map(|request| request.body.to_string()).collect();
     assert_eq!(bodies.len(), turns);
-    let client = reqwest::Client::new();
-    let runs = 60 / turns;
+    let client = reqwest::Client::builder().no_proxy().build().expect("it is configured");
+    let url = format!("{url}/chat/completions");
     let bare = || {
         runtime.block_on(async {
-            for body in bodies.iter().cycle().take(runs * turns) {
-                let request = client.post(format!("{url}/chat/completions"));
+            for body in bodies.iter().cycle().take(REQUESTS) {
+                let request = client.post(&url);
                 let request = request.header("content-type", "application/json").body(body.clone());
                 let answer = request.send().await.expect("the server answers");
                 assert!(!answer.bytes().await.expect("it has a body").is_empty());
@@ -76,7 +72,7 @@ fn turns(runtime: &tokio::runtime::Runtime, turns: usize) -> Row {
     };
     let ours = || {
         runtime.block_on(async {
-            for _ in 0..runs {
+            for _ in 0..REQUESTS / turns {
                 agent.run("hello").await.expect("the server answers");
             }
         });
@@ -85,6 +81,19 @@ fn turns(runtime: &tokio::runtime::Runtime, turns: usize) -> Row {
     let spread = Spread::of(ratios(&ours, &bare));
     let name = format!("{turns} turn(s) over HTTP to bare requests");
     Row::new(name, spread, Goal::AtMost(1.15))
+}
+
+/// Makes what the server says in a turn: a call of the tool, or in the last one a text.
+fn answer(turn: usize, is_last: bool) -> Reply {
+    let mut says = ScriptedAnswer::default();
+    if is_last {
+        says.text = Some("forty-two".into());
+    } else {
+        let arguments = json!({ "x": turn, "y": 2 });
+        let call = ScriptedToolCall { id: format!("call-{turn}"), name: "add".into(), arguments };
+        says.tool_calls.push(call);
+    }
+    testkit::openai::reply(&says, &json!({ "stream": true }))
 }
 
 fn layers_time(runtime: &tokio::runtime::Runtime) -> Row {

@@ -128,7 +128,7 @@ impl Endpoint {
         retry_after: Option<Duration>,
     ) -> Result<T, ProviderError> {
         // Failures are rare, so only what names one is read twice.
-        if json.windows(7).any(|window| window == br#""error""#)
+        if memchr::memmem::find(json, br#""error""#).is_some()
             && let Ok(body) = serde_json::from_slice::<Value>(json)
             && is_failure(&body)
         {

@@ -113,7 +113,7 @@ impl Iterator for LineBuffer {
 
     /// Takes the next complete line that is not empty.
     fn next(&mut self) -> Option<String> {
-        while let Some(end) = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', &self.bytes[self.searched..]) {
             let end = self.searched + end;
             let line = text(&self.bytes[self.taken..end]);
             self.taken = end + 1;

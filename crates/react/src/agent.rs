@@ -10,7 +10,7 @@ use layer0::event::AgentRecord;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Image;
 use provider::{ModelSettings, Provider};
-use react_machine::AgentDefinition;
+use react_machine::{AgentDefinition, Machine};
 use redact::Redactor;
 use retry::RetryPolicy;
 use serde_json::Value;
@@ -49,6 +49,8 @@ pub struct Agent {
 pub(crate) struct Inner {
     pub(crate) definition: Arc<AgentDefinition>,
     pub(crate) record: AgentRecord,
+    /// A run that has not begun.
+    pub(crate) machine: Machine,
     pub(crate) stack: ModelStack,
     pub(crate) tool_retry: RetryPolicy,
     pub(crate) most_attempts: u32,

@@ -33,7 +33,7 @@ impl Driver {
         ));
         let request = ModelRequest {
             messages: call.messages,
-            tools: Arc::clone(&self.tools),
+            tools: Arc::clone(&self.definition.tools),
             settings: self.agent.settings.capped(call.max_output_tokens),
             sink: None,
         };
@@ -49,12 +49,14 @@ impl Driver {
                 biased;
                 () = cancellation.cancelled() => code::RUN_CANCELLED,
                 () = &mut deadline => code::BUDGET_WALL_TIME,
-                Some((note, logged)) = self.notes.recv() => {
+                Some(note) = self.notes.recv() => {
+                    let (note, logged) = *note;
                     self.step(machine, [note]).await?;
                     let _ = logged.send(());
                     continue;
                 }
-                Some((attempted, logged)) = self.attempts.recv() => {
+                Some(attempted) = self.attempts.recv() => {
+                    let (attempted, logged) = *attempted;
                     recorded = attempted.attempt;
                     let input = Input::answer(self.agent.clock.now(), call.id, attempted);
                     self.step(machine, [input]).await?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use error_store::{ErrorDetail, ResultDetail};
-use react_machine::{AgentDefinition, DefinitionError};
+use react_machine::{AgentDefinition, DefinitionError, Machine};
 use retry::RetryPolicy;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -79,8 +79,9 @@ impl AgentBuilder {
             definition.runtime["model"]["fallback"] = fallbacks.into();
         }
         let definition = without_secrets(&self.redactor, definition).map_err(BuildError::Secret)?;
-        definition.validate()?;
         let record = record(&definition);
+        let definition = Arc::new(definition);
+        let machine = Machine::new(Arc::clone(&definition))?;
         let clock = Arc::clone(&self.clock);
         let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter);
         let open = |asked: Asked| asked.open(&clock);
@@ -104,8 +105,9 @@ impl AgentBuilder {
         };
         Ok(Agent {
             inner: Arc::new(Inner {
-                definition: Arc::new(definition),
+                definition,
                 record,
+                machine,
                 stack,
                 tool_retry: retry,
                 most_attempts: self.retry.attempts.saturating_mul(providers),

@@ -9,10 +9,10 @@ use clock::{BoxFuture as ClockFuture, Clock};
 use event_log::{Claim, RunWriter};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use layer0::Timestamp;
 use layer0::event::{AgentRecord, EventKind, RunResumed};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::usage::Usage;
-use layer0::{Timestamp, ToolSpec};
 use provider::ProviderError;
 use react_machine::{AgentDefinition, Effect, Finish, Input, Machine, Output, Pause, ToolRun};
 use tokio::sync::mpsc;
@@ -86,7 +86,6 @@ pub(crate) struct Driver {
     pub(crate) acted: bool,
     /// What was used as far as the log has it; the machine is ahead when an append fails.
     pub(crate) usage: Usage,
-    pub(crate) tools: Arc<[ToolSpec]>,
 }
 
 impl Driver {
@@ -120,7 +119,6 @@ impl Driver {
             ending: false,
             acted: false,
             usage: Usage::default(),
-            tools: Arc::clone(&agent.definition.tools),
             claim: None,
             not_before: None,
             follows: None,
@@ -219,7 +217,8 @@ impl Driver {
                             self.tick(machine).await?;
                             continue;
                         }
-                        Some((note, logged)) = self.notes.recv() => {
+                        Some(note) = self.notes.recv() => {
+                            let (note, logged) = *note;
                             self.step(machine, [note]).await?;
                             let _ = logged.send(());
                             continue;

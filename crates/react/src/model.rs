@@ -72,8 +72,9 @@ pub(crate) fn stack(
     Fallback::new(before, one(last, false))
 }
 
-/// A failed attempt that another will follow, and who waits until it is in the log.
-pub(crate) type Attempted = (ModelAttempted, oneshot::Sender<()>);
+/// A failed attempt that another will follow, and who waits until it is in the log. In a box for the
+/// reason that [`Note`](crate::tool_run::Note) is.
+pub(crate) type Attempted = Box<(ModelAttempted, oneshot::Sender<()>)>;
 
 /// A model call on its way through the stack. Clones are the attempts of one call.
 #[derive(Clone)]
@@ -197,7 +198,7 @@ impl RetryRequest<ProviderError> for AttemptedCall {
         let log = self.record.log.clone();
         Some(Box::pin(async move {
             let (logged, done) = oneshot::channel();
-            if log.send((attempted, logged)).await.is_ok() {
+            if log.send(Box::new((attempted, logged))).await.is_ok() {
                 let _ = done.await;
             }
         }))

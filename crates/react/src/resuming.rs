@@ -56,7 +56,6 @@ impl Driver {
 
     fn recorded(&mut self, definition: Arc<AgentDefinition>, events: &[Event]) {
         self.acted = has_acted(&definition, events);
-        self.tools = Arc::clone(&definition.tools);
         self.definition = definition;
     }
 

@@ -32,7 +32,8 @@ impl Driver {
                 continue;
             }
             if run.is_open() {
-                self.end_dead_run(&log, &run).await?;
+                // Rare, and large: every run would keep room for it.
+                Box::pin(self.end_dead_run(&log, &run)).await?;
             }
             // They are listed newest first.
             self.follows.get_or_insert(run.run);

@@ -17,23 +17,19 @@ const MAX_JOINS: u32 = 64;
 impl Driver {
     /// Makes the machine of this run, for the agent as the request wants it.
     fn machine(&mut self) -> Result<Machine, AgentError> {
-        let mut check = None;
+        let mut machine = self.agent.machine.clone();
         if let Some(schema) = &self.request.output_schema {
             let unusable = |error| AgentError::InputValidation(format!("output schema: {error}"));
-            check = Some(output_check(schema).map_err(unusable)?);
+            let check = output_check(schema).map_err(unusable)?;
             let mut definition = (*self.definition).clone();
             definition.output_schema = Some(Arc::clone(schema));
             self.record = record(&definition);
             self.definition = Arc::new(definition);
+            machine = Machine::new(Arc::clone(&self.definition))
+                .map_err(|error| AgentError::Internal(error.into()))?
+                .checking_output(check);
         }
-        let machine = Machine::new(Arc::clone(&self.definition))
-            .map_err(|error| AgentError::Internal(error.into()))?
-            .of_run(self.run.clone())
-            .at_depth(self.request.depth);
-        Ok(match check {
-            Some(check) => machine.checking_output(check),
-            None => machine,
-        })
+        Ok(machine.of_run(self.run.clone()).at_depth(self.request.depth))
     }
 
     /// Claims the run, and makes its machine for the conversation as it is.

@@ -28,8 +28,9 @@ use crate::running::execute;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A fact to append while a tool is at work, and who waits for that.
-pub(crate) type Note = (Input, oneshot::Sender<()>);
+/// A fact to append while a tool is at work, and who waits for that. In a box, because a channel of
+/// tokio's keeps room for 32 messages, and few runs ever send one.
+pub(crate) type Note = Box<(Input, oneshot::Sender<()>)>;
 
 /// What a tool came to.
 pub(crate) struct ToolDone {
@@ -183,7 +184,7 @@ impl RetryRequest<Hinted> for ToolAttempt {
         let (note, notes) = (Input::fact(self.agent.clock.now(), attempted), self.notes.clone());
         Some(Box::pin(async move {
             let (logged, done) = oneshot::channel();
-            if notes.send((note, logged)).await.is_ok() {
+            if notes.send(Box::new((note, logged))).await.is_ok() {
                 let _ = done.await;
             }
         }))
@@ -247,7 +248,8 @@ impl Service<ToolAttempt> for RunOnce {
             let clock = Arc::clone(&agent.clock);
             let note_late = move || {
                 // The run may be over, or busy with other notes; a late answer is not waited for.
-                let _ = notes.try_send((Input::fact(clock.now(), late), oneshot::channel().0));
+                let note = (Input::fact(clock.now(), late), oneshot::channel().0);
+                let _ = notes.try_send(Box::new(note));
             };
             execute(admitted, context, limit, &agent.clock, note_late).await.map_err(Hinted)
         })

@@ -1,6 +1,7 @@
-//! As much of HTTP/1.1 as a test server needs: one request a connection.
+//! As much of HTTP/1.1 as a test server needs: requests with a length, one after the other.
 
 use std::io;
+use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use serde_json::Value;
@@ -32,90 +33,124 @@ impl Request {
     }
 }
 
-pub(crate) async fn read(stream: &mut TcpStream) -> io::Result<Request> {
-    let mut bytes = Vec::new();
-    let head_end = loop {
-        if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
-            break at;
-        }
-        if stream.read_buf(&mut bytes).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    };
-    let head = String::from_utf8_lossy(&bytes[..head_end]).into_owned();
-    let mut lines = head.split("\r\n");
-    let mut first = lines.next().unwrap_or_default().split(' ').map(str::to_owned);
-    let mut request = Request {
-        method: first.next().unwrap_or_default(),
-        path: first.next().unwrap_or_default(),
-        headers: lines
-            .filter_map(|line| line.split_once(':'))
-            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
-            .collect(),
-        body: Value::Null,
-        bytes: Vec::new(),
-    };
-    let length = request.header("content-length").and_then(|text| text.parse().ok()).unwrap_or(0);
-    let mut body = bytes.split_off(head_end + 4);
-    while body.len() < length {
-        if stream.read_buf(&mut body).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
-    request.body = serde_json::from_slice(&body).unwrap_or_default();
-    request.bytes = body;
-    Ok(request)
+/// A connection that a client opened.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    /// What came and belongs to the next request.
+    unread: Vec<u8>,
 }
 
-pub(crate) async fn write(mut stream: TcpStream, reply: &Reply) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    if !reply.delay.is_zero() {
-        SystemClock.sleep(reply.delay).await;
+impl Connection {
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, unread: Vec::new() })
     }
-    let sent = match reply.ending {
-        Ending::Whole => reply.body.as_slice(),
-        Ending::CutAt(at) | Ending::CloseAt(at) | Ending::ResetAt(at) | Ending::HangAt(at) => {
-            reply.body.get(..at).unwrap_or(&reply.body)
-        }
-        Ending::HangBeforeHead => return std::future::pending().await,
-    };
-    let is_chunked = reply.piece_bytes.is_some();
-    let mut head = format!("HTTP/1.1 {} Reply\r\nconnection: close\r\n", reply.status);
-    for (name, value) in &reply.headers {
-        head.push_str(&format!("{name}: {value}\r\n"));
-    }
-    let announced = if matches!(reply.ending, Ending::CutAt(_)) { sent } else { &reply.body };
-    head.push_str(&match is_chunked {
-        true => "transfer-encoding: chunked\r\n\r\n".to_owned(),
-        false => format!("content-length: {}\r\n\r\n", announced.len()),
-    });
-    stream.write_all(head.as_bytes()).await?;
-    for piece in sent.chunks(reply.piece_bytes.unwrap_or(usize::MAX).max(1)) {
-        if !reply.piece_delay.is_zero() {
-            SystemClock.sleep(reply.piece_delay).await;
-        }
-        if is_chunked {
-            stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).await?;
-        }
-        stream.write_all(piece).await?;
-        if is_chunked {
-            stream.write_all(b"\r\n").await?;
-        }
-        stream.flush().await?;
-    }
-    match reply.ending {
-        Ending::Whole | Ending::CutAt(_) => {
-            if is_chunked {
-                stream.write_all(b"0\r\n\r\n").await?;
+
+    pub(crate) async fn read(&mut self) -> io::Result<Request> {
+        let head_end = loop {
+            if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at;
             }
-            stream.shutdown().await
+            self.read_more().await?;
+        };
+        let head = String::from_utf8_lossy(&self.unread[..head_end]).into_owned();
+        let mut lines = head.split("\r\n");
+        let mut first = lines.next().unwrap_or_default().split(' ').map(str::to_owned);
+        let mut request = Request {
+            method: first.next().unwrap_or_default(),
+            path: first.next().unwrap_or_default(),
+            headers: lines
+                .filter_map(|line| line.split_once(':'))
+                .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+                .collect(),
+            body: Value::Null,
+            bytes: Vec::new(),
+        };
+        let length = request.header("content-length").and_then(|text| text.parse().ok());
+        let end = head_end + 4 + length.unwrap_or(0_usize);
+        while self.unread.len() < end {
+            self.read_more().await?;
         }
-        Ending::CloseAt(_) => stream.shutdown().await,
-        Ending::ResetAt(_) => {
-            // Let the client read what was sent: a reset takes unread bytes away from it.
-            SystemClock.sleep(std::time::Duration::from_millis(20)).await;
-            stream.set_zero_linger()
+        let unread = self.unread.split_off(end);
+        request.bytes = std::mem::replace(&mut self.unread, unread).split_off(head_end + 4);
+        request.body = serde_json::from_slice(&request.bytes).unwrap_or_default();
+        Ok(request)
+    }
+
+    async fn read_more(&mut self) -> io::Result<()> {
+        match self.stream.read_buf(&mut self.unread).await? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(()),
         }
-        Ending::HangAt(_) | Ending::HangBeforeHead => std::future::pending().await,
+    }
+
+    /// Answers. Returns the connection where it can serve another request: after a reply that ended
+    /// properly, unless the client wants it closed.
+    pub(crate) async fn write(mut self, reply: &Reply, is_last: bool) -> io::Result<Option<Self>> {
+        if !reply.delay.is_zero() {
+            SystemClock.sleep(reply.delay).await;
+        }
+        let sent = match reply.ending {
+            Ending::Whole => reply.body.as_slice(),
+            Ending::CutAt(at) | Ending::CloseAt(at) | Ending::ResetAt(at) | Ending::HangAt(at) => {
+                reply.body.get(..at).unwrap_or(&reply.body)
+            }
+            Ending::HangBeforeHead => return std::future::pending().await,
+        };
+        let mut head = format!("HTTP/1.1 {} Reply\r\n", reply.status);
+        for (name, value) in &reply.headers {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if is_last {
+            head.push_str("connection: close\r\n");
+        }
+        let announced = if matches!(reply.ending, Ending::CutAt(_)) { sent } else { &reply.body };
+        match reply.piece_bytes {
+            Some(piece_bytes) => {
+                head.push_str("transfer-encoding: chunked\r\n\r\n");
+                self.stream.write_all(head.as_bytes()).await?;
+                self.write_pieces(sent.chunks(piece_bytes.max(1)), reply.piece_delay).await?;
+            }
+            None => {
+                head.push_str(&format!("content-length: {}\r\n\r\n", announced.len()));
+                self.stream.write_all(&[head.as_bytes(), sent].concat()).await?;
+            }
+        }
+        match reply.ending {
+            Ending::Whole | Ending::CutAt(_) => {
+                if reply.piece_bytes.is_some() {
+                    self.stream.write_all(b"0\r\n\r\n").await?;
+                }
+                if !is_last {
+                    return Ok(Some(self));
+                }
+                self.stream.shutdown().await?;
+            }
+            Ending::CloseAt(_) => self.stream.shutdown().await?,
+            Ending::ResetAt(_) => {
+                // Let the client read what was sent: a reset takes unread bytes away from it.
+                SystemClock.sleep(Duration::from_millis(20)).await;
+                self.stream.set_zero_linger()?;
+            }
+            Ending::HangAt(_) | Ending::HangBeforeHead => std::future::pending().await,
+        }
+        Ok(None)
+    }
+
+    /// Writes chunks, each by itself.
+    async fn write_pieces(
+        &mut self,
+        pieces: std::slice::Chunks<'_, u8>,
+        delay: Duration,
+    ) -> io::Result<()> {
+        for piece in pieces {
+            if !delay.is_zero() {
+                SystemClock.sleep(delay).await;
+            }
+            let length = format!("{:x}\r\n", piece.len());
+            let chunk = [length.as_bytes(), piece, b"\r\n"].concat();
+            self.stream.write_all(&chunk).await?;
+        }
+        Ok(())
     }
 }

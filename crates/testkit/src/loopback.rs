@@ -4,12 +4,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
-use crate::{Reply, Request, http};
+use crate::http::Connection;
+use crate::{Reply, Request};
 
-/// A server on `127.0.0.1` that answers as told and records what it was asked.
+/// A server on `127.0.0.1` that answers as told and records what it was asked. Connections are kept
+/// open between requests, as real servers do.
 #[derive(Debug)]
 pub struct Loopback {
     address: SocketAddr,
@@ -104,19 +106,31 @@ async fn accept(
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {
-        let (mut stream, _) = listener.accept().await?;
-        let (handler, requests) = (Arc::clone(&handler), Arc::clone(&requests));
-        tokio::spawn(async move {
-            let request = http::read(&mut stream).await?;
-            // Chosen under the lock, so that the record and the replies have one order.
-            let reply = {
-                let mut requests = lock(&requests);
-                let reply = handler(&request);
-                requests.push(request);
-                reply
-            };
-            http::write(stream, &reply).await
-        });
+        let (stream, _) = listener.accept().await?;
+        tokio::spawn(serve(stream, Arc::clone(&handler), Arc::clone(&requests)));
+    }
+}
+
+/// Answers the requests of one connection, which stays open as long as its replies end properly.
+async fn serve(
+    stream: TcpStream,
+    handler: Handler,
+    requests: Arc<Mutex<Vec<Request>>>,
+) -> io::Result<()> {
+    let mut connection = Connection::new(stream)?;
+    loop {
+        let request = connection.read().await?;
+        let is_last =
+            request.header("connection").is_some_and(|said| said.eq_ignore_ascii_case("close"));
+        // Chosen under the lock, so that the record and the replies have one order.
+        let reply = {
+            let mut requests = lock(&requests);
+            let reply = handler(&request);
+            requests.push(request);
+            reply
+        };
+        let Some(kept) = connection.write(&reply, is_last).await? else { return Ok(()) };
+        connection = kept;
     }
 }
 
@@ -129,11 +143,21 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpStream;
 
+    use crate::Ending;
+
     use super::*;
 
     fn ask(server: &Loopback) -> String {
+        exchange(
+            server,
+            "POST /x HTTP/1.1\r\nConnection: close\r\nContent-Length: 10\r\n\r\n{\"a\": [1]}",
+        )
+    }
+
+    /// Sends bytes, and reads what comes until the server closes the connection.
+    fn exchange(server: &Loopback, sent: &str) -> String {
         let mut stream = TcpStream::connect(server.address()).unwrap();
-        stream.write_all(b"POST /x HTTP/1.1\r\nContent-Length: 10\r\n\r\n{\"a\": [1]}").unwrap();
+        stream.write_all(sent.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -152,8 +176,27 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_serves_requests_until_one_ends_badly_or_asks_for_the_end() {
+        let again = "POST /again HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
+        let last = "POST /last HTTP/1.1\r\nConnection: Close\r\n\r\n";
+        let whole = || Reply::html(200);
+        #[track_caller]
+        fn check(replies: [Reply; 3], sent: &str, answers: usize) {
+            let server = Loopback::replying(replies);
+            let answer = exchange(&server, sent);
+            assert_eq!(answer.matches("HTTP/1.1 200").count(), answers, "{answer}");
+            assert_eq!(server.count(), answers);
+        }
+        let three = [again, again, last].concat();
+        check([whole(), whole().split(3), whole()], &three, 3);
+        check([whole(), whole(), whole()], &[again, last, again].concat(), 2);
+        check([whole().ending(Ending::CutAt(3)), whole(), whole()], &three, 3);
+        check([whole(), whole().ending(Ending::CloseAt(3)), whole()], &three, 2);
+    }
+
+    #[test]
     fn a_hanging_server_ends_when_it_is_dropped() {
-        let server = Loopback::replying([Reply::html(200).ending(crate::Ending::HangBeforeHead)]);
+        let server = Loopback::replying([Reply::html(200).ending(Ending::HangBeforeHead)]);
         let mut stream = TcpStream::connect(server.address()).unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         drop(server);
