@@ -13,8 +13,8 @@ use backstop::layer0::failure::Failure;
 use backstop::layer0::operator::{Context, Task};
 use backstop::retry::Jitter;
 use backstop::{
-    Agent, AgentBuilder, Code, EventLog, LocalOrchestrator, MemoryLog, Orchestrator, Provider,
-    RetryConfig, ScriptedAnswer, read_events,
+    Agent, AgentBuilder, Budget, Code, EventLog, LocalOrchestrator, MemoryLog, Orchestrator,
+    Provider, RetryConfig, ScriptedAnswer, read_events,
 };
 
 use event_log::RunFilter;
@@ -288,6 +288,39 @@ async fn another_provider_answers_where_one_cannot() {
     {
         let (seen, others, _) = with_fallback(fault).await;
         assert_eq!((seen.outcome.as_str(), seen.requests, others), (code, 1, 0));
+    }
+}
+
+/// Spec: B2, R7. The run's budget counts what all providers were asked, and it is what ended the run
+/// only where it stopped an attempt.
+#[tokio::test]
+async fn a_budget_reaches_over_all_providers() {
+    let quota: fn(&Endpoint) -> Reply = |to| to.error(429, "insufficient_quota", "no credit");
+    let down: fn(&Endpoint) -> Reply = |to| to.error(503, "server_error", "overloaded");
+    let well: fn(&Endpoint) -> Reply = |to| to.says("hello");
+    for (faults, max_model_calls, outcome, asked) in [
+        (vec![quota, well], 1, "budget_exhausted", vec![1, 0]),
+        (vec![down, well], 3, "budget_exhausted", vec![3, 0]),
+        (vec![down, well], 2, "budget_exhausted", vec![2, 0]),
+        (vec![quota, down], 4, "provider.transient", vec![1, 3]),
+        (vec![quota, down], 3, "budget_exhausted", vec![1, 2]),
+        (vec![down, down, well], 7, "completed", vec![3, 3, 1]),
+        (vec![down, down, well], 6, "budget_exhausted", vec![3, 3, 0]),
+    ] {
+        let log = Arc::new(MemoryLog::new());
+        let to = OPENAI;
+        let servers: Vec<Loopback> = faults
+            .iter()
+            .map(|fault| Loopback::replying((0..4).map(|_| fault(&to)).collect::<Vec<_>>()))
+            .collect();
+        let mut agent = agent(to.provider(&servers[0].url()), &log)
+            .budget(Budget { max_model_calls: Some(max_model_calls), ..Budget::default() });
+        for server in &servers[1..] {
+            agent = agent.shared_fallback(to.provider(&server.url()));
+        }
+        let seen = dispatched(agent.build().unwrap(), &log, &servers[0]).await;
+        let counts: Vec<usize> = servers.iter().map(Loopback::count).collect();
+        assert_eq!((seen.outcome.as_str(), counts), (outcome, asked), "of {max_model_calls}");
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop::provider::ScriptedToolCall;
+use backstop::retry::{Breaker, BreakerConfig};
 use backstop::{Agent, AgentBuilder, OpenAi, RetryConfig, ScriptedAnswer, Upstream};
-use clock::VirtualClock;
+use clock::{SystemClock, VirtualClock};
 use serde_json::json;
 use testkit::{Ending, Loopback, Reply};
 
@@ -123,4 +124,27 @@ async fn one_place_is_enough_for_many_runs() {
         assert_eq!(run.await.unwrap().unwrap().text(), "done");
     }
     assert_eq!(server.count(), 8 * 2 + 1);
+}
+
+/// Spec: R7, R11. What waits for a circuit to close takes no place from what asks elsewhere.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
+async fn a_call_that_waits_for_an_open_circuit_holds_no_place() {
+    let server = Loopback::serving(|_| Reply::html(503));
+    let other = Loopback::serving(|_| says("from the other"));
+    let config = BreakerConfig { failures: 1, open_for: Duration::from_secs(30) };
+    let breaker = Breaker::new(config, Arc::new(SystemClock));
+    let upstream = upstream(&server).breaker(breaker).max_concurrent_calls(1);
+    let agent = on(&upstream, 3);
+    let waits = tokio::spawn(async move { agent.run("?").await.is_ok() });
+    while server.count() < 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let openai = OpenAi::new("m").base_url(other.url()).build().unwrap();
+    let agent = AgentBuilder::on(upstream).fallback(openai).build().unwrap();
+    let run = tokio::time::timeout(Duration::from_secs(10), agent.run("?"));
+    assert_eq!(run.await.expect("it waits for nobody").unwrap().text(), "from the other");
+    assert!(!waits.is_finished());
+    waits.abort();
 }

@@ -46,6 +46,7 @@ pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
 pub use provider_bedrock::{AwsCredentials, Bedrock};
 pub use provider_gemini::Gemini;
+pub use provider_http::{ApiKey, ConfigError as ProviderConfigError, Timeouts, deny_real_requests};
 pub use provider_ollama::Ollama;
 pub use provider_openai::{OpenAi, OpenAiResponses};
 pub use react::{

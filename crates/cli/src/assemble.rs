@@ -19,7 +19,7 @@ use redact::Redactor;
 use serde_json::{Value, json};
 use tool::Tool;
 
-use self::model::{further_secrets, provider, timeouts};
+use self::model::{Models, models};
 use crate::exit::CliError;
 
 /// The variables a command tool sees unless the file says otherwise.
@@ -27,36 +27,26 @@ const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 
 /// Puts the agent of a file together, as yet without a store.
 pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliError> {
-    agent_from(file, path, 0)
+    agent_from(file, path, &|_| 0)
 }
 
-/// As [`agent`], where a scripted model has given `answered` of its answers already.
+/// As [`agent`], where scripted models have given answers already: `answered` says how many, by what
+/// the record calls them.
 pub(crate) fn agent_from(
     file: &AgentFile,
     path: &Path,
-    answered: usize,
+    answered: &dyn Fn(&str) -> usize,
 ) -> Result<AgentBuilder, CliError> {
     let folder = folder_of(path);
-    let (first, key) = provider(&file.model, path, folder, answered)?;
-    let mut keys: Vec<String> = key.into_iter().collect();
-    keys.extend(further_secrets(&file.model, path)?);
-    let mut fallbacks = Vec::new();
-    for table in &file.model.fallback {
-        let table = file.model.of_fallback(table);
-        let (fallback, key) = provider(&table, path, folder, 0)?;
-        fallbacks.push(fallback);
-        keys.extend(key);
-        keys.extend(further_secrets(&table, path)?);
-    }
+    let Models { first, fallbacks, keys } = models(&file.model, path, folder, answered)?;
     let name = match &file.agent.name {
         Some(name) => name.clone(),
         None => {
             path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
         }
     };
-    let timeouts = timeouts(&file.model);
     let redactor = keys.into_iter().fold(Redactor::new(), Redactor::with_secret);
-    let mut agent = AgentBuilder::shared(first)
+    let mut agent = AgentBuilder::on(first)
         .name(name)
         .instructions(file.agent.instructions(path, folder)?)
         .limits(file.agent.limits())
@@ -67,11 +57,10 @@ pub(crate) fn agent_from(
             temperature: file.model.temperature,
         })
         .stream(file.model.stream)
-        .attempt_timeout(timeouts.attempt)
         .source(source(file, folder, &redactor))
         .redactor(redactor);
     for fallback in fallbacks {
-        agent = agent.shared_fallback(fallback);
+        agent = agent.fallback_on(fallback);
     }
     if let Some(price) = file.agent.price() {
         agent = agent.price(price);

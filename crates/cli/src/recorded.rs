@@ -71,12 +71,14 @@ impl Recorded {
 
     /// Puts the agent together; a scripted model goes on behind the first `until` events.
     pub(crate) fn agent(&self, until: usize) -> Result<AgentBuilder, CliError> {
-        let answered = self.events.iter().take(until).filter(|event| match &event.kind {
-            EventKind::ModelResponded(_) => true,
-            EventKind::ModelAttempted(attempted) => attempted.code.is_some(),
-            _ => false,
-        });
-        let agent = assemble::agent_from(&self.file, &self.path, answered.count());
+        let answered = |asked: &str| {
+            let attempts = self.events.iter().take(until).filter(|event| match &event.kind {
+                EventKind::ModelAttempted(attempted) => *attempted.provider == *asked,
+                _ => false,
+            });
+            attempts.count()
+        };
+        let agent = assemble::agent_from(&self.file, &self.path, &answered);
         let folder = assemble::folder_of(&self.path);
         agent.map_err(|error| match folder.is_dir() {
             true => error,

@@ -1,5 +1,6 @@
 //! What `backstop run` takes.
 
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use provider::ScriptedAnswer;
@@ -53,6 +54,10 @@ pub struct ModelTable {
     pub stream: bool,
     /// The answers, for `provider = "script"`.
     pub script: Option<PathBuf>,
+    /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
+    pub omits_done: Option<bool>,
+    /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
+    pub max_completion_tokens: Option<bool>,
     /// Fields that are added to the body of every request, merged at every depth.
     #[serde(default)]
     pub extra_body: Map<String, Value>,
@@ -78,6 +83,10 @@ pub struct FallbackTable {
     pub api_key_env: Option<String>,
     /// The answers, for `provider = "script"`.
     pub script: Option<PathBuf>,
+    /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
+    pub omits_done: Option<bool>,
+    /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
+    pub max_completion_tokens: Option<bool>,
     /// Fields that are added to the body of every request, merged at every depth.
     #[serde(default)]
     pub extra_body: Map<String, Value>,
@@ -90,16 +99,17 @@ impl ModelTable {
     /// Returns the table that a fallback stands for.
     #[must_use]
     pub fn of_fallback(&self, fallback: &FallbackTable) -> Self {
-        let FallbackTable { provider, model, base_url, api_key_env, script, extra_body, timeouts } =
-            fallback;
+        let fallback = fallback.clone();
         Self {
-            provider: *provider,
-            model: model.clone(),
-            base_url: base_url.clone(),
-            api_key_env: api_key_env.clone(),
-            script: script.clone(),
-            extra_body: extra_body.clone(),
-            timeouts: *timeouts,
+            provider: fallback.provider,
+            model: fallback.model,
+            base_url: fallback.base_url,
+            api_key_env: fallback.api_key_env,
+            script: fallback.script,
+            omits_done: fallback.omits_done,
+            max_completion_tokens: fallback.max_completion_tokens,
+            extra_body: fallback.extra_body,
+            timeouts: fallback.timeouts,
             fallback: Vec::new(),
             ..self.clone()
         }
@@ -131,18 +141,18 @@ pub enum ProviderName {
     Script,
 }
 
-/// `[model.timeouts]`, in milliseconds; what is not given keeps its default.
+/// `[model.timeouts]`, in milliseconds, none zero; what is not given keeps its default.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TimeoutsTable {
     /// Connecting.
-    pub connect_ms: Option<u64>,
+    pub connect_ms: Option<NonZeroU64>,
     /// Waiting for the first byte.
-    pub first_byte_ms: Option<u64>,
+    pub first_byte_ms: Option<NonZeroU64>,
     /// Waiting for the next chunk.
-    pub idle_ms: Option<u64>,
+    pub idle_ms: Option<NonZeroU64>,
     /// The attempt as a whole.
-    pub attempt_ms: Option<u64>,
+    pub attempt_ms: Option<NonZeroU64>,
 }
 
 /// `[store]`.

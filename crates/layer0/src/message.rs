@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::id::CallId;
 
-pub use self::image::{Image, UnknownImage};
+pub use self::image::{Image, ImageError, MAX_IMAGE_BYTES};
 
 mod image;
 
@@ -96,21 +96,28 @@ pub struct ProviderState {
     pub provider: Arc<str>,
     /// The name of the model.
     pub model: Arc<str>,
+    /// Scheme, host and port it is asked at.
+    pub endpoint: Arc<str>,
     /// The parts, in the answer's order.
     pub parts: Arc<[StatePart]>,
 }
 
 impl ProviderState {
-    /// Returns what this provider and model gave, in order; nothing of what others did.
+    /// Returns what this provider and model gave at this endpoint, in order; nothing of what others
+    /// did.
     #[must_use]
-    pub fn parts_for(&self, provider: &str, model: &str) -> &[StatePart] {
-        if *self.provider == *provider && *self.model == *model { &self.parts } else { &[] }
+    pub fn parts_for(&self, provider: &str, model: &str, endpoint: &str) -> &[StatePart] {
+        let gave = *self.provider == *provider && *self.model == *model;
+        if gave && *self.endpoint == *endpoint { &self.parts } else { &[] }
     }
 }
 
 /// One part of what a provider wants back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StatePart {
+    /// How many bytes of the answer's text stand before it.
+    #[serde(default)]
+    pub text_before: usize,
     /// How many of the answer's tool calls stand before it.
     pub calls_before: usize,
     /// What it is, in the provider's own shape.

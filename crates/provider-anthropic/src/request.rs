@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall};
 use provider::{ModelRequest, ProviderError};
-use provider_http::{Endpoint, parts_behind, sendable_arguments};
+use provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -164,15 +164,14 @@ impl<'a> Conversation<'a> {
             }
             Message::Assistant { content, tool_calls, provider_state } => {
                 let kept = self.endpoint.parts_of(provider_state.as_ref());
-                let mut blocks: Vec<_> = parts_behind(kept, 0).map(Block::Kept).collect();
-                // Empty text blocks are refused.
-                if !content.is_empty() {
-                    blocks.push(Block::Text { text: content });
-                }
-                for (before, call) in tool_calls.iter().enumerate() {
-                    blocks.push(tool_use(call));
-                    blocks.extend(parts_behind(kept, before + 1).map(Block::Kept));
-                }
+                let pieces = pieces(content, tool_calls.len(), kept).into_iter();
+                let blocks: Vec<_> = pieces
+                    .map(|piece| match piece {
+                        Piece::Text(text) => Block::Text { text },
+                        Piece::Call(place) => tool_use(&tool_calls[place]),
+                        Piece::Kept(block) => Block::Kept(block),
+                    })
+                    .collect();
                 if !blocks.is_empty() {
                     self.push(Role::Assistant, blocks);
                 }
@@ -220,17 +219,6 @@ fn tool_use(call: &ToolCall) -> Block<'_> {
         name: &call.name,
         input: sendable_arguments(&call.arguments),
     }
-}
-
-/// Returns the id in the characters that the protocol allows. Other providers, and ids that were
-/// made unique, have more.
-fn sendable_id(id: &str) -> Cow<'_, str> {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if id.chars().all(allowed) && !id.is_empty() {
-        return Cow::Borrowed(id);
-    }
-    let replaced = id.chars().map(|c| if allowed(c) { c } else { '_' });
-    Cow::Owned(std::iter::once('_').chain(replaced).collect())
 }
 
 fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {

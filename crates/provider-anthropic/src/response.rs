@@ -138,7 +138,8 @@ impl Draft {
     }
 
     fn keep(&mut self, data: Value) {
-        self.kept.push(StatePart { calls_before: self.calls.len(), data });
+        let (text_before, calls_before) = (self.text.len(), self.calls.len());
+        self.kept.push(StatePart { text_before, calls_before, data });
     }
 
     pub(crate) fn finish(

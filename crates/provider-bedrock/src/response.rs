@@ -169,8 +169,9 @@ impl Draft {
             Part::Text(text) => self.text.push_str(&text),
             Part::Thinking(thinking) => {
                 self.thinking.push_str(&thinking.text);
-                let calls_before = self.calls.len();
-                let kept = thinking.kept().map(|data| StatePart { calls_before, data });
+                let (text_before, calls_before) = (self.text.len(), self.calls.len());
+                let kept = thinking.kept();
+                let kept = kept.map(|data| StatePart { text_before, calls_before, data });
                 self.kept.extend(kept);
             }
             Part::Call { id, name, input } => {

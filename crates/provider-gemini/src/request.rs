@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use layer0::ToolSpec;
 use layer0::message::{Image, Message, StatePart, ToolCall};
 use provider::{ModelRequest, ProviderError};
-use provider_http::{Endpoint, parts_behind, sendable_arguments};
+use provider_http::{Endpoint, sendable_arguments};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -282,8 +282,8 @@ fn image(image: &Image) -> Part<'_> {
 
 /// Returns the signature that came with the text, or with the call behind so many others.
 fn signature(kept: &[StatePart], of: Signed, calls: usize) -> Option<&str> {
-    let mut kept = parts_behind(kept, calls);
-    kept.find_map(|part| part.get(of.as_str())?.as_str())
+    let mut kept = kept.iter().filter(|part| part.calls_before == calls);
+    kept.find_map(|part| part.data.get(of.as_str())?.as_str())
 }
 
 /// Returns the id where it is one the model gave. Most models give none, and results find their

@@ -160,7 +160,11 @@ impl Draft {
                 Some(_) => (Signed::Call, self.calls.len()),
                 None => (Signed::Text, 0),
             };
-            self.kept.push(StatePart { calls_before, data: json!({ of.as_str(): signature }) });
+            self.kept.push(StatePart {
+                text_before: 0,
+                calls_before,
+                data: json!({ of.as_str(): signature }),
+            });
         }
         if let Some(text) = part.text.filter(|text| !text.is_empty()) {
             let is_thought = part.thought == Some(true);

@@ -97,11 +97,9 @@ impl<'e> Answer<'e> {
     }
 
     fn has_content_type(&self, expected: &str) -> bool {
-        self.response
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.as_bytes().get(..expected.len()))
-            .is_some_and(|value| value.eq_ignore_ascii_case(expected.as_bytes()))
+        let value = self.response.headers().get(CONTENT_TYPE);
+        let kind = value.and_then(|value| value.as_bytes().split(|byte| *byte == b';').next());
+        kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(expected.as_bytes()))
     }
 }
 

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 /// Reads the arguments of a tool call as the model wrote them.
@@ -29,9 +31,25 @@ pub fn parse_arguments(text: &str) -> Value {
 /// is sent back: an object. What was not one is wrapped as `{"invalid_arguments": …}`; several
 /// endpoints refuse the whole conversation otherwise.
 #[must_use]
-pub fn sendable_arguments(arguments: &Value) -> std::borrow::Cow<'_, Value> {
+pub fn sendable_arguments(arguments: &Value) -> Cow<'_, Value> {
     match arguments {
-        Value::Object(_) => std::borrow::Cow::Borrowed(arguments),
-        other => std::borrow::Cow::Owned(json!({ "invalid_arguments": other })),
+        Value::Object(_) => Cow::Borrowed(arguments),
+        other => Cow::Owned(json!({ "invalid_arguments": other })),
     }
+}
+
+/// Returns the id of a call in letters, digits, `_` and `-`, which is all that Anthropic and Bedrock
+/// allow. Other providers, and ids that were made unique, have more.
+///
+/// ```
+/// assert_eq!(provider_http::sendable_id("call-1~2"), "_call-1_2");
+/// ```
+#[must_use]
+pub fn sendable_id(id: &str) -> Cow<'_, str> {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if id.chars().all(allowed) && !id.is_empty() {
+        return Cow::Borrowed(id);
+    }
+    let replaced = id.chars().map(|c| if allowed(c) { c } else { '_' });
+    Cow::Owned(std::iter::once('_').chain(replaced).collect())
 }

@@ -136,7 +136,9 @@ impl Class {
             Self::NotFound => ProviderError::not_found(message),
             Self::QuotaExhausted => ProviderError::quota_exhausted(message),
             Self::RateLimited => ProviderError::rate_limited(message, retry_after),
-            Self::Timeout => ProviderError::timeout(TimeoutPhase::Upstream, None),
+            Self::Timeout => {
+                ProviderError::timeout(TimeoutPhase::Upstream, None).with_retry_after(retry_after)
+            }
             Self::Transient => {
                 let text = match status {
                     Some(status) => format!("provider failed with status {status}: {message}"),

@@ -167,6 +167,7 @@ impl Endpoint {
         (!parts.is_empty()).then(|| ProviderState {
             provider: self.provider.into(),
             model: Arc::clone(&self.model),
+            endpoint: self.origin().into(),
             parts: parts.into(),
         })
     }
@@ -174,7 +175,11 @@ impl Endpoint {
     /// Returns what this provider and model wants back with an answer; nothing of another's.
     #[must_use]
     pub fn parts_of<'s>(&self, state: Option<&'s ProviderState>) -> &'s [StatePart] {
-        state.map_or(&[], |state| state.parts_for(self.provider, &self.model))
+        state.map_or(&[], |state| state.parts_for(self.provider, &self.model, &self.origin()))
+    }
+
+    fn origin(&self) -> String {
+        self.url.origin().ascii_serialization()
     }
 
     /// Returns how long each phase may take.
@@ -305,6 +310,11 @@ impl Endpoint {
                 self.within(self.timeouts.idle, TimeoutPhase::Idle, response.chunk()).await
         {
             body.extend_from_slice(&chunk);
+        }
+        if body.len() >= MAX_FAILURE_BYTES {
+            // What was cut may be half a secret, which nobody would find.
+            let word = body.iter().rposition(u8::is_ascii_whitespace);
+            body.truncate(word.unwrap_or(0));
         }
         let mut said = Said::read(&body);
         if let Some(kind) = kind {

@@ -27,7 +27,7 @@ mod timeouts;
 mod wording;
 
 pub use answer::{Answer, read_aloud};
-pub use arguments::{parse_arguments, sendable_arguments};
+pub use arguments::{parse_arguments, sendable_arguments, sendable_id};
 pub use classify::{Class, Row, When};
 pub use config_error::ConfigError;
 pub use endpoint::{Credential, Endpoint, EndpointSettings, deny_real_requests};
@@ -36,7 +36,7 @@ pub use key::ApiKey;
 pub use lines::Lines;
 pub use said::Said;
 pub use sign::{Sign, Unsigned};
-pub use state::parts_behind;
+pub use state::{Piece, pieces};
 pub use timeouts::Timeouts;
 
 /// The most bytes one answer, or one event of a stream, may have.

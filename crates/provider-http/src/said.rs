@@ -42,8 +42,12 @@ impl Said {
 
     /// Reads a body that is JSON already.
     #[must_use]
-    pub fn read_json(body: Value) -> Self {
+    pub fn read_json(mut body: Value) -> Self {
         let mut said = Self::default();
+        // Google's endpoints write a failed stream as a list.
+        if let Some(first) = body.as_array_mut().and_then(|items| items.first_mut()) {
+            body = first.take();
+        }
         match body.get("error").filter(|error| !error.is_null()).unwrap_or(&body) {
             Value::String(message) => said.message.clone_from(message),
             error => said.take(error),

@@ -1,7 +1,50 @@
 use layer0::message::StatePart;
 use serde_json::Value;
 
-/// Returns what is sent back behind so many of an answer's tool calls, and in front of the next.
-pub fn parts_behind(parts: &[StatePart], calls: usize) -> impl Iterator<Item = &Value> {
-    parts.iter().filter(move |part| part.calls_before == calls).map(|part| &part.data)
+/// A piece of an earlier answer, as it is sent back.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Piece<'a> {
+    /// Some of its text.
+    Text(&'a str),
+    /// One of its tool calls, by its place among them.
+    Call(usize),
+    /// What its provider wants back, as it came.
+    Kept(&'a Value),
+}
+
+/// Takes an answer apart so that what its provider wants back stands where it stood: signed thinking
+/// is refused elsewhere. Of what has no such parts, the text comes before the calls.
+///
+/// ```
+/// use layer0::message::StatePart;
+/// use provider_http::{Piece, pieces};
+/// use serde_json::json;
+///
+/// let thought = StatePart { text_before: 2, calls_before: 0, data: json!("signed") };
+/// let kept = [thought.clone()];
+/// assert_eq!(
+///     pieces("ab, c", 1, &kept),
+///     [Piece::Text("ab"), Piece::Kept(&thought.data), Piece::Text(", c"), Piece::Call(0)]
+/// );
+/// ```
+#[must_use]
+pub fn pieces<'a>(text: &'a str, calls: usize, kept: &'a [StatePart]) -> Vec<Piece<'a>> {
+    let mut pieces = Vec::with_capacity(calls + 2 * kept.len() + 1);
+    let (mut said, mut called) = (0, 0);
+    for part in kept {
+        // A text that was changed since may be shorter, or have no such place.
+        let before = text.get(said..part.text_before).filter(|before| !before.is_empty());
+        if let Some(before) = before {
+            pieces.push(Piece::Text(before));
+            said += before.len();
+        }
+        pieces.extend((called..part.calls_before.min(calls)).map(Piece::Call));
+        called = called.max(part.calls_before.min(calls));
+        pieces.push(Piece::Kept(&part.data));
+    }
+    if said < text.len() {
+        pieces.push(Piece::Text(&text[said..]));
+    }
+    pieces.extend((called..calls).map(Piece::Call));
+    pieces
 }

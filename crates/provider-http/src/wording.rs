@@ -5,6 +5,9 @@ use crate::ApiKey;
 /// The most characters of a provider's words that an error carries.
 const MAX_CHARS: usize = 500;
 
+/// A longer word is left out.
+const MAX_WORD_BYTES: usize = 64 * 1024;
+
 /// Makes text from outside fit for an error: redacted, on one line, bounded.
 #[derive(Debug, Clone)]
 pub(crate) struct Wording(Redactor);
@@ -23,15 +26,19 @@ impl Wording {
     }
 
     pub(crate) fn clean(&self, text: &str) -> String {
-        // Bound twice: a megabyte need not be searched, and a secret must not be cut in half
-        // before it is found.
-        let head: String = text.chars().take(MAX_CHARS * 8).collect();
-        let redacted = self.0.redact(&head);
-        let line = redacted
-            .split(|c: char| c.is_whitespace() || c.is_control())
-            .filter(|word| !word.is_empty())
-            .collect::<Vec<_>>()
-            .join(" ");
+        // Bound twice, as a megabyte need not be searched: here between words only, for a secret that
+        // is cut in half is not found.
+        let mut head = String::new();
+        for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
+            if head.len() >= MAX_CHARS * 8 {
+                break;
+            }
+            if !head.is_empty() && !word.is_empty() {
+                head.push(' ');
+            }
+            head.push_str(if word.len() > MAX_WORD_BYTES { "…" } else { word });
+        }
+        let line = self.0.redact(&head);
         let line = line.strip_suffix('.').unwrap_or(&line);
         match line.char_indices().nth(MAX_CHARS) {
             Some((end, _)) => format!("{}…", &line[..end]),
@@ -54,7 +61,23 @@ mod tests {
         assert_eq!(wording.clean("Overloaded."), "Overloaded");
         let wording = wording.also_hiding(&ApiKey::new("another-secret"));
         assert_eq!(wording.clean("held-secret-key another-secret"), "[redacted] [redacted]");
-        let long = wording.clean(&"é".repeat(100_000));
+        let long = wording.clean(&"é".repeat(10_000));
         assert_eq!(long.chars().count(), MAX_CHARS + 1);
+        assert_eq!(wording.clean(&format!("a {} b", "é".repeat(100_000))), "a … b");
+    }
+
+    /// Spec: E10. Wherever the key stands, no piece of it is left.
+    #[test]
+    fn a_key_is_not_cut_in_half_before_it_is_found() {
+        let key = "ahovcjqx".repeat(12) + "tail";
+        let wording = Wording::hiding(Some(&ApiKey::new(key.as_str())));
+        for spaces in [0, 400, 480, 3_900, 3_934, 3_999, 4_100, 100_000] {
+            let said = wording.clean(&format!("denied{}{key}", " ".repeat(spaces)));
+            assert!(!said.contains("ahov") && !said.contains("tail"), "{spaces}: {said}");
+        }
+        for keys in [30, 60, 1_000] {
+            let said = wording.clean(&vec![key.as_str(); keys].join(" "));
+            assert!(!said.contains("ahov") && !said.contains("tail"), "{keys}: {said}");
+        }
     }
 }

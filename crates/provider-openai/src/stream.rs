@@ -44,7 +44,8 @@ pub(crate) async fn read(
             return Err(events.endpoint().failure(error, events.retry_after()));
         }
         assembly.take(choice.delta.unwrap_or_default());
-        finish_reason = choice.finish_reason.or(finish_reason);
+        let reason = choice.finish_reason.filter(|reason| !reason.is_empty());
+        finish_reason = reason.or(finish_reason);
     }
     if omits_done {
         return assembly.draft.finish(events.endpoint(), finish_reason.as_deref());
@@ -83,20 +84,25 @@ impl Assembly<'_> {
                 sink.text(&text);
             }
         }
-        for call in piece.tool_calls.unwrap_or_default() {
-            self.take_call(call);
+        for (place, call) in piece.tool_calls.unwrap_or_default().into_iter().enumerate() {
+            self.take_call(place, call);
         }
     }
 
-    /// Merges pieces of calls by index. Where an endpoint leaves the index out, a new id begins a
-    /// new call.
-    fn take_call(&mut self, piece: CallPiece) {
-        let position = match piece.index {
-            Some(index) => self.indices.iter().position(|known| *known == index),
-            None => match piece.id.as_deref() {
-                Some(id) if !id.is_empty() => self.draft.calls.iter().position(|it| it.id == id),
-                Some(_) | None => self.draft.calls.len().checked_sub(1),
-            },
+    /// Merges pieces of calls by index. A new id begins a new call, also where an endpoint leaves the
+    /// index out or gives all calls the same; without both, each piece of one list is of another call.
+    fn take_call(&mut self, place: usize, piece: CallPiece) {
+        let calls = &self.draft.calls;
+        let id = piece.id.as_deref().filter(|id| !id.is_empty());
+        let position = match (piece.index, id) {
+            (Some(index), id) => {
+                self.indices.iter().rposition(|known| *known == index).filter(|at| {
+                    id.is_none_or(|id| calls[*at].id.is_empty() || calls[*at].id == id)
+                })
+            }
+            (None, Some(id)) => calls.iter().position(|call| call.id == id),
+            (None, None) if place > 0 => None,
+            (None, None) => calls.len().checked_sub(1),
         };
         let position = position.unwrap_or_else(|| {
             let index = piece.index.unwrap_or(self.draft.calls.len() as u64);

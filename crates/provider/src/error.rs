@@ -134,7 +134,7 @@ pub enum ProviderError {
     },
     /// A phase of the call took too long.
     ///
-    /// Retry: with backoff. Effect: unknown, none while connecting.
+    /// Retry: after the hint, else with backoff. Effect: unknown, none while connecting.
     #[error("timed out {phase}{}", After(*after))]
     #[non_exhaustive]
     Timeout {
@@ -142,6 +142,8 @@ pub enum ProviderError {
         phase: TimeoutPhase,
         /// The limit, where it was ours.
         after: Option<Duration>,
+        /// How long the provider asked to wait, where it was its limit.
+        retry_after: Option<Duration>,
     },
     /// Overload, a 5xx, a lost connection.
     ///
@@ -219,7 +221,7 @@ impl ProviderError {
     /// Makes [`ProviderError::Timeout`].
     #[must_use]
     pub const fn timeout(phase: TimeoutPhase, after: Option<Duration>) -> Self {
-        Self::Timeout { phase, after }
+        Self::Timeout { phase, after, retry_after: None }
     }
 
     /// Makes [`ProviderError::TransientError`] without a cause.
@@ -241,7 +243,9 @@ impl ProviderError {
     #[must_use]
     pub fn with_retry_after(mut self, hint: Option<Duration>) -> Self {
         match &mut self {
-            Self::RateLimited { retry_after, .. } | Self::CircuitOpen { retry_after } => {
+            Self::RateLimited { retry_after, .. }
+            | Self::CircuitOpen { retry_after }
+            | Self::Timeout { retry_after, .. } => {
                 *retry_after = hint;
             }
             Self::TransientError { retry_after_ms, .. } => {
@@ -258,8 +262,7 @@ impl ProviderError {
             | Self::Other(_)
             | Self::QuotaExhausted { .. }
             | Self::StreamInterrupted { .. }
-            | Self::StreamTruncated { .. }
-            | Self::Timeout { .. } => {}
+            | Self::StreamTruncated { .. } => {}
         }
         self
     }
@@ -315,16 +318,15 @@ impl Failure for ProviderError {
 
     fn retry(&self) -> Retry {
         match self {
-            Self::CircuitOpen { retry_after } | Self::RateLimited { retry_after, .. } => {
-                Retry::hinted(*retry_after)
-            }
+            Self::CircuitOpen { retry_after }
+            | Self::RateLimited { retry_after, .. }
+            | Self::Timeout { retry_after, .. } => Retry::hinted(*retry_after),
             Self::TransientError { retry_after_ms, .. } => {
                 Retry::hinted(retry_after_ms.map(|ms| Duration::from_millis(ms.into())))
             }
             Self::InvalidResponse(_)
             | Self::StreamInterrupted { .. }
-            | Self::StreamTruncated { .. }
-            | Self::Timeout { .. } => Retry::Backoff,
+            | Self::StreamTruncated { .. } => Retry::Backoff,
             Self::AuthFailed(_)
             | Self::ContentBlocked { .. }
             | Self::ContextOverflow { .. }

@@ -103,7 +103,9 @@ impl From<&ScriptedError> for ProviderError {
             ErrorKind::InvalidResponse => Self::InvalidResponse("scripted garbage".into()),
             ErrorKind::ContextOverflow => Self::context_overflow("scripted overflow"),
             ErrorKind::QuotaExhausted => Self::quota_exhausted("scripted quota"),
-            ErrorKind::Timeout => Self::timeout(TimeoutPhase::Upstream, None),
+            ErrorKind::Timeout => {
+                Self::timeout(TimeoutPhase::Upstream, None).with_retry_after(hint)
+            }
             ErrorKind::StreamTruncated => Self::stream_truncated("the scripted end marker"),
         }
     }

@@ -53,7 +53,6 @@ pub(crate) struct Inner {
     pub(crate) machine: Machine,
     pub(crate) stack: ModelStack,
     pub(crate) tool_retry: RetryPolicy,
-    pub(crate) most_attempts: u32,
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
     pub(crate) grants: Grants,

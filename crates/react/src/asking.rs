@@ -5,7 +5,7 @@ use std::sync::Arc;
 use layer0::event::{EventKind, ModelFailed, ModelResponded};
 use layer0::failure::{Failure, chain};
 use layer0::{Code, code};
-use provider::{ModelRequest, ProviderError};
+use provider::ModelRequest;
 use react_machine::{Input, Machine, ModelCall};
 use tower::ServiceExt;
 use tracing::Instrument;
@@ -38,7 +38,8 @@ impl Driver {
             sink: None,
         };
         let max_attempts = call.max_attempts;
-        let attempted = AttemptedCall { request, record: Arc::clone(&record), max_attempts };
+        let attempted =
+            AttemptedCall { request, record: Arc::clone(&record), max_attempts, made_before: 0 };
         let span = tracing::info_span!("model", call = call.call);
         let mut response = self.agent.stack.clone().oneshot(attempted).instrument(span);
         let mut recorded = call.attempts_before;
@@ -96,7 +97,8 @@ impl Driver {
                     usage: response.usage,
                 })
             }
-            Err(error) if self.cut_short_by_budget(&error, record.made(), call.max_attempts) => {
+            // The budget's end is what stopped the run, not the attempt before it.
+            Err(_) if record.was_limited() => {
                 self.step(machine, [last]).await?;
                 return self.tick(machine).await;
             }
@@ -115,16 +117,5 @@ impl Driver {
             }
         };
         self.step(machine, [last, Input::answer(now, call.id, answer)]).await
-    }
-
-    /// Did the retry stack give up only because the budget allows no further attempt?
-    fn cut_short_by_budget(
-        &self,
-        error: &ProviderError,
-        made: u32,
-        max_attempts: Option<u32>,
-    ) -> bool {
-        let gave_up = matches!(error, ProviderError::Exhausted { .. });
-        gave_up && max_attempts.is_some_and(|max| made >= max && max < self.agent.most_attempts)
     }
 }

@@ -87,7 +87,6 @@ impl AgentBuilder {
         let open = |asked: Asked| asked.open(&clock);
         let first = open(self.model);
         let mut upstreams: Vec<Upstream> = self.fallbacks.into_iter().map(open).collect();
-        let providers = u32::try_from(upstreams.len()).unwrap_or(u32::MAX).saturating_add(1);
         let last = match upstreams.pop() {
             None => first,
             Some(last) => {
@@ -110,7 +109,6 @@ impl AgentBuilder {
                 machine,
                 stack,
                 tool_retry: retry,
-                most_attempts: self.retry.attempts.saturating_mul(providers),
                 settings: self.settings,
                 tools,
                 grants: Grants::parse(&self.grants)?,

@@ -68,4 +68,4 @@ pub use source::Source;
 pub use status::{RunStatus, priced, status};
 pub use tokio_util::sync::CancellationToken;
 pub use typed::TypedOutcome;
-pub use upstream::Upstream;
+pub use upstream::{Upstream, attempt_labels};

@@ -6,7 +6,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -32,7 +32,7 @@ use tower::{Service, ServiceBuilder};
 
 use crate::live::{Hub, Live, Piece};
 use crate::running::panic_text;
-use crate::upstream::Upstream;
+use crate::upstream::{Upstream, attempt_labels};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -52,20 +52,18 @@ pub(crate) fn stack(
     attempt_timeout: Duration,
     clock: &Arc<dyn Clock>,
 ) -> ModelStack {
-    let alone = upstreams.is_empty();
-    let one = |upstream: Upstream, yields: bool| {
-        let Upstream { provider, budget, breaker, places } = upstream;
-        // With others beside it, a provider is told from them by its model too.
-        let label: Arc<str> = match alone {
-            true => provider.name().into(),
-            false => format!("{}/{}", provider.name(), provider.model()).into(),
-        };
+    let providers: Vec<&dyn Provider> =
+        upstreams.iter().chain([&last]).map(|upstream| &*upstream.provider).collect();
+    let mut labels = attempt_labels(&providers).into_iter();
+    let mut one = |upstream: Upstream, yields: bool| {
+        let Upstream { provider, budget, breaker, places, attempt_timeout: own } = upstream;
+        let label = labels.next().unwrap_or_default();
         ServiceBuilder::new()
             .layer(retry.clone().budget(budget).yields(yields).layer())
             .layer_fn(move |inner| Labelled { inner, label: Arc::clone(&label) })
             .layer(breaker.layer())
             .option_layer(places.map(GlobalConcurrencyLimitLayer::with_semaphore))
-            .layer(AttemptTimeoutLayer::new(attempt_timeout, Arc::clone(clock)))
+            .layer(AttemptTimeoutLayer::new(own.unwrap_or(attempt_timeout), Arc::clone(clock)))
             .service(Transport { provider, stream })
     };
     let before: Vec<OneStack> = upstreams.into_iter().map(|upstream| one(upstream, true)).collect();
@@ -81,8 +79,10 @@ pub(crate) type Attempted = Box<(ModelAttempted, oneshot::Sender<()>)>;
 pub(crate) struct AttemptedCall {
     pub(crate) request: ModelRequest,
     pub(crate) record: Arc<CallRecord>,
-    /// How many attempts are left of the run's budget.
+    /// How many attempts the run's budget leaves to the call.
     pub(crate) max_attempts: Option<u32>,
+    /// How many of them were made at the providers before this one.
+    pub(crate) made_before: u32,
 }
 
 /// What the attempts of one call share: their number, what the current one was billed, and the way
@@ -100,6 +100,8 @@ pub(crate) struct CallRecord {
     billed: Mutex<Option<TokenUsage>>,
     /// The HTTP status of the current attempt; 0 while there is none.
     status: AtomicU16,
+    /// Was there no further attempt only because the run's budget allowed none?
+    limited: AtomicBool,
 }
 
 impl CallRecord {
@@ -122,6 +124,7 @@ impl CallRecord {
             provider: Mutex::default(),
             billed: Mutex::new(None),
             status: AtomicU16::new(0),
+            limited: AtomicBool::new(false),
         }
     }
 
@@ -133,6 +136,11 @@ impl CallRecord {
     /// Returns how many attempts this call has made.
     pub(crate) fn made(&self) -> u32 {
         self.attempt().saturating_sub(self.before)
+    }
+
+    /// Was there no further attempt only because the run's budget allowed none?
+    pub(crate) fn was_limited(&self) -> bool {
+        self.limited.load(Ordering::Relaxed)
     }
 
     fn provider(&self) -> Arc<str> {
@@ -189,7 +197,11 @@ impl RetryRequest<ProviderError> for AttemptedCall {
     }
 
     fn max_attempts(&self) -> Option<u32> {
-        self.max_attempts
+        self.max_attempts.map(|max| max.saturating_sub(self.made_before))
+    }
+
+    fn limited(&self) {
+        self.record.limited.store(true, Ordering::Relaxed);
     }
 
     /// Waits until the attempt is in the log; the driver drops the call if it cannot be.
@@ -208,12 +220,10 @@ impl RetryRequest<ProviderError> for AttemptedCall {
 impl FallbackRequest<ProviderError> for AttemptedCall {
     /// Records the last attempt; there is no wait before the next provider is asked.
     fn next(&self, error: &ProviderError) -> BoxFuture<Option<Self>> {
-        let mut next = self.clone();
-        if let Some(max) = &mut next.max_attempts {
-            *max = max.saturating_sub(self.record.made());
-            if *max == 0 {
-                return Box::pin(std::future::ready(None));
-            }
+        let next = Self { made_before: self.record.made(), ..self.clone() };
+        if RetryRequest::<ProviderError>::max_attempts(&next) == Some(0) {
+            RetryRequest::<ProviderError>::limited(self);
+            return Box::pin(std::future::ready(None));
         }
         let failed = FailedAttempt { number: self.record.made(), error, delay: Duration::ZERO };
         let recorded = RetryRequest::attempted(self, failed);

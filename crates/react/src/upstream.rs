@@ -1,5 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use provider::Provider;
@@ -24,6 +25,7 @@ pub struct Upstream {
     pub(crate) budget: RetryBudget,
     pub(crate) breaker: Breaker,
     pub(crate) places: Option<Arc<Semaphore>>,
+    pub(crate) attempt_timeout: Option<Duration>,
 }
 
 impl Upstream {
@@ -46,6 +48,7 @@ impl Upstream {
             budget: RetryBudget::new(Arc::clone(&clock)),
             breaker: Breaker::new(BreakerConfig::default(), clock),
             places: None,
+            attempt_timeout: None,
         }
     }
 
@@ -56,6 +59,13 @@ impl Upstream {
         self
     }
 
+    /// Limits one attempt; as the agent does otherwise.
+    #[must_use]
+    pub const fn attempt_timeout(mut self, timeout: Duration) -> Self {
+        self.attempt_timeout = Some(timeout);
+        self
+    }
+
     /// Lets at most so many calls be in flight at once, at least 1; the others wait their turn. The
     /// wait belongs to no attempt: its timeout begins when it is sent.
     #[must_use]
@@ -63,6 +73,26 @@ impl Upstream {
         self.places = Some(Arc::new(Semaphore::new(calls.clamp(1, Semaphore::MAX_PERMITS))));
         self
     }
+}
+
+/// Returns how `model.attempted` says which of an agent's providers was asked, in their order: by the
+/// provider's name; with others beside it by its model's too, and a number where both are the same.
+#[must_use]
+pub fn attempt_labels(providers: &[&dyn Provider]) -> Vec<Arc<str>> {
+    if let [alone] = providers {
+        return vec![alone.name().into()];
+    }
+    let name = |provider: &&dyn Provider| format!("{}/{}", provider.name(), provider.model());
+    let names: Vec<String> = providers.iter().map(name).collect();
+    let numbered = |(place, name): (usize, &String)| match names[..place]
+        .iter()
+        .filter(|before| *before == name)
+        .count()
+    {
+        0 => name.as_str().into(),
+        before => format!("{name}#{}", before + 1).into(),
+    };
+    names.iter().enumerate().map(numbered).collect()
 }
 
 /// Whom an agent asks.

@@ -9,7 +9,8 @@ use std::time::Duration;
 use clock::Clock;
 use layer0::failure::{CircuitOpen, Failure};
 use layer0::{Timestamp, code};
-use tower::{Layer, Service};
+use tower::util::Oneshot;
+use tower::{Layer, Service, ServiceExt};
 
 /// How patient a [`Breaker`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,21 +171,23 @@ pub struct CircuitBreaker<S> {
 
 impl<S, Req> Service<Req> for CircuitBreaker<S>
 where
-    S: Service<Req>,
+    S: Service<Req> + Clone,
     S::Error: Failure + From<CircuitOpen>,
     S::Future: Unpin,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Guarded<S::Future>;
+    type Future = Guarded<Oneshot<S, Req>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        // What stands inside is waited for once a call is admitted: one that is refused takes no
+        // place from others.
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
         Guarded(match self.breaker.admit() {
-            Ok(ticket) => Ok((self.inner.call(request), Some(ticket))),
+            Ok(ticket) => Ok((self.inner.clone().oneshot(request), Some(ticket))),
             Err(open) => Err(open),
         })
     }

@@ -24,6 +24,9 @@ pub trait RetryRequest<E>: Clone {
         None
     }
 
+    /// Hears that there is no other attempt only because of [`max_attempts`](Self::max_attempts).
+    fn limited(&self) {}
+
     /// Hears of a failed attempt that will be followed by another. The wait begins when the
     /// returned future is done.
     fn attempted(&self, attempt: FailedAttempt<'_, E>) -> Option<BoxFuture> {
@@ -71,6 +74,8 @@ enum Decision {
     Again(Duration),
     Return,
     GiveUp,
+    /// As [`Decision::GiveUp`], but only for the request's own limit.
+    Limited,
 }
 
 impl RetryPolicy {
@@ -139,8 +144,11 @@ impl RetryPolicy {
         if self.clock.now().after(delay) > deadline {
             return Decision::GiveUp;
         }
-        if self.attempts >= self.config.attempts.min(max_attempts.unwrap_or(u32::MAX)) {
+        if self.attempts >= self.config.attempts {
             return Decision::GiveUp;
+        }
+        if max_attempts.is_some_and(|max| self.attempts >= max) {
+            return Decision::Limited;
         }
         if self.budget.as_ref().is_some_and(|budget| !budget.withdraw()) {
             return Decision::GiveUp;
@@ -173,7 +181,10 @@ where
                     clock.sleep(delay).await;
                 }))
             }
-            Decision::GiveUp => {
+            decision @ (Decision::GiveUp | Decision::Limited) => {
+                if matches!(decision, Decision::Limited) {
+                    request.limited();
+                }
                 let elapsed = self.clock.now().since(self.started);
                 if let Err(error) = result {
                     error.give_up(self.attempts, elapsed);

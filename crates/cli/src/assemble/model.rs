@@ -1,5 +1,6 @@
 //! From `[model]` to a provider.
 
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +12,44 @@ use provider_gemini::Gemini;
 use provider_http::{ApiKey, Timeouts};
 use provider_ollama::Ollama;
 use provider_openai::{OpenAi, OpenAiResponses};
+use react::{Upstream, attempt_labels};
 
 use super::bedrock;
 use crate::exit::CliError;
+
+/// Who is asked, and what must never be shown.
+pub(super) struct Models {
+    pub(super) first: Upstream,
+    pub(super) fallbacks: Vec<Upstream>,
+    pub(super) keys: Vec<String>,
+}
+
+/// Builds the models of a file. `answered` says how many answers a scripted one has given already.
+pub(super) fn models(
+    model: &ModelTable,
+    path: &Path,
+    folder: &Path,
+    answered: &dyn Fn(&str) -> usize,
+) -> Result<Models, CliError> {
+    let fallbacks = model.fallback.iter().map(|table| model.of_fallback(table));
+    let fallbacks: Vec<ModelTable> = fallbacks.collect();
+    let fresh = [model].into_iter().chain(&fallbacks);
+    let fresh = fresh.map(|table| Ok(provider(table, path, folder, 0)?.0));
+    let fresh: Vec<Arc<dyn Provider>> = fresh.collect::<Result<_, CliError>>()?;
+    let labels = attempt_labels(&fresh.iter().map(|provider| &**provider).collect::<Vec<_>>());
+    let mut labels = labels.into_iter();
+    let mut keys = Vec::new();
+    let mut open = |table: &ModelTable| {
+        let label = labels.next().unwrap_or_default();
+        let (provider, key) = provider(table, path, folder, answered(&label))?;
+        keys.extend(key);
+        keys.extend(further_secrets(table, path)?);
+        Ok(Upstream::shared(provider).attempt_timeout(timeouts(table).attempt))
+    };
+    let first = open(model)?;
+    let fallbacks = fallbacks.iter().map(open).collect::<Result<_, CliError>>()?;
+    Ok(Models { first, fallbacks, keys })
+}
 
 type Keyed = (Arc<dyn Provider>, Option<String>);
 
@@ -33,12 +69,17 @@ macro_rules! built {
 }
 
 /// Builds the provider; returns its key too, so that it can be taken out of everything.
-pub(super) fn provider(
+fn provider(
     model: &ModelTable,
     path: &Path,
     folder: &Path,
     answered: usize,
 ) -> Result<Keyed, CliError> {
+    let leniencies = model.omits_done.or(model.max_completion_tokens);
+    if leniencies.is_some() && model.provider != ProviderName::Openai {
+        let what = "`omits_done` and `max_completion_tokens` are of `provider = \"openai\"`";
+        return Err(ConfigError::new(path, what).with_hint("take them out").into());
+    }
     match model.provider {
         ProviderName::Script => {
             let script = model.script.as_ref().ok_or_else(|| {
@@ -57,7 +98,14 @@ pub(super) fn provider(
         }
         ProviderName::Openai => {
             let key = key(model, provider_openai::KEY_VARIABLE)?;
-            let provider = built!(OpenAi::new(model_name(model, path)?), model, &key, path);
+            let mut openai = OpenAi::new(model_name(model, path)?);
+            if let Some(omits) = model.omits_done {
+                openai = openai.omits_done(omits);
+            }
+            if let Some(yes) = model.max_completion_tokens {
+                openai = openai.max_completion_tokens(yes);
+            }
+            let provider = built!(openai, model, &key, path);
             Ok((Arc::new(provider), key))
         }
         ProviderName::OpenaiResponses => {
@@ -98,7 +146,7 @@ pub(super) fn provider(
 }
 
 /// Returns the secrets of providers that need more than a key.
-pub(super) fn further_secrets(model: &ModelTable, path: &Path) -> Result<Vec<String>, CliError> {
+fn further_secrets(model: &ModelTable, path: &Path) -> Result<Vec<String>, CliError> {
     match model.provider {
         ProviderName::Bedrock => bedrock::secrets(model, path),
         _ => Ok(Vec::new()),
@@ -134,9 +182,9 @@ fn misconfigured(error: provider_http::ConfigError, path: &Path) -> CliError {
 
 pub(super) fn timeouts(model: &ModelTable) -> Timeouts {
     let mut timeouts = Timeouts::default();
-    let set = |limit: &mut Duration, ms: Option<u64>| {
+    let set = |limit: &mut Duration, ms: Option<NonZeroU64>| {
         if let Some(ms) = ms {
-            *limit = Duration::from_millis(ms);
+            *limit = Duration::from_millis(ms.get());
         }
     };
     set(&mut timeouts.connect, model.timeouts.connect_ms);

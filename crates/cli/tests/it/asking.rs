@@ -2,7 +2,7 @@
 
 use provider::ScriptedAnswer;
 use serde_json::json;
-use testkit::ScriptedEndpoint;
+use testkit::{Loopback, Reply, ScriptedEndpoint};
 
 use crate::bench::Bench;
 
@@ -63,4 +63,43 @@ fn further_fields_of_the_body_are_sent_as_they_are() {
     assert_eq!(server.requests()[0].body["thinking"], thinking);
     bench.agent("[[model]]\ntext = \"x\"\n", "extra_body = { top_p = 0.5 }\n");
     bench.run(&["run", "agent.toml"]).fails(2, "`extra_body` does not apply to");
+}
+
+/// Spec: P11
+#[test]
+fn nothing_leaves_the_machine_where_that_is_denied() {
+    let bench = Bench::new()
+        .with("BACKSTOP_STORE", "sqlite:x.db")
+        .with("BACKSTOP_DENY_REAL_REQUESTS", "1")
+        .with("ANTHROPIC_API_KEY", "sk-0123456789");
+    bench.write("agent.toml", "[model]\nprovider = \"anthropic\"\nmodel = \"m\"\n");
+    bench.run(&["run", "agent.toml", "--input", "?"]).fails(1, "real requests are denied");
+    let server = endpoint();
+    bench.write("local.toml", &agent(&server.base_url()));
+    bench.run(&["run", "local.toml", "--input", "?"]).ok();
+}
+
+/// Spec: P3. What an endpoint leaves out stands in the agent file.
+#[test]
+fn a_compatible_endpoint_is_declared_in_the_file() {
+    let body = r#"data: {"choices":[{"delta":{"content":"ok"},"finish_reason":"stop"}]}"#;
+    let reply = Reply::events(format!("{body}\n\n"));
+    let server = Loopback::serving(move |_| reply.clone());
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    let openai = format!(
+        "[agent]\n[agent.retry]\nattempts = 1\n[model]\nprovider = \"openai\"\nmodel = \"m\"\n\
+         max_output_tokens = 9\nbase_url = \"{}\"\n",
+        server.url()
+    );
+    bench.write("strict.toml", &openai);
+    bench.run(&["run", "strict.toml", "--input", "?"]).fails(1, "provider.stream_truncated");
+    bench.write(
+        "lenient.toml",
+        &format!("{openai}omits_done = true\nmax_completion_tokens = true\n"),
+    );
+    bench.run(&["run", "lenient.toml", "--input", "?"]).ok();
+    let sent = server.requests().pop().unwrap().body;
+    assert_eq!((&sent["max_completion_tokens"], &sent["max_tokens"]), (&json!(9), &json!(null)));
+    bench.write("other.toml", &format!("{}omits_done = true\n", agent(&server.url())));
+    bench.run(&["run", "other.toml", "--input", "?"]).fails(2, "omits_done");
 }

@@ -2,8 +2,10 @@
 
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use serde_json::Value;
+use provider::ScriptedAnswer;
+use serde_json::{Value, json};
 use testkit::{Loopback, Reply, ScriptedEndpoint};
 
 use crate::bench::{Bench, Ran, repository};
@@ -114,7 +116,7 @@ fn the_triage_example_runs_over_real_http() {
 
 #[test]
 fn an_ollama_of_ones_own_needs_no_key() {
-    let said = vec![provider::ScriptedAnswer { text: Some("ok".into()), ..Default::default() }];
+    let said = vec![ScriptedAnswer { text: Some("ok".into()), ..Default::default() }];
     let endpoint = ScriptedEndpoint::ollama(said);
     let bench = Bench::new();
     let model =
@@ -334,4 +336,77 @@ fn another_provider_answers_for_one_that_is_down() {
     assert!(trace.contains("attempt 3 at openai/m: provider.transient"), "{trace}");
     assert!(trace.contains("attempt 4 at script/script: ok"), "{trace}");
     bench.run(&["replay", run]).ok();
+}
+
+/// Spec: P8. Each provider has the limits that stand in its own table.
+#[test]
+fn an_attempt_is_limited_as_its_provider_says() {
+    let drips = || {
+        let answer = ScriptedAnswer { text: Some("slow but well".into()), ..Default::default() };
+        let reply = testkit::openai::reply(&answer, &json!({ "stream": true }));
+        let piece_bytes = Some(reply.body.len() / 10);
+        Loopback::serving(move |_| Reply {
+            piece_bytes,
+            piece_delay: Duration::from_millis(100),
+            ..reply.clone()
+        })
+    };
+    let quota = || {
+        let error = json!({ "error": { "code": "insufficient_quota", "message": "no credit" } });
+        Loopback::serving(move |_| Reply::json(429, &error))
+    };
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    let table = |server: &Loopback, ms: u32| {
+        format!(
+            "provider = \"openai\"\nmodel = \"m\"\nbase_url = \"{}/v1\"\n\
+             timeouts = {{ attempt_ms = {ms} }}\n",
+            server.url()
+        )
+    };
+    let run = |first: &Loopback, first_ms, second: &Loopback, second_ms| {
+        let (first, second) = (table(first, first_ms), table(second, second_ms));
+        let agent = format!(
+            "[agent]\ninput = \"q\"\n[agent.retry]\nattempts = 1\n[model]\n{first}\
+             [[model.fallback]]\n{second}"
+        );
+        bench.write("agent.toml", &agent);
+        bench.run(&["run", "agent.toml", "--json"])
+    };
+    let (quota, slow) = (quota(), drips());
+    let ran = run(&quota, 200, &slow, 20_000).ok().json().remove(0);
+    assert_eq!(ran["output"], "slow but well", "the first one's limit is not the second one's");
+    run(&quota, 20_000, &slow, 200).fails(1, "provider.timeout");
+    let ran = run(&slow, 200, &slow, 20_000).ok().json().remove(0);
+    assert_eq!(ran["usage"]["model_attempts"], 2);
+    bench.write("zero.toml", &format!("[agent]\ninput = \"q\"\n[model]\n{}", table(&slow, 0)));
+    bench.run(&["run", "zero.toml"]).fails(2, "expected a nonzero u64");
+}
+
+/// Two scripts are two models: each goes on behind its own answers.
+#[test]
+fn a_resumed_run_goes_on_with_the_scripts_it_began_with() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    let quota = "[[model]]\nerror = { kind = \"quota_exhausted\" }\n";
+    bench.write("one.toml", &[quota, "[[model]]\ntext = \"one again\"\n"].concat());
+    let call = "[[model]]\ntool_calls = [{ id = \"c\", name = \"t\", arguments = {} }]\n";
+    bench.write("two.toml", &[call, "[[model]]\ntext = \"never\"\n"].concat());
+    let tool = "[[tools]]\nkind = \"command\"\nname = \"t\"\ndescription = \"d\"\n\
+                command = [\"true\"]\napproval = true\n";
+    bench.write(
+        "agent.toml",
+        &format!(
+            "[agent]\ninput = \"q\"\n[agent.policy]\ngrant = [\"process:spawn\"]\n[model]\n\
+             provider = \"script\"\nscript = \"one.toml\"\n[[model.fallback]]\n\
+             provider = \"script\"\nscript = \"two.toml\"\n{tool}"
+        ),
+    );
+    let waiting = bench.run(&["run", "agent.toml", "--json"]).json().remove(0);
+    assert_eq!(waiting["outcome"], "waiting_approval", "{waiting}");
+    let run = waiting["run"].as_str().unwrap();
+    let trace = bench.run(&["trace", run]).ok().out;
+    assert!(trace.contains("attempt 2 at script/script#2: ok"), "{trace}");
+    let asked = bench.run(&["approvals", "--json"]).ok().json().remove(0);
+    bench.run(&["approve", asked["id"].as_str().unwrap(), "--by", "ada"]).ok();
+    let done = bench.run(&["resume", run, "--json"]).ok().json().remove(0);
+    assert_eq!(done["output"], "one again", "{done}");
 }

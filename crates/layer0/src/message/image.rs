@@ -18,10 +18,20 @@ pub struct Image {
     pub data: Arc<str>,
 }
 
+/// The most bytes of a picture: what the most patient provider takes.
+pub const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
+
 /// Bytes that are no picture a provider takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a PNG, JPEG, GIF or WebP image")]
-pub struct UnknownImage;
+#[non_exhaustive]
+pub enum ImageError {
+    /// It is more than [`MAX_IMAGE_BYTES`].
+    #[error("an image of more than 20 MiB")]
+    TooLarge,
+    /// It is another format.
+    #[error("not a PNG, JPEG, GIF or WebP image")]
+    UnknownFormat,
+}
 
 impl Image {
     /// Makes an image of a file's bytes. What kind it is, its first bytes tell.
@@ -31,14 +41,18 @@ impl Image {
     ///
     /// let gif = Image::from_bytes(b"GIF89a\x01\x00\x01\x00")?;
     /// assert_eq!(&*gif.media_type, "image/gif");
-    /// # Ok::<(), layer0::message::UnknownImage>(())
+    /// # Ok::<(), layer0::message::ImageError>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`UnknownImage`] for anything but PNG, JPEG, GIF and WebP, which all providers take.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, UnknownImage> {
-        let media_type = media_type(bytes).ok_or(UnknownImage)?;
+    /// [`ImageError::UnknownFormat`] for anything but PNG, JPEG, GIF and WebP, which all providers
+    /// take; [`ImageError::TooLarge`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ImageError> {
+        if bytes.len() > MAX_IMAGE_BYTES {
+            return Err(ImageError::TooLarge);
+        }
+        let media_type = media_type(bytes).ok_or(ImageError::UnknownFormat)?;
         Ok(Self { media_type: media_type.into(), data: STANDARD.encode(bytes).into() })
     }
 }

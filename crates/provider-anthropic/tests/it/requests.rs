@@ -96,3 +96,31 @@ async fn nothing_is_marked_to_be_cached_where_that_is_not_wanted() {
     send(&provider, &conversation(), true).await.unwrap();
     assert!(!server.requests()[0].body.to_string().contains("cache_control"));
 }
+
+/// Signed thinking is refused in any other place than its own.
+#[tokio::test]
+async fn an_answer_with_thinking_in_between_goes_back_as_it_came() {
+    let said = ScriptedAnswer { text: Some("yes".into()), ..ScriptedAnswer::default() };
+    let server = ScriptedEndpoint::anthropic(vec![said]);
+    let provider = to(&server.base_url()).caches_prompts(false).build().unwrap();
+    let content = json!([
+        { "type": "thinking", "thinking": "hm", "signature": "one" },
+        { "type": "text", "text": "Grüße. " },
+        { "type": "redacted_thinking", "data": "two" },
+        { "type": "text", "text": "I look." },
+        { "type": "tool_use", "id": "call-1", "name": "now", "input": {} },
+        { "type": "thinking", "thinking": "", "signature": "three" },
+        { "type": "tool_use", "id": "call-2", "name": "now", "input": {} },
+    ]);
+    let body = json!({ "content": content, "stop_reason": "tool_use" }).to_string();
+    let answer = provider.read("application/json", body).await.unwrap();
+    let mut messages = Transcript::default();
+    messages.push(Message::user("What time is it?"));
+    messages.push(Message::Assistant {
+        content: answer.text,
+        tool_calls: answer.tool_calls,
+        provider_state: answer.provider_state,
+    });
+    send(&provider, &ModelRequest::new(messages), true).await.unwrap();
+    assert_eq!(server.requests()[0].body["messages"][1]["content"], content);
+}

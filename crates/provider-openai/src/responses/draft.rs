@@ -18,8 +18,8 @@ const BREAK: &str = "\n\n";
 pub(crate) struct Draft<'s> {
     sink: Option<&'s dyn StreamSink>,
     text: String,
-    /// The item that the text so far ends with.
-    text_place: u64,
+    /// The items that the text is of, and where in it each begins.
+    text_starts: Vec<(u64, usize)>,
     thinking: String,
     thinking_place: Thought,
     refused: bool,
@@ -112,7 +112,7 @@ impl<'s> Draft<'s> {
     /// Was the last thing that was said or thought said by this item?
     pub(crate) fn has_heard(&self, at: u64, item: &Item) -> bool {
         match item {
-            Item::Message { .. } => self.has_text() && self.text_place == at,
+            Item::Message { .. } => self.text_starts.last().is_some_and(|(item, _)| *item == at),
             Item::Reasoning { .. } => self.has_thinking() && self.thinking_place.item == at,
             Item::FunctionCall(_) | Item::Other => true,
         }
@@ -159,8 +159,11 @@ impl<'s> Draft<'s> {
         if piece.is_empty() {
             return;
         }
-        let breaks = self.has_text() && self.text_place != at;
-        self.text_place = at;
+        let begins = self.text_starts.last().is_none_or(|(item, _)| *item != at);
+        let breaks = self.has_text() && begins;
+        if begins {
+            self.text_starts.push((at, self.text.len()));
+        }
         for piece in [if breaks { BREAK } else { "" }, piece] {
             self.text.push_str(piece);
             if let Some(sink) = self.sink.filter(|_| !piece.is_empty()) {
@@ -196,8 +199,10 @@ impl<'s> Draft<'s> {
             ending => ending,
         };
         let kept = self.kept.into_iter().map(|(at, data)| {
+            let behind = self.text_starts.iter().find(|(item, _)| *item > at);
+            let text_before = behind.map_or(self.text.len(), |(_, start)| *start);
             let calls_before = self.calls.partition_point(|call| call.item < at);
-            StatePart { calls_before, data }
+            StatePart { text_before, calls_before, data }
         });
         let provider_state = endpoint.state_of(kept.collect());
         let call = |draft: CallDraft| ToolCall {

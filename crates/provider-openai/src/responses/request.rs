@@ -3,7 +3,7 @@
 use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall};
 use provider::{ModelRequest, ProviderError};
-use provider_http::{Endpoint, parts_behind, sendable_arguments};
+use provider_http::{Endpoint, Piece, pieces, sendable_arguments};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -146,15 +146,17 @@ fn push_items<'a>(
         Message::User { content, images } => say("user", user_content(content, images)),
         Message::Assistant { content, tool_calls, provider_state } => {
             let kept = endpoint.parts_of(provider_state.as_ref());
-            input.extend(parts_behind(kept, 0).map(InputItem::Kept));
-            if !content.is_empty() || (tool_calls.is_empty() && kept.is_empty()) {
-                let content = Content::Text(content);
-                input.push(InputItem::Message { role: "assistant", content });
+            let pieces = pieces(content, tool_calls.len(), kept);
+            if pieces.is_empty() {
+                say("assistant", Content::Text(content));
             }
-            for (before, call) in tool_calls.iter().enumerate() {
-                input.push(wire_call(call));
-                input.extend(parts_behind(kept, before + 1).map(InputItem::Kept));
-            }
+            input.extend(pieces.into_iter().map(|piece| match piece {
+                Piece::Text(text) => {
+                    InputItem::Message { role: "assistant", content: Content::Text(text) }
+                }
+                Piece::Call(place) => wire_call(&tool_calls[place]),
+                Piece::Kept(item) => InputItem::Kept(item),
+            }));
         }
         // The protocol has no mark for a failed call; its text says that it failed.
         Message::Tool { tool_call_id, content, is_error: _ } => {

@@ -6,7 +6,7 @@ use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
 use provider_http::{Answer, Class, Endpoint};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::draft::Draft;
@@ -50,8 +50,17 @@ pub(crate) enum Item {
 pub(crate) struct CallItem {
     pub(crate) call_id: Option<String>,
     pub(crate) name: Option<String>,
-    /// JSON in a string.
+    /// JSON in a string; some endpoints leave out the string.
+    #[serde(default, deserialize_with = "text_or_json")]
     pub(crate) arguments: Option<String>,
+}
+
+fn text_or_json<'de, D: Deserializer<'de>>(arguments: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(arguments)? {
+        Value::Null => None,
+        Value::String(text) => Some(text),
+        value => Some(value.to_string()),
+    })
 }
 
 #[derive(Deserialize)]

@@ -50,6 +50,14 @@ async fn pieces_of_calls_find_their_call() {
             ],
         ),
         (
+            "one index for all, by id",
+            vec![
+                piece(json!({ "index": 0, "id": "x", "function": one })),
+                piece(json!({ "index": 0, "function": rest })),
+                piece(json!({ "index": 0, "id": "y", "function": two })),
+            ],
+        ),
+        (
             "all at once",
             vec![json!({ "content": null, "tool_calls": [
                 { "index": 0, "id": "x", "function": { "name": "one", "arguments": "{\"a\":1}" } },
@@ -125,4 +133,26 @@ async fn the_word_error_in_an_answer_is_no_failure() {
         json!({ "error": null, "choices": [{ "message": message, "finish_reason": "stop" }] });
     let response = ask(Reply::json(200, &body), false).await.unwrap();
     assert_eq!(response.tool_calls[0].arguments, json!({ "error": "e" }));
+}
+
+/// Arguments never become another call's.
+#[tokio::test]
+async fn calls_without_index_and_id_that_come_together_are_as_many_calls() {
+    let call = |name: &str, path: &str| json!({ "function": { "name": name, "arguments": { "path": path } } });
+    let both = json!({ "tool_calls": [call("delete", "/tmp/x"), call("read", "/etc")] });
+    let response = ask(stream(&[both], "stop"), true).await.unwrap();
+    let calls: Vec<_> =
+        response.tool_calls.iter().map(|call| (&*call.name, &call.arguments["path"])).collect();
+    assert_eq!(calls, [("delete", &json!("/tmp/x")), ("read", &json!("/etc"))]);
+}
+
+#[tokio::test]
+async fn an_empty_finish_reason_takes_nothing_back() {
+    let chunk = |reason: &str| {
+        let choice = json!({ "delta": { "content": "a" }, "finish_reason": reason });
+        format!("data: {}\n\n", json!({ "choices": [choice] }))
+    };
+    let body = format!("{}{}data: [DONE]\n\n", chunk("stop"), chunk(""));
+    let response = ask(Reply::events(body), true).await.unwrap();
+    assert_eq!((&*response.text, response.stop_reason), ("aa", StopReason::End));
 }

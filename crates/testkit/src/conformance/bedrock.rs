@@ -35,10 +35,7 @@ pub(super) fn samples(row: &Row) -> Vec<Sample> {
         for (place, reply) in [("x-amzn-errortype", told), ("__type", untold)] {
             for hint in &hints {
                 let label = format!("{place}={kind} message={message}");
-                let mut sample = row.sample(&label, reply.clone(), *hint);
-                // A timeout carries no hint.
-                sample.retry_after = sample.retry_after.filter(|_| row.cls != "timeout");
-                samples.push(sample);
+                samples.push(row.sample(&label, reply.clone(), *hint));
             }
         }
     }
