@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use jsonschema::Validator;
 use layer0::ToolSpec;
 use serde_json::Value;
 use thiserror::Error;
@@ -25,8 +24,8 @@ struct Entry {
     /// What the tool said of itself when it was added.
     spec: ToolSpec,
     stores_errors: bool,
-    input: Arc<Validator>,
-    output: Option<Arc<Schema>>,
+    input: Schema,
+    output: Option<Schema>,
 }
 
 /// A call that may run: the tool was found, its arguments fit and its needs are granted.
@@ -70,21 +69,15 @@ impl Toolset {
             return Err(RegistrationError::Duplicate(name));
         }
         let compile = |schema: &Value| {
-            jsonschema::validator_for(schema).map(Arc::new).map_err(|error| {
-                RegistrationError::Schema { tool: Arc::clone(&name), why: error.to_string() }
+            Schema::new(schema).map_err(|error| RegistrationError::Schema {
+                tool: Arc::clone(&name),
+                why: error.to_string(),
             })
         };
         let input = compile(&spec.schema)?;
-        let output = spec.output_schema.as_deref().map(Schema::new).transpose();
-        let output = output.map_err(|error| RegistrationError::Schema {
-            tool: Arc::clone(&name),
-            why: error.to_string(),
-        })?;
+        let output = spec.output_schema.as_deref().map(compile).transpose()?;
         self.order.push(Arc::clone(&name));
-        self.tools.insert(
-            name,
-            Arc::new(Entry { tool, spec, stores_errors, input, output: output.map(Arc::new) }),
-        );
+        self.tools.insert(name, Arc::new(Entry { tool, spec, stores_errors, input, output }));
         Ok(())
     }
 
@@ -130,7 +123,7 @@ impl Toolset {
         let entry = self.tools.get(name).ok_or_else(|| ToolError::NotFound(name.to_owned()))?;
         let checked = match &arguments {
             Value::String(text) => Err(validate::unparsed(text)),
-            arguments => validate::check(&entry.input, arguments),
+            arguments => entry.input.check_arguments(arguments),
         };
         checked.map_err(|why| {
             let error = ToolError::InvalidInput(why);

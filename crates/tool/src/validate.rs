@@ -1,5 +1,8 @@
 //! Checks values against JSON Schema and says what is wrong in words a model can act on.
 
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
@@ -10,9 +13,13 @@ const MAX_PROBLEMS: usize = 5;
 /// How many characters a value or a list of values may take in a message.
 const MAX_VALUE_CHARS: usize = 200;
 
-/// A compiled JSON Schema.
-#[derive(Debug)]
-pub struct Schema(Validator);
+/// Compiled schemas by their text: agents that are alike share them, which are the most of what an
+/// agent holds that does nothing.
+static COMPILED: LazyLock<Mutex<HashMap<String, Weak<Validator>>>> = LazyLock::new(Mutex::default);
+
+/// A compiled JSON Schema. Schemas that are alike are compiled once.
+#[derive(Debug, Clone)]
+pub struct Schema(Arc<Validator>);
 
 impl Schema {
     /// Compiles a schema.
@@ -21,8 +28,24 @@ impl Schema {
     ///
     /// [`SchemaError`], when it is not valid JSON Schema.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
-        let compiled = jsonschema::validator_for(schema);
-        compiled.map(Self).map_err(|error| SchemaError(error.to_string()))
+        let text = schema.to_string();
+        let known = |compiled: &HashMap<String, Weak<Validator>>| compiled.get(&text)?.upgrade();
+        if let Some(validator) = known(&COMPILED.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(Self(validator));
+        }
+        let validator = jsonschema::validator_for(schema);
+        let validator = Arc::new(validator.map_err(|error| SchemaError(error.to_string()))?);
+        let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+        if compiled.len() == compiled.capacity() {
+            compiled.retain(|_, validator| validator.strong_count() > 0);
+        }
+        compiled.insert(text, Arc::downgrade(&validator));
+        Ok(Self(validator))
+    }
+
+    /// Says what is wrong with the arguments of a call.
+    pub(crate) fn check_arguments(&self, arguments: &Value) -> Result<(), String> {
+        check(&self.0, arguments)
     }
 
     /// Says what is wrong with a value, in words a model can act on.
@@ -46,7 +69,7 @@ pub struct SchemaError(String);
 pub struct Misfit(String);
 
 /// Checks `value`; returns what is wrong as `property expectation`, joined by `; `.
-pub(crate) fn check(validator: &Validator, value: &Value) -> Result<(), String> {
+fn check(validator: &Validator, value: &Value) -> Result<(), String> {
     if validator.is_valid(value) {
         return Ok(());
     }
