@@ -10,6 +10,7 @@ mod codes;
 mod commits;
 mod composition;
 mod conversations;
+mod defects;
 mod facts;
 mod format;
 mod invariants;

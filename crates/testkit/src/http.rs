@@ -32,6 +32,11 @@ impl Request {
     }
 }
 
+/// Waits until the client closes a connection that it says nothing more on.
+pub(crate) async fn until_closed(mut stream: TcpStream) {
+    while stream.read(&mut [0; 64]).await.is_ok_and(|bytes| bytes > 0) {}
+}
+
 pub(crate) async fn read(stream: &mut TcpStream) -> io::Result<Request> {
     let mut bytes = Vec::new();
     let head_end = loop {
@@ -67,7 +72,8 @@ pub(crate) async fn read(stream: &mut TcpStream) -> io::Result<Request> {
     Ok(request)
 }
 
-pub(crate) async fn write(mut stream: TcpStream, reply: &Reply) -> io::Result<()> {
+/// Writes a reply, and returns the connection where it stays open although nothing more comes.
+pub(crate) async fn write(mut stream: TcpStream, reply: &Reply) -> io::Result<Option<TcpStream>> {
     stream.set_nodelay(true)?;
     if !reply.delay.is_zero() {
         SystemClock.sleep(reply.delay).await;
@@ -77,7 +83,7 @@ pub(crate) async fn write(mut stream: TcpStream, reply: &Reply) -> io::Result<()
         Ending::CutAt(at) | Ending::CloseAt(at) | Ending::ResetAt(at) | Ending::HangAt(at) => {
             reply.body.get(..at).unwrap_or(&reply.body)
         }
-        Ending::HangBeforeHead => return std::future::pending().await,
+        Ending::HangBeforeHead => return Ok(Some(stream)),
     };
     let is_chunked = reply.piece_bytes.is_some();
     let mut head = format!("HTTP/1.1 {} Reply\r\nconnection: close\r\n", reply.status);
@@ -108,14 +114,15 @@ pub(crate) async fn write(mut stream: TcpStream, reply: &Reply) -> io::Result<()
             if is_chunked {
                 stream.write_all(b"0\r\n\r\n").await?;
             }
-            stream.shutdown().await
+            stream.shutdown().await?;
         }
-        Ending::CloseAt(_) => stream.shutdown().await,
+        Ending::CloseAt(_) => stream.shutdown().await?,
         Ending::ResetAt(_) => {
             // Let the client read what was sent: a reset takes unread bytes away from it.
             SystemClock.sleep(std::time::Duration::from_millis(20)).await;
-            stream.set_zero_linger()
+            stream.set_zero_linger()?;
         }
-        Ending::HangAt(_) | Ending::HangBeforeHead => std::future::pending().await,
+        Ending::HangAt(_) | Ending::HangBeforeHead => return Ok(Some(stream)),
     }
+    Ok(None)
 }

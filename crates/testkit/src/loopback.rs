@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use crate::{Reply, Request, http};
 
@@ -14,8 +14,17 @@ use crate::{Reply, Request, http};
 pub struct Loopback {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
+    hangs: watch::Receiver<Hangs>,
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What became of the replies that hang.
+#[derive(Debug, Default)]
+struct Hangs {
+    begun: usize,
+    /// Those whose connection the client closed.
+    left: usize,
 }
 
 type Handler = Arc<dyn Fn(&Request) -> Reply + Send + Sync>;
@@ -53,14 +62,15 @@ impl Loopback {
         let (shutdown, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let seen = Arc::clone(&requests);
+        let (told, hangs) = watch::channel(Hangs::default());
         let thread = thread::Builder::new().name("loopback".into()).spawn(move || {
             // Ends with the signal, or with the sender; the runtime takes open connections along.
             runtime.block_on(async {
-                tokio::spawn(accept(listener, handler, seen));
+                tokio::spawn(accept(listener, handler, seen, Arc::new(told)));
                 let _ = stopped.await;
             });
         })?;
-        Ok(Self { address, requests, shutdown: Some(shutdown), thread: Some(thread) })
+        Ok(Self { address, requests, hangs, shutdown: Some(shutdown), thread: Some(thread) })
     }
 
     /// Returns `http://127.0.0.1:PORT`.
@@ -86,6 +96,17 @@ impl Loopback {
     pub fn count(&self) -> usize {
         lock(&self.requests).len()
     }
+
+    /// Waits until so many replies hang, or did.
+    pub async fn hangs(&self, count: usize) {
+        // It can only fail when the server has ended, and this holds it.
+        let _ = self.hangs.clone().wait_for(|hangs| hangs.begun >= count).await;
+    }
+
+    /// Waits until clients have closed the connections of so many replies that hang.
+    pub async fn is_left(&self, count: usize) {
+        let _ = self.hangs.clone().wait_for(|hangs| hangs.left >= count).await;
+    }
 }
 
 impl Drop for Loopback {
@@ -101,11 +122,13 @@ async fn accept(
     listener: std::net::TcpListener,
     handler: Handler,
     requests: Arc<Mutex<Vec<Request>>>,
+    hangs: Arc<watch::Sender<Hangs>>,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (mut stream, _) = listener.accept().await?;
         let (handler, requests) = (Arc::clone(&handler), Arc::clone(&requests));
+        let hangs = Arc::clone(&hangs);
         tokio::spawn(async move {
             let request = http::read(&mut stream).await?;
             // Chosen under the lock, so that the record and the replies have one order.
@@ -115,7 +138,12 @@ async fn accept(
                 requests.push(request);
                 reply
             };
-            http::write(stream, &reply).await
+            if let Some(open) = http::write(stream, &reply).await? {
+                hangs.send_modify(|hangs| hangs.begun += 1);
+                http::until_closed(open).await;
+                hangs.send_modify(|hangs| hangs.left += 1);
+            }
+            io::Result::Ok(())
         });
     }
 }
