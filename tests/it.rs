@@ -22,6 +22,7 @@ mod load;
 mod logs;
 mod pages;
 mod played;
+mod recorded;
 mod replayed;
 mod rules;
 mod scenarios;
