@@ -16,6 +16,7 @@ mod format;
 mod invariants;
 #[cfg(unix)]
 mod kill;
+mod layers;
 mod lines;
 mod listeners;
 mod load;
