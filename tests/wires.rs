@@ -21,77 +21,60 @@ pub(super) const ENDPOINTS: [Endpoint; 6] = [ANTHROPIC, OPENAI, RESPONSES, GEMIN
 pub(super) const ANTHROPIC: Endpoint = Endpoint {
     name: "anthropic",
     title: "Anthropic Messages",
-    wire: Wire::of(
-        |url, timeouts| {
-            let anthropic = Anthropic::new("m").base_url(url).api_key(KEY);
-            Arc::new(anthropic.timeouts(timeouts).build().unwrap())
-        },
-        testkit::anthropic::reply,
-    ),
+    wire: testkit::anthropic::wire(|url, timeouts| {
+        let anthropic = Anthropic::new("m").base_url(url).api_key(KEY);
+        Arc::new(anthropic.timeouts(timeouts).build().unwrap())
+    }),
     failures: || samples(&["anthropic"]),
 };
 
 pub(super) const OPENAI: Endpoint = Endpoint {
     name: "openai",
     title: "OpenAI Chat Completions",
-    wire: Wire::of(
-        |url, timeouts| {
-            let openai = OpenAi::new("m").base_url(format!("{url}/v1")).api_key(KEY);
-            Arc::new(openai.timeouts(timeouts).build().unwrap())
-        },
-        testkit::openai::reply,
-    ),
+    wire: testkit::openai::wire(|url, timeouts| {
+        let openai = OpenAi::new("m").base_url(format!("{url}/v1")).api_key(KEY);
+        Arc::new(openai.timeouts(timeouts).build().unwrap())
+    }),
     failures: || samples(&["openai", "llama.cpp", "mistral", "cohere"]),
 };
 
 const RESPONSES: Endpoint = Endpoint {
     name: "openai-responses",
     title: "OpenAI Responses",
-    wire: Wire::of(
-        |url, timeouts| {
-            let openai = OpenAiResponses::new("m").base_url(format!("{url}/v1")).api_key(KEY);
-            Arc::new(openai.timeouts(timeouts).build().unwrap())
-        },
-        testkit::responses::reply,
-    ),
+    wire: testkit::responses::wire(|url, timeouts| {
+        let openai = OpenAiResponses::new("m").base_url(format!("{url}/v1")).api_key(KEY);
+        Arc::new(openai.timeouts(timeouts).build().unwrap())
+    }),
     failures: responses_samples,
 };
 
 const GEMINI: Endpoint = Endpoint {
     name: "gemini",
     title: "Gemini",
-    wire: Wire::of(
-        |url, timeouts| {
-            let gemini = Gemini::new("m").base_url(format!("{url}/v1beta")).api_key(KEY);
-            Arc::new(gemini.timeouts(timeouts).build().unwrap())
-        },
-        |answer, request| testkit::gemini::reply(answer, request, request["stream"] == true),
-    ),
+    wire: testkit::gemini::wire(|url, timeouts| {
+        let gemini = Gemini::new("m").base_url(format!("{url}/v1beta")).api_key(KEY);
+        Arc::new(gemini.timeouts(timeouts).build().unwrap())
+    }),
     failures: || samples(&["gemini"]),
 };
 
 const BEDROCK: Endpoint = Endpoint {
     name: "bedrock",
     title: "Amazon Bedrock Converse",
-    wire: Wire::of(
-        |url, timeouts| {
-            let bedrock = Bedrock::new("m").base_url(url).region("eu-central-1").api_key(KEY);
-            Arc::new(bedrock.timeouts(timeouts).build().unwrap())
-        },
-        |answer, request| testkit::bedrock::reply(answer, request, request["stream"] == true),
-    ),
+    wire: testkit::bedrock::wire(|url, timeouts| {
+        let bedrock = Bedrock::new("m").base_url(url).region("eu-central-1").api_key(KEY);
+        Arc::new(bedrock.timeouts(timeouts).build().unwrap())
+    }),
     failures: || samples(&["bedrock"]),
 };
 
 const OLLAMA: Endpoint = Endpoint {
     name: "ollama",
     title: "Ollama",
-    wire: Wire::of(
-        |url, timeouts| {
-            Arc::new(Ollama::new("m").base_url(url).timeouts(timeouts).build().unwrap())
-        },
-        testkit::ollama::reply,
-    ),
+    wire: testkit::ollama::wire(|url, timeouts| {
+        let ollama = Ollama::new("m").base_url(url).api_key(KEY);
+        Arc::new(ollama.timeouts(timeouts).build().unwrap())
+    }),
     failures: || samples(&["ollama"]),
 };
 

@@ -1,23 +1,32 @@
 //! Exchanges with a model, kept and given again.
 
+mod failure;
+mod told;
+
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use layer0::code;
-use layer0::failure::{Failure, Retry, chain};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{ModelRequest, ModelResponse, Provider, ProviderError, TimeoutPhase};
+use crate::{ModelRequest, ModelResponse, Provider, ProviderError};
+
+pub use failure::RecordedFailure;
+pub use told::Told;
+
+use told::Listening;
 
 /// What was asked and what came of it: one line of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
     /// Messages, tools and settings, as JSON.
     pub request: Value,
+    /// Was it asked with [`Provider::stream`]?
+    pub streamed: bool,
+    /// What the sink was told before the end.
+    pub told: Told,
     /// What came of it.
     pub answer: Answer,
 }
@@ -31,26 +40,19 @@ pub enum Answer {
     Answered(ModelResponse),
     /// A failure.
     Failed(RecordedFailure),
-}
-
-/// A recorded failure.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecordedFailure {
-    /// Its code.
-    pub code: String,
-    /// What it said, with its causes.
-    pub message: String,
-    /// The HTTP status.
-    pub status: Option<u16>,
-    /// The wait that was asked for, in milliseconds.
-    pub retry_after_ms: Option<u64>,
+    /// Nothing: the call was dropped, or had not ended yet. Given again, it does not end either.
+    Unanswered,
 }
 
 /// Takes secrets out of a text before it is kept.
 type Redact = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Records what another provider is asked and answers, or gives a recording again, strictly: each
-/// request has to be the recorded one, in the recorded order.
+/// request has to be the recorded one, asked in the same way, in the order in which calls began.
+///
+/// A failure is given again as it was: its variant with all its fields, and the texts of its causes.
+/// Whoever listens is told the same status, text, thinking and tokens, text in one piece. A call that
+/// was dropped, as by a timeout around it, waits to be dropped again.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -71,11 +73,21 @@ type Redact = Box<dyn Fn(&str) -> String + Send + Sync>;
 /// # }
 /// ```
 pub struct RecordedProvider {
-    /// Who is asked; `None` when a recording is given again.
-    inner: Option<Arc<dyn Provider>>,
-    exchanges: Mutex<Vec<Exchange>>,
-    next: AtomicUsize,
+    tape: Tape,
     redact: Redact,
+}
+
+enum Tape {
+    Records { inner: Arc<dyn Provider>, kept: Mutex<Vec<Kept>> },
+    Replays { exchanges: Vec<Exchange>, next: AtomicUsize },
+}
+
+/// An exchange that may not have ended. Its place is the one at which its call began.
+struct Kept {
+    request: Value,
+    streamed: bool,
+    told: Arc<Mutex<Told>>,
+    answer: Answer,
 }
 
 impl RecordedProvider {
@@ -85,12 +97,8 @@ impl RecordedProvider {
         inner: Arc<dyn Provider>,
         redact: impl Fn(&str) -> String + Send + Sync + 'static,
     ) -> Self {
-        Self {
-            inner: Some(inner),
-            exchanges: Mutex::default(),
-            next: AtomicUsize::new(0),
-            redact: Box::new(redact),
-        }
+        let tape = Tape::Records { inner, kept: Mutex::default() };
+        Self { tape, redact: Box::new(redact) }
     }
 
     /// Gives a recording again, which [`RecordedProvider::to_json_lines`] made with the same `redact`.
@@ -104,18 +112,19 @@ impl RecordedProvider {
     ) -> Result<Self, serde_json::Error> {
         let lines = lines.lines().filter(|line| !line.trim().is_empty());
         let exchanges = lines.map(serde_json::from_str).collect::<Result<_, _>>()?;
-        Ok(Self {
-            inner: None,
-            exchanges: Mutex::new(exchanges),
-            next: AtomicUsize::new(0),
-            redact: Box::new(redact),
-        })
+        let tape = Tape::Replays { exchanges, next: AtomicUsize::new(0) };
+        Ok(Self { tape, redact: Box::new(redact) })
     }
 
-    /// Returns the exchanges so far, one JSON object per line.
+    /// Returns the exchanges so far, one JSON object per line, in the order in which calls began.
     #[must_use]
     pub fn to_json_lines(&self) -> String {
-        let exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
+        let exchanges = match &self.tape {
+            Tape::Records { kept, .. } => {
+                lock(kept).iter().map(|kept| self.exchange_of(kept)).collect()
+            }
+            Tape::Replays { exchanges, .. } => exchanges.clone(),
+        };
         let lines = exchanges.iter().filter_map(|exchange| serde_json::to_string(exchange).ok());
         lines.map(|line| line + "\n").collect()
     }
@@ -123,8 +132,12 @@ impl RecordedProvider {
     /// Returns how many recorded exchanges were not asked for yet.
     #[must_use]
     pub fn left(&self) -> usize {
-        let exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        exchanges.len().saturating_sub(self.next.load(Ordering::Relaxed))
+        match &self.tape {
+            Tape::Records { kept, .. } => lock(kept).len(),
+            Tape::Replays { exchanges, next } => {
+                exchanges.len().saturating_sub(next.load(Ordering::Relaxed))
+            }
+        }
     }
 
     async fn exchange(
@@ -132,50 +145,86 @@ impl RecordedProvider {
         request: &ModelRequest,
         streamed: bool,
     ) -> Result<ModelResponse, ProviderError> {
-        let Some(inner) = &self.inner else { return self.replayed(request) };
+        match &self.tape {
+            Tape::Records { inner, kept } => self.record(&**inner, kept, request, streamed).await,
+            Tape::Replays { exchanges, next } => {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                self.replay(exchanges, place, request, streamed).await
+            }
+        }
+    }
+
+    async fn record(
+        &self,
+        inner: &dyn Provider,
+        kept: &Mutex<Vec<Kept>>,
+        request: &ModelRequest,
+        streamed: bool,
+    ) -> Result<ModelResponse, ProviderError> {
+        let (sink, told) = Listening::beside(request.sink.clone());
+        let place = {
+            let request = self.redacted(as_json(request));
+            let mut kept = lock(kept);
+            kept.push(Kept { request, streamed, told, answer: Answer::Unanswered });
+            kept.len() - 1
+        };
+        let request = ModelRequest { sink: Some(Arc::new(sink)), ..request.clone() };
         let result = match streamed {
-            true => inner.stream(request).await,
-            false => inner.complete(request).await,
+            true => inner.stream(&request).await,
+            false => inner.complete(&request).await,
         };
         let answer = match &result {
             Ok(response) => Answer::Answered(response.clone()),
             Err(error) => Answer::Failed(error.into()),
         };
-        let exchange = Exchange { request: as_json(request), answer };
-        let kept = serde_json::to_value(&exchange)
+        let answer = serde_json::to_value(&answer)
             .map(|value| self.redacted(value))
-            .and_then(serde_json::from_value);
-        match kept {
-            Ok(kept) => {
-                self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
-                result
-            }
-            Err(error) => Err(ProviderError::Other(error.into())),
+            .and_then(serde_json::from_value)
+            .map_err(|error| ProviderError::Other(error.into()))?;
+        lock(kept)[place].answer = answer;
+        result
+    }
+
+    async fn replay(
+        &self,
+        exchanges: &[Exchange],
+        place: usize,
+        request: &ModelRequest,
+        streamed: bool,
+    ) -> Result<ModelResponse, ProviderError> {
+        let refused = |why: String| Err(ProviderError::Other(why.into()));
+        let Some(exchange) = exchanges.get(place) else {
+            return refused(format!("the recording has {} requests", exchanges.len()));
+        };
+        let number = place + 1;
+        if exchange.streamed != streamed {
+            let way = |streamed| if streamed { "as a stream" } else { "whole" };
+            return refused(format!(
+                "request {number} was recorded {} and is asked for {}",
+                way(exchange.streamed),
+                way(streamed),
+            ));
+        }
+        let asked = self.redacted(as_json(request));
+        if let Some(part) = difference(&exchange.request, &asked, String::new()) {
+            return refused(format!("request {number} differs from the recorded one at `{part}`"));
+        }
+        if let Some(sink) = &request.sink {
+            exchange.told.tell(&**sink);
+        }
+        match &exchange.answer {
+            Answer::Answered(response) => Ok(response.clone()),
+            Answer::Failed(failure) => Err(failure.into()),
+            Answer::Unanswered => std::future::pending().await,
         }
     }
 
-    fn replayed(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        let place = self.next.fetch_add(1, Ordering::Relaxed);
-        let exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(exchange) = exchanges.get(place) else {
-            let why = format!("the recording has {} requests", exchanges.len());
-            return Err(ProviderError::Other(why.into()));
-        };
-        let asked = self.redacted(as_json(request));
-        if let Some(part) = difference(&exchange.request, &asked, String::new()) {
-            let why = format!("request {} differs from the recorded one at `{part}`", place + 1);
-            return Err(ProviderError::Other(why.into()));
-        }
-        match &exchange.answer {
-            Answer::Failed(failure) => Err(failure.into()),
-            Answer::Answered(response) => {
-                if let Some(sink) = &request.sink {
-                    response.thinking.iter().for_each(|thinking| sink.thinking(thinking));
-                    sink.text(&response.text);
-                    sink.usage(response.usage);
-                }
-                Ok(response.clone())
-            }
+    fn exchange_of(&self, kept: &Kept) -> Exchange {
+        Exchange {
+            request: kept.request.clone(),
+            streamed: kept.streamed,
+            told: lock(&kept.told).redacted(&self.redact),
+            answer: kept.answer.clone(),
         }
     }
 
@@ -194,7 +243,7 @@ impl RecordedProvider {
 impl fmt::Debug for RecordedProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RecordedProvider")
-            .field("records", &self.inner.is_some())
+            .field("records", &matches!(self.tape, Tape::Records { .. }))
             .field("left", &self.left())
             .finish_non_exhaustive()
     }
@@ -203,11 +252,17 @@ impl fmt::Debug for RecordedProvider {
 #[async_trait]
 impl Provider for RecordedProvider {
     fn name(&self) -> &str {
-        self.inner.as_ref().map_or("recorded", |inner| inner.name())
+        match &self.tape {
+            Tape::Records { inner, .. } => inner.name(),
+            Tape::Replays { .. } => "recorded",
+        }
     }
 
     fn model(&self) -> &str {
-        self.inner.as_ref().map_or("recorded", |inner| inner.model())
+        match &self.tape {
+            Tape::Records { inner, .. } => inner.model(),
+            Tape::Replays { .. } => "recorded",
+        }
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
@@ -253,40 +308,6 @@ fn difference(recorded: &Value, asked: &Value, at: String) -> Option<String> {
     }
 }
 
-impl From<&ProviderError> for RecordedFailure {
-    fn from(error: &ProviderError) -> Self {
-        let retry_after = match error.retry() {
-            Retry::After(wait) => u64::try_from(wait.as_millis()).ok(),
-            Retry::Backoff | Retry::Never => None,
-        };
-        Self {
-            code: error.code().to_owned(),
-            message: chain(error).join(": "),
-            status: error.status(),
-            retry_after_ms: retry_after,
-        }
-    }
-}
-
-impl From<&RecordedFailure> for ProviderError {
-    fn from(failure: &RecordedFailure) -> Self {
-        let RecordedFailure { code, message, status, retry_after_ms } = failure;
-        let (message, hint) = (message.clone(), retry_after_ms.map(Duration::from_millis));
-        match code.as_str() {
-            code::PROVIDER_AUTH_FAILED => Self::AuthFailed(message),
-            code::PROVIDER_CIRCUIT_OPEN => Self::circuit_open(hint),
-            code::PROVIDER_CONTENT_BLOCKED => Self::content_blocked(message),
-            code::PROVIDER_CONTEXT_OVERFLOW => Self::context_overflow(message),
-            code::PROVIDER_INVALID_REQUEST => Self::invalid_request(message, *status),
-            code::PROVIDER_INVALID_RESPONSE => Self::InvalidResponse(message),
-            code::PROVIDER_NOT_FOUND => Self::not_found(message),
-            code::PROVIDER_QUOTA_EXHAUSTED => Self::quota_exhausted(message),
-            code::PROVIDER_RATE_LIMITED => Self::rate_limited(message, hint),
-            code::PROVIDER_STREAM_INTERRUPTED => Self::StreamInterrupted { source: message.into() },
-            code::PROVIDER_STREAM_TRUNCATED => Self::stream_truncated("the recorded end marker"),
-            code::PROVIDER_TIMEOUT => Self::timeout(TimeoutPhase::Upstream, None),
-            code::PROVIDER_TRANSIENT => Self::transient(message, *status).with_retry_after(hint),
-            _ => Self::Other(message.into()),
-        }
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,13 +16,13 @@ use provider::{ErrorKind, ModelResponse, ProviderError, ScriptedAnswer, Scripted
 use serde_json::{Value, json};
 
 use crate::conformance::Sample;
-use crate::{Reply, ScriptedEndpoint, Wire};
+use crate::{Cannot, Reply, ScriptedEndpoint, Wire};
 
 pub use answers::{
     a_listener_hears_what_the_answer_says, a_recorded_answer_is_read_as_one_from_the_wire,
     a_script_fills_ids_from_the_conversation_and_says_when_it_is_over,
     an_answer_is_the_same_whole_streamed_and_split, an_endpoint_that_cannot_stream_is_read_whole,
-    arguments_that_are_no_json_are_given_back_as_they_are, every_stop_reason_arrives,
+    arguments_that_are_no_json_are_given_back_as_they_are,
     stop_reasons_of_the_wire_are_read_without_loss, tokens_of_a_failed_stream_are_heard,
 };
 pub use failures::{
@@ -55,16 +55,12 @@ pub struct Adapter {
     /// Returns failures and answers that repeat a text wherever the protocol has a place for one;
     /// the value is an error object that repeats it.
     pub repeating: fn(&str, &Value) -> Vec<Reply>,
-    /// The stop reasons that a script can name.
-    pub scripted_reasons: &'static [StopReason],
     /// The stop reasons as the protocol calls them.
     pub reasons: &'static [(&'static str, StopReason)],
     /// What errors call such a reason.
     pub reason_noun: &'static str,
     /// Returns answers that say `so far` and stop for a reason, and whether they are streamed.
     pub stopped: fn(&str) -> Vec<(Reply, bool)>,
-    /// Does the protocol say how many tokens came from a cache?
-    pub counts_cached: bool,
     /// A status that a failure in the middle of a stream can say, with how much was billed.
     pub transient_inside: Option<u16>,
     /// Returns arguments that stand for none, as a script has them.
@@ -93,7 +89,6 @@ macro_rules! adapter_suite {
             an_endpoint_that_cannot_stream_is_read_whole
             arguments_that_are_no_json_are_given_back_as_they_are
             every_known_failure_is_what_the_table_says
-            every_stop_reason_arrives
             it_keeps_the_contract_of_a_provider
             no_broken_byte_panics
             no_error_shows_the_key
@@ -139,7 +134,7 @@ impl Adapter {
 
     /// Returns an answer with all that an answer can have.
     fn rich(&self) -> ScriptedAnswer {
-        let cached = if self.counts_cached { 5 } else { 0 };
+        let cached = if self.wire.can(Cannot::CountCached) { 5 } else { 0 };
         scripted(json!({
             "text": "Grüße 👍 an alle",
             "thinking": "hm, let me see",

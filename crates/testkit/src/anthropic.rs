@@ -7,8 +7,17 @@ use layer0::usage::TokenUsage;
 use provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use serde_json::{Value, json};
 
-use crate::Reply;
 use crate::openai::arguments_text;
+use crate::{Cannot, MakeProvider, Reply, Wire};
+
+/// Makes the wire of this protocol, for what speaks it.
+#[must_use]
+pub const fn wire(provider: MakeProvider) -> Wire {
+    Wire::of(provider, reply).that_cannot(&[
+        Cannot::Stop(StopReason::ContentFilter),
+        Cannot::Stop(StopReason::Malformed),
+    ])
+}
 
 /// Returns what the endpoint answers to this request body.
 #[must_use]

@@ -1,6 +1,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use layer0::failure::{Chain, sources};
 use layer0::message::{Message, Transcript};
 use layer0::usage::TokenUsage;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
@@ -18,6 +19,7 @@ pub struct Heard {
     text: Mutex<String>,
     thinking: Mutex<String>,
     usage: Mutex<Vec<TokenUsage>>,
+    statuses: Mutex<Vec<u16>>,
 }
 
 impl Heard {
@@ -38,6 +40,12 @@ impl Heard {
     pub fn usage(&self) -> Vec<TokenUsage> {
         lock(&self.usage).clone()
     }
+
+    /// Returns the HTTP statuses so far, oldest first.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<u16> {
+        lock(&self.statuses).clone()
+    }
 }
 
 impl StreamSink for Heard {
@@ -47,6 +55,10 @@ impl StreamSink for Heard {
 
     fn thinking(&self, piece: &str) {
         lock(&self.thinking).push_str(piece);
+    }
+
+    fn status(&self, status: u16) {
+        lock(&self.statuses).push(status);
     }
 
     fn usage(&self, usage: TokenUsage) {
@@ -73,6 +85,17 @@ pub async fn send(
     streamed: bool,
 ) -> Result<ModelResponse, ProviderError> {
     if streamed { provider.stream(request).await } else { provider.complete(request).await }
+}
+
+/// Returns all that can be seen of an error and of its causes.
+pub(crate) fn all_of(error: &ProviderError) -> String {
+    let causes: String = sources(error).map(|source| format!(" {source:?} {source}")).collect();
+    format!("{error:?} {}{causes}", Chain(error))
+}
+
+/// Does a text show what no error may?
+pub(crate) fn shows_a_secret(text: &str) -> bool {
+    text.contains(KEY) || text.contains(TOKEN)
 }
 
 /// Timeouts that are far away, but for those a check shortens.

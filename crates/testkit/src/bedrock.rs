@@ -8,7 +8,18 @@ use provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedT
 use serde_json::{Value, json};
 
 use crate::openai::arguments_text;
-use crate::{Ending, Reply};
+use crate::{Cannot, Ending, MakeProvider, Reply, Wire};
+
+/// Makes the wire of this protocol, for what speaks it.
+#[must_use]
+pub const fn wire(provider: MakeProvider) -> Wire {
+    Wire::of(provider, |answer, request| reply(answer, request, request["stream"] == true))
+        .that_cannot(&[
+            Cannot::Fail(ErrorKind::ContentBlocked),
+            Cannot::Stop(StopReason::Pause),
+            Cannot::Stop(StopReason::Refusal),
+        ])
+}
 
 /// Returns what the endpoint answers to this request body, whole or as a stream.
 #[must_use]

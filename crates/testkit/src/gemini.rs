@@ -6,7 +6,19 @@ use layer0::message::StopReason;
 use provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use serde_json::{Value, json};
 
-use crate::Reply;
+use crate::{Cannot, MakeProvider, Reply, Wire};
+
+/// Makes the wire of this protocol, for what speaks it.
+#[must_use]
+pub const fn wire(provider: MakeProvider) -> Wire {
+    Wire::of(provider, |answer, request| reply(answer, request, request["stream"] == true))
+        .that_cannot(&[
+            Cannot::Stop(StopReason::ContextExceeded),
+            Cannot::Stop(StopReason::Malformed),
+            Cannot::Stop(StopReason::Pause),
+            Cannot::Stop(StopReason::Refusal),
+        ])
+}
 
 /// Says whether a request to this path streams; `None` where the protocol has no such path.
 #[must_use]

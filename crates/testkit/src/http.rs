@@ -40,6 +40,15 @@ pub(crate) struct Connection {
     unread: Vec<u8>,
 }
 
+/// What a reply leaves of a connection.
+pub(crate) enum After {
+    /// It can serve another request.
+    Open(Connection),
+    /// Nothing more comes, and it stays open.
+    Hanging(Connection),
+    Closed,
+}
+
 impl Connection {
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
@@ -84,9 +93,13 @@ impl Connection {
         }
     }
 
-    /// Answers. Returns the connection where it can serve another request: after a reply that ended
-    /// properly, unless the client wants it closed.
-    pub(crate) async fn write(mut self, reply: &Reply, is_last: bool) -> io::Result<Option<Self>> {
+    /// Waits until the client closes a connection that it says nothing more on.
+    pub(crate) async fn until_closed(mut self) {
+        while self.stream.read(&mut [0; 64]).await.is_ok_and(|bytes| bytes > 0) {}
+    }
+
+    /// Answers; says what is left of the connection. A client that wants it closed gets it so.
+    pub(crate) async fn write(mut self, reply: &Reply, is_last: bool) -> io::Result<After> {
         if !reply.delay.is_zero() {
             SystemClock.sleep(reply.delay).await;
         }
@@ -95,7 +108,7 @@ impl Connection {
             Ending::CutAt(at) | Ending::CloseAt(at) | Ending::ResetAt(at) | Ending::HangAt(at) => {
                 reply.body.get(..at).unwrap_or(&reply.body)
             }
-            Ending::HangBeforeHead => return std::future::pending().await,
+            Ending::HangBeforeHead => return Ok(After::Hanging(self)),
         };
         let mut head = format!("HTTP/1.1 {} Reply\r\n", reply.status);
         for (name, value) in &reply.headers {
@@ -122,7 +135,7 @@ impl Connection {
                     self.stream.write_all(b"0\r\n\r\n").await?;
                 }
                 if !is_last {
-                    return Ok(Some(self));
+                    return Ok(After::Open(self));
                 }
                 self.stream.shutdown().await?;
             }
@@ -132,9 +145,9 @@ impl Connection {
                 SystemClock.sleep(Duration::from_millis(20)).await;
                 self.stream.set_zero_linger()?;
             }
-            Ending::HangAt(_) | Ending::HangBeforeHead => std::future::pending().await,
+            Ending::HangAt(_) | Ending::HangBeforeHead => return Ok(After::Hanging(self)),
         }
-        Ok(None)
+        Ok(After::Closed)
     }
 
     /// Writes chunks, each by itself.

@@ -40,4 +40,4 @@ pub use loopback::Loopback;
 pub use provider_conformance::provider_conformance;
 pub use reply::{Ending, Reply};
 pub use scripted::ScriptedEndpoint;
-pub use wire::Wire;
+pub use wire::{Cannot, MakeProvider, Wire};

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
-use crate::http::Connection;
+use crate::http::{After, Connection};
 use crate::{Reply, Request};
 
 /// A server on `127.0.0.1` that answers as told and records what it was asked. Connections are kept
@@ -16,8 +16,17 @@ use crate::{Reply, Request};
 pub struct Loopback {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
+    hangs: watch::Receiver<Hangs>,
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What became of the replies that hang.
+#[derive(Debug, Default)]
+struct Hangs {
+    begun: usize,
+    /// Those whose connection the client closed.
+    left: usize,
 }
 
 type Handler = Arc<dyn Fn(&Request) -> Reply + Send + Sync>;
@@ -55,14 +64,15 @@ impl Loopback {
         let (shutdown, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let seen = Arc::clone(&requests);
+        let (told, hangs) = watch::channel(Hangs::default());
         let thread = thread::Builder::new().name("loopback".into()).spawn(move || {
             // Ends with the signal, or with the sender; the runtime takes open connections along.
             runtime.block_on(async {
-                tokio::spawn(accept(listener, handler, seen));
+                tokio::spawn(accept(listener, handler, seen, Arc::new(told)));
                 let _ = stopped.await;
             });
         })?;
-        Ok(Self { address, requests, shutdown: Some(shutdown), thread: Some(thread) })
+        Ok(Self { address, requests, hangs, shutdown: Some(shutdown), thread: Some(thread) })
     }
 
     /// Returns `http://127.0.0.1:PORT`.
@@ -88,6 +98,17 @@ impl Loopback {
     pub fn count(&self) -> usize {
         lock(&self.requests).len()
     }
+
+    /// Waits until so many replies hang, or did.
+    pub async fn hangs(&self, count: usize) {
+        // It can only fail when the server has ended, and this holds it.
+        let _ = self.hangs.clone().wait_for(|hangs| hangs.begun >= count).await;
+    }
+
+    /// Waits until clients have closed the connections of so many replies that hang.
+    pub async fn is_left(&self, count: usize) {
+        let _ = self.hangs.clone().wait_for(|hangs| hangs.left >= count).await;
+    }
 }
 
 impl Drop for Loopback {
@@ -103,11 +124,13 @@ async fn accept(
     listener: std::net::TcpListener,
     handler: Handler,
     requests: Arc<Mutex<Vec<Request>>>,
+    hangs: Arc<watch::Sender<Hangs>>,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (stream, _) = listener.accept().await?;
-        tokio::spawn(serve(stream, Arc::clone(&handler), Arc::clone(&requests)));
+        let (handler, requests) = (Arc::clone(&handler), Arc::clone(&requests));
+        tokio::spawn(serve(stream, handler, requests, Arc::clone(&hangs)));
     }
 }
 
@@ -116,6 +139,7 @@ async fn serve(
     stream: TcpStream,
     handler: Handler,
     requests: Arc<Mutex<Vec<Request>>>,
+    hangs: Arc<watch::Sender<Hangs>>,
 ) -> io::Result<()> {
     let mut connection = Connection::new(stream)?;
     loop {
@@ -129,8 +153,16 @@ async fn serve(
             requests.push(request);
             reply
         };
-        let Some(kept) = connection.write(&reply, is_last).await? else { return Ok(()) };
-        connection = kept;
+        connection = match connection.write(&reply, is_last).await? {
+            After::Open(connection) => connection,
+            After::Closed => return Ok(()),
+            After::Hanging(connection) => {
+                hangs.send_modify(|hangs| hangs.begun += 1);
+                connection.until_closed().await;
+                hangs.send_modify(|hangs| hangs.left += 1);
+                return Ok(());
+            }
+        };
     }
 }
 

@@ -6,7 +6,28 @@ use layer0::message::StopReason;
 use provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use serde_json::{Value, json};
 
-use crate::Reply;
+use crate::{Cannot, MakeProvider, Reply, Wire};
+
+/// Makes the wire of this protocol, for what speaks it.
+#[must_use]
+pub const fn wire(provider: MakeProvider) -> Wire {
+    // A line in the middle of a stream has no status that could say what failed.
+    Wire::of(provider, reply).that_cannot(&[
+        Cannot::BillFailures,
+        Cannot::CountCached,
+        Cannot::Fail(ErrorKind::ContentBlocked),
+        Cannot::FailMidway(ErrorKind::AuthFailed),
+        Cannot::FailMidway(ErrorKind::InvalidRequest),
+        Cannot::FailMidway(ErrorKind::QuotaExhausted),
+        Cannot::FailMidway(ErrorKind::RateLimited),
+        Cannot::FailMidway(ErrorKind::Timeout),
+        Cannot::Stop(StopReason::ContentFilter),
+        Cannot::Stop(StopReason::ContextExceeded),
+        Cannot::Stop(StopReason::Malformed),
+        Cannot::Stop(StopReason::Pause),
+        Cannot::Stop(StopReason::Refusal),
+    ])
+}
 
 /// Returns what the server answers to this request body.
 #[must_use]

@@ -1,38 +1,46 @@
 //! What every provider has to keep, over real HTTP.
 
-use std::net::TcpListener;
+mod asked;
+mod broken;
+mod failed;
+mod said;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use layer0::failure::{Failure, Retry};
-use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
 use provider::{
-    ErrorKind, ModelRequest, ModelResponse, ProviderError, ScriptedAnswer, ScriptedError,
-    ScriptedToolCall, StreamSink,
+    ModelRequest, ModelResponse, ProviderError, ScriptedAnswer, ScriptedToolCall, StreamSink,
 };
 use provider_http::Timeouts;
 use serde_json::{Value, json};
 
 use crate::ask::patient;
-use crate::{Ending, Heard, Loopback, Reply, Wire, hello, send};
+use crate::{Cannot, Heard, Loopback, Reply, Wire, hello, send};
 
 /// Holds a provider against the contract of [`Provider`](provider::Provider), over real HTTP:
 ///
-/// - Answers and tool calls arrive whole wherever bytes are split, and what is streamed is what is
-///   answered.
+/// - The whole conversation, the tools and the settings are sent, and the key with them.
+/// - Answers, thinking and tool calls arrive whole wherever bytes are split, and what is streamed is
+///   what is answered.
+/// - Each reason to stop is itself, arguments that are no JSON are given back as they were written,
+///   and what was billed is neither lost nor made up.
+/// - Whoever listens is told the status and what was billed, also by what fails.
 /// - Each failure that a script can name is itself behind the wire, with the wait it asks for.
+/// - No error shows the key.
 /// - No part of an answer is taken for the whole.
 /// - A server that hangs, resets, sends a page for people or is not there is a failure that may be
 ///   tried again, and is not tried again by the provider itself.
 /// - A redirect, which would carry the key elsewhere, is not followed.
+/// - Whoever drops a call closes its connection.
 ///
-/// It needs what makes the provider, and what makes the bytes of an answer in its protocol; for a
-/// protocol that this crate speaks there is a function, such as [`openai::reply`](crate::openai::reply).
+/// It needs what makes the provider with [`KEY`](crate::KEY), and what makes the bytes of an answer in its
+/// protocol; for a protocol that this crate speaks there is a function, such as
+/// [`openai::wire`](crate::openai::wire).
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use testkit::{Wire, provider_conformance};
+/// use testkit::{KEY, provider_conformance};
 /// # struct MyProvider;
 /// # #[async_trait::async_trait]
 /// # impl provider::Provider for MyProvider {
@@ -44,31 +52,37 @@ use crate::{Ending, Heard, Loopback, Reply, Wire, hello, send};
 /// #     ) -> Result<provider::ModelResponse, provider::ProviderError> { unimplemented!() }
 /// # }
 /// # impl MyProvider {
-/// #     fn new(_: &str) -> Self { Self }
+/// #     fn new(_: &str, _: &str) -> Self { Self }
 /// #     fn idle_timeout(self, _: std::time::Duration) -> Self { self }
 /// # }
 ///
 /// // #[tokio::test]
 /// async fn my_provider_keeps_the_contract() {
-///     let wire = Wire::of(
-///         |url, timeouts| Arc::new(MyProvider::new(url).idle_timeout(timeouts.idle)),
-///         testkit::openai::reply,
-///     );
+///     let wire = testkit::openai::wire(|url, timeouts| {
+///         Arc::new(MyProvider::new(url, KEY).idle_timeout(timeouts.idle))
+///     });
 ///     provider_conformance(wire).await;
 /// }
 /// ```
 ///
-/// What the protocol cannot say goes into [`Wire::without`] and [`Wire::only_at_the_start`].
+/// What a protocol of your own cannot say goes into [`Wire::that_cannot`].
 ///
 /// # Panics
 ///
 /// When the provider breaks the contract; the message says where.
 pub async fn provider_conformance(wire: Wire) {
-    answers_arrive_whole(&wire).await;
-    failures_are_what_they_were(&wire).await;
-    no_part_is_taken_for_the_whole(&wire).await;
-    what_breaks_may_be_tried_again(&wire).await;
-    nothing_is_asked_but_once(&wire).await;
+    it_has_a_name(&wire);
+    asked::all_of_a_request_is_sent(&wire).await;
+    said::answers_arrive_whole(&wire).await;
+    said::reasons_to_stop_are_what_they_were(&wire).await;
+    said::arguments_that_are_no_json_are_given_back(&wire).await;
+    failed::failures_are_what_they_were(&wire).await;
+    failed::tokens_of_a_failure_are_heard(&wire).await;
+    failed::no_error_shows_the_key(&wire).await;
+    broken::no_part_is_taken_for_the_whole(&wire).await;
+    broken::nothing_is_asked_but_once(&wire).await;
+    broken::a_dropped_call_closes_its_connection(&wire).await;
+    broken::what_breaks_may_be_tried_again(&wire).await;
 }
 
 /// Long enough for a busy machine, short enough to wait for.
@@ -77,177 +91,46 @@ const TIMEOUTS: Timeouts = {
     Timeouts { first_byte: second, idle: second, ..patient() }
 };
 
-async fn ask(
-    wire: &Wire,
-    reply: Reply,
-    streamed: bool,
-) -> (Result<ModelResponse, ProviderError>, String) {
+fn it_has_a_name(wire: &Wire) {
+    let provider = (wire.provider)("http://127.0.0.1:9", TIMEOUTS);
+    assert!(!provider.name().is_empty(), "a provider has a name");
+    assert!(!provider.model().is_empty(), "a model has a name");
+}
+
+type Result = std::result::Result<ModelResponse, ProviderError>;
+
+async fn ask(wire: &Wire, reply: Reply, streamed: bool) -> (Result, Arc<Heard>) {
     let server = Loopback::replying([reply]);
     ask_at(wire, &server.url(), streamed).await
 }
 
-async fn ask_at(
-    wire: &Wire,
-    url: &str,
-    streamed: bool,
-) -> (Result<ModelResponse, ProviderError>, String) {
+async fn ask_at(wire: &Wire, url: &str, streamed: bool) -> (Result, Arc<Heard>) {
     let heard = Arc::new(Heard::default());
     let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
     let request = ModelRequest { sink: Some(sink), ..hello() };
     let provider = (wire.provider)(url, TIMEOUTS);
-    (send(&*provider, &request, streamed).await, heard.text())
+    (send(&*provider, &request, streamed).await, heard)
 }
 
-fn answer() -> ScriptedAnswer {
+fn answer(wire: &Wire) -> ScriptedAnswer {
     ScriptedAnswer {
         text: Some("grüße 👍 one two three".into()),
-        usage: Some(TokenUsage { input_tokens: 7, output_tokens: 5, cached_tokens: 0 }),
+        usage: Some(billed(wire)),
         ..ScriptedAnswer::default()
     }
 }
 
+fn billed(wire: &Wire) -> TokenUsage {
+    let cached_tokens = if wire.can(Cannot::CountCached) { 3 } else { 0 };
+    TokenUsage { input_tokens: 7, output_tokens: 5, cached_tokens }
+}
+
 fn calls() -> ScriptedAnswer {
-    let call = |id: &str, city: &str| ScriptedToolCall {
-        id: id.into(),
-        name: "weather".into(),
-        arguments: json!({ "city": city, "days": [1, 2] }),
-    };
+    let call = |id: &str, city: &str| calling(id, json!({ "city": city, "days": [1, 2] }));
     let tool_calls = vec![call("call_1", "Zürich"), call("call_2", "Oslo")];
     ScriptedAnswer { tool_calls, ..ScriptedAnswer::default() }
 }
 
-async fn answers_arrive_whole(wire: &Wire) {
-    for streamed in [false, true] {
-        for piece_bytes in [None, Some(1), Some(7)] {
-            let at = format!("streamed: {streamed}, pieces of {piece_bytes:?} bytes");
-            let sent = Reply { piece_bytes, ..wire.says(&answer(), streamed) };
-            let (result, heard) = ask(wire, sent, streamed).await;
-            let said = result.unwrap_or_else(|error| panic!("{at}: {error}"));
-            assert_eq!(&*said.text, "grüße 👍 one two three", "{at}");
-            assert_eq!((said.usage.input_tokens, said.usage.output_tokens), (7, 5), "{at}");
-            assert_eq!(said.stop_reason, StopReason::End, "{at}");
-            if streamed {
-                assert_eq!(heard, *said.text, "what is streamed is what is answered: {at}");
-            }
-            let sent = Reply { piece_bytes, ..wire.says(&calls(), streamed) };
-            let (result, _) = ask(wire, sent, streamed).await;
-            let said = result.unwrap_or_else(|error| panic!("{at}: {error}"));
-            assert_eq!(said.stop_reason, StopReason::ToolUse, "{at}");
-            let cities: Vec<&Value> =
-                said.tool_calls.iter().map(|call| &call.arguments["city"]).collect();
-            assert_eq!(cities, ["Zürich", "Oslo"], "calls in their order: {at}");
-            assert!(said.tool_calls.iter().all(|call| &*call.name == "weather"), "{at}");
-            // A call that was given no id gets one from the machine.
-            for (call, id) in said.tool_calls.iter().zip(["call_1", "call_2"]) {
-                let given = call.id.as_str();
-                assert!([id, ""].contains(&given), "`{given}` was sent as `{id}`: {at}");
-            }
-        }
-    }
-}
-
-async fn failures_are_what_they_were(wire: &Wire) {
-    let kinds = [
-        ErrorKind::Transient,
-        ErrorKind::RateLimited,
-        ErrorKind::InvalidRequest,
-        ErrorKind::ContentBlocked,
-        ErrorKind::AuthFailed,
-        ErrorKind::InvalidResponse,
-        ErrorKind::ContextOverflow,
-        ErrorKind::QuotaExhausted,
-        ErrorKind::Timeout,
-        ErrorKind::StreamTruncated,
-    ];
-    let texts = |kind: &ErrorKind| match wire.only_at_the_start.contains(kind) {
-        true => vec![None],
-        false => vec![None, Some("half an ans")],
-    };
-    let kinds = kinds.iter().filter(|kind| !wire.without.contains(kind));
-    for (kind, text) in
-        kinds.flat_map(|kind| texts(kind).into_iter().map(move |text| (*kind, text)))
-    {
-        let error = ScriptedError { kind, retry_after_ms: Some(250), status: None };
-        let expected = ProviderError::from(&error);
-        let text = text.map(Into::into);
-        let answer = ScriptedAnswer { text, error: Some(error), ..ScriptedAnswer::default() };
-        for streamed in [false, true] {
-            let (result, _) = ask(wire, wire.says(&answer, streamed), streamed).await;
-            match result {
-                Ok(_) => panic!("{kind:?} is no answer (streamed: {streamed})"),
-                Err(error) => {
-                    let at = format!("{kind:?} (streamed: {streamed}): {error:?}");
-                    assert_eq!(error.code(), expected.code(), "{at}");
-                    assert_eq!(error.retry(), expected.retry(), "{at}");
-                }
-            }
-        }
-    }
-}
-
-async fn no_part_is_taken_for_the_whole(wire: &Wire) {
-    for streamed in [false, true] {
-        for answer in [answer(), calls()] {
-            let whole = wire.says(&answer, streamed);
-            let length = whole.body.len();
-            // The last bytes may be an end of line that says nothing more.
-            let cuts = (0..length.saturating_sub(4)).step_by(length / 40 + 1);
-            let cut = |at| whole.clone().ending(Ending::CutAt(at));
-            let server = Loopback::replying(cuts.clone().map(cut));
-            let provider = (wire.provider)(&server.url(), TIMEOUTS);
-            for at in cuts {
-                let result = send(&*provider, &hello(), streamed).await;
-                assert!(
-                    result.is_err(),
-                    "{at} of {length} bytes were taken for an answer (streamed: {streamed})"
-                );
-            }
-        }
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
-async fn what_breaks_may_be_tried_again(wire: &Wire) {
-    let limit = Duration::from_secs(20);
-    for streamed in [false, true] {
-        let whole = wire.says(&answer(), streamed);
-        let half = whole.body.len() / 2;
-        for (name, broken) in [
-            ("a reset", whole.clone().ending(Ending::ResetAt(half))),
-            ("a hang inside the answer", whole.clone().ending(Ending::HangAt(half))),
-            ("a hang before the answer", whole.clone().ending(Ending::HangBeforeHead)),
-            ("a page with status 502", Reply::html(502)),
-            ("a page with status 200", Reply::html(200)),
-        ] {
-            let asked = tokio::time::timeout(limit, ask(wire, broken, streamed)).await;
-            let Ok((result, _)) = asked else { panic!("{name} hangs the call") };
-            match result {
-                Ok(_) => panic!("{name} is no answer (streamed: {streamed})"),
-                Err(error) => assert!(error.is_retryable(), "{name}: {error}"),
-            }
-        }
-        let nobody = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let nobody = nobody.expect("a port of the loopback interface can be bound");
-        let (result, _) = ask_at(wire, &format!("http://{nobody}"), streamed).await;
-        let error = result.expect_err("nobody listens");
-        assert!(error.is_retryable(), "a refused connection: {error}");
-    }
-}
-
-async fn nothing_is_asked_but_once(wire: &Wire) {
-    for streamed in [false, true] {
-        let busy = || Reply::json(503, &json!({})).header("retry-after", "1");
-        let server = Loopback::replying([busy(), busy(), busy()]);
-        let (result, _) = ask_at(wire, &server.url(), streamed).await;
-        let error = result.expect_err("a server that is busy does not answer");
-        assert!(error.is_retryable(), "{error}");
-        assert_eq!(server.count(), 1, "trying again is left to who asks (streamed: {streamed})");
-
-        let elsewhere = Loopback::replying([]);
-        let moved = Reply::new(307, "text/plain", "").header("location", elsewhere.url());
-        let (result, _) = ask(wire, moved, streamed).await;
-        let error = result.expect_err("a redirect is no answer");
-        assert_eq!(error.retry(), Retry::Never, "a redirect leads where it led before: {error}");
-        assert_eq!(elsewhere.count(), 0, "a redirect is not followed (streamed: {streamed})");
-    }
+fn calling(id: &str, arguments: Value) -> ScriptedToolCall {
+    ScriptedToolCall { id: id.into(), name: "weather".into(), arguments }
 }

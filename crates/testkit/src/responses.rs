@@ -6,8 +6,17 @@ use layer0::message::StopReason;
 use provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use serde_json::{Value, json};
 
-use crate::Reply;
 use crate::openai::{arguments_text, wire_error};
+use crate::{Cannot, MakeProvider, Reply, Wire};
+
+/// Makes the wire of this protocol, for what speaks it.
+#[must_use]
+pub const fn wire(provider: MakeProvider) -> Wire {
+    Wire::of(provider, reply).that_cannot(&[
+        Cannot::Stop(StopReason::ContextExceeded),
+        Cannot::Stop(StopReason::Malformed),
+    ])
+}
 
 /// Returns what the endpoint answers to this request body.
 #[must_use]

@@ -131,7 +131,7 @@ fn an_ollama_of_ones_own_needs_no_key() {
 #[test]
 fn a_key_is_printed_nowhere_even_when_the_server_echoes_it() {
     let key = "canary-key-0123456789";
-    let body = serde_json::json!({"error": {
+    let body = json!({"error": {
         "type": "invalid_request_error", "code": "invalid_api_key",
         "message": format!("Incorrect API key provided: {key}"),
     }});
@@ -311,6 +311,53 @@ fn a_person_at_the_terminal_is_asked() {
         assert_eq!(output.status.code(), Some(code), "{screen}");
         assert!(screen.contains("run it? [y]es, [n]o, [l]ater"), "{screen}");
         assert!(screen.contains(expected), "{screen}");
+    }
+}
+
+/// Spec: E10, S9. The key of who is asked second is as secret as that of who is asked first.
+#[test]
+fn the_key_of_a_fallback_is_printed_nowhere_even_when_its_server_echoes_it() {
+    let key = "canary-key-0123456789";
+    let refusal = json!({ "error": {
+        "type": "invalid_request_error", "code": "invalid_api_key",
+        "message": format!("Incorrect API key provided: {key}"),
+    }});
+    // The adapter hides its key in an error; what the model says is hidden by the run.
+    let echoes = json!({ "choices": [{
+        "message": { "content": format!("your key is {key}") }, "finish_reason": "stop",
+    }]});
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for (reply, code, shown) in [
+        (Reply::json(401, &refusal), 1, "Incorrect API key provided: [redacted]"),
+        (Reply::json(200, &echoes), 0, "your key is [redacted]"),
+    ] {
+        let server = Loopback::replying([reply]);
+        let bench = Bench::new()
+            .with("OTHER_KEY", key)
+            .with("BACKSTOP_LOG", "trace")
+            .with("BACKSTOP_STORE", "sqlite:x.db");
+        bench.write(
+            "agent.toml",
+            &format!(
+                "[agent]\ninput = \"x\"\n[agent.retry]\nbase_ms = 0\n[model]\nprovider = \"openai\"\n\
+                 model = \"m\"\nbase_url = \"http://{nobody}/v1\"\n[[model.fallback]]\n\
+                 provider = \"openai\"\nmodel = \"n\"\nbase_url = \"{}\"\n\
+                 api_key_env = \"OTHER_KEY\"\n",
+                server.url()
+            ),
+        );
+        let ran = bench.run(&["run", "agent.toml"]);
+        let said = format!("{}{}", ran.out, ran.err);
+        assert_eq!(ran.code, code, "{said}");
+        assert!(said.contains(shown), "{said}");
+        assert!(!said.contains(key), "{said}");
+        let sent = server.requests();
+        assert_eq!(sent[0].header("authorization"), Some(format!("Bearer {key}").as_str()));
+        for file in bench.files() {
+            let bytes = std::fs::read(&file).unwrap();
+            let found = bytes.windows(key.len()).any(|window| window == key.as_bytes());
+            assert!(!found, "{}", file.display());
+        }
     }
 }
 

@@ -7,29 +7,20 @@ use provider::{ModelResponse, ProviderError};
 use provider_anthropic::{Anthropic, AnthropicProvider};
 use serde_json::{Value, json};
 use testkit::adapter::Adapter;
-use testkit::{Reply, ScriptedEndpoint, Wire, conformance};
+use testkit::{Reply, ScriptedEndpoint, conformance};
 
 pub(super) use testkit::{KEY, hello, send};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: Wire::of(
-        |url, timeouts| Arc::new(to(url).timeouts(timeouts).build().unwrap()),
-        testkit::anthropic::reply,
-    ),
+    wire: testkit::anthropic::wire(|url, timeouts| {
+        Arc::new(to(url).timeouts(timeouts).build().unwrap())
+    }),
     endpoint: ScriptedEndpoint::anthropic,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
     shown: || format!("{:?} {:?}", to(NOWHERE), *READER),
     failures: || conformance::samples(&["anthropic"]),
     no_answers,
     repeating,
-    scripted_reasons: &[
-        StopReason::End,
-        StopReason::ToolUse,
-        StopReason::MaxTokens,
-        StopReason::Refusal,
-        StopReason::Pause,
-        StopReason::ContextExceeded,
-    ],
     reasons: &[
         ("end_turn", StopReason::End),
         ("stop_sequence", StopReason::End),
@@ -46,7 +37,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
         let body = json!({ "type": "message", "content": content, "stop_reason": reason });
         vec![(Reply::json(200, &body), false)]
     },
-    counts_cached: true,
     transient_inside: Some(529),
     no_arguments: || vec![json!({}), Value::Null],
     after_the_end: || 0,

@@ -3,24 +3,19 @@
 use std::sync::{Arc, LazyLock};
 
 use layer0::message::StopReason;
-use provider::{ErrorKind, ModelResponse, ProviderError};
+use provider::{ModelResponse, ProviderError};
 use provider_bedrock::{AwsCredentials, Bedrock, BedrockProvider};
 use serde_json::{Value, json};
 use testkit::adapter::Adapter;
 use testkit::bedrock::{event, exception, frame, stream};
-use testkit::{Reply, ScriptedEndpoint, Wire, conformance};
+use testkit::{Reply, ScriptedEndpoint, conformance};
 
 pub(super) use testkit::{KEY, TOKEN, hello, send};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: Wire {
-        provider: |url, timeouts| Arc::new(to(url).timeouts(timeouts).build().unwrap()),
-        reply: |answer, request| {
-            testkit::bedrock::reply(answer, request, request["stream"] == true)
-        },
-        without: &[ErrorKind::ContentBlocked],
-        only_at_the_start: &[],
-    },
+    wire: testkit::bedrock::wire(|url, timeouts| {
+        Arc::new(to(url).timeouts(timeouts).build().unwrap())
+    }),
     endpoint: ScriptedEndpoint::bedrock,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
     shown: || {
@@ -31,14 +26,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
     failures: || conformance::samples(&["bedrock"]),
     no_answers,
     repeating,
-    scripted_reasons: &[
-        StopReason::End,
-        StopReason::ToolUse,
-        StopReason::MaxTokens,
-        StopReason::ContentFilter,
-        StopReason::Malformed,
-        StopReason::ContextExceeded,
-    ],
     reasons: &[
         ("end_turn", StopReason::End),
         ("stop_sequence", StopReason::End),
@@ -57,7 +44,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
         let body = json!({ "output": { "message": message }, "stopReason": reason });
         vec![(Reply::json(200, &body), false)]
     },
-    counts_cached: true,
     transient_inside: Some(424),
     no_arguments: || vec![json!({}), Value::Null],
     // What was billed follows the stop reason.

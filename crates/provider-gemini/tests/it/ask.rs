@@ -7,22 +7,20 @@ use provider::{ModelResponse, ProviderError};
 use provider_gemini::{Gemini, GeminiProvider};
 use serde_json::{Value, json};
 use testkit::adapter::Adapter;
-use testkit::{Reply, ScriptedEndpoint, Wire, conformance};
+use testkit::{Reply, ScriptedEndpoint, conformance};
 
 pub(super) use testkit::{KEY, hello, send};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: Wire::of(
-        |url, timeouts| Arc::new(to(MODEL, url).timeouts(timeouts).build().unwrap()),
-        |answer, request| testkit::gemini::reply(answer, request, request["stream"] == true),
-    ),
+    wire: testkit::gemini::wire(|url, timeouts| {
+        Arc::new(to(MODEL, url).timeouts(timeouts).build().unwrap())
+    }),
     endpoint: ScriptedEndpoint::gemini,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
     shown: || format!("{:?} {:?}", to(MODEL, NOWHERE), *READER),
     failures: || conformance::samples(&["gemini"]),
     no_answers,
     repeating,
-    scripted_reasons: &[StopReason::End, StopReason::MaxTokens, StopReason::ContentFilter],
     reasons: &[
         ("STOP", StopReason::End),
         ("MAX_TOKENS", StopReason::MaxTokens),
@@ -40,7 +38,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
         let candidate = json!({ "content": { "parts": parts }, "finishReason": reason });
         vec![(Reply::json(200, &json!({ "candidates": [candidate] })), false)]
     },
-    counts_cached: true,
     transient_inside: Some(502),
     no_arguments: || vec![json!({}), Value::Null],
     after_the_end: || 0,

@@ -3,35 +3,24 @@
 use std::sync::{Arc, LazyLock};
 
 use layer0::message::StopReason;
-use provider::{ErrorKind, ModelResponse, ProviderError};
+use provider::{ModelResponse, ProviderError};
 use provider_ollama::{Ollama, OllamaProvider};
 use serde_json::{Value, json};
 use testkit::adapter::Adapter;
-use testkit::{Reply, ScriptedEndpoint, Wire, conformance};
+use testkit::{Reply, ScriptedEndpoint, conformance};
 
 pub(super) use testkit::{KEY, hello, send};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: Wire {
-        provider: |url, timeouts| Arc::new(to(url).timeouts(timeouts).build().unwrap()),
-        reply: testkit::ollama::reply,
-        without: &[ErrorKind::ContentBlocked],
-        // A line in the middle of a stream has no status that could say so.
-        only_at_the_start: &[
-            ErrorKind::RateLimited,
-            ErrorKind::InvalidRequest,
-            ErrorKind::AuthFailed,
-            ErrorKind::QuotaExhausted,
-            ErrorKind::Timeout,
-        ],
-    },
+    wire: testkit::ollama::wire(|url, timeouts| {
+        Arc::new(to(url).timeouts(timeouts).build().unwrap())
+    }),
     endpoint: ScriptedEndpoint::ollama,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
     shown: || format!("{:?} {:?}", to(NOWHERE), *READER),
     failures: || conformance::samples(&["ollama"]),
     no_answers,
     repeating,
-    scripted_reasons: &[StopReason::End, StopReason::MaxTokens],
     reasons: &[("stop", StopReason::End), ("length", StopReason::MaxTokens)],
     reason_noun: "done reason",
     stopped: |reason| {
@@ -39,7 +28,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
         let body = json!({ "message": message, "done": true, "done_reason": reason });
         vec![(Reply::json(200, &body), false), (Reply::lines(format!("{body}\n")), true)]
     },
-    counts_cached: false,
     transient_inside: None,
     no_arguments: || vec![json!(""), json!("null")],
     after_the_end: || 0,

@@ -7,29 +7,20 @@ use provider::{ModelResponse, ProviderError};
 use provider_openai::{OpenAi, OpenAiProvider};
 use serde_json::{Value, json};
 use testkit::adapter::Adapter;
-use testkit::{Reply, ScriptedEndpoint, Wire, conformance};
+use testkit::{Reply, ScriptedEndpoint, conformance};
 
 pub(super) use testkit::{KEY, hello, send};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: Wire::of(
-        |url, timeouts| Arc::new(to(url).timeouts(timeouts).build().unwrap()),
-        testkit::openai::reply,
-    ),
+    wire: testkit::openai::wire(|url, timeouts| {
+        Arc::new(to(url).timeouts(timeouts).build().unwrap())
+    }),
     endpoint: ScriptedEndpoint::openai,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
     shown: || format!("{:?} {:?}", to(NOWHERE), *READER),
     failures: || conformance::samples(&["openai", "llama.cpp", "mistral", "cohere"]),
     no_answers,
     repeating,
-    scripted_reasons: &[
-        StopReason::End,
-        StopReason::ToolUse,
-        StopReason::MaxTokens,
-        StopReason::Refusal,
-        StopReason::ContentFilter,
-        StopReason::ContextExceeded,
-    ],
     reasons: &[
         ("stop", StopReason::End),
         ("length", StopReason::MaxTokens),
@@ -44,7 +35,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
         let body = json!({ "choices": [{ "message": message, "finish_reason": reason }] });
         vec![(Reply::json(200, &body), false)]
     },
-    counts_cached: true,
     transient_inside: Some(502),
     no_arguments: || vec![json!(""), json!("null")],
     after_the_end: || 0,

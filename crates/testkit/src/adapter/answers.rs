@@ -5,12 +5,12 @@ use std::sync::Arc;
 use layer0::failure::{Failure, Retry};
 use layer0::message::{Message, StopReason, ToolCall, Transcript};
 use layer0::usage::TokenUsage;
-use provider::{ModelRequest, ModelResponse, ScriptedAnswer};
+use provider::{ModelRequest, ModelResponse};
 use serde_json::json;
 
 use super::{Adapter, failing, scripted};
 use crate::ask::patient;
-use crate::{Heard, Loopback, hello, send};
+use crate::{Cannot, Heard, Loopback, hello, send};
 
 /// Text, thinking, calls with their ids, stop reason and usage, however they are sent.
 ///
@@ -27,7 +27,7 @@ pub async fn an_answer_is_the_same_whole_streamed_and_split(adapter: &Adapter) {
     assert_eq!(whole.tool_calls[0].arguments, json!({ "path": "äöü 👍" }));
     assert_eq!(whole.tool_calls[1].arguments, json!({}));
     assert_eq!(whole.stop_reason, StopReason::ToolUse);
-    let cached_tokens = if adapter.counts_cached { 5 } else { 0 };
+    let cached_tokens = if adapter.wire.can(Cannot::CountCached) { 5 } else { 0 };
     let usage = TokenUsage { input_tokens: 12, output_tokens: 7, cached_tokens };
     assert_eq!(whole.usage, usage);
 
@@ -86,25 +86,6 @@ pub async fn an_endpoint_that_cannot_stream_is_read_whole(adapter: &Adapter) {
     let provider = (adapter.wire.provider)(&server.url(), patient());
     let response = send(&*provider, &request, true).await.expect("an answer");
     assert_eq!(heard.text(), *response.text);
-}
-
-/// Those of [`Adapter::scripted_reasons`].
-///
-/// Spec: P9
-pub async fn every_stop_reason_arrives(adapter: &Adapter) {
-    for stop_reason in adapter.scripted_reasons {
-        let answer = ScriptedAnswer {
-            text: Some("so far".into()),
-            stop_reason: Some(*stop_reason),
-            ..ScriptedAnswer::default()
-        };
-        for streamed in [false, true] {
-            let context = format!("{stop_reason:?}, streamed: {streamed}");
-            let response = adapter.serve(&answer, streamed).await.expect(&context);
-            let seen = (response.stop_reason, &*response.text);
-            assert_eq!(seen, (*stop_reason, "so far"), "{context}");
-        }
-    }
 }
 
 /// Those of [`Adapter::reasons`]; one that is not known is not taken for another.

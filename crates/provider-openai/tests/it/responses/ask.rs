@@ -7,26 +7,18 @@ use provider::{ModelResponse, ProviderError};
 use provider_openai::{OpenAiResponses, OpenAiResponsesProvider};
 use serde_json::{Value, json};
 use testkit::adapter::Adapter;
-use testkit::{KEY, Reply, ScriptedEndpoint, Wire, conformance};
+use testkit::{KEY, Reply, ScriptedEndpoint, conformance};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: Wire::of(
-        |url, timeouts| Arc::new(to(url).timeouts(timeouts).build().unwrap()),
-        testkit::responses::reply,
-    ),
+    wire: testkit::responses::wire(|url, timeouts| {
+        Arc::new(to(url).timeouts(timeouts).build().unwrap())
+    }),
     endpoint: ScriptedEndpoint::openai_responses,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
     shown: || format!("{:?} {:?}", to(NOWHERE), *READER),
     failures: conformance::responses_samples,
     no_answers,
     repeating,
-    scripted_reasons: &[
-        StopReason::End,
-        StopReason::MaxTokens,
-        StopReason::Refusal,
-        StopReason::ContentFilter,
-        StopReason::Pause,
-    ],
     reasons: &[
         ("max_output_tokens", StopReason::MaxTokens),
         ("max_messages", StopReason::MaxTokens),
@@ -35,7 +27,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
     ],
     reason_noun: "reason of an incomplete answer",
     stopped: conformance::responses_stopped,
-    counts_cached: true,
     transient_inside: Some(502),
     no_arguments: || vec![json!(""), json!("null")],
     after_the_end: || 0,

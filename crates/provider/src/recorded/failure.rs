@@ -1,0 +1,204 @@
+use std::collections::BTreeSet;
+use std::error::Error;
+use std::fmt;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use layer0::failure::{Exhausted, Failure, Retry, chain};
+use serde::{Deserialize, Serialize};
+
+use super::lock;
+use crate::{ProviderError, TimeoutPhase};
+
+/// A [`ProviderError`] as it is kept: the same variants and fields, and causes as their texts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the fields are those of the error, and described there")]
+pub enum RecordedFailure {
+    /// [`ProviderError::AuthFailed`]
+    AuthFailed { message: String },
+    /// [`ProviderError::CircuitOpen`]
+    CircuitOpen { retry_after: Option<Duration> },
+    /// [`ProviderError::ContentBlocked`]
+    ContentBlocked { message: String },
+    /// [`ProviderError::ContextOverflow`]
+    ContextOverflow { message: String },
+    /// [`ProviderError::Exhausted`]
+    Exhausted { attempts: u32, elapsed: Duration, last: Box<RecordedFailure> },
+    /// [`ProviderError::InvalidRequest`]
+    InvalidRequest { message: String, status: Option<u16> },
+    /// [`ProviderError::InvalidResponse`]
+    InvalidResponse { message: String },
+    /// [`ProviderError::NotFound`]
+    NotFound { message: String },
+    /// [`ProviderError::Other`]
+    Other { causes: Vec<String> },
+    /// [`ProviderError::QuotaExhausted`]
+    QuotaExhausted { message: String },
+    /// [`ProviderError::RateLimited`]
+    RateLimited { message: String, retry_after: Option<Duration> },
+    /// [`ProviderError::StreamInterrupted`]
+    StreamInterrupted { causes: Vec<String> },
+    /// [`ProviderError::StreamTruncated`]
+    StreamTruncated { expected: String },
+    /// [`ProviderError::Timeout`]
+    Timeout {
+        #[serde(with = "Phase")]
+        phase: TimeoutPhase,
+        after: Option<Duration>,
+        retry_after: Option<Duration>,
+    },
+    /// [`ProviderError::TransientError`]
+    TransientError {
+        message: String,
+        status: Option<u16>,
+        retry_after: Option<Duration>,
+        causes: Vec<String>,
+    },
+}
+
+impl From<&ProviderError> for RecordedFailure {
+    fn from(error: &ProviderError) -> Self {
+        let causes = || chain(error).split_off(1);
+        let retry_after = match error.retry() {
+            Retry::After(wait) => Some(wait),
+            Retry::Backoff | Retry::Never => None,
+        };
+        match error {
+            ProviderError::AuthFailed(message) => Self::AuthFailed { message: message.clone() },
+            ProviderError::CircuitOpen { .. } => Self::CircuitOpen { retry_after },
+            ProviderError::ContentBlocked { message } => {
+                Self::ContentBlocked { message: message.clone() }
+            }
+            ProviderError::ContextOverflow { message } => {
+                Self::ContextOverflow { message: message.clone() }
+            }
+            ProviderError::Exhausted { attempts, elapsed, last } => Self::Exhausted {
+                attempts: *attempts,
+                elapsed: *elapsed,
+                last: Box::new(Self::from(&**last)),
+            },
+            ProviderError::InvalidRequest { message, status } => {
+                Self::InvalidRequest { message: message.clone(), status: *status }
+            }
+            ProviderError::InvalidResponse(message) => {
+                Self::InvalidResponse { message: message.clone() }
+            }
+            ProviderError::NotFound { message } => Self::NotFound { message: message.clone() },
+            ProviderError::Other(_) => Self::Other { causes: causes() },
+            ProviderError::QuotaExhausted { message } => {
+                Self::QuotaExhausted { message: message.clone() }
+            }
+            ProviderError::RateLimited { message, .. } => {
+                Self::RateLimited { message: message.clone(), retry_after }
+            }
+            ProviderError::StreamInterrupted { .. } => Self::StreamInterrupted { causes: causes() },
+            ProviderError::StreamTruncated { expected } => {
+                Self::StreamTruncated { expected: (*expected).to_owned() }
+            }
+            ProviderError::Timeout { phase, after, .. } => {
+                Self::Timeout { phase: *phase, after: *after, retry_after }
+            }
+            ProviderError::TransientError { message, status, .. } => Self::TransientError {
+                message: message.to_string(),
+                status: *status,
+                retry_after,
+                causes: causes(),
+            },
+        }
+    }
+}
+
+impl From<&RecordedFailure> for ProviderError {
+    fn from(failure: &RecordedFailure) -> Self {
+        match failure.clone() {
+            RecordedFailure::AuthFailed { message } => Self::AuthFailed(message),
+            RecordedFailure::CircuitOpen { retry_after } => Self::circuit_open(retry_after),
+            RecordedFailure::ContentBlocked { message } => Self::content_blocked(message),
+            RecordedFailure::ContextOverflow { message } => Self::context_overflow(message),
+            RecordedFailure::Exhausted { attempts, elapsed, last } => {
+                Exhausted { attempts, elapsed, last: Self::from(&*last) }.into()
+            }
+            RecordedFailure::InvalidRequest { message, status } => {
+                Self::invalid_request(message, status)
+            }
+            RecordedFailure::InvalidResponse { message } => Self::InvalidResponse(message),
+            RecordedFailure::NotFound { message } => Self::not_found(message),
+            RecordedFailure::Other { causes } => Self::Other(Cause::of(causes).into()),
+            RecordedFailure::QuotaExhausted { message } => Self::quota_exhausted(message),
+            RecordedFailure::RateLimited { message, retry_after } => {
+                Self::rate_limited(message, retry_after)
+            }
+            RecordedFailure::StreamInterrupted { causes } => {
+                Self::stream_interrupted(Cause::of(causes))
+            }
+            RecordedFailure::StreamTruncated { expected } => {
+                Self::stream_truncated(kept(&expected))
+            }
+            RecordedFailure::Timeout { phase, after, retry_after } => {
+                Self::timeout(phase, after).with_retry_after(retry_after)
+            }
+            RecordedFailure::TransientError { message, status, retry_after, causes } => {
+                let source = (!causes.is_empty()).then(|| Cause::of(causes).into());
+                Self::TransientError {
+                    message: message.into(),
+                    status,
+                    retry_after_ms: None,
+                    source,
+                }
+                .with_retry_after(retry_after)
+            }
+        }
+    }
+}
+
+/// What caused a recorded failure, in the words it had.
+#[derive(Debug, Default)]
+struct Cause {
+    message: String,
+    source: Option<Box<Cause>>,
+}
+
+impl Cause {
+    /// Chains causes, the outermost first.
+    fn of(messages: Vec<String>) -> Self {
+        let around = |source, message| Some(Box::new(Self { message, source }));
+        messages.into_iter().rev().fold(None, around).map_or_else(Self::default, |cause| *cause)
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Cause {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// Keeps the name of an end marker for as long as the process lives, each once: the error holds a
+/// name that was written in code, and a recording has it from a file.
+fn kept(name: &str) -> &'static str {
+    static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut names = lock(&NAMES);
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = Box::leak(name.into());
+    names.insert(name);
+    name
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "TimeoutPhase", rename_all = "snake_case")]
+enum Phase {
+    Connect,
+    FirstByte,
+    Idle,
+    Attempt,
+    Upstream,
+}

@@ -1,0 +1,83 @@
+use std::sync::{Arc, Mutex};
+
+use layer0::usage::TokenUsage;
+use serde::{Deserialize, Serialize};
+
+use super::lock;
+use crate::StreamSink;
+
+/// What a sink was told during one call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Told {
+    /// The HTTP status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The pieces of what the model thought, joined.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub thinking: String,
+    /// The pieces of the text, joined.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// The last that was said of tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<TokenUsage>,
+}
+
+impl Told {
+    /// Tells it again.
+    pub(super) fn tell(&self, sink: &dyn StreamSink) {
+        if let Some(status) = self.status {
+            sink.status(status);
+        }
+        if !self.thinking.is_empty() {
+            sink.thinking(&self.thinking);
+        }
+        if !self.text.is_empty() {
+            sink.text(&self.text);
+        }
+        if let Some(usage) = self.usage {
+            sink.usage(usage);
+        }
+    }
+
+    pub(super) fn redacted(&self, redact: impl Fn(&str) -> String) -> Self {
+        Self { thinking: redact(&self.thinking), text: redact(&self.text), ..*self }
+    }
+}
+
+/// Keeps what it is told, and passes it on.
+pub(super) struct Listening {
+    told: Arc<Mutex<Told>>,
+    sink: Option<Arc<dyn StreamSink>>,
+}
+
+impl Listening {
+    /// Listens beside another, and returns what it will have heard.
+    pub(super) fn beside(sink: Option<Arc<dyn StreamSink>>) -> (Self, Arc<Mutex<Told>>) {
+        let told: Arc<Mutex<Told>> = Arc::default();
+        (Self { told: Arc::clone(&told), sink }, told)
+    }
+}
+
+impl StreamSink for Listening {
+    fn text(&self, piece: &str) {
+        lock(&self.told).text.push_str(piece);
+        self.sink.iter().for_each(|sink| sink.text(piece));
+    }
+
+    fn thinking(&self, piece: &str) {
+        lock(&self.told).thinking.push_str(piece);
+        self.sink.iter().for_each(|sink| sink.thinking(piece));
+    }
+
+    fn status(&self, status: u16) {
+        lock(&self.told).status = Some(status);
+        self.sink.iter().for_each(|sink| sink.status(status));
+    }
+
+    fn usage(&self, usage: TokenUsage) {
+        lock(&self.told).usage = Some(usage);
+        self.sink.iter().for_each(|sink| sink.usage(usage));
+    }
+}
