@@ -8,4 +8,7 @@ mod durable;
 mod exit_codes;
 mod page;
 mod reading;
+// Elsewhere the platform says whom to trust, and no variable does.
+#[cfg(target_os = "linux")]
+mod refusing;
 mod running;
