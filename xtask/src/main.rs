@@ -1,11 +1,12 @@
 //! The chores of this workspace, as `cargo xtask …`.
 //!
-//! Each task is a module: [`ci`] runs everything a change must pass, [`tidy`] holds the house rules
+//! Each task is a module: [`bench`] measures, [`ci`] runs everything a change must pass, [`tidy`] holds the house rules
 //! that no compiler knows, [`errors_page`] writes the table of codes, [`rules_page`] what holds which
 //! rule. It never changes a file other than these pages.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its terminal")]
 
+mod bench;
 mod ci;
 mod error;
 mod errors_page;
@@ -29,6 +30,15 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Measure Backstop beside what people would use instead, and write docs/benchmarks.md
+    Bench {
+        /// A glance, in which nothing is written
+        #[arg(long)]
+        quick: bool,
+        /// Only the contests whose name contains this; nothing is written
+        #[arg(long, value_name = "NAME")]
+        only: Option<String>,
+    },
     /// Run everything a change must pass, stopping at the first failure
     Ci {
         /// Leave a step out (may be repeated)
@@ -56,6 +66,7 @@ enum Task {
 fn main() -> ExitCode {
     let root = root();
     let result = match Cli::parse().task {
+        Task::Bench { quick, only } => bench::run(root, quick, only.as_deref()),
         Task::Ci { without } => ci::run(root, &without),
         Task::Errors { check: true } => errors_page::check(root),
         Task::Errors { check: false } => errors_page::write(root),

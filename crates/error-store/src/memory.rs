@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -13,7 +13,30 @@ use crate::{
 /// An error store that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct MemoryErrorStore {
-    rows: Mutex<Vec<Row>>,
+    rows: Mutex<Rows>,
+}
+
+/// Errors, and where each is found: a store is asked in every failing call.
+#[derive(Debug, Default)]
+struct Rows {
+    all: Vec<Row>,
+    by_id: HashMap<ErrorId, usize>,
+    by_fingerprint: HashMap<(SessionId, String), usize>,
+}
+
+impl Rows {
+    fn add(&mut self, row: Row) {
+        let place = self.all.len();
+        self.by_id.insert(row.record.id.clone(), place);
+        self.by_fingerprint.insert((row.record.session.clone(), row.fingerprint.clone()), place);
+        self.all.push(row);
+    }
+
+    /// Puts other rows in the place of all.
+    fn replace(&mut self, rows: Vec<Row>) {
+        *self = Self::default();
+        rows.into_iter().for_each(|row| self.add(row));
+    }
 }
 
 #[derive(Debug)]
@@ -36,17 +59,16 @@ impl ErrorStore for MemoryErrorStore {
     async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
         let fingerprint = error.fingerprint();
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = rows
-            .iter_mut()
-            .find(|row| row.fingerprint == fingerprint && row.record.session == error.session);
-        if let Some(Row { record, last_at, .. }) = known {
+        let key = (error.session.clone(), fingerprint);
+        let known = rows.by_fingerprint.get(&key).copied();
+        if let Some(Row { record, last_at, .. }) = known.and_then(|at| rows.all.get_mut(at)) {
             record.occurrences += 1;
             *last_at = error.at.max(*last_at);
             return Ok(Stored { id: record.id.clone(), occurrences: record.occurrences });
         }
         let id = loop {
             let id = error_id(error.at)?;
-            if !rows.iter().any(|row| row.record.id == id) {
+            if !rows.by_id.contains_key(&id) {
                 break id;
             }
         };
@@ -63,19 +85,18 @@ impl ErrorStore for MemoryErrorStore {
             session: error.session,
             at: error.at,
         };
-        rows.push(Row { fingerprint, last_at: record.at, record });
+        let (_, fingerprint) = key;
+        rows.add(Row { fingerprint, last_at: record.at, record });
         Ok(Stored { id, occurrences: 1 })
     }
 
     async fn keep(&self, record: ErrorRecord) -> Result<(), StoreError> {
         let fingerprint = record.fingerprint();
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = |row: &Row| {
-            row.record.id == record.id
-                || (row.fingerprint == fingerprint && row.record.session == record.session)
-        };
-        if !rows.iter().any(is_same) {
-            rows.push(Row { fingerprint, last_at: record.at, record });
+        let key = (record.session.clone(), fingerprint);
+        if !rows.by_id.contains_key(&record.id) && !rows.by_fingerprint.contains_key(&key) {
+            let (_, fingerprint) = key;
+            rows.add(Row { fingerprint, last_at: record.at, record });
         }
         Ok(())
     }
@@ -86,13 +107,15 @@ impl ErrorStore for MemoryErrorStore {
         id: &ErrorId,
     ) -> Result<Option<ErrorRecord>, StoreError> {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut records = rows.iter().map(|row| &row.record);
-        Ok(records.find(|record| record.id == *id && record.session == *session).cloned())
+        let row = rows.by_id.get(id).and_then(|at| rows.all.get(*at));
+        let record = row.map(|row| &row.record).filter(|record| record.session == *session);
+        Ok(record.cloned())
     }
 
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let mut records: Vec<ErrorRecord> = rows
+            .all
             .iter()
             .map(|row| &row.record)
             .filter(|record| filter.id.as_ref().is_none_or(|id| *id == record.id))
@@ -110,9 +133,10 @@ impl ErrorStore for MemoryErrorStore {
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.sort_by_key(|row| std::cmp::Reverse(row.last_at));
+        let mut all = std::mem::take(&mut rows.all);
+        all.sort_by_key(|row| std::cmp::Reverse(row.last_at));
         let (mut kept_rows, mut kept_bytes, mut pruned) = (0, 0, Pruned::default());
-        rows.retain(|row| {
+        all.retain(|row| {
             let bytes = u64::try_from(row.record.raw.len()).unwrap_or(u64::MAX);
             let keep = retention.max_age.is_none_or(|age| now.since(row.last_at) <= age)
                 && retention.max_rows.is_none_or(|max| kept_rows < max)
@@ -126,13 +150,14 @@ impl ErrorStore for MemoryErrorStore {
             }
             keep
         });
+        rows.replace(all);
         Ok(pruned)
     }
 
     async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError> {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let mut groups = BTreeMap::new();
-        for Row { record, .. } in rows.iter() {
+        for Row { record, .. } in &rows.all {
             let key = (&record.tool, &record.reason, &record.code, &record.session);
             let stats = groups.entry(key).or_insert_with(|| ErrorStats {
                 tool: record.tool.to_string(),

@@ -61,6 +61,19 @@ where
     Took { all: began.elapsed(), each }
 }
 
+/// Puts the writes of all callers into one row, each caller's in its order, as they would come.
+pub(crate) fn in_turns<T>(callers: Vec<Vec<T>>) -> Vec<T> {
+    let mut callers: Vec<_> = callers.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    loop {
+        let round: Vec<T> = callers.iter_mut().filter_map(Iterator::next).collect();
+        if round.is_empty() {
+            return all;
+        }
+        all.extend(round);
+    }
+}
+
 /// Runs that go on event by event.
 pub(crate) struct Runs(Vec<RunSummary>);
 

@@ -1,0 +1,105 @@
+//! Who can take part on this machine.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The programs of all contestants.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    pub(crate) root: PathBuf,
+    /// Where Backstop's contestants were built.
+    ours: PathBuf,
+    /// The versions of rig that were built, the newest first, and where.
+    pub(crate) rigs: Vec<(&'static str, PathBuf)>,
+    /// A Python with the peers in it.
+    python: Option<PathBuf>,
+    /// Who is not here, and why.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Versions of rig, the newest first, by the feature that builds each.
+const RIGS: [(&str, &str); 2] = [("rig-core 0.46", "v0_46"), ("rig-core 0.44", "v0_44")];
+
+impl Peers {
+    /// Builds and installs whoever can be. For a glance, only what was installed before takes part
+    /// beside rig: fetching Python's peers takes longer than measuring.
+    pub(crate) fn prepare(root: &Path, quick: bool) -> Result<Self, String> {
+        let ours = root.join("target/bench/release");
+        if !build(root, "target/bench", "contestant-backstop", &[]) {
+            return Err("Backstop's own contestants do not build".to_owned());
+        }
+        let mut peers = Self {
+            root: root.to_owned(),
+            ours,
+            rigs: Vec::new(),
+            python: None,
+            missing: Vec::new(),
+        };
+        for (name, feature) in RIGS {
+            let target = format!("target/bench-rig-{feature}");
+            let newest_is_here = quick && !peers.rigs.is_empty();
+            if newest_is_here {
+                peers.missing.push(format!("{name}: not for a glance"));
+            } else if build(root, &target, "contestant-rig", &["--features", feature]) {
+                peers.rigs.push((name, root.join(target).join("release")));
+            } else {
+                peers.missing.push(format!("{name}: it does not build here"));
+            }
+        }
+        match python(root, quick) {
+            Ok(python) => peers.python = Some(python),
+            Err(why) => {
+                peers.missing.push(format!("pydantic-ai, LangGraph and activegraph: {why}"))
+            }
+        }
+        Ok(peers)
+    }
+
+    /// Returns a program of Backstop's.
+    pub(crate) fn ours(&self, name: &str) -> PathBuf {
+        self.ours.join(name)
+    }
+
+    /// Returns Python and a script.
+    pub(crate) fn script(&self, name: &str) -> Option<(&Path, String)> {
+        let script = self.root.join("bench/python").join(name);
+        self.python.as_deref().map(|python| (python, script.display().to_string()))
+    }
+}
+
+/// Builds a contestant. rig's newest version asks for a newer Rust than it needs.
+fn build(root: &Path, target: &str, package: &str, more: &[&str]) -> bool {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--release", "--locked", "--quiet", "--ignore-rust-version"]);
+    cargo.args(["--package", package, "--target-dir"]).arg(root.join(target)).args(more);
+    eprintln!("building: {package} {}", more.join(" "));
+    cargo.current_dir(root.join("bench")).status().is_ok_and(|status| status.success())
+}
+
+/// Makes a virtual environment with the peers in it; returns its Python.
+fn python(root: &Path, quick: bool) -> Result<PathBuf, String> {
+    let folder = root.join("target/bench-python");
+    let python = folder.join("bin/python");
+    let installed = folder.join("installed");
+    if installed.exists() {
+        return Ok(python);
+    }
+    if quick {
+        return Err("not installed yet, and not for a glance".to_owned());
+    }
+    eprintln!("installing: Python's peers");
+    let run = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    if !run(Path::new("python3"), &["-m", "venv", &folder.display().to_string()]) {
+        return Err("there is no Python with venv".to_owned());
+    }
+    let wanted = root.join("bench/python/requirements.txt").display().to_string();
+    if !run(&python, &["-m", "pip", "install", "--quiet", "-r", &wanted]) {
+        return Err("their packages cannot be installed here".to_owned());
+    }
+    std::fs::write(&installed, "").map_err(|error| error.to_string())?;
+    Ok(python)
+}

@@ -1,0 +1,85 @@
+//! What has to be built.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use testkit::measure::Spread;
+
+use crate::Effort;
+use crate::peers::Peers;
+use crate::table::{Line, Table};
+
+pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
+    let bench = peers.root.join("bench");
+    let layer0 = crates(&peers.root, &["--package", "backstop-layer0"])?;
+    let hello = crates(&bench, &["--package", "contestant-backstop"])?;
+    let mut lines = Vec::new();
+    let mut add = |what: String, over: f64, under: f64| {
+        lines.push(Line::new(what, Spread::of([over / under]), None));
+    };
+    for (name, folder) in &peers.rigs {
+        let feature = if name.ends_with("46") { "v0_46" } else { "v0_44" };
+        let package = ["--package", "contestant-rig", "--features", feature];
+        let rig = crates(&bench, &package)?;
+        add(format!("crates of `layer0` alone, to {name}'s hello agent"), layer0, rig);
+        add(format!("crates of Backstop's hello agent, to {name}'s"), hello, rig);
+        let size = |path: &Path| Ok::<f64, String>(stripped(path)? as f64);
+        let (ours, theirs) = (size(&peers.ours("turns"))?, size(&folder.join("rig_turns"))?);
+        add(format!("bytes of the program, stripped, to {name}'s"), ours, theirs);
+    }
+    if let (false, Some((name, _))) = (effort.quick, peers.rigs.first()) {
+        let feature = if name.ends_with("46") { "v0_46" } else { "v0_44" };
+        let rig = clean_build(&bench, &["--package", "contestant-rig", "--features", feature])?;
+        let layer0 = clean_build(&peers.root, &["--package", "backstop-layer0"])?;
+        let hello = clean_build(&bench, &["--package", "contestant-backstop", "--bin", "turns"])?;
+        add(format!("clean build of `layer0` alone, to {name}'s hello agent"), layer0, rig);
+        add(format!("clean build of Backstop's hello agent, to {name}'s"), hello, rig);
+    }
+    Ok(Table {
+        title: "Weight",
+        about:
+            "Crates that are compiled, the size of the program, and the time of a clean release \
+                build. Backstop's hello agent uses the facade: six providers, SQLite, all of it; \
+                rig's has its agent, and reqwest for its providers."
+                .to_owned(),
+        lines,
+        left_out: Vec::new(),
+    })
+}
+
+/// Counts the crates a package is built of.
+fn crates(folder: &Path, package: &[&str]) -> Result<f64, String> {
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(folder).args(["tree", "--locked", "--edges", "normal,build"]);
+    cargo.args(["--prefix", "none", "--no-dedupe", "--format", "{p}"]).args(package);
+    let output = cargo.output().map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names = text.lines().map(|line| line.split(" (").next().unwrap_or_default());
+    let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
+    Ok(names.len() as f64)
+}
+
+/// Returns how long a program is without its symbols.
+fn stripped(program: &Path) -> Result<u64, String> {
+    let copy = std::env::temp_dir().join(format!("stripped-{}", std::process::id()));
+    std::fs::copy(program, &copy).map_err(|error| format!("{program:?}: {error}"))?;
+    let _ = Command::new("strip").arg(&copy).status();
+    let size = std::fs::metadata(&copy).map_err(|error| error.to_string())?.len();
+    std::fs::remove_file(&copy).map_err(|error| error.to_string())?;
+    Ok(size)
+}
+
+/// Returns the seconds of a build from nothing.
+fn clean_build(folder: &Path, package: &[&str]) -> Result<f64, String> {
+    let target = std::env::temp_dir().join(format!("clean-build-{}", std::process::id()));
+    let mut cargo = Command::new("cargo");
+    cargo.current_dir(folder).args(["build", "--release", "--locked", "--quiet"]);
+    cargo.arg("--ignore-rust-version").arg("--target-dir").arg(&target).args(package);
+    let began = Instant::now();
+    let built = cargo.status().is_ok_and(|status| status.success());
+    let took = began.elapsed().as_secs_f64();
+    let _ = std::fs::remove_dir_all(&target);
+    if built { Ok(took) } else { Err(format!("{package:?} does not build")) }
+}

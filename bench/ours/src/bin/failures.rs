@@ -1,0 +1,111 @@
+//! Tools that fail at length, with an error store and without.
+//!
+//! `failures none|memory FAILURES`
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use backstop::layer0::message::{Message, StopReason, ToolCall};
+use backstop::layer0::usage::TokenUsage;
+use backstop::provider::{ModelRequest, ModelResponse};
+use backstop::{Agent, Budget, Limits, MemoryErrorStore, Provider, ProviderError, ToolError, tool};
+use contestant_backstop::CONTESTANT;
+use serde_json::json;
+
+/// Turns of a run.
+const TURNS: usize = 100;
+/// How long an error is.
+const CHARS: usize = 3_000;
+
+/// Query the database
+#[tool]
+async fn sql(statement: i64) -> Result<String, ToolError> {
+    let line = format!("ERROR 1054 (42S22): unknown column 'total' in statement {statement}\n");
+    Err(ToolError::ExecutionFailed(line.repeat(CHARS / line.len() + 1)[..CHARS].into()))
+}
+
+/// Asks for statement after statement, and counts what it reads of them.
+#[derive(Default)]
+struct Asking {
+    asked: AtomicUsize,
+    chars_read: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl Provider for Asking {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    fn model(&self) -> &str {
+        "script"
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        if let Some(Message::Tool { content, .. }) =
+            request.messages.messages().last().map(|it| &**it)
+        {
+            self.chars_read.fetch_add(content.chars().count(), Ordering::Relaxed);
+        }
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        let calls = asked % (TURNS + 1) < TURNS;
+        let tool_calls: Arc<[ToolCall]> = match calls {
+            true => Arc::new([ToolCall {
+                id: format!("call_{asked}").into(),
+                name: "sql".into(),
+                arguments: json!({ "statement": asked }),
+            }]),
+            false => Arc::default(),
+        };
+        Ok(ModelResponse {
+            text: if calls { "".into() } else { "done".into() },
+            thinking: None,
+            provider_state: None,
+            tool_calls,
+            stop_reason: if calls { StopReason::ToolUse } else { StopReason::End },
+            usage: TokenUsage::default(),
+        })
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let store = arguments.next().ok_or("which store?")?;
+    let failures: usize = arguments.next().ok_or("how many failures?")?.parse()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let model = Asking::default();
+    let chars_read = Arc::clone(&model.chars_read);
+    let most = Some(TURNS as u32 + 10);
+    let limits = Limits {
+        max_iterations: TURNS as u32 + 10,
+        max_repeated_failures: None,
+        max_stagnation_steps: None,
+        ..Limits::default()
+    };
+    let budget = Budget {
+        max_model_calls: most,
+        max_tool_calls: most,
+        max_events: None,
+        ..Budget::default()
+    };
+    let agent = Agent::builder(model).tool(sql).stream(false).limits(limits).budget(budget);
+    let agent = match store.as_str() {
+        "memory" => agent.error_store(MemoryErrorStore::new()),
+        _ => agent,
+    };
+    let agent = agent.build()?;
+    let runs = (failures / TURNS).max(1);
+    let round = || {
+        for _ in 0..runs {
+            let outcome = runtime.block_on(agent.run("look")).expect("a failing tool fails no run");
+            assert_eq!(outcome.text(), "done");
+        }
+    };
+    // What the model reads does not depend on the machine.
+    chars_read.store(0, Ordering::Relaxed);
+    round();
+    let read = chars_read.load(Ordering::Relaxed) / (runs * TURNS);
+    contest::serve(&format!("{CONTESTANT}; {read}"), round)?;
+    Ok(())
+}

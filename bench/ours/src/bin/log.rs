@@ -1,0 +1,95 @@
+//! A log of events in a SQLite file at `normal`.
+//!
+//! `log append|load|step EVENTS`
+
+use std::path::Path;
+use std::sync::Arc;
+
+use backstop::event_log::RunWriter;
+use backstop::layer0::event::{Actor, AgentRecord, EventKind, RunStarted, Warning};
+use backstop::layer0::id::RunId;
+use backstop::{Database, Durability, EventLog, read_events};
+use contestant_backstop::CONTESTANT;
+use serde_json::Value;
+
+/// Events of one turn with a tool call, which is the step of an agent.
+const STEP: usize = 5;
+
+fn started(session: &str) -> EventKind {
+    RunStarted {
+        input: "go".into(),
+        images: Arc::default(),
+        session: session.into(),
+        agent: AgentRecord {
+            name: "bench".into(),
+            digest: "".into(),
+            definition: Arc::new(Value::Null),
+        },
+        parent: None,
+        follows: None,
+    }
+    .into()
+}
+
+/// Of the size of the other contestants' event.
+fn event() -> EventKind {
+    Warning { message: "x".repeat(150).into() }.into()
+}
+
+/// Begins a run and appends events, one commit each.
+async fn fill(log: &Arc<dyn EventLog>, run: &str, events: usize) -> RunWriter {
+    let mut writer = RunWriter::new(Arc::clone(log), RunId::new(run));
+    let at = "2026-01-01T00:00:00Z".parse().expect("it is a time");
+    writer.stage(at, Actor::Runtime, None, started(run));
+    writer.commit().await.expect("it is written");
+    append(&mut writer, events, 1).await;
+    writer
+}
+
+async fn append(writer: &mut RunWriter, events: usize, at_once: usize) {
+    let at = "2026-01-01T00:00:00Z".parse().expect("it is a time");
+    for _ in 0..events / at_once {
+        (0..at_once).for_each(|_| writer.stage(at, Actor::Runtime, None, event()));
+        writer.commit().await.expect("it is written");
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let what = arguments.next().ok_or("what?")?;
+    let events: usize = arguments.next().ok_or("how many events?")?.parse()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let folder = std::env::temp_dir().join(format!("backstop-log-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let open = |name: &str| {
+        let path: &Path = &folder.join(name);
+        runtime.block_on(Database::open(path, Durability::Normal))
+    };
+    let database = open("log.db")?;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut runs = 0;
+    let next = |runs: &mut usize| {
+        *runs += 1;
+        format!("run_{runs}")
+    };
+    match what.as_str() {
+        "append" => contest::serve(CONTESTANT, || {
+            runtime.block_on(fill(&log, &next(&mut runs), events));
+        })?,
+        "load" => {
+            let run = next(&mut runs);
+            runtime.block_on(fill(&log, &run, events));
+            contest::serve(CONTESTANT, || {
+                let read = runtime.block_on(read_events(&*log, &RunId::new(run.as_str())));
+                assert_eq!(read.expect("it is read").1.len(), events + 1);
+            })?;
+        }
+        _ => {
+            let mut writer = runtime.block_on(fill(&log, &next(&mut runs), events));
+            contest::serve(CONTESTANT, || runtime.block_on(append(&mut writer, STEP * 20, STEP)))?;
+        }
+    }
+    runtime.block_on(database.close());
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! What agents and runs hold.
+//!
+//! `memory idle|suspended|in-flight HOW_MANY`
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use backstop::provider::{ModelRequest, ModelResponse};
+use backstop::{
+    Agent, AgentBuilder, EventLog, MemoryErrorStore, MemoryLog, Provider, ProviderError,
+};
+use contest::Round;
+use contestant_backstop::{Script, add};
+use tokio::task::JoinSet;
+
+/// A model that does not answer.
+struct Silent;
+
+#[async_trait]
+impl Provider for Silent {
+    fn name(&self) -> &str {
+        "silent"
+    }
+
+    fn model(&self) -> &str {
+        "silent"
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        std::future::pending().await
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let what = arguments.next().ok_or("what?")?;
+    let many: usize = arguments.next().ok_or("how many?")?.parse()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let agent = |provider: &Arc<dyn Provider>, log: &Arc<dyn EventLog>| -> Agent {
+        let agent = AgentBuilder::shared(Arc::clone(provider)).instructions("You add.").tool(add);
+        let agent = agent.stream(false).require_approval("add").shared_log(Arc::clone(log));
+        agent.error_store(MemoryErrorStore::new()).build().expect("it is complete")
+    };
+    let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+    let silent: Arc<dyn Provider> = Arc::new(Silent);
+    // What is made once is made now.
+    drop(agent(&silent, &log));
+    contest::count(true);
+    let before = contest::held();
+    let mut agents = Vec::new();
+    let mut runs = JoinSet::new();
+    match what.as_str() {
+        "idle" => {
+            agents.reserve_exact(many);
+            agents.extend((0..many).map(|_| agent(&silent, &log)));
+        }
+        "suspended" => {
+            for _ in 0..many {
+                // Each begins with a script of its own, so that it stops at its first call.
+                let agent = AgentBuilder::shared(Arc::new(Script::new(1))).tool(add);
+                let agent =
+                    agent.stream(false).require_approval("add").shared_log(Arc::clone(&log));
+                let outcome = runtime.block_on(agent.build()?.run("add numbers"))?;
+                assert_eq!(outcome.approvals.len(), 1, "a person has to decide");
+            }
+        }
+        _ => {
+            let agent = agent(&silent, &log);
+            runtime.block_on(async {
+                for _ in 0..many {
+                    let agent = agent.clone();
+                    runs.spawn(async move { agent.run("add numbers").await.is_ok() });
+                }
+                // Each is polled until it waits for its model.
+                for _ in 0..8 {
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
+    }
+    let bytes_held = contest::held() - before;
+    contest::say(&Round { bytes_held, ..Round::default() })?;
+    drop((agents, runs));
+    Ok(())
+}

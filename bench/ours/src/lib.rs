@@ -1,0 +1,69 @@
+//! Backstop as a contestant. Each program in `bin` is one contest.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use backstop::layer0::message::{StopReason, ToolCall};
+use backstop::layer0::usage::TokenUsage;
+use backstop::provider::{ModelRequest, ModelResponse};
+use backstop::{Provider, ProviderError, ToolError, tool};
+use serde_json::json;
+
+#[global_allocator]
+static COUNTED: contest::Counted = contest::Counted;
+
+/// Who contends.
+pub const CONTESTANT: &str = concat!("backstop ", env!("CARGO_PKG_VERSION"));
+
+/// Add two integers
+#[tool]
+pub async fn add(a: i64, b: i64) -> Result<i64, ToolError> {
+    Ok(a + b)
+}
+
+/// A model in this process: asks for so many tool calls, one a turn, and then answers.
+#[derive(Debug)]
+pub struct Script {
+    turns: usize,
+    asked: AtomicUsize,
+}
+
+impl Script {
+    /// Makes a model that calls `add` in so many turns, and begins anew after its answer.
+    pub fn new(turns: usize) -> Self {
+        Self { turns, asked: AtomicUsize::new(0) }
+    }
+}
+
+#[async_trait]
+impl Provider for Script {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    fn model(&self) -> &str {
+        "script"
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        let turn = self.asked.fetch_add(1, Ordering::Relaxed) % (self.turns + 1);
+        let calls = turn < self.turns;
+        let tool_calls: Arc<[ToolCall]> = match calls {
+            true => Arc::new([ToolCall {
+                id: format!("call_{turn}").into(),
+                name: "add".into(),
+                arguments: json!({ "a": turn, "b": 1 }),
+            }]),
+            false => Arc::default(),
+        };
+        Ok(ModelResponse {
+            text: if calls { "".into() } else { "done".into() },
+            thinking: None,
+            provider_state: None,
+            tool_calls,
+            stop_reason: if calls { StopReason::ToolUse } else { StopReason::End },
+            usage: TokenUsage { input_tokens: 10, output_tokens: 5, cached_tokens: 0 },
+        })
+    }
+}
