@@ -76,18 +76,26 @@ fn thinking_server(answer: Answer) -> Loopback {
     })
 }
 
-/// Runs an agent in one conversation with its model and then with another one. Returns what the
-/// provider was asked: twice in the first run, once in each of the others.
+/// Runs an agent in one conversation with its model, then with another one, and then with a model of
+/// the same name elsewhere. Returns what was asked: twice in the first run, once in each of the others.
 async fn conversation(make: Make, answer: Answer) -> Vec<Value> {
     let server = thinking_server(answer);
+    let says = ScriptedAnswer { text: Some("It is 3.".into()), ..ScriptedAnswer::default() };
+    let elsewhere = Loopback::serving(move |_| answer(&says, &json!({ "stream": true })));
     let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
-    for (model, question) in [("one", "1 + 2?"), ("one", "Sure?"), ("two", "Really?")] {
+    for (model, question, server) in [
+        ("one", "1 + 2?", &server),
+        ("one", "Sure?", &server),
+        ("two", "Really?", &server),
+        ("one", "Certainly?", &elsewhere),
+    ] {
         let provider = make(&server.url(), model);
         let agent = AgentBuilder::shared(provider).tool(add).shared_log(Arc::clone(&log));
         let request = RunRequest::new(question).session("s");
         assert_eq!(agent.build().unwrap().run(request).await.unwrap().text(), "It is 3.");
     }
-    server.requests().into_iter().map(|request| request.body).collect()
+    let requests = server.requests().into_iter().chain(elsewhere.requests());
+    requests.map(|request| request.body).collect()
 }
 
 /// Spec: P1
@@ -101,14 +109,14 @@ async fn signed_thinking_goes_back_to_the_model_it_came_from_and_to_no_other() {
     ];
     for (name, make, answer, place) in providers {
         let asked = conversation(make, answer).await;
-        assert_eq!(asked.len(), 4, "{name}");
+        assert_eq!(asked.len(), 5, "{name}");
         let carries = |body: &Value| {
             let text = body.to_string();
             text.contains("\"script\"") || text.contains("c2NyaXB0")
         };
         assert_eq!(
             asked.iter().map(carries).collect::<Vec<_>>(),
-            [false, true, true, false],
+            [false, true, true, false, false],
             "{name}"
         );
         insta::assert_json_snapshot!(format!("carried_{name}"), asked[1].pointer(place).unwrap());
