@@ -1,6 +1,6 @@
 //! The chores of this workspace, as `cargo xtask …`.
 //!
-//! Each task is a module: [`bench`] measures, [`ci`] runs everything a change must pass, [`tidy`] holds the house rules
+//! Each task is a module: [`mod@bench`] measures, [`ci`] runs everything a change must pass, [`tidy`] holds the house rules
 //! that no compiler knows, [`errors_page`] writes the table of codes, [`rules_page`] what holds which
 //! rule. It never changes a file other than these pages.
 

@@ -178,3 +178,51 @@ impl ErrorStore for MemoryErrorStore {
         Ok(stats)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(session: &str, raw: &str, second: i64) -> NewError {
+        NewError {
+            at: Timestamp::from_millis(second * 1_000),
+            session: session.into(),
+            run: "run".into(),
+            call_id: "c".into(),
+            tool: "sql".into(),
+            reason: "tool.execution_failed".into(),
+            code: None,
+            raw: raw.to_owned(),
+            summary: raw.to_owned(),
+        }
+    }
+
+    /// Spec: S1
+    #[tokio::test]
+    async fn the_same_error_is_kept_once_in_each_conversation() {
+        let store = MemoryErrorStore::new();
+        let first = store.store(error("a", "no table", 1)).await.unwrap();
+        let again = store.store(error("a", "no table", 2)).await.unwrap();
+        assert_eq!((&again.id, again.occurrences), (&first.id, 2));
+        let elsewhere = store.store(error("b", "no table", 3)).await.unwrap();
+        let another = store.store(error("a", "no column", 4)).await.unwrap();
+        assert_eq!((elsewhere.occurrences, another.occurrences), (1, 1));
+        let kept = store.get(&"a".into(), &first.id).await.unwrap().unwrap();
+        assert_eq!((&*kept.raw, kept.occurrences), ("no table", 2));
+        assert!(store.get(&"b".into(), &first.id).await.unwrap().is_none(), "it is another's");
+    }
+
+    #[tokio::test]
+    async fn what_is_left_after_pruning_is_found() {
+        let store = MemoryErrorStore::new();
+        let old = store.store(error("a", "old", 1)).await.unwrap();
+        let new = store.store(error("a", "new", 9)).await.unwrap();
+        let retention = Retention { max_rows: Some(1), ..Retention::default() };
+        let pruned = store.prune(retention, Timestamp::from_millis(9_000)).await.unwrap();
+        assert_eq!(pruned.rows, 1);
+        assert!(store.get(&"a".into(), &old.id).await.unwrap().is_none());
+        assert!(store.get(&"a".into(), &new.id).await.unwrap().is_some());
+        assert_eq!(store.store(error("a", "new", 10)).await.unwrap().occurrences, 2);
+        assert_eq!(store.store(error("a", "old", 11)).await.unwrap().occurrences, 1);
+    }
+}

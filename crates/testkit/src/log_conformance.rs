@@ -137,6 +137,14 @@ async fn has_one_open_run_a_session(log: &Arc<dyn EventLog>) {
     let mut next = RunWriter::new(Arc::clone(log), "run_next".into());
     let begun = write(&mut next, 44, vec![after.clone().into()]).await;
     assert!(begun.is_ok(), "one that knows it begins: {begun:?}");
+    let mut early = after.clone();
+    early.follows = Some("run_next".into());
+    let mut ahead = RunWriter::new(Arc::clone(log), "run_ahead".into());
+    let refused = write(&mut ahead, 44, vec![early.into()]).await;
+    match refused {
+        Err(LogError::SessionBusy { run, .. }) => assert_eq!(run.as_str(), "run_next"),
+        other => panic!("nobody goes on with a run that is open: {other:?}"),
+    }
     assert!(write(&mut next, 45, vec![finished()]).await.is_ok());
     let mut late = RunWriter::new(Arc::clone(log), "run_late".into());
     let refused = write(&mut late, 46, vec![after.into()]).await;
