@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Spec: S1
+    /// Spec: S8
     #[tokio::test]
     async fn the_same_error_is_kept_once_in_each_conversation() {
         let store = MemoryErrorStore::new();
