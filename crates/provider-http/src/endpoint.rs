@@ -65,6 +65,8 @@ pub struct Credential<'a> {
 pub struct Endpoint {
     provider: &'static str,
     model: Arc<str>,
+    /// Scheme, host and port.
+    origin: Arc<str>,
     url: Url,
     headers: HeaderMap,
     client: Client,
@@ -103,6 +105,7 @@ impl Endpoint {
         Ok(Self {
             provider: settings.provider,
             model: settings.model.into(),
+            origin: url.origin().ascii_serialization().into(),
             url,
             headers,
             client,
@@ -152,7 +155,9 @@ impl Endpoint {
     ///
     /// [`ConfigError::InvalidBaseUrl`].
     pub fn beside(&self, settings: &EndpointSettings<'_>) -> Result<Self, ConfigError> {
-        Ok(Self { url: url_of(settings, &self.wording)?, ..self.clone() })
+        let url = url_of(settings, &self.wording)?;
+        let origin = url.origin().ascii_serialization().into();
+        Ok(Self { url, origin, ..self.clone() })
     }
 
     /// Returns the model that is asked.
@@ -167,7 +172,7 @@ impl Endpoint {
         (!parts.is_empty()).then(|| ProviderState {
             provider: self.provider.into(),
             model: Arc::clone(&self.model),
-            endpoint: self.origin().into(),
+            endpoint: Arc::clone(&self.origin),
             parts: parts.into(),
         })
     }
@@ -175,11 +180,7 @@ impl Endpoint {
     /// Returns what this provider and model wants back with an answer; nothing of another's.
     #[must_use]
     pub fn parts_of<'s>(&self, state: Option<&'s ProviderState>) -> &'s [StatePart] {
-        state.map_or(&[], |state| state.parts_for(self.provider, &self.model, &self.origin()))
-    }
-
-    fn origin(&self) -> String {
-        self.url.origin().ascii_serialization()
+        state.map_or(&[], |state| state.parts_for(self.provider, &self.model, &self.origin))
     }
 
     /// Returns how long each phase may take.

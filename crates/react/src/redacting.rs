@@ -37,9 +37,10 @@ pub(crate) fn recordable_calls(redactor: &Redactor, calls: &mut Arc<[ToolCall]>)
 
 /// Returns what a provider wants back, unless a secret is in it: changed, it would be refused.
 pub(crate) fn recordable_state(redactor: &Redactor, state: ProviderState) -> Option<ProviderState> {
-    let is_recordable = state.parts.iter().all(|part| {
-        !is_deeper(&part.data, MAX_DEPTH) && redact_value(redactor, part.data.clone()) == part.data
-    });
+    let is_kept =
+        |data: &Value| !redactor.holds_secrets() || redact_value(redactor, data.clone()) == *data;
+    let mut data = state.parts.iter().map(|part| &part.data);
+    let is_recordable = data.all(|data| !is_deeper(data, MAX_DEPTH) && is_kept(data));
     is_recordable.then_some(state)
 }
 
@@ -107,5 +108,34 @@ fn redact_value(redactor: &Redactor, value: Value) -> Value {
             })
             .collect(),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layer0::message::StatePart;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Spec: S9. What a provider wants back is kept as it came, or not at all.
+    #[test]
+    fn a_state_with_a_held_secret_in_it_is_dropped() {
+        let redactor = Redactor::new().with_secret("held-secret-key");
+        let state = |text: &str| ProviderState {
+            provider: "p".into(),
+            model: "m".into(),
+            endpoint: "e".into(),
+            parts: [StatePart {
+                text_before: 0,
+                calls_before: 0,
+                data: json!({ "thinking": text }),
+            }]
+            .into(),
+        };
+        let (clean, leaking) = (state("hm"), state("the key is held-secret-key"));
+        assert_eq!(recordable_state(&redactor, clean.clone()), Some(clean));
+        assert_eq!(recordable_state(&redactor, leaking.clone()), None);
+        assert_eq!(recordable_state(&Redactor::new(), leaking.clone()), Some(leaking));
     }
 }

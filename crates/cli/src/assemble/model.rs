@@ -33,21 +33,26 @@ pub(super) fn models(
 ) -> Result<Models, CliError> {
     let fallbacks = model.fallback.iter().map(|table| model.of_fallback(table));
     let fallbacks: Vec<ModelTable> = fallbacks.collect();
-    let fresh = [model].into_iter().chain(&fallbacks);
-    let fresh = fresh.map(|table| Ok(provider(table, path, folder, 0)?.0));
-    let fresh: Vec<Arc<dyn Provider>> = fresh.collect::<Result<_, CliError>>()?;
-    let labels = attempt_labels(&fresh.iter().map(|provider| &**provider).collect::<Vec<_>>());
-    let mut labels = labels.into_iter();
+    let first = provider(model, path, folder, 0)?;
+    let others = fallbacks.iter().map(|table| provider(table, path, folder, 0));
+    let others: Vec<Keyed> = others.collect::<Result<_, _>>()?;
+    let all: Vec<&dyn Provider> =
+        [&first].into_iter().chain(&others).map(|(provider, _)| &**provider).collect();
+    let mut labels = attempt_labels(&all).into_iter();
     let mut keys = Vec::new();
-    let mut open = |table: &ModelTable| {
+    let mut open = |(table, (fresh, key)): (&ModelTable, Keyed)| {
         let label = labels.next().unwrap_or_default();
-        let (provider, key) = provider(table, path, folder, answered(&label))?;
         keys.extend(key);
         keys.extend(further_secrets(table, path)?);
+        // Only a script has to know how far it came.
+        let provider = match table.provider {
+            ProviderName::Script => provider(table, path, folder, answered(&label))?.0,
+            _ => fresh,
+        };
         Ok(Upstream::shared(provider).attempt_timeout(timeouts(table).attempt))
     };
-    let first = open(model)?;
-    let fallbacks = fallbacks.iter().map(open).collect::<Result<_, CliError>>()?;
+    let first = open((model, first))?;
+    let fallbacks = fallbacks.iter().zip(others).map(open).collect::<Result<_, CliError>>()?;
     Ok(Models { first, fallbacks, keys })
 }
 
