@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use backstop::layer0::message::Image;
+use backstop::layer0::operator::{Context, Task};
 use backstop::{
-    AgentBuilder, Anthropic, Bedrock, EventLog, Gemini, MemoryLog, Ollama, OpenAi, OpenAiResponses,
-    RunRequest, ScriptedAnswer, ToolError, tool,
+    AgentBuilder, Anthropic, Bedrock, EventLog, Gemini, LocalOrchestrator, MemoryLog, Ollama,
+    OpenAi, OpenAiResponses, Orchestrator, RunRequest, ScriptedAnswer, ToolError, tool,
 };
 use provider::{Provider, ScriptedToolCall};
 use serde_json::{Value, json};
@@ -149,4 +150,19 @@ async fn pictures_reach_every_provider_and_are_in_the_record() {
             assert!(request.body.to_string().contains(&*image.data), "{name}: {}", request.body);
         }
     }
+}
+
+/// Spec: O1, P1
+#[tokio::test]
+async fn a_dispatched_task_shows_its_pictures() {
+    let says = ScriptedAnswer { text: Some("A cat.".into()), ..ScriptedAnswer::default() };
+    let server =
+        Loopback::serving(move |_| testkit::openai::reply(&says, &json!({ "stream": true })));
+    let agent = AgentBuilder::shared(openai(&server.url(), "m")).name("sees").build().unwrap();
+    let orchestrator = LocalOrchestrator::builder().operator(agent).build();
+    let image = Image::from_bytes(b"GIF89a").unwrap();
+    let task = Task::text("What is it?").images([image.clone()]);
+    let answer = orchestrator.dispatch("sees", task, Context::root()).await.unwrap();
+    assert_eq!(answer.output, "A cat.");
+    assert!(server.requests()[0].body.to_string().contains(&*image.data));
 }
