@@ -125,7 +125,7 @@ impl Defective {
                 let calls = said.tool_calls.iter().cloned();
                 let read = |call: ToolCall| match call.arguments.is_object() {
                     true => call,
-                    false => ToolCall { arguments: json!(null), ..call },
+                    false => ToolCall { arguments: json!(null).into(), ..call },
                 };
                 said.tool_calls = calls.map(read).collect();
             }

@@ -195,7 +195,7 @@ fn contradicting_facts_are_found() {
                     if granted.call_id == requested.call_id)
             })?;
             let arguments = serde_json::json!({ "all": true });
-            with(events, index, ToolRequested { arguments, ..requested.clone() })
+            with(events, index, ToolRequested { arguments: arguments.into(), ..requested.clone() })
         }),
         ("an error that was not stored", |events, index| {
             let EventKind::ToolResponded(answer) = &events[index].kind else { return None };
@@ -240,8 +240,8 @@ fn another_prompt_is_another_agent() {
     let (_, events) = recordings().next().unwrap();
     let mut events = events.to_vec();
     let EventKind::RunStarted(started) = &mut events[0].kind else { panic!("it starts") };
-    let mut definition = (*started.agent.definition).clone();
+    let mut definition = started.agent.definition.to_value();
     definition["instructions"] = "Be rude.".into();
-    started.agent.definition = Arc::new(definition);
+    started.agent.definition = (&definition).into();
     diverges_at(outcome(&events), 1, "another prompt");
 }

@@ -164,7 +164,7 @@ impl Provider for Asking {
         let call = || ToolCall {
             id: format!("call-{turn}").into(),
             name: "add".into(),
-            arguments: json!({"x": turn, "y": 2}),
+            arguments: json!({"x": turn, "y": 2}).into(),
         };
         let ends = turn > self.turns;
         Ok(ModelResponse {

@@ -80,7 +80,7 @@ impl Tool for CommandTool {
         &self.spec
     }
 
-    async fn call(&self, arguments: Value, _: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, arguments: &Value, _: &ToolContext) -> Result<Value, ToolError> {
         let failed = |what: &str, error: io::Error| {
             ToolError::ExecutionFailed(format!("{what} `{}` failed: {error}", self.program))
         };

@@ -49,8 +49,8 @@ impl Tool for FsRead {
         Ok(vec![capability(&path::resolve(&self.base, arguments))])
     }
 
-    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
-        let (base, context) = (self.base.clone(), context.clone());
+    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
+        let (base, arguments, context) = (self.base.clone(), arguments.clone(), context.clone());
         tokio::task::spawn_blocking(move || read(&base, &arguments, &context))
             .await
             .map_err(|error| ToolError::Other(error.into()))?

@@ -61,13 +61,13 @@ impl Tool for FsSearch {
         Ok(vec![capability(&path::resolve(&self.base, arguments))])
     }
 
-    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
         let pattern = arguments["pattern"].as_str().unwrap_or_default();
         let pattern = RegexBuilder::new(pattern)
             .size_limit(MAX_PATTERN_BYTES)
             .build()
             .map_err(|error| ToolError::InvalidInput(format!("pattern does not parse: {error}")))?;
-        let root = path::resolve(&self.base, &arguments);
+        let root = path::resolve(&self.base, arguments);
         let shown = path::shown(&self.base, &root);
         if let Err(error) = std::fs::metadata(&root) {
             return Err(ToolError::InvalidInput(format!("path `{shown}` cannot be read: {error}")));

@@ -23,7 +23,7 @@ fn shell(script: &str, folder: &Path) -> CommandTool {
 
 async fn run(script: &str) -> Result<Value, ToolError> {
     let folder = tempfile::tempdir().unwrap();
-    shell(script, folder.path()).call(json!({"a": "b c", "n": [1]}), &context()).await
+    shell(script, folder.path()).call(&json!({"a": "b c", "n": [1]}), &context()).await
 }
 
 #[tokio::test]
@@ -61,7 +61,7 @@ async fn a_command_sees_only_the_variables_it_was_given() {
 async fn a_command_that_does_not_exist_says_so() {
     let spec = ToolSpec::new("x", "x", json!({"type": "object"}));
     let tool = CommandTool::new(spec, "no-such-program-here", [], ".", BTreeMap::new());
-    let error = tool.call(json!({}), &context()).await.unwrap_err();
+    let error = tool.call(&json!({}), &context()).await.unwrap_err();
     assert!(error.to_string().starts_with("starting `no-such-program-here` failed: "), "{error}");
 }
 
@@ -70,7 +70,7 @@ async fn a_command_that_does_not_exist_says_so() {
 async fn giving_up_a_call_kills_the_whole_group() {
     let folder = tempfile::tempdir().unwrap();
     let tool = shell("sleep 300 & echo $! > child; wait", folder.path());
-    let call = tokio::spawn(async move { tool.call(json!({}), &context()).await });
+    let call = tokio::spawn(async move { tool.call(&json!({}), &context()).await });
     let file = folder.path().join("child");
     let pid = loop {
         match std::fs::read_to_string(&file) {
@@ -97,7 +97,7 @@ async fn giving_up_a_call_kills_the_whole_group() {
 async fn call(admitted: &tool::Admitted) -> Result<Value, ToolError> {
     let mut context = context();
     context.granted = admitted.needs().clone();
-    admitted.tool().call(admitted.arguments.clone(), &context).await
+    admitted.tool().call(&admitted.arguments, &context).await
 }
 
 struct Files {

@@ -54,7 +54,7 @@ impl Tool for ErrorDetail {
         false
     }
 
-    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
         let id = arguments["error_id"].as_str().unwrap_or_default();
         let span = tracing::info_span!("error_store.get", session = %context.session);
         let error_id = ErrorId::from(id);
@@ -74,7 +74,7 @@ impl Tool for ErrorDetail {
             "tool_name": record.tool,
             "short_summary": record.summary,
         });
-        add_page(&mut answer, "raw_error", &readable(&record.raw), &arguments);
+        add_page(&mut answer, "raw_error", &readable(&record.raw), arguments);
         Ok(answer)
     }
 }
@@ -107,7 +107,7 @@ mod tests {
         let admitted = tools.admit("get_error_detail", arguments, &Grants::none())?;
         let context =
             ToolContext::new("run_1".into(), session.into(), "c2".into(), Timestamp::default());
-        admitted.tool().call(admitted.arguments.clone(), &context).await
+        admitted.tool().call(&admitted.arguments, &context).await
     }
 
     /// Spec: S7

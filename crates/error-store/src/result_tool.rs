@@ -50,7 +50,7 @@ impl Tool for ResultDetail {
         false
     }
 
-    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
         let id = arguments["result_id"].as_str().unwrap_or_default();
         let result_id = ResultId::from(id);
         let get = |session| self.0.get(Some(session), &result_id);
@@ -67,7 +67,7 @@ impl Tool for ResultDetail {
             return refused(format!("Result expired: {shown}"), "RESULT_EXPIRED");
         };
         let mut answer = json!({"result_id": record.id, "tool_name": record.tool});
-        add_page(&mut answer, "content", &body, &arguments);
+        add_page(&mut answer, "content", &body, arguments);
         Ok(answer)
     }
 }

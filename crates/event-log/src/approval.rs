@@ -20,7 +20,7 @@ pub struct OpenApproval {
     /// The tool that is to run.
     pub tool: Arc<str>,
     /// The arguments it would get.
-    pub arguments: Value,
+    pub arguments: Arc<Value>,
     /// When it was asked.
     pub requested_at: Timestamp,
     /// The call it is about.

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ type Approval = (OpenApproval, Option<Decision>);
 
 #[derive(Debug, Default)]
 struct Runs {
-    by_id: BTreeMap<RunId, (RunSummary, Vec<Record>)>,
+    by_id: HashMap<RunId, (RunSummary, Vec<Record>)>,
     /// The runs of each conversation that no other run started.
     of_session: HashMap<SessionId, Vec<RunId>>,
 }

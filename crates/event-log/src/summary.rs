@@ -6,9 +6,8 @@ use layer0::event::{Event, EventKind, Hash};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
-use layer0::{Code, Timestamp};
+use layer0::{Code, JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// What a run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,10 +49,12 @@ pub struct LastFailure {
 /// What a run may use, and what that costs, as its agent's definition has it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
-    /// The budget; null where there is none.
-    pub budget: Value,
-    /// The price of tokens; null where it is not known.
-    pub price: Value,
+    /// The budget; `null` where there is none.
+    #[serde(default)]
+    pub budget: JsonText,
+    /// The price of tokens; `null` where it is not known.
+    #[serde(default)]
+    pub price: JsonText,
 }
 
 /// A run at a glance.
@@ -64,7 +65,7 @@ pub struct RunSummary {
     /// Its conversation.
     pub session: SessionId,
     /// The agent's name.
-    pub agent: String,
+    pub agent: Arc<str>,
     /// What it is doing.
     pub state: RunState,
     /// How it ended.
@@ -146,7 +147,7 @@ impl RunSummary {
         Self {
             run,
             session: "".into(),
-            agent: String::new(),
+            agent: Arc::default(),
             state: RunState::Running,
             outcome: None,
             reason: None,
@@ -175,11 +176,9 @@ impl RunSummary {
                 self.session = started.session.clone();
                 self.parent.clone_from(&started.parent);
                 self.follows.clone_from(&started.follows);
-                self.agent = started.agent.name.to_string();
+                self.agent = Arc::clone(&started.agent.name);
                 self.started_at = event.at;
-                let definition = &started.agent.definition;
-                let term = |name| definition.get(name).cloned().unwrap_or_default();
-                self.terms = Arc::new(Terms { budget: term("budget"), price: term("price") });
+                self.terms = Arc::new(started.agent.definition.read().unwrap_or_default());
             }
             EventKind::ErrorStored(_) => self.errors += 1,
             EventKind::ModelRequested(requested) => self.usage.model_calls = requested.call,

@@ -16,6 +16,8 @@ pub struct RunWriter {
     summary: RunSummary,
     pending: Vec<Record>,
     events: Vec<Event>,
+    /// Where a payload is written, before its record takes a copy that has just its size.
+    text: Vec<u8>,
 }
 
 impl RunWriter {
@@ -29,13 +31,13 @@ impl RunWriter {
     #[must_use]
     pub fn without_log(run: RunId) -> Self {
         let summary = RunSummary::new(run);
-        Self { log: None, summary, pending: Vec::new(), events: Vec::new() }
+        Self { log: None, summary, pending: Vec::new(), events: Vec::new(), text: Vec::new() }
     }
 
     /// Goes on with a run that is in the log; its writer has to hold the claim.
     #[must_use]
     pub const fn resume(log: Arc<dyn EventLog>, summary: RunSummary) -> Self {
-        Self { log: Some(log), summary, pending: Vec::new(), events: Vec::new() }
+        Self { log: Some(log), summary, pending: Vec::new(), events: Vec::new(), text: Vec::new() }
     }
 
     /// Begins a run with the records of another one, whose hashes hold for it too.
@@ -48,7 +50,7 @@ impl RunWriter {
     ) -> Self {
         let mut summary = RunSummary::new(run);
         events.iter().for_each(|event| summary.apply(event));
-        Self { log: Some(log), summary, pending: records, events: Vec::new() }
+        Self { log: Some(log), summary, pending: records, events: Vec::new(), text: Vec::new() }
     }
 
     /// Returns the run at a glance, as far as it is durable or staged.
@@ -70,7 +72,7 @@ impl RunWriter {
             hash: Hash::default(),
         };
         if self.log.is_some() {
-            let record = sealed(&event, &self.summary.head);
+            let record = sealed(&event, &self.summary.head, &mut self.text);
             event.hash = record.hash;
             self.pending.push(record);
         }
@@ -101,7 +103,10 @@ impl RunWriter {
 }
 
 /// Makes the record of an event, chained to the one before.
-fn sealed(event: &Event, previous: &Hash) -> Record {
+fn sealed(event: &Event, previous: &Hash, text: &mut Vec<u8>) -> Record {
+    text.clear();
+    // Our own payloads always serialise: their maps have string keys.
+    let _ = serde_json::to_writer(&mut *text, &event.kind);
     let mut record = Record {
         seq: event.seq,
         at: event.at,
@@ -109,8 +114,7 @@ fn sealed(event: &Event, previous: &Hash) -> Record {
         actor: event.actor,
         caused_by: event.caused_by,
         schema: event.schema,
-        // Our own payloads always serialise: their maps have string keys.
-        data: serde_json::to_string(&event.kind).unwrap_or_default(),
+        data: str::from_utf8(text).unwrap_or_default().to_owned(),
         hash: Hash::default(),
     };
     record.hash = record.seal(previous);

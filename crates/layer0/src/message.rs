@@ -85,7 +85,7 @@ pub struct ToolCall {
     /// The tool's name as the model wrote it.
     pub name: Arc<str>,
     /// The arguments: an object, or the raw text where the model's JSON did not parse.
-    pub arguments: Value,
+    pub arguments: Arc<Value>,
 }
 
 /// What a provider wants back, as it came, with the answer that it gave: signed or encrypted

@@ -131,7 +131,11 @@ impl Draft {
                     Value::Null => Value::Object(serde_json::Map::new()),
                     input => input,
                 };
-                self.calls.push(ToolCall { id: id.into(), name: name.into(), arguments });
+                self.calls.push(ToolCall {
+                    id: id.into(),
+                    name: name.into(),
+                    arguments: arguments.into(),
+                });
             }
             WireBlock::Unknown => {}
         }

@@ -182,7 +182,7 @@ impl Draft {
                 Some(args) => args,
             };
             let id = call.id.unwrap_or_default().into();
-            self.calls.push(ToolCall { id, name: call.name.into(), arguments });
+            self.calls.push(ToolCall { id, name: call.name.into(), arguments: arguments.into() });
         }
     }
 

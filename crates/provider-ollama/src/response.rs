@@ -58,9 +58,9 @@ impl From<WireCall> for ToolCall {
             id: call.id.unwrap_or_default().into(),
             name: call.function.name.into(),
             arguments: match call.function.arguments {
-                Some(Value::String(text)) => parse_arguments(&text),
-                Some(Value::Null) | None => Value::Object(Map::new()),
-                Some(value) => value,
+                Some(Value::String(text)) => parse_arguments(&text).into(),
+                Some(Value::Null) | None => Value::Object(Map::new()).into(),
+                Some(value) => value.into(),
             },
         }
     }

@@ -194,7 +194,7 @@ impl Draft {
         let call = |draft: CallDraft| ToolCall {
             id: draft.id.into(),
             name: draft.name.into(),
-            arguments: draft.value.unwrap_or_else(|| parse_arguments(&draft.text)),
+            arguments: draft.value.unwrap_or_else(|| parse_arguments(&draft.text)).into(),
         };
         Ok(ModelResponse {
             text: self.text.into(),

@@ -90,7 +90,7 @@ impl ScriptedProvider {
             .map(|call| ToolCall {
                 id: call.id.as_str().into(),
                 name: call.name.as_str().into(),
-                arguments: ids.fill_value(&call.arguments),
+                arguments: ids.fill_value(&call.arguments).into(),
             })
             .collect();
         let by_content = if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };
@@ -234,7 +234,7 @@ mod tests {
         );
         let response = provider.complete(&ModelRequest::new(messages)).await.unwrap();
         assert_eq!(
-            response.tool_calls[0].arguments,
+            *response.tool_calls[0].arguments,
             json!({"error_id": "err_20260101_000000_00ff01", "not": ["${error_id.3}"]})
         );
     }

@@ -79,7 +79,7 @@ impl Machine {
         &mut self,
         at: Timestamp,
         call_id: &CallId,
-        arguments: Value,
+        arguments: Arc<Value>,
     ) -> Result<(), Misuse> {
         let Phase::Working(batch) = &self.phase else {
             let state = self.phase.name();
@@ -99,7 +99,7 @@ impl Machine {
             approval_id: approval.id.clone(),
             call_id: approval.call_id.clone(),
             tool: Arc::clone(&approval.tool),
-            arguments: approval.arguments.clone(),
+            arguments: Arc::clone(&approval.arguments),
             arguments_hash: Arc::clone(&approval.arguments_hash),
         };
         let seq = self.append(Actor::Machine, Some(cause), requested);

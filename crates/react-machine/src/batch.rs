@@ -39,6 +39,8 @@ struct Stopping {
 pub(crate) struct Call {
     pub(crate) id: CallId,
     pub(crate) tool: Arc<str>,
+    /// The model's arguments.
+    arguments: Arc<Value>,
     /// What makes another call the same, by the model's arguments.
     signature: Arc<str>,
     /// Where the error of its execution is stored.
@@ -55,7 +57,7 @@ pub(crate) enum CallState {
     /// A person decided; the runtime acts on it.
     Decided { approval: Approval, requested: u64 },
     /// May have begun; the signature is by the arguments it was given.
-    Open { effect: EffectId, requested: u64, signature: String },
+    Open { effect: EffectId, requested: u64, signature: Arc<str> },
     /// Has its answer; the message waits for the rest of the batch.
     Answered { message: Message, result: u64 },
 }
@@ -144,6 +146,7 @@ impl Machine {
         let open = calls.iter().zip(signatures).map(|(call, signature)| Call {
             id: call.id.clone(),
             tool: Arc::clone(&call.name),
+            arguments: Arc::clone(&call.arguments),
             signature,
             stored: None,
             state: CallState::Asked,
@@ -195,11 +198,16 @@ impl Machine {
             id: effect,
             call_id: requested.call_id.clone(),
             tool: Arc::clone(&requested.tool),
-            arguments: requested.arguments.clone(),
+            arguments: Arc::clone(&requested.arguments),
             execution: requested.execution,
         };
         self.usage.tool_calls += 1;
-        let signature = call_signature(&requested.tool, &requested.arguments);
+        let signature = match batch.find(&requested.call_id) {
+            Ok(call) if Arc::ptr_eq(&call.arguments, &requested.arguments) => {
+                Arc::clone(&call.signature)
+            }
+            _ => call_signature(&requested.tool, &requested.arguments).into(),
+        };
         let cause = batch.cause_of(&requested.call_id);
         let seq = self.append(Actor::Runtime, cause, requested);
         let Phase::Working(batch) = &mut self.phase else { return };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use layer0::ToolSpec;
+use layer0::{JsonText, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -42,7 +42,7 @@ pub struct AgentDefinition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Arc<Value>>,
     /// What the driver needs beyond that: model, retry, policy.
-    pub runtime: Value,
+    pub runtime: JsonText,
 }
 
 impl AgentDefinition {
@@ -59,7 +59,7 @@ impl AgentDefinition {
             exploratory_tools: Arc::default(),
             tools: Arc::default(),
             output_schema: None,
-            runtime: Value::Null,
+            runtime: JsonText::default(),
         }
     }
 

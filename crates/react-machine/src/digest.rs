@@ -51,8 +51,15 @@ impl Fnv1a {
 
     /// Returns 16 hex digits.
     pub(crate) fn hex(self) -> Arc<str> {
-        format!("{:016x}", self.0).into()
+        hex_of(self.0)
     }
+}
+
+/// Returns 16 hex digits.
+pub(crate) fn hex_of(number: u64) -> Arc<str> {
+    let digits = number.to_be_bytes().map(|byte| [byte >> 4, byte & 15]);
+    let digits = digits.map(|pair| pair.map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+    str::from_utf8(digits.as_flattened()).unwrap_or_default().into()
 }
 
 #[cfg(test)]

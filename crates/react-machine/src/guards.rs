@@ -9,7 +9,7 @@ use layer0::message::ToolCall;
 use serde_json::Value;
 
 use crate::definition::{AgentDefinition, Limits};
-use crate::digest::Fnv1a;
+use crate::digest::{Fnv1a, hex_of};
 use crate::io::FailureCause;
 use crate::signature::{batch_signature, call_signature, write_canonical};
 
@@ -160,7 +160,7 @@ impl Guards {
 pub(crate) fn stagnation(limits: &Limits, text: Option<(u64, u32)>) -> Option<Tripped> {
     let (hash, count) = text?;
     let limit = limits.max_stagnation_steps.filter(|limit| count > *limit)?;
-    Some(Tripped::Stagnation { text_hash: format!("{hash:016x}").into(), count, limit })
+    Some(Tripped::Stagnation { text_hash: hex_of(hash), count, limit })
 }
 
 /// Digests what a call came to: the output, or code and message of the failure. Never the text the

@@ -133,7 +133,7 @@ pub struct Approval {
     /// The tool.
     pub tool: Arc<str>,
     /// The arguments it will get.
-    pub arguments: Value,
+    pub arguments: Arc<Value>,
     /// SHA-256 of the arguments, in hex; what the decision is bound to.
     pub arguments_hash: Arc<str>,
 }
@@ -165,7 +165,7 @@ pub struct ToolRun {
     /// The tool.
     pub tool: Arc<str>,
     /// The arguments.
-    pub arguments: Value,
+    pub arguments: Arc<Value>,
     /// Which execution of the run: 1, 2, ….
     pub execution: u32,
 }

@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use layer0::Timestamp;
+//! use layer0::{JsonText, Timestamp};
 //! use layer0::event::{AgentRecord, RunStarted};
 //! use react_machine::{AgentDefinition, Effect, Input, Machine, Output};
 //!
@@ -22,7 +22,7 @@
 //!     agent: AgentRecord {
 //!         name: "demo".into(),
 //!         digest: "".into(),
-//!         definition: Arc::new(serde_json::Value::Null),
+//!         definition: JsonText::default(),
 //!     },
 //!     parent: None,
 //!     follows: None,

@@ -30,7 +30,7 @@ struct Candidate {
 /// What the machine is told of a call.
 enum Said {
     Fact(EventKind),
-    Hold(CallId, Value),
+    Hold(CallId, Arc<Value>),
 }
 
 /// A hook that must not fail failed: its record, and the error.
@@ -45,19 +45,19 @@ impl Driver {
         batch: ToolBatch,
     ) -> Result<(), AgentError> {
         let (agent, context) = (Arc::clone(&self.agent), self.hook_context());
-        let candidates = if batch.approved || !agent.hooks.has(HookPoint::BeforeTool) {
+        let hooked = agent.hooks().has(HookPoint::BeforeTool);
+        let mut said = if batch.approved || !hooked {
             let untouched = batch.calls.iter().cloned().map(Candidate::new);
-            untouched.collect()
+            self.look_up(machine, &batch, untouched)
         } else {
             let judged = judge(&agent, &context, &batch.calls);
             match self.unless_stopped(machine, judged).await? {
                 None => return Ok(()),
-                Some(Ok(candidates)) => candidates,
+                Some(Ok(candidates)) => self.look_up(machine, &batch, candidates),
                 Some(Err(rejected)) => return self.reject(machine, rejected).await,
             }
         };
-        let mut said = self.look_up(machine, &batch, candidates);
-        if agent.hooks.has(HookPoint::BeforeTool) {
+        if hooked {
             let observed = observe(&agent, &context, said);
             said = match self.unless_stopped(machine, observed).await? {
                 None => return Ok(()),
@@ -97,11 +97,11 @@ impl Driver {
         &mut self,
         machine: &Machine,
         batch: &ToolBatch,
-        candidates: Vec<Candidate>,
+        candidates: impl IntoIterator<Item = Candidate>,
     ) -> Vec<Said> {
         let mut execution = machine.usage().tool_calls;
         let mut left = batch.max_executions;
-        let mut said = Vec::with_capacity(candidates.len());
+        let mut said = Vec::with_capacity(batch.calls.len());
         for Candidate { call: ToolCall { id, name, arguments }, notes, verdict } in candidates {
             said.extend(notes.into_iter().map(Said::Fact));
             let (tools, grants) = (&self.agent.tools, &self.agent.grants);
@@ -131,7 +131,7 @@ impl Driver {
                     let requested = ToolRequested {
                         call_id: id.clone(),
                         tool: name,
-                        arguments: admitted.arguments.clone(),
+                        arguments: Arc::clone(&admitted.arguments),
                         execution,
                     };
                     self.admitted.insert(id, admitted);
@@ -163,7 +163,7 @@ impl Driver {
             return Err(AgentError::Internal(what.into()));
         };
         // Tool and policy may have changed since.
-        match self.agent.tools.admit(&run.tool, run.arguments.clone(), &self.agent.grants) {
+        match self.agent.tools.admit(&run.tool, Arc::clone(&run.arguments), &self.agent.grants) {
             Ok(admitted) => {
                 self.admitted.insert(call_id.clone(), admitted);
                 self.queued.push_back(ToolRun { id, ..run });
@@ -213,7 +213,7 @@ async fn judge(
     for call in calls {
         let mut candidate = Candidate::new(call.clone());
         let moment = Moment::BeforeTool { call };
-        let called = agent.hooks.call(moment, context, Kind::Gates).await;
+        let called = agent.hooks().call(moment, context, Kind::Gates).await;
         candidate.notes = called.notes;
         if let Some(arguments) = called.arguments {
             candidate.call.arguments = arguments;
@@ -227,7 +227,7 @@ async fn judge(
                 let mut facts: Vec<EventKind> = Vec::new();
                 candidates.push(candidate);
                 facts.extend(candidates.into_iter().flat_map(|candidate| candidate.notes));
-                let (fact, error) = stop.into_fact(moment, &agent.hooks);
+                let (fact, error) = stop.into_fact(moment, agent.hooks());
                 facts.push(fact);
                 return Err(Rejected(facts, error));
             }
@@ -249,10 +249,10 @@ async fn observe(
             let call = ToolCall {
                 id: requested.call_id.clone(),
                 name: Arc::clone(&requested.tool),
-                arguments: requested.arguments.clone(),
+                arguments: Arc::clone(&requested.arguments),
             };
             let moment = Moment::BeforeTool { call: &call };
-            let called = agent.hooks.call(moment, context, Kind::Observers).await;
+            let called = agent.hooks().call(moment, context, Kind::Observers).await;
             observed.extend(called.notes.into_iter().map(Said::Fact));
             if let Some(stop) = called.stop {
                 let is_hook_event = |said| match said {
@@ -260,7 +260,7 @@ async fn observe(
                     _ => None,
                 };
                 let mut facts: Vec<_> = observed.into_iter().filter_map(is_hook_event).collect();
-                let (fact, error) = stop.into_fact(moment, &agent.hooks);
+                let (fact, error) = stop.into_fact(moment, agent.hooks());
                 facts.push(fact);
                 return Err(Rejected(facts, error));
             }

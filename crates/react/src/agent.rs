@@ -1,6 +1,6 @@
 use std::any::Any;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use clock::Clock;
 use error_store::{ErrorStore, ResultStore};
@@ -10,18 +10,19 @@ use layer0::event::AgentRecord;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Image;
 use provider::{ModelSettings, Provider};
-use react_machine::{AgentDefinition, Machine};
+use react_machine::{AgentDefinition, DefinitionError, Machine};
 use redact::Redactor;
-use retry::RetryPolicy;
+use retry::{Jitter, RetryConfig, RetryPolicy};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use tool::{Grants, Toolset};
 
 use crate::approval::Approver;
 use crate::builder::AgentBuilder;
+use crate::digest::record;
 use crate::driver::Driver;
 use crate::error::RunFailure;
-use crate::hooking::Hooks;
+use crate::hook::Hook;
 use crate::live::{Hub, Subscriber};
 use crate::memory::Memory;
 use crate::model::ModelStack;
@@ -48,11 +49,12 @@ pub struct Agent {
 
 pub(crate) struct Inner {
     pub(crate) definition: Arc<AgentDefinition>,
-    pub(crate) record: AgentRecord,
-    /// A run that has not begun.
-    pub(crate) machine: Machine,
+    pub(crate) prepared: Prepared,
     pub(crate) stack: ModelStack,
-    pub(crate) tool_retry: RetryPolicy,
+    /// Are answers asked for in pieces?
+    pub(crate) stream: bool,
+    pub(crate) retry: RetryConfig,
+    pub(crate) jitter: Jitter,
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
     pub(crate) grants: Grants,
@@ -61,11 +63,40 @@ pub(crate) struct Inner {
     pub(crate) results: Option<Arc<dyn ResultStore>>,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
-    pub(crate) hooks: Hooks,
+    pub(crate) hooks: Vec<Hook>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Hub,
+}
+
+/// What every run begins with, made for the first one: an agent that was never run does not hold it.
+#[derive(Default)]
+pub(crate) struct Prepared {
+    record: OnceLock<Box<AgentRecord>>,
+    machine: OnceLock<Box<Machine>>,
+}
+
+impl Inner {
+    /// Returns what decides whether a tool is run once more.
+    pub(crate) fn tool_retry(&self) -> RetryPolicy {
+        RetryPolicy::new(self.retry, Arc::clone(&self.clock)).jitter(self.jitter.clone())
+    }
+
+    /// Returns what `run.started` says of the agent.
+    pub(crate) fn record(&self) -> AgentRecord {
+        let record = self.prepared.record.get_or_init(|| Box::new(record(&self.definition)));
+        AgentRecord::clone(record)
+    }
+
+    /// Returns a run that has not begun.
+    pub(crate) fn machine(&self) -> Result<Machine, DefinitionError> {
+        if let Some(machine) = self.prepared.machine.get() {
+            return Ok(Machine::clone(machine));
+        }
+        let machine = Machine::new(Arc::clone(&self.definition))?;
+        Ok(Machine::clone(self.prepared.machine.get_or_init(|| Box::new(machine))))
+    }
 }
 
 /// What a run is asked, and under which names it is recorded.

@@ -57,7 +57,7 @@ impl Tool for AgentTool {
         &self.spec
     }
 
-    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
         let request = RunRequest::new(arguments["input"].as_str().unwrap_or_default())
             .session(context.session.clone())
             .parent(context.run.clone())

@@ -10,7 +10,7 @@ use react_machine::{Input, Machine, ModelCall};
 use tower::ServiceExt;
 use tracing::Instrument;
 
-use crate::driver::{Driver, sleep_until};
+use crate::driver::Driver;
 use crate::error::AgentError;
 use crate::model::{AttemptedCall, CallRecord};
 use crate::redacting::{recordable_calls, recordable_state, redact_shared};
@@ -23,14 +23,8 @@ impl Driver {
         machine: &mut Machine,
         call: ModelCall,
     ) -> Result<(), AgentError> {
-        let record = Arc::new(CallRecord::new(
-            self.run.clone(),
-            call.call,
-            call.attempts_before,
-            Arc::clone(&self.agent.hub),
-            self.agent.redactor.clone(),
-            self.attempted.clone(),
-        ));
+        let record =
+            Arc::new(CallRecord::new(&self.agent, self.run.clone(), &call, self.attempted.clone()));
         let request = ModelRequest {
             messages: call.messages,
             tools: Arc::clone(&self.definition.tools),
@@ -44,12 +38,13 @@ impl Driver {
         let mut response = self.agent.stack.clone().oneshot(attempted).instrument(span);
         let mut recorded = call.attempts_before;
         let cancellation = self.request.cancellation.clone();
-        let mut deadline = sleep_until(&self.agent.clock, machine.deadline());
         let result = loop {
             let cut = tokio::select! {
                 biased;
+                // An answer that is there counts, whatever else is.
+                result = &mut response => break result,
                 () = cancellation.cancelled() => code::RUN_CANCELLED,
-                () = &mut deadline => code::BUDGET_WALL_TIME,
+                () = self.alarm.rings_at(machine.deadline(), &self.agent.clock) => code::BUDGET_WALL_TIME,
                 Some(note) = self.notes.recv() => {
                     let (note, logged) = *note;
                     self.step(machine, [note]).await?;
@@ -64,7 +59,6 @@ impl Driver {
                     let _ = logged.send(());
                     continue;
                 }
-                result = &mut response => break result,
             };
             drop(response);
             // The attempt in flight may be billed, so it counts.

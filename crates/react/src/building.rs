@@ -1,20 +1,18 @@
 //! From what was asked for to an agent.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use error_store::{ErrorDetail, ResultDetail};
-use react_machine::{AgentDefinition, DefinitionError, Machine};
+use layer0::JsonText;
+use react_machine::{AgentDefinition, DefinitionError};
 use retry::RetryPolicy;
 use serde_json::{Value, json};
 use thiserror::Error;
 use tool::{Grants, PatternError, RegistrationError, ToolNotFound, Toolset};
 
-use crate::agent::{Agent, Inner};
+use crate::agent::{Agent, Inner, Prepared};
 use crate::builder::AgentBuilder;
-use crate::digest::record;
 use crate::hook::Hook;
-use crate::hooking::Hooks;
 use crate::live::Hub;
 use crate::model;
 use crate::pack::{self, PackError};
@@ -58,32 +56,32 @@ impl AgentBuilder {
             budget: self.budget,
             price: self.price,
             memory: self.memory.is_some(),
-            hooks: self.hooks.iter().map(Hook::record).collect(),
-            exploratory_tools: self.exploratory_tools.into(),
+            hooks: shared(self.hooks.iter().map(Hook::record).collect()),
+            exploratory_tools: shared(self.exploratory_tools),
             tools: tools.specs().cloned().collect(),
             output_schema: None,
-            runtime: json!({
-                "model": {
-                    "provider": self.model.provider().name(),
-                    "model": self.model.provider().model(),
-                    "max_output_tokens": self.settings.max_output_tokens,
-                    "temperature": self.settings.temperature,
-                    "stream": self.stream,
-                },
-                "retry": self.retry,
-                "grant": self.grants,
-                "source": self.source,
-            }),
+            runtime: JsonText::default(),
         };
+        let mut runtime = json!({
+            "model": {
+                "provider": self.model.provider().name(),
+                "model": self.model.provider().model(),
+                "max_output_tokens": self.settings.max_output_tokens,
+                "temperature": self.settings.temperature,
+                "stream": self.stream,
+            },
+            "retry": self.retry,
+            "grant": self.grants,
+            "source": self.source,
+        });
         if !fallbacks.is_empty() {
-            definition.runtime["model"]["fallback"] = fallbacks.into();
+            runtime["model"]["fallback"] = fallbacks.into();
         }
+        definition.runtime = (&runtime).into();
         let definition = without_secrets(&self.redactor, definition).map_err(BuildError::Secret)?;
-        let record = record(&definition);
-        let definition = Arc::new(definition);
-        let machine = Machine::new(Arc::clone(&definition))?;
+        definition.validate()?;
         let clock = Arc::clone(&self.clock);
-        let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter);
+        let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter.clone());
         let open = |asked: Asked| asked.open(&clock);
         let first = open(self.model);
         let mut upstreams: Vec<Upstream> = self.fallbacks.into_iter().map(open).collect();
@@ -96,19 +94,14 @@ impl AgentBuilder {
         };
         let stack =
             model::stack(upstreams, last, self.stream, &retry, self.attempt_timeout, &clock);
-        let hooks = Hooks {
-            hooks: self.hooks,
-            limit: Duration::from_millis(definition.limits.hook_timeout_ms),
-            clock: Arc::clone(&self.clock),
-            redactor: self.redactor.clone(),
-        };
         Ok(Agent {
             inner: Arc::new(Inner {
-                definition,
-                record,
-                machine,
+                definition: Arc::new(definition),
+                prepared: Prepared::default(),
                 stack,
-                tool_retry: retry,
+                stream: self.stream,
+                retry: self.retry,
+                jitter: self.jitter,
                 settings: self.settings,
                 tools,
                 grants: Grants::parse(&self.grants)?,
@@ -117,14 +110,19 @@ impl AgentBuilder {
                 results: self.results,
                 memory: self.memory,
                 app_state: self.app_state,
-                hooks,
+                hooks: self.hooks,
                 approver: self.approver,
                 clock: self.clock,
                 redactor: self.redactor,
-                hub: Arc::new(Hub::default()),
+                hub: Hub::default(),
             }),
         })
     }
+}
+
+/// Shares items; sharing none takes no memory.
+pub(crate) fn shared<T>(items: Vec<T>) -> Arc<[T]> {
+    if items.is_empty() { Arc::default() } else { items.into() }
 }
 
 /// Says why an agent cannot be made.

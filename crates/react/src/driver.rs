@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::{BoxFuture as ClockFuture, Clock};
 use event_log::{Claim, RunWriter};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -20,6 +19,7 @@ use tool::Admitted;
 use tracing::Instrument;
 
 use crate::agent::{Inner, RunRequest, new_run_id, new_session_id};
+use crate::alarm::Alarm;
 use crate::deciding::Asked;
 use crate::error::{AgentError, RunFailure};
 use crate::failing::Failing;
@@ -86,6 +86,7 @@ pub(crate) struct Driver {
     pub(crate) acted: bool,
     /// What was used as far as the log has it; the machine is ahead when an append fails.
     pub(crate) usage: Usage,
+    pub(crate) alarm: Alarm,
 }
 
 impl Driver {
@@ -119,13 +120,14 @@ impl Driver {
             ending: false,
             acted: false,
             usage: Usage::default(),
+            alarm: Alarm::default(),
             claim: None,
             not_before: None,
             follows: None,
             executions: BTreeMap::new(),
             resumed_by: None,
             definition: Arc::clone(&agent.definition),
-            record: agent.record.clone(),
+            record: agent.record(),
             agent,
         }
     }
@@ -208,12 +210,12 @@ impl Driver {
                     }
                 }
                 None => {
-                    let deadline = sleep_until(&self.agent.clock, machine.deadline());
+                    let clock = &self.agent.clock;
                     let asks = machine.open_approvals().next().is_some();
-                    let done = tokio::select! {
+                    let mut done = tokio::select! {
                         biased;
                         () = self.request.cancellation.cancelled() => continue,
-                        () = deadline => {
+                        () = self.alarm.rings_at(machine.deadline(), clock) => {
                             self.tick(machine).await?;
                             continue;
                         }
@@ -228,14 +230,14 @@ impl Driver {
                             continue;
                         }
                         Some(done) = self.running.next() => done,
-                        () = self.agent.clock.sleep(LOOK_FOR_DECISIONS), if asks => {
+                        () = async { clock.sleep(LOOK_FOR_DECISIONS).await }, if asks => {
                             self.take_decisions(machine).await?;
                             continue;
                         }
                     };
                     self.start_tools();
-                    self.hook_error = done.rejected;
-                    self.step(machine, done.facts).await?;
+                    self.hook_error = done.rejected.take();
+                    self.step(machine, done.inputs()).await?;
                 }
             }
         }
@@ -316,14 +318,6 @@ pub(crate) fn failing<'a>(
 ) -> Failing<'a> {
     let at = agent.clock.now();
     Failing { run, session, call_id, tool, redactor: &agent.redactor, at, duration_ms }
-}
-
-/// Sleeps until a moment; for ever without one.
-pub(crate) fn sleep_until(clock: &Arc<dyn Clock>, deadline: Option<Timestamp>) -> ClockFuture {
-    match deadline {
-        Some(deadline) => clock.sleep(deadline.since(clock.now())),
-        None => Box::pin(std::future::pending()),
-    }
 }
 
 pub(crate) fn internal(what: String) -> AgentError {

@@ -8,6 +8,7 @@ use layer0::event::{Event, EventKind, RunStarted};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
 use react_machine::{AgentDefinition, Divergence, Entry, Replay, Replayed};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::digest::{digest, record};
@@ -59,16 +60,21 @@ pub(crate) fn started(events: &[Event]) -> Result<&RunStarted, LogError> {
 
 /// Returns the definition that a run was started with; one that was changed has another digest.
 fn recorded_definition(started: &RunStarted) -> Result<Arc<AgentDefinition>, ResumeError> {
-    let value = (*started.agent.definition).clone();
     let unreadable = |error: serde_json::Error| {
         ResumeError::other_agent(&started.agent.digest, &error.to_string())
     };
-    let actual = digest(&value);
+    let actual = digest(started.agent.definition.to_value());
     if actual != *started.agent.digest {
         return Err(ResumeError::other_agent(&started.agent.digest, &actual));
     }
-    let definition: AgentDefinition = serde_json::from_value(value).map_err(unreadable)?;
+    let definition: AgentDefinition = started.agent.definition.read().map_err(unreadable)?;
     Ok(Arc::new(definition))
+}
+
+/// The part of a definition that a request may change for its run.
+#[derive(Default, Deserialize)]
+struct OfRun {
+    output_schema: Option<Arc<Value>>,
 }
 
 /// Returns the agent's own definition for a run, if the run is its.
@@ -77,7 +83,8 @@ fn own_definition(
     started: &RunStarted,
 ) -> Result<Arc<AgentDefinition>, ResumeError> {
     let mut own = own.clone();
-    own.output_schema = started.agent.definition.get("output_schema").cloned().map(Arc::new);
+    let OfRun { output_schema } = started.agent.definition.read().unwrap_or_default();
+    own.output_schema = output_schema;
     let record = record(&own);
     if record.digest != started.agent.digest {
         return Err(ResumeError::other_agent(&started.agent.digest, &record.digest));

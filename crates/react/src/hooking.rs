@@ -16,6 +16,7 @@ use react_machine::{Finish, HookPoint, Machine, Pause};
 use redact::Redactor;
 use serde_json::Value;
 
+use crate::agent::Inner;
 use crate::driver::Driver;
 use crate::error::AgentError;
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
@@ -30,12 +31,24 @@ pub(crate) enum Kind {
     Observers,
 }
 
-/// The hooks of an agent.
-pub(crate) struct Hooks {
-    pub(crate) hooks: Vec<Hook>,
-    pub(crate) limit: Duration,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) redactor: Redactor,
+/// The hooks of an agent, and what calling them takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Hooks<'a> {
+    hooks: &'a [Hook],
+    limit: Duration,
+    clock: &'a Arc<dyn Clock>,
+    redactor: &'a Redactor,
+}
+
+impl Inner {
+    pub(crate) fn hooks(&self) -> Hooks<'_> {
+        Hooks {
+            hooks: &self.hooks,
+            limit: Duration::from_millis(self.definition.limits.hook_timeout_ms),
+            clock: &self.clock,
+            redactor: &self.redactor,
+        }
+    }
 }
 
 /// What hooks came to.
@@ -44,7 +57,7 @@ pub(crate) struct Called {
     /// `hook.failed` of hooks whose failure does not matter.
     pub(crate) notes: Vec<EventKind>,
     /// What a gate wants the arguments to be.
-    pub(crate) arguments: Option<Value>,
+    pub(crate) arguments: Option<Arc<Value>>,
     pub(crate) stop: Option<Stop>,
 }
 
@@ -56,7 +69,7 @@ pub(crate) enum Stop {
     Rejected { error: HookError, fact: EventKind },
 }
 
-impl Hooks {
+impl Hooks<'_> {
     /// Is anything called at this point?
     pub(crate) fn has(&self, point: HookPoint) -> bool {
         self.hooks.iter().any(|hook| hook.points().contains(&point))
@@ -70,7 +83,7 @@ impl Hooks {
         kind: Kind,
     ) -> Called {
         let mut called = Called::default();
-        for hook in &self.hooks {
+        for hook in self.hooks {
             let wanted = match kind {
                 Kind::All => true,
                 Kind::Gates => hook.is_gate(),
@@ -83,7 +96,7 @@ impl Hooks {
             let replaced = match (moment, &called.arguments) {
                 (Moment::BeforeTool { call }, Some(arguments)) => {
                     let mut call = call.clone();
-                    call.arguments = arguments.clone();
+                    call.arguments = Arc::clone(arguments);
                     Some(call)
                 }
                 _ => None,
@@ -99,7 +112,7 @@ impl Hooks {
                 }
                 Ok(Verdict::ReplaceArguments(arguments)) => match moment {
                     Moment::BeforeTool { .. } => {
-                        called.arguments = Some(recordable(&self.redactor, arguments));
+                        called.arguments = Some(recordable(self.redactor, arguments).into());
                         continue;
                     }
                     _ => HookError::Failed("there are no arguments to replace here".into()),
@@ -168,7 +181,7 @@ impl Stop {
     pub(crate) fn into_fact(
         self,
         moment: Moment<'_>,
-        hooks: &Hooks,
+        hooks: Hooks<'_>,
     ) -> (EventKind, Option<HookError>) {
         match self {
             Self::Aborted { hook, reason } => {
@@ -221,8 +234,8 @@ impl Driver {
                 }
                 _ => return (Vec::new(), None),
             };
-            let called = agent.hooks.call(moment, &context, Kind::All).await;
-            let stop = called.stop.map(|stop| stop.into_fact(moment, &agent.hooks));
+            let called = agent.hooks().call(moment, &context, Kind::All).await;
+            let stop = called.stop.map(|stop| stop.into_fact(moment, agent.hooks()));
             (called.notes, stop)
         });
         let Some((notes, stop)) = called.await? else { return Ok(()) };

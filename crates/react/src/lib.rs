@@ -15,6 +15,7 @@ mod agent;
 mod builder;
 mod building;
 mod agent_tool;
+mod alarm;
 mod digest;
 mod driver;
 mod ending;

@@ -19,7 +19,7 @@ use layer0::failure::Failure;
 use layer0::id::RunId;
 use layer0::usage::TokenUsage;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
-use redact::Redactor;
+use react_machine::ModelCall;
 use retry::{
     AttemptTimeout, AttemptTimeoutLayer, CircuitBreaker, FailedAttempt, Fallback, FallbackRequest,
     RetryPolicy, RetryRequest,
@@ -30,7 +30,9 @@ use tower::retry::Retry;
 use tower::util::Either;
 use tower::{Service, ServiceBuilder};
 
-use crate::live::{Hub, Live, Piece};
+use crate::agent::Inner;
+use crate::building::shared;
+use crate::live::{Live, Piece};
 use crate::running::panic_text;
 use crate::upstream::{Upstream, attempt_labels};
 
@@ -67,7 +69,7 @@ pub(crate) fn stack(
             .service(Transport { provider, stream })
     };
     let before: Vec<OneStack> = upstreams.into_iter().map(|upstream| one(upstream, true)).collect();
-    Fallback::new(before, one(last, false))
+    Fallback::new(shared(before), one(last, false))
 }
 
 /// A failed attempt that another will follow, and who waits until it is in the log. In a box for the
@@ -90,9 +92,8 @@ pub(crate) struct AttemptedCall {
 pub(crate) struct CallRecord {
     pub(crate) run: RunId,
     pub(crate) call: u32,
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) redactor: Redactor,
-    pub(crate) log: mpsc::Sender<Attempted>,
+    agent: Arc<Inner>,
+    log: mpsc::Sender<Attempted>,
     before: u32,
     attempt: AtomicU32,
     /// Who is asked.
@@ -106,25 +107,34 @@ pub(crate) struct CallRecord {
 
 impl CallRecord {
     pub(crate) fn new(
+        agent: &Arc<Inner>,
         run: RunId,
-        call: u32,
-        attempts_before: u32,
-        hub: Arc<Hub>,
-        redactor: Redactor,
+        call: &ModelCall,
         log: mpsc::Sender<Attempted>,
     ) -> Self {
         Self {
             run,
-            call,
-            hub,
-            redactor,
+            call: call.call,
+            agent: Arc::clone(agent),
             log,
-            before: attempts_before,
-            attempt: AtomicU32::new(attempts_before),
+            before: call.attempts_before,
+            attempt: AtomicU32::new(call.attempts_before),
             provider: Mutex::default(),
             billed: Mutex::new(None),
             status: AtomicU16::new(0),
             limited: AtomicBool::new(false),
+        }
+    }
+
+    fn send(&self, piece: impl FnOnce() -> Piece) {
+        // An answer that was asked for whole is shown whole.
+        if self.agent.stream {
+            self.agent.hub.send(|| Live::Delta {
+                run: self.run.clone(),
+                call: self.call,
+                attempt: self.attempt(),
+                piece: piece(),
+            });
         }
     }
 
@@ -259,42 +269,21 @@ impl<S: Service<AttemptedCall>> Service<AttemptedCall> for Labelled<S> {
 }
 
 /// Passes pieces of the answer to whoever listens, marked with call and attempt.
-struct Deltas {
-    record: Arc<CallRecord>,
-    /// An answer that was asked for whole is shown whole.
-    stream: bool,
-}
-
-impl Deltas {
-    fn send(&self, piece: impl FnOnce() -> Piece) {
-        let record = &self.record;
-        if !self.stream {
-            return;
-        }
-        record.hub.send(|| Live::Delta {
-            run: record.run.clone(),
-            call: record.call,
-            attempt: record.attempt(),
-            piece: piece(),
-        });
-    }
-}
-
-impl StreamSink for Deltas {
+impl StreamSink for CallRecord {
     fn text(&self, piece: &str) {
-        self.send(|| Piece::Text(self.record.redactor.redact_held(piece).into()));
+        self.send(|| Piece::Text(self.agent.redactor.redact_held(piece).into()));
     }
 
     fn thinking(&self, piece: &str) {
-        self.send(|| Piece::Thinking(self.record.redactor.redact_held(piece).into()));
+        self.send(|| Piece::Thinking(self.agent.redactor.redact_held(piece).into()));
     }
 
     fn status(&self, status: u16) {
-        self.record.status.store(status, Ordering::Relaxed);
+        self.status.store(status, Ordering::Relaxed);
     }
 
     fn usage(&self, usage: TokenUsage) {
-        *self.record.billed.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
+        *self.billed.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
     }
 }
 
@@ -318,7 +307,7 @@ impl Service<AttemptedCall> for Transport {
         let Self { provider, stream } = self.clone();
         Box::pin(async move {
             let mut request = call.request;
-            request.sink = Some(Arc::new(Deltas { record: call.record, stream }));
+            request.sink = Some(call.record);
             let asked = AssertUnwindSafe(async {
                 if stream {
                     provider.stream(&request).await

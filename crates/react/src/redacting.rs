@@ -26,7 +26,8 @@ pub(crate) fn recordable_calls(redactor: &Redactor, calls: &mut Arc<[ToolCall]>)
     let too_deep = |call: &ToolCall| is_deeper(&call.arguments, MAX_DEPTH);
     if redactor.holds_secrets() || calls.iter().any(too_deep) {
         for call in Arc::make_mut(calls) {
-            call.arguments = recordable(redactor, std::mem::take(&mut call.arguments));
+            let arguments = Arc::unwrap_or_clone(std::mem::take(&mut call.arguments));
+            call.arguments = recordable(redactor, arguments).into();
             call.name = redact_shared(redactor, Arc::clone(&call.name));
             if let Cow::Owned(id) = redactor.redact_held(call.id.as_str()) {
                 call.id = id.into();

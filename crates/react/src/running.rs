@@ -38,8 +38,8 @@ pub(crate) async fn execute(
     let (stop, stopped) = oneshot::channel::<Never>();
     let call = async move {
         let tool = Arc::clone(admitted.tool());
-        let arguments = admitted.arguments.clone();
-        let call = AssertUnwindSafe(async { tool.call(arguments, &context).await }).catch_unwind();
+        let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await })
+            .catch_unwind();
         let result = match call.await {
             Ok(Ok(output)) => admitted.check_output(&output).map(|()| output),
             Ok(Err(error)) => Err(printable(error)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use event_log::{LogError, RunWriter};
 use layer0::event::RunStarted;
-use react_machine::{Input, Machine};
+use react_machine::{DefinitionError, Input, Machine};
 
 use crate::digest::record;
 use crate::driver::Driver;
@@ -17,16 +17,17 @@ const MAX_JOINS: u32 = 64;
 impl Driver {
     /// Makes the machine of this run, for the agent as the request wants it.
     fn machine(&mut self) -> Result<Machine, AgentError> {
-        let mut machine = self.agent.machine.clone();
+        let unusable = |error: DefinitionError| AgentError::Internal(error.into());
+        let mut machine = self.agent.machine().map_err(unusable)?;
         if let Some(schema) = &self.request.output_schema {
-            let unusable = |error| AgentError::InputValidation(format!("output schema: {error}"));
-            let check = output_check(schema).map_err(unusable)?;
+            let misfit = |error| AgentError::InputValidation(format!("output schema: {error}"));
+            let check = output_check(schema).map_err(misfit)?;
             let mut definition = (*self.definition).clone();
             definition.output_schema = Some(Arc::clone(schema));
             self.record = record(&definition);
             self.definition = Arc::new(definition);
             machine = Machine::new(Arc::clone(&self.definition))
-                .map_err(|error| AgentError::Internal(error.into()))?
+                .map_err(unusable)?
                 .checking_output(check);
         }
         Ok(machine.of_run(self.run.clone()).at_depth(self.request.depth))

@@ -4,7 +4,7 @@ use layer0::event::SignalReceived;
 use react_machine::{CANCEL, Machine};
 use serde_json::Value;
 
-use crate::driver::{Driver, sleep_until};
+use crate::driver::Driver;
 use crate::error::AgentError;
 use crate::running::drop_guarded;
 
@@ -18,11 +18,10 @@ impl Driver {
     ) -> Result<Option<T>, AgentError> {
         let mut work = Box::pin(work);
         let cancellation = self.request.cancellation.clone();
-        let mut deadline = sleep_until(&self.agent.clock, machine.deadline());
         let cancelled = tokio::select! {
             biased;
             () = cancellation.cancelled(), if !self.ending => true,
-            () = &mut deadline => false,
+            () = self.alarm.rings_at(machine.deadline(), &self.agent.clock) => false,
             result = &mut work => return Ok(Some(result)),
         };
         drop_guarded(work);

@@ -6,10 +6,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use error_store::{DATABASE_ERROR, Summary, code_of_text};
+use layer0::Timestamp;
 use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
 use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
 use layer0::id::{CallId, SessionId};
-use react_machine::{HookPoint, Input, ToolRun};
+use react_machine::{EffectId, HookPoint, Input, ToolRun};
 use retry::{FailedAttempt, RetryRequest};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -34,7 +35,9 @@ pub(crate) type Note = Box<(Input, oneshot::Sender<()>)>;
 
 /// What a tool came to.
 pub(crate) struct ToolDone {
-    pub(crate) facts: Vec<Input>,
+    id: EffectId,
+    at: Timestamp,
+    facts: Vec<EventKind>,
     /// The error of a hook that stops the run.
     pub(crate) rejected: Option<HookError>,
 }
@@ -68,7 +71,7 @@ pub(crate) async fn run_tool(
         notes,
     };
     let span = tracing::info_span!("tool", tool = %run.tool, call = %run.call_id);
-    let retried = agent.tool_retry.clone().layer().layer(RunOnce).oneshot(attempt);
+    let retried = agent.tool_retry().layer().layer(RunOnce).oneshot(attempt);
     let result = retried.instrument(span).await.map_err(|Hinted(error)| error);
     let took = agent.clock.now().since(began).as_millis();
     let duration_ms = u64::try_from(took).unwrap_or(u64::MAX);
@@ -103,18 +106,24 @@ pub(crate) async fn run_tool(
             }
         }
     };
-    let rejected = call_hooks(&agent.hooks, &hook_context, &mut facts).await;
-    let now = agent.clock.now();
-    let input = |fact: EventKind| match fact {
-        answer @ EventKind::ToolResponded(_) => Input::answer(now, run.id, answer),
-        note => Input::fact(now, note),
-    };
-    ToolDone { facts: facts.into_iter().map(input).collect(), rejected }
+    let rejected = call_hooks(agent.hooks(), &hook_context, &mut facts).await;
+    ToolDone { id: run.id, at: agent.clock.now(), facts, rejected }
+}
+
+impl ToolDone {
+    /// Returns what the machine is told, in order.
+    pub(crate) fn inputs(self) -> impl Iterator<Item = Input> {
+        let Self { id, at, facts, .. } = self;
+        facts.into_iter().map(move |fact| match fact {
+            answer @ EventKind::ToolResponded(_) => Input::answer(at, id, answer),
+            note => Input::fact(at, note),
+        })
+    }
 }
 
 /// Calls the hooks of a tool that ran. What they leave in the record stands before the answer.
 async fn call_hooks(
-    hooks: &Hooks,
+    hooks: Hooks<'_>,
     context: &HookContext,
     facts: &mut Vec<EventKind>,
 ) -> Option<HookError> {

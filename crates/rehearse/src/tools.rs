@@ -42,7 +42,7 @@ impl Tool for Scripted {
         &self.spec
     }
 
-    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, _: &Value, _: &ToolContext) -> Result<Value, ToolError> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(call) = self.calls.get(index).or(self.calls.last()) else {
             return Ok(json!("ok"));

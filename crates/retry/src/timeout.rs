@@ -1,6 +1,6 @@
 //! The limit of one attempt, as a typed error.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -57,9 +57,11 @@ where
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        let (attempt, limit) = (self.inner.call(request), self.clock.sleep(self.after));
-        let after = self.after;
+        let (attempt, after) = (self.inner.call(request), self.after);
+        let clock = Arc::clone(&self.clock);
         Box::pin(async move {
+            // Begins when the attempt first waits: one that is ready at once needs no timer.
+            let limit = pin!(async { clock.sleep(after).await });
             match select(attempt, limit).await {
                 Either::Left((result, _)) => result,
                 Either::Right(((), _)) => Err(TimedOut { after }.into()),

@@ -35,7 +35,7 @@ fn started(session: &str, parent: Option<&str>) -> EventKind {
     let agent = AgentRecord {
         name: "conformance".into(),
         digest: "0".into(),
-        definition: Arc::new(json!({"text": "quote ' zero \u{0} umlaut ä"})),
+        definition: (&json!({"text": "quote ' zero \u{0} umlaut ä"})).into(),
     };
     let parent = parent.map(RunId::from);
     RunStarted {
@@ -168,7 +168,7 @@ async fn keeps_questions_until_they_are_decided(log: &Arc<dyn EventLog>) {
             approval_id: id.into(),
             call_id: call.into(),
             tool: "wipe".into(),
-            arguments: json!({"path": "/data"}),
+            arguments: json!({"path": "/data"}).into(),
             arguments_hash: "0".into(),
         })
     };
@@ -178,7 +178,7 @@ async fn keeps_questions_until_they_are_decided(log: &Arc<dyn EventLog>) {
     let open = log.open_approvals().await.expect("questions are read");
     let ids: Vec<&str> = open.iter().map(|open| open.id.as_str()).collect();
     assert_eq!(ids, ["apr_1", "apr_2"]);
-    assert_eq!((&*open[0].tool, &open[0].arguments), ("wipe", &json!({"path": "/data"})));
+    assert_eq!((&*open[0].tool, &*open[0].arguments), ("wipe", &json!({"path": "/data"})));
     let decide = |id: &'static str, decision| async move {
         log.decide(&id.into(), decision).await.expect("a decision is written")
     };

@@ -86,7 +86,7 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
 
                 async fn call(
                     &self,
-                    arguments: private::serde_json::Value,
+                    arguments: &private::serde_json::Value,
                     context: &#home::ToolContext,
                 ) -> ::std::result::Result<private::serde_json::Value, #home::ToolError> {
                     let _ = context;

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -13,10 +12,7 @@ use crate::{Tool, ToolError};
 
 /// The tools of an agent, in the order the model sees them. Cloning copies no tool.
 #[derive(Clone, Default)]
-pub struct Toolset {
-    order: Vec<Arc<str>>,
-    tools: BTreeMap<Arc<str>, Arc<Entry>>,
-}
+pub struct Toolset(Vec<Arc<Entry>>);
 
 #[derive(Clone)]
 struct Entry {
@@ -33,7 +29,7 @@ struct Entry {
 pub struct Admitted {
     entry: Arc<Entry>,
     /// The arguments.
-    pub arguments: Value,
+    pub arguments: Arc<Value>,
     needs: Arc<[String]>,
 }
 
@@ -65,7 +61,7 @@ impl Toolset {
         if name.trim().is_empty() {
             return Err(RegistrationError::EmptyName);
         }
-        if self.tools.contains_key(&name) {
+        if self.contains(&name) {
             return Err(RegistrationError::Duplicate(name));
         }
         let compile = |schema: &Value| {
@@ -76,15 +72,14 @@ impl Toolset {
         };
         let input = compile(&spec.schema)?;
         let output = spec.output_schema.as_deref().map(compile).transpose()?;
-        self.order.push(Arc::clone(&name));
-        self.tools.insert(name, Arc::new(Entry { tool, spec, stores_errors, input, output }));
+        self.0.push(Arc::new(Entry { tool, spec, stores_errors, input, output }));
         Ok(())
     }
 
     /// Is there a tool of this name?
     #[must_use]
     pub fn contains(&self, name: &str) -> bool {
-        self.tools.contains_key(name)
+        self.find(name).is_some()
     }
 
     /// Lets a person agree to every call of a tool, whatever the tool itself says.
@@ -93,8 +88,8 @@ impl Toolset {
     ///
     /// [`ToolNotFound`], naming the tool that comes nearest.
     pub fn require_approval(&mut self, name: &str) -> Result<(), ToolNotFound> {
-        let Some(entry) = self.tools.get_mut(name) else {
-            let nearest = nearest(name, self.order.iter().map(|name| &**name));
+        let Some(entry) = self.0.iter_mut().find(|entry| *entry.spec.name == *name) else {
+            let nearest = nearest(name, self.names());
             return Err(ToolNotFound { name: name.into(), nearest: nearest.map(Into::into) });
         };
         if !entry.spec.approval {
@@ -106,7 +101,7 @@ impl Toolset {
 
     /// Returns what the tools say of themselves, in order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
-        self.order.iter().filter_map(|name| self.tools.get(name)).map(|entry| &entry.spec)
+        self.0.iter().map(|entry| &entry.spec)
     }
 
     /// Decides whether a call may run: finds the tool, checks the arguments, asks the policy.
@@ -117,11 +112,12 @@ impl Toolset {
     pub fn admit(
         &self,
         name: &str,
-        arguments: Value,
+        arguments: impl Into<Arc<Value>>,
         grants: &Grants,
     ) -> Result<Admitted, ToolError> {
-        let entry = self.tools.get(name).ok_or_else(|| ToolError::NotFound(name.to_owned()))?;
-        let checked = match &arguments {
+        let entry = self.find(name).ok_or_else(|| ToolError::NotFound(name.to_owned()))?;
+        let arguments = arguments.into();
+        let checked = match &*arguments {
             Value::String(text) => Err(validate::unparsed(text)),
             arguments => entry.input.check_arguments(arguments),
         };
@@ -144,12 +140,22 @@ impl Toolset {
     /// Returns the text for a call of a tool that does not exist.
     #[must_use]
     pub fn missing_text(&self, name: &str) -> String {
-        missing_text(name, self.order.iter().map(|name| &**name))
+        missing_text(name, self.names())
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.specs().map(|spec| &*spec.name)
+    }
+
+    /// Looks at one after the other: sending them to the model takes far longer, however many they
+    /// are.
+    fn find(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.0.iter().find(|entry| *entry.spec.name == *name)
     }
 }
 
 impl Admitted {
-    fn new(entry: &Arc<Entry>, arguments: Value, needs: Arc<[String]>) -> Self {
+    fn new(entry: &Arc<Entry>, arguments: Arc<Value>, needs: Arc<[String]>) -> Self {
         Self { entry: Arc::clone(entry), arguments, needs }
     }
 
@@ -194,7 +200,7 @@ impl Admitted {
 
 impl fmt::Debug for Toolset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.order).finish()
+        f.debug_list().entries(self.names()).finish()
     }
 }
 

@@ -54,7 +54,7 @@ pub trait Tool: Send + Sync {
     ///
     /// The future is dropped at timeout and cancellation. A tool that must not be left half done
     /// says so by not being idempotent.
-    async fn call(&self, arguments: Value, context: &ToolContext) -> Result<Value, ToolError>;
+    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError>;
 }
 
 /// What a tool may know of the call it serves.
@@ -141,8 +141,8 @@ pub fn schema_of<T: JsonSchema>() -> Value {
 /// # Errors
 ///
 /// [`ToolError::InvalidInput`] for what a schema cannot say, such as a number out of range.
-pub fn decode_arguments<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
-    serde_json::from_value(arguments).map_err(|error| ToolError::InvalidInput(error.to_string()))
+pub fn decode_arguments<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolError> {
+    T::deserialize(arguments).map_err(|error| ToolError::InvalidInput(error.to_string()))
 }
 
 /// Turns what a tool function returned into its output.

@@ -64,14 +64,14 @@ async fn a_function_becomes_a_tool() {
     );
     let tools = Toolset::new().with(search).unwrap();
     let call = tools.admit("web.search", json!({"query": "rust"}), &network()).unwrap();
-    let output = call.tool().call(call.arguments.clone(), &context()).await.unwrap();
+    let output = call.tool().call(&call.arguments, &context()).await.unwrap();
     assert_eq!(output, json!({"query": "rust", "limit": null, "key": "run_1/c1"}));
 }
 
 /// Spec: T11
 #[tokio::test]
 async fn typed_errors_convert() {
-    let error = broken.call(json!({}), &context()).await.unwrap_err();
+    let error = broken.call(&json!({}), &context()).await.unwrap_err();
     assert!(matches!(&error, ToolError::ExecutionFailed(text) if text.contains("invalid digit")));
 }
 

@@ -114,7 +114,7 @@ mod tests {
             tool_calls: [ToolCall {
                 id: "c".into(),
                 name: HOSTILE.into(),
-                arguments: json!({ HOSTILE: HOSTILE }),
+                arguments: json!({ HOSTILE: HOSTILE }).into(),
             }]
             .into(),
             stop_reason: StopReason::ToolUse,
@@ -148,7 +148,7 @@ mod tests {
             at: Timestamp::default(),
         };
         let mut summary = RunSummary::new("run_1".into());
-        summary.agent = HOSTILE.to_owned();
+        summary.agent = HOSTILE.into();
         page(&summary, &[event(1, responded), event(2, answered)], &[stored])
     }
 

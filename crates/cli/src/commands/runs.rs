@@ -85,7 +85,7 @@ fn row(run: &RunSummary) -> Vec<String> {
         usage.total_tokens.to_string(),
         usage.cost_usd.map_or_else(|| "-".to_owned(), |cost| format!("${cost:.4}")),
         run.errors.to_string(),
-        run.agent.clone(),
+        run.agent.to_string(),
         run.reason.as_ref().map(ToString::to_string).unwrap_or_default(),
     ]
 }

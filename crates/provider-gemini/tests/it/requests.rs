@@ -25,8 +25,11 @@ async fn sent(
 
 /// A conversation with everything that can stand in one.
 fn conversation() -> ModelRequest {
-    let call =
-        |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
+    let call = |id: &str, name: &str, arguments: serde_json::Value| ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: arguments.into(),
+    };
     let mut messages = Transcript::default();
     messages.push(Message::system("Be brief."));
     messages.push(Message::system("Be polite."));

@@ -208,7 +208,7 @@ impl<'s> Draft<'s> {
         let call = |draft: CallDraft| ToolCall {
             id: draft.id.into(),
             name: draft.name.into(),
-            arguments: parse_arguments(&draft.arguments),
+            arguments: parse_arguments(&draft.arguments).into(),
         };
         ModelResponse {
             text: self.text.into(),

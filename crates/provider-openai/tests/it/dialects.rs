@@ -132,7 +132,7 @@ async fn the_word_error_in_an_answer_is_no_failure() {
     let body =
         json!({ "error": null, "choices": [{ "message": message, "finish_reason": "stop" }] });
     let response = ask(Reply::json(200, &body), false).await.unwrap();
-    assert_eq!(response.tool_calls[0].arguments, json!({ "error": "e" }));
+    assert_eq!(*response.tool_calls[0].arguments, json!({ "error": "e" }));
 }
 
 /// Arguments never become another call's.

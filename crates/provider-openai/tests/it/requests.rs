@@ -20,8 +20,11 @@ async fn sent(setup: fn(OpenAi) -> OpenAi, request: &ModelRequest, streamed: boo
 
 /// A conversation with everything that can stand in one.
 pub(super) fn conversation() -> ModelRequest {
-    let call =
-        |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
+    let call = |id: &str, name: &str, arguments: serde_json::Value| ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: arguments.into(),
+    };
     let mut messages = Transcript::default();
     messages.push(Message::system("Be brief."));
     let image = Image::from_bytes(b"GIF89a").unwrap();

@@ -26,7 +26,7 @@ impl World {
         let tool_calls = step.calls.iter().enumerate().map(|(index, (name, argument))| ToolCall {
             id: format!("{}-{index}", call.call).into(),
             name: (*name).into(),
-            arguments: json!({ "argument": argument }),
+            arguments: json!({ "argument": argument }).into(),
         });
         let responded = ModelResponded {
             call: call.call,
@@ -181,7 +181,7 @@ fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
         let tool_calls = [ToolCall {
             id: format!("c{}", call.call).into(),
             name: "look".into(),
-            arguments: arguments.clone(),
+            arguments: arguments.clone().into(),
         }];
         let responded = ModelResponded {
             call: call.call,
@@ -194,7 +194,7 @@ fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
                 .chain([ToolCall {
                     id: format!("x{}", call.call).into(),
                     name: "peek".into(),
-                    arguments: json!({ "n": call.call }),
+                    arguments: json!({ "n": call.call }).into(),
                 }])
                 .collect(),
             stop_reason: StopReason::ToolUse,

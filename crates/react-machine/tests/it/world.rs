@@ -94,7 +94,7 @@ pub(crate) fn started() -> RunStarted {
         agent: AgentRecord {
             name: "prop".into(),
             digest: "d".into(),
-            definition: Arc::new(json!({})),
+            definition: (&json!({})).into(),
         },
         parent: None,
         follows: None,
@@ -385,7 +385,7 @@ impl World {
             .map(|index| ToolCall {
                 id: if same_ids { "c".into() } else { format!("c{index}").into() },
                 name: "look".into(),
-                arguments: json!({ "index": index }),
+                arguments: json!({ "index": index }).into(),
             })
             .collect();
         let responded = ModelResponded {
@@ -480,7 +480,7 @@ impl World {
                 ToolRequested {
                     call_id: "c0".into(),
                     tool: "look".into(),
-                    arguments: json!({}),
+                    arguments: json!({}).into(),
                     execution: 99 + number,
                 },
             ),

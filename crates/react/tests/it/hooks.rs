@@ -11,7 +11,7 @@ use react::{
     AgentError, ApprovalDesk, ApprovalRequest, Approver, Decision, Gate, HookContext, HookPoint,
     Moment, Observer, Verdict,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bench::{Bench, add, call, calls, says, tool_texts, types};
 
@@ -68,7 +68,7 @@ impl Gate for Shift {
     }
     async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
         let Moment::BeforeTool { call, .. } = moment else { return Ok(Verdict::Continue) };
-        let mut arguments = call.arguments.clone();
+        let mut arguments = Value::clone(&call.arguments);
         arguments["x"] = json!(arguments["x"].as_i64().unwrap_or_default() + 1);
         Ok(Verdict::ReplaceArguments(arguments))
     }
@@ -216,7 +216,7 @@ async fn a_run_that_nobody_decides_waits_and_says_for_what() {
         let outcome = bench.run(agent).await.unwrap();
         assert_eq!(outcome.stop, Stop::WaitingApproval);
         assert_eq!(outcome.approvals.len(), 1);
-        assert_eq!(outcome.approvals[0].arguments, json!({"order": 1}));
+        assert_eq!(*outcome.approvals[0].arguments, json!({"order": 1}));
         assert_eq!(outcome.usage.tool_calls, 0);
         let last = outcome.transcript.messages().last().unwrap();
         assert!(matches!(&**last, Message::Assistant { .. }));
@@ -312,11 +312,7 @@ impl tool::Tool for Odd {
         assert!(asked == 0, "asked twice");
         &self.0
     }
-    async fn call(
-        &self,
-        _: serde_json::Value,
-        _: &tool::ToolContext,
-    ) -> Result<serde_json::Value, tool::ToolError> {
+    async fn call(&self, _: &Value, _: &tool::ToolContext) -> Result<Value, tool::ToolError> {
         Err(tool::ToolError::Other(Box::new(Unprintable)))
     }
 }
@@ -358,7 +354,7 @@ async fn an_agent_that_is_a_tool_records_that_it_was_given_up() {
     loop {
         let runs = event_log::EventLog::runs(&*bench.log, event_log::RunFilter::default()).await;
         let runs = runs.unwrap();
-        let child = runs.iter().find(|run| run.agent == "child").unwrap();
+        let child = runs.iter().find(|run| &*run.agent == "child").unwrap();
         if !child.is_open() {
             assert_eq!(child.reason, Some("run.cancelled".into()));
             return;

@@ -59,7 +59,7 @@ async fn an_agent_is_a_tool_of_another_one() {
     let runs =
         bench.log.runs(RunFilter { session: Some(outcome.session), limit: None }).await.unwrap();
     assert_eq!(runs.len(), 4, "sub-runs share the session");
-    let events = bench.events(&runs.iter().find(|run| run.agent == "expert").unwrap().run).await;
+    let events = bench.events(&runs.iter().find(|run| &*run.agent == "expert").unwrap().run).await;
     let EventKind::RunStarted(started) = &events[0].kind else { panic!("it starts") };
     assert_eq!(started.parent.as_ref(), Some(&outcome.run_id));
 }
@@ -82,7 +82,7 @@ async fn an_agent_deeper_than_its_budget_does_nothing() {
     let outcome = bench.run(first).await.unwrap();
     assert_eq!(tool_texts(&outcome)[0].0, "nobody below");
     let runs = bench.log.runs(RunFilter::default()).await.unwrap();
-    let deepest = runs.iter().find(|run| run.agent == "third").unwrap();
+    let deepest = runs.iter().find(|run| &*run.agent == "third").unwrap();
     assert_eq!(deepest.reason, Some("budget.depth".into()));
     let events = bench.events(&deepest.run).await;
     assert_eq!(types(&events), ["run.started", "budget.exhausted", "run.finished"]);

@@ -52,7 +52,7 @@ impl tool::Tool for Sleeper {
         &self.1
     }
 
-    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, _: &Value, _: &ToolContext) -> Result<Value, ToolError> {
         self.0.sleep(Duration::from_secs(3_600)).await;
         Ok(json!("late"))
     }
@@ -124,7 +124,7 @@ impl tool::Tool for Needy {
         panic!("no idea")
     }
 
-    async fn call(&self, _: Value, _: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, _: &Value, _: &ToolContext) -> Result<Value, ToolError> {
         Ok(Value::Null)
     }
 }
@@ -151,7 +151,7 @@ impl tool::Tool for Blocks {
     fn spec(&self) -> &tool::ToolSpec {
         &self.spec
     }
-    async fn call(&self, _: Value, context: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, _: &Value, context: &ToolContext) -> Result<Value, ToolError> {
         let _ = self.held.lock().unwrap().recv();
         self.told.store(context.cancellation.is_cancelled(), Ordering::SeqCst);
         Ok(json!("too late"))

@@ -53,7 +53,7 @@ fn started(session: &str) -> EventKind {
         agent: AgentRecord {
             name: "demo".into(),
             digest: "d".into(),
-            definition: Arc::new(serde_json::json!({"name": "demo"})),
+            definition: (&serde_json::json!({"name": "demo"})).into(),
         },
         parent: None,
         follows: None,

@@ -24,8 +24,8 @@ pub async fn an_answer_is_the_same_whole_streamed_and_split(adapter: &Adapter) {
     assert_eq!(ids, ["call-1", "call-2"]);
     let names: Vec<_> = whole.tool_calls.iter().map(|call| &*call.name).collect();
     assert_eq!(names, ["fs_read", "now"]);
-    assert_eq!(whole.tool_calls[0].arguments, json!({ "path": "äöü 👍" }));
-    assert_eq!(whole.tool_calls[1].arguments, json!({}));
+    assert_eq!(*whole.tool_calls[0].arguments, json!({ "path": "äöü 👍" }));
+    assert_eq!(*whole.tool_calls[1].arguments, json!({}));
     assert_eq!(whole.stop_reason, StopReason::ToolUse);
     let cached_tokens = if adapter.wire.can(Cannot::CountCached) { 5 } else { 0 };
     let usage = TokenUsage { input_tokens: 12, output_tokens: 7, cached_tokens };
@@ -122,7 +122,7 @@ pub async fn arguments_that_are_no_json_are_given_back_as_they_are(adapter: &Ada
         for streamed in [false, true] {
             let context = format!("{written}, streamed: {streamed}");
             let response = adapter.serve(&answer, streamed).await.expect(&context);
-            assert_eq!(response.tool_calls[0].arguments, read, "{context}");
+            assert_eq!(*response.tool_calls[0].arguments, read, "{context}");
         }
     }
 }
@@ -148,7 +148,7 @@ pub async fn a_script_fills_ids_from_the_conversation_and_says_when_it_is_over(a
             "arguments": { "error_id": "${error_id.1}" },
         }],
     }))]);
-    let call = ToolCall { id: "call-1".into(), name: "add".into(), arguments: json!({}) };
+    let call = ToolCall { id: "call-1".into(), name: "add".into(), arguments: json!({}).into() };
     let failed = "Tool failed [Error ID: err_20260101_000000_00ff00]";
     let mut messages = Transcript::default();
     messages.push(Message::user("go on"));

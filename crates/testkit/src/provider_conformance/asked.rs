@@ -63,7 +63,7 @@ fn request() -> ModelRequest {
     let call = ToolCall {
         id: "call_1".into(),
         name: "calledtool".into(),
-        arguments: json!({ "argument": "saidincall" }),
+        arguments: json!({ "argument": "saidincall" }).into(),
     };
     let mut messages = Transcript::default();
     messages.push(Message::system("saidbysystem"));

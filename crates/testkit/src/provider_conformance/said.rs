@@ -42,7 +42,7 @@ async fn calls_arrive(wire: &Wire, streamed: bool, piece_bytes: Option<usize>, a
     let (result, _) = ask(wire, sent, streamed).await;
     let said = result.unwrap_or_else(|error| panic!("{at}: {error}"));
     assert_eq!(said.stop_reason, StopReason::ToolUse, "{at}");
-    let arguments: Vec<&Value> = said.tool_calls.iter().map(|call| &call.arguments).collect();
+    let arguments: Vec<&Value> = said.tool_calls.iter().map(|call| &*call.arguments).collect();
     let scripted = calls().tool_calls;
     let expected: Vec<&Value> = scripted.iter().map(|call| &call.arguments).collect();
     assert_eq!(arguments, expected, "calls in their order: {at}");
@@ -91,7 +91,7 @@ pub(super) async fn arguments_that_are_no_json_are_given_back(wire: &Wire) {
             let at = format!("`{written}` (streamed: {streamed})");
             let (result, _) = ask(wire, wire.says(&script, streamed), streamed).await;
             let said = result.unwrap_or_else(|error| panic!("{at}: {error}"));
-            let read: Vec<&Value> = said.tool_calls.iter().map(|call| &call.arguments).collect();
+            let read: Vec<&Value> = said.tool_calls.iter().map(|call| &*call.arguments).collect();
             assert_eq!(read, [written], "arguments that are no JSON are given back: {at}");
         }
     }

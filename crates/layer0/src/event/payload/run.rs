@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::payload;
 use crate::code::Code;
 use crate::id::{ApprovalId, CallId, RunId, SessionId};
+use crate::json_text::JsonText;
 use crate::message::Image;
 use crate::stop::Outcome;
 use crate::usage::Usage;
@@ -20,7 +20,7 @@ pub struct AgentRecord {
     /// SHA-256 of the definition, in hex.
     pub digest: Arc<str>,
     /// Everything the run needs to be rebuilt, without secrets.
-    pub definition: Arc<Value>,
+    pub definition: JsonText,
 }
 
 payload! {

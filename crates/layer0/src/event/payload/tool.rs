@@ -30,7 +30,7 @@ payload! {
         /// The tool.
         tool: Arc<str>,
         /// The arguments it got.
-        arguments: Value,
+        arguments: Arc<Value>,
         /// Which execution of the run: 1, 2, ….
         execution: u32,
     }
@@ -91,7 +91,7 @@ payload! {
         /// The tool.
         tool: Arc<str>,
         /// The arguments shown.
-        arguments: Value,
+        arguments: Arc<Value>,
         /// What the decision is bound to.
         arguments_hash: Arc<str>,
     }

@@ -1,0 +1,158 @@
+//! What is written, and how it is timed.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::time::Duration;
+
+use error_store::{NewError, raw_json};
+use event_log::{Batch, Record, RunSummary};
+use layer0::Timestamp;
+use layer0::event::{Actor, EventKind, Hash, SCHEMA, Warning};
+use testkit::measure::{median, now};
+
+/// How long a round took, and each write of it.
+pub(crate) struct Took {
+    pub(crate) all: Duration,
+    each: Vec<Duration>,
+}
+
+impl Took {
+    pub(crate) fn median(&self) -> Duration {
+        median(&self.each)
+    }
+
+    /// Returns the time that 99 of 100 writes took at most.
+    pub(crate) fn p99(&self) -> Duration {
+        let mut each = self.each.clone();
+        each.sort();
+        each.get(each.len() * 99 / 100).copied().unwrap_or_default()
+    }
+}
+
+/// Hands its things to each caller at the same time; a caller writes one after the other.
+pub(crate) async fn at_once<T, F>(
+    callers: Vec<Vec<T>>,
+    write: impl Fn(T) -> F + Clone + Send,
+) -> Took
+where
+    T: Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let began = now();
+    let callers: Vec<_> = callers
+        .into_iter()
+        .map(|things| {
+            let writes: Vec<F> = things.into_iter().map(&write).collect();
+            tokio::spawn(async move {
+                let mut each = Vec::with_capacity(writes.len());
+                for write in writes {
+                    let began = now();
+                    write.await;
+                    each.push(began.elapsed());
+                }
+                each
+            })
+        })
+        .collect();
+    let mut each = Vec::new();
+    for caller in callers {
+        each.extend(caller.await.expect("nothing panics"));
+    }
+    Took { all: began.elapsed(), each }
+}
+
+/// Puts the writes of all callers into one row, each caller's in its order, as they would come.
+pub(crate) fn in_turns<T>(callers: Vec<Vec<T>>) -> Vec<T> {
+    let mut callers: Vec<_> = callers.into_iter().map(Vec::into_iter).collect();
+    let mut all = Vec::new();
+    loop {
+        let round: Vec<T> = callers.iter_mut().filter_map(Iterator::next).collect();
+        if round.is_empty() {
+            return all;
+        }
+        all.extend(round);
+    }
+}
+
+/// Runs that go on event by event.
+pub(crate) struct Runs(Vec<RunSummary>);
+
+impl Runs {
+    pub(crate) fn new(count: usize) -> Self {
+        let name = |number: usize| format!("run_{count}_{number}");
+        Self((0..count).map(|number| summary(&name(number))).collect())
+    }
+
+    /// Makes the next `each` appends of every run.
+    pub(crate) fn next(&mut self, each: usize) -> Vec<Vec<Batch>> {
+        let next = |run: &mut RunSummary| (0..each).map(|_| batch(run, 1)).collect();
+        self.0.iter_mut().map(next).collect()
+    }
+}
+
+/// Makes the summary of a run before its first event.
+pub(crate) fn summary(run: &str) -> RunSummary {
+    let mut summary = RunSummary::new(run.into());
+    summary.session = format!("ses_{run}").into();
+    summary.agent = "bench".into();
+    summary
+}
+
+/// Makes the next append of a run, of so many events.
+pub(crate) fn batch(run: &mut RunSummary, events: usize) -> Batch {
+    let records = (0..events).map(|_| record(run)).collect();
+    Batch { run: run.run.clone(), records, summary: run.clone() }
+}
+
+/// Makes the next record of a run, with 200 characters of payload.
+fn record(run: &mut RunSummary) -> Record {
+    run.last_seq += 1;
+    run.usage.wall_ms += 3;
+    let kind: EventKind = Warning { message: "so it goes ".repeat(18).into() }.into();
+    let mut record = Record {
+        seq: run.last_seq,
+        at: Timestamp::from_millis(1_767_225_600_000),
+        event_type: Cow::Borrowed(kind.event_type()),
+        actor: Actor::Machine,
+        caused_by: Some(1),
+        schema: SCHEMA,
+        data: serde_json::to_string(&kind).expect("an event serialises"),
+        hash: Hash::default(),
+    };
+    record.hash = record.seal(&run.head);
+    run.head = record.hash;
+    record
+}
+
+/// Errors that are all different, each caller's in a session of its own.
+pub(crate) struct Errors {
+    callers: usize,
+    stored: usize,
+}
+
+impl Errors {
+    pub(crate) const fn new(callers: usize) -> Self {
+        Self { callers, stored: 0 }
+    }
+
+    /// Makes the next `each` errors of every caller.
+    pub(crate) fn next(&mut self, each: usize) -> Vec<Vec<NewError>> {
+        let first = self.stored;
+        self.stored += each;
+        let error = |caller: usize, number: usize| NewError {
+            // An id holds the second; seconds apart, few are drawn twice.
+            at: Timestamp::from_millis(1_767_225_600_000 + i64::try_from(number).unwrap_or(0) * 10),
+            session: format!("ses_{}_{caller}", self.callers).into(),
+            run: format!("run_{}_{caller}", self.callers).into(),
+            call_id: format!("call_{number}").into(),
+            tool: "sql".into(),
+            reason: "tool.execution_failed".into(),
+            code: Some("SQL_ERROR".into()),
+            raw: raw_json(&format!("statement {number} failed\n{}", "at line 12\n".repeat(40))),
+            summary: format!("statement {number} failed"),
+        };
+        (0..self.callers)
+            .map(|caller| (first..first + each).map(|number| error(caller, number)).collect())
+            .collect()
+    }
+}
