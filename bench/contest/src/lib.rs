@@ -32,6 +32,15 @@ pub struct Round {
     /// Bytes that were allocated and not freed, where they are counted.
     #[serde(default)]
     pub bytes_held: i64,
+    /// Nanoseconds that half of its operations took at most, where each is timed.
+    #[serde(default)]
+    pub p50_ns: u64,
+    /// Nanoseconds that 99 of 100 of them took at most.
+    #[serde(default)]
+    pub p99_ns: u64,
+    /// Bytes that were written for good, where they are counted.
+    #[serde(default)]
+    pub bytes_stored: u64,
 }
 
 /// Answers rounds until the input ends. The first three are for warming up, and nobody sees them.
@@ -40,12 +49,21 @@ pub struct Round {
 ///
 /// When the driver is gone.
 pub fn serve(contestant: &str, mut round: impl FnMut()) -> io::Result<()> {
+    serve_rounds(contestant, || measured(&mut round))
+}
+
+/// As [`serve`], for rounds that measure by themselves.
+///
+/// # Errors
+///
+/// When the driver is gone.
+pub fn serve_rounds(contestant: &str, mut round: impl FnMut() -> Round) -> io::Result<()> {
     count(std::env::var_os(COUNTS).is_some());
-    (0..3).for_each(|_| round());
+    (0..3).for_each(|_| _ = round());
     say(&Ready { contestant: contestant.to_owned() })?;
     for line in io::stdin().lock().lines() {
         line?;
-        say(&measured(&mut round))?;
+        say(&round())?;
     }
     Ok(())
 }
@@ -61,6 +79,7 @@ pub fn measured(round: impl FnOnce()) -> Round {
         cpu_ns: cpu.as_nanos() as u64,
         allocations: ALLOCATIONS.load(Relaxed) - allocations,
         bytes_held: self::held() - held,
+        ..Round::default()
     }
 }
 

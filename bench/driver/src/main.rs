@@ -14,6 +14,7 @@ mod peers;
 mod table;
 mod turns;
 mod weight;
+mod writes;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -46,9 +47,10 @@ pub(crate) struct Effort {
 
 type Contest = fn(&Peers, Effort) -> Result<Table, String>;
 
-const CONTESTS: [(&str, Contest); 6] = [
+const CONTESTS: [(&str, Contest); 7] = [
     ("turns", turns::contest),
     ("http", http::contest),
+    ("writes", writes::contest),
     ("log", logs::contest),
     ("memory", memory::contest),
     ("failures", failures::contest),

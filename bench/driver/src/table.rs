@@ -50,6 +50,14 @@ pub(crate) fn wall(round: &Round) -> f64 {
     round.wall_ns as f64
 }
 
+pub(crate) fn p50(round: &Round) -> f64 {
+    round.p50_ns as f64
+}
+
+pub(crate) fn p99(round: &Round) -> f64 {
+    round.p99_ns as f64
+}
+
 pub(crate) fn allocations(round: &Round) -> f64 {
     round.allocations as f64
 }

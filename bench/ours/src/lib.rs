@@ -53,7 +53,7 @@ impl Provider for Script {
             true => Arc::new([ToolCall {
                 id: format!("call_{turn}").into(),
                 name: "add".into(),
-                arguments: json!({ "a": turn, "b": 1 }),
+                arguments: json!({ "a": turn, "b": 1 }).into(),
             }]),
             false => Arc::default(),
         };

@@ -54,7 +54,7 @@ impl Provider for Asking {
             true => Arc::new([ToolCall {
                 id: format!("call_{asked}").into(),
                 name: "sql".into(),
-                arguments: json!({ "statement": asked }),
+                arguments: json!({ "statement": asked }).into(),
             }]),
             false => Arc::default(),
         };

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use backstop::event_log::RunWriter;
+use backstop::layer0::JsonText;
 use backstop::layer0::event::{Actor, AgentRecord, EventKind, RunStarted, Warning};
 use backstop::layer0::id::RunId;
 use backstop::{Database, Durability, EventLog, read_events};
 use contestant_backstop::CONTESTANT;
-use serde_json::Value;
 
 /// Events of one turn with a tool call, which is the step of an agent.
 const STEP: usize = 5;
@@ -23,7 +23,7 @@ fn started(session: &str) -> EventKind {
         agent: AgentRecord {
             name: "bench".into(),
             digest: "".into(),
-            definition: Arc::new(Value::Null),
+            definition: JsonText::default(),
         },
         parent: None,
         follows: None,

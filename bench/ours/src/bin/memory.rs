@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop::provider::{ModelRequest, ModelResponse};
 use backstop::{
-    Agent, AgentBuilder, EventLog, MemoryErrorStore, MemoryLog, Provider, ProviderError,
+    Agent, AgentBuilder, ErrorStore, EventLog, MemoryErrorStore, MemoryLog, Provider, ProviderError,
 };
 use contest::Round;
 use contestant_backstop::{Script, add};
@@ -36,10 +36,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let what = arguments.next().ok_or("what?")?;
     let many: usize = arguments.next().ok_or("how many?")?.parse()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // A process has one log and one error store, whatever agents it has.
+    let errors: Arc<dyn ErrorStore> = Arc::new(MemoryErrorStore::new());
     let agent = |provider: &Arc<dyn Provider>, log: &Arc<dyn EventLog>| -> Agent {
         let agent = AgentBuilder::shared(Arc::clone(provider)).instructions("You add.").tool(add);
         let agent = agent.stream(false).require_approval("add").shared_log(Arc::clone(log));
-        agent.error_store(MemoryErrorStore::new()).build().expect("it is complete")
+        agent.shared_error_store(Arc::clone(&errors)).build().expect("it is complete")
     };
     let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
     let silent: Arc<dyn Provider> = Arc::new(Silent);

@@ -2,28 +2,31 @@
 
 use std::path::Path;
 
-use error_store::{NewError, error_id};
-use event_log::Batch;
+use backstop::error_store::{NewError, error_id};
+use backstop::event_log::Batch;
+use backstop::{Database, Durability};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
-use store_sqlite::{Database, Durability};
 use tokio::sync::Mutex;
 
 /// How many writes the limit puts into one transaction.
 const AT_ONCE: usize = 256;
 
-/// One connection, with the schema and the pragmas of a [`Database`] at full durability.
+/// One connection, with the schema and the pragmas of a [`Database`].
 pub(crate) struct Plain(Mutex<SqliteConnection>);
 
 impl Plain {
-    pub(crate) async fn open(path: &Path) -> Self {
-        let database = Database::open(path, Durability::Full).await.expect("a new file opens");
+    pub(crate) async fn open(path: &Path, durability: Durability) -> Self {
+        let database = Database::open(path, durability).await.expect("a new file opens");
         database.close().await;
         let connection = SqliteConnectOptions::new()
             .filename(path)
             .foreign_keys(true)
             .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
+            .synchronous(match durability {
+                Durability::Full => SqliteSynchronous::Full,
+                _ => SqliteSynchronous::Normal,
+            })
             .disable_statement_logging()
             .connect()
             .await;

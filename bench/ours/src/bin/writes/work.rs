@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use error_store::{NewError, raw_json};
-use event_log::{Batch, Record, RunSummary};
-use layer0::Timestamp;
-use layer0::event::{Actor, EventKind, Hash, SCHEMA, Warning};
-use testkit::measure::{median, now};
+use backstop::error_store::{NewError, raw_json};
+use backstop::event_log::{Batch, Record, RunSummary};
+use backstop::layer0::Timestamp;
+use backstop::layer0::event::{Actor, EventKind, Hash, SCHEMA, Warning};
 
 /// How long a round took, and each write of it.
 pub(crate) struct Took {
@@ -17,15 +16,11 @@ pub(crate) struct Took {
 }
 
 impl Took {
-    pub(crate) fn median(&self) -> Duration {
-        median(&self.each)
-    }
-
-    /// Returns the time that 99 of 100 writes took at most.
-    pub(crate) fn p99(&self) -> Duration {
+    /// Returns the time that so many of 100 writes took at most.
+    pub(crate) fn at(&self, percent: usize) -> Duration {
         let mut each = self.each.clone();
         each.sort();
-        each.get(each.len() * 99 / 100).copied().unwrap_or_default()
+        each.get(each.len() * percent / 100).copied().unwrap_or_default()
     }
 }
 
@@ -38,7 +33,7 @@ where
     T: Send + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
-    let began = now();
+    let began = Instant::now();
     let callers: Vec<_> = callers
         .into_iter()
         .map(|things| {
@@ -46,7 +41,7 @@ where
             tokio::spawn(async move {
                 let mut each = Vec::with_capacity(writes.len());
                 for write in writes {
-                    let began = now();
+                    let began = Instant::now();
                     write.await;
                     each.push(began.elapsed());
                 }
@@ -85,22 +80,22 @@ impl Runs {
 
     /// Makes the next `each` appends of every run.
     pub(crate) fn next(&mut self, each: usize) -> Vec<Vec<Batch>> {
-        let next = |run: &mut RunSummary| (0..each).map(|_| batch(run, 1)).collect();
+        let next = |run: &mut RunSummary| (0..each).map(|_| batch(run)).collect();
         self.0.iter_mut().map(next).collect()
     }
 }
 
 /// Makes the summary of a run before its first event.
-pub(crate) fn summary(run: &str) -> RunSummary {
+fn summary(run: &str) -> RunSummary {
     let mut summary = RunSummary::new(run.into());
     summary.session = format!("ses_{run}").into();
     summary.agent = "bench".into();
     summary
 }
 
-/// Makes the next append of a run, of so many events.
-pub(crate) fn batch(run: &mut RunSummary, events: usize) -> Batch {
-    let records = (0..events).map(|_| record(run)).collect();
+/// Makes the next append of a run, of one event.
+fn batch(run: &mut RunSummary) -> Batch {
+    let records = vec![record(run)];
     Batch { run: run.run.clone(), records, summary: run.clone() }
 }
 

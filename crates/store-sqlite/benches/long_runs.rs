@@ -1,31 +1,54 @@
-//! What a long run costs to load and to go on with.
+//! What a long run in SQLite costs to load and to go on with.
+//!
+//! `cargo bench -p backstop-store-sqlite --bench long_runs`; with `-- --quick` for a glance.
 
-use std::path::Path;
+#![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
+
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use event_log::EventLog;
+use event_log::{EventLog, RunWriter};
+use layer0::Timestamp;
+use layer0::event::{Actor, Warning};
 use layer0::message::{StopReason, ToolCall};
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
 use react::{Agent, Budget, Limits};
 use serde_json::json;
 use store_sqlite::{Database, Durability, SqliteLog};
 use testkit::measure::{Goal, Row, Spread, median, now};
+use tokio::runtime::Runtime;
 use tool::{ToolError, tool};
 
-use crate::Effort;
-use crate::work::{batch, summary};
+/// How much is measured.
+struct Effort {
+    rounds: usize,
+    /// How many events a long run has.
+    events: usize,
+}
+
+const FULL: Effort = Effort { rounds: 11, events: 100_000 };
+const QUICK: Effort = Effort { rounds: 3, events: 5_000 };
 
 /// How many events a turn with one tool call has.
 const EVENTS_PER_TURN: usize = 5;
 
-/// Loading a long run, and appending to one.
-pub(crate) async fn of_long_runs(effort: &Effort, path: &Path) -> Vec<Row> {
-    let database = Database::open(path, Durability::Normal).await.expect("a new file opens");
-    let log = database.log();
-    vec![replay(effort, &log).await, step(effort, &log).await]
+fn main() -> ExitCode {
+    let quick = std::env::args().any(|argument| argument == "--quick");
+    let effort = if quick { QUICK } else { FULL };
+    let runtime = Runtime::new().expect("a runtime can be made");
+    let folder = tempfile::tempdir().expect("a folder can be made");
+    let rows = runtime.block_on(async {
+        let path = folder.path().join("long.db");
+        let database = Database::open(path, Durability::Normal).await.expect("a new file opens");
+        let log = database.log();
+        [replay(&effort, &log).await, step(&effort, &log).await]
+    });
+    println!("{}", Row::HEAD);
+    rows.iter().for_each(|row| println!("{row}"));
+    if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Reads, verifies and folds a run; the limit is of 100,000 events.
@@ -60,18 +83,18 @@ async fn replay(effort: &Effort, log: &SqliteLog) -> Row {
 
 /// Appends to a long run and to one of 100 events, in turns.
 async fn step(effort: &Effort, log: &SqliteLog) -> Row {
-    let (mut short, mut long) = (summary("run_short"), summary("run_long"));
-    for (run, events) in [(&mut short, 100), (&mut long, effort.events)] {
-        log.append(batch(run, events)).await.expect("nothing fails");
-    }
+    let log: Arc<dyn EventLog> = Arc::new(log.clone());
+    let writer = |run: &str| RunWriter::new(Arc::clone(&log), run.into());
+    let (mut short, mut long) = (writer("run_short"), writer("run_long"));
+    append(&mut short, 100).await;
+    append(&mut long, effort.events).await;
     let mut ratios = Vec::new();
     for _ in 0..effort.rounds {
         let mut took = [Vec::new(), Vec::new()];
         for _ in 0..32 {
             for (run, took) in [&mut short, &mut long].into_iter().zip(&mut took) {
-                let batch = batch(run, 1);
                 let began = now();
-                log.append(batch).await.expect("nothing fails");
+                append(run, 1).await;
                 took.push(began.elapsed());
             }
         }
@@ -79,6 +102,15 @@ async fn step(effort: &Effort, log: &SqliteLog) -> Row {
     }
     let name = format!("a step in a run of {} events to one of 100", effort.events);
     Row::new(name, Spread::of(ratios), Goal::AtMost(1.1))
+}
+
+/// Appends events in one write.
+async fn append(run: &mut RunWriter, events: usize) {
+    for _ in 0..events {
+        let warning = Warning { message: "so it goes ".repeat(18).into() };
+        run.stage(Timestamp::from_millis(1_767_225_600_000), Actor::Machine, None, warning.into());
+    }
+    drop(run.commit().await.expect("nothing fails"));
 }
 
 /// Asks for one tool call a turn.
@@ -102,7 +134,7 @@ impl Provider for Asking {
         let call = || ToolCall {
             id: format!("call-{turn}").into(),
             name: "add".into(),
-            arguments: json!({"x": turn, "y": 2}),
+            arguments: json!({"x": turn, "y": 2}).into(),
         };
         let ends = turn > self.turns;
         Ok(ModelResponse {
