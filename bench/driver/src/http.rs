@@ -41,7 +41,7 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
         title: "Runs over HTTP",
         about: "Runs of one turn against an OpenAI-compatible server on loopback that keeps \
                 connections open and has its answer ready. Bare reqwest posts one body and reads the \
-                answer as JSON."
+                answer as JSON. Runs a second are the inverse of the time of a run."
             .to_owned(),
         lines,
         left_out: Vec::new(),

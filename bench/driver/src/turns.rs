@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use testkit::measure::{Goal, Spread};
+use contest::Round;
+use testkit::measure::Goal;
 
 use crate::Effort;
 use crate::contestant::{Contestant, take_turns};
@@ -101,16 +102,33 @@ fn growth(peers: &Peers, effort: Effort) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
+/// What a turn allocates, and how that grows. A count is the same in every round.
 fn allocated(peers: &Peers) -> Result<Vec<Line>, String> {
-    let mut ours = [Contestant::counting(&peers.ours("turns"), &["10", "memory"])?];
-    let mine = take_turns(&mut ours, 3)?.remove(0);
+    let count = |program: &Path, arguments: &[&str]| -> Result<Vec<Round>, String> {
+        let mut one = [Contestant::counting(program, arguments)?];
+        Ok(take_turns(&mut one, 3)?.remove(0))
+    };
+    let ours = |turns, store| count(&peers.ours("turns"), &[turns, store]);
     let mut lines = Vec::new();
+    for turns in ["10", "200"] {
+        for (name, folder) in &peers.rigs {
+            let theirs = count(&folder.join("rig_turns"), &[turns])?;
+            for (store, label) in &STORES[..2] {
+                let goal = (turns == "10" && *store == "memory").then_some(Goal::AtMost(0.25));
+                let what = format!("allocations, {turns} turns, {label}, to {name}");
+                let ratio = ratio(&ours(turns, store)?, &theirs, allocations);
+                lines.push(Line::new(what, ratio, goal));
+            }
+        }
+    }
+    let mut grows = |name: &str, long: &[Round], short: &[Round]| {
+        let what = format!("allocations, {name}: a turn of 200 to one of 10");
+        lines.push(Line::new(what, ratio(long, short, allocations), None));
+    };
+    grows("Backstop, log in memory", &ours("200", "memory")?, &ours("10", "memory")?);
     for (name, folder) in &peers.rigs {
-        let mut rig = [Contestant::counting(&folder.join("rig_turns"), &["10"])?];
-        let theirs = take_turns(&mut rig, 3)?.remove(0);
-        let ratio: Spread = ratio(&mine, &theirs, allocations);
-        let what = format!("allocations, 10 turns, log in memory, to {name}");
-        lines.push(Line::new(what, ratio, Some(Goal::AtMost(0.25))));
+        let program = folder.join("rig_turns");
+        grows(name, &count(&program, &["200"])?, &count(&program, &["10"])?);
     }
     Ok(lines)
 }

@@ -1,7 +1,8 @@
 //! Tools that fail at length, with an error store and without.
 //!
-//! `failures none|memory FAILURES`
+//! `failures none|memory|sqlite FAILURES`
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,7 +10,11 @@ use async_trait::async_trait;
 use backstop::layer0::message::{Message, StopReason, ToolCall};
 use backstop::layer0::usage::TokenUsage;
 use backstop::provider::{ModelRequest, ModelResponse};
-use backstop::{Agent, Budget, Limits, MemoryErrorStore, Provider, ProviderError, ToolError, tool};
+use backstop::{
+    Agent, Budget, Database, Durability, Limits, MemoryErrorStore, Provider, ProviderError,
+    ToolError, tool,
+};
+use contest::Round;
 use contestant_backstop::CONTESTANT;
 use serde_json::json;
 
@@ -90,8 +95,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..Budget::default()
     };
     let agent = Agent::builder(model).tool(sql).stream(false).limits(limits).budget(budget);
-    let agent = match store.as_str() {
-        "memory" => agent.error_store(MemoryErrorStore::new()),
+    let folder = std::env::temp_dir().join(format!("backstop-failures-{}", std::process::id()));
+    let database = match store.as_str() {
+        "sqlite" => {
+            std::fs::create_dir_all(&folder)?;
+            let path = folder.join("bench.db");
+            Some(runtime.block_on(Database::open(path, Durability::Normal))?)
+        }
+        _ => None,
+    };
+    let agent = match (&database, store.as_str()) {
+        (Some(database), _) => agent.error_store(database.errors()),
+        (None, "memory") => agent.error_store(MemoryErrorStore::new()),
         _ => agent,
     };
     let agent = agent.build()?;
@@ -106,6 +121,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     chars_read.store(0, Ordering::Relaxed);
     round();
     let read = chars_read.load(Ordering::Relaxed) / (runs * TURNS);
-    contest::serve(&format!("{CONTESTANT}; {read}"), round)?;
+    contest::serve_rounds(&format!("{CONTESTANT}; {read}"), || {
+        let before = stored(&folder);
+        let took = contest::measured(round);
+        Round { bytes_stored: stored(&folder).saturating_sub(before), ..took }
+    })?;
+    if let Some(database) = database {
+        runtime.block_on(database.close());
+        std::fs::remove_dir_all(&folder)?;
+    }
     Ok(())
+}
+
+/// Returns how many bytes the database has, but for its journal, which is a copy.
+fn stored(folder: &Path) -> u64 {
+    std::fs::metadata(folder.join("bench.db")).map_or(0, |file| file.len())
 }
