@@ -1,6 +1,5 @@
 //! Tools that fail at length.
 
-use contest::Round;
 use testkit::measure::Spread;
 
 use crate::Effort;

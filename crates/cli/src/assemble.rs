@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use builtin_tools::{CommandTool, FsRead, FsSearch};
 use config::{AgentFile, ConfigError, ToolKind, ToolTable};
-use layer0::ToolSpec;
 use layer0::message::Image;
+use layer0::{JsonText, ToolSpec};
 use provider::ModelSettings;
 use react::{Agent, AgentBuilder};
 use redact::Redactor;
@@ -146,7 +146,7 @@ fn command_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn
     let description = table.description.as_deref().ok_or_else(|| missing("description"))?;
     let schema = table.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
     let mut spec = ToolSpec::new(table.name.as_str(), description, schema);
-    spec.output_schema = table.output_schema.clone().map(Arc::new);
+    spec.output_schema = table.output_schema.as_ref().map(JsonText::from);
     spec.capabilities =
         table.capabilities.clone().unwrap_or_else(|| vec!["process:spawn".to_owned()]);
     spec.idempotent = table.idempotent.unwrap_or_default();

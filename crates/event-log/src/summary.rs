@@ -47,14 +47,53 @@ pub struct LastFailure {
 }
 
 /// What a run may use, and what that costs, as its agent's definition has it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Terms {
-    /// The budget; `null` where there is none.
-    #[serde(default)]
-    pub budget: JsonText,
-    /// The price of tokens; `null` where it is not known.
-    #[serde(default)]
-    pub price: JsonText,
+///
+/// Few look at it, so it is read from the definition when somebody does.
+#[derive(Debug, Clone, Default)]
+pub struct Terms(JsonText);
+
+#[derive(Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Parts {
+    budget: JsonText,
+    price: JsonText,
+}
+
+impl Terms {
+    /// Finds the terms in a definition, or in what was stored of one.
+    #[must_use]
+    pub const fn of(definition: JsonText) -> Self {
+        Self(definition)
+    }
+
+    /// Returns the budget; `null` where there is none.
+    #[must_use]
+    pub fn budget(&self) -> JsonText {
+        self.parts().budget
+    }
+
+    /// Returns the price of tokens; `null` where it is not known.
+    #[must_use]
+    pub fn price(&self) -> JsonText {
+        self.parts().price
+    }
+
+    /// Returns them alone, without the rest of the definition, to be stored.
+    #[must_use]
+    pub fn alone(&self) -> JsonText {
+        // Two texts that are JSON always serialise.
+        JsonText::of(&self.parts()).unwrap_or_default()
+    }
+
+    fn parts(&self) -> Parts {
+        self.0.read().unwrap_or_default()
+    }
+}
+
+impl PartialEq for Terms {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0 || self.parts() == other.parts()
+    }
 }
 
 /// A run at a glance.
@@ -86,7 +125,7 @@ pub struct RunSummary {
     pub last_failure: Option<LastFailure>,
     /// What it may use.
     #[serde(skip)]
-    pub terms: Arc<Terms>,
+    pub terms: Terms,
     /// The run that dispatched it.
     #[serde(skip)]
     pub parent: Option<RunId>,
@@ -156,7 +195,7 @@ impl RunSummary {
             usage: Usage::default(),
             errors: 0,
             last_failure: None,
-            terms: Arc::default(),
+            terms: Terms::default(),
             parent: None,
             follows: None,
             last_seq: 0,
@@ -178,7 +217,7 @@ impl RunSummary {
                 self.follows.clone_from(&started.follows);
                 self.agent = Arc::clone(&started.agent.name);
                 self.started_at = event.at;
-                self.terms = Arc::new(started.agent.definition.read().unwrap_or_default());
+                self.terms = Terms::of(started.agent.definition.clone());
             }
             EventKind::ErrorStored(_) => self.errors += 1,
             EventKind::ModelRequested(requested) => self.usage.model_calls = requested.call,

@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::json_text::JsonText;
+
 /// Describes a tool: to the model (name, description, schema) and to the runtime (the rest).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
@@ -14,10 +16,10 @@ pub struct ToolSpec {
     /// What it does and when to use it, for the model.
     pub description: Arc<str>,
     /// JSON Schema of the arguments; always of type `object`.
-    pub schema: Arc<Value>,
+    pub schema: JsonText,
     /// JSON Schema the output is checked against, where it declares one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Arc<Value>>,
+    pub output_schema: Option<JsonText>,
     /// What it needs whatever its arguments are, such as `process:spawn`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<String>,
@@ -42,7 +44,7 @@ impl ToolSpec {
         Self {
             name: name.into(),
             description: description.into(),
-            schema: Arc::new(schema),
+            schema: (&schema).into(),
             output_schema: None,
             capabilities: Vec::new(),
             idempotent: false,
@@ -90,7 +92,7 @@ impl ToolSpec {
     /// Declares what its output looks like.
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> Self {
-        self.output_schema = Some(Arc::new(schema));
+        self.output_schema = Some((&schema).into());
         self
     }
 }

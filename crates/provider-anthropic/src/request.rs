@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall};
+use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
 use serde::Serialize;
@@ -95,7 +95,7 @@ enum Source<'a> {
 struct WireTool<'a> {
     name: &'a str,
     description: &'a str,
-    input_schema: &'a Value,
+    input_schema: &'a JsonText,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
 }

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall};
+use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
 use serde::Serialize;
@@ -111,7 +111,7 @@ struct WireSpec<'a> {
 
 #[derive(Serialize)]
 struct InputSchema<'a> {
-    json: &'a Value,
+    json: &'a JsonText,
 }
 
 impl<'a> ConverseRequest<'a> {

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, StatePart, ToolCall};
+use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::{Endpoint, sendable_arguments};
 use serde::Serialize;
@@ -132,7 +132,7 @@ struct WireTools<'a> {
 struct Declaration<'a> {
     name: &'a str,
     description: &'a str,
-    parameters_json_schema: &'a Value,
+    parameters_json_schema: &'a JsonText,
 }
 
 #[derive(Serialize, PartialEq, Default)]

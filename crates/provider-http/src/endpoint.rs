@@ -259,7 +259,10 @@ impl Endpoint {
         tokio::select! {
             biased;
             done = future => Ok(done),
-            () = self.clock.sleep(limit) => Err(ProviderError::timeout(phase, Some(limit))),
+            // Polled only when it has to be waited for: a chunk that is here needs no timer.
+            () = async { self.clock.sleep(limit).await } => {
+                Err(ProviderError::timeout(phase, Some(limit)))
+            }
         }
     }
 

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use layer0::ToolSpec;
 use layer0::message::{Message, ToolCall};
+use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::sendable_arguments;
 use serde::Serialize;
@@ -86,7 +86,7 @@ struct WireTool<'a> {
 struct WireToolFunction<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: &'a JsonText,
 }
 
 impl<'a> ChatRequest<'a> {

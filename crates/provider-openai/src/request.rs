@@ -1,11 +1,10 @@
 //! What is sent.
 
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall};
+use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::sendable_arguments;
 use serde::Serialize;
-use serde_json::Value;
 
 /// The field that carries the output limit.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +99,7 @@ struct WireTool<'a> {
 struct WireToolFunction<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: &'a JsonText,
 }
 
 impl<'a> ChatRequest<'a> {

@@ -37,7 +37,7 @@ pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>
     let records = log.records(run, summary.last_seq.saturating_sub(RECENT - 1).max(1)).await?;
     let recent: Result<Vec<Event>, LogError> =
         records.iter().map(|record| record.decode(run)).collect();
-    let budget = summary.terms.budget.read().unwrap_or_default();
+    let budget = summary.terms.budget().read().unwrap_or_default();
     Ok(Some(RunStatus { summary: priced(summary), budget, recent: recent? }))
 }
 
@@ -45,7 +45,7 @@ pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>
 #[must_use]
 pub fn priced(mut summary: RunSummary) -> RunSummary {
     if summary.usage.cost_usd.is_none()
-        && let Ok(Some(price)) = summary.terms.price.read::<Option<Price>>()
+        && let Ok(Some(price)) = summary.terms.price().read::<Option<Price>>()
     {
         summary.usage.cost_usd = Some(price.of(&summary.usage));
     }

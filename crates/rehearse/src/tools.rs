@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clock::Clock;
 use config::{ScriptedCall, ScriptedTool, resolve_capability};
-use layer0::{Retry, ToolSpec};
+use layer0::{JsonText, Retry, ToolSpec};
 use serde_json::{Value, json};
 use tool::{Tool, ToolContext, ToolError};
 
@@ -25,7 +25,7 @@ impl Scripted {
         let schema = tool.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
         let description = tool.description.as_deref().unwrap_or("A scripted tool.");
         let mut spec = ToolSpec::new(tool.name.as_str(), description, schema);
-        spec.output_schema = tool.output_schema.clone().map(Arc::new);
+        spec.output_schema = tool.output_schema.as_ref().map(JsonText::from);
         spec.capabilities =
             tool.capabilities.iter().map(|text| resolve_capability(text, folder)).collect();
         spec.idempotent = tool.idempotent;

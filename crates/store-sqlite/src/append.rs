@@ -148,8 +148,7 @@ async fn advance(connection: &mut SqliteConnection, appends: &[&Append]) -> Resu
 /// Makes the row of a run that begins, before its first event.
 async fn begin(connection: &mut SqliteConnection, append: &Append) -> Result<(), JobError> {
     let Batch { run, summary, .. } = &append.batch;
-    let terms = serde_json::to_string(&*summary.terms)
-        .map_err(|error| JobError::Log(LogError::Failed(error.into())))?;
+    let terms = summary.terms.alone();
     let made = sqlx::query(
         "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent, terms) \
          VALUES ($1, $2, $3, 0, x'', '', $4, $5, $6) ON CONFLICT (run) DO NOTHING",
@@ -159,7 +158,7 @@ async fn begin(connection: &mut SqliteConnection, append: &Append) -> Result<(),
     .bind(summary.started_at.as_millis())
     .bind(summary.state.as_str())
     .bind(summary.parent.as_ref().map(|parent| parent.as_str().to_owned()))
-    .bind(terms)
+    .bind(terms.get())
     .execute(&mut *connection)
     .await?;
     if made.rows_affected() == 0 {

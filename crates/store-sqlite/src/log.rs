@@ -1,9 +1,8 @@
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use event_log::{
-    Batch, Claim, Decision, EventLog, LogError, OpenApproval, Record, RunFilter, RunSummary,
+    Batch, Claim, Decision, EventLog, LogError, OpenApproval, Record, RunFilter, RunSummary, Terms,
 };
 use layer0::Timestamp;
 use layer0::event::{Actor, EVENT_TYPES, Hash};
@@ -149,7 +148,7 @@ fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     summary.parent = parent.map(Into::into);
     let terms: Option<String> = row.try_get("terms").map_err(Fault::from)?;
     let terms = terms.and_then(|text| serde_json::from_str(&text).ok());
-    summary.terms = terms.map(Arc::new).unwrap_or_default();
+    summary.terms = terms.map(Terms::of).unwrap_or_default();
     Ok(summary)
 }
 

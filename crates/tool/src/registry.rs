@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use layer0::ToolSpec;
+use layer0::{JsonText, ToolSpec};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -64,14 +64,14 @@ impl Toolset {
         if self.contains(&name) {
             return Err(RegistrationError::Duplicate(name));
         }
-        let compile = |schema: &Value| {
-            Schema::new(schema).map_err(|error| RegistrationError::Schema {
+        let compile = |schema: &JsonText| {
+            Schema::new(&schema.to_value()).map_err(|error| RegistrationError::Schema {
                 tool: Arc::clone(&name),
                 why: error.to_string(),
             })
         };
         let input = compile(&spec.schema)?;
-        let output = spec.output_schema.as_deref().map(compile).transpose()?;
+        let output = spec.output_schema.as_ref().map(compile).transpose()?;
         self.0.push(Arc::new(Entry { tool, spec, stores_errors, input, output }));
         Ok(())
     }

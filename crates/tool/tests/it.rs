@@ -48,7 +48,7 @@ async fn a_function_becomes_a_tool() {
     assert!(spec.idempotent && spec.exploratory && !spec.approval);
     assert_eq!(spec.timeout, Some(std::time::Duration::from_secs(5)));
     assert_eq!(
-        *spec.schema,
+        spec.schema.to_value(),
         json!({
             "type": "object",
             "properties": {

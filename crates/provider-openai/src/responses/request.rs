@@ -1,7 +1,7 @@
 //! What is sent.
 
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall};
+use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::{Endpoint, Piece, pieces, sendable_arguments};
 use serde::Serialize;
@@ -90,7 +90,7 @@ struct WireTool<'a> {
     r#type: &'static str,
     name: &'a str,
     description: &'a str,
-    parameters: &'a Value,
+    parameters: &'a JsonText,
     /// Strict schemas are a subset that not every tool's is in, and the default here.
     strict: bool,
 }
