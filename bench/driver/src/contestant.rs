@@ -26,6 +26,11 @@ impl Contestant {
         Self::begin(Command::new(program).args(arguments).env(contest::COUNTS, "1"))
     }
 
+    /// As [`Contestant::start`], on the first core only.
+    pub(crate) fn on_first_core(program: &Path, arguments: &[&str]) -> Result<Self, String> {
+        Self::begin(Command::new("taskset").args(["-c", "0"]).arg(program).args(arguments))
+    }
+
     fn begin(command: &mut Command) -> Result<Self, String> {
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = child.map_err(|error| format!("cannot start {command:?}: {error}"))?;

@@ -1,5 +1,8 @@
 //! Runs over HTTP on loopback.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use provider::ScriptedAnswer;
 use serde_json::json;
 use testkit::Loopback;
@@ -10,20 +13,55 @@ use crate::contestant::{Contestant, take_turns};
 use crate::peers::Peers;
 use crate::table::{Line, Table, cpu, ratio, wall};
 
+/// Where client and server share cores as they like, a wake across cores takes longer than what is
+/// measured; so each side keeps to its own.
+struct Apart(bool);
+
+impl Apart {
+    /// Takes the server's side, this thread and those it makes, off the first core.
+    fn keep() -> Self {
+        Self(keep_to("1"))
+    }
+
+    fn start(&self, program: &Path, arguments: &[&str]) -> Result<Contestant, String> {
+        match self.0 {
+            true => Contestant::on_first_core(program, arguments),
+            false => Contestant::start(program, arguments),
+        }
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        if self.0 {
+            keep_to("0-1");
+        }
+    }
+}
+
+fn keep_to(cores: &str) -> bool {
+    let this = std::process::id().to_string();
+    let mut taskset = Command::new("taskset");
+    taskset.args(["-c", "-p", cores, &this]).stdout(Stdio::null()).stderr(Stdio::null());
+    taskset.status().is_ok_and(|status| status.success())
+}
+
 pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
     let says = ScriptedAnswer { text: Some("done".into()), ..ScriptedAnswer::default() };
     let reply = testkit::openai::reply(&says, &json!({ "stream": false }));
+    let apart = Apart::keep();
     let server = Loopback::serving(move |_| reply.clone());
     let url = format!("{}/v1", server.url());
     let mut lines = Vec::new();
     for at_once in ["1", "16"] {
-        let mut contestants = vec![
-            Contestant::start(&peers.ours("http"), &["backstop", &url, "200", at_once])?,
-            Contestant::start(&peers.ours("http"), &["bare", &url, "200", at_once])?,
-        ];
+        let ours = apart.start(&peers.ours("http"), &["backstop", &url, "200", at_once])?;
+        let asked = server.requests().pop().ok_or("it asked for nothing")?.bytes;
+        let body = String::from_utf8(asked).map_err(|error| error.to_string())?;
+        let bare = ["bare", &url, "200", at_once, &body];
+        let mut contestants = vec![ours, apart.start(&peers.ours("http"), &bare)?];
         for (_, folder) in &peers.rigs {
             let program = folder.join("rig_http");
-            contestants.push(Contestant::start(&program, &[&url, "200", at_once])?);
+            contestants.push(apart.start(&program, &[&url, "200", at_once])?);
         }
         let rounds = take_turns(&mut contestants, effort.rounds)?;
         let mut add = |what: &str, ratio: Spread, goal| {
@@ -40,8 +78,9 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
     Ok(Table {
         title: "Runs over HTTP",
         about: "Runs of one turn against an OpenAI-compatible server on loopback that keeps \
-                connections open and has its answer ready. Bare reqwest posts one body and reads the \
-                answer as JSON. Runs a second are the inverse of the time of a run."
+                connections open and has its answer ready. Bare reqwest posts the body that Backstop \
+                sends, ready made, and reads the answer as JSON. Runs a second are the inverse of the time of a run. \
+                Client and server each have a core of their own where `taskset` is there."
             .to_owned(),
         lines,
         left_out: Vec::new(),

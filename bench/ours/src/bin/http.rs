@@ -1,6 +1,6 @@
-//! Runs over HTTP, several at a time: with Backstop, or the same bodies with nothing around them.
+//! Runs over HTTP, several at a time: with Backstop, or the same body with nothing around it.
 //!
-//! `http backstop|bare URL RUNS AT_ONCE`
+//! `http backstop|bare URL RUNS AT_ONCE [BODY]`
 
 use backstop::{Agent, OpenAi};
 use contestant_backstop::{CONTESTANT, add};
@@ -17,12 +17,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let openai = OpenAi::new("m").base_url(&url).build()?;
     if who == "bare" {
         let client = reqwest::Client::builder().no_proxy().build()?;
-        let body = r#"{"model":"m","messages":[{"role":"system","content":"You add."},{"role":"user","content":"hello"}],"stream":false}"#;
+        let body = arguments.next().ok_or("which body?")?;
         contest::serve("reqwest", || {
             runtime.block_on(async {
                 let asked = stream::iter(0..runs).map(|_| async {
                     let request = client.post(format!("{url}/chat/completions"));
-                    let request = request.header("content-type", "application/json").body(body);
+                    let request = request.header("content-type", "application/json");
+                    let request = request.body(body.clone());
                     let answer = request.send().await.expect("it answers");
                     let answer: serde_json::Value = answer.json().await.expect("it is JSON");
                     assert_eq!(answer["choices"][0]["message"]["content"], "done");
