@@ -49,7 +49,7 @@ pub struct Agent {
 
 pub(crate) struct Inner {
     pub(crate) definition: Arc<AgentDefinition>,
-    pub(crate) prepared: Prepared,
+    pub(crate) prepared: LazilyPrepared,
     pub(crate) stack: ModelStack,
     /// Are answers asked for in pieces?
     pub(crate) stream: bool,
@@ -63,7 +63,7 @@ pub(crate) struct Inner {
     pub(crate) results: Option<Arc<dyn ResultStore>>,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
-    pub(crate) hooks: Vec<Hook>,
+    pub(crate) hooks: Box<[Hook]>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
@@ -71,11 +71,15 @@ pub(crate) struct Inner {
 }
 
 /// What every run begins with, made for the first one: an agent that was never run does not hold it.
-#[derive(Default)]
-pub(crate) struct Prepared {
-    record: OnceLock<Box<AgentRecord>>,
-    machine: OnceLock<Box<Machine>>,
+struct Prepared {
+    record: AgentRecord,
+    /// A run that has not begun.
+    machine: Result<Machine, DefinitionError>,
 }
+
+/// Makes it when it is first asked for.
+#[derive(Default)]
+pub(crate) struct LazilyPrepared(OnceLock<Box<Prepared>>);
 
 impl Inner {
     /// Returns what decides whether a tool is run once more.
@@ -85,17 +89,19 @@ impl Inner {
 
     /// Returns what `run.started` says of the agent.
     pub(crate) fn record(&self) -> AgentRecord {
-        let record = self.prepared.record.get_or_init(|| Box::new(record(&self.definition)));
-        AgentRecord::clone(record)
+        self.prepared().record.clone()
     }
 
     /// Returns a run that has not begun.
     pub(crate) fn machine(&self) -> Result<Machine, DefinitionError> {
-        if let Some(machine) = self.prepared.machine.get() {
-            return Ok(Machine::clone(machine));
-        }
-        let machine = Machine::new(Arc::clone(&self.definition))?;
-        Ok(Machine::clone(self.prepared.machine.get_or_init(|| Box::new(machine))))
+        self.prepared().machine.clone()
+    }
+
+    fn prepared(&self) -> &Prepared {
+        self.prepared.0.get_or_init(|| {
+            let machine = Machine::new(Arc::clone(&self.definition));
+            Box::new(Prepared { record: record(&self.definition), machine })
+        })
     }
 }
 

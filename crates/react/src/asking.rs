@@ -24,7 +24,7 @@ impl Driver {
         call: ModelCall,
     ) -> Result<(), AgentError> {
         let record =
-            Arc::new(CallRecord::new(&self.agent, self.run.clone(), &call, self.attempted.clone()));
+            Arc::new(CallRecord::new(&self.agent, self.run.clone(), &call, self.noted.clone()));
         let request = ModelRequest {
             messages: call.messages,
             tools: Arc::clone(&self.definition.tools),
@@ -36,7 +36,7 @@ impl Driver {
             AttemptedCall { request, record: Arc::clone(&record), max_attempts, made_before: 0 };
         let span = tracing::info_span!("model", call = call.call);
         let mut response = self.agent.stack.clone().oneshot(attempted).instrument(span);
-        let mut recorded = call.attempts_before;
+        let recorded_before = machine.usage().model_attempts;
         let cancellation = self.request.cancellation.clone();
         let result = loop {
             let cut = tokio::select! {
@@ -46,23 +46,16 @@ impl Driver {
                 () = cancellation.cancelled() => code::RUN_CANCELLED,
                 () = self.alarm.rings_at(machine.deadline(), &self.agent.clock) => code::BUDGET_WALL_TIME,
                 Some(note) = self.notes.recv() => {
-                    let (note, logged) = *note;
-                    self.step(machine, [note]).await?;
-                    let _ = logged.send(());
-                    continue;
-                }
-                Some(attempted) = self.attempts.recv() => {
-                    let (attempted, logged) = *attempted;
-                    recorded = attempted.attempt;
-                    let input = Input::answer(self.agent.clock.now(), call.id, attempted);
-                    self.step(machine, [input]).await?;
-                    let _ = logged.send(());
+                    self.take_note(machine, note).await?;
                     continue;
                 }
             };
             drop(response);
+            while let Ok(note) = self.notes.try_recv() {
+                self.take_note(machine, note).await?;
+            }
             // The attempt in flight may be billed, so it counts.
-            if record.attempt() > recorded {
+            if record.made() > machine.usage().model_attempts - recorded_before {
                 let cut = record.cut(Code::new(cut));
                 self.step(machine, [Input::answer(self.agent.clock.now(), call.id, cut)]).await?;
             }

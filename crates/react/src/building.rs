@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tool::{Grants, PatternError, RegistrationError, ToolNotFound, Toolset};
 
-use crate::agent::{Agent, Inner, Prepared};
+use crate::agent::{Agent, Inner, LazilyPrepared};
 use crate::builder::AgentBuilder;
 use crate::hook::Hook;
 use crate::live::Hub;
@@ -97,7 +97,7 @@ impl AgentBuilder {
         Ok(Agent {
             inner: Arc::new(Inner {
                 definition: Arc::new(definition),
-                prepared: Prepared::default(),
+                prepared: LazilyPrepared::default(),
                 stack,
                 stream: self.stream,
                 retry: self.retry,
@@ -110,7 +110,7 @@ impl AgentBuilder {
                 results: self.results,
                 memory: self.memory,
                 app_state: self.app_state,
-                hooks: self.hooks,
+                hooks: self.hooks.into(),
                 approver: self.approver,
                 clock: self.clock,
                 redactor: self.redactor,

@@ -26,11 +26,10 @@ use crate::failing::Failing;
 use crate::hook::HookError;
 use crate::live::Live;
 use crate::memory::{Bounded, MemoryEntry, MemoryQuery};
-use crate::model::Attempted;
 use crate::outcome::RunOutcome;
 use crate::tool_run::{Note, ToolDone};
 
-/// How many notes of running tools wait for the driver.
+/// How many notes wait for the driver.
 const NOTES: usize = 16;
 
 /// How often decisions that other processes made are looked for while a run has other things to do.
@@ -70,12 +69,9 @@ pub(crate) struct Driver {
     pub(crate) running: FuturesUnordered<Running>,
     /// Questions to people in this process.
     pub(crate) asked: FuturesUnordered<Asked>,
-    /// What running tools have to have in the log before they go on.
+    /// What running tools and a model call have to have in the log before they go on.
     pub(crate) notes: mpsc::Receiver<Note>,
     pub(crate) noted: mpsc::Sender<Note>,
-    /// What a model call has to have in the log before it goes on.
-    pub(crate) attempts: mpsc::Receiver<Attempted>,
-    pub(crate) attempted: mpsc::Sender<Attempted>,
     /// The provider's error with its sources; the log has it as data.
     pub(crate) model_error: Option<ProviderError>,
     /// The error of the hook that stopped the run; the log has it as data.
@@ -95,7 +91,6 @@ impl Driver {
         let run = request.run.clone().unwrap_or_else(|| new_run_id(now));
         let session = request.session.clone().unwrap_or_else(|| new_session_id(now));
         let (noted, notes) = mpsc::channel(NOTES);
-        let (attempted, attempts) = mpsc::channel(1);
         Self {
             writer: match &agent.log {
                 Some(log) => RunWriter::new(Arc::clone(log), run.clone()),
@@ -113,8 +108,6 @@ impl Driver {
             asked: FuturesUnordered::new(),
             notes,
             noted,
-            attempts,
-            attempted,
             model_error: None,
             hook_error: None,
             ending: false,
@@ -220,9 +213,7 @@ impl Driver {
                             continue;
                         }
                         Some(note) = self.notes.recv() => {
-                            let (note, logged) = *note;
-                            self.step(machine, [note]).await?;
-                            let _ = logged.send(());
+                            self.take_note(machine, note).await?;
                             continue;
                         }
                         Some((approval, decision)) = self.asked.next() => {
@@ -254,6 +245,19 @@ impl Driver {
             self.feed(machine, fact)?;
         }
         self.commit(machine).await
+    }
+
+    /// Appends what something at work has to have in the log, and lets it go on.
+    pub(crate) async fn take_note(
+        &mut self,
+        machine: &mut Machine,
+        note: Note,
+    ) -> Result<(), AgentError> {
+        let (note, logged) = *note;
+        self.step(machine, [note]).await?;
+        // Whoever waited may be gone.
+        let _ = logged.send(());
+        Ok(())
     }
 
     /// Feeds a fact; nothing is appended yet.

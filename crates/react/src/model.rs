@@ -19,7 +19,7 @@ use layer0::failure::Failure;
 use layer0::id::RunId;
 use layer0::usage::TokenUsage;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
-use react_machine::ModelCall;
+use react_machine::{EffectId, Input, ModelCall};
 use retry::{
     AttemptTimeout, AttemptTimeoutLayer, CircuitBreaker, FailedAttempt, Fallback, FallbackRequest,
     RetryPolicy, RetryRequest,
@@ -34,6 +34,7 @@ use crate::agent::Inner;
 use crate::building::shared;
 use crate::live::{Live, Piece};
 use crate::running::panic_text;
+use crate::tool_run::Note;
 use crate::upstream::{Upstream, attempt_labels};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -72,10 +73,6 @@ pub(crate) fn stack(
     Fallback::new(shared(before), one(last, false))
 }
 
-/// A failed attempt that another will follow, and who waits until it is in the log. In a box for the
-/// reason that [`Note`](crate::tool_run::Note) is.
-pub(crate) type Attempted = Box<(ModelAttempted, oneshot::Sender<()>)>;
-
 /// A model call on its way through the stack. Clones are the attempts of one call.
 #[derive(Clone)]
 pub(crate) struct AttemptedCall {
@@ -92,8 +89,9 @@ pub(crate) struct AttemptedCall {
 pub(crate) struct CallRecord {
     pub(crate) run: RunId,
     pub(crate) call: u32,
+    id: EffectId,
     agent: Arc<Inner>,
-    log: mpsc::Sender<Attempted>,
+    log: mpsc::Sender<Note>,
     before: u32,
     attempt: AtomicU32,
     /// Who is asked.
@@ -110,9 +108,10 @@ impl CallRecord {
         agent: &Arc<Inner>,
         run: RunId,
         call: &ModelCall,
-        log: mpsc::Sender<Attempted>,
+        log: mpsc::Sender<Note>,
     ) -> Self {
         Self {
+            id: call.id,
             run,
             call: call.call,
             agent: Arc::clone(agent),
@@ -217,10 +216,11 @@ impl RetryRequest<ProviderError> for AttemptedCall {
     /// Waits until the attempt is in the log; the driver drops the call if it cannot be.
     fn attempted(&self, attempt: FailedAttempt<'_, ProviderError>) -> Option<BoxFuture<()>> {
         let attempted = self.record.attempted(Err(attempt.error), Some(attempt.delay));
+        let note = Input::answer(self.record.agent.clock.now(), self.record.id, attempted);
         let log = self.record.log.clone();
         Some(Box::pin(async move {
             let (logged, done) = oneshot::channel();
-            if log.send(Box::new((attempted, logged))).await.is_ok() {
+            if log.send(Box::new((note, logged))).await.is_ok() {
                 let _ = done.await;
             }
         }))

@@ -50,8 +50,13 @@ impl Driver {
     pub(crate) fn drop_in_flight(&mut self) {
         self.effects.clear();
         self.queued.clear();
-        self.running.clear();
         self.admitted.clear();
-        self.asked.clear();
+        // Clearing makes them anew, which an empty one need not be.
+        if !self.running.is_empty() {
+            self.running.clear();
+        }
+        if !self.asked.is_empty() {
+            self.asked.clear();
+        }
     }
 }

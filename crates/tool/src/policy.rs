@@ -11,7 +11,7 @@ use thiserror::Error;
 /// `fs:read:/data/**`, `*` stands for anything but `/`, and `/**` for the directory and everything
 /// below it. A grant without a last part covers all of it: `fs:read` grants `fs:read:/etc/hosts`.
 #[derive(Clone, Default)]
-pub struct Grants(Vec<Grant>);
+pub struct Grants(Box<[Grant]>);
 
 #[derive(Clone)]
 struct Grant {

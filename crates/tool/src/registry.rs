@@ -19,7 +19,6 @@ struct Entry {
     tool: Arc<dyn Tool>,
     /// What the tool said of itself when it was added.
     spec: ToolSpec,
-    stores_errors: bool,
     input: Schema,
     output: Option<Schema>,
 }
@@ -56,7 +55,7 @@ impl Toolset {
     ///
     /// As [`Toolset::with`]; then the set is unchanged.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
-        let (spec, stores_errors) = (tool.spec().clone(), tool.stores_errors());
+        let spec = tool.spec().clone();
         let name = Arc::clone(&spec.name);
         if name.trim().is_empty() {
             return Err(RegistrationError::EmptyName);
@@ -72,7 +71,9 @@ impl Toolset {
         };
         let input = compile(&spec.schema)?;
         let output = spec.output_schema.as_ref().map(compile).transpose()?;
-        self.0.push(Arc::new(Entry { tool, spec, stores_errors, input, output }));
+        // Tools are added once and held for long.
+        self.0.reserve_exact(1);
+        self.0.push(Arc::new(Entry { tool, spec, input, output }));
         Ok(())
     }
 
@@ -171,10 +172,10 @@ impl Admitted {
         &self.entry.spec
     }
 
-    /// Are the tool's failures stored? As it said when it was added.
+    /// Are the tool's failures stored?
     #[must_use]
     pub fn stores_errors(&self) -> bool {
-        self.entry.stores_errors
+        self.entry.tool.stores_errors()
     }
 
     /// Returns what the call said it needs and was granted.

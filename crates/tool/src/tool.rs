@@ -38,7 +38,8 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Are the tool's failures worth storing? Not those of a tool that reads stored errors.
+    /// Are the tool's failures worth storing? Not those of a tool that reads stored errors. The same at
+    /// every call.
     fn stores_errors(&self) -> bool {
         true
     }

@@ -47,13 +47,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let silent: Arc<dyn Provider> = Arc::new(Silent);
     // What is made once is made now.
     drop(agent(&silent, &log));
+    let mut agents = Vec::with_capacity(many);
+    let mut runs = JoinSet::new();
     contest::count(true);
     let before = contest::held();
-    let mut agents = Vec::new();
-    let mut runs = JoinSet::new();
     match what.as_str() {
         "idle" => {
-            agents.reserve_exact(many);
             agents.extend((0..many).map(|_| agent(&silent, &log)));
         }
         "suspended" => {
