@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::error::XtaskError;
 
-/// Measures, and writes the figures into `docs/benchmarks.md` unless it is for a glance or only some.
+/// Measures, and writes the figures into `docs/benchmarks.md` unless it is for a glance; of the page, only
+/// the sections of the contests that were held.
 ///
 /// # Errors
 ///

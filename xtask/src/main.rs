@@ -35,7 +35,7 @@ enum Task {
         /// A glance, in which nothing is written
         #[arg(long)]
         quick: bool,
-        /// Only the contests whose name contains this; nothing is written
+        /// Only the contests whose name contains this, and only their sections of the page
         #[arg(long, value_name = "NAME")]
         only: Option<String>,
     },

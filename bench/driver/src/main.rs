@@ -30,7 +30,7 @@ struct Arguments {
     /// A glance: fewer rounds, no clean builds; the page is not written
     #[arg(long)]
     quick: bool,
-    /// Only the contests whose name contains this
+    /// Only the contests whose name contains this; of the page, only their sections are written
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// The repository
@@ -80,8 +80,8 @@ fn run(arguments: &Arguments) -> Result<(), String> {
         println!("{table}");
         tables.push(table);
     }
-    if arguments.quick || arguments.only.is_some() {
+    if arguments.quick {
         return Ok(());
     }
-    page::write(&root, &peers, &tables)
+    page::write(&root, &peers, &tables, arguments.only.is_none())
 }

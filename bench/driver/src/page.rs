@@ -1,4 +1,4 @@
-//! The page of figures: what is measured here stands between two marks.
+//! The page of figures: what is measured here stands between two marks, a section for each contest.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,16 +9,44 @@ use crate::table::Table;
 const BEGIN: &str = "<!-- cargo xtask bench: begin -->";
 const END: &str = "<!-- cargo xtask bench: end -->";
 
-/// Writes the tables into `docs/benchmarks.md`.
-pub(crate) fn write(root: &Path, peers: &Peers, tables: &[Table]) -> Result<(), String> {
+/// Writes the tables into `docs/benchmarks.md`, each in the place of the one before it; where all
+/// contests were held, in the place of all.
+pub(crate) fn write(
+    root: &Path,
+    peers: &Peers,
+    tables: &[Table],
+    all_were_held: bool,
+) -> Result<(), String> {
     let path = root.join("docs/benchmarks.md");
     let page = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
     let missing = || format!("docs/benchmarks.md has no `{BEGIN}` and `{END}`");
     let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
-    let (_, after) = rest.split_once(END).ok_or_else(missing)?;
+    let (measured, after) = rest.split_once(END).ok_or_else(missing)?;
+    let text = match all_were_held {
+        true => whole(peers, tables),
+        false => {
+            tables.iter().try_fold(measured.to_owned(), |text, table| exchanged(&text, table))?
+        }
+    };
+    std::fs::write(&path, format!("{before}{BEGIN}{text}{END}{after}"))
+        .map_err(|error| error.to_string())
+}
+
+/// Puts a table in the place of the section with its title.
+fn exchanged(text: &str, table: &Table) -> Result<String, String> {
+    let head = format!("### {}\n", table.title);
+    let at = text.find(&head).ok_or_else(|| {
+        format!("docs/benchmarks.md has no section `{}` yet: hold all contests once", table.title)
+    })?;
+    let (before, section) = text.split_at(at);
+    let end = section[head.len()..].find("### ").map_or(section.len(), |end| head.len() + end);
+    Ok(format!("{before}{table}\n{}", &section[end..]))
+}
+
+fn whole(peers: &Peers, tables: &[Table]) -> String {
     let rigs: Vec<&str> = peers.rigs.iter().map(|(name, _)| *name).collect();
     let mut text = format!(
-        "{before}{BEGIN}\n\nOn {}, with {}; peers: {}{}.\n\n",
+        "\n\nOn {}, with {}; peers: {}{}.\n\n",
         machine(),
         said("rustc", &["--version"]),
         rigs.join(", "),
@@ -31,9 +59,7 @@ pub(crate) fn write(root: &Path, peers: &Peers, tables: &[Table]) -> Result<(), 
     for table in tables {
         text.push_str(&format!("{table}\n"));
     }
-    text.push_str(END);
-    text.push_str(after);
-    std::fs::write(&path, text).map_err(|error| error.to_string())
+    text
 }
 
 fn machine() -> String {

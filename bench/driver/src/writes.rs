@@ -40,6 +40,11 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
                 let alone = (*callers == 1).then_some(Goal::AtMost(1.1));
                 add("p50", ratio(ours, plain, p50), alone);
                 add("p99", ratio(ours, plain, p99), None);
+                if what == "errors" && *callers >= 64 {
+                    let ratios = ours.iter().zip(plain).map(|(ours, plain)| p99(ours) / p50(plain));
+                    let most = Some(Goal::AtMost(1.0));
+                    add("p99 to the common design's p50", Spread::of(ratios), most);
+                }
                 // At least 0.6 of the limit's throughput; appends of 64 runs within 1.4 of its time.
                 let to_limit = match (*callers, what) {
                     (64, "appends") => Some(Goal::AtMost(1.4)),

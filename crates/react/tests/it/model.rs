@@ -1,14 +1,19 @@
 //! Model calls: attempts, failures, guards.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use event_log::{EventLog, MemoryLog, read_events};
+use layer0::Code;
 use layer0::error::{OperatorError, OrchError};
 use layer0::event::EventKind;
 use layer0::failure::{Effect, Failure, Retry, sources};
 use layer0::usage::TokenUsage;
-use provider::{ErrorKind, ProviderError};
-use react::{Agent, AgentError, Limits};
+use provider::{ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError};
+use react::{Agent, AgentError, Limits, RunRequest};
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use crate::bench::*;
 
@@ -128,4 +133,45 @@ async fn a_panic_of_a_provider_is_a_failed_call() {
     let failure = Agent::builder(Rude).build().unwrap().run("hi").await.unwrap_err();
     assert_eq!(failure.code(), "provider.other");
     assert!(format!("{failure:#}").ends_with("the provider panicked: no"), "{failure:#}");
+}
+
+/// Fails in a passing way, and has the run cancelled before anybody hears of it.
+struct FailsAndCancels(CancellationToken);
+
+#[async_trait]
+impl Provider for FailsAndCancels {
+    fn name(&self) -> &str {
+        "unlucky"
+    }
+
+    fn model(&self) -> &str {
+        "m"
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        self.0.cancel();
+        Err(ProviderError::rate_limited("slow down", None))
+    }
+}
+
+/// Spec: R8
+#[tokio::test]
+async fn an_attempt_that_ended_is_recorded_as_it_ended_though_the_run_is_cancelled() {
+    let (log, token) = (Arc::new(MemoryLog::new()), CancellationToken::new());
+    let agent = Agent::builder(FailsAndCancels(token.clone()))
+        .stream(false)
+        .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
+        .build()
+        .unwrap();
+    let outcome = agent.run(RunRequest::new("question").cancelled_by(token)).await.unwrap();
+    assert_eq!(outcome.usage.model_attempts, 1);
+    let (_, events) = read_events(&*log, &outcome.run_id).await.unwrap();
+    let codes: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &event.kind {
+            EventKind::ModelAttempted(attempted) => attempted.code.as_ref().map(Code::to_string),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(codes, ["provider.rate_limited"]);
 }
