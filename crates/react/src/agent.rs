@@ -235,8 +235,10 @@ impl Agent {
     /// with what was durable. To end it with a complete record, cancel it with
     /// [`RunRequest::cancelled_by`].
     pub async fn run(&self, request: impl Into<RunRequest>) -> Result<RunOutcome, RunFailure> {
-        // On the heap, so that a run in flight holds it once and not in every step.
-        Box::new(Driver::new(Arc::clone(&self.inner), request.into())).run().await
+        // On the heap, so that a run in flight holds it once and not in every step; the future too, which
+        // whoever spawns or joins it moves.
+        let driver = Box::new(Driver::new(Arc::clone(&self.inner), request.into()));
+        Box::pin(driver.run()).await
     }
 
     /// Listens to the runs of this agent from now on. Nobody waits for a subscriber: one that is

@@ -137,14 +137,14 @@ impl Driver {
         };
         match self.start(machine).await {
             Ok(machine) => self.finish_up(machine).await,
-            Err(failed) => Err(self.failure(&failed.0, failed.1)),
+            Err((machine, error)) => Err(self.failure(&machine, error)),
         }
     }
 
     /// Performs effects until the run is over or waits.
     pub(crate) async fn finish_up(
         mut self: Box<Self>,
-        mut machine: Machine,
+        mut machine: Box<Machine>,
     ) -> Result<RunOutcome, RunFailure> {
         match self.perform_all(&mut machine).await {
             Ok(Some(finish)) => self.end(&machine, finish),

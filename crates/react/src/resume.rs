@@ -248,7 +248,7 @@ impl Agent {
         } else {
             vec![EventKind::from(machine.lost())]
         };
-        driver.go_on(machine, first).await.map_err(Into::into)
+        driver.go_on(Box::new(machine), first).await.map_err(Into::into)
     }
 
     /// Copies a run up to an event, in a session of its own, and goes on with the copy. The run
@@ -303,7 +303,7 @@ impl Agent {
             lost.models = 0;
             first.push(lost.into());
         }
-        driver.go_on(machine, first).await.map_err(Into::into)
+        driver.go_on(Box::new(machine), first).await.map_err(Into::into)
     }
 }
 

@@ -67,7 +67,7 @@ impl Driver {
     /// Goes on with a machine that was rebuilt, beginning with these facts.
     pub(crate) async fn go_on(
         self: Box<Self>,
-        machine: Machine,
+        machine: Box<Machine>,
         first: Vec<EventKind>,
     ) -> Result<RunOutcome, RunFailure> {
         let span = tracing::info_span!("run", run = %self.run, agent = %self.agent.definition.name);
@@ -76,7 +76,7 @@ impl Driver {
 
     async fn go_on_in_span(
         mut self: Box<Self>,
-        mut machine: Machine,
+        mut machine: Box<Machine>,
         first: Vec<EventKind>,
     ) -> Result<RunOutcome, RunFailure> {
         match self.begin_again(&mut machine, first).await {

@@ -88,7 +88,7 @@ impl Driver {
         ));
         driver.claim = Some(claim);
         let first = vec![EventKind::from(lost), cancel.into()];
-        match Box::pin(driver.go_on(machine, first)).await {
+        match Box::pin(driver.go_on(Box::new(machine), first)).await {
             Ok(_) => Ok(()),
             Err(failure) => Err(failure.error),
         }

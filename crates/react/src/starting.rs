@@ -34,24 +34,25 @@ impl Driver {
     }
 
     /// Claims the run, and makes its machine for the conversation as it is.
-    pub(crate) async fn claim_and_join(&mut self) -> Result<Machine, AgentError> {
+    pub(crate) async fn claim_and_join(&mut self) -> Result<Box<Machine>, AgentError> {
         if let Some(log) = &self.agent.log {
             self.claim = Some(log.claim(&self.run).await.map_err(AgentError::NotStarted)?);
         }
         self.join().await
     }
 
-    async fn join(&mut self) -> Result<Machine, AgentError> {
-        let machine = self.machine()?;
+    /// The machine is on the heap, so that it is not moved from step to step.
+    async fn join(&mut self) -> Result<Box<Machine>, AgentError> {
+        let machine = Box::new(self.machine()?);
         let said = self.join_session().await.map_err(AgentError::before_the_start)?;
-        Ok(machine.after(said))
+        Ok(Box::new(machine.after(said)))
     }
 
     /// Writes the first event. Whoever was overtaken in its conversation joins it again.
     pub(crate) async fn start(
         &mut self,
-        mut machine: Machine,
-    ) -> Result<Machine, Box<(Machine, AgentError)>> {
+        mut machine: Box<Machine>,
+    ) -> Result<Box<Machine>, (Box<Machine>, AgentError)> {
         let mut joins_left = MAX_JOINS;
         loop {
             match self.begin(&mut machine).await {
@@ -59,7 +60,7 @@ impl Driver {
                 Err(AgentError::NotStarted(LogError::SessionBusy { .. })) if joins_left > 0 => {
                     joins_left -= 1;
                 }
-                Err(error) => return Err(Box::new((machine, error))),
+                Err(error) => return Err((machine, error)),
             }
             if let Some(log) = &self.agent.log {
                 self.writer = RunWriter::new(Arc::clone(log), self.run.clone());
@@ -68,7 +69,7 @@ impl Driver {
             self.finish = None;
             machine = match self.join().await {
                 Ok(machine) => machine,
-                Err(error) => return Err(Box::new((machine, error))),
+                Err(error) => return Err((machine, error)),
             };
         }
     }

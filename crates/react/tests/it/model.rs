@@ -111,8 +111,8 @@ async fn an_empty_input_fails_before_the_model_is_asked() {
 /// Panics when it is asked.
 struct Rude;
 
-#[async_trait::async_trait]
-impl provider::Provider for Rude {
+#[async_trait]
+impl Provider for Rude {
     fn name(&self) -> &str {
         "rude"
     }
@@ -121,8 +121,8 @@ impl provider::Provider for Rude {
     }
     async fn complete(
         &self,
-        _: &provider::ModelRequest,
-    ) -> Result<provider::ModelResponse, ProviderError> {
+        _: &ModelRequest,
+    ) -> Result<ModelResponse, ProviderError> {
         panic!("no")
     }
 }
