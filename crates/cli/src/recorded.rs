@@ -50,7 +50,7 @@ impl Recorded {
         let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
             return Err(LogError::tampered(1, "it does not begin with `run.started`").into());
         };
-        let definition = started.agent.definition.to_value();
+        let definition: serde_json::Value = started.agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
         let Some(folder) = source["folder"].as_str() else {
             return Err(CliError::usage(format!("run `{run}` was not started from an agent file"))

@@ -286,3 +286,23 @@ fn code_of(kind: &EventKind) -> Option<&Code> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn terms_that_are_stored_say_nothing_else_of_the_agent() {
+        let definition = json!({
+            "name": "a", "instructions": "Keep this to yourself.", "price": null,
+            "budget": { "max_model_calls": 3 },
+        });
+        let terms = Terms::of((&definition).into());
+        assert_eq!(terms.alone().get(), r#"{"budget":{"max_model_calls":3},"price":null}"#);
+        let stored = Terms::of(terms.alone());
+        assert_eq!((stored.budget(), stored.price()), (terms.budget(), terms.price()));
+        assert_eq!(stored, terms);
+        assert_ne!(stored, Terms::default());
+    }
+}

@@ -41,14 +41,13 @@ impl Driver {
         let result = loop {
             let cut = tokio::select! {
                 biased;
-                // An answer that is there counts, whatever else is.
-                result = &mut response => break result,
                 () = cancellation.cancelled() => code::RUN_CANCELLED,
                 () = self.alarm.rings_at(machine.deadline(), &self.agent.clock) => code::BUDGET_WALL_TIME,
                 Some(note) = self.notes.recv() => {
                     self.take_note(machine, note).await?;
                     continue;
                 }
+                result = &mut response => break result,
             };
             drop(response);
             while let Ok(note) = self.notes.try_recv() {

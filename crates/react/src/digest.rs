@@ -5,7 +5,6 @@ use std::sync::Arc;
 use layer0::JsonText;
 use layer0::event::AgentRecord;
 use react_machine::AgentDefinition;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// Returns what `run.started` says of an agent: its definition, and the SHA-256 of that as compact
@@ -15,14 +14,13 @@ pub(crate) fn record(definition: &AgentDefinition) -> AgentRecord {
     let text = JsonText::of(definition).unwrap_or_default();
     AgentRecord {
         name: Arc::clone(&definition.name),
-        digest: digest(text.to_value()).into(),
+        digest: digest(&text).into(),
         definition: text,
     }
 }
 
-/// Returns the SHA-256, in hex, of a definition as compact JSON with sorted keys.
-pub(crate) fn digest(mut definition: Value) -> String {
-    definition.sort_all_objects();
-    let digest = Sha256::digest(definition.to_string().as_bytes());
+/// Returns the SHA-256, in hex, of a definition, whose text is compact and has sorted keys.
+pub(crate) fn digest(definition: &JsonText) -> String {
+    let digest = Sha256::digest(definition.get());
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -63,7 +63,7 @@ fn recorded_definition(started: &RunStarted) -> Result<Arc<AgentDefinition>, Res
     let unreadable = |error: serde_json::Error| {
         ResumeError::other_agent(&started.agent.digest, &error.to_string())
     };
-    let actual = digest(started.agent.definition.to_value());
+    let actual = digest(&started.agent.definition);
     if actual != *started.agent.digest {
         return Err(ResumeError::other_agent(&started.agent.digest, &actual));
     }

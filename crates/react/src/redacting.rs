@@ -8,6 +8,7 @@ use layer0::message::{ProviderState, ToolCall};
 use react_machine::AgentDefinition;
 use redact::Redactor;
 use serde_json::Value;
+use tool::is_deeper;
 
 /// Deeper values are recorded as text. serde_json writes any depth and reads 128 levels, of which the
 /// record's own wrapping takes a few.
@@ -66,16 +67,6 @@ fn take_apart(value: Value) {
             Value::Object(fields) => left.extend(fields.into_iter().map(|(_, value)| value)),
             _ => {}
         }
-    }
-}
-
-fn is_deeper(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper(item, levels - 1)),
-        Value::Object(fields) => {
-            levels == 0 || fields.values().any(|item| is_deeper(item, levels - 1))
-        }
-        _ => false,
     }
 }
 

@@ -36,7 +36,7 @@ pub use registry::{Admitted, RegistrationError, ToolNotFound, Toolset};
 pub use text::{failed_text, missing_text};
 pub use tool::{Tool, ToolContext, schema_of};
 pub use tool_macros::tool;
-pub use validate::{Misfit, Schema, SchemaError};
+pub use validate::{Misfit, Schema, SchemaError, is_deeper};
 
 /// What the code written by [`macro@tool`] calls; not for people.
 #[doc(hidden)]

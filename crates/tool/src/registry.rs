@@ -7,8 +7,12 @@ use thiserror::Error;
 
 use crate::policy::Grants;
 use crate::text::{missing_text, nearest};
-use crate::validate::{self, Schema};
+use crate::validate::{self, Schema, is_deeper};
 use crate::{Tool, ToolError};
+
+/// How deep a schema may be nested. Its text has to be read again inside that of its agent, which
+/// serde_json does down to 128.
+const MAX_SCHEMA_DEPTH: usize = 100;
 
 /// The tools of an agent, in the order the model sees them. Cloning copies no tool.
 #[derive(Clone, Default)]
@@ -64,10 +68,12 @@ impl Toolset {
             return Err(RegistrationError::Duplicate(name));
         }
         let compile = |schema: &JsonText| {
-            Schema::new(&schema.to_value()).map_err(|error| RegistrationError::Schema {
-                tool: Arc::clone(&name),
-                why: error.to_string(),
-            })
+            let why = |why: String| RegistrationError::Schema { tool: Arc::clone(&name), why };
+            let schema: Value = schema.read().map_err(|error| why(error.to_string()))?;
+            if is_deeper(&schema, MAX_SCHEMA_DEPTH) {
+                return Err(why(format!("it is nested deeper than {MAX_SCHEMA_DEPTH} levels")));
+            }
+            Schema::new(&schema).map_err(|error| why(error.to_string()))
         };
         let input = compile(&spec.schema)?;
         let output = spec.output_schema.as_ref().map(compile).transpose()?;

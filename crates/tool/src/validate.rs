@@ -81,6 +81,18 @@ fn check(validator: &Validator, value: &Value) -> Result<(), String> {
     Err(problems.join("; ") + &more)
 }
 
+/// Is a value nested deeper than so many levels? A scalar has none.
+#[must_use]
+pub fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper(item, levels - 1)),
+        Value::Object(fields) => {
+            levels == 0 || fields.values().any(|item| is_deeper(item, levels - 1))
+        }
+        _ => false,
+    }
+}
+
 /// Reads arguments that arrived as text, to say where they stop being JSON.
 pub(crate) fn unparsed(text: &str) -> String {
     match serde_json::from_str::<Value>(text) {

@@ -1,7 +1,8 @@
 //! `#[tool]` and the toolset, as a user meets them.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use layer0::Timestamp;
+use async_trait::async_trait;
+use layer0::{Timestamp, ToolSpec};
 use serde_json::{Value, json};
 use tool::{Grants, RegistrationError, Tool, ToolContext, ToolError, Toolset, tool};
 
@@ -48,7 +49,7 @@ async fn a_function_becomes_a_tool() {
     assert!(spec.idempotent && spec.exploratory && !spec.approval);
     assert_eq!(spec.timeout, Some(std::time::Duration::from_secs(5)));
     assert_eq!(
-        spec.schema.to_value(),
+        spec.schema.read::<Value>().unwrap(),
         json!({
             "type": "object",
             "properties": {
@@ -144,4 +145,37 @@ fn every_variant_states_its_facts() {
         .collect();
     insta::assert_snapshot!(rows.join("\n"));
     assert!(size_of::<ToolError>() <= 64, "{}", size_of::<ToolError>());
+}
+
+/// A tool that is never called.
+struct Unused(ToolSpec);
+
+#[async_trait]
+impl Tool for Unused {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: &Value, _: &ToolContext) -> Result<Value, ToolError> {
+        Err(ToolError::Cancelled)
+    }
+}
+
+/// Spec: E12. A schema is refused for what it is, before anything is made of it.
+#[test]
+fn a_schema_that_is_nested_too_deeply_is_refused_by_its_own_name() {
+    #[track_caller]
+    fn added(levels: usize) -> Result<Toolset, RegistrationError> {
+        let schema = (0..levels / 2).fold(
+            json!({"type": "object"}),
+            |inner, _| json!({"type": "object", "properties": {"x": inner}}),
+        );
+        Toolset::new().with(Unused(ToolSpec::new("deep", "Deep.", schema)))
+    }
+    assert!(added(90).is_ok());
+    for levels in [104, 124, 400] {
+        let error = added(levels).unwrap_err().to_string();
+        assert!(error.starts_with("the schema of tool `deep` is not valid: "), "{error}");
+        assert!(error.contains("deep") && !error.contains("null"), "{error}");
+    }
 }

@@ -13,7 +13,7 @@ use react::{
 };
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, add, call, calls, says, tool_texts, types};
+use crate::bench::{Bench, add, broken, call, calls, says, tool_texts, types};
 
 const EVERYWHERE: [HookPoint; 6] = [
     HookPoint::RunStart,
@@ -96,6 +96,33 @@ async fn observers_see_what_gates_made_of_a_call() {
             "end completed It is forty-two.",
         ]
     );
+}
+
+/// Makes every call the same.
+struct Same;
+
+#[async_trait]
+impl Gate for Same {
+    fn name(&self) -> &str {
+        "same"
+    }
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::BeforeTool]
+    }
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+        Ok(Verdict::ReplaceArguments(json!({ "how": "short" })))
+    }
+}
+
+/// Spec: T9, T2. What failed is what was run, whatever the model asked for.
+#[tokio::test]
+async fn failures_are_counted_by_the_arguments_a_gate_left() {
+    let bench = Bench::new();
+    let asks =
+        |n: usize| calls([call(&format!("c{n}"), "broken", json!({ "how": n.to_string() }))]);
+    let answers = (1..=5).map(asks).chain([says("It cannot be done.")]).collect();
+    let outcome = bench.run(bench.agent(answers).tool(broken).gate(Same)).await.unwrap();
+    assert_eq!(outcome.usage.tool_calls, 3, "the same call failed three times in a row");
 }
 
 /// Fails as told, and must not.

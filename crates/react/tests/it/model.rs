@@ -10,8 +10,9 @@ use layer0::error::{OperatorError, OrchError};
 use layer0::event::EventKind;
 use layer0::failure::{Effect, Failure, Retry, sources};
 use layer0::usage::TokenUsage;
-use provider::{ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError};
+use provider::{ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer};
 use react::{Agent, AgentError, Limits, RunRequest};
+use retry::RetryConfig;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -119,10 +120,7 @@ impl Provider for Rude {
     fn model(&self) -> &str {
         "rude"
     }
-    async fn complete(
-        &self,
-        _: &ModelRequest,
-    ) -> Result<ModelResponse, ProviderError> {
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         panic!("no")
     }
 }
@@ -174,4 +172,15 @@ async fn an_attempt_that_ended_is_recorded_as_it_ended_though_the_run_is_cancell
         })
         .collect();
     assert_eq!(codes, ["provider.rate_limited"]);
+}
+
+/// Spec: R7. The limit of one attempt is the agent's.
+#[tokio::test]
+async fn an_attempt_takes_as_long_as_the_agent_lets_it() {
+    let bench = Bench::new();
+    let slow = ScriptedAnswer { delay_ms: 60_000, ..says("late") };
+    let agent = bench.agent(vec![slow]).attempt_timeout(Duration::from_secs(7));
+    let once = RetryConfig { attempts: 1, ..RetryConfig::default() };
+    let failure = bench.run(agent.retry(once)).await.unwrap_err();
+    assert_eq!((failure.code(), bench.elapsed()), ("provider.timeout", Duration::from_secs(7)));
 }

@@ -100,7 +100,10 @@ async fn the_log_tells_the_story_in_order() {
         ]
     );
     let EventKind::RunStarted(started) = &events[0].kind else { panic!("it starts") };
-    assert_eq!(started.agent.definition.to_value()["tools"][0]["name"], "broken");
+    assert_eq!(
+        started.agent.definition.read::<serde_json::Value>().unwrap()["tools"][0]["name"],
+        "broken"
+    );
     assert_eq!(started.agent.digest.len(), 64);
 }
 

@@ -1,12 +1,13 @@
 //! Structured output and packs.
 
-use event_log::read_events;
+use event_log::{EventLog, read_events};
 use layer0::message::Message;
 use layer0::stop::Stop;
-use react::{AgentError, Budget, BuildError, HookPoint, Pack, PackError, RunRequest};
+use react::{AgentError, Budget, BuildError, Decision, HookPoint, Pack, PackError, RunRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
+use tool::{ToolError, tool};
 
 use crate::bench::*;
 
@@ -63,6 +64,28 @@ async fn a_run_that_stops_has_no_value() {
     let failure = agent.run(request).await.unwrap_err();
     assert_eq!(failure.code(), "input.invalid");
     assert!(read_events(&*bench.log, &failure.run_id).await.is_err(), "it never started");
+}
+
+/// Pay an amount.
+#[tool(approval)]
+async fn pay(cents: u32) -> Result<String, ToolError> {
+    Ok(format!("paid {cents}"))
+}
+
+/// Spec: O1, D6, A1. The answer's schema is the run's, and part of what it is resumed by.
+#[tokio::test]
+async fn a_typed_run_that_waited_goes_on_with_its_own_agent() {
+    let bench = Bench::new();
+    let agent = |answers| bench.agent(answers).tool(pay).build().unwrap();
+    let asks = calls([call("c1", "pay", json!({ "cents": 7 }))]);
+    let waiting = agent(vec![asks]).run_typed::<Verdict>("why?").await.unwrap().outcome;
+    assert_eq!(waiting.stop, Stop::WaitingApproval);
+    let question = &waiting.approvals[0].id;
+    assert!(bench.log.decide(question, Decision::approve("ada")).await.unwrap());
+    let misfits = says("because");
+    let fits = says(r#"{"cause": "a leak", "certainty": 9}"#);
+    let outcome = agent(vec![misfits, fits]).resume(waiting.run_id).await.unwrap();
+    assert_eq!(outcome.text(), r#"{"cause": "a leak", "certainty": 9}"#);
 }
 
 struct Audit;
