@@ -15,35 +15,45 @@ use crate::table::{Line, Table, cpu, ratio, wall};
 
 /// Where client and server share cores as they like, a wake across cores takes longer than what is
 /// measured; so each side keeps to its own.
-struct Apart(bool);
+struct Apart {
+    /// The cores this process had; none where they cannot be set.
+    before: Option<String>,
+}
 
 impl Apart {
     /// Takes the server's side, this thread and those it makes, off the first core.
     fn keep() -> Self {
-        Self(keep_to("1"))
+        let taskset = |arguments: &[&str]| {
+            let output =
+                Command::new("taskset").args(arguments).stderr(Stdio::null()).output().ok()?;
+            output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let this = std::process::id().to_string();
+        let before = taskset(&["-p", "-c", &this]).and_then(|said| {
+            let cores = said.rsplit(": ").next()?.trim().to_owned();
+            taskset(&["-c", "0", "true"])?;
+            taskset(&["-p", "-c", "1", &this])?;
+            Some(cores)
+        });
+        Self { before }
     }
 
     fn start(&self, program: &Path, arguments: &[&str]) -> Result<Contestant, String> {
-        match self.0 {
-            true => Contestant::on_first_core(program, arguments),
-            false => Contestant::start(program, arguments),
+        match self.before {
+            Some(_) => Contestant::on_first_core(program, arguments),
+            None => Contestant::start(program, arguments),
         }
     }
 }
 
 impl Drop for Apart {
     fn drop(&mut self) {
-        if self.0 {
-            keep_to("0-1");
+        if let Some(cores) = &self.before {
+            let mut taskset = Command::new("taskset");
+            taskset.args(["-p", "-c", cores, &std::process::id().to_string()]);
+            let _ = taskset.stdout(Stdio::null()).status();
         }
     }
-}
-
-fn keep_to(cores: &str) -> bool {
-    let this = std::process::id().to_string();
-    let mut taskset = Command::new("taskset");
-    taskset.args(["-c", "-p", cores, &this]).stdout(Stdio::null()).stderr(Stdio::null());
-    taskset.status().is_ok_and(|status| status.success())
 }
 
 pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
@@ -79,10 +89,13 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
         title: "Runs over HTTP",
         about: "Runs of one turn against an OpenAI-compatible server on loopback that keeps \
                 connections open and has its answer ready. Bare reqwest posts the body that Backstop \
-                sends, ready made, and reads the answer as JSON. Runs a second are the inverse of the time of a run. \
-                Client and server each have a core of their own where `taskset` is there."
-            .to_owned(),
+                sends, ready made, and reads the answer as JSON. Runs a second are the inverse of the time of a run."
+            .to_owned()
+            + match apart.before {
+                Some(_) => " Client and server each had a core of their own.",
+                None => " Client and server shared cores as they liked, which moves these figures.",
+            },
         lines,
-        left_out: Vec::new(),
+        left_out: peers.missing_rigs(),
     })
 }

@@ -41,7 +41,7 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
         lines,
         left_out: match peers.script("") {
             Some(_) => Vec::new(),
-            None => vec!["activegraph, as above".to_owned()],
+            None => peers.missing.iter().filter(|peer| peer.contains("activegraph")).cloned().collect(),
         },
     })
 }

@@ -71,8 +71,18 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), String> {
     let effort = Effort { quick: arguments.quick, rounds: if arguments.quick { 3 } else { 15 } };
     let root = arguments.root.canonicalize().map_err(|error| format!("no such folder: {error}"))?;
-    let peers = Peers::prepare(&root, arguments.quick)?;
+    if !root.join("bench/Cargo.toml").exists() {
+        return Err(format!("{} is not the repository", root.display()));
+    }
     let wanted = |name: &str| arguments.only.as_deref().is_none_or(|only| name.contains(only));
+    if !CONTESTS.iter().any(|(name, _)| wanted(name)) {
+        let names = CONTESTS.map(|(name, _)| name).join(", ");
+        return Err(format!("no contest's name contains that; there are {names}"));
+    }
+    let peers = Peers::prepare(&root, arguments.quick)?;
+    if !arguments.quick {
+        page::check(&root, &peers, arguments.only.is_none())?;
+    }
     let mut tables = Vec::new();
     for (name, contest) in CONTESTS.into_iter().filter(|(name, _)| wanted(name)) {
         eprintln!("measuring: {name}");

@@ -28,8 +28,10 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
     Ok(Table {
         title: "Memory",
         about: format!(
-            "Bytes on the heap, {many} at once, of the goal. A run that waits for a person is its \
-             record in a log in memory, all its events included; in a SQLite file it holds none."
+            "Bytes on the heap, {many} at once, of the goal. The agents are alike, as those of one \
+             application are: they share provider, log, error store and the schemas of their tools, and \
+             were not run yet. A run that waits for a person is its record in a log in memory, all its \
+             events included; in a SQLite file it holds none."
         ),
         lines,
         left_out: Vec::new(),

@@ -1,6 +1,7 @@
 //! The page of figures: what is measured here stands between two marks, a section for each contest.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::peers::Peers;
@@ -8,6 +9,21 @@ use crate::table::Table;
 
 const BEGIN: &str = "<!-- cargo xtask bench: begin -->";
 const END: &str = "<!-- cargo xtask bench: end -->";
+
+/// Says what is in the way of writing the page, before a quarter of an hour is spent on it. Figures of
+/// single contests stand beside those of the same machine, compiler and peers, or nowhere.
+pub(crate) fn check(root: &Path, peers: &Peers, all_are_held: bool) -> Result<(), String> {
+    let path = path(root);
+    let page = read(&path)?;
+    std::fs::OpenOptions::new().append(true).open(&path).map_err(|error| at(&path, &error))?;
+    let (_, measured, _) = parts(&page)?;
+    if !all_are_held && !measured.contains(&head(peers)) {
+        return Err("docs/benchmarks.md is of another machine, compiler or other peers: hold all \
+                    contests, without --only"
+            .to_owned());
+    }
+    Ok(())
+}
 
 /// Writes the tables into `docs/benchmarks.md`, each in the place of the one before it; where all
 /// contests were held, in the place of all.
@@ -17,11 +33,9 @@ pub(crate) fn write(
     tables: &[Table],
     all_were_held: bool,
 ) -> Result<(), String> {
-    let path = root.join("docs/benchmarks.md");
-    let page = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
-    let missing = || format!("docs/benchmarks.md has no `{BEGIN}` and `{END}`");
-    let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
-    let (measured, after) = rest.split_once(END).ok_or_else(missing)?;
+    let path = path(root);
+    let page = read(&path)?;
+    let (before, measured, after) = parts(&page)?;
     let text = match all_were_held {
         true => whole(peers, tables),
         false => {
@@ -29,7 +43,27 @@ pub(crate) fn write(
         }
     };
     std::fs::write(&path, format!("{before}{BEGIN}{text}{END}{after}"))
-        .map_err(|error| error.to_string())
+        .map_err(|error| at(&path, &error))
+}
+
+fn path(root: &Path) -> PathBuf {
+    root.join("docs/benchmarks.md")
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| at(path, &error))
+}
+
+fn at(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// Takes the page apart at its marks.
+fn parts(page: &str) -> Result<(&str, &str, &str), String> {
+    let missing = || format!("docs/benchmarks.md has no `{BEGIN}` and `{END}`");
+    let (before, rest) = page.split_once(BEGIN).ok_or_else(missing)?;
+    let (measured, after) = rest.split_once(END).ok_or_else(missing)?;
+    Ok((before, measured, after))
 }
 
 /// Puts a table in the place of the section with its title.
@@ -44,22 +78,22 @@ fn exchanged(text: &str, table: &Table) -> Result<String, String> {
 }
 
 fn whole(peers: &Peers, tables: &[Table]) -> String {
+    let tables: String = tables.iter().map(|table| format!("{table}\n")).collect();
+    format!("\n\n{}\n\n{tables}", head(peers))
+}
+
+/// Says what the figures are of.
+fn head(peers: &Peers) -> String {
     let rigs: Vec<&str> = peers.rigs.iter().map(|(name, _)| *name).collect();
-    let mut text = format!(
-        "\n\nOn {}, with {}; peers: {}{}.\n\n",
-        machine(),
-        said("rustc", &["--version"]),
-        rigs.join(", "),
-        if peers.script("").is_some() {
-            ", Python's in `bench/python/requirements.txt`"
-        } else {
-            ""
-        },
-    );
-    for table in tables {
-        text.push_str(&format!("{table}\n"));
-    }
-    text
+    let python = match peers.script("") {
+        Some((python, _)) => {
+            let version = said(&python.display().to_string(), &["--version"]);
+            format!(", and those in `bench/python/requirements.txt` with {version}")
+        }
+        None => String::new(),
+    };
+    let rustc = said("rustc", &["--version"]);
+    format!("On {}, with {rustc}; peers: {}{python}.", machine(), rigs.join(", "))
 }
 
 fn machine() -> String {

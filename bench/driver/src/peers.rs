@@ -40,10 +40,12 @@ impl Peers {
             let newest_is_here = quick && !peers.rigs.is_empty();
             if newest_is_here {
                 peers.missing.push(format!("{name}: not for a glance"));
-            } else if build(root, &target, "contestant-rig", &["--features", feature]) {
+            } else if build(root, &target, "contestant-rig", &["--features", feature])
+                && contends(&root.join(&target).join("release/rig_turns"))
+            {
                 peers.rigs.push((name, root.join(target).join("release")));
             } else {
-                peers.missing.push(format!("{name}: it does not build here"));
+                peers.missing.push(format!("{name}: it does not build or run here"));
             }
         }
         match python(root, quick) {
@@ -58,6 +60,11 @@ impl Peers {
     /// Returns a program of Backstop's.
     pub(crate) fn ours(&self, name: &str) -> PathBuf {
         self.ours.join(name)
+    }
+
+    /// Returns which of rig's versions do not take part, and why.
+    pub(crate) fn missing_rigs(&self) -> Vec<String> {
+        self.missing.iter().filter(|peer| peer.starts_with("rig")).cloned().collect()
     }
 
     /// Returns Python and a script.
@@ -76,30 +83,40 @@ fn build(root: &Path, target: &str, package: &str, more: &[&str]) -> bool {
     cargo.current_dir(root.join("bench")).status().is_ok_and(|status| status.success())
 }
 
+/// Does a contestant get ready, and end with its input?
+fn contends(program: &Path) -> bool {
+    let mut program = Command::new(program);
+    program.arg("1").stdin(Stdio::null()).stdout(Stdio::null());
+    program.status().is_ok_and(|status| status.success())
+}
+
 /// Makes a virtual environment with the peers in it; returns its Python.
 fn python(root: &Path, quick: bool) -> Result<PathBuf, String> {
     let folder = root.join("target/bench-python");
     let python = folder.join("bin/python");
     let installed = folder.join("installed");
-    if installed.exists() {
+    let run = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    };
+    let wanted = root.join("bench/python/requirements.txt");
+    let versions = std::fs::read_to_string(&wanted).map_err(|error| error.to_string())?;
+    let works = || run(&python, &["-c", "import activegraph, langgraph, pydantic_ai"]);
+    if std::fs::read_to_string(&installed).is_ok_and(|those| those == versions) && works() {
         return Ok(python);
     }
     if quick {
         return Err("not installed yet, and not for a glance".to_owned());
     }
     eprintln!("installing: Python's peers");
-    let run = |program: &Path, arguments: &[&str]| {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
     if !run(Path::new("python3"), &["-m", "venv", &folder.display().to_string()]) {
         return Err("there is no Python with venv".to_owned());
     }
-    let wanted = root.join("bench/python/requirements.txt").display().to_string();
+    let wanted = wanted.display().to_string();
     if !run(&python, &["-m", "pip", "install", "--quiet", "-r", &wanted]) {
         return Err("their packages cannot be installed here".to_owned());
     }
-    std::fs::write(&installed, "").map_err(|error| error.to_string())?;
+    std::fs::write(&installed, versions).map_err(|error| error.to_string())?;
     Ok(python)
 }

@@ -89,7 +89,7 @@ fn growth(peers: &Peers, effort: Effort) -> Result<Vec<Line>, String> {
         let mut both = [start(&long.0, &long.1)?, start(&short.0, &short.1)?];
         let rounds = take_turns(&mut both, effort.rounds)?;
         let ratio = ratio(&rounds[0], &rounds[1], cpu);
-        lines.push(Line::new(format!("{name}: a turn of 200 to one of 10"), ratio, goal));
+        lines.push(Line::new(format!("{name}: a mean turn of 200 to one of 10"), ratio, goal));
         Ok(())
     };
     for (store, label) in STORES {

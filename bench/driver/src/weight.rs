@@ -26,14 +26,17 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
         add(format!("crates of `layer0` alone, to {name}'s hello agent"), layer0, rig);
         add(format!("crates of Backstop's hello agent, to {name}'s"), hello, rig);
         let size = |path: &Path| Ok::<f64, String>(stripped(path)? as f64);
-        let (ours, theirs) = (size(&peers.ours("turns"))?, size(&folder.join("rig_turns"))?);
+        let (ours, theirs) = (size(&peers.ours("http"))?, size(&folder.join("rig_http"))?);
         add(format!("bytes of the program, stripped, to {name}'s"), ours, theirs);
     }
     if let (false, Some((name, _))) = (effort.quick, peers.rigs.first()) {
         let feature = if name.ends_with("46") { "v0_46" } else { "v0_44" };
-        let rig = clean_build(&bench, &["--package", "contestant-rig", "--features", feature])?;
+        let rig = clean_build(
+            &bench,
+            &["--package", "contestant-rig", "--features", feature, "--bin", "rig_http"],
+        )?;
         let layer0 = clean_build(&peers.root, &["--package", "backstop-layer0"])?;
-        let hello = clean_build(&bench, &["--package", "contestant-backstop", "--bin", "turns"])?;
+        let hello = clean_build(&bench, &["--package", "contestant-backstop", "--bin", "http"])?;
         add(format!("clean build of `layer0` alone, to {name}'s hello agent"), layer0, rig);
         add(format!("clean build of Backstop's hello agent, to {name}'s"), hello, rig);
     }
@@ -41,11 +44,12 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
         title: "Weight",
         about:
             "Crates that are compiled, the size of the program, and the time of a clean release \
-                build. Backstop's hello agent uses the facade: six providers, SQLite, all of it; \
-                rig's has its agent, and reqwest for its providers."
+                build, of which there is one each. A hello agent asks an OpenAI-compatible endpoint and \
+                has a tool. Backstop's is built on the facade, which has six providers and SQLite \
+                compiled though it uses one and none; rig's on its core and its agent."
                 .to_owned(),
         lines,
-        left_out: Vec::new(),
+        left_out: peers.missing_rigs(),
     })
 }
 
@@ -55,6 +59,9 @@ fn crates(folder: &Path, package: &[&str]) -> Result<f64, String> {
     cargo.current_dir(folder).args(["tree", "--locked", "--edges", "normal,build"]);
     cargo.args(["--prefix", "none", "--no-dedupe", "--format", "{p}"]).args(package);
     let output = cargo.output().map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(format!("cargo tree: {}", String::from_utf8_lossy(&output.stderr).trim()));
+    }
     let text = String::from_utf8_lossy(&output.stdout);
     let names = text.lines().map(|line| line.split(" (").next().unwrap_or_default());
     let names: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();

@@ -39,10 +39,11 @@ impl Driver {
         let recorded_before = machine.usage().model_attempts;
         let cancellation = self.request.cancellation.clone();
         let result = loop {
+            let clock = &self.agent.clock;
             let cut = tokio::select! {
                 biased;
                 () = cancellation.cancelled() => code::RUN_CANCELLED,
-                () = self.alarm.rings_at(machine.deadline(), &self.agent.clock) => code::BUDGET_WALL_TIME,
+                () = self.alarm.rings_at(machine.deadline(), clock) => code::BUDGET_WALL_TIME,
                 Some(note) = self.notes.recv() => {
                     self.take_note(machine, note).await?;
                     continue;

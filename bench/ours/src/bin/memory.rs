@@ -3,6 +3,7 @@
 //! `memory idle|suspended|in-flight HOW_MANY`
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use backstop::provider::{ModelRequest, ModelResponse};
@@ -13,8 +14,9 @@ use contest::Round;
 use contestant_backstop::{Script, add};
 use tokio::task::JoinSet;
 
-/// A model that does not answer.
-struct Silent;
+/// A model that does not answer, and counts who waits for it.
+#[derive(Default)]
+struct Silent(AtomicUsize);
 
 #[async_trait]
 impl Provider for Silent {
@@ -27,6 +29,7 @@ impl Provider for Silent {
     }
 
     async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
         std::future::pending().await
     }
 }
@@ -44,7 +47,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         agent.shared_error_store(Arc::clone(&errors)).build().expect("it is complete")
     };
     let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
-    let silent: Arc<dyn Provider> = Arc::new(Silent);
+    let waiting = Arc::new(Silent::default());
+    let silent: Arc<dyn Provider> = Arc::clone(&waiting) as Arc<dyn Provider>;
     // What is made once is made now.
     drop(agent(&silent, &log));
     let mut agents = Vec::with_capacity(many);
@@ -72,8 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let agent = agent.clone();
                     runs.spawn(async move { agent.run("add numbers").await.is_ok() });
                 }
-                // Each is polled until it waits for its model.
-                for _ in 0..8 {
+                while waiting.0.load(Ordering::Relaxed) < many {
                     tokio::task::yield_now().await;
                 }
             });
