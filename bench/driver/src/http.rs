@@ -89,7 +89,8 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
         title: "Runs over HTTP",
         about: "Runs of one turn against an OpenAI-compatible server on loopback that keeps \
                 connections open and has its answer ready. Bare reqwest posts the body that Backstop \
-                sends, ready made, and reads the answer as JSON. Runs a second are the inverse of the time of a run."
+                sends, ready made, and reads the answer as JSON. Runs a second are the inverse of the \
+                time of a run."
             .to_owned()
             + match apart.before {
                 Some(_) => " Client and server each had a core of their own.",
