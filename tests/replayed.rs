@@ -240,7 +240,7 @@ fn another_prompt_is_another_agent() {
     let (_, events) = recordings().next().unwrap();
     let mut events = events.to_vec();
     let EventKind::RunStarted(started) = &mut events[0].kind else { panic!("it starts") };
-    let mut definition: serde_json::Value = started.agent.definition.read().unwrap();
+    let mut definition: Value = started.agent.definition.read().unwrap();
     definition["instructions"] = "Be rude.".into();
     started.agent.definition = (&definition).into();
     diverges_at(outcome(&events), 1, "another prompt");
