@@ -1,6 +1,5 @@
 //! Backstop as a contestant. Each program in `bin` is one contest.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
@@ -48,22 +47,23 @@ impl Provider for Script {
 
     async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let turn = self.asked.fetch_add(1, Ordering::Relaxed) % (self.turns + 1);
-        let calls = turn < self.turns;
-        let tool_calls: Arc<[ToolCall]> = match calls {
-            true => Arc::new([ToolCall {
-                id: format!("call_{turn}").into(),
-                name: "add".into(),
-                arguments: json!({ "a": turn, "b": 1 }).into(),
-            }]),
-            false => Arc::default(),
-        };
-        Ok(ModelResponse {
-            text: if calls { "".into() } else { "done".into() },
-            thinking: None,
-            provider_state: None,
-            tool_calls,
-            stop_reason: if calls { StopReason::ToolUse } else { StopReason::End },
-            usage: TokenUsage { input_tokens: 10, output_tokens: 5, cached_tokens: 0 },
-        })
+        Ok(answer((turn < self.turns).then(|| ToolCall {
+            id: format!("call_{turn}").into(),
+            name: "add".into(),
+            arguments: json!({ "a": turn, "b": 1 }).into(),
+        })))
+    }
+}
+
+/// Makes what a model says: a tool call, or its answer.
+pub fn answer(call: Option<ToolCall>) -> ModelResponse {
+    let calls = call.is_some();
+    ModelResponse {
+        text: if calls { "".into() } else { "done".into() },
+        thinking: None,
+        provider_state: None,
+        tool_calls: call.into_iter().collect(),
+        stop_reason: if calls { StopReason::ToolUse } else { StopReason::End },
+        usage: TokenUsage { input_tokens: 10, output_tokens: 5, cached_tokens: 0 },
     }
 }

@@ -29,8 +29,8 @@ use crate::running::execute;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// A fact to append while a tool or a model is at work, and who waits for that. In a box, because a channel of
-/// tokio's keeps room for 32 messages, and few runs ever send one.
+/// A fact to append while a tool or a model is at work, and who waits for that. In a box, because a
+/// channel of tokio's keeps room for 32 messages, and few runs ever send one.
 pub(crate) type Note = Box<(Input, oneshot::Sender<()>)>;
 
 /// What a tool came to.

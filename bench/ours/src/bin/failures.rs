@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use backstop::layer0::message::{Message, StopReason, ToolCall};
-use backstop::layer0::usage::TokenUsage;
+use backstop::layer0::message::{Message, ToolCall};
 use backstop::provider::{ModelRequest, ModelResponse};
 use backstop::{
     Agent, Budget, Database, Durability, Limits, MemoryErrorStore, Provider, ProviderError,
     ToolError, tool,
 };
 use contest::Round;
-use contestant_backstop::CONTESTANT;
+use contestant_backstop::{CONTESTANT, answer};
 use serde_json::json;
 
 /// Turns of a run.
@@ -54,23 +53,11 @@ impl Provider for Asking {
             self.chars_read.fetch_add(content.chars().count(), Ordering::Relaxed);
         }
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        let calls = asked % (TURNS + 1) < TURNS;
-        let tool_calls: Arc<[ToolCall]> = match calls {
-            true => Arc::new([ToolCall {
-                id: format!("call_{asked}").into(),
-                name: "sql".into(),
-                arguments: json!({ "statement": asked }).into(),
-            }]),
-            false => Arc::default(),
-        };
-        Ok(ModelResponse {
-            text: if calls { "".into() } else { "done".into() },
-            thinking: None,
-            provider_state: None,
-            tool_calls,
-            stop_reason: if calls { StopReason::ToolUse } else { StopReason::End },
-            usage: TokenUsage::default(),
-        })
+        Ok(answer((asked % (TURNS + 1) < TURNS).then(|| ToolCall {
+            id: format!("call_{asked}").into(),
+            name: "sql".into(),
+            arguments: json!({ "statement": asked }).into(),
+        })))
     }
 }
 
