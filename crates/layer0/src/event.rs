@@ -225,6 +225,7 @@ event_kinds! {
     ApprovalRequested "approval.requested"
     ApprovalGranted "approval.granted"
     ApprovalDenied "approval.denied"
+    HookPassed "hook.passed"
     HookFailed "hook.failed"
     HookAborted "hook.aborted"
     MemoryRead "memory.read"

@@ -1,10 +1,17 @@
 //! The three facts every error states, and what wraps an error without changing them.
 
+mod chain;
+
+use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error as ThisError;
+
+use crate::code;
+
+pub use chain::{Chain, ErrorText, chain, sources};
 
 /// States what a failure is: a stable code, an honest retry answer and an honest effect answer.
 ///
@@ -25,6 +32,36 @@ pub trait Failure: Error {
     fn is_retryable(&self) -> bool {
         self.retry().is_retryable()
     }
+
+    /// May another endpoint do better? It may where trying again can help, unless an implementation
+    /// knows more: a quota that is used up is gone here and may be there elsewhere.
+    fn elsewhere(&self) -> bool {
+        self.is_retryable()
+    }
+
+    /// Does it speak against the endpoint, so that it is left alone after several of them? So it does
+    /// where trying again can help, unless an implementation knows more: an endpoint that asks to slow
+    /// down is alive.
+    fn counts_against(&self) -> bool {
+        self.is_retryable()
+    }
+
+    /// Says how a person can mend it, where the failure knows more than its code does. [`hint`] is
+    /// what to show.
+    ///
+    /// A hint is no part of the message, holds no secret, and nothing decides by it.
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        None
+    }
+}
+
+/// Says how a person can mend a failure: its own hint, else the advice for its code in the
+/// [catalogue](crate::code::CATALOGUE). Empty for a code that is not there.
+#[must_use]
+pub fn hint<'f>(failure: &'f (impl Failure + ?Sized)) -> Cow<'f, str> {
+    failure.hint().unwrap_or_else(|| {
+        code::find(failure.code()).map_or(Cow::Borrowed(""), |entry| entry.advice.into())
+    })
 }
 
 /// Answers "can trying again help?".
@@ -98,6 +135,18 @@ impl<E: Failure + 'static> Failure for Exhausted<E> {
     fn effect(&self) -> Effect {
         self.last.effect()
     }
+
+    fn elsewhere(&self) -> bool {
+        self.last.elsewhere()
+    }
+
+    fn counts_against(&self) -> bool {
+        self.last.counts_against()
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        self.last.hint()
+    }
 }
 
 /// An error that a retry layer can wrap in [`Exhausted`] where it stands.
@@ -141,6 +190,12 @@ impl<E> std::ops::Deref for Inner<E> {
     }
 }
 
+impl<E> std::ops::DerefMut for Inner<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        &mut self.0
+    }
+}
+
 /// Says that an attempt was cut off by the timeout of the layer around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
 #[error("timed out after {}", Seconds(*after))]
@@ -150,11 +205,23 @@ pub struct TimedOut {
 }
 
 /// Says that a circuit breaker refused a call without making it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
+#[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 #[error("circuit is open for {}", Seconds(*retry_after))]
+#[non_exhaustive]
 pub struct CircuitOpen {
     /// When the next probe is let through.
     pub retry_after: Duration,
+    /// What the last call that was made failed with, in this run or in another one.
+    #[source]
+    pub last: Option<ErrorText>,
+}
+
+impl CircuitOpen {
+    /// Makes the error; `last` is what opened the circuit.
+    #[must_use]
+    pub const fn new(retry_after: Duration, last: Option<ErrorText>) -> Self {
+        Self { retry_after, last }
+    }
 }
 
 /// Prints a duration as people write it in messages: `30s`, `1.5s`, `250ms`.
@@ -172,46 +239,5 @@ impl fmt::Display for Seconds {
             let fraction = format!("{:03}", ms % 1_000);
             write!(f, "{}.{}s", ms / 1_000, fraction.trim_end_matches('0'))
         }
-    }
-}
-
-/// How many errors of a chain are walked; a source that leads back to itself ends there.
-const MAX_SOURCES: usize = 64;
-
-/// Walks an error and its sources, outermost first, 64 at most.
-pub fn sources<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error| Error::source(*error)).take(MAX_SOURCES)
-}
-
-/// Collects the text of an error and of each of its sources, outermost first.
-#[must_use]
-pub fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
-    sources(error).map(ToString::to_string).collect()
-}
-
-/// Prints an error with its sources on one line: `a: b: c`.
-///
-/// ```
-/// use layer0::error::OperatorError;
-/// use layer0::error::OrchError;
-/// use layer0::failure::Chain;
-///
-/// let error = OrchError::from(OperatorError::Retryable("queue is full".into()));
-/// assert_eq!(Chain(&error).to_string(), "operator failed: queue is full");
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct Chain<'a>(pub &'a (dyn Error + 'static));
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (depth, error) in sources(self.0).enumerate() {
-            if depth > 0 {
-                f.write_str(": ")?;
-            }
-            write!(f, "{error}")?;
-        }
-        Ok(())
     }
 }

@@ -1,30 +1,74 @@
 //! JSON that is carried as text.
 
+mod canonical;
+mod tagged;
+mod whole;
+
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::RawValue;
 
-/// A JSON value as its text, for what is written far more often than it is looked into: in a tree of
-/// [`Value`]s each object takes some 600 bytes, and is walked whenever it is written. Cloning shares
-/// it.
+use canonical::canonical;
+
+pub use tagged::{TaggedText, read_tagged};
+
+/// What models and tools say may be nested so deep: a record has to be read again, which serde_json
+/// does down to 128 levels.
+const MAX_DEPTH: usize = 100;
+/// How deep anything may be nested that a record holds; a definition holds schemas.
+const MAX_RECORDED_DEPTH: usize = 120;
+/// Deeper trees cannot even be written as text: writing goes as deep as they are.
+const MAX_TREE_DEPTH: usize = 1_000;
+
+/// A JSON value as its text: what models and tools say, so that numbers are passed on as they were
+/// written (`3.10`, `1234e10`, `18446744073709551616`), and what is written far more often than it is
+/// looked into. Cloning shares it.
 ///
-/// The text is compact and its keys are sorted, wherever it comes from, so that two are equal just when
-/// they say the same. It is written with serde_json; another serializer gets what
-/// [`RawValue`] gives it.
+/// The text is compact, its keys are sorted and its numbers are finite, wherever it comes from, so
+/// that two are equal just when they say the same in the same words. It is read from and written with
+/// serde_json; another serializer gets what [`RawValue`] gives it. In what is flattened or untagged it
+/// cannot stand, because serde reads that through values of its own.
+///
+/// ```
+/// use layer0::JsonText;
+///
+/// let price = JsonText::parse(r#"{ "price": 3.10, "at": "x" }"#)?;
+/// assert_eq!(price.get(), r#"{"at":"x","price":3.10}"#);
+/// assert_eq!(price.value()["price"], 3.1);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct JsonText(Arc<RawValue>);
 
 impl JsonText {
+    /// Reads a text that a model or a tool wrote.
+    ///
+    /// # Errors
+    ///
+    /// When it is no JSON, holds a number beyond what 64-bit floats reach, or is nested deeper than
+    /// 100 levels.
+    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        Self::canonical(text, MAX_DEPTH)
+    }
+
     /// Writes a value.
     ///
     /// # Errors
     ///
-    /// What the value's own [`Serialize`] fails with; a [`Value`] never does.
+    /// What the value's own [`Serialize`] fails with; when it is nested deeper than 120 levels.
     pub fn of(value: &(impl Serialize + ?Sized)) -> Result<Self, serde_json::Error> {
-        serde_json::to_value(value).and_then(Self::written)
+        Self::canonical(&serde_json::to_string(value)?, MAX_RECORDED_DEPTH)
+    }
+
+    /// Makes a string of JSON that says this.
+    #[must_use]
+    pub fn string(text: &str) -> Self {
+        Self::of(text).unwrap_or_default()
     }
 
     /// Returns the text.
@@ -33,26 +77,109 @@ impl JsonText {
         self.0.get()
     }
 
-    /// Reads it, or as much of it as `T` asks for.
+    /// Reads it, or as much of it as `T` asks for. A number without a fraction, such as `5.0`, is that
+    /// integer where `T` asks for one, as JSON Schema has it.
     ///
     /// # Errors
     ///
-    /// When it is no `T`, or nested deeper than serde_json reads: 128 levels.
-    pub fn read<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
-        serde_json::from_str(self.get())
+    /// When it is no `T`.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.get()).or_else(|error| {
+            let whole = whole::with_whole_numbers(self.get());
+            serde_json::from_str(&whole).map_err(|_| error)
+        })
     }
 
-    fn written(mut value: Value) -> Result<Self, serde_json::Error> {
-        // They are sorted already, unless some crate has serde_json keep them as they come.
-        value.sort_all_objects();
-        to_raw_value(&value).map(|text| Self(text.into()))
+    /// Returns it as a tree, whose numbers are what a 64-bit integer or float makes of them.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        // Every text that is made is read within serde_json's limits.
+        self.read().unwrap_or_default()
+    }
+
+    /// Is it an object?
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.get().starts_with('{')
+    }
+
+    /// Returns what it says, where it is a string.
+    #[must_use]
+    pub fn as_string(&self) -> Option<Cow<'_, str>> {
+        let inner = self.get().strip_prefix('"')?.strip_suffix('"')?;
+        if inner.contains('\\') { self.read().ok().map(Cow::Owned) } else { Some(inner.into()) }
+    }
+
+    /// Returns what a reader is shown: the text of a string, else the JSON.
+    #[must_use]
+    pub fn shown(&self) -> Cow<'_, str> {
+        self.as_string().unwrap_or_else(|| self.get().into())
+    }
+
+    /// Returns it over several lines, indented by two spaces, as people read it.
+    #[must_use]
+    pub fn pretty(&self) -> String {
+        canonical::pretty(self.get())
+    }
+
+    /// Makes one whose strings, keys included, are what `map` makes of them; a number that it changes
+    /// becomes a string.
+    #[must_use]
+    pub fn map_strings(&self, map: &mut dyn FnMut(&str) -> Cow<'_, str>) -> Self {
+        // A text that could be written once can be written again.
+        let mapped = canonical(self.get(), MAX_RECORDED_DEPTH, Some(map));
+        mapped.map(|text| Self(text.into())).unwrap_or_default()
+    }
+
+    fn canonical(text: &str, max_depth: usize) -> Result<Self, serde_json::Error> {
+        canonical(text, max_depth, None).map(|text| Self(text.into()))
     }
 }
 
+/// A tree that is nested deeper than 100 levels becomes a string of its text, or beyond 1,000 of a
+/// note.
+impl From<Value> for JsonText {
+    fn from(value: Value) -> Self {
+        let text = Self::from(&value);
+        if is_deeper(&value, MAX_TREE_DEPTH) {
+            take_apart(value);
+        }
+        text
+    }
+}
+
+/// As from a [`Value`] that is handed over.
 impl From<&Value> for JsonText {
     fn from(value: &Value) -> Self {
-        // A tree whose keys are strings always has a text.
-        Self::written(value.clone()).unwrap_or_default()
+        if is_deeper(value, MAX_TREE_DEPTH) {
+            return Self::string(&format!("(a value nested deeper than {MAX_TREE_DEPTH} levels)"));
+        }
+        let text = value.to_string();
+        Self::parse(&text).unwrap_or_else(|_| Self::string(&text))
+    }
+}
+
+/// Drops a value level by level; its own drop goes as deep as it is.
+fn take_apart(value: Value) {
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        match value {
+            Value::Array(items) => left.extend(items),
+            Value::Object(fields) => left.extend(fields.into_iter().map(|(_, value)| value)),
+            _ => {}
+        }
+    }
+}
+
+/// Is a value nested deeper than so many levels? A scalar has none.
+#[must_use]
+pub fn is_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper(item, levels - 1)),
+        Value::Object(fields) => {
+            levels == 0 || fields.values().any(|item| is_deeper(item, levels - 1))
+        }
+        _ => false,
     }
 }
 
@@ -65,11 +192,26 @@ impl Default for JsonText {
 
 impl PartialEq for JsonText {
     fn eq(&self, other: &Self) -> bool {
-        self.get() == other.get()
+        Arc::ptr_eq(&self.0, &other.0) || self.get() == other.get()
+    }
+}
+
+impl Eq for JsonText {}
+
+/// Equal when the value is written with the same words, so `1.0` is not `1`.
+impl PartialEq<Value> for JsonText {
+    fn eq(&self, other: &Value) -> bool {
+        self.get() == Self::from(other).get()
     }
 }
 
 impl fmt::Debug for JsonText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.get())
+    }
+}
+
+impl fmt::Display for JsonText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.get())
     }
@@ -83,8 +225,8 @@ impl Serialize for JsonText {
 
 impl<'de> Deserialize<'de> for JsonText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        Self::written(value).map_err(serde::de::Error::custom)
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        Self::canonical(text.get(), MAX_RECORDED_DEPTH).map_err(serde::de::Error::custom)
     }
 }
 
@@ -103,8 +245,19 @@ mod tests {
         let holder: Holder = serde_json::from_str(r#"{"inner":{"b": 1, "a": [2]}}"#).unwrap();
         assert_eq!(serde_json::to_string(&holder).unwrap(), r#"{"inner":{"a":[2],"b":1}}"#);
         assert_eq!(holder.inner, JsonText::from(&json!({ "b": 1, "a": [2] })));
+        assert_eq!(holder.inner, json!({ "b": 1, "a": [2] }));
         assert_eq!(holder, serde_json::from_value(serde_json::to_value(&holder).unwrap()).unwrap());
         assert_eq!(JsonText::default().get(), "null");
+    }
+
+    /// Spec: P12
+    #[test]
+    fn serialised_numbers_keep_their_text() {
+        let text = r#"{"inner":{"a":3.10,"b":340282366920938463463374607431768211456}}"#;
+        let holder: Holder = serde_json::from_str(text).unwrap();
+        assert_eq!(serde_json::to_string(&holder).unwrap(), text);
+        assert_eq!(JsonText::of(&holder).unwrap().get(), text);
+        assert_eq!(JsonText::of(&u128::MAX).unwrap().get(), u128::MAX.to_string());
     }
 
     #[test]
@@ -117,18 +270,48 @@ mod tests {
         assert_eq!(text.read::<Part>().unwrap().a, [2]);
         assert!(text.read::<Vec<u32>>().is_err());
         assert!(serde_json::from_str::<Holder>(r#"{"inner": 1e999}"#).is_err());
-        let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
-        assert!(JsonText::from(&deep).read::<Value>().is_err());
     }
 
     #[test]
-    fn it_can_stand_in_what_is_flattened() {
-        #[derive(Deserialize)]
-        struct Outer {
-            #[serde(flatten)]
-            holder: Holder,
+    fn a_number_without_a_fraction_is_that_integer() {
+        #[derive(Debug, PartialEq, Deserialize)]
+        struct Page {
+            offset: u64,
+            ratio: f64,
         }
-        let outer: Outer = serde_json::from_str(r#"{"inner": {"x": 1}}"#).unwrap();
-        assert_eq!(outer.holder.inner.get(), r#"{"x":1}"#);
+        let read = |text: &str| JsonText::parse(text).unwrap().read::<Page>();
+        let page = Page { offset: 18_446_744_073_709_551_615, ratio: 2.0 };
+        assert_eq!(read(r#"{"offset": 18446744073709551615.0, "ratio": 2.0}"#).unwrap(), page);
+        assert!(read(r#"{"offset": 5.5, "ratio": 2}"#).is_err());
+        let error = read(r#"{"offset": -5.0, "ratio": 2}"#).unwrap_err();
+        assert!(error.to_string().contains("-5.0"), "{error}");
+    }
+
+    #[test]
+    fn a_deep_tree_becomes_a_string() {
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        assert!(JsonText::from(nested(100)).value().is_array());
+        let deep = JsonText::from(nested(101));
+        assert_eq!(deep.as_string().as_deref(), Some(nested(101).to_string().as_str()));
+        let deeper = (0..100_000).fold(json!(1), |inner, _| Value::Array(vec![inner]));
+        assert!(JsonText::from(deeper).get().contains("deeper than 1000 levels"));
+        let text = "[".repeat(121) + &"]".repeat(121);
+        assert!(serde_json::from_str::<JsonText>(&text).is_err());
+        assert!(serde_json::from_str::<JsonText>(&text[1..241]).unwrap().value().is_array());
+    }
+
+    #[test]
+    fn strings_are_shown_without_quotes_and_can_be_replaced() {
+        assert_eq!(JsonText::string("a\"b\n").shown(), "a\"b\n");
+        assert_eq!(JsonText::string("plain").as_string().as_deref(), Some("plain"));
+        assert_eq!(JsonText::from(json!([1])).as_string(), None);
+        let text = JsonText::parse(r#"{"key":["a key",3.10]}"#).unwrap();
+        let mapped = text.map_strings(&mut |text| match text.contains("key") {
+            true => text.replace("key", "[x]").into(),
+            false => text.to_owned().into(),
+        });
+        assert_eq!(mapped.get(), r#"{"[x]":["a [x]",3.10]}"#);
+        let mapped = text.map_strings(&mut |text| text.replace("3.1", "[x]").into());
+        assert_eq!(mapped.get(), r#"{"key":["a key","[x]0"]}"#);
     }
 }

@@ -2,20 +2,22 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::id::CallId;
+use crate::json_text::JsonText;
 
 pub use self::image::{Image, ImageError, MAX_IMAGE_BYTES};
 
 mod image;
+mod read;
 
 /// One message of a conversation, provider-neutral.
 ///
 /// Serialises as `{"role": …, "content": …, "images"?, "tool_calls"?, "provider_state"?,
 /// "tool_call_id"?, "is_error"?}`.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Message {
@@ -84,8 +86,9 @@ pub struct ToolCall {
     pub id: CallId,
     /// The tool's name as the model wrote it.
     pub name: Arc<str>,
-    /// The arguments: an object, or the raw text where the model's JSON did not parse.
-    pub arguments: Arc<Value>,
+    /// The arguments as the model wrote them: an object, or a string of its text where that did not
+    /// parse.
+    pub arguments: JsonText,
 }
 
 /// What a provider wants back, as it came, with the answer that it gave: signed or encrypted
@@ -121,7 +124,26 @@ pub struct StatePart {
     /// How many of the answer's tool calls stand before it.
     pub calls_before: usize,
     /// What it is, in the provider's own shape.
+    #[serde(serialize_with = "canonical")]
     pub data: Value,
+}
+
+/// Writes a value with sorted keys and shortest numbers, so that a digest over it is the same whatever
+/// some crate has serde_json keep.
+fn canonical<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    fn shorten(value: &mut Value) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(shorten),
+            Value::Object(fields) => fields.values_mut().for_each(shorten),
+            Value::Number(number) if !number.is_i64() && !number.is_u64() => {
+                *value = number.as_f64().into();
+            }
+            _ => {}
+        }
+    }
+    let mut value = value.clone();
+    shorten(&mut value);
+    JsonText::from(&value).serialize(serializer)
 }
 
 /// A conversation that is shared, never copied, from turn to turn.
@@ -143,6 +165,31 @@ impl Transcript {
         Arc::make_mut(&mut self.0).push(message);
     }
 
+    /// Returns how many messages there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Is there no message?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Inserts messages that another transcript holds too before the message at `index`.
+    ///
+    /// # Panics
+    ///
+    /// When there are fewer messages than `index`.
+    pub fn insert_shared(
+        &mut self,
+        index: usize,
+        messages: impl IntoIterator<Item = Arc<Message>>,
+    ) {
+        Arc::make_mut(&mut self.0).splice(index..index, messages);
+    }
+
     /// Returns the messages, oldest first.
     #[must_use]
     pub fn messages(&self) -> &[Arc<Message>] {
@@ -151,7 +198,18 @@ impl Transcript {
 }
 
 /// Why the model stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+///
+/// Serialises as one word: `end`, `tool_use`, `max_tokens`, `refusal`, `content_filter`, `pause`,
+/// `context_exceeded`, `malformed`, or the provider's own where it is none that is known.
+///
+/// ```
+/// use layer0::message::StopReason;
+///
+/// assert_eq!(StopReason::named("max_tokens"), StopReason::MaxTokens);
+/// assert_eq!(StopReason::named("abducted").as_str(), "abducted");
+/// assert!(!StopReason::named("abducted").lets_calls_run());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StopReason {
@@ -171,4 +229,51 @@ pub enum StopReason {
     ContextExceeded,
     /// What it produced was not well-formed.
     Malformed,
+    /// The provider gave a reason that is not known: its word. [`StopReason::named`] makes it, so
+    /// that it is none of the words above.
+    #[serde(untagged)]
+    Unknown(Arc<str>),
+}
+
+impl StopReason {
+    /// Returns the reason that this word stands for in records and scripts; [`StopReason::Unknown`]
+    /// for every other word.
+    #[must_use]
+    pub fn named(word: &str) -> Self {
+        let known = [
+            Self::End,
+            Self::ToolUse,
+            Self::MaxTokens,
+            Self::Refusal,
+            Self::ContentFilter,
+            Self::Pause,
+            Self::ContextExceeded,
+            Self::Malformed,
+        ];
+        let found = known.into_iter().find(|reason| reason.as_str() == word);
+        found.unwrap_or_else(|| Self::Unknown(word.into()))
+    }
+
+    /// Returns the word that stands in records.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::End => "end",
+            Self::ToolUse => "tool_use",
+            Self::MaxTokens => "max_tokens",
+            Self::Refusal => "refusal",
+            Self::ContentFilter => "content_filter",
+            Self::Pause => "pause",
+            Self::ContextExceeded => "context_exceeded",
+            Self::Malformed => "malformed",
+            Self::Unknown(word) => word,
+        }
+    }
+
+    /// May the tools run that the answer asks for? Only where the model came to its end: a call of
+    /// an answer that was cut may be cut itself, and look whole.
+    #[must_use]
+    pub const fn lets_calls_run(&self) -> bool {
+        matches!(self, Self::End | Self::ToolUse)
+    }
 }

@@ -12,7 +12,8 @@ pub enum Stop {
     Completed,
     /// The final answer was cut, refused or filtered; what was said is kept.
     Incomplete {
-        /// `model.max_tokens`, `model.refusal` or `model.content_filter`.
+        /// `model.max_tokens`, `model.refusal`, `model.content_filter`, `model.pause` or
+        /// `model.unknown_stop`.
         reason: Code,
     },
     /// A budget was used up.

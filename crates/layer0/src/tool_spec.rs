@@ -1,5 +1,6 @@
 //! What a tool says of itself.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,27 @@ use serde_json::Value;
 use crate::json_text::JsonText;
 
 /// Describes a tool: to the model (name, description, schema) and to the runtime (the rest).
+///
+/// Clones share what they say until one of them is changed, so that any number of agents with the same
+/// tool hold it once. The fields are those of [`ToolFacts`].
+///
+/// ```
+/// use layer0::ToolSpec;
+/// use serde_json::json;
+///
+/// let look = ToolSpec::new("look", "Looks around.", json!({"type": "object"}));
+/// let careful = look.clone().approval();
+/// assert!(careful.approval && !look.approval);
+/// assert_eq!(careful.name, look.name);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ToolSpec {
+#[serde(transparent)]
+pub struct ToolSpec(Arc<ToolFacts>);
+
+/// The fields of a [`ToolSpec`], which dereferences to them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolFacts {
     /// The name the model calls it by.
     pub name: Arc<str>,
     /// What it does and when to use it, for the model.
@@ -41,7 +61,7 @@ pub struct ToolSpec {
 impl ToolSpec {
     /// Describes a tool that needs no capability, is not idempotent and asks nobody.
     pub fn new(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, schema: Value) -> Self {
-        Self {
+        Self(Arc::new(ToolFacts {
             name: name.into(),
             description: description.into(),
             schema: (&schema).into(),
@@ -51,7 +71,7 @@ impl ToolSpec {
             exploratory: false,
             approval: false,
             timeout: None,
-        }
+        }))
     }
 
     /// Adds a capability it needs.
@@ -94,6 +114,20 @@ impl ToolSpec {
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.output_schema = Some((&schema).into());
         self
+    }
+}
+
+impl Deref for ToolSpec {
+    type Target = ToolFacts;
+
+    fn deref(&self) -> &ToolFacts {
+        &self.0
+    }
+}
+
+impl DerefMut for ToolSpec {
+    fn deref_mut(&mut self) -> &mut ToolFacts {
+        Arc::make_mut(&mut self.0)
     }
 }
 

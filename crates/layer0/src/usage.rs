@@ -38,7 +38,81 @@ pub struct Usage {
     pub wall_ms: u64,
 }
 
+/// What a run may use of its caller's budget; what is absent is without bound.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Allowance {
+    /// Model attempts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<u32>,
+    /// Tool executions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u32>,
+    /// Prompt tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_tokens: Option<u64>,
+    /// Answer tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<u64>,
+    /// Prompt and answer tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_tokens: Option<u64>,
+    /// Billionths of a US dollar.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_nanousd: Option<u64>,
+}
+
+impl Allowance {
+    /// Makes an allowance without any bound.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self::default()
+    }
+}
+
+/// Returns US dollars in billionths, rounded; none of an amount that is negative or no number.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and what is below zero becomes zero"
+)]
+#[must_use]
+pub fn nanousd(dollars: f64) -> u64 {
+    (dollars * 1e9).round() as u64
+}
+
+/// Returns billionths of a US dollar in dollars. Up to 9 million dollars the way back is exact.
+#[expect(clippy::cast_precision_loss, reason = "amounts are far below 2^52 billionths")]
+#[must_use]
+pub fn dollars(nanousd: u64) -> f64 {
+    nanousd as f64 / 1e9
+}
+
 impl Usage {
+    /// Adds what another run used that this one dispatched; the time stays its own. A cost that is
+    /// not known on either side is not known of both.
+    pub fn add_dispatched(&mut self, other: &Self) {
+        self.model_calls = self.model_calls.saturating_add(other.model_calls);
+        self.model_attempts = self.model_attempts.saturating_add(other.model_attempts);
+        self.tool_calls = self.tool_calls.saturating_add(other.tool_calls);
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.total_tokens = self.total_tokens.saturating_add(other.total_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.cost_usd = match (self.cost_usd, other.cost_usd) {
+            (own, None) if other.model_attempts == 0 => own,
+            (Some(own), Some(other)) => Some(dollars(nanousd(own).saturating_add(nanousd(other)))),
+            _ => None,
+        };
+    }
+
+    /// Adds the cost of one attempt, in billionths of a US dollar.
+    pub fn add_cost(&mut self, cost_nanousd: u64) {
+        let before = nanousd(self.cost_usd.unwrap_or_default());
+        self.cost_usd = Some(dollars(before.saturating_add(cost_nanousd)));
+    }
+
     /// Adds the tokens of one attempt.
     pub fn add_tokens(&mut self, tokens: TokenUsage) {
         self.input_tokens = self.input_tokens.saturating_add(tokens.input_tokens);

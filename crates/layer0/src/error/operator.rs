@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use thiserror::Error;
 
 use super::{BoxError, OrchError, inherent_is_retryable};
@@ -20,6 +22,8 @@ pub enum OperatorError {
         retry: Retry,
         /// The provider error's effect answer.
         effect: Effect,
+        /// The provider error's own hint.
+        hint: Option<Box<Cow<'static, str>>>,
         /// The provider's error.
         source: BoxError,
     },
@@ -64,6 +68,8 @@ pub enum OperatorError {
         retry: Retry,
         /// Its effect answer.
         effect: Effect,
+        /// Its own hint.
+        hint: Option<Box<Cow<'static, str>>>,
         /// The error inside.
         source: BoxError,
     },
@@ -81,6 +87,7 @@ impl OperatorError {
             code: error.code(),
             retry: error.retry(),
             effect: error.effect(),
+            hint: error.hint().map(|hint| Box::new(hint.into_owned().into())),
             source: Box::new(error),
         }
     }
@@ -105,6 +112,7 @@ impl OperatorError {
             code: error.code(),
             retry: error.retry(),
             effect: error.effect(),
+            hint: error.hint().map(|hint| Box::new(hint.into_owned().into())),
             source: Box::new(error),
         }
     }
@@ -143,6 +151,19 @@ impl Failure for OperatorError {
             }
             Self::ContextAssembly(_) | Self::Retryable(_) => Effect::None,
             Self::NonRetryable(_) | Self::Other(_) => Effect::Unknown,
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Model { hint, .. } | Self::Failed { hint, .. } => {
+                hint.as_ref().map(|hint| Cow::Borrowed(&***hint))
+            }
+            Self::SubDispatch { source, .. } => source.as_ref().and_then(|error| error.hint()),
+            Self::ContextAssembly(_)
+            | Self::Retryable(_)
+            | Self::NonRetryable(_)
+            | Self::Other(_) => None,
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use thiserror::Error;
 
 use super::{BoxError, OperatorError, inherent_is_retryable};
@@ -70,6 +72,17 @@ impl Failure for OrchError {
                 Effect::None
             }
             Self::DispatchFailed(_) | Self::Other(_) => Effect::Unknown,
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::OperatorError(error) => error.hint(),
+            Self::OperatorNotFound(_)
+            | Self::WorkflowNotFound(_)
+            | Self::DispatchFailed(_)
+            | Self::SignalFailed(_)
+            | Self::Other(_) => None,
         }
     }
 }

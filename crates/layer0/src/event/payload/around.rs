@@ -8,6 +8,8 @@ use serde_json::{Number, Value};
 use super::payload;
 use crate::code::Code;
 use crate::id::{CallId, RunId};
+use crate::stop::Outcome;
+use crate::usage::{Allowance, Usage};
 
 payload! {
     /// A hook failed.
@@ -42,6 +44,16 @@ payload! {
         message: Arc<str>,
         /// Would the run have gone on had it failed?
         fail_open: bool,
+    }
+}
+
+payload! {
+    /// The hooks of a point let the run go on.
+    HookPassed {
+        /// Where in the run.
+        point: Arc<str>,
+        /// The call they were asked about.
+        call_id: Option<CallId>,
     }
 }
 
@@ -147,8 +159,18 @@ payload! {
     OperatorDispatched {
         /// Its name.
         operator: Arc<str>,
-        /// Its run, where it is one.
-        run: Option<RunId>,
+        /// Its run.
+        run: RunId,
+        /// Which attempt: 1, 2, ….
+        attempt: u32,
+        /// The tool call it serves.
+        call_id: Option<CallId>,
+        /// The step of a workflow it serves.
+        step: Option<Arc<str>>,
+        /// SHA-256 of what it is asked, in hex.
+        input_digest: Arc<str>,
+        /// What its run may use of the caller's budget.
+        allowance: Box<Allowance>,
     }
 }
 
@@ -157,8 +179,14 @@ payload! {
     OperatorReturned {
         /// Its name.
         operator: Arc<str>,
-        /// Its run, where it is one.
-        run: Option<RunId>,
+        /// Its run.
+        run: RunId,
+        /// How it ended.
+        outcome: Outcome,
+        /// The code of the failure or stop; null exactly when completed.
+        reason: Option<Code>,
+        /// What it used, with all that it dispatched itself.
+        usage: Usage,
     }
 }
 

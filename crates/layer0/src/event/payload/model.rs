@@ -40,6 +40,9 @@ payload! {
         delay_ms: Option<u64>,
         /// What it was billed.
         usage: Option<TokenUsage>,
+        /// What that costs, in billionths of a US dollar; null without a price.
+        #[serde(default)]
+        cost_nanousd: Option<u64>,
     }
 }
 
@@ -61,6 +64,23 @@ payload! {
         stop_reason: StopReason,
         /// What the answer was billed.
         usage: TokenUsage,
+    }
+}
+
+impl ModelResponded {
+    /// Does the answer say anything that belongs to the transcript?
+    #[must_use]
+    pub fn is_said(&self) -> bool {
+        let says = !self.text.trim().is_empty() || !self.tool_calls.is_empty();
+        match self.stop_reason {
+            StopReason::Malformed | StopReason::ContextExceeded => false,
+            StopReason::MaxTokens
+            | StopReason::Refusal
+            | StopReason::ContentFilter
+            | StopReason::Unknown(_) => !self.text.is_empty() || !self.tool_calls.is_empty(),
+            StopReason::Pause => says || self.provider_state.is_some(),
+            StopReason::End | StopReason::ToolUse => says,
+        }
     }
 }
 

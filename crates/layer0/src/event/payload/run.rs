@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::Hash;
 use super::payload;
 use crate::code::Code;
 use crate::id::{ApprovalId, CallId, RunId, SessionId};
 use crate::json_text::JsonText;
-use crate::message::Image;
+use crate::message::{Image, Transcript};
 use crate::stop::Outcome;
-use crate::usage::Usage;
+use crate::time::Timestamp;
+use crate::usage::{Allowance, Usage};
 
 /// The resolved agent a run was started with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -37,9 +39,57 @@ payload! {
         agent: AgentRecord,
         /// The run that started this one.
         parent: Option<RunId>,
-        /// The run whose conversation this one goes on with.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        follows: Option<RunId>,
+        /// The run of the session that this one goes on after.
+        #[serde(default)]
+        follows: Option<Follows>,
+        /// The version of the machine that decides; 0 in records that do not say.
+        #[serde(default)]
+        machine: u32,
+        /// How many dispatches are above the run.
+        #[serde(default)]
+        depth: u32,
+        /// What it may use of its caller's budget; null without a caller that has one.
+        #[serde(default)]
+        allowance: Option<Box<Allowance>>,
+        /// When it has to be done, on the clock of its events; null without a bound of its caller's.
+        #[serde(default)]
+        deadline: Option<Timestamp>,
+        /// What was said before, where the caller brought it along.
+        #[serde(default, skip_serializing_if = "Transcript::is_empty")]
+        history: Transcript,
+    }
+}
+
+/// Where the transcript of a session stood when a run began.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "RecordedFollows")]
+pub struct Follows {
+    /// The run before.
+    pub run: RunId,
+    /// Its last event.
+    pub seq: u64,
+    /// The hash of that event, which stands for everything said until then.
+    pub digest: Hash,
+    /// How many messages the transcript had.
+    pub messages: u64,
+}
+
+/// What stands in records: the first layout named the run alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RecordedFollows {
+    Run(RunId),
+    Place { run: RunId, seq: u64, digest: Hash, messages: u64 },
+}
+
+impl From<RecordedFollows> for Follows {
+    fn from(recorded: RecordedFollows) -> Self {
+        match recorded {
+            RecordedFollows::Run(run) => Self { run, seq: 0, digest: Hash::default(), messages: 0 },
+            RecordedFollows::Place { run, seq, digest, messages } => {
+                Self { run, seq, digest, messages }
+            }
+        }
     }
 }
 

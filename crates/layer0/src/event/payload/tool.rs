@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::json;
 
 use super::payload;
 use crate::code::Code;
 use crate::id::{ApprovalId, CallId, ErrorId, ResultId};
+use crate::json_text::JsonText;
 
 /// Why a tool call failed, as the log says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,7 +31,7 @@ payload! {
         /// The tool.
         tool: Arc<str>,
         /// The arguments it got.
-        arguments: Arc<Value>,
+        arguments: JsonText,
         /// Which execution of the run: 1, 2, ….
         execution: u32,
     }
@@ -63,11 +64,38 @@ payload! {
         /// Did it succeed?
         ok: bool,
         /// The output, or `{"error": text}` with the text the model reads.
-        output: Value,
+        output: JsonText,
         /// How long it ran; zero when it did not.
         duration_ms: u64,
         /// Why it failed.
         error: Option<ToolFailure>,
+    }
+}
+
+impl ToolResponded {
+    /// Answers a call that did not run: `reason` says why, `text` is what the model reads.
+    #[must_use]
+    pub fn refused(call_id: CallId, tool: Arc<str>, reason: &'static str, text: &str) -> Self {
+        let error = ToolFailure {
+            reason: Code::new(reason),
+            code: None,
+            message: text.into(),
+            error_id: None,
+        };
+        Self::failed(call_id, tool, text, 0, error)
+    }
+
+    /// Answers a call that failed: `text` is what the model reads.
+    #[must_use]
+    pub fn failed(
+        call_id: CallId,
+        tool: Arc<str>,
+        text: &str,
+        duration_ms: u64,
+        error: ToolFailure,
+    ) -> Self {
+        let output = json!({ "error": text }).into();
+        Self { call_id, tool, ok: false, output, duration_ms, error: Some(error) }
     }
 }
 
@@ -91,7 +119,7 @@ payload! {
         /// The tool.
         tool: Arc<str>,
         /// The arguments shown.
-        arguments: Arc<Value>,
+        arguments: JsonText,
         /// What the decision is bound to.
         arguments_hash: Arc<str>,
     }

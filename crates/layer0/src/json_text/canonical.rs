@@ -1,0 +1,413 @@
+//! The one text of a JSON value: compact, keys sorted, numbers as they were written.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use serde::de::Error as _;
+use serde_json::Error;
+use serde_json::value::RawValue;
+
+/// What becomes of each string, keys included, and of each number, which is a string then.
+pub(super) type MapString<'m> = &'m mut dyn FnMut(&str) -> Cow<'_, str>;
+
+/// Writes a JSON text in canonical form. Of two members with one key the last one counts, as it does
+/// for serde_json.
+pub(super) fn canonical(
+    text: &str,
+    max_depth: usize,
+    map: Option<MapString<'_>>,
+) -> Result<Box<RawValue>, Error> {
+    let out = String::with_capacity(text.len());
+    let mut writer = Writer { text, at: 0, out, depth: 0, max_depth, map };
+    let written = writer.value().and_then(|()| writer.end());
+    // Structure is checked above, and what it is made of here.
+    match written {
+        Ok(()) => RawValue::from_string(writer.out),
+        Err(Unfit::Deep) => {
+            Err(Error::custom(format!("it is nested deeper than {max_depth} levels")))
+        }
+        Err(Unfit::Number) => Err(Error::custom("number out of range")),
+        // serde_json says where.
+        Err(Unfit::Malformed) => match serde_json::from_str::<serde_json::Value>(text) {
+            Err(error) => Err(error),
+            Ok(_) => Err(Error::custom("it is no JSON")),
+        },
+    }
+}
+
+/// Indents a text that is compact.
+pub(super) fn pretty(text: &str) -> String {
+    let (mut out, mut depth, mut quoted, mut escaped) = (String::new(), 0_usize, false, false);
+    let mut signs = text.chars().peekable();
+    while let Some(sign) = signs.next() {
+        let breaks = |out: &mut String, depth: usize| {
+            out.push('\n');
+            out.extend(std::iter::repeat_n("  ", depth));
+        };
+        match sign {
+            _ if quoted => {
+                quoted = sign != '"' || escaped;
+                escaped = sign == '\\' && !escaped;
+                out.push(sign);
+            }
+            '{' | '[' => {
+                out.push(sign);
+                match signs.next_if(|next| matches!(next, '}' | ']')) {
+                    Some(closing) => out.push(closing),
+                    None => {
+                        depth += 1;
+                        breaks(&mut out, depth);
+                    }
+                }
+            }
+            '}' | ']' => {
+                depth = depth.saturating_sub(1);
+                breaks(&mut out, depth);
+                out.push(sign);
+            }
+            ',' => {
+                out.push(sign);
+                breaks(&mut out, depth);
+            }
+            ':' => out.push_str(": "),
+            _ => {
+                quoted = sign == '"';
+                out.push(sign);
+            }
+        }
+    }
+    out
+}
+
+/// Why a text has no canonical form.
+enum Unfit {
+    Deep,
+    Malformed,
+    Number,
+}
+
+struct Writer<'t, 'm> {
+    text: &'t str,
+    at: usize,
+    out: String,
+    depth: usize,
+    max_depth: usize,
+    map: Option<MapString<'m>>,
+}
+
+impl Writer<'_, '_> {
+    fn value(&mut self) -> Result<(), Unfit> {
+        self.skip_space();
+        match self.peek() {
+            Some(b'{') => self.nested(Self::object),
+            Some(b'[') => self.nested(Self::array),
+            Some(b'"') => self.string().map(drop),
+            Some(_) => self.scalar(),
+            None => Err(Unfit::Malformed),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), Unfit> {
+        self.skip_space();
+        if self.at == self.text.len() { Ok(()) } else { Err(Unfit::Malformed) }
+    }
+
+    fn nested(&mut self, write: fn(&mut Self) -> Result<(), Unfit>) -> Result<(), Unfit> {
+        self.depth += 1;
+        if self.depth > self.max_depth {
+            return Err(Unfit::Deep);
+        }
+        write(self)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn array(&mut self) -> Result<(), Unfit> {
+        self.expect(b'[')?;
+        self.out.push('[');
+        if !self.closes(b']') {
+            loop {
+                self.value()?;
+                if self.closes(b']') {
+                    break;
+                }
+                self.expect(b',')?;
+                self.out.push(',');
+            }
+        }
+        self.out.push(']');
+        Ok(())
+    }
+
+    fn object(&mut self) -> Result<(), Unfit> {
+        self.expect(b'{')?;
+        self.out.push('{');
+        let begin = self.out.len();
+        let mut members: Vec<(String, Range<usize>)> = Vec::new();
+        if !self.closes(b'}') {
+            loop {
+                self.skip_space();
+                let start = self.out.len();
+                let key = self.string()?;
+                self.expect(b':')?;
+                self.out.push(':');
+                self.value()?;
+                members.push((key, start..self.out.len()));
+                if self.closes(b'}') {
+                    break;
+                }
+                self.expect(b',')?;
+                self.out.push(',');
+            }
+        }
+        if !members.is_sorted_by(|(one, _), (other, _)| one < other) {
+            self.sort(begin, members);
+        }
+        self.out.push('}');
+        Ok(())
+    }
+
+    /// Puts the members that were written from `begin` on in the order of their keys.
+    fn sort(&mut self, begin: usize, mut members: Vec<(String, Range<usize>)>) {
+        members.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut sorted = String::with_capacity(self.out.len() - begin);
+        for (index, (key, range)) in members.iter().enumerate() {
+            if members.get(index + 1).is_some_and(|(next, _)| next == key) {
+                continue;
+            }
+            if !sorted.is_empty() {
+                sorted.push(',');
+            }
+            sorted.push_str(&self.out[range.clone()]);
+        }
+        self.out.truncate(begin);
+        self.out.push_str(&sorted);
+    }
+
+    /// Writes a string and returns what it says.
+    fn string(&mut self) -> Result<String, Unfit> {
+        let start = self.at;
+        self.expect(b'"')?;
+        let mut escapes = false;
+        loop {
+            let rest = self.text.get(self.at..).ok_or(Unfit::Malformed)?;
+            let found = rest.find(['"', '\\']).ok_or(Unfit::Malformed)?;
+            self.at += found + 1;
+            if rest.as_bytes()[found] == b'"' {
+                break;
+            }
+            escapes = true;
+            // What is escaped is no end, whatever it is.
+            self.at += rest[found + 1..].chars().next().map_or(0, char::len_utf8);
+        }
+        let token = self.text.get(start..self.at).ok_or(Unfit::Malformed)?;
+        let said = if escapes {
+            serde_json::from_str(token).map_err(|_| Unfit::Malformed)?
+        } else {
+            token[1..token.len() - 1].to_owned()
+        };
+        let mapped = match &mut self.map {
+            Some(map) => match map(&said) {
+                Cow::Owned(mapped) => Some(mapped),
+                Cow::Borrowed(_) => None,
+            },
+            None => None,
+        };
+        if !escapes && mapped.is_none() {
+            self.out.push_str(token);
+            return Ok(said);
+        }
+        let said = mapped.unwrap_or(said);
+        self.out.push_str(&serde_json::to_string(&said).map_err(|_| Unfit::Malformed)?);
+        Ok(said)
+    }
+
+    fn scalar(&mut self) -> Result<(), Unfit> {
+        let rest = &self.text[self.at..];
+        let is_end = |c: char| matches!(c, ',' | ']' | '}' | ':' | '"' | '[' | '{') || is_space(c);
+        let token = &rest[..rest.find(is_end).unwrap_or(rest.len())];
+        // A number that no reader can hold would come out as another, or as none. Only one with an
+        // exponent, or a very long one, can be that large.
+        let is_suspect = token.len() > 300 || token.contains(['e', 'E']);
+        if is_suspect && token.parse::<f64>().is_ok_and(f64::is_infinite) {
+            return Err(Unfit::Number);
+        }
+        let is_number = token.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+        let mapped = self.map.as_mut().filter(|_| is_number).map(|map| map(token));
+        match mapped.filter(|mapped| *mapped != token) {
+            Some(mapped) => {
+                self.out.push_str(&serde_json::to_string(&mapped).map_err(|_| Unfit::Malformed)?);
+            }
+            None => self.out.push_str(token),
+        }
+        self.at += token.len();
+        if token.is_empty() { Err(Unfit::Malformed) } else { Ok(()) }
+    }
+
+    /// Takes what closes a list, if it is next.
+    fn closes(&mut self, close: u8) -> bool {
+        self.skip_space();
+        let closes = self.peek() == Some(close);
+        self.at += usize::from(closes);
+        closes
+    }
+
+    fn expect(&mut self, expected: u8) -> Result<(), Unfit> {
+        if self.closes(expected) { Ok(()) } else { Err(Unfit::Malformed) }
+    }
+
+    fn skip_space(&mut self) {
+        while self.peek().is_some_and(|byte| is_space(char::from(byte))) {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+}
+
+const fn is_space(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    fn written(text: &str) -> Result<String, String> {
+        canonical(text, 100, None).map(|raw| raw.get().to_owned()).map_err(|e| e.to_string())
+    }
+
+    /// Spec: P12
+    #[test]
+    fn numbers_keep_their_text() {
+        for number in [
+            "3.10",
+            "100.00",
+            "1234e10",
+            "1E5",
+            "1e-7",
+            "-0",
+            "-0.0",
+            "18446744073709551616",
+            "123456789012345678901234567890",
+            "0.1000000000000000055511151231257827021181583404541015625",
+        ] {
+            assert_eq!(written(number).as_deref(), Ok(number));
+            let nested = format!(r#"{{"a":[{number},{{"b":{number}}}]}}"#);
+            assert_eq!(written(&nested), Ok(nested));
+        }
+    }
+
+    /// Spec: P12
+    #[test]
+    fn text_is_compact_sorted_and_unescaped() {
+        #[track_caller]
+        fn check(text: &str, expected: &str) {
+            assert_eq!(written(text).as_deref(), Ok(expected));
+        }
+        check(" { \"b\" : 1 ,\n\"a\" : [ 1 , 2.50 ] } ", r#"{"a":[1,2.50],"b":1}"#);
+        check(r#"{"a":1,"b":2,"a":3.0}"#, r#"{"a":3.0,"b":2}"#);
+        check(r#"["\u0041\/\u00e9\n\ud83d\ude00"]"#, "[\"A/é\\n😀\"]");
+        check(r#"{"z":1,"\u0061":2}"#, r#"{"a":2,"z":1}"#);
+        check("[ ]", "[]");
+        check("{ }", "{}");
+        check(r#""\\""#, r#""\\""#);
+        check("[true,false,null]", "[true,false,null]");
+    }
+
+    #[test]
+    fn text_that_is_no_json_is_refused() {
+        for text in [
+            "",
+            " ",
+            "{",
+            "[1,]",
+            "[1 2]",
+            "{\"a\"}",
+            "{\"a\":}",
+            "{\"a\":1,}",
+            "{a:1}",
+            "01",
+            "1.",
+            "+1",
+            "nul",
+            "nullx",
+            "1 2",
+            "[1]]",
+            "\"",
+            "\"\\\"",
+            "\"\\",
+            "\"\\x\"",
+            "'a'",
+            "\"\u{1}\"",
+            "\"\\ud800\"",
+            "{,}",
+            "[,]",
+            "[}",
+            "NaN",
+            "Infinity",
+            "-",
+            "1e",
+            "é",
+        ] {
+            assert!(written(text).is_err(), "{text:?}: {:?}", written(text));
+        }
+        assert_eq!(written("[1e999]"), Err("number out of range".into()));
+        assert_eq!(written(&"9".repeat(400)), Err("number out of range".into()));
+    }
+
+    #[test]
+    fn depth_is_bounded() {
+        let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
+        assert!(written(&deep(100)).is_ok());
+        assert_eq!(written(&deep(101)), Err("it is nested deeper than 100 levels".into()));
+        assert!(written(&deep(1_000_000)).is_err());
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(any::<String>(), inner, 0..4)
+                    .prop_map(|fields| fields.into_iter().collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Spec: P12
+        #[test]
+        fn any_value_keeps_its_meaning(value in any_json()) {
+            let pretty = serde_json::to_string_pretty(&value).unwrap();
+            let text = written(&pretty).unwrap();
+            prop_assert_eq!(&serde_json::from_str::<Value>(&text).unwrap(), &value);
+            prop_assert_eq!(&written(&text).unwrap(), &text);
+            prop_assert_eq!(super::pretty(&text), serde_json::to_string_pretty(&value).unwrap());
+        }
+
+        /// Spec: E11
+        #[test]
+        fn no_text_panics(text in any::<String>()) {
+            let read = serde_json::from_str::<Value>(&text);
+            prop_assert_eq!(written(&text).is_ok(), read.is_ok());
+        }
+
+        /// Spec: E11
+        #[test]
+        fn nothing_but_json_is_taken(text in "[\\[\\]{},:\"\\\\a0-9.e+ -]{0,12}") {
+            let read = serde_json::from_str::<Value>(&text);
+            prop_assert_eq!(written(&text).is_ok(), read.is_ok(), "{}", text);
+        }
+    }
+}

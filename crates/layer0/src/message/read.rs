@@ -1,0 +1,85 @@
+//! Messages from their JSON.
+
+use std::sync::Arc;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+
+use super::{Image, Message, ProviderState, ToolCall};
+use crate::id::CallId;
+
+/// What a message of any role may have. An enum that its role tags would be read through values of
+/// serde's own, in which the arguments of calls lose the text of their numbers.
+#[derive(Deserialize)]
+struct AnyMessage {
+    role: Role,
+    content: Arc<str>,
+    #[serde(default)]
+    images: Arc<[Image]>,
+    #[serde(default)]
+    tool_calls: Arc<[ToolCall]>,
+    provider_state: Option<ProviderState>,
+    tool_call_id: Option<CallId>,
+    #[serde(default)]
+    is_error: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
+impl<'de> Deserialize<'de> for Message {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let message = AnyMessage::deserialize(deserializer)?;
+        let content = message.content;
+        Ok(match message.role {
+            Role::System => Self::System { content },
+            Role::User => Self::User { content, images: message.images },
+            Role::Assistant => Self::Assistant {
+                content,
+                tool_calls: message.tool_calls,
+                provider_state: message.provider_state,
+            },
+            Role::Tool => Self::Tool {
+                tool_call_id: message
+                    .tool_call_id
+                    .ok_or_else(|| D::Error::missing_field("tool_call_id"))?,
+                content,
+                is_error: message.is_error,
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: P12
+    #[test]
+    fn a_message_reads_back_as_it_was_written() {
+        let call = ToolCall {
+            id: "c1".into(),
+            name: "pay".into(),
+            arguments: crate::JsonText::parse(r#"{"amount":3.10}"#).unwrap(),
+        };
+        for message in [
+            Message::system("s"),
+            Message::user("u"),
+            Message::assistant("a", [call].into()),
+            Message::tool("c1".into(), "t", true),
+        ] {
+            let text = serde_json::to_string(&message).unwrap();
+            let read: Message = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, message);
+            assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        }
+        assert!(serde_json::from_str::<Message>(r#"{"role":"tool","content":""}"#).is_err());
+        assert!(serde_json::from_str::<Message>(r#"{"role":"bot","content":""}"#).is_err());
+    }
+}

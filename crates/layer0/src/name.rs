@@ -1,0 +1,107 @@
+//! Names of tools, hooks and operators.
+
+use std::borrow::Cow;
+
+use thiserror::Error;
+
+/// The most characters of a name.
+pub const MAX_NAME_CHARS: usize = 64;
+
+/// Says why a tool, a hook or an operator cannot be called so.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the name `{shown}` {why}")]
+#[non_exhaustive]
+pub struct NameError {
+    /// The name, as far as it can be shown.
+    pub shown: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+/// Checks the name of a tool, a hook or an operator: 1 to 64 characters, at least one of them an ASCII
+/// letter or digit, no control characters, and no space at either end.
+///
+/// ```
+/// use layer0::name::check_name;
+///
+/// assert!(check_name("web.search").is_ok());
+/// assert_eq!(check_name("").unwrap_err().to_string(), "the name `` is empty");
+/// ```
+///
+/// # Errors
+///
+/// [`NameError`].
+pub fn check_name(name: &str) -> Result<(), NameError> {
+    let why = if name.is_empty() {
+        "is empty"
+    } else if name.chars().any(char::is_control) {
+        "has control characters"
+    } else if name.trim() != name {
+        "begins or ends with a space"
+    } else if name.chars().count() > MAX_NAME_CHARS {
+        "has more than 64 characters"
+    } else if !name.contains(|c: char| c.is_ascii_alphanumeric()) {
+        "has no ASCII letter or digit"
+    } else {
+        return Ok(());
+    };
+    let shown = name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect();
+    Err(NameError { shown, why })
+}
+
+/// Returns a name as every provider takes it: letters, digits, `_` and `-`, no digit or `-` at the
+/// beginning, 64 characters. The same name is always mapped to the same.
+///
+/// ```
+/// use layer0::name::wire_name;
+///
+/// assert_eq!(wire_name("web_search"), "web_search");
+/// assert_eq!(wire_name("web.search"), "web_search");
+/// ```
+#[must_use]
+pub fn wire_name(name: &str) -> Cow<'_, str> {
+    let is_taken = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
+    if name.chars().all(is_taken) && name.starts_with(begins) && name.len() <= MAX_NAME_CHARS {
+        return Cow::Borrowed(name);
+    }
+    let prefix = if name.starts_with(|c| begins(c) || !is_taken(c)) { "" } else { "_" };
+    let mapped = name.chars().map(|c| if is_taken(c) { c } else { '_' });
+    Cow::Owned(prefix.chars().chain(mapped).take(MAX_NAME_CHARS).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: T15
+    #[test]
+    fn names_are_checked() {
+        for name in ["a", "web.search", "2fa", "s\u{fc}che x", "sql query", &"a".repeat(64)] {
+            assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in
+            ["", " ", " a", "a ", "a\nb", "\u{7f}", "\u{1b}[2Ja", "---", "\u{fc}", &"a".repeat(65)]
+        {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    /// Spec: T15
+    #[test]
+    fn names_are_mapped_to_what_providers_take() {
+        for (name, mapped) in [
+            ("sql", "sql"),
+            ("get-tool_2", "get-tool_2"),
+            ("web.search", "web_search"),
+            ("sql query", "sql_query"),
+            ("2fa", "_2fa"),
+            ("-x", "_-x"),
+            ("s\u{fc}che", "s_che"),
+        ] {
+            assert_eq!(wire_name(name), mapped);
+            assert_eq!(wire_name(&wire_name(name)), mapped, "what is mapped stays");
+        }
+        assert_eq!(wire_name(&"2".repeat(64)).len(), 64);
+    }
+}
