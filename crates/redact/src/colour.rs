@@ -1,0 +1,93 @@
+//! Colours, and what else steers a terminal (ECMA-48): it is left out where a text is shown or
+//! summarised, which joins what stood around it.
+
+use std::ops::Range;
+
+use crate::escapes::Escape;
+
+/// A longer sequence is taken for text. No summary reads as far.
+const MAX_SEQUENCE: usize = 1024;
+
+/// Reads the sequence that a text may begin with.
+pub(crate) fn sequence(text: &[u8]) -> Escape {
+    let head = &text[..text.len().min(MAX_SEQUENCE)];
+    let length = match head {
+        [0x1b] => None,
+        [0x1b, b'[', ..] => last(head, 2, |byte| matches!(byte, 0x40..=0x7e)),
+        [0xc2, 0x9b, ..] => last(head, 2, |byte| matches!(byte, 0x40..=0x7e)),
+        [0x1b, b']' | b'P' | b'X' | b'^' | b'_', ..] => string(head),
+        [0x1b, b' '..=b'/', ..] => last(head, 2, |byte| !matches!(byte, b' '..=b'/')),
+        [0x1b, 0..=0x7f, ..] => Some(2),
+        _ => return Escape::None,
+    };
+    match length {
+        Some(length) => Escape::Unseen(length),
+        None if text.len() < MAX_SEQUENCE => Escape::Cut,
+        None => Escape::None,
+    }
+}
+
+/// Returns the length of a sequence up to its last byte.
+fn last(head: &[u8], from: usize, is_last: impl Fn(u8) -> bool) -> Option<usize> {
+    let length = from + head[from..].iter().position(|byte| is_last(*byte))? + 1;
+    // No character is cut in half.
+    let rest = head[length..].iter().take_while(|byte| matches!(byte, 0x80..=0xbf)).count();
+    Some(length + rest)
+}
+
+/// Returns the length of a control string, whose end is BEL, ST or `ESC \\`. Any other `ESC`
+/// breaks it off and begins the next sequence.
+fn string(head: &[u8]) -> Option<usize> {
+    let at = (2..head.len()).find(|at| matches!(head[*at..], [7 | 0x1b, ..] | [0xc2, 0x9c, ..]))?;
+    match head[at..] {
+        [7, ..] => Some(at + 1),
+        [0x1b] => None,
+        [0x1b, other, ..] if other != b'\\' => Some(at),
+        _ => Some(at + 2),
+    }
+}
+
+/// A text without what steers a terminal.
+pub(crate) struct Plain {
+    pub(crate) text: String,
+    /// Where pieces begin, in the text and in its source.
+    pieces: Vec<(usize, usize)>,
+}
+
+impl Plain {
+    /// Leaves colours out of a text; `None` where there are none.
+    pub(crate) fn of(source: &str) -> Option<Self> {
+        if !source.contains(['\u{1b}', '\u{9b}']) {
+            return None;
+        }
+        let mut plain = Self { text: String::with_capacity(source.len()), pieces: vec![(0, 0)] };
+        let (mut begin, mut at) = (0, 0);
+        while let Some(next) = source[at..].find(['\u{1b}', '\u{9b}']) {
+            at += next;
+            match sequence(&source.as_bytes()[at..]) {
+                Escape::Unseen(length) => {
+                    plain.text.push_str(&source[begin..at]);
+                    at += length;
+                    begin = at;
+                    plain.pieces.push((plain.text.len(), at));
+                }
+                _ => at += source[at..].chars().next().map_or(1, char::len_utf8),
+            }
+        }
+        plain.text.push_str(&source[begin..]);
+        Some(plain)
+    }
+
+    /// Returns where in the source what stands in this range comes from.
+    pub(crate) fn source_of(&self, range: &Range<usize>) -> Range<usize> {
+        let place = |at: usize| {
+            let after = self.pieces.partition_point(|(out, _)| *out <= at);
+            let (out, source) = self.pieces[after.saturating_sub(1)];
+            source + (at - out)
+        };
+        match range.is_empty() {
+            true => place(range.start)..place(range.start),
+            false => place(range.start)..place(range.end - 1) + 1,
+        }
+    }
+}

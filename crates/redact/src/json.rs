@@ -1,0 +1,95 @@
+//! Values of configuration.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use crate::redactor::{REDACTED, Redactor};
+use crate::settings::{is_secret_name, is_secret_option, is_secret_value};
+
+/// Under these, the keys of an object are names of things, not of settings.
+const SCHEMAS: [&str; 4] = ["properties", "$defs", "definitions", "patternProperties"];
+
+/// Says whether there was anything to take out.
+pub(crate) fn redact(redactor: &Redactor, value: &mut Value) -> bool {
+    within(redactor, value, false) | numbers(redactor, value)
+}
+
+/// Takes out lists of numbers that spell a secret the process holds.
+fn numbers(redactor: &Redactor, value: &mut Value) -> bool {
+    let text = value.to_string();
+    match redactor.redact_held(&text) {
+        Cow::Borrowed(_) => false,
+        Cow::Owned(redacted) => {
+            *value = serde_json::from_str(&redacted).unwrap_or(Value::String(redacted));
+            true
+        }
+    }
+}
+
+/// `are_names` says that the keys of this object are no settings.
+fn within(redactor: &Redactor, value: &mut Value, are_names: bool) -> bool {
+    match value {
+        Value::String(text) => match redactor.redact(text) {
+            Cow::Borrowed(_) => false,
+            Cow::Owned(redacted) => {
+                *text = redacted;
+                true
+            }
+        },
+        Value::Array(items) => {
+            arguments(items)
+                | items.iter_mut().fold(false, |any, item| within(redactor, item, false) | any)
+        }
+        Value::Object(fields) => {
+            let named = pair(fields.get("name").or_else(|| fields.get("key")));
+            let mut any = false;
+            for (key, field) in fields {
+                let is_secret = !are_names && (is_secret_name(key) || (named && key == "value"));
+                any |= if is_secret {
+                    leaves(field)
+                } else {
+                    within(redactor, field, SCHEMAS.contains(&key.as_str()))
+                };
+            }
+            any
+        }
+        _ => false,
+    }
+}
+
+/// Is this the name in `{ "name": "x-api-key", "value": "…" }`?
+fn pair(name: Option<&Value>) -> bool {
+    name.and_then(Value::as_str).is_some_and(is_secret_name)
+}
+
+/// Takes out what stands behind options of secrets.
+fn arguments(items: &mut [Value]) -> bool {
+    let mut any = false;
+    for at in 1..items.len() {
+        let is_option = items[at - 1].as_str().is_some_and(is_secret_option);
+        let is_value = |value: &str| !value.starts_with("--") && is_secret_value(value);
+        if is_option && items[at].as_str().is_some_and(is_value) {
+            any |= leaves(&mut items[at]);
+        }
+    }
+    any
+}
+
+/// Takes out every text and number.
+fn leaves(value: &mut Value) -> bool {
+    match value {
+        Value::String(text) if is_secret_value(text) => {
+            let was_there = text != REDACTED;
+            REDACTED.clone_into(text);
+            was_there
+        }
+        Value::Number(_) => {
+            *value = Value::String(REDACTED.to_owned());
+            true
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| leaves(item) | any),
+        Value::Object(fields) => fields.values_mut().fold(false, |any, field| leaves(field) | any),
+        _ => false,
+    }
+}

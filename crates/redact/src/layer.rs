@@ -1,0 +1,162 @@
+//! A text with one layer of encoding taken off.
+
+use std::ops::Range;
+
+use crate::escapes::{Escape, escape, is_blank, is_special};
+
+/// A longer run of white space is no fold of a line; so that what a fold may hide is bounded.
+const MAX_FOLD: usize = 256;
+
+/// What stands for longer white space: a separator that no key has in it.
+const GAP: u8 = 0x1e;
+
+/// What a text says once escapes of JSON and program text, percent-encoding and HTML entities are
+/// decoded, folded lines are joined and colours are left out, and where in the source each byte comes from.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) bytes: Vec<u8>,
+    pieces: Vec<Piece>,
+    /// Where in the source a sequence begins whose end is still to come.
+    pub(crate) tail: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    /// Where it begins in the layer.
+    out: usize,
+    /// Where it begins in the source.
+    source: usize,
+    /// How long the source of an escape is; 0 where bytes were copied.
+    escape: usize,
+}
+
+impl Layer {
+    /// Takes a layer of encoding off; `None` where there is none. `ends` says that nothing follows.
+    pub(crate) fn of(source: &[u8], ends: bool) -> Option<Self> {
+        let first = source.iter().position(|byte| is_special(*byte))?;
+        let mut layer = Self {
+            bytes: Vec::with_capacity(source.len()),
+            pieces: vec![Piece { out: 0, source: 0, escape: 0 }],
+            tail: None,
+        };
+        layer.bytes.extend_from_slice(&source[..first]);
+        let mut at = first;
+        while at < source.len() {
+            at = match escape(&source[at..]) {
+                Escape::Char(decoded, length) => {
+                    let mut utf8 = [0; 4];
+                    layer.escape(at, length, decoded.encode_utf8(&mut utf8).as_bytes());
+                    at + length
+                }
+                Escape::Byte(decoded, length) => {
+                    layer.escape(at, length, &[decoded]);
+                    at + length
+                }
+                Escape::Line(length) => layer.fold(source, at, at + length),
+                Escape::Unseen(length) => {
+                    layer.leave_out(at, at + length);
+                    at + length + layer.plain(source, at + length)
+                }
+                Escape::Cut if !ends => {
+                    layer.tail = Some(at);
+                    break;
+                }
+                Escape::Cut | Escape::None => layer.copy(source, at),
+            };
+        }
+        Some(layer)
+    }
+
+    fn escape(&mut self, source: usize, escape: usize, decoded: &[u8]) {
+        self.pieces.push(Piece { out: self.bytes.len(), source, escape });
+        self.bytes.extend_from_slice(decoded);
+    }
+
+    /// Copies from here to the next escape.
+    fn copy(&mut self, source: &[u8], at: usize) -> usize {
+        let rest = &source[at + 1..];
+        let length = rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len());
+        let end = at + 1 + length;
+        self.pieces.push(Piece { out: self.bytes.len(), source: at, escape: 0 });
+        self.bytes.extend_from_slice(&source[at..end]);
+        end
+    }
+
+    /// Joins two lines: leaves out the end of the one, and the blanks around it.
+    fn fold(&mut self, source: &[u8], begin: usize, end: usize) -> usize {
+        // A blank that was written as an escape is not there by accident.
+        let copied = self.pieces.last().filter(|piece| piece.escape == 0);
+        let copied = copied.map_or(self.bytes.len(), |piece| piece.out);
+        let copied = self.bytes[copied..].iter().rev();
+        let before = copied.take_while(|byte| is_blank(**byte)).count();
+        let mut at = end;
+        while let Some(byte) = source.get(at) {
+            at += match escape(&source[at..]) {
+                Escape::Line(length) => length,
+                Escape::Byte(decoded, length) if is_blank(decoded) => length,
+                _ if is_blank(*byte) => 1,
+                _ => break,
+            };
+        }
+        if at - begin > MAX_FOLD {
+            self.escape(begin, at - begin, &[GAP]);
+            return at;
+        }
+        self.bytes.truncate(self.bytes.len() - before);
+        self.leave_out(begin, at);
+        at + self.plain(source, at)
+    }
+
+    /// Leaves out a part of the source; what follows is a piece of its own.
+    fn leave_out(&mut self, begin: usize, end: usize) {
+        self.escape(begin, end - begin, b"");
+        self.pieces.push(Piece { out: self.bytes.len(), source: end, escape: 0 });
+    }
+
+    fn plain(&mut self, source: &[u8], at: usize) -> usize {
+        let rest = &source[at..];
+        let length = rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len());
+        self.bytes.extend_from_slice(&rest[..length]);
+        length
+    }
+
+    /// Returns where in the source what stands in this range comes from.
+    pub(crate) fn source_of(&self, range: &Range<usize>) -> Range<usize> {
+        let (first, last) = (self.piece_at(range.start), self.piece_at(range.end - 1));
+        let start = if first.escape > 0 { first.source } else { first.place_of(range.start) };
+        let end = match last.escape {
+            0 => last.place_of(range.end - 1) + 1,
+            length => last.source + length,
+        };
+        start..end
+    }
+
+    /// Returns where in the source this byte begins.
+    pub(crate) fn source_at(&self, out: usize) -> usize {
+        self.source_of(&(out..out + 1)).start
+    }
+
+    fn piece_at(&self, out: usize) -> Piece {
+        let after = self.pieces.partition_point(|piece| piece.out <= out);
+        self.pieces[after.saturating_sub(1)]
+    }
+
+    /// Widens a range of the source, so that it cuts no escape in half.
+    pub(crate) fn widened(&self, range: Range<usize>) -> Range<usize> {
+        let cut = |at: usize| {
+            let after = self.pieces.partition_point(|piece| piece.source < at);
+            let piece = self.pieces[..after].last()?;
+            // A fold is no escape that a cut would spoil, except where it is written as one.
+            (at < piece.source + piece.escape).then_some(piece)
+        };
+        let start = cut(range.start).map_or(range.start, |piece| piece.source);
+        let end = cut(range.end).map_or(range.end, |piece| piece.source + piece.escape);
+        start..end
+    }
+}
+
+impl Piece {
+    const fn place_of(self, out: usize) -> usize {
+        self.source + (out - self.out)
+    }
+}

@@ -1,0 +1,51 @@
+//! Parts of a text that go.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use crate::redactor::REDACTED;
+
+/// A part of a text that goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) range: Range<usize>,
+    /// What keeps valid JSON valid on both sides of the mark, where a bare number stood.
+    pub(crate) quote: &'static str,
+}
+
+impl Found {
+    pub(crate) const fn at(range: Range<usize>) -> Self {
+        Self { range, quote: "" }
+    }
+}
+
+/// Sorts parts, and makes one of those that overlap.
+pub(crate) fn merged(mut found: Vec<Found>) -> Vec<Found> {
+    found.retain(|found| !found.range.is_empty());
+    found.sort_by_key(|found| (found.range.start, std::cmp::Reverse(found.range.end)));
+    found.dedup_by(|next, before| {
+        let overlaps = next.range.start < before.range.end;
+        if overlaps {
+            before.range.end = before.range.end.max(next.range.end);
+        }
+        overlaps
+    });
+    found
+}
+
+/// Writes the mark in the place of each part.
+pub(crate) fn replaced<'t>(text: &'t str, found: Vec<Found>) -> Cow<'t, str> {
+    let found = merged(found);
+    if found.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let mut replaced = String::with_capacity(text.len());
+    let mut at = 0;
+    for Found { range, quote } in found {
+        replaced.push_str(&text[at..range.start]);
+        replaced.extend([quote, REDACTED, quote]);
+        at = range.end;
+    }
+    replaced.push_str(&text[at..]);
+    Cow::Owned(replaced)
+}

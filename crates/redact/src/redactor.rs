@@ -1,0 +1,205 @@
+//! The redactor.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::colour::Plain;
+use crate::context::Context;
+use crate::held::Held;
+use crate::ranges::{Found, replaced};
+use crate::stream::StreamRedactor;
+use crate::{json, patterns};
+
+/// What stands where a secret was.
+pub const REDACTED: &str = "[redacted]";
+
+/// Secrets shorter than this are not searched for: they would match by accident.
+pub const MIN_SECRET_CHARS: usize = 8;
+
+/// Finds and replaces secrets.
+///
+/// A secret that the process holds is found as it stands; escaped as in JSON or program text,
+/// percent-encoded or as HTML entities, in whole or in part, also twice; folded over lines; and in
+/// Base64 (standard and URL-safe, at any place in what was encoded), hexadecimal and UTF-16; and byte
+/// by byte as numbers: hexadecimal, decimal, octal or binary, in a list or a dump.
+///
+/// Clones are cheap, and search together.
+#[derive(Clone, Default)]
+pub struct Redactor(Option<Arc<Inner>>);
+
+#[derive(Clone, Default)]
+struct Inner {
+    secrets: Vec<String>,
+    extra: Vec<Regex>,
+    /// Made of the secrets when first needed.
+    held: OnceLock<Option<Arc<Held>>>,
+}
+
+impl Redactor {
+    /// Makes a redactor that knows the usual shapes and no secret of the process.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(None)
+    }
+
+    /// Adds a secret the process holds. Ones below [`MIN_SECRET_CHARS`] are not added.
+    #[must_use]
+    pub fn with_secret(mut self, secret: impl Into<String>) -> Self {
+        let secret = secret.into();
+        if secret.trim().chars().count() >= MIN_SECRET_CHARS {
+            let inner = self.inner_mut();
+            inner.secrets.push(secret);
+            inner.held = OnceLock::new();
+        }
+        self
+    }
+
+    /// Adds a shape of your own, for texts that [`Redactor::redact`] is given. A group named `keep`
+    /// stays, the rest of the match goes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), regex::Error> {
+    /// let redactor = redact::Redactor::new().with_pattern(regex::Regex::new("CUST-[0-9]{8}")?);
+    /// assert_eq!(redactor.redact("no customer CUST-12345678"), "no customer [redacted]");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_pattern(mut self, pattern: Regex) -> Self {
+        self.inner_mut().extra.push(pattern);
+        self
+    }
+
+    /// Replaces what the process holds and what looks like a secret.
+    ///
+    /// ```
+    /// let redactor = redact::Redactor::new();
+    /// let text = redactor.redact("GET https://ops:hunter22@db/ failed");
+    /// assert_eq!(text, "GET https://ops:[redacted]@db/ failed");
+    /// ```
+    #[must_use]
+    pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut found = self.find_held(text);
+        self.find_patterns(text, &mut found);
+        // Colours may stand within a token, and are left out where it is shown.
+        if let Some(plain) = Plain::of(text) {
+            let mut within = Vec::new();
+            self.find_patterns(&plain.text, &mut within);
+            let in_source = |found: Found| Found { range: plain.source_of(&found.range), ..found };
+            found.extend(within.into_iter().map(in_source));
+        }
+        replaced(text, found)
+    }
+
+    /// Are there secrets the process holds?
+    #[must_use]
+    pub fn holds_secrets(&self) -> bool {
+        self.0.as_ref().is_some_and(|inner| !inner.secrets.is_empty())
+    }
+
+    /// Replaces only what the process holds; for text that is the model's own matter.
+    #[must_use]
+    pub fn redact_held<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        replaced(text, self.find_held(text))
+    }
+
+    /// Begins a text that comes in pieces, of which what the process holds is replaced.
+    #[must_use]
+    pub fn stream(&self) -> StreamRedactor {
+        StreamRedactor::new(self.held().cloned())
+    }
+
+    /// As [`Redactor::redact`], of bytes that need not be text. Bytes that are none stay as they are.
+    ///
+    /// Give bytes to this before they are encoded: what looks like a secret is not found in Base64.
+    ///
+    /// ```
+    /// let redactor = redact::Redactor::new();
+    /// assert_eq!(&*redactor.redact_bytes(b"\xff PGPASSWORD=hunter22"), b"\xff PGPASSWORD=[redacted]");
+    /// ```
+    #[must_use]
+    pub fn redact_bytes<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+        if let Ok(text) = std::str::from_utf8(bytes) {
+            return match self.redact(text) {
+                Cow::Borrowed(_) => Cow::Borrowed(bytes),
+                Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+            };
+        }
+        // A byte that is no text is searched as a character that no text uses, so that what stands
+        // around it is seen together.
+        let mut text = String::with_capacity(bytes.len());
+        for chunk in bytes.utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend(chunk.invalid().iter().map(|byte| stand_in(*byte)));
+        }
+        match self.redact(&text) {
+            Cow::Borrowed(_) => Cow::Borrowed(bytes),
+            Cow::Owned(text) => Cow::Owned(without_stand_ins(&text)),
+        }
+    }
+
+    /// Takes secrets out of every text of a value, and everything under names of secrets, such as
+    /// `api_key`, and behind options such as `--token`. Says whether there were any.
+    ///
+    /// For configuration, where a name is enough: text of errors is better given to
+    /// [`Redactor::redact`].
+    pub fn redact_settings(&self, value: &mut Value) -> bool {
+        json::redact(self, value)
+    }
+
+    fn inner_mut(&mut self) -> &mut Inner {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+
+    fn held(&self) -> Option<&Arc<Held>> {
+        let inner = self.0.as_ref()?;
+        inner.held.get_or_init(|| Held::new(&inner.secrets).map(Arc::new)).as_ref()
+    }
+
+    fn find_patterns(&self, text: &str, found: &mut Vec<Found>) {
+        patterns::find(text, found);
+        for pattern in self.0.iter().flat_map(|inner| &inner.extra) {
+            for captures in pattern.captures_iter(text) {
+                let whole = captures.get_match().range();
+                let start = captures.name("keep").map_or(whole.start, |keep| keep.end());
+                found.push(Found::at(start..whole.end));
+            }
+        }
+    }
+
+    fn find_held(&self, text: &str) -> Vec<Found> {
+        self.held().map_or_else(Vec::new, |held| held.scan(text, Context::default(), true).found)
+    }
+}
+
+/// The last 128 characters of the last private plane stand for bytes 0x80 to 0xff.
+const FIRST_STAND_IN: u32 = 0x10_ff00;
+
+fn stand_in(byte: u8) -> char {
+    char::from_u32(FIRST_STAND_IN + u32::from(byte) - 0x80).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+fn without_stand_ins(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for char in text.chars() {
+        match u32::from(char).checked_sub(FIRST_STAND_IN).map(|offset| u8::try_from(offset + 0x80))
+        {
+            Some(Ok(byte)) => bytes.push(byte),
+            _ => bytes.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    bytes
+}
+
+/// Prints how many secrets there are, never one of them.
+impl fmt::Debug for Redactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let counts = self.0.as_ref().map(|inner| (inner.secrets.len(), inner.extra.len()));
+        let (secrets, extra) = counts.unwrap_or_default();
+        f.debug_struct("Redactor").field("secrets", &secrets).field("extra", &extra).finish()
+    }
+}

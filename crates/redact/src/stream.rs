@@ -1,0 +1,102 @@
+//! A text that comes in pieces.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::context::Context;
+use crate::held::Held;
+use crate::ranges::{Found, merged};
+use crate::redactor::REDACTED;
+
+/// Takes the secrets a process holds out of a text that comes in pieces, wherever a secret is cut.
+///
+/// What may be the beginning of a secret is held back until it is one, or cannot become one, or the
+/// text ends. All pieces together say what [`Redactor::redact_held`] makes of the whole text.
+///
+/// ```
+/// let redactor = redact::Redactor::new().with_secret("plain-but-secret");
+/// let mut stream = redactor.stream();
+/// assert_eq!(stream.push("the key is plain-"), "the key is ");
+/// assert_eq!(stream.push("but-secret, as is pl"), "[redacted], as is ");
+/// assert_eq!(stream.finish(), "pl");
+/// ```
+///
+/// [`Redactor::redact_held`]: crate::Redactor::redact_held
+#[derive(Clone, Default)]
+pub struct StreamRedactor {
+    held: Option<Arc<Held>>,
+    /// What is held back.
+    pending: String,
+    /// How much of it belongs to a secret whose mark was given out.
+    covered: usize,
+    /// What was given out.
+    context: Context,
+}
+
+impl StreamRedactor {
+    pub(crate) fn new(held: Option<Arc<Held>>) -> Self {
+        Self { held, pending: String::new(), covered: 0, context: Context::default() }
+    }
+
+    /// Takes in a piece; returns what can be shown by now, which may be nothing.
+    #[must_use]
+    pub fn push(&mut self, piece: &str) -> String {
+        let Some(held) = self.held.clone() else { return piece.to_owned() };
+        self.pending.push_str(piece);
+        let scan = held.scan(&self.pending, self.context, false);
+        let cut = scan.open.unwrap_or(self.pending.len());
+        self.release(scan.found, cut)
+    }
+
+    /// Ends the text; returns what was held back. The next piece begins another text.
+    #[must_use]
+    pub fn finish(&mut self) -> String {
+        let Some(held) = self.held.clone() else { return String::new() };
+        let found = held.scan(&self.pending, self.context, true).found;
+        let rest = self.release(found, self.pending.len());
+        self.discard();
+        rest
+    }
+
+    /// Forgets what was held back, as of a text that came to nothing.
+    pub fn discard(&mut self) {
+        self.pending.clear();
+        self.covered = 0;
+        self.context = Context::default();
+    }
+
+    /// Gives out what stands before `cut`.
+    fn release(&mut self, found: Vec<Found>, cut: usize) -> String {
+        let mut shown = String::new();
+        let mut at = self.covered;
+        for Found { range, quote } in merged(found) {
+            // What begins behind the cut may still become longer.
+            if range.start >= cut {
+                break;
+            }
+            // One that overlaps what has its mark already needs no other.
+            if range.start >= at {
+                shown.push_str(&self.pending[at..range.start]);
+                shown.extend([quote, REDACTED, quote]);
+            }
+            at = at.max(range.end);
+        }
+        if at < cut {
+            shown.push_str(&self.pending[at..cut]);
+            at = cut;
+        }
+        self.context.advance(&self.pending.as_bytes()[..cut]);
+        self.pending.drain(..cut);
+        self.covered = at - cut;
+        shown
+    }
+}
+
+/// Prints how much is held back, never what.
+impl fmt::Debug for StreamRedactor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamRedactor")
+            .field("held_back", &self.pending.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,202 @@
+//! What looks like a secret, and what only stands where one might: words of prose and of programs.
+
+use crate::settings::Name;
+
+/// What is known of a value from what stands before it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Hint {
+    pub(crate) name: Name,
+    /// There is `=` and no blank, as in the environment or a query.
+    pub(crate) is_tight: bool,
+    /// The name is in quotes, as in JSON.
+    pub(crate) is_json: bool,
+    /// The name is `PWD`, which in a shell is where it stands.
+    pub(crate) is_folder: bool,
+}
+
+/// Words that stand where a secret might, lower case.
+const PLACEHOLDERS: &[&str] = &[
+    "and",
+    "any",
+    "are",
+    "auth",
+    "authentication",
+    "authorization",
+    "bool",
+    "boolean",
+    "bytes",
+    "cannot",
+    "credentials",
+    "denied",
+    "disabled",
+    "does",
+    "empty",
+    "enabled",
+    "expected",
+    "expired",
+    "failed",
+    "false",
+    "field",
+    "forbidden",
+    "format",
+    "found",
+    "from",
+    "has",
+    "header",
+    "hidden",
+    "identifier",
+    "incorrect",
+    "int",
+    "integer",
+    "invalid",
+    "is",
+    "key",
+    "length",
+    "masked",
+    "missing",
+    "must",
+    "nil",
+    "none",
+    "not",
+    "null",
+    "number",
+    "object",
+    "omitted",
+    "optional",
+    "password",
+    "prompt",
+    "redacted",
+    "rejected",
+    "required",
+    "scheme",
+    "secret",
+    "secretstr",
+    "should",
+    "str",
+    "string",
+    "text",
+    "the",
+    "token",
+    "true",
+    "unauthorized",
+    "undefined",
+    "unexpected",
+    "unknown",
+    "unset",
+    "value",
+    "varchar",
+    "verification",
+    "was",
+    "with",
+    "wrong",
+];
+
+/// Words of sentences about a setting.
+const PROSE: &[&str] = &[
+    "cannot",
+    "characters",
+    "expired",
+    "incorrect",
+    "invalid",
+    "match",
+    "missing",
+    "must",
+    "required",
+    "should",
+    "too",
+    "unexpected",
+    "wrong",
+];
+
+/// Where a secret is to be had, not one.
+const REFERENCES: &[&str] = &[
+    "${",
+    "$(",
+    "{{",
+    "%(",
+    "#{",
+    "[redacted",
+    "env:",
+    "file:",
+    "command:",
+    "vault:",
+    "op://",
+    "ssm:",
+    "arn:aws:",
+    "process.env",
+    "os.environ",
+    "os.getenv",
+    "secrets.",
+];
+
+/// Is this no secret, whatever stands before it?
+pub(crate) fn is_placeholder(value: &str) -> bool {
+    let value = value.trim();
+    let is_mark = |char: char| matches!(char, '*' | 'x' | 'X' | '.' | '-' | '_' | '•' | '…' | '?');
+    value.is_empty()
+        || value.chars().all(is_mark)
+        || PLACEHOLDERS.iter().any(|word| value.eq_ignore_ascii_case(word))
+        || REFERENCES.iter().any(|prefix| value.starts_with(prefix))
+        || (value.starts_with('<') && value.ends_with('>'))
+        || value.strip_prefix('$').is_some_and(is_variable)
+}
+
+fn is_variable(name: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+    let name = name.trim_end_matches(|char: char| char.is_ascii_digit());
+    !name.is_empty()
+        && (name.bytes().all(is_name) || name.bytes().all(|byte| byte.is_ascii_lowercase()))
+}
+
+pub(crate) fn is_secret_quoted(value: &str, hint: Hint) -> bool {
+    let is_prose = || {
+        let words = value.split_ascii_whitespace().map(|word| word.trim_matches(['.', ',', ':']));
+        value.contains(' ') && words.clone().any(|word| PROSE.contains(&word))
+    };
+    let is_long = match hint.name {
+        Name::Sure => value.len() >= 4,
+        Name::Likely => value.len() >= 6 && !value.contains(char::is_whitespace),
+    };
+    is_long && !is_placeholder(value) && !is_prose()
+}
+
+/// `is_last` says that the value ends its line.
+pub(crate) fn is_secret_bare(value: &str, hint: Hint, is_last: bool) -> bool {
+    if value.len() < 4 || is_placeholder(value) || is_program_text(value) || is_path(value, hint) {
+        return false;
+    }
+    let has_digit = value.bytes().any(|byte| byte.is_ascii_digit());
+    let has_letter = value.bytes().any(|byte| byte.is_ascii_alphabetic());
+    let is_word =
+        value.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b'.'));
+    match (hint.name, has_digit, has_letter) {
+        (Name::Sure, ..) if hint.is_tight => true,
+        (Name::Sure, true, false) => hint.is_json || value.len() >= 6,
+        (Name::Sure, true, true) => true,
+        (Name::Sure, ..) if !is_word => value.len() >= 6,
+        (Name::Sure, ..) => value.len() >= 16 || (is_last && value.len() >= 6),
+        (Name::Likely, true, false) => value.len() >= 9,
+        (Name::Likely, true, true) => value.len() >= 6,
+        (Name::Likely, ..) if hint.is_tight => value.len() >= 8,
+        (Name::Likely, ..) => value.len() >= 20,
+    }
+}
+
+/// Is this a name or a call, as `self.token` and `read_secret()`?
+fn is_program_text(value: &str) -> bool {
+    let (path, is_call) = match value.split_once('(') {
+        Some((path, rest)) => (path, rest.ends_with(')') || !rest.contains(')')),
+        None => (value, false),
+    };
+    let is_name = |name: &str| {
+        name.starts_with(|char: char| char.is_ascii_alphabetic() || char == '_')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    let names = || path.split(['.', ':']).filter(|name| !name.is_empty());
+    let is_path = path.contains('.') && !path.bytes().any(|byte| byte.is_ascii_digit());
+    value.starts_with('&') || ((is_call || is_path) && names().all(is_name))
+}
+
+fn is_path(value: &str, hint: Hint) -> bool {
+    hint.is_folder && (value.starts_with(['/', '~']) || value.get(1..3) == Some(":\\"))
+}

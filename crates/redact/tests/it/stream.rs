@@ -1,0 +1,92 @@
+//! Texts that come in pieces.
+
+use proptest::prelude::*;
+use redact::Redactor;
+
+const KEY: &str = "held+secret/key=0123";
+
+fn redactor() -> Redactor {
+    Redactor::new().with_secret(KEY).with_secret("held+secret").with_secret("0123456789")
+}
+
+/// Spec: S9. Wherever a secret is cut, in two and in three.
+#[test]
+fn cut_secrets_are_held_back() {
+    let text = format!("a {KEY} b {KEY}456789 c");
+    let expected = redactor().redact_held(&text).into_owned();
+    assert_eq!(expected, "a [redacted] b [redacted] c");
+    for first in 0..text.len() {
+        for second in first..text.len() {
+            let mut stream = redactor().stream();
+            let pieces = [&text[..first], &text[first..second], &text[second..]];
+            let mut shown: String = pieces.iter().map(|piece| stream.push(piece)).collect();
+            shown += &stream.finish();
+            assert_eq!(shown, expected, "{pieces:?}");
+        }
+    }
+}
+
+/// Spec: S9
+#[test]
+fn nothing_else_is_held_back() {
+    let mut stream = redactor().stream();
+    assert_eq!(stream.push("The answer is "), "The answer is ");
+    assert_eq!(stream.push("forty-two.\n"), "forty-two.\n");
+    assert_eq!(stream.push("Is h"), "Is ");
+    assert_eq!(stream.push("e"), "");
+    assert_eq!(stream.push("re"), "here");
+    assert_eq!(stream.finish(), "");
+    assert_eq!(Redactor::new().stream().push("held+"), "held+");
+}
+
+/// Spec: S9. A secret at the very end, and one that does not come.
+#[test]
+fn the_end_releases_what_was_held_back() {
+    let mut stream = redactor().stream();
+    assert_eq!(stream.push("it is held+secret"), "it is ");
+    assert_eq!(stream.finish(), "[redacted]");
+    assert_eq!(stream.push("held"), "");
+    assert_eq!(stream.finish(), "held");
+    assert_eq!(stream.push("held"), "");
+    stream.discard();
+    assert_eq!(stream.push("+secret"), "+secret");
+    assert!(!format!("{stream:?}").contains("secret/key"));
+}
+
+/// Spec: S9. White space without end is no fold of a line, and is not kept.
+#[test]
+fn what_is_held_back_is_bounded() {
+    let mut stream = redactor().stream();
+    let _ = stream.push("held");
+    let shown: usize = (0..1_000).map(|_| stream.push("\n\n\n\n").len()).sum();
+    assert!(shown > 3_000, "{shown}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Spec: S9
+    #[test]
+    fn pieces_say_what_the_whole_says(
+        words in prop::collection::vec(prop::sample::select(vec![
+            KEY, "held+secret", "/key=", "0123", "456789", "held", "\n", " ", "\\", "\\n", "%2", "B",
+            "%2B", "\\u002b", "secret", "aGVsZCtzZWNyZXQ", "hlbGQrc2VjcmV0", "é", "&#43;", "\\\\", "u002f",
+        ]), 0..24),
+        cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
+    ) {
+        let text = words.concat();
+        let expected = redactor().redact_held(&text).into_owned();
+        let mut places: Vec<usize> = cuts.iter().map(|cut| cut.index(text.len() + 1)).collect();
+        places.retain(|place| text.is_char_boundary(*place));
+        places.sort_unstable();
+        let mut stream = redactor().stream();
+        let (mut shown, mut from) = (String::new(), 0);
+        for place in places {
+            shown += &stream.push(&text[from..place]);
+            from = place;
+        }
+        shown += &stream.push(&text[from..]);
+        shown += &stream.finish();
+        prop_assert_eq!(shown, expected);
+    }
+}
