@@ -24,8 +24,12 @@ pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 
 /// Tells the time and waits.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Returns the time of day.
+    /// Returns the time of day. It may be set, also backwards: it stamps, and measures nothing.
     fn now(&self) -> Timestamp;
+
+    /// Returns the time since a moment that stays the same for the life of the process. It never
+    /// steps back; durations are differences of two readings.
+    fn monotonic(&self) -> Duration;
 
     /// Completes after `wait`.
     ///

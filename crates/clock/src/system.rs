@@ -1,4 +1,5 @@
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use layer0::Timestamp;
 
@@ -15,8 +16,29 @@ impl Clock for SystemClock {
         Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
     }
 
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the time")]
+    fn monotonic(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the one place that sleeps")]
     fn sleep(&self, wait: Duration) -> BoxFuture {
         Box::pin(tokio::time::sleep(wait))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monotonic_time_never_steps_back() {
+        let mut last = SystemClock.monotonic();
+        for _ in 0..1_000 {
+            let now = SystemClock.monotonic();
+            assert!(now >= last);
+            last = now;
+        }
     }
 }

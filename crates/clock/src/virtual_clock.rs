@@ -20,6 +20,9 @@ pub struct VirtualClock(Arc<Mutex<State>>);
 
 struct State {
     now: Timestamp,
+    /// How far the time of day was set away from what has passed.
+    set_by_ms: i64,
+    started: Timestamp,
     busy: usize,
     next_sleeper: u64,
     sleepers: BTreeMap<(Timestamp, u64), Waker>,
@@ -31,6 +34,8 @@ impl VirtualClock {
     pub fn starting_at(now: Timestamp) -> Self {
         Self(Arc::new(Mutex::new(State {
             now,
+            set_by_ms: 0,
+            started: now,
             busy: 0,
             next_sleeper: 0,
             sleepers: BTreeMap::new(),
@@ -42,6 +47,13 @@ impl VirtualClock {
     pub fn hold(&self) -> Hold {
         self.state().busy += 1;
         Hold(self.clone())
+    }
+
+    /// Sets the time of day ahead, or back where `by_ms` is negative, as a person or a time server
+    /// does. Sleeps and [`Clock::monotonic`] go on as they were.
+    pub fn set_time_of_day(&self, by_ms: i64) {
+        let mut state = self.state();
+        state.set_by_ms = state.set_by_ms.saturating_add(by_ms);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -74,7 +86,13 @@ impl fmt::Debug for VirtualClock {
 
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
-        self.state().now
+        let state = self.state();
+        Timestamp::from_millis(state.now.as_millis().saturating_add(state.set_by_ms))
+    }
+
+    fn monotonic(&self) -> Duration {
+        let state = self.state();
+        state.now.since(state.started)
     }
 
     fn sleep(&self, wait: Duration) -> BoxFuture {
@@ -149,10 +167,28 @@ struct TaskState {
 }
 
 impl TaskState {
+    /// Counts the task, once. The flag changes under the lock of the count: a poll between the two would
+    /// take over a count that is not there yet.
     fn mark_runnable(&self) {
+        let mut state = self.clock.state();
         if !self.runnable.swap(true, Ordering::SeqCst) {
-            self.clock.state().busy += 1;
+            state.busy += 1;
         }
+    }
+
+    /// Takes the task out of the count. Was it in it?
+    fn forget(&self) -> bool {
+        let _locked = self.clock.state();
+        self.runnable.swap(false, Ordering::SeqCst)
+    }
+
+    /// Takes over the task's count for a poll, so that a wake during the poll adds one of its own.
+    fn take_over(&self) -> Hold {
+        let mut state = self.clock.state();
+        if !self.runnable.swap(false, Ordering::SeqCst) {
+            state.busy += 1;
+        }
+        Hold(self.clock.clone())
     }
 }
 
@@ -170,10 +206,7 @@ impl Future for Tracked {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = &mut *self;
         this.shared.executor.lock().unwrap_or_else(PoisonError::into_inner).clone_from(cx.waker());
-        // Take over the count, so that a wake during the poll adds one of its own.
-        this.shared.mark_runnable();
-        this.shared.runnable.store(false, Ordering::SeqCst);
-        let _taken = Hold(this.shared.clock.clone());
+        let _taken = this.shared.take_over();
         this.task.as_mut().poll(&mut Context::from_waker(&this.waker))
     }
 }
@@ -182,7 +215,7 @@ impl Drop for Tracked {
     fn drop(&mut self) {
         // First what the task sleeps on, so that the clock does not advance to it.
         self.task = Box::pin(std::future::ready(()));
-        if self.shared.runnable.swap(false, Ordering::SeqCst) {
+        if self.shared.forget() {
             self.shared.clock.release();
         }
     }
@@ -214,6 +247,20 @@ mod tests {
         let sleeper = clock.clone();
         run(&clock, async move { sleeper.sleep(Duration::from_secs(3600)).await }).await;
         assert_eq!(clock.now().since(start()), Duration::from_secs(3600));
+    }
+
+    #[tokio::test]
+    async fn setting_the_time_of_day_moves_no_sleep() {
+        let clock = VirtualClock::starting_at(start());
+        let sleeper = clock.clone();
+        run(&clock, async move {
+            let sleep = sleeper.sleep(Duration::from_secs(10));
+            sleeper.set_time_of_day(-3_600_000);
+            sleep.await;
+        })
+        .await;
+        assert_eq!(clock.monotonic(), Duration::from_secs(10));
+        assert_eq!(start().since(clock.now()), Duration::from_secs(3_590));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
