@@ -62,7 +62,7 @@ impl RetryConfig {
     /// that those who were told the same do not come back at the same moment.
     pub(crate) fn hinted(hint: Duration, jitter: &Jitter) -> Duration {
         let spread = u64::try_from(hint.as_millis() / 10).unwrap_or(u64::MAX).min(1_000);
-        hint + Duration::from_millis(jitter.up_to(spread))
+        hint.saturating_add(Duration::from_millis(jitter.up_to(spread)))
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use clock::Clock;
-use layer0::failure::{CircuitOpen, Failure};
-use layer0::{Timestamp, code};
+use layer0::failure::{CircuitOpen, ErrorText, Failure};
 use tower::util::Oneshot;
 use tower::{Layer, Service, ServiceExt};
 
@@ -34,6 +33,9 @@ impl Default for BreakerConfig {
 /// After a while one call is let through as a probe: it closes the breaker, or opens it again. What
 /// is the caller's mistake, or asks to slow down, shows that the endpoint is alive and closes it too;
 /// a call that was dropped says nothing.
+///
+/// What a call says counts only while the breaker is in the state that let it through: one that began
+/// before an outage and ends after it neither closes the breaker nor opens it.
 #[derive(Clone)]
 pub struct Breaker {
     config: BreakerConfig,
@@ -41,17 +43,30 @@ pub struct Breaker {
     state: Arc<Mutex<State>>,
 }
 
+#[derive(Debug)]
+struct State {
+    phase: Phase,
+    /// Counts the changes of phase.
+    generation: u64,
+    /// What the last call that counted against the endpoint failed with.
+    last_failure: Option<ErrorText>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum Phase {
     /// So many failed in a row.
-    Closed {
-        failures: u32,
-    },
-    Open {
-        until: Timestamp,
-    },
+    Closed { failures: u32 },
+    /// Until then, in monotonic time, no call is let through.
+    Open { until: Duration },
     /// A probe is on its way.
     HalfOpen,
+}
+
+impl State {
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.generation += 1;
+    }
 }
 
 impl Breaker {
@@ -59,7 +74,9 @@ impl Breaker {
     #[must_use]
     pub fn new(config: BreakerConfig, clock: Arc<dyn Clock>) -> Self {
         let config = BreakerConfig { failures: config.failures.max(1), ..config };
-        Self { config, clock, state: Arc::new(Mutex::new(State::Closed { failures: 0 })) }
+        let phase = Phase::Closed { failures: 0 };
+        let state = State { phase, generation: 0, last_failure: None };
+        Self { config, clock, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Makes the layer.
@@ -68,43 +85,31 @@ impl Breaker {
         BreakerLayer(self)
     }
 
-    /// Lets a call through, or says how long to wait.
-    fn admit(&self) -> Result<Ticket, CircuitOpen> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.clock.now();
-        let probe = match *state {
-            State::Closed { .. } => false,
-            State::Open { until } if now < until => {
-                return Err(CircuitOpen { retry_after: until.since(now) });
-            }
-            State::Open { .. } => {
-                *state = State::HalfOpen;
-                true
-            }
-            State::HalfOpen => return Err(CircuitOpen { retry_after: self.config.open_for }),
-        };
-        Ok(Ticket { breaker: self.clone(), probe, told: false })
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn closes(&self) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = State::Closed { failures: 0 };
-    }
-
-    fn failed(&self, probe: bool) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let failures = match *state {
-            State::Closed { failures } => failures + 1,
-            State::HalfOpen if probe => self.config.failures,
-            // A call that began before it opened.
-            State::Open { .. } | State::HalfOpen => return,
+    /// Lets a call through, or says how long to wait and why.
+    fn admit(&self) -> Result<Permit, CircuitOpen> {
+        let mut state = self.state();
+        let refused_for = match state.phase {
+            Phase::Closed { .. } => None,
+            Phase::Open { until } => {
+                let wait = until.saturating_sub(self.clock.monotonic());
+                if wait.is_zero() {
+                    state.enter(Phase::HalfOpen);
+                }
+                Some(wait).filter(|wait| !wait.is_zero())
+            }
+            Phase::HalfOpen => Some(self.config.open_for),
         };
-        *state = if failures >= self.config.failures {
-            let until = self.clock.now().after(self.config.open_for);
-            tracing::warn!(failures, ?until, "circuit opens");
-            State::Open { until }
-        } else {
-            State::Closed { failures }
-        };
+        match refused_for {
+            Some(wait) => Err(CircuitOpen::new(wait, state.last_failure.clone())),
+            None => {
+                let generation = state.generation;
+                Ok(Permit { breaker: self.clone(), generation, recorded: false })
+            }
+        }
     }
 }
 
@@ -119,35 +124,56 @@ impl fmt::Debug for Breaker {
 
 /// A call that was let through.
 #[derive(Debug)]
-struct Ticket {
+struct Permit {
     breaker: Breaker,
-    probe: bool,
-    told: bool,
+    /// Of the state that let it through.
+    generation: u64,
+    recorded: bool,
 }
 
-impl Ticket {
-    fn tell<T, E: Failure>(mut self, result: &Result<T, E>) {
-        self.told = true;
-        match result {
-            Err(error) if is_transient(error) => self.breaker.failed(self.probe),
-            _ => self.breaker.closes(),
+impl Permit {
+    /// Counts what became of the call.
+    fn record<T, E: Failure + 'static>(mut self, result: &Result<T, E>) {
+        self.recorded = true;
+        let failure = result.as_ref().err().filter(|error| error.counts_against());
+        let mut state = self.breaker.state();
+        if state.generation != self.generation {
+            return;
+        }
+        match (state.phase, failure) {
+            (Phase::Closed { .. }, None) => state.phase = Phase::Closed { failures: 0 },
+            (_, None) => state.enter(Phase::Closed { failures: 0 }),
+            (phase, Some(error)) => {
+                state.last_failure = Some(ErrorText::of(error));
+                let limit = self.breaker.config.failures;
+                let failures = match phase {
+                    Phase::Closed { failures } => failures + 1,
+                    Phase::HalfOpen | Phase::Open { .. } => limit,
+                };
+                if failures < limit {
+                    state.phase = Phase::Closed { failures };
+                } else {
+                    let open_for = self.breaker.config.open_for;
+                    tracing::warn!(failures, ?open_for, code = error.code(), "circuit opens");
+                    let until = self.breaker.clock.monotonic().saturating_add(open_for);
+                    state.enter(Phase::Open { until });
+                }
+            }
         }
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Permit {
     fn drop(&mut self) {
-        if self.probe && !self.told {
-            // Whoever comes next is the probe.
-            let mut state = self.breaker.state.lock().unwrap_or_else(PoisonError::into_inner);
-            *state = State::Open { until: self.breaker.clock.now() };
+        if self.recorded {
+            return;
+        }
+        let mut state = self.breaker.state();
+        if state.phase == Phase::HalfOpen && state.generation == self.generation {
+            // The next call is the probe.
+            state.enter(Phase::Open { until: Duration::ZERO });
         }
     }
-}
-
-/// Is the endpoint in trouble?
-fn is_transient(error: &impl Failure) -> bool {
-    error.retry().is_retryable() && error.code() != code::PROVIDER_RATE_LIMITED
 }
 
 /// Wraps a service with a [`Breaker`]. Stands inside retry, around one attempt.
@@ -172,7 +198,7 @@ pub struct CircuitBreaker<S> {
 impl<S, Req> Service<Req> for CircuitBreaker<S>
 where
     S: Service<Req> + Clone,
-    S::Error: Failure + From<CircuitOpen>,
+    S::Error: Failure + From<CircuitOpen> + 'static,
     S::Future: Unpin,
 {
     type Response = S::Response;
@@ -181,35 +207,43 @@ where
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         // What stands inside is waited for once a call is admitted: one that is refused takes no
-        // place from others.
+        // permit from others.
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
         Guarded(match self.breaker.admit() {
-            Ok(ticket) => Ok((self.inner.clone().oneshot(request), Some(ticket))),
-            Err(open) => Err(open),
+            Ok(permit) => Call::Made(self.inner.clone().oneshot(request), Some(permit)),
+            Err(open) => Call::Refused(Some(open)),
         })
     }
 }
 
 /// The future of a [`CircuitBreaker`].
-pub struct Guarded<F>(Result<(F, Option<Ticket>), CircuitOpen>);
+pub struct Guarded<F>(Call<F>);
+
+enum Call<F> {
+    Made(F, Option<Permit>),
+    Refused(Option<CircuitOpen>),
+}
 
 impl<F, T, E> Future for Guarded<F>
 where
     F: Future<Output = Result<T, E>> + Unpin,
-    E: Failure + From<CircuitOpen>,
+    E: Failure + From<CircuitOpen> + 'static,
 {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Err(open) => Poll::Ready(Err((*open).into())),
-            Ok((attempt, ticket)) => {
+            Call::Refused(open) => match open.take() {
+                Some(open) => Poll::Ready(Err(open.into())),
+                None => Poll::Pending,
+            },
+            Call::Made(attempt, permit) => {
                 let result = std::task::ready!(Pin::new(attempt).poll(cx));
-                if let Some(ticket) = ticket.take() {
-                    ticket.tell(&result);
+                if let Some(permit) = permit.take() {
+                    permit.record(&result);
                 }
                 Poll::Ready(result)
             }
@@ -219,88 +253,10 @@ where
 
 impl<F> fmt::Debug for Guarded<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guarded").field("admitted", &self.0.is_ok()).finish_non_exhaustive()
+        let admitted = matches!(self.0, Call::Made(..));
+        f.debug_struct("Guarded").field("admitted", &admitted).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    use clock::VirtualClock;
-    use layer0::error::{OperatorError, OrchError};
-
-    fn breaker() -> (Breaker, VirtualClock) {
-        let clock = VirtualClock::starting_at(Timestamp::default());
-        let config = BreakerConfig { failures: 3, open_for: Duration::from_secs(10) };
-        (Breaker::new(config, Arc::new(clock.clone())), clock)
-    }
-
-    fn tell(breaker: &Breaker, result: Result<(), OrchError>) -> Result<(), CircuitOpen> {
-        breaker.admit().map(|ticket| ticket.tell(&result))
-    }
-
-    fn transient() -> Result<(), OrchError> {
-        Err(OperatorError::Retryable("busy".into()).into())
-    }
-
-    fn mistake() -> Result<(), OrchError> {
-        Err(OrchError::OperatorNotFound("x".into()))
-    }
-
-    async fn pass(clock: &VirtualClock, seconds: u64) {
-        let (waiter, (done, waited)) = (clock.clone(), tokio::sync::oneshot::channel());
-        tokio::spawn(clock.track(Box::pin(async move {
-            waiter.sleep(Duration::from_secs(seconds)).await;
-            let _ = done.send(());
-        })));
-        waited.await.unwrap();
-    }
-
-    /// Spec: R7
-    #[tokio::test]
-    async fn it_opens_after_failures_in_a_row_and_probes_once() {
-        let (breaker, clock) = breaker();
-        for result in [transient(), transient(), Ok(()), transient(), transient()] {
-            tell(&breaker, result).unwrap();
-        }
-        tell(&breaker, transient()).unwrap();
-        let wait = Duration::from_secs(10);
-        assert_eq!(tell(&breaker, Ok(())), Err(CircuitOpen { retry_after: wait }));
-        pass(&clock, 4).await;
-        let wait = Duration::from_secs(6);
-        assert_eq!(tell(&breaker, Ok(())), Err(CircuitOpen { retry_after: wait }));
-        pass(&clock, 6).await;
-        let probe = breaker.admit().unwrap();
-        assert!(breaker.admit().is_err(), "one probe at a time");
-        probe.tell(&transient());
-        assert!(breaker.admit().is_err(), "it is open again");
-        pass(&clock, 10).await;
-        tell(&breaker, Ok(())).unwrap();
-        for _ in 0..3 {
-            tell(&breaker, transient()).expect("it was closed");
-        }
-        assert!(breaker.admit().is_err());
-    }
-
-    /// Spec: R7
-    #[tokio::test]
-    async fn the_callers_mistakes_do_not_open_it() {
-        let (breaker, _) = breaker();
-        for _ in 0..5 {
-            tell(&breaker, transient()).unwrap();
-            tell(&breaker, transient()).unwrap();
-            tell(&breaker, mistake()).unwrap();
-        }
-    }
-
-    #[tokio::test]
-    async fn a_probe_that_is_dropped_leaves_its_place() {
-        let (breaker, clock) = breaker();
-        (0..3).for_each(|_| tell(&breaker, transient()).unwrap());
-        pass(&clock, 10).await;
-        drop(breaker.admit().unwrap());
-        tell(&breaker, Ok(())).unwrap();
-        tell(&breaker, Ok(())).unwrap();
-    }
-}
+mod tests;

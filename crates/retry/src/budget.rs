@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clock::Clock;
-use layer0::Timestamp;
 
 /// Retries granted per call made.
 const RATIO: f64 = 0.2;
@@ -29,14 +29,15 @@ pub struct RetryBudget {
 struct State {
     credit: f64,
     reserve: f64,
-    refilled: Timestamp,
+    /// When it was refilled last, in monotonic time.
+    refilled: Duration,
 }
 
 impl RetryBudget {
     /// Makes a budget with a full reserve.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let state = State { credit: 0.0, reserve: RESERVE, refilled: clock.now() };
+        let state = State { credit: 0.0, reserve: RESERVE, refilled: clock.monotonic() };
         Self { clock, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -48,11 +49,11 @@ impl RetryBudget {
 
     /// Takes one retry; says whether there was one.
     pub(crate) fn withdraw(&self) -> bool {
-        let now = self.clock.now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let refill = now.since(state.refilled).as_secs_f64() * REFILL_PER_SECOND;
+        let now = self.clock.monotonic();
+        let refill = now.saturating_sub(state.refilled).as_secs_f64() * REFILL_PER_SECOND;
         state.reserve = (state.reserve + refill).min(RESERVE);
-        state.refilled = state.refilled.max(now);
+        state.refilled = now;
         // Adding a fifth five times gives a little less than one in binary.
         let enough = 1.0 - 1e-9;
         if state.credit >= enough {
@@ -77,7 +78,7 @@ impl fmt::Debug for RetryBudget {
 mod tests {
     use super::*;
     use clock::VirtualClock;
-    use std::time::Duration;
+    use layer0::Timestamp;
 
     /// Spec: R5
     #[tokio::test]
@@ -97,5 +98,9 @@ mod tests {
         })));
         waited.await.unwrap();
         assert_eq!(granted(30), 3, "three seconds of refill");
+        for by_ms in [3_600_000, -7_200_000, 7_200_000] {
+            clock.set_time_of_day(by_ms);
+            assert_eq!(granted(30), 0, "no time passed");
+        }
     }
 }

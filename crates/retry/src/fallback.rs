@@ -4,17 +4,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use layer0::code;
-use layer0::failure::Failure;
+use layer0::failure::{ErrorText, Failure};
 use tower::{Service, ServiceExt};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
 /// What a [`Fallback`] asks of a request.
 pub trait FallbackRequest<E>: Clone {
-    /// Records what became of the request, and returns it for the next service; `None` when nobody
-    /// else may be asked, as when its budget is used up.
+    /// Records what became of the request, and returns it for the next service; `None` when no
+    /// other may be asked, as when its budget is used up.
     fn next(&self, error: &E) -> BoxFuture<Option<Self>>;
+
+    /// Hears what a service failed with after another one had failed with `earlier`. Where `error`
+    /// says that the service was not even asked, `earlier` belongs into its chain.
+    fn keep_earlier(&self, error: &mut E, earlier: &ErrorText) {
+        let _ = (error, earlier);
+    }
 }
 
 /// Asks services in turn, each when the one before it could not answer: its circuit is open, its
@@ -53,34 +58,39 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let Self { others, last } = self.clone();
         Box::pin(async move {
+            let mut earlier = None;
             for service in others.iter() {
-                match service.clone().oneshot(request.clone()).await {
-                    Err(error) if is_for_another(&error) => {
+                match ask(service.clone(), &request, earlier.as_ref()).await {
+                    Err(error) if error.elsewhere() => {
                         let next = request.next(&error).await;
                         let Some(next) = next else { return Err(error) };
                         tracing::warn!(code = error.code(), "asking another service");
+                        earlier = Some(ErrorText::of(&error));
                         request = next;
                     }
                     result => return result,
                 }
             }
-            last.oneshot(request).await
+            ask(last, &request, earlier.as_ref()).await
         })
     }
 }
 
-/// May another service do better?
-fn is_for_another(error: &impl Failure) -> bool {
-    matches!(
-        error.code(),
-        code::PROVIDER_CIRCUIT_OPEN
-            | code::PROVIDER_CONTEXT_OVERFLOW
-            | code::PROVIDER_INVALID_RESPONSE
-            | code::PROVIDER_QUOTA_EXHAUSTED
-            | code::PROVIDER_RATE_LIMITED
-            | code::PROVIDER_STREAM_INTERRUPTED
-            | code::PROVIDER_STREAM_TRUNCATED
-            | code::PROVIDER_TIMEOUT
-            | code::PROVIDER_TRANSIENT
-    )
+async fn ask<S, Req>(
+    service: S,
+    request: &Req,
+    earlier: Option<&ErrorText>,
+) -> Result<S::Response, S::Error>
+where
+    S: Service<Req>,
+    Req: FallbackRequest<S::Error>,
+{
+    let mut result = service.oneshot(request.clone()).await;
+    if let (Err(error), Some(earlier)) = (&mut result, earlier) {
+        request.keep_earlier(error, earlier);
+    }
+    result
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,5 +21,5 @@ pub use backoff::{Jitter, RetryConfig};
 pub use breaker::{Breaker, BreakerConfig, BreakerLayer, CircuitBreaker};
 pub use budget::RetryBudget;
 pub use fallback::{Fallback, FallbackRequest};
-pub use policy::{FailedAttempt, RetryLayer, RetryPolicy, RetryRequest};
+pub use policy::{Decision, FailedAttempt, RetryLayer, RetryPolicy, RetryRequest, Tried};
 pub use timeout::{AttemptTimeout, AttemptTimeoutLayer};

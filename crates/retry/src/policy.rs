@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Clock;
+use layer0::code;
 use layer0::failure::{Effect, Failure, GiveUp, Retry};
-use layer0::{Timestamp, code};
 use tower::retry::Policy;
 
 use crate::backoff::{Jitter, RetryConfig};
@@ -67,15 +67,45 @@ pub struct RetryPolicy {
     yields: bool,
     /// Attempts made; tower clones the policy per call.
     attempts: u32,
-    started: Timestamp,
+    /// When the first attempt began, in monotonic time.
+    started: Duration,
 }
 
-enum Decision {
+/// What a policy says after a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Decision {
+    /// Another attempt follows, after this wait.
     Again(Duration),
-    Return,
+    /// Attempts, time or budget are used up: the failure is wrapped in
+    /// [`Exhausted`](layer0::failure::Exhausted).
     GiveUp,
-    /// As [`Decision::GiveUp`], but only for the request's own limit.
+    /// As [`Decision::GiveUp`], but only for the limit of the request itself.
     Limited,
+    /// The failure is returned as it is.
+    Return,
+}
+
+/// What was tried when a policy is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tried {
+    /// Attempts made, the failed one included.
+    pub attempts: u32,
+    /// Time since the first attempt began, waits included.
+    pub elapsed: Duration,
+    /// May the request be repeated even if an attempt acted?
+    pub is_idempotent: bool,
+    /// Limits the attempts further than the configuration does.
+    pub max_attempts: Option<u32>,
+}
+
+impl Tried {
+    /// Describes what was tried of a request that only its policy limits.
+    #[must_use]
+    pub const fn new(attempts: u32, elapsed: Duration, is_idempotent: bool) -> Self {
+        Self { attempts, elapsed, is_idempotent, max_attempts: None }
+    }
 }
 
 impl RetryPolicy {
@@ -89,7 +119,7 @@ impl RetryPolicy {
             budget: None,
             yields: false,
             attempts: 0,
-            started: Timestamp::default(),
+            started: Duration::ZERO,
         }
     }
 
@@ -120,40 +150,50 @@ impl RetryPolicy {
         RetryLayer::new(self)
     }
 
-    fn decide(
-        &self,
-        error: &impl Failure,
-        idempotent: bool,
-        max_attempts: Option<u32>,
-    ) -> Decision {
+    /// Counts the beginning of a request, which grants others their retries.
+    pub fn begin(&self) {
+        if let Some(budget) = &self.budget {
+            budget.deposit();
+        }
+    }
+
+    /// Decides whether another attempt follows a failed one. The layer asks this too; a caller with a
+    /// loop of its own calls [`RetryPolicy::begin`] before the first attempt and waits as it is told.
+    ///
+    /// A retry that is allowed is taken from the budget.
+    pub fn decide(&self, error: &impl Failure, tried: Tried) -> Decision {
         if self.yields && error.code() == code::PROVIDER_CIRCUIT_OPEN {
             return Decision::Return;
         }
+        let backoff = || self.config.backoff(tried.attempts, &self.jitter);
         let delay = match error.retry() {
             Retry::Never => return Decision::Return,
-            Retry::Backoff => self.config.backoff(self.attempts, &self.jitter),
+            Retry::Backoff => backoff(),
             Retry::After(hint) if hint > Duration::from_millis(self.config.max_retry_after_ms) => {
                 return Decision::Return;
             }
-            Retry::After(hint) => RetryConfig::hinted(hint, &self.jitter),
+            // "At once" and "in a millisecond" are answered as slowly as no hint is.
+            Retry::After(hint) => RetryConfig::hinted(hint, &self.jitter).max(backoff()),
         };
-        if error.effect() != Effect::None && !idempotent {
+        if error.effect() != Effect::None && !tried.is_idempotent {
             return Decision::Return;
         }
-        let deadline = self.started.after(Duration::from_millis(self.config.deadline_ms));
-        if self.clock.now().after(delay) > deadline {
+        let deadline = Duration::from_millis(self.config.deadline_ms);
+        if tried.elapsed.saturating_add(delay) > deadline || tried.attempts >= self.config.attempts
+        {
             return Decision::GiveUp;
         }
-        if self.attempts >= self.config.attempts {
-            return Decision::GiveUp;
-        }
-        if max_attempts.is_some_and(|max| self.attempts >= max) {
+        if tried.max_attempts.is_some_and(|max| tried.attempts >= max) {
             return Decision::Limited;
         }
         if self.budget.as_ref().is_some_and(|budget| !budget.withdraw()) {
             return Decision::GiveUp;
         }
         Decision::Again(delay)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.started)
     }
 }
 
@@ -167,7 +207,13 @@ where
     fn retry(&mut self, request: &mut Req, result: &mut Result<Res, E>) -> Option<BoxFuture> {
         self.attempts += 1;
         let error = result.as_ref().err()?;
-        match self.decide(error, request.is_idempotent(), request.max_attempts()) {
+        let tried = Tried {
+            attempts: self.attempts,
+            elapsed: self.elapsed(),
+            is_idempotent: request.is_idempotent(),
+            max_attempts: request.max_attempts(),
+        };
+        match self.decide(error, tried) {
             Decision::Return => None,
             Decision::Again(delay) => {
                 tracing::debug!(attempt = self.attempts, code = error.code(), ?delay, "retrying");
@@ -185,7 +231,7 @@ where
                 if matches!(decision, Decision::Limited) {
                     request.limited();
                 }
-                let elapsed = self.clock.now().since(self.started);
+                let elapsed = self.elapsed();
                 if let Err(error) = result {
                     error.give_up(self.attempts, elapsed);
                 }
@@ -196,204 +242,12 @@ where
 
     fn clone_request(&mut self, request: &Req) -> Option<Req> {
         if self.attempts == 0 {
-            self.started = self.clock.now();
-            if let Some(budget) = &self.budget {
-                budget.deposit();
-            }
+            self.started = self.clock.monotonic();
+            self.begin();
         }
         Some(request.clone())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    use std::sync::Mutex;
-    use std::task::{Context, Poll};
-
-    use clock::VirtualClock;
-    use layer0::error::OperatorError;
-    use layer0::error::OrchError;
-    use tower::{Layer, Service, ServiceExt};
-
-    /// A request that notes the waits between its attempts.
-    #[derive(Clone, Default)]
-    struct Call {
-        idempotent: bool,
-        max_attempts: Option<u32>,
-        delays: Arc<Mutex<Vec<Duration>>>,
-    }
-
-    impl RetryRequest<OrchError> for Call {
-        fn is_idempotent(&self) -> bool {
-            self.idempotent
-        }
-
-        fn max_attempts(&self) -> Option<u32> {
-            self.max_attempts
-        }
-
-        fn attempted(&self, attempt: FailedAttempt<'_, OrchError>) -> Option<BoxFuture> {
-            self.delays.lock().unwrap().push(attempt.delay);
-            None
-        }
-    }
-
-    /// Fails in a given way a number of times, then answers.
-    #[derive(Clone)]
-    struct Flaky {
-        failures: u32,
-        error: fn() -> OrchError,
-        calls: Arc<Mutex<u32>>,
-    }
-
-    impl Service<Call> for Flaky {
-        type Response = &'static str;
-        type Error = OrchError;
-        type Future = std::future::Ready<Result<&'static str, OrchError>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), OrchError>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Call) -> Self::Future {
-            let mut calls = self.calls.lock().unwrap();
-            *calls += 1;
-            std::future::ready(if *calls <= self.failures {
-                Err((self.error)())
-            } else {
-                Ok("done")
-            })
-        }
-    }
-
-    /// A failure that may have acted.
-    #[derive(Debug, thiserror::Error)]
-    #[error("half done")]
-    struct Acted;
-
-    impl Failure for Acted {
-        fn code(&self) -> &'static str {
-            "test.acted"
-        }
-        fn retry(&self) -> Retry {
-            Retry::Backoff
-        }
-        fn effect(&self) -> Effect {
-            Effect::Unknown
-        }
-    }
-
-    struct Seen {
-        result: Result<&'static str, OrchError>,
-        calls: u32,
-        delays: Vec<Duration>,
-    }
-
-    async fn run(
-        config: RetryConfig,
-        call: Call,
-        failures: u32,
-        error: fn() -> OrchError,
-        budget: bool,
-    ) -> Seen {
-        let clock = VirtualClock::starting_at(Timestamp::default());
-        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-        let mut policy = RetryPolicy::new(config, Arc::clone(&shared)).jitter(Jitter::seeded(7));
-        if budget {
-            let budget = RetryBudget::new(shared);
-            while budget.withdraw() {}
-            policy = policy.budget(budget);
-        }
-        let calls = Arc::new(Mutex::new(0));
-        let flaky = Flaky { failures, error, calls: Arc::clone(&calls) };
-        let (done, result) = tokio::sync::oneshot::channel();
-        let (service, delays) = (policy.layer().layer(flaky), Arc::clone(&call.delays));
-        tokio::spawn(clock.track(Box::pin(async move {
-            let _ = done.send(service.oneshot(call).await);
-        })));
-        let result = result.await.unwrap();
-        let (calls, delays) = (*calls.lock().unwrap(), delays.lock().unwrap().clone());
-        Seen { result, calls, delays }
-    }
-
-    fn transient() -> OrchError {
-        OperatorError::Retryable("busy".into()).into()
-    }
-
-    /// Spec: R1, R2
-    #[tokio::test]
-    async fn a_retryable_failure_is_tried_again_and_answers() {
-        let seen = run(RetryConfig::default(), Call::default(), 2, transient, false).await;
-        assert_eq!(seen.result.unwrap(), "done");
-        assert_eq!((seen.calls, seen.delays.len()), (3, 2));
-    }
-
-    /// Spec: E8, R9
-    #[tokio::test]
-    async fn giving_up_wraps_the_last_error_and_is_not_retryable() {
-        let seen = run(RetryConfig::default(), Call::default(), 9, transient, false).await;
-        let error = seen.result.unwrap_err();
-        assert_eq!(seen.calls, 3);
-        assert_eq!((error.code(), error.retry()), ("operator.retryable", Retry::Never));
-        assert_eq!(
-            layer0::failure::Chain(&error).to_string(),
-            "operator failed: operator stopped on `operator.retryable`: gave up after 3 attempts: \
-             operator failed: busy"
-        );
-    }
-
-    /// Spec: R4
-    #[tokio::test]
-    async fn what_may_have_acted_is_not_repeated_unless_idempotent() {
-        fn acted() -> OrchError {
-            OperatorError::failed(Acted).into()
-        }
-        let seen = run(RetryConfig::default(), Call::default(), 1, acted, false).await;
-        assert_eq!((seen.calls, seen.result.unwrap_err().retry()), (1, Retry::Backoff));
-        let idempotent = Call { idempotent: true, ..Call::default() };
-        let seen = run(RetryConfig::default(), idempotent, 1, acted, false).await;
-        assert_eq!((seen.calls, seen.result.unwrap()), (2, "done"));
-    }
-
-    /// Spec: R4
-    #[tokio::test]
-    async fn a_failure_for_good_is_returned_as_it_is() {
-        fn missing() -> OrchError {
-            OrchError::OperatorNotFound("x".into())
-        }
-        let seen = run(RetryConfig::default(), Call::default(), 9, missing, false).await;
-        assert_eq!(seen.calls, 1);
-        assert!(matches!(seen.result, Err(OrchError::OperatorNotFound(_))));
-    }
-
-    /// Spec: R4
-    #[tokio::test]
-    async fn never_sleeps_past_the_deadline() {
-        let config = RetryConfig {
-            base_ms: 9_000,
-            cap_ms: 9_000,
-            deadline_ms: 10_000,
-            attempts: 99,
-            ..RetryConfig::default()
-        };
-        let seen = run(config, Call::default(), 99, transient, false).await;
-        assert!(seen.delays.iter().sum::<Duration>() <= Duration::from_secs(10));
-        assert!(seen.result.is_err() && seen.calls < 99);
-    }
-
-    #[tokio::test]
-    async fn the_request_can_lower_the_attempts() {
-        let call = Call { max_attempts: Some(2), ..Call::default() };
-        assert_eq!(run(RetryConfig::default(), call, 9, transient, false).await.calls, 2);
-    }
-
-    /// Spec: R5
-    #[tokio::test]
-    async fn without_budget_there_is_no_retry() {
-        let seen = run(RetryConfig::default(), Call::default(), 1, transient, true).await;
-        assert_eq!(seen.calls, 1);
-        assert!(seen.result.is_err_and(|error| !error.is_retryable()));
-    }
-}
+mod tests;

@@ -1,0 +1,241 @@
+use super::*;
+
+use std::sync::Mutex;
+use std::task::{Context, Poll};
+
+use clock::VirtualClock;
+use layer0::Timestamp;
+use layer0::error::OperatorError;
+use layer0::error::OrchError;
+use tower::{Layer, Service, ServiceExt};
+
+/// A request that notes the waits between its attempts.
+#[derive(Clone, Default)]
+struct Call {
+    idempotent: bool,
+    max_attempts: Option<u32>,
+    delays: Arc<Mutex<Vec<Duration>>>,
+}
+
+impl RetryRequest<OrchError> for Call {
+    fn is_idempotent(&self) -> bool {
+        self.idempotent
+    }
+
+    fn max_attempts(&self) -> Option<u32> {
+        self.max_attempts
+    }
+
+    fn attempted(&self, attempt: FailedAttempt<'_, OrchError>) -> Option<BoxFuture> {
+        self.delays.lock().unwrap().push(attempt.delay);
+        None
+    }
+}
+
+/// Fails in a given way a number of times, then answers.
+#[derive(Clone)]
+struct Flaky {
+    failures: u32,
+    error: fn() -> OrchError,
+    calls: Arc<Mutex<u32>>,
+}
+
+impl Service<Call> for Flaky {
+    type Response = &'static str;
+    type Error = OrchError;
+    type Future = std::future::Ready<Result<&'static str, OrchError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), OrchError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Call) -> Self::Future {
+        let mut calls = self.calls.lock().unwrap();
+        *calls += 1;
+        std::future::ready(if *calls <= self.failures { Err((self.error)()) } else { Ok("done") })
+    }
+}
+
+/// A failure that may have acted.
+#[derive(Debug, thiserror::Error)]
+#[error("half done")]
+struct Acted;
+
+impl Failure for Acted {
+    fn code(&self) -> &'static str {
+        "test.acted"
+    }
+    fn retry(&self) -> Retry {
+        Retry::Backoff
+    }
+    fn effect(&self) -> Effect {
+        Effect::Unknown
+    }
+}
+
+struct Seen {
+    result: Result<&'static str, OrchError>,
+    calls: u32,
+    delays: Vec<Duration>,
+}
+
+async fn run(
+    config: RetryConfig,
+    call: Call,
+    failures: u32,
+    error: fn() -> OrchError,
+    budget: bool,
+) -> Seen {
+    let clock = VirtualClock::starting_at(Timestamp::default());
+    let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+    let mut policy = RetryPolicy::new(config, Arc::clone(&shared)).jitter(Jitter::seeded(7));
+    if budget {
+        let budget = RetryBudget::new(shared);
+        while budget.withdraw() {}
+        policy = policy.budget(budget);
+    }
+    let calls = Arc::new(Mutex::new(0));
+    let flaky = Flaky { failures, error, calls: Arc::clone(&calls) };
+    let (done, result) = tokio::sync::oneshot::channel();
+    let (service, delays) = (policy.layer().layer(flaky), Arc::clone(&call.delays));
+    tokio::spawn(clock.track(Box::pin(async move {
+        let _ = done.send(service.oneshot(call).await);
+    })));
+    let result = result.await.unwrap();
+    let (calls, delays) = (*calls.lock().unwrap(), delays.lock().unwrap().clone());
+    Seen { result, calls, delays }
+}
+
+fn transient() -> OrchError {
+    OperatorError::Retryable("busy".into()).into()
+}
+
+/// Spec: R1, R2
+#[tokio::test]
+async fn a_retryable_failure_is_tried_again_and_answers() {
+    let seen = run(RetryConfig::default(), Call::default(), 2, transient, false).await;
+    assert_eq!(seen.result.unwrap(), "done");
+    assert_eq!((seen.calls, seen.delays.len()), (3, 2));
+}
+
+/// Spec: E8, R9
+#[tokio::test]
+async fn giving_up_wraps_the_last_error_and_is_not_retryable() {
+    let seen = run(RetryConfig::default(), Call::default(), 9, transient, false).await;
+    let error = seen.result.unwrap_err();
+    assert_eq!(seen.calls, 3);
+    assert_eq!((error.code(), error.retry()), ("operator.retryable", Retry::Never));
+    assert_eq!(
+        layer0::failure::Chain(&error).to_string(),
+        "operator failed: operator stopped on `operator.retryable`: gave up after 3 attempts: \
+         operator failed: busy"
+    );
+}
+
+/// Spec: R4
+#[tokio::test]
+async fn what_may_have_acted_is_not_repeated_unless_idempotent() {
+    fn acted() -> OrchError {
+        OperatorError::failed(Acted).into()
+    }
+    let seen = run(RetryConfig::default(), Call::default(), 1, acted, false).await;
+    assert_eq!((seen.calls, seen.result.unwrap_err().retry()), (1, Retry::Backoff));
+    let idempotent = Call { idempotent: true, ..Call::default() };
+    let seen = run(RetryConfig::default(), idempotent, 1, acted, false).await;
+    assert_eq!((seen.calls, seen.result.unwrap()), (2, "done"));
+}
+
+/// Spec: R4
+#[tokio::test]
+async fn a_failure_for_good_is_returned_as_it_is() {
+    fn missing() -> OrchError {
+        OrchError::OperatorNotFound("x".into())
+    }
+    let seen = run(RetryConfig::default(), Call::default(), 9, missing, false).await;
+    assert_eq!(seen.calls, 1);
+    assert!(matches!(seen.result, Err(OrchError::OperatorNotFound(_))));
+}
+
+/// Spec: R4
+#[tokio::test]
+async fn never_sleeps_past_the_deadline() {
+    let config = RetryConfig {
+        base_ms: 9_000,
+        cap_ms: 9_000,
+        deadline_ms: 10_000,
+        attempts: 99,
+        ..RetryConfig::default()
+    };
+    let seen = run(config, Call::default(), 99, transient, false).await;
+    assert!(seen.delays.iter().sum::<Duration>() <= Duration::from_secs(10));
+    assert!(seen.result.is_err() && seen.calls < 99);
+}
+
+#[tokio::test]
+async fn the_request_can_lower_the_attempts() {
+    let call = Call { max_attempts: Some(2), ..Call::default() };
+    assert_eq!(run(RetryConfig::default(), call, 9, transient, false).await.calls, 2);
+}
+
+/// Spec: R5
+#[tokio::test]
+async fn without_budget_there_is_no_retry() {
+    let seen = run(RetryConfig::default(), Call::default(), 1, transient, true).await;
+    assert_eq!(seen.calls, 1);
+    assert!(seen.result.is_err_and(|error| !error.is_retryable()));
+}
+
+/// A failure that says when to come back.
+#[derive(Debug, thiserror::Error)]
+#[error("come back")]
+struct ComeBack(Duration);
+
+impl Failure for ComeBack {
+    fn code(&self) -> &'static str {
+        "test.come_back"
+    }
+    fn retry(&self) -> Retry {
+        Retry::After(self.0)
+    }
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+}
+
+/// Spec: R3
+#[tokio::test]
+async fn a_hint_never_shortens_the_backoff() {
+    async fn waits(error: fn() -> OrchError) -> Vec<Duration> {
+        let config = RetryConfig { attempts: 8, ..RetryConfig::default() };
+        let seen = run(config, Call::default(), 7, error, false).await;
+        assert_eq!((seen.calls, seen.result.unwrap()), (8, "done"));
+        seen.delays
+    }
+    fn hinted(hint: Duration) -> OrchError {
+        OperatorError::failed(ComeBack(hint)).into()
+    }
+    let backoff = waits(transient).await;
+    assert!(backoff.iter().sum::<Duration>() > Duration::from_secs(3), "{backoff:?}");
+    for short in [(|| hinted(Duration::ZERO)) as fn() -> _, || hinted(Duration::from_nanos(1))] {
+        let waits = waits(short).await;
+        assert!(waits.iter().sum::<Duration>() > Duration::from_secs(3), "{waits:?}");
+    }
+    for wait in waits(|| hinted(Duration::from_secs(9))).await {
+        assert!(wait >= Duration::from_secs(9), "{wait:?}");
+    }
+}
+
+/// Spec: R4
+#[tokio::test]
+async fn the_time_of_day_does_not_move_the_deadline() {
+    for by_ms in [-86_400_000, 86_400_000] {
+        let clock = VirtualClock::starting_at(Timestamp::default());
+        let mut policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock.clone()));
+        let _ = Policy::<Call, (), OrchError>::clone_request(&mut policy, &Call::default());
+        clock.set_time_of_day(by_ms);
+        let error = OrchError::from(OperatorError::Retryable("busy".into()));
+        let tried = Tried::new(1, policy.elapsed(), true);
+        assert!(matches!(policy.decide(&error, tried), Decision::Again(_)));
+        assert_eq!(tried.elapsed, Duration::ZERO);
+    }
+}
