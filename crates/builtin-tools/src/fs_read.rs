@@ -2,22 +2,34 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use layer0::ToolSpec;
-use serde_json::{Value, json};
-use tool::{Tool, ToolContext, ToolError};
+use layer0::{JsonText, ToolSpec};
+use serde_json::json;
+use tool::{Arguments, Tool, ToolContext, ToolError};
 
 use crate::path;
+
+mod page;
 
 /// How many bytes are read unless the model asks for another size.
 const DEFAULT_BYTES: u64 = 16 * 1024;
 /// The most bytes the model can ask for at once.
 const MAX_BYTES: u64 = 256 * 1024;
 
+/// How many bytes of a character come after its first, at most.
+const CHARACTER_REST: u64 = 3;
+/// How long an answer is, as JSON, unless the model asks for a size: as much as it reads of a result by
+/// default.
+const MAX_ANSWER_BYTES: usize = 16 * 1024;
+
 /// `fs_read`: reads a part of a text file. A call needs `fs:read:<path>`.
+///
+/// A page begins and ends between characters, and its `next_offset` is where the next one begins.
+/// Unless the model asks for a size, the whole answer fits into what it reads of a result.
 #[derive(Debug, Clone)]
 pub struct FsRead {
     spec: ToolSpec,
     base: PathBuf,
+    max_answer_bytes: usize,
 }
 
 impl FsRead {
@@ -28,14 +40,21 @@ impl FsRead {
             "properties": {
                 "path": {"type": "string", "description": "The file."},
                 "offset": {"type": "integer", "minimum": 0, "description": "Where to begin, in bytes."},
-                "limit": {"type": "integer", "minimum": 1, "description": "How much to read, in bytes; 16384 otherwise."},
+                "limit": {"type": "integer", "minimum": 1, "description": "How much to read, in bytes; otherwise what fits into one result."},
             },
             "required": ["path"],
             "additionalProperties": false,
         });
         let description = "Read a text file. Returns its text from offset on, and next_offset when there is more.";
         let spec = ToolSpec::new("fs_read", description, schema).idempotent().exploratory();
-        Self { spec, base: base.into() }
+        Self { spec, base: base.into(), max_answer_bytes: MAX_ANSWER_BYTES }
+    }
+
+    /// Bounds an answer of a call that asks for no size, in bytes of JSON; 16 KiB otherwise.
+    #[must_use]
+    pub fn max_answer_bytes(mut self, bytes: usize) -> Self {
+        self.max_answer_bytes = bytes;
+        self
     }
 }
 
@@ -45,13 +64,23 @@ impl Tool for FsRead {
         &self.spec
     }
 
-    fn needs(&self, arguments: &Value) -> Result<Vec<String>, ToolError> {
+    fn needs(&self, arguments: &Arguments) -> Result<Vec<String>, ToolError> {
         Ok(vec![capability(&path::resolve(&self.base, arguments))])
     }
 
-    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
+    fn denied(&self, arguments: &Arguments, _: &str) -> String {
+        // Where a link leads is not told.
+        format!("fs:read:{}", path::asked(arguments))
+    }
+
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
         let (base, arguments, context) = (self.base.clone(), arguments.clone(), context.clone());
-        tokio::task::spawn_blocking(move || read(&base, &arguments, &context))
+        let max = self.max_answer_bytes;
+        tokio::task::spawn_blocking(move || read(&base, max, &arguments, &context))
             .await
             .map_err(|error| ToolError::Other(error.into()))?
     }
@@ -61,23 +90,55 @@ fn capability(path: &Path) -> String {
     format!("fs:read:{}", path.display())
 }
 
-fn read(base: &Path, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
+fn read(
+    base: &Path,
+    max_answer_bytes: usize,
+    arguments: &Arguments,
+    context: &ToolContext,
+) -> Result<JsonText, ToolError> {
     let path = path::resolve(base, arguments);
     let shown = path::shown(base, &path);
     let judged = |real: &Path| path::granted(context, &capability(real));
-    let (mut file, metadata) =
-        path::open_judged(&path, judged).map_err(|failure| failure.into_tool_error(&shown))?;
-    let offset = arguments["offset"].as_u64().unwrap_or(0);
-    let limit = arguments["limit"].as_u64().unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);
-    let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(offset))
-        .and_then(|_| file.take(limit).read_to_end(&mut bytes))
+    let (mut file, metadata) = path::open_judged(&path, judged)
+        .map_err(|failure| failure.into_tool_error(path::asked(arguments)))?;
+    let total = metadata.len();
+    let asked = arguments.whole_number("offset")?.unwrap_or(0).min(total);
+    let limit = arguments.whole_number("limit")?;
+    let bytes_asked = limit.unwrap_or(DEFAULT_BYTES).min(MAX_BYTES);
+    // A character may begin before the page, and end after it.
+    let from = asked.saturating_sub(CHARACTER_REST);
+    let (lead, mut bytes) = (to_usize(asked - from), Vec::new());
+    file.seek(SeekFrom::Start(from))
+        .and_then(|_| {
+            let around = u64::try_from(lead).unwrap_or(0) + bytes_asked + CHARACTER_REST;
+            file.take(around).read_to_end(&mut bytes)
+        })
         .map_err(|error| ToolError::ExecutionFailed(format!("reading {shown} failed: {error}")))?;
-    let end = offset + u64::try_from(bytes.len()).unwrap_or(0);
-    let mut answer = json!({"path": shown, "text": String::from_utf8_lossy(&bytes)});
-    if end < metadata.len() {
-        answer["next_offset"] = json!(end);
-        answer["total_bytes"] = json!(metadata.len());
+    let begin = page::boundary(&bytes, lead);
+    let offset = from + u64::try_from(begin).unwrap_or(0);
+    let mut answer = json!({"path": shown, "text": ""});
+    if offset < asked {
+        answer["offset"] = json!(offset);
     }
-    Ok(answer)
+    let mut longest = answer.clone();
+    longest["next_offset"] = json!(u64::MAX);
+    longest["total_bytes"] = json!(u64::MAX);
+    let room = match limit {
+        Some(_) => usize::MAX,
+        None => max_answer_bytes.saturating_sub(longest.to_string().len()),
+    };
+    let (text, read) = page::text(&bytes[begin..], to_usize(bytes_asked), room);
+    let end = offset + u64::try_from(read).unwrap_or(0);
+    answer["text"] = json!(text);
+    if end < total {
+        answer["next_offset"] = json!(end);
+    }
+    if asked > 0 || end < total {
+        answer["total_bytes"] = json!(total);
+    }
+    Ok(answer.into())
+}
+
+fn to_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

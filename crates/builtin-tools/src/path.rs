@@ -2,30 +2,18 @@
 
 use std::fs::{File, Metadata};
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-use tool::{ToolContext, ToolError};
+use tool::{Arguments, ToolContext, ToolError, real_path};
 
-/// Returns where the `path` argument leads, links resolved as far as there is something. The rest is
-/// kept as it is, so that the policy judges a missing file like one that is there, and nobody learns
-/// what exists outside of what is granted.
-pub(crate) fn resolve(base: &Path, arguments: &Value) -> PathBuf {
-    let asked = base.join(arguments["path"].as_str().unwrap_or("."));
-    let asked = std::path::absolute(&asked).unwrap_or(asked);
-    let mut real = PathBuf::new();
-    for part in asked.components() {
-        match part {
-            Component::ParentDir => drop(real.pop()),
-            part => {
-                real.push(part);
-                if let Ok(resolved) = std::fs::canonicalize(&real) {
-                    real = resolved;
-                }
-            }
-        }
-    }
-    real
+/// Returns the `path` argument as the model wrote it.
+pub(crate) fn asked(arguments: &Arguments) -> &str {
+    arguments["path"].as_str().unwrap_or(".")
+}
+
+/// Returns where the `path` argument leads.
+pub(crate) fn resolve(base: &Path, arguments: &Arguments) -> PathBuf {
+    real_path(&base.join(asked(arguments)))
 }
 
 /// Opens a file for reading, and only if it is a file and still the one that was judged: links may
@@ -43,7 +31,7 @@ pub(crate) fn open_judged(
     if !metadata.is_file() {
         return Err(OpenFailure::NoFile);
     }
-    if !judged(&real_path(&file, path)?) {
+    if !judged(&opened_path(&file, path)?) {
         return Err(OpenFailure::Moved);
     }
     Ok((file, metadata))
@@ -78,14 +66,14 @@ impl OpenFailure {
 
 /// Returns the path of what an open file really is.
 #[cfg(target_os = "linux")]
-fn real_path(file: &File, _: &Path) -> io::Result<PathBuf> {
+fn opened_path(file: &File, _: &Path) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Returns the path of what an open file really is, as far as the name still tells.
 #[cfg(not(target_os = "linux"))]
-fn real_path(_: &File, path: &Path) -> io::Result<PathBuf> {
+fn opened_path(_: &File, path: &Path) -> io::Result<PathBuf> {
     std::fs::canonicalize(path)
 }
 
@@ -96,6 +84,5 @@ pub(crate) fn granted(context: &ToolContext, capability: &str) -> bool {
 
 /// Shows a path below `base` without it.
 pub(crate) fn shown(base: &Path, path: &Path) -> String {
-    let base = std::fs::canonicalize(base).unwrap_or_else(|_| base.to_owned());
-    path.strip_prefix(&base).unwrap_or(path).display().to_string()
+    path.strip_prefix(real_path(base)).unwrap_or(path).display().to_string()
 }

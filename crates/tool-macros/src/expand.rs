@@ -86,9 +86,9 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
 
                 async fn call(
                     &self,
-                    arguments: &private::serde_json::Value,
+                    arguments: &#home::Arguments,
                     context: &#home::ToolContext,
-                ) -> ::std::result::Result<private::serde_json::Value, #home::ToolError> {
+                ) -> ::std::result::Result<#home::JsonText, #home::ToolError> {
                     let _ = context;
                     let Arguments { #(#names),* } = private::decode_arguments(arguments)?;
                     private::encode_output(run(#(#arguments),*).await)

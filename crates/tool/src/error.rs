@@ -36,6 +36,8 @@ pub enum ToolError {
         code: Option<Arc<str>>,
         /// The author's retry answer.
         retry: Option<Retry>,
+        /// What the tool wrote beside the error; stored with it, and not shown.
+        output: Option<Arc<str>>,
         /// The error.
         #[source]
         error: Inner<ToolError>,
@@ -161,21 +163,29 @@ impl ToolError {
     /// Adds the author's own code.
     #[must_use]
     pub fn with_code(self, code: impl Into<Arc<str>>) -> Self {
-        let (_, retry, error) = self.into_parts();
-        Self::Detailed { code: Some(code.into()), retry, error }
+        let (_, retry, output, error) = self.into_parts();
+        Self::Detailed { code: Some(code.into()), retry, output, error }
+    }
+
+    /// Adds what the tool wrote, which is stored with the error.
+    #[must_use]
+    pub fn with_output(self, output: impl Into<Arc<str>>) -> Self {
+        let (code, retry, _, error) = self.into_parts();
+        Self::Detailed { code, retry, output: Some(output.into()), error }
     }
 
     /// States that trying again can help, and how long to wait first.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
-        let (code, _, error) = self.into_parts();
-        Self::Detailed { code, retry: Some(retry), error }
+        let (code, _, output, error) = self.into_parts();
+        Self::Detailed { code, retry: Some(retry), output, error }
     }
 
-    fn into_parts(self) -> (Option<Arc<str>>, Option<Retry>, Inner<Self>) {
+    #[allow(clippy::type_complexity, reason = "the fields of one variant")]
+    fn into_parts(self) -> (Option<Arc<str>>, Option<Retry>, Option<Arc<str>>, Inner<Self>) {
         match self {
-            Self::Detailed { code, retry, error } => (code, retry, error),
-            error => (None, None, error.into()),
+            Self::Detailed { code, retry, output, error } => (code, retry, output, error),
+            error => (None, None, None, error.into()),
         }
     }
 
@@ -193,6 +203,15 @@ impl ToolError {
     pub const fn author_code(&self) -> Option<&Arc<str>> {
         match self {
             Self::Detailed { code, .. } => code.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Returns what the tool wrote beside the error.
+    #[must_use]
+    pub const fn output(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Detailed { output, .. } => output.as_ref(),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! What a tool is, who may call it, and how a call fails.
 //!
-//! A [`Tool`] describes itself with a [`ToolSpec`] and runs on JSON arguments. A [`Toolset`] finds
+//! A [`Tool`] describes itself with a [`ToolSpec`] and runs on JSON [`Arguments`]. A [`Toolset`] finds
 //! a tool, checks the arguments against its schema and its needs against [`Grants`]; what is not
 //! granted is denied. Every failure is a [`ToolError`], which the model reads as data: a tool never
 //! ends a run.
@@ -22,21 +22,29 @@
 //! # Ok::<(), tool::RegistrationError>(())
 //! ```
 
+mod arguments;
+mod capability;
 mod error;
 mod policy;
+mod real_path;
 mod registry;
 mod text;
 mod tool;
 mod validate;
+mod written;
 
+pub use arguments::Arguments;
+pub use capability::check_capability;
 pub use error::ToolError;
-pub use layer0::ToolSpec;
+pub use layer0::{JsonText, ToolSpec};
 pub use policy::{Grants, PatternError};
+pub use real_path::real_path;
 pub use registry::{Admitted, RegistrationError, ToolNotFound, Toolset};
 pub use text::{failed_text, missing_text};
-pub use tool::{Tool, ToolContext, schema_of};
+pub use tool::{DispatchSpec, Tool, ToolContext, schema_of};
 pub use tool_macros::tool;
-pub use validate::{Misfit, Schema, SchemaError, is_deeper};
+pub use validate::{Misfit, Schema, SchemaError};
+pub use written::Written;
 
 /// What the code written by [`macro@tool`] calls; not for people.
 #[doc(hidden)]
@@ -44,7 +52,6 @@ pub mod __private {
     pub use async_trait::async_trait;
     pub use schemars;
     pub use serde;
-    pub use serde_json;
 
     pub use crate::tool::{decode_arguments, encode_output, schema_of};
 }

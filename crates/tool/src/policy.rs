@@ -5,11 +5,16 @@ use std::fmt;
 use glob::{MatchOptions, Pattern};
 use thiserror::Error;
 
+use crate::capability::check_capability;
+
 /// The capabilities an agent's tools may use.
 ///
 /// A grant is a capability, such as `process:spawn`, or a pattern over them: in
 /// `fs:read:/data/**`, `*` stands for anything but `/`, and `/**` for the directory and everything
 /// below it. A grant without a last part covers all of it: `fs:read` grants `fs:read:/etc/hosts`.
+///
+/// A capability that ends with `/**`, as a search of a folder needs, is granted only by a pattern that
+/// grants everything below that folder.
 #[derive(Clone, Default)]
 pub struct Grants(Box<[Grant]>);
 
@@ -17,6 +22,8 @@ pub struct Grants(Box<[Grant]>);
 struct Grant {
     text: String,
     pattern: Pattern,
+    /// The directory of a pattern that ends with `/**`.
+    directory: Option<Pattern>,
 }
 
 impl Grants {
@@ -34,15 +41,15 @@ impl Grants {
     pub fn parse<T: AsRef<str>>(grants: impl IntoIterator<Item = T>) -> Result<Self, PatternError> {
         let grants = grants.into_iter().map(|grant| {
             let text = grant.as_ref().to_owned();
-            if text.trim() != text || text.is_empty() {
-                return Err(PatternError {
-                    pattern: text,
-                    why: "a capability has the form `fs:read`",
-                });
+            if let Err(why) = check_capability(&text) {
+                return Err(PatternError { pattern: text, why });
             }
-            match Pattern::new(&text) {
-                Ok(pattern) => Ok(Grant { text, pattern }),
-                Err(error) => Err(PatternError { pattern: text, why: error.msg }),
+            let directory = text.strip_suffix("/**").map(Pattern::new).transpose();
+            match (Pattern::new(&text), directory) {
+                (Ok(pattern), Ok(directory)) => Ok(Grant { text, pattern, directory }),
+                (Err(error), _) | (_, Err(error)) => {
+                    Err(PatternError { pattern: text, why: error.msg.to_owned() })
+                }
             }
         });
         grants.collect::<Result<_, _>>().map(Self)
@@ -62,14 +69,18 @@ impl Grant {
             require_literal_separator: true,
             require_literal_leading_dot: false,
         };
-        if self.pattern.matches_with(capability, options) {
+        let matches = |pattern: &Pattern| pattern.matches_with(capability, options);
+        // As text, `/data/**` would match `/data/*` too.
+        let needs_any_depth = capability.ends_with("/**");
+        let grants_any_depth = self.directory.is_some() || self.text.ends_with("/**/*");
+        if matches(&self.pattern) && (grants_any_depth || !needs_any_depth) {
             return true;
         }
-        let below = |whole: &str, sign| {
-            capability.strip_prefix(whole).is_some_and(|rest| rest.starts_with(sign))
-        };
-        // `fs:read` covers `fs:read:…`; `…/dir/**` covers `…/dir` itself.
-        below(&self.text, ':') || self.text.strip_suffix("/**").is_some_and(|dir| dir == capability)
+        // `…/dir/**` covers `…/dir` itself, and `fs:read` covers `fs:read:…`; after a path, a colon is
+        // part of a file's name.
+        !needs_any_depth && self.directory.as_ref().is_some_and(matches)
+            || !self.text.contains('/')
+                && capability.strip_prefix(&self.text).is_some_and(|rest| rest.starts_with(':'))
     }
 }
 
@@ -84,7 +95,7 @@ impl fmt::Debug for Grants {
 #[error("grant `{pattern}` is not valid: {why}")]
 pub struct PatternError {
     pattern: String,
-    why: &'static str,
+    why: String,
 }
 
 #[cfg(test)]
@@ -112,7 +123,38 @@ mod tests {
         check("fs:read:/data/*.csv", "fs:read:/data/a.csv", true);
         check("fs:read:/data/*.csv", "fs:read:/data/a/b.csv", false);
         check("fs:read:/data/**", "fs:read", false);
+        check("fs:read:/da*/**", "fs:read:/data", true);
+        check("fs:read:/data [[]1[]]/**", "fs:read:/data [1]", true);
+        check("fs:read:/da[t]a/x", "fs:read:/data/x", true);
+        check("fs:read:/**", "fs:read:/", true);
+        check("fs:read:/**", "fs:read:/etc/x", true);
+        check("fs:read:/*", "fs:read:/x", true);
+        check("fs:read:/*", "fs:read:/etc/x", false);
+        check("fs:read:/data", "fs:read:/data:x", false);
+        check("fs:read", "fs:read:/data:x", true);
         assert!(!Grants::none().allow("fs:read"));
+    }
+
+    /// Spec: Y1
+    #[test]
+    fn any_depth_needs_a_grant_to_any_depth() {
+        #[track_caller]
+        fn check(grant: &str, capability: &str, allowed: bool) {
+            let grants = Grants::parse([grant]).unwrap();
+            assert_eq!(grants.allow(capability), allowed, "{grant} {capability}");
+        }
+        for grant in ["fs", "fs:read", "fs:read:/**", "fs:read:/data/**", "fs:read:/d*/**"] {
+            check(grant, "fs:read:/data/**", true);
+            check(grant, "fs:read:/data/a/**", true);
+        }
+        check("fs:read:/data/**/*", "fs:read:/data/**", true);
+        check("fs:read:/**", "fs:read:/**", true);
+        for grant in
+            ["/*", "/*/*", "/data/*", "/data/*/**", "/data", "/data/**/x", "/data/**/*.log"]
+        {
+            check(&format!("fs:read:{grant}"), "fs:read:/data/**", false);
+        }
+        check("fs:read:/*/**", "fs:read:/**", false);
     }
 
     #[test]

@@ -1,18 +1,16 @@
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use layer0::name::{NameError, check_name, wire_name};
 use layer0::{JsonText, ToolSpec};
-use serde_json::Value;
 use thiserror::Error;
 
+use crate::capability::check_capability;
 use crate::policy::Grants;
 use crate::text::{missing_text, nearest};
-use crate::validate::{self, Schema, is_deeper};
-use crate::{Tool, ToolError};
-
-/// How deep a schema may be nested. Its text has to be read again inside that of its agent, which
-/// serde_json does down to 128.
-const MAX_SCHEMA_DEPTH: usize = 100;
+use crate::validate::{self, Schema};
+use crate::{Arguments, DispatchSpec, Tool, ToolError};
 
 /// The tools of an agent, in the order the model sees them. Cloning copies no tool.
 #[derive(Clone, Default)]
@@ -25,6 +23,8 @@ struct Entry {
     spec: ToolSpec,
     input: Schema,
     output: Option<Schema>,
+    /// Are its failures stored? Asked once, when it was added.
+    stores_errors: bool,
 }
 
 /// A call that may run: the tool was found, its arguments fit and its needs are granted.
@@ -32,8 +32,9 @@ struct Entry {
 pub struct Admitted {
     entry: Arc<Entry>,
     /// The arguments.
-    pub arguments: Arc<Value>,
+    pub arguments: Arc<Arguments>,
     needs: Arc<[String]>,
+    dispatch: Option<DispatchSpec>,
 }
 
 impl Toolset {
@@ -47,7 +48,9 @@ impl Toolset {
     ///
     /// # Errors
     ///
-    /// [`RegistrationError`], when its name is empty or taken, or a schema is not valid.
+    /// [`RegistrationError`], when its name is not valid or taken, or a schema is not valid.
+    /// A name of other characters than letters, digits, `_` and `-` is given to providers as
+    /// [`wire_name`] maps it.
     pub fn with(mut self, tool: impl Tool + 'static) -> Result<Self, RegistrationError> {
         self.add(Arc::new(tool))?;
         Ok(self)
@@ -59,27 +62,45 @@ impl Toolset {
     ///
     /// As [`Toolset::with`]; then the set is unchanged.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
-        let spec = tool.spec().clone();
+        let described = described(&*tool).map_err(RegistrationError::Panicked)?;
+        let Described { spec, stores_errors } = described;
         let name = Arc::clone(&spec.name);
-        if name.trim().is_empty() {
-            return Err(RegistrationError::EmptyName);
-        }
+        check_name(&name)?;
         if self.contains(&name) {
             return Err(RegistrationError::Duplicate(name));
         }
+        let mapped = wire_name(&name);
+        if let Some(alike) = self.names().find(|other| wire_name(other) == mapped) {
+            let other = alike.into();
+            return Err(RegistrationError::Alike {
+                other,
+                mapped: mapped.into(),
+                name: name.clone(),
+            });
+        }
+        if spec.timeout.is_some_and(|timeout| timeout.is_zero()) {
+            return Err(RegistrationError::ZeroTimeout(name));
+        }
+        for capability in &spec.capabilities {
+            check_capability(capability).map_err(|why| RegistrationError::Capability {
+                tool: Arc::clone(&name),
+                capability: capability.as_str().into(),
+                why,
+            })?;
+        }
+        let malformed = |why: String| RegistrationError::Schema { tool: Arc::clone(&name), why };
         let compile = |schema: &JsonText| {
-            let why = |why: String| RegistrationError::Schema { tool: Arc::clone(&name), why };
-            let schema: Value = schema.read().map_err(|error| why(error.to_string()))?;
-            if is_deeper(&schema, MAX_SCHEMA_DEPTH) {
-                return Err(why(format!("it is nested deeper than {MAX_SCHEMA_DEPTH} levels")));
-            }
-            Schema::new(&schema).map_err(|error| why(error.to_string()))
+            Schema::new(&schema.value()).map_err(|error| malformed(error.to_string()))
         };
         let input = compile(&spec.schema)?;
+        if spec.schema.value()["type"] != "object" {
+            return Err(malformed("its `type` must be `object`".to_owned()));
+        }
         let output = spec.output_schema.as_ref().map(compile).transpose()?;
         // Tools are added once and held for long.
         self.0.reserve_exact(1);
-        self.0.push(Arc::new(Entry { tool, spec, input, output }));
+        let entry = Entry { tool, spec, input, output, stores_errors };
+        self.0.push(Arc::new(entry));
         Ok(())
     }
 
@@ -119,14 +140,16 @@ impl Toolset {
     pub fn admit(
         &self,
         name: &str,
-        arguments: impl Into<Arc<Value>>,
+        arguments: impl Into<JsonText>,
         grants: &Grants,
     ) -> Result<Admitted, ToolError> {
         let entry = self.find(name).ok_or_else(|| ToolError::NotFound(name.to_owned()))?;
-        let arguments = arguments.into();
-        let checked = match &*arguments {
-            Value::String(text) => Err(validate::unparsed(text)),
-            arguments => entry.input.check_arguments(arguments),
+        let text = arguments.into();
+        let unparsed = text.as_string().map(|text| validate::unparsed(&text));
+        let arguments = Arc::new(Arguments::new(text));
+        let checked = match unparsed {
+            Some(why) => Err(why),
+            None => entry.input.check_arguments(arguments.value()),
         };
         checked.map_err(|why| {
             let error = ToolError::InvalidInput(why);
@@ -137,11 +160,16 @@ impl Toolset {
         })?;
         let spec = &entry.spec;
         let needs = entry.tool.needs(&arguments)?;
-        match spec.capabilities.iter().chain(&needs).find(|needed| !grants.allow(needed)) {
-            Some(missing) => Err(ToolError::permission_denied(&*spec.name, missing)),
-            None if needs.is_empty() => Ok(Admitted::new(entry, arguments, Arc::default())),
-            None => Ok(Admitted::new(entry, arguments, needs.into())),
+        let denied = |missing| Err(ToolError::permission_denied(&*spec.name, missing));
+        if let Some(missing) = spec.capabilities.iter().find(|needed| !grants.allow(needed)) {
+            return denied(missing.clone());
         }
+        if let Some(missing) = needs.iter().find(|needed| !grants.allow(needed)) {
+            return denied(entry.tool.denied(&arguments, missing));
+        }
+        let needs = if needs.is_empty() { Arc::default() } else { needs.into() };
+        let dispatch = entry.tool.dispatch(&arguments);
+        Ok(Admitted { entry: Arc::clone(entry), arguments, needs, dispatch })
     }
 
     /// Returns the text for a call of a tool that does not exist.
@@ -161,11 +189,28 @@ impl Toolset {
     }
 }
 
-impl Admitted {
-    fn new(entry: &Arc<Entry>, arguments: Arc<Value>, needs: Arc<[String]>) -> Self {
-        Self { entry: Arc::clone(entry), arguments, needs }
-    }
+/// What a tool says of itself.
+struct Described {
+    spec: ToolSpec,
+    stores_errors: bool,
+}
 
+/// Asks a tool what it is, once: its code may panic.
+fn described(tool: &dyn Tool) -> Result<Described, String> {
+    let ask = AssertUnwindSafe(|| Described {
+        spec: tool.spec().clone(),
+        stores_errors: tool.stores_errors(),
+    });
+    catch_unwind(ask).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        // Its drop may panic too.
+        std::mem::forget(panic);
+        text.unwrap_or_else(|| "a value that is no text".to_owned())
+    })
+}
+
+impl Admitted {
     /// Returns the tool.
     #[must_use]
     pub fn tool(&self) -> &Arc<dyn Tool> {
@@ -181,7 +226,13 @@ impl Admitted {
     /// Are the tool's failures stored?
     #[must_use]
     pub fn stores_errors(&self) -> bool {
-        self.entry.tool.stores_errors()
+        self.entry.stores_errors
+    }
+
+    /// Returns the run that the call starts, if it starts one that counts for its caller's.
+    #[must_use]
+    pub const fn dispatch(&self) -> Option<&DispatchSpec> {
+        self.dispatch.as_ref()
     }
 
     /// Returns what the call said it needs and was granted.
@@ -194,12 +245,12 @@ impl Admitted {
     ///
     /// # Errors
     ///
-    /// [`ToolError::InvalidOutput`].
-    pub fn check_output(&self, output: &Value) -> Result<(), ToolError> {
+    /// [`ToolError::InvalidOutput`], which keeps the output.
+    pub fn check_output(&self, output: &JsonText) -> Result<(), ToolError> {
         match &self.entry.output {
-            Some(schema) => {
-                schema.check(output).map_err(|misfit| ToolError::InvalidOutput(misfit.to_string()))
-            }
+            Some(schema) => schema.check(&output.value()).map_err(|misfit| {
+                ToolError::InvalidOutput(misfit.to_string()).with_output(output.shown())
+            }),
             None => Ok(()),
         }
     }
@@ -226,12 +277,37 @@ pub struct ToolNotFound {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
+    /// It declares a capability that there cannot be.
+    #[error("capability `{capability}` of tool `{tool}` is not valid: {why}")]
+    #[non_exhaustive]
+    Capability {
+        /// The tool.
+        tool: Arc<str>,
+        /// The capability.
+        capability: Arc<str>,
+        /// What is wrong with it.
+        why: String,
+    },
     /// There is already a tool of this name.
     #[error("there is already a tool named `{0}`")]
     Duplicate(Arc<str>),
-    /// The name is empty.
-    #[error("a tool needs a name")]
-    EmptyName,
+    /// There is a tool whose name is the same to a provider, which takes fewer characters.
+    #[error("tool `{name}` and tool `{other}` are both `{mapped}` to a provider")]
+    #[non_exhaustive]
+    Alike {
+        /// The tool.
+        name: Arc<str>,
+        /// The tool that is there already.
+        other: Arc<str>,
+        /// What both are to a provider.
+        mapped: Arc<str>,
+    },
+    /// It cannot be called so.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// The tool's code panicked when it was asked what it is; the panic was caught.
+    #[error("a tool panicked when it was asked what it is: {0}")]
+    Panicked(String),
     /// A schema is not valid JSON Schema.
     #[error("the schema of tool `{tool}` is not valid: {why}")]
     #[non_exhaustive]
@@ -241,4 +317,7 @@ pub enum RegistrationError {
         /// What is wrong with it.
         why: String,
     },
+    /// Its timeout leaves it no time.
+    #[error("the timeout of tool `{0}` must not be zero")]
+    ZeroTimeout(Arc<str>),
 }

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use layer0::error::BoxError;
 use layer0::failure::Chain;
 use layer0::id::{CallId, RunId, SessionId};
-use layer0::{Timestamp, ToolSpec};
+use layer0::{JsonText, Timestamp, ToolSpec};
+use redact::Redactor;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -14,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::ToolError;
+use crate::{Arguments, ToolError, Written};
 
 /// Does one thing in the world for the model.
 #[async_trait]
@@ -28,9 +29,16 @@ pub trait Tool: Send + Sync {
     /// # Errors
     ///
     /// [`ToolError::InvalidInput`] when the arguments name something that cannot be.
-    fn needs(&self, arguments: &Value) -> Result<Vec<String>, ToolError> {
+    fn needs(&self, arguments: &Arguments) -> Result<Vec<String>, ToolError> {
         let _ = arguments;
         Ok(Vec::new())
+    }
+
+    /// Returns how a denial names one of the call's needs. A tool whose needs say more than the model
+    /// may learn, such as where a link leads, names what the arguments name.
+    fn denied(&self, arguments: &Arguments, need: &str) -> String {
+        let _ = arguments;
+        need.to_owned()
     }
 
     /// Returns the author's code for arguments that do not fit the schema.
@@ -44,7 +52,15 @@ pub trait Tool: Send + Sync {
         true
     }
 
-    /// Runs the tool. The arguments match its schema and policy has granted what it needs.
+    /// Returns what a call with these arguments starts, if it starts a run that counts for its caller's,
+    /// as an agent that is a tool does. Of such calls one runs at a time.
+    fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
+        let _ = arguments;
+        None
+    }
+
+    /// Runs the tool. The arguments match its schema and policy has granted what it needs. A
+    /// [`Value`] converts into the output.
     ///
     /// # Errors
     ///
@@ -55,7 +71,34 @@ pub trait Tool: Send + Sync {
     ///
     /// The future is dropped at timeout and cancellation. A tool that must not be left half done
     /// says so by not being idempotent.
-    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError>;
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError>;
+}
+
+/// A run that a call starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DispatchSpec {
+    /// The operator that runs.
+    pub operator: Arc<str>,
+    /// SHA-256, in hex, of what it is asked.
+    pub input_digest: Arc<str>,
+    /// Will be known what it costs?
+    pub is_priced: bool,
+}
+
+impl DispatchSpec {
+    /// Describes a run.
+    pub fn new(
+        operator: impl Into<Arc<str>>,
+        input_digest: impl Into<Arc<str>>,
+        is_priced: bool,
+    ) -> Self {
+        Self { operator: operator.into(), input_digest: input_digest.into(), is_priced }
+    }
 }
 
 /// What a tool may know of the call it serves.
@@ -80,11 +123,20 @@ pub struct ToolContext {
     pub sessions: Arc<[SessionId]>,
     /// How many dispatches are above the run.
     pub depth: u32,
+    /// Knows the secrets of the process. What a tool fails with is redacted anyway; a tool that encodes
+    /// bytes takes secrets out before, as they cannot be found in Base64.
+    pub redactor: Redactor,
     /// Is cancelled when the call is given up: at its timeout, and when the run is stopped. The
     /// future is dropped then anyway; code that blocks its thread has to look.
     pub cancellation: CancellationToken,
+    /// Where a tool says how to read what it has written so far: it is kept with the error when the
+    /// call is timed out.
+    pub written: Written,
     /// What the application gave the agent; see [`ToolContext::state`].
     pub app_state: Option<Arc<dyn Any + Send + Sync>>,
+    /// What the runtime tells its own tools; `None` outside of a run.
+    #[doc(hidden)]
+    pub runtime: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ToolContext {
@@ -101,8 +153,11 @@ impl ToolContext {
             deadline,
             granted: Arc::default(),
             depth: 0,
+            redactor: Redactor::new(),
             cancellation: CancellationToken::new(),
+            written: Written::default(),
             app_state: None,
+            runtime: None,
         }
     }
 
@@ -142,8 +197,8 @@ pub fn schema_of<T: JsonSchema>() -> Value {
 /// # Errors
 ///
 /// [`ToolError::InvalidInput`] for what a schema cannot say, such as a number out of range.
-pub fn decode_arguments<T: DeserializeOwned>(arguments: &Value) -> Result<T, ToolError> {
-    T::deserialize(arguments).map_err(|error| ToolError::InvalidInput(error.to_string()))
+pub fn decode_arguments<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
+    arguments.read().map_err(|error| ToolError::InvalidInput(error.to_string()))
 }
 
 /// Turns what a tool function returned into its output.
@@ -154,10 +209,13 @@ pub fn decode_arguments<T: DeserializeOwned>(arguments: &Value) -> Result<T, Too
 /// whole chain, and [`ToolError::InvalidOutput`] for a value that is no JSON.
 pub fn encode_output<T: Serialize, E: Into<BoxError>>(
     result: Result<T, E>,
-) -> Result<Value, ToolError> {
+) -> Result<JsonText, ToolError> {
     match result {
-        Ok(output) => serde_json::to_value(output)
-            .map_err(|error| ToolError::InvalidOutput(error.to_string())),
+        Ok(output) => match serde_json::to_string(&output) {
+            // What is nested too deeply for a record is text.
+            Ok(text) => Ok(JsonText::parse(&text).unwrap_or_else(|_| JsonText::string(&text))),
+            Err(error) => Err(ToolError::InvalidOutput(error.to_string())),
+        },
         Err(error) => Err(match error.into().downcast::<ToolError>() {
             Ok(error) => *error,
             Err(error) => ToolError::ExecutionFailed(Chain(&*error).to_string()),

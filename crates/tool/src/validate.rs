@@ -5,13 +5,19 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
+use layer0::{JsonText, is_deeper};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use thiserror::Error;
 
 /// How many problems are reported at once.
 const MAX_PROBLEMS: usize = 5;
 /// How many characters a value or a list of values may take in a message.
 const MAX_VALUE_CHARS: usize = 200;
+
+/// How deep a schema may be nested. Its text has to be read again inside that of its agent, which
+/// serde_json does down to 128.
+const MAX_SCHEMA_DEPTH: usize = 100;
 
 /// Compiled schemas by their text: agents that are alike share them, which are the most of what an
 /// agent holds that does nothing.
@@ -26,8 +32,13 @@ impl Schema {
     ///
     /// # Errors
     ///
-    /// [`SchemaError`], when it is not valid JSON Schema.
+    /// [`SchemaError`], when it is not valid JSON Schema, or nested so deeply that a record of it could
+    /// not be read.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
+        if is_deeper(schema, MAX_SCHEMA_DEPTH) {
+            let why = format!("it is nested deeper than {MAX_SCHEMA_DEPTH} levels");
+            return Err(SchemaError(why));
+        }
         let text = schema.to_string();
         let known = |compiled: &HashMap<String, Weak<Validator>>| compiled.get(&text)?.upgrade();
         if let Some(validator) = known(&COMPILED.lock().unwrap_or_else(PoisonError::into_inner)) {
@@ -45,7 +56,7 @@ impl Schema {
 
     /// Says what is wrong with the arguments of a call.
     pub(crate) fn check_arguments(&self, arguments: &Value) -> Result<(), String> {
-        check(&self.0, arguments)
+        check(&self.0, arguments, "arguments")
     }
 
     /// Says what is wrong with a value, in words a model can act on.
@@ -54,7 +65,7 @@ impl Schema {
     ///
     /// [`Misfit`], naming at most five problems.
     pub fn check(&self, value: &Value) -> Result<(), Misfit> {
-        check(&self.0, value).map_err(|why| Misfit(why.replace("arguments", "output")))
+        check(&self.0, value, "output").map_err(Misfit)
     }
 }
 
@@ -68,46 +79,37 @@ pub struct SchemaError(String);
 #[error("{0}")]
 pub struct Misfit(String);
 
-/// Checks `value`; returns what is wrong as `property expectation`, joined by `; `.
-fn check(validator: &Validator, value: &Value) -> Result<(), String> {
+/// Checks `value`, which is called `whole`; returns what is wrong as `property expectation`, joined by
+/// `; `.
+fn check(validator: &Validator, value: &Value, whole: &str) -> Result<(), String> {
     if validator.is_valid(value) {
         return Ok(());
     }
     let mut errors = validator.iter_errors(value);
     let problems: Vec<String> =
-        errors.by_ref().take(MAX_PROBLEMS).map(|error| describe(&error)).collect();
+        errors.by_ref().take(MAX_PROBLEMS).map(|error| describe(&error, whole)).collect();
     let more = errors.count();
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     Err(problems.join("; ") + &more)
 }
 
-/// Is a value nested deeper than so many levels? A scalar has none.
-#[must_use]
-pub fn is_deeper(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::Array(items) => levels == 0 || items.iter().any(|item| is_deeper(item, levels - 1)),
-        Value::Object(fields) => {
-            levels == 0 || fields.values().any(|item| is_deeper(item, levels - 1))
-        }
-        _ => false,
-    }
-}
-
 /// Reads arguments that arrived as text, to say where they stop being JSON.
 pub(crate) fn unparsed(text: &str) -> String {
-    match serde_json::from_str::<Value>(text) {
+    match JsonText::parse(text) {
+        Err(error) if serde_json::from_str::<&RawValue>(text).is_ok() => {
+            format!("arguments cannot be used: {error}")
+        }
         Err(error) => format!("arguments must be a JSON object, but do not parse: {error}"),
-        // An object only becomes text where it is too deep to be recorded.
-        Ok(Value::Object(_)) => "arguments are nested too deeply".to_owned(),
-        Ok(_) => "arguments must be a JSON object".to_owned(),
+        Ok(_) => "arguments must be a JSON object, not a string".to_owned(),
     }
 }
 
-fn describe(error: &ValidationError<'_>) -> String {
-    let property = property(error.instance_path().as_str());
+fn describe(error: &ValidationError<'_>, whole: &str) -> String {
+    let path = property(error.instance_path().as_str());
     let inside = |name: &str| {
-        if property == "arguments" { name.to_owned() } else { format!("{property}.{name}") }
+        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
     };
+    let property = if path.is_empty() { whole } else { &path };
     match error.kind() {
         ValidationErrorKind::Type { kind } => {
             let kinds: Vec<String> = match kind {
@@ -160,7 +162,7 @@ fn describe(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// Turns `/a/0/b` into `a[0].b`, and the root into `arguments`.
+/// Turns `/a/0/b` into `a[0].b`; of the root, nothing is left.
 fn property(pointer: &str) -> String {
     let mut path = String::new();
     for part in pointer.split('/').skip(1) {
@@ -175,7 +177,7 @@ fn property(pointer: &str) -> String {
             path.push_str(&bounded(&part.replace("~1", "/").replace("~0", "~")));
         }
     }
-    if path.is_empty() { "arguments".to_owned() } else { path }
+    path
 }
 
 fn article(kind: &str) -> String {
@@ -214,7 +216,7 @@ mod tests {
         let validator = jsonschema::validator_for(&schema).unwrap();
         #[track_caller]
         fn expect(validator: &Validator, value: Value, problem: &str) {
-            assert_eq!(check(validator, &value).unwrap_err(), problem);
+            assert_eq!(check(validator, &value, "arguments").unwrap_err(), problem);
         }
         expect(&validator, json!({"error_id": 7}), "error_id must be a string");
         expect(&validator, json!({}), "error_id is required");
@@ -237,7 +239,27 @@ mod tests {
             json!({"error_id": "abc", "rows": [{"n": "1"}]}),
             "rows[0].n must be a number",
         );
-        assert_eq!(check(&validator, &json!({"error_id": "abc"})), Ok(()));
+        assert_eq!(check(&validator, &json!({"error_id": "abc"}), "arguments"), Ok(()));
+    }
+
+    /// Spec: T3
+    #[test]
+    fn a_property_may_be_called_arguments() {
+        let schema = Schema::new(&json!({
+            "properties": {"arguments": {"type": "string"}, "my_arguments": {"required": ["arguments"]}},
+            "required": ["arguments"],
+        }));
+        let misfit = |value: Value| schema.clone().unwrap().check(&value).unwrap_err().to_string();
+        assert_eq!(misfit(json!({"arguments": 1})), "arguments must be a string");
+        assert_eq!(misfit(json!({})), "arguments is required");
+        let inside = json!({"arguments": "", "my_arguments": {}});
+        assert_eq!(misfit(inside), "my_arguments.arguments is required");
+        let whole = Schema::new(&json!({"type": "object"})).unwrap();
+        assert_eq!(whole.check(&json!([])).unwrap_err().to_string(), "output must be an object");
+        let inside = json!({"arguments": {"type": "object", "required": ["x"]}});
+        let inside = Schema::new(&json!({"properties": inside})).unwrap();
+        let misfit = inside.check_arguments(&json!({"arguments": {}})).unwrap_err();
+        assert_eq!(misfit, "arguments.x is required");
     }
 
     #[test]
@@ -245,7 +267,7 @@ mod tests {
         let schema = json!({"properties": {"known": {}}, "additionalProperties": false});
         let validator = jsonschema::validator_for(&schema).unwrap();
         let many: Value = (0..1_000).map(|n| (format!("p{n:03}"), Value::Null)).collect();
-        let problem = check(&validator, &many).unwrap_err();
+        let problem = check(&validator, &many, "arguments").unwrap_err();
         assert!(problem.starts_with("p000, p001, "), "{problem}");
         assert!(problem.ends_with(" is not a known property"), "{problem}");
         assert!(problem.len() < MAX_VALUE_CHARS + 30, "{problem}");
@@ -254,7 +276,12 @@ mod tests {
     #[test]
     fn text_that_is_no_json_is_located() {
         assert!(unparsed("{\"a\": ").contains("EOF while parsing"));
-        assert_eq!(unparsed("3"), "arguments must be a JSON object");
-        assert_eq!(unparsed("{}"), "arguments are nested too deeply");
+        assert_eq!(unparsed("{}"), "arguments must be a JSON object, not a string");
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        assert_eq!(
+            unparsed(&deep),
+            "arguments cannot be used: it is nested deeper than 100 levels"
+        );
+        assert_eq!(unparsed("[1e999]"), "arguments cannot be used: number out of range");
     }
 }

@@ -1,10 +1,14 @@
 //! `#[tool]` and the toolset, as a user meets them.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use layer0::{Timestamp, ToolSpec};
 use serde_json::{Value, json};
-use tool::{Grants, RegistrationError, Tool, ToolContext, ToolError, Toolset, tool};
+use tool::{
+    Arguments, Grants, JsonText, RegistrationError, Tool, ToolContext, ToolError, Toolset, tool,
+};
 
 /// Search the web.
 ///
@@ -72,8 +76,36 @@ async fn a_function_becomes_a_tool() {
 /// Spec: T11
 #[tokio::test]
 async fn typed_errors_convert() {
-    let error = broken.call(&json!({}), &context()).await.unwrap_err();
+    let error = broken.call(&json!({}).into(), &context()).await.unwrap_err();
     assert!(matches!(&error, ToolError::ExecutionFailed(text) if text.contains("invalid digit")));
+}
+
+/// Spec: T2, T11
+#[tokio::test]
+async fn typed_arguments_take_numbers_without_a_fraction() {
+    async fn limit_of(written: &str) -> Result<Value, ToolError> {
+        let tools = Toolset::new().with(search).unwrap();
+        let arguments = format!(r#"{{"query": "5.0", "limit": {written}}}"#);
+        let arguments = JsonText::parse(&arguments).unwrap();
+        let call = tools.admit("web.search", arguments, &network())?;
+        let output = call.tool().call(&call.arguments, &context()).await?.value();
+        assert_eq!(output["query"], "5.0");
+        Ok(output["limit"].clone())
+    }
+    for (written, limit) in [
+        ("5.0", 5),
+        ("5.00e0", 5),
+        ("1e3", 1_000),
+        ("-0.0", 0),
+        ("4294967295.0", u32::MAX),
+        ("42949672950e-1", u32::MAX),
+    ] {
+        assert_eq!(limit_of(written).await.unwrap(), json!(limit), "{written}");
+    }
+    for written in ["5.5", "5.0000000000000001", "-1.0", "4294967296.0", "1e30", "\"5\"", "[5.0]"] {
+        let error = limit_of(written).await.unwrap_err();
+        assert!(matches!(error, ToolError::InvalidInput(_)), "{written}: {error}");
+    }
 }
 
 /// Spec: T2, T3, Y1
@@ -103,6 +135,56 @@ fn arguments_that_are_no_json_are_never_run() {
         matches!(&error, ToolError::InvalidInput(why) if why.contains("do not parse")),
         "{error}"
     );
+}
+
+struct Specified(ToolSpec);
+
+#[async_trait]
+impl Tool for Specified {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
+        Ok(JsonText::default())
+    }
+}
+
+fn named(name: &str) -> ToolSpec {
+    ToolSpec::new(name, "x", json!({"type": "object"}))
+}
+
+/// Spec: T15
+#[test]
+fn tool_names_are_checked_and_may_not_clash() {
+    let add = |names: &[&str]| {
+        let mut tools = Toolset::new();
+        names.iter().try_for_each(|name| tools.add(Arc::new(Specified(named(name)))))
+    };
+    let text = |names: &[&str]| add(names).unwrap_err().to_string();
+    add(&["web.search", "web-search", "s\u{fc}che x", &"x".repeat(64)]).unwrap();
+    assert_eq!(
+        text(&["web.search", "sql", "web_search"]),
+        "tool `web_search` and tool `web.search` are both `web_search` to a provider"
+    );
+    let near = "x".repeat(63);
+    let (one, other) = (format!("{near}."), format!("{near} a").replace(' ', "_"));
+    assert!(text(&[&one, &other]).contains("has more than 64 characters"));
+    assert!(text(&[""]).ends_with("is empty"));
+    assert!(text(&["s\u{fc}che", "s\u{e4}che"]).contains("are both `s_che`"));
+}
+
+/// Spec: T1
+#[test]
+fn a_tool_that_cannot_work_is_refused() {
+    let add = |spec: ToolSpec| Toolset::new().with(Specified(spec)).err().unwrap().to_string();
+    let zero = named("t").timeout(std::time::Duration::ZERO);
+    assert_eq!(add(zero), "the timeout of tool `t` must not be zero");
+    assert!(add(named("t").capability("fs:raed")).contains("did you mean `fs:read`?"));
+    for schema in [json!({}), json!(true), json!({"type": "string"})] {
+        let error = add(ToolSpec::new("t", "x", schema));
+        assert!(error.contains("its `type` must be `object`"), "{error}");
+    }
 }
 
 /// Spec: E12
@@ -156,7 +238,7 @@ impl Tool for Unused {
         &self.0
     }
 
-    async fn call(&self, _: &Value, _: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
         Err(ToolError::Cancelled)
     }
 }

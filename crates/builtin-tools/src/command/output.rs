@@ -1,0 +1,260 @@
+//! What a command writes, held within bounds.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use layer0::JsonText;
+use redact::Redactor;
+use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// The most that is kept of each output, in bytes.
+const MAX_OUTPUT_BYTES: usize = 8 * 1024 * 1024;
+/// How much is kept of the head, and of the tail, of an output that is longer.
+const END_BYTES: usize = MAX_OUTPUT_BYTES / 2;
+/// How much is held beyond a cut, so that a secret that lies across it is seen whole.
+const SEAM_BYTES: usize = 16 * 1024;
+/// How much is read at once.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// What a command has written to one of its outputs so far.
+#[derive(Default)]
+pub(super) struct Output(Mutex<Held>);
+
+#[derive(Default)]
+struct Held {
+    /// The first [`MAX_OUTPUT_BYTES`].
+    head: Vec<u8>,
+    /// The last bytes of what came after them.
+    tail: VecDeque<u8>,
+    total: usize,
+}
+
+/// An output: all of it, or its two ends.
+pub(super) enum Text {
+    Cut { head: Vec<u8>, left_out: usize, tail: Vec<u8> },
+    Whole(Vec<u8>),
+}
+
+impl Output {
+    /// Reads to the end. What is too much is read too, so that the command can end by itself.
+    pub(super) async fn read(&self, stream: Option<impl AsyncRead + Unpin>) {
+        let Some(mut stream) = stream else { return };
+        let mut piece = vec![0; PIECE_BYTES];
+        // A stream that cannot be read any more has ended.
+        while let Ok(count @ 1..) = stream.read(&mut piece).await {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(&piece[..count]);
+        }
+    }
+
+    /// Returns what was written so far.
+    pub(super) fn text(&self, redactor: &Redactor) -> Text {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).text(redactor)
+    }
+}
+
+impl Held {
+    fn push(&mut self, piece: &[u8]) {
+        self.total = self.total.saturating_add(piece.len());
+        let room = MAX_OUTPUT_BYTES - self.head.len();
+        let (head, tail) = piece.split_at(room.min(piece.len()));
+        self.head.extend_from_slice(head);
+        self.tail.extend(tail);
+        let excess = self.tail.len().saturating_sub(END_BYTES + SEAM_BYTES);
+        self.tail.drain(..excess);
+    }
+
+    fn text(&self, redactor: &Redactor) -> Text {
+        if self.total <= MAX_OUTPUT_BYTES {
+            return Text::Whole(self.head.clone());
+        }
+        // A secret that is cut in half would not be found any more.
+        let head = redactor.redact_bytes(&self.head[..END_BYTES + SEAM_BYTES]).into_owned();
+        let missing = (END_BYTES + SEAM_BYTES) - self.tail.len();
+        let tail: Vec<u8> =
+            self.head[MAX_OUTPUT_BYTES - missing..].iter().chain(&self.tail).copied().collect();
+        let tail = redactor.redact_bytes(&tail).into_owned();
+        let (head, head_rest) = head_of(&head, head.len().saturating_sub(SEAM_BYTES));
+        let (tail_rest, tail) = tail_of(&tail, SEAM_BYTES.min(tail.len()));
+        let left_out = self.total - 2 * END_BYTES + head_rest + tail_rest;
+        Text::Cut { head: head.to_vec(), left_out, tail: tail.to_vec() }
+    }
+}
+
+/// Returns the bytes before a cut without the character that it cuts, and how many bytes that one has
+/// before the cut.
+fn head_of(bytes: &[u8], cut: usize) -> (&[u8], usize) {
+    let cut_char = (1..=3.min(cut)).find(|back| bytes[cut - back] & 0xC0 != 0x80).filter(|back| {
+        let length = match bytes[cut - back] {
+            0xF0..=0xF7 => 4,
+            0xE0..=0xEF => 3,
+            0xC0..=0xDF => 2,
+            _ => 1,
+        };
+        length > *back
+    });
+    let rest = cut_char.unwrap_or(0);
+    (&bytes[..cut - rest], rest)
+}
+
+/// Returns how many bytes of a character that is cut stand after the cut, and the bytes behind them.
+fn tail_of(bytes: &[u8], cut: usize) -> (usize, &[u8]) {
+    let rest = bytes[cut..].iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
+    (rest, &bytes[cut + rest..])
+}
+
+impl Text {
+    pub(super) fn is_blank(&self) -> bool {
+        match self {
+            Self::Cut { .. } => false,
+            Self::Whole(bytes) => bytes.trim_ascii().is_empty(),
+        }
+    }
+
+    /// Returns it as a tool's output: an object or an array of JSON as it stands there, all else as
+    /// text.
+    pub(super) fn into_output(self) -> JsonText {
+        let text = self.readable();
+        let is_json = matches!(self, Self::Whole(_)) && text.trim_start().starts_with(['{', '[']);
+        let json = if is_json { JsonText::parse(&text).ok() } else { None };
+        json.unwrap_or_else(|| JsonText::string(&text))
+    }
+
+    /// Returns it as the text of an error. Where it is no UTF-8, as JSON that holds both the readable
+    /// part and the bytes, so that nothing of an error is lost but its secrets, which encoding would
+    /// hide.
+    pub(super) fn into_error(self, redactor: &Redactor) -> String {
+        let readable = self.readable();
+        match self {
+            Self::Cut { head, left_out, tail } => {
+                if std::str::from_utf8(&head).is_ok() && std::str::from_utf8(&tail).is_ok() {
+                    return readable;
+                }
+                let (head, tail) = (STANDARD.encode(head), STANDARD.encode(tail));
+                json!({
+                    "message": readable,
+                    "head_base64": head,
+                    "bytes_left_out": left_out,
+                    "tail_base64": tail,
+                })
+                .to_string()
+            }
+            Self::Whole(bytes) => String::from_utf8(bytes).unwrap_or_else(|error| {
+                let bytes = redactor.redact_bytes(error.as_bytes());
+                let encoded = STANDARD.encode(&bytes);
+                json!({"message": String::from_utf8_lossy(&bytes), "bytes_base64": encoded})
+                    .to_string()
+            }),
+        }
+    }
+
+    fn readable(&self) -> String {
+        match self {
+            Self::Cut { head, left_out, tail } => {
+                let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
+                let bytes = if *left_out == 1 { "byte" } else { "bytes" };
+                format!("{head}\n[{left_out} {bytes} left out here]\n{tail}")
+            }
+            Self::Whole(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        }
+    }
+}
+
+/// Returns what a command wrote before it was given up.
+pub(super) fn written(out: &Output, err: &Output, redactor: &Redactor) -> Option<String> {
+    let parts = [("standard output", out), ("standard error", err)].map(|(name, output)| {
+        let text = output.text(redactor);
+        (!text.is_blank()).then(|| format!("{name}:\n{}", text.into_error(redactor)))
+    });
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(total: usize, piece: &[u8]) -> Text {
+        let mut held = Held::default();
+        let mut left = total;
+        while left > 0 {
+            let count = left.min(piece.len());
+            held.push(&piece[..count]);
+            left -= count;
+        }
+        held.text(&Redactor::new())
+    }
+
+    /// Spec: N4
+    #[test]
+    fn an_output_is_whole_up_to_its_limit() {
+        for (total, expected) in [
+            (0, None),
+            (MAX_OUTPUT_BYTES, None),
+            (MAX_OUTPUT_BYTES + 1, Some(1)),
+            (MAX_OUTPUT_BYTES + END_BYTES, Some(END_BYTES)),
+            (5 * MAX_OUTPUT_BYTES, Some(4 * MAX_OUTPUT_BYTES)),
+        ] {
+            match text(total, &[b'x'; 10_007]) {
+                Text::Whole(bytes) => assert_eq!((bytes.len(), None), (total, expected)),
+                Text::Cut { head, left_out, tail } => {
+                    assert_eq!(Some(left_out), expected);
+                    assert_eq!(head.len() + left_out + tail.len(), total);
+                }
+            }
+        }
+    }
+
+    /// Spec: N4
+    #[test]
+    fn a_cut_goes_through_no_character() {
+        // Each piece moves the cuts by one byte against the characters.
+        for before in 0..4 {
+            let mut held = Held::default();
+            held.push(&b"abcd"[..before]);
+            for _ in 0..1_000 {
+                held.push("\u{1F600}".repeat(3_000).as_bytes());
+            }
+            let Text::Cut { head, left_out, tail } = held.text(&Redactor::new()) else {
+                panic!("not cut")
+            };
+            assert!(std::str::from_utf8(&head).is_ok() && std::str::from_utf8(&tail).is_ok());
+            assert_eq!(head.len() + left_out + tail.len(), 12_000_000 + before);
+        }
+    }
+
+    /// Spec: N4, S3
+    #[test]
+    fn bytes_that_are_no_text_are_kept_around_a_cut() {
+        let error = text(MAX_OUTPUT_BYTES + 9, b"\xff\xfe\x80").into_error(&Redactor::new());
+        let raw: serde_json::Value = serde_json::from_str(&error).unwrap();
+        let part = |name: &str| STANDARD.decode(raw[name].as_str().unwrap()).unwrap().len();
+        let left_out = usize::try_from(raw["bytes_left_out"].as_u64().unwrap()).unwrap();
+        assert_eq!(part("head_base64") + left_out + part("tail_base64"), MAX_OUTPUT_BYTES + 9);
+        assert!(left_out < 16, "{left_out}");
+    }
+
+    /// Spec: E10
+    #[test]
+    fn a_secret_across_a_cut_is_taken_out() {
+        let secret = "held-secret-key";
+        let redactor = Redactor::new().with_secret(secret);
+        for before in [1, 7, secret.len() - 1] {
+            let mut bytes = vec![b' '; 2 * MAX_OUTPUT_BYTES];
+            for cut in [END_BYTES, bytes.len() - END_BYTES] {
+                let at = cut - before;
+                bytes[at..at + secret.len()].copy_from_slice(secret.as_bytes());
+            }
+            let mut held = Held::default();
+            held.push(&bytes);
+            let shown = held.text(&redactor).readable();
+            let parts: Vec<&str> = shown.split_whitespace().collect();
+            let all = parts.join(" ");
+            for part in ["held", "ret", "key", " h", "y "] {
+                assert!(!all.replace("bytes left out here", "").contains(part), "{before}: {all}");
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+use std::collections::HashMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use ignore::{DirEntry, Match};
+
+use super::skipped::{Reason, Skipped};
+use crate::path;
+
+/// Where a folder says what is not worth searching; the later file decides.
+const IGNORE_FILES: [&str; 2] = [".gitignore", ".ignore"];
+/// How much of an ignore file is read.
+const MAX_IGNORE_BYTES: u64 = 1024 * 1024;
+/// Folders of packages that were installed, whether an ignore file names them or not.
+const INSTALLED: [&str; 1] = ["node_modules"];
+
+/// Decides which entries below a folder are searched, and counts the others.
+///
+/// Ignore files are opened as all files are: only where they really are below the folder. Those above
+/// it, a user's and a repository's own are not read, because nothing grants it.
+pub(super) struct Filter {
+    root: PathBuf,
+    is_everything: bool,
+    rules: HashMap<PathBuf, Gitignore>,
+    pub(super) skipped: Skipped,
+}
+
+impl Filter {
+    pub(super) fn new(root: PathBuf, is_everything: bool) -> Self {
+        let (rules, skipped) = (HashMap::new(), Skipped::default());
+        let mut filter = Self { root: root.clone(), is_everything, rules, skipped };
+        if root.is_dir() && !is_everything {
+            filter.read_rules(&root);
+        }
+        filter
+    }
+
+    /// Is this entry searched, or looked into? The walk does not ask for the path that it begins with.
+    pub(super) fn keeps(&mut self, entry: &DirEntry) -> bool {
+        let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
+        if !self.is_everything
+            && let Some(reason) = self.reason(entry, is_folder)
+        {
+            self.skipped.add(reason, entry.path());
+            return false;
+        }
+        if is_folder && !self.is_everything {
+            self.read_rules(entry.path());
+        }
+        true
+    }
+
+    fn reason(&self, entry: &DirEntry, is_folder: bool) -> Option<Reason> {
+        let path = entry.path();
+        let inside = |folder: &&Path| folder.starts_with(&self.root);
+        for folder in path.ancestors().skip(1).take_while(inside) {
+            match self.rules.get(folder).map(|rules| rules.matched(path, is_folder)) {
+                Some(Match::Ignore(_)) => return Some(Reason::Ignored),
+                Some(Match::Whitelist(_)) => return None,
+                Some(Match::None) | None => {}
+            }
+        }
+        let name = entry.file_name().to_string_lossy();
+        if name.starts_with('.') {
+            Some(Reason::Hidden)
+        } else if is_folder && INSTALLED.contains(&&*name) {
+            Some(Reason::Installed)
+        } else {
+            None
+        }
+    }
+
+    fn read_rules(&mut self, folder: &Path) {
+        let mut rules = GitignoreBuilder::new(folder);
+        for name in IGNORE_FILES {
+            for line in self.read(&folder.join(name)).lines() {
+                // A line that cannot be read ignores nothing.
+                let _ = rules.add_line(None, line);
+            }
+        }
+        if let Ok(rules) = rules.build()
+            && !rules.is_empty()
+        {
+            self.rules.insert(folder.to_owned(), rules);
+        }
+    }
+
+    fn read(&self, file: &Path) -> String {
+        let mut text = Vec::new();
+        if let Ok((file, _)) = path::open_judged(file, |real| real.starts_with(&self.root)) {
+            let _ = file.take(MAX_IGNORE_BYTES).read_to_end(&mut text);
+        }
+        let text = String::from_utf8_lossy(&text);
+        text.trim_start_matches('\u{feff}').to_owned()
+    }
+}

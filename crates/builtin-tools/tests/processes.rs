@@ -1,0 +1,215 @@
+//! What commands write, and which of their processes live on.
+//!
+//! Whether processes live is read from a named pipe that they hold open: it ends when the last of them
+//! has died.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use builtin_tools::CommandTool;
+use layer0::{JsonText, Timestamp, ToolSpec};
+use serde_json::{Value, json};
+use tool::{Tool, ToolContext, ToolError};
+
+const LIMIT: usize = 8 * 1024 * 1024;
+
+/// Holds the pipe as file 9, says so, and says later that it was not killed.
+const HELD: &str = "exec 9>pipe; echo up >&9; sleep 20; echo outlived >&9";
+/// Ways to start what a group alone does not hold, each with how many processes it starts.
+const WAYS: [(&str, usize); 8] = [
+    ("sh held", 1),
+    ("sh held & wait", 1),
+    ("(sh held &); sleep 20", 1),
+    ("setsid sh held; sleep 20", 1),
+    ("(setsid sh held &); sleep 20", 1),
+    ("setsid sh -c 'setsid sh held & setsid sh held & exit' ; sleep 20", 2),
+    ("nohup sh held >nothing 2>&1 & sleep 20", 1),
+    ("(nohup setsid sh held <&- >&- 2>&- &); trap '' TERM HUP; sleep 20", 1),
+];
+
+fn context() -> ToolContext {
+    ToolContext::new("run_1".into(), "s-1".into(), "c1".into(), Timestamp::default())
+}
+
+fn shell(script: &str, folder: &Path) -> CommandTool {
+    let spec = ToolSpec::new("sh", "Runs.", json!({"type": "object"}));
+    let variables = BTreeMap::from([("PATH".to_owned(), std::env::var("PATH").unwrap())]);
+    CommandTool::new(spec, "sh", ["-c".to_owned(), script.to_owned()], folder, variables)
+}
+
+async fn run(script: &str) -> Result<JsonText, ToolError> {
+    let folder = tempfile::tempdir().unwrap();
+    shell(script, folder.path()).call(&json!({}).into(), &context()).await
+}
+
+/// A folder with the named pipe.
+fn folder() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::fs::write(folder.path().join("held"), HELD).unwrap();
+    (folder, pipe)
+}
+
+/// Waits until so many processes are up.
+fn up(pipe: &Path, count: usize) -> BufReader<File> {
+    let mut reader = BufReader::new(File::open(pipe).unwrap());
+    for _ in 0..count {
+        let mut line = String::new();
+        while line.is_empty() {
+            // A pipe that one has closed and another has not opened yet ends for a moment.
+            reader.read_line(&mut line).unwrap();
+        }
+        assert_eq!(line, "up\n");
+    }
+    reader
+}
+
+/// Waits until all have died.
+fn rest(mut reader: BufReader<File>) -> String {
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    rest
+}
+
+/// Spec: T7
+#[tokio::test(flavor = "multi_thread")]
+async fn giving_up_a_call_kills_what_left_its_group() {
+    for (script, count) in WAYS {
+        let (folder, pipe) = folder();
+        let tool = shell(script, folder.path());
+        let call = tokio::spawn(async move { tool.call(&json!({}).into(), &context()).await });
+        let reader = tokio::task::spawn_blocking(move || up(&pipe, count)).await.unwrap();
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+        assert_eq!(tokio::task::spawn_blocking(|| rest(reader)).await.unwrap(), "", "{script}");
+    }
+}
+
+/// Spec: T7. A process that threw its environment away is still a child of one that has it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_without_its_mark_is_killed() {
+    let (folder, pipe) = folder();
+    let tool = shell("env -i /bin/sh -c 'setsid sh held & wait' & wait", folder.path());
+    let call = tokio::spawn(async move { tool.call(&json!({}).into(), &context()).await });
+    let reader = tokio::task::spawn_blocking(move || up(&pipe, 1)).await.unwrap();
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    assert_eq!(tokio::task::spawn_blocking(|| rest(reader)).await.unwrap(), "");
+}
+
+/// Is no test by itself: the process that the next test kills.
+#[tokio::test]
+async fn process_that_calls_a_command() {
+    let Ok(script) = std::env::var("TEST_SCRIPT") else { return };
+    let _ = shell(&script, Path::new(".")).call(&json!({}).into(), &context()).await;
+}
+
+/// Spec: T7. The command of a dead process would run beside its own second execution.
+#[test]
+fn commands_die_with_a_process_that_is_killed() {
+    for (script, count) in WAYS {
+        let (folder, pipe) = folder();
+        let mut caller = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "process_that_calls_a_command"])
+            .env("TEST_SCRIPT", script)
+            .current_dir(folder.path())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let reader = up(&pipe, count);
+        caller.kill().unwrap();
+        caller.wait().unwrap();
+        assert_eq!(rest(reader), "", "{script}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_ended_command_left_running_lives() {
+    let (folder, pipe) = folder();
+    let script = "setsid sh -c 'exec 9>pipe; read -r word <more; echo $word >&9' >/dev/null 2>&1 &";
+    let more = folder.path().join("more");
+    assert!(Command::new("mkfifo").arg(&more).status().unwrap().success());
+    let tool = shell(script, folder.path());
+    tool.call(&json!({}).into(), &context()).await.unwrap();
+    let text = tokio::task::spawn_blocking(move || {
+        let reader = BufReader::new(File::open(&pipe).unwrap());
+        std::fs::write(more, "alive\n").unwrap();
+        rest(reader)
+    });
+    assert_eq!(text.await.unwrap(), "alive\n");
+}
+
+fn text(output: &JsonText) -> String {
+    output.as_string().unwrap().into_owned()
+}
+
+/// Spec: N4
+#[tokio::test]
+async fn a_long_output_keeps_its_two_ends() {
+    let whole = run(&format!("head -c {LIMIT} /dev/zero | tr '\\0' x")).await.unwrap();
+    assert_eq!(text(&whole).len(), LIMIT);
+    for more in [1, 70_000, LIMIT] {
+        let script = format!(
+            "printf first; head -c {} /dev/zero | tr '\\0' x; printf last",
+            LIMIT + more - 9
+        );
+        let cut = text(&run(&script).await.unwrap());
+        assert!(cut.starts_with("firstxxx") && cut.ends_with("xxxlast"));
+        let bytes = if more == 1 { "byte" } else { "bytes" };
+        let note = format!("\n[{more} {bytes} left out here]\n");
+        assert!(cut.contains(&note), "{more}");
+        assert_eq!(cut.len(), LIMIT + note.len());
+    }
+}
+
+/// Spec: N4. Not even what looks like JSON is parsed when it is cut.
+#[tokio::test]
+async fn a_cut_output_is_text() {
+    let script = format!("printf '[\"'; head -c {LIMIT} /dev/zero | tr '\\0' x; printf '\"]'");
+    assert!(text(&run(&script).await.unwrap()).contains("[4 bytes left out here]"));
+}
+
+/// Spec: N4
+#[tokio::test]
+async fn how_a_command_ended_is_told_of_long_outputs() {
+    let flood = format!("head -c {} /dev/zero | tr '\\0' x", LIMIT + 1);
+    for (script, code, stream) in [
+        (format!("{flood} >&2; exit 3"), "exit_3", "xxx"),
+        (format!("{flood}; exit 4"), "exit_4", "xxx"),
+        (format!("{flood}; {flood} >&2; kill -9 $$"), "signal_9", "xxx"),
+        (format!("{flood}; echo why >&2; exit 5"), "exit_5", "why\n"),
+    ] {
+        let error = run(&script).await.unwrap_err();
+        assert_eq!(error.author_code().map(|code| &**code), Some(code));
+        let ToolError::ExecutionFailed(text) = error.kind() else { panic!("{error:?}") };
+        assert!(text.starts_with(stream), "{script}");
+        assert_eq!(text.contains("[1 byte left out here]"), stream == "xxx", "{script}");
+    }
+}
+
+/// Spec: T7
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_written_is_known_before_the_end() {
+    let (folder, pipe) = folder();
+    let script = "printf 'half a li'; printf 'bad \\377' >&2; sh held";
+    let (tool, context) = (shell(script, folder.path()), context());
+    let written = context.written.clone();
+    assert_eq!(written.so_far(), None);
+    let call = tokio::spawn(async move { tool.call(&json!({}).into(), &context).await });
+    let reader = tokio::task::spawn_blocking(move || up(&pipe, 1)).await.unwrap();
+    let raw: Value = json!({"message": "bad \u{fffd}", "bytes_base64": "YmFkIP8="});
+    let all = format!("standard output:\nhalf a li\nstandard error:\n{raw}");
+    while written.so_far().as_deref() != Some(&all) {
+        tokio::task::yield_now().await;
+    }
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    assert_eq!(written.so_far(), Some(all));
+    assert_eq!(tokio::task::spawn_blocking(|| rest(reader)).await.unwrap(), "");
+}
