@@ -3,15 +3,15 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use layer0::ToolSpec;
 use layer0::failure::Chain;
 use layer0::id::ErrorId;
-use serde_json::{Value, json};
-use tool::{Tool, ToolContext, ToolError};
+use layer0::{JsonText, ToolSpec};
+use serde_json::json;
+use tool::{Arguments, Tool, ToolContext, ToolError};
 use tracing::Instrument;
 
-use crate::look_up::look_up;
-use crate::page::{add_page, page_schema};
+use crate::lookup::{Lookup, look_up};
+use crate::page::{INVALID_INPUT, add_page, page_schema};
 use crate::{ErrorStore, readable};
 
 /// The code of a detail that could not be read because the store failed.
@@ -47,14 +47,18 @@ impl Tool for ErrorDetail {
     }
 
     fn input_code(&self) -> Option<&str> {
-        Some("INVALID_INPUT")
+        Some(INVALID_INPUT)
     }
 
     fn stores_errors(&self) -> bool {
         false
     }
 
-    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
         let id = arguments["error_id"].as_str().unwrap_or_default();
         let span = tracing::info_span!("error_store.get", session = %context.session);
         let error_id = ErrorId::from(id);
@@ -63,58 +67,63 @@ impl Tool for ErrorDetail {
         let found = found.map_err(|error| {
             ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
         })?;
-        let Some(record) = found else {
-            let shown: String = id.chars().take(100).collect();
-            return Err(ToolError::ExecutionFailed(format!("Error ID not found: {shown}"))
-                .with_code("ERROR_NOT_FOUND"));
+        let shown: String = id.chars().take(100).collect();
+        let refused = |text: String, code| Err(ToolError::ExecutionFailed(text).with_code(code));
+        let record = match found {
+            Lookup::Found(record) => record,
+            Lookup::Expired => {
+                return refused(format!("Error expired: {shown}"), "ERROR_EXPIRED");
+            }
+            Lookup::Missing => {
+                return refused(format!("Error ID not found: {shown}"), "ERROR_NOT_FOUND");
+            }
         };
         let mut answer = json!({
-            "error_id": record.id,
-            "timestamp": record.at,
-            "tool_name": record.tool,
-            "short_summary": record.summary,
+            "error_id": record.id(),
+            "timestamp": record.at(),
+            "tool_name": record.tool(),
+            "short_summary": record.summary(),
         });
-        add_page(&mut answer, "raw_error", &readable(&record.raw), arguments);
-        Ok(answer)
+        add_page(&mut answer, "raw_error", &readable(record.raw()), arguments)?;
+        Ok(answer.into())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MemoryErrorStore, NewError, raw_json};
-    use layer0::Timestamp;
+    use crate::{MemoryErrorStore, NewError, Origin, Retention};
+    use layer0::{Code, Timestamp, code};
+    use redact::Redactor;
+    use serde_json::Value;
     use tool::{Grants, Toolset};
 
-    async fn stored(text: &str) -> (Toolset, String) {
+    async fn stored(text: &str) -> (Toolset, String, Arc<MemoryErrorStore>) {
         let store = Arc::new(MemoryErrorStore::new());
-        let error = NewError {
-            at: "2026-01-01T00:00:00Z".parse().unwrap(),
-            session: "s-1".into(),
-            run: "run_1".into(),
-            call_id: "c1".into(),
-            tool: "sql".into(),
-            reason: "tool.execution_failed".into(),
-            code: None,
-            raw: raw_json(text),
-            summary: "short".into(),
-        };
+        let at = "2026-01-01T00:00:00Z".parse().unwrap();
+        let origin = Origin::new(at, "s-1", "run_1", "c1", "sql");
+        let reason = Code::new(code::TOOL_EXECUTION_FAILED);
+        let error = NewError::new(origin, reason, None, text, &Redactor::new());
         let id = store.store(error).await.unwrap().id.to_string();
-        (Toolset::new().with(ErrorDetail::new(store)).unwrap(), id)
+        (Toolset::new().with(ErrorDetail::new(store.clone())).unwrap(), id, store)
     }
 
-    async fn call(tools: &Toolset, session: &str, arguments: Value) -> Result<Value, ToolError> {
+    async fn call(
+        tools: &Toolset,
+        session: &str,
+        arguments: impl Into<JsonText>,
+    ) -> Result<Value, ToolError> {
         let admitted = tools.admit("get_error_detail", arguments, &Grants::none())?;
         let context =
             ToolContext::new("run_1".into(), session.into(), "c2".into(), Timestamp::default());
-        admitted.tool().call(&admitted.arguments, &context).await
+        admitted.tool().call(&admitted.arguments, &context).await.map(|output| output.value())
     }
 
     /// Spec: S7
     #[tokio::test]
     async fn a_long_error_is_read_page_by_page() {
         let text = "äbc".repeat(5_000);
-        let (tools, id) = stored(&text).await;
+        let (tools, id, _) = stored(&text).await;
         let (mut offset, mut read, mut pages) = (0, String::new(), 0);
         loop {
             let page =
@@ -129,10 +138,30 @@ mod tests {
         assert_eq!((read, pages), (text, 3));
     }
 
+    /// Spec: S7, T2
+    #[tokio::test]
+    async fn pages_begin_at_numbers_without_a_fraction() {
+        let (tools, id, _) = stored("abcdef").await;
+        let page = async |offset: &str| {
+            let arguments = format!(r#"{{"error_id": "{id}", "offset": {offset}, "limit": 2.0}}"#);
+            let arguments = JsonText::parse(&arguments).unwrap();
+            call(&tools, "s-1", arguments).await
+        };
+        for offset in ["3", "3.0", "0.3e1", "300e-2"] {
+            let page = page(offset).await.unwrap();
+            assert_eq!((&page["raw_error"], &page["next_offset"]), (&json!("de"), &json!(5)));
+        }
+        for offset in ["3.5", "3.0000000000000001", "-3.0", "1e30"] {
+            let error = page(offset).await.unwrap_err();
+            assert!(matches!(error.kind(), ToolError::InvalidInput(_)), "{offset}: {error}");
+            assert_eq!(error.author_code().map(|code| &**code), Some("INVALID_INPUT"), "{offset}");
+        }
+    }
+
     /// Spec: S7
     #[tokio::test]
     async fn failures_carry_their_codes() {
-        let (tools, id) = stored("boom").await;
+        let (tools, id, store) = stored("boom").await;
         let whole = call(&tools, "s-1", json!({"error_id": id})).await.unwrap();
         assert_eq!(whole["raw_error"], "boom");
         assert_eq!(whole["timestamp"], "2026-01-01T00:00:00.000Z");
@@ -145,5 +174,11 @@ mod tests {
         let error = call(&tools, "s-2", json!({"error_id": id})).await.unwrap_err();
         assert_eq!(error.kind().to_string(), format!("Error ID not found: {id}"));
         assert_eq!(code(&error).as_deref(), Some("ERROR_NOT_FOUND"));
+
+        let retention = Retention::NONE.max_rows(0);
+        store.prune(retention, Timestamp::default()).await.unwrap();
+        let error = call(&tools, "s-1", json!({"error_id": id})).await.unwrap_err();
+        assert_eq!(error.kind().to_string(), format!("Error expired: {id}"));
+        assert_eq!(code(&error).as_deref(), Some("ERROR_EXPIRED"));
     }
 }

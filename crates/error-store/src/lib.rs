@@ -1,4 +1,4 @@
-//! Whole errors for whoever asks, one line for the model.
+//! Whole errors for people and later turns, one line for the model.
 //!
 //! A tool's failure can be a stack trace of thousands of lines. The [`ErrorStore`] keeps it whole;
 //! the model reads a [`Summary`] of at most 100 characters and an id, and asks
@@ -8,34 +8,48 @@
 //! A large result is kept the same way ([`ResultStore`], `get_tool_result`): the model reads its
 //! beginning and asks for more when it needs more.
 //!
-//! This crate never redacts: what it is given has already passed the boundary that does.
+//! What is stored is redacted when it is made ([`NewError::new`], [`NewResult::new`]), so that every
+//! store holds only such text, also when it is used alone.
 
 mod detail;
-mod page;
-mod result_tool;
-mod results;
 mod error;
+mod hold;
 mod id;
-mod look_up;
+mod lookup;
 mod memory;
+mod memory_results;
+mod new_error;
+mod origin;
+mod page;
 mod present;
 mod raw;
+mod record;
+mod result_tool;
+mod results;
+mod retention;
+mod shelf;
 mod store;
+mod stores;
 mod summary;
 
 pub use detail::{DATABASE_ERROR, ErrorDetail};
 pub use error::{StoreError, code_of_text};
+pub use hold::{Hold, Holds};
 pub use id::error_id;
+pub use lookup::Lookup;
 pub use memory::MemoryErrorStore;
+pub use memory_results::MemoryResultStore;
+pub use new_error::NewError;
+pub use origin::Origin;
 pub use page::DEFAULT_PAGE_BYTES;
 pub use present::{FALLBACK_CHARS, fallback_text, stored_text};
 pub use raw::{raw_json, readable};
+pub use record::ErrorRecord;
 pub use result_tool::ResultDetail;
 pub use results::{
-    MemoryResultStore, NewResult, PREVIEW_CHARS, ResultRecord, ResultStore, preview_text,
-    result_id, truncated_text,
+    NewResult, PREVIEW_CHARS, ResultRecord, ResultStore, preview_text, result_id, truncated_text,
 };
-pub use store::{
-    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, Stored,
-};
+pub use retention::{Pruned, Retention};
+pub use store::{ErrorFilter, ErrorStats, ErrorStore, Stored};
+pub use stores::Store;
 pub use summary::{MAX_SUMMARY_CHARS, Summary};

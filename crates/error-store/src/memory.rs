@@ -1,56 +1,125 @@
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use async_trait::async_trait;
 use layer0::Timestamp;
-use layer0::id::{ErrorId, SessionId};
+use layer0::id::{ErrorId, RunId, SessionId};
 
+use crate::shelf::{Item, Shelf};
 use crate::{
-    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, Pruned, Retention, StoreError,
-    Stored, error_id,
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Holds, Lookup, NewError, Pruned,
+    Retention, StoreError, Stored, error_id,
 };
 
-/// An error store that lives as long as the process.
-#[derive(Debug, Default)]
+/// How many bytes a store in memory holds unless told otherwise.
+pub(crate) const DEFAULT_CAPACITY: u64 = 16 * 1024 * 1024;
+
+/// An error store that lives as long as the process. It holds at most 16 MiB unless told otherwise;
+/// beyond that, the errors longest unseen go whose sessions have no open run.
+#[derive(Debug)]
 pub struct MemoryErrorStore {
+    /// Made for the first run: many agents are never run.
+    kept: OnceLock<Box<Kept>>,
+    capacity: u64,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
     rows: Mutex<Rows>,
+    holds: Holds,
 }
 
 /// Errors, and where each is found: a store is asked in every failing call.
 #[derive(Debug, Default)]
 struct Rows {
-    all: Vec<Row>,
-    by_id: HashMap<ErrorId, usize>,
-    by_fingerprint: HashMap<(SessionId, String), usize>,
-}
-
-impl Rows {
-    fn add(&mut self, row: Row) {
-        let place = self.all.len();
-        self.by_id.insert(row.record.id.clone(), place);
-        self.by_fingerprint.insert((row.record.session.clone(), row.fingerprint.clone()), place);
-        self.all.push(row);
-    }
-
-    /// Puts other rows in the place of all.
-    fn replace(&mut self, rows: Vec<Row>) {
-        *self = Self::default();
-        rows.into_iter().for_each(|row| self.add(row));
-    }
+    shelf: Shelf<Row>,
+    by_fingerprint: HashMap<(SessionId, String), u64>,
 }
 
 #[derive(Debug)]
 struct Row {
-    fingerprint: String,
-    last_at: Timestamp,
     record: ErrorRecord,
+    fingerprint: String,
+    /// The runs that met it.
+    runs: BTreeSet<RunId>,
+}
+
+impl Item for Row {
+    fn id(&self) -> &str {
+        self.record.id().as_str()
+    }
+
+    fn session(&self) -> &SessionId {
+        self.record.session()
+    }
+
+    fn last_at(&self) -> Timestamp {
+        self.record.last_at()
+    }
+
+    fn bytes(&self) -> u64 {
+        size_of_text(self.record.raw())
+    }
+}
+
+pub(crate) fn size_of_text(text: &str) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX)
+}
+
+pub(crate) fn no_room(capacity: u64) -> StoreError {
+    StoreError::Full(format!("the store in memory holds at most {capacity} bytes").into())
+}
+
+impl Rows {
+    fn add(&mut self, record: ErrorRecord, fingerprint: String) {
+        let key = (record.session().clone(), fingerprint.clone());
+        let runs = BTreeSet::from([record.run().clone()]);
+        let number = self.shelf.add(Row { record, fingerprint, runs });
+        // One that was copied here keeps its id; the one that was here goes on being counted.
+        self.by_fingerprint.entry(key).or_insert(number);
+    }
+
+    fn forget(by_fingerprint: &mut HashMap<(SessionId, String), u64>, row: Row) {
+        by_fingerprint.remove(&(row.record.session().clone(), row.fingerprint));
+    }
 }
 
 impl MemoryErrorStore {
     /// Makes an empty store.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self::with_capacity(DEFAULT_CAPACITY)
+    }
+
+    /// Makes an empty store that holds at most so many bytes.
+    #[must_use]
+    pub fn with_capacity(bytes: u64) -> Self {
+        Self { kept: OnceLock::new(), capacity: bytes }
+    }
+
+    fn kept(&self) -> &Kept {
+        self.kept.get_or_init(Box::default)
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.kept().rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_room(&self, rows: &mut Rows, text: &str) -> Result<(), StoreError> {
+        let Rows { shelf, by_fingerprint } = rows;
+        let is_held = |session: &SessionId| self.kept().holds.is_held(session);
+        let gone = |row| Rows::forget(by_fingerprint, row);
+        if shelf.make_room(self.capacity, size_of_text(text), is_held, gone) {
+            Ok(())
+        } else {
+            Err(no_room(self.capacity))
+        }
+    }
+}
+
+impl Default for MemoryErrorStore {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -58,46 +127,43 @@ impl MemoryErrorStore {
 impl ErrorStore for MemoryErrorStore {
     async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
         let fingerprint = error.fingerprint();
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (error.session.clone(), fingerprint);
-        let known = rows.by_fingerprint.get(&key).copied();
-        if let Some(Row { record, last_at, .. }) = known.and_then(|at| rows.all.get_mut(at)) {
-            record.occurrences += 1;
-            *last_at = error.at.max(*last_at);
-            return Ok(Stored { id: record.id.clone(), occurrences: record.occurrences });
+        let (at, session) = (error.origin().at, error.origin().session.clone());
+        let mut rows = self.rows();
+        let known = rows.by_fingerprint.get(&(session, fingerprint.clone())).copied();
+        let again = known.and_then(|number| {
+            rows.shelf.change(number, |row| {
+                row.record.see_again(at);
+                row.runs.insert(error.origin().run.clone());
+                Stored { id: row.record.id().clone(), occurrences: row.record.occurrences() }
+            })
+        });
+        if let Some(stored) = again {
+            return Ok(stored);
         }
         let id = loop {
-            let id = error_id(error.at)?;
-            if !rows.by_id.contains_key(&id) {
+            let id = error_id(at)?;
+            if !rows.shelf.knows(id.as_str()) {
                 break id;
             }
         };
-        let record = ErrorRecord {
-            id: id.clone(),
-            tool: error.tool,
-            call_id: error.call_id,
-            reason: error.reason,
-            code: error.code,
-            summary: error.summary,
-            raw: error.raw,
-            occurrences: 1,
-            run: error.run,
-            session: error.session,
-            at: error.at,
-        };
-        let (_, fingerprint) = key;
-        rows.add(Row { fingerprint, last_at: record.at, record });
+        self.make_room(&mut rows, error.raw())?;
+        rows.add(error.into_record(id.clone()), fingerprint);
         Ok(Stored { id, occurrences: 1 })
     }
 
     async fn keep(&self, record: ErrorRecord) -> Result<(), StoreError> {
-        let fingerprint = record.fingerprint();
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (record.session.clone(), fingerprint);
-        if !rows.by_id.contains_key(&record.id) && !rows.by_fingerprint.contains_key(&key) {
-            let (_, fingerprint) = key;
-            rows.add(Row { fingerprint, last_at: record.at, record });
+        let mut rows = self.rows();
+        if !rows.shelf.knows(record.id().as_str()) {
+            self.make_room(&mut rows, record.raw())?;
+            let fingerprint = record.fingerprint();
+            rows.add(record, fingerprint);
         }
+        Ok(())
+    }
+
+    async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError> {
+        let mut rows = self.rows();
+        rows.shelf.expire(session, id.as_str());
         Ok(())
     }
 
@@ -105,124 +171,67 @@ impl ErrorStore for MemoryErrorStore {
         &self,
         session: &SessionId,
         id: &ErrorId,
-    ) -> Result<Option<ErrorRecord>, StoreError> {
-        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let row = rows.by_id.get(id).and_then(|at| rows.all.get(*at));
-        let record = row.map(|row| &row.record).filter(|record| record.session == *session);
-        Ok(record.cloned())
+    ) -> Result<Lookup<ErrorRecord>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.shelf.get(Some(session), id.as_str()).map(|row| row.record.clone()))
+    }
+
+    async fn find(&self, id: &ErrorId) -> Result<Lookup<ErrorRecord>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.shelf.get(None, id.as_str()).map(|row| row.record.clone()))
     }
 
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
-        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut records: Vec<ErrorRecord> = rows
-            .all
-            .iter()
+        let rows = self.rows();
+        let mut records: Vec<&ErrorRecord> = rows
+            .shelf
+            .newest()
+            .filter(|row| filter.run.as_ref().is_none_or(|run| row.runs.contains(run)))
             .map(|row| &row.record)
-            .filter(|record| filter.id.as_ref().is_none_or(|id| *id == record.id))
-            .filter(|record| filter.session.as_ref().is_none_or(|s| *s == record.session))
-            .filter(|record| filter.run.as_ref().is_none_or(|run| *run == record.run))
-            .filter(|record| filter.tool.as_ref().is_none_or(|tool| **tool == *record.tool))
-            .filter(|record| filter.from.is_none_or(|from| record.at >= from))
-            .filter(|record| filter.to.is_none_or(|to| record.at < to))
-            .cloned()
+            .filter(|record| filter.session.as_ref().is_none_or(|s| s == record.session()))
+            .filter(|record| filter.tool.as_ref().is_none_or(|tool| **tool == **record.tool()))
+            .filter(|record| filter.from.is_none_or(|from| record.at() >= from))
+            .filter(|record| filter.to.is_none_or(|to| record.at() < to))
             .collect();
-        records.sort_by(|a, b| (b.at, &b.id).cmp(&(a.at, &a.id)));
-        records.truncate(filter.limit.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX));
-        Ok(records)
+        // Stable: of one moment, the last stored stays first.
+        records.sort_by_key(|record| std::cmp::Reverse(record.at()));
+        records.truncate(limit(filter.limit));
+        Ok(records.into_iter().cloned().collect())
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = std::mem::take(&mut rows.all);
-        all.sort_by_key(|row| std::cmp::Reverse(row.last_at));
-        let (mut kept_rows, mut kept_bytes, mut pruned) = (0, 0, Pruned::default());
-        all.retain(|row| {
-            let bytes = u64::try_from(row.record.raw.len()).unwrap_or(u64::MAX);
-            let keep = retention.max_age.is_none_or(|age| now.since(row.last_at) <= age)
-                && retention.max_rows.is_none_or(|max| kept_rows < max)
-                && retention.max_bytes.is_none_or(|max| kept_bytes + bytes <= max);
-            if keep {
-                kept_rows += 1;
-                kept_bytes += bytes;
-            } else {
-                pruned.rows += 1;
-                pruned.bytes += bytes;
-            }
-            keep
-        });
-        rows.replace(all);
-        Ok(pruned)
+        let mut rows = self.rows();
+        let Rows { shelf, by_fingerprint } = &mut *rows;
+        let is_held = |session: &SessionId| self.kept().holds.is_held(session);
+        Ok(shelf.prune(retention, now, is_held, |row| Rows::forget(by_fingerprint, row)))
     }
 
-    async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError> {
-        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+    async fn stats(&self, limit_to: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
+        let rows = self.rows();
         let mut groups = BTreeMap::new();
-        for Row { record, .. } in &rows.all {
-            let key = (&record.tool, &record.reason, &record.code, &record.session);
-            let stats = groups.entry(key).or_insert_with(|| ErrorStats {
-                tool: record.tool.to_string(),
-                reason: record.reason.clone(),
-                code: record.code.as_ref().map(ToString::to_string),
-                session: record.session.clone(),
-                errors: 0,
-                occurrences: 0,
-                chars_kept: 0,
-            });
-            let kept = record.raw.chars().count().saturating_sub(record.summary.chars().count());
-            stats.errors += 1;
-            stats.occurrences += record.occurrences;
-            stats.chars_kept += u64::try_from(kept).unwrap_or(u64::MAX) * record.occurrences;
+        for record in rows.shelf.newest().map(|row| &row.record) {
+            let key = (record.tool(), record.session(), record.reason(), record.code());
+            let counts: &mut (u64, u64, u64) = groups.entry(key).or_default();
+            counts.0 += 1;
+            counts.1 += record.occurrences();
+            counts.2 += record.chars_kept() * record.occurrences();
         }
-        let mut stats: Vec<ErrorStats> = groups.into_values().collect();
+        let stats = groups.into_iter().map(|((tool, session, reason, code), counts)| {
+            let code = code.map(ToString::to_string);
+            ErrorStats::new(tool.to_string(), reason.clone(), code, session.clone())
+                .counting(counts.0, counts.1, counts.2)
+        });
+        let mut stats: Vec<ErrorStats> = stats.collect();
         stats.sort_by_key(|stats| std::cmp::Reverse(stats.chars_kept));
+        stats.truncate(limit(limit_to));
         Ok(stats)
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        self.kept().holds.hold(session)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn error(session: &str, raw: &str, second: i64) -> NewError {
-        NewError {
-            at: Timestamp::from_millis(second * 1_000),
-            session: session.into(),
-            run: "run".into(),
-            call_id: "c".into(),
-            tool: "sql".into(),
-            reason: "tool.execution_failed".into(),
-            code: None,
-            raw: raw.to_owned(),
-            summary: raw.to_owned(),
-        }
-    }
-
-    /// Spec: S8
-    #[tokio::test]
-    async fn the_same_error_is_kept_once_in_each_conversation() {
-        let store = MemoryErrorStore::new();
-        let first = store.store(error("a", "no table", 1)).await.unwrap();
-        let again = store.store(error("a", "no table", 2)).await.unwrap();
-        assert_eq!((&again.id, again.occurrences), (&first.id, 2));
-        let elsewhere = store.store(error("b", "no table", 3)).await.unwrap();
-        let another = store.store(error("a", "no column", 4)).await.unwrap();
-        assert_eq!((elsewhere.occurrences, another.occurrences), (1, 1));
-        let kept = store.get(&"a".into(), &first.id).await.unwrap().unwrap();
-        assert_eq!((&*kept.raw, kept.occurrences), ("no table", 2));
-        assert!(store.get(&"b".into(), &first.id).await.unwrap().is_none(), "it is another's");
-    }
-
-    #[tokio::test]
-    async fn what_is_left_after_pruning_is_found() {
-        let store = MemoryErrorStore::new();
-        let old = store.store(error("a", "old", 1)).await.unwrap();
-        let new = store.store(error("a", "new", 9)).await.unwrap();
-        let retention = Retention { max_rows: Some(1), ..Retention::default() };
-        let pruned = store.prune(retention, Timestamp::from_millis(9_000)).await.unwrap();
-        assert_eq!(pruned.rows, 1);
-        assert!(store.get(&"a".into(), &old.id).await.unwrap().is_none());
-        assert!(store.get(&"a".into(), &new.id).await.unwrap().is_some());
-        assert_eq!(store.store(error("a", "new", 10)).await.unwrap().occurrences, 2);
-        assert_eq!(store.store(error("a", "old", 11)).await.unwrap().occurrences, 1);
-    }
+fn limit(limit: Option<u32>) -> usize {
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }

@@ -1,6 +1,10 @@
 //! One page of a long text, as the detail tools give it out.
 
 use serde_json::{Value, json};
+use tool::{Arguments, ToolError};
+
+/// The code of arguments that do not fit.
+pub(crate) const INVALID_INPUT: &str = "INVALID_INPUT";
 
 /// How many bytes one answer holds unless the model asks for another size.
 pub const DEFAULT_PAGE_BYTES: usize = 8 * 1024;
@@ -9,13 +13,23 @@ pub const DEFAULT_PAGE_BYTES: usize = 8 * 1024;
 const MAX_PAGE_BYTES: usize = 64 * 1024;
 
 /// Puts the page that `offset` and `limit` ask for into `answer[field]`, and where to go on.
-pub(crate) fn add_page(answer: &mut Value, field: &str, text: &str, arguments: &Value) {
+///
+/// # Errors
+///
+/// [`ToolError::InvalidInput`] when one of them is no whole number.
+pub(crate) fn add_page(
+    answer: &mut Value,
+    field: &str,
+    text: &str,
+    arguments: &Arguments,
+) -> Result<(), ToolError> {
     let number = |name: &str, default: usize| {
-        let asked = arguments[name].as_u64();
-        asked.map_or(default, |asked| usize::try_from(asked).unwrap_or(usize::MAX))
+        let asked = arguments.whole_number(name).map_err(|error| error.with_code(INVALID_INPUT))?;
+        let asked = asked.map(|asked| usize::try_from(asked).unwrap_or(usize::MAX));
+        Ok::<_, ToolError>(asked.unwrap_or(default))
     };
-    let start = text.floor_char_boundary(number("offset", 0));
-    let limit = number("limit", DEFAULT_PAGE_BYTES).min(MAX_PAGE_BYTES);
+    let start = text.floor_char_boundary(number("offset", 0)?);
+    let limit = number("limit", DEFAULT_PAGE_BYTES)?.min(MAX_PAGE_BYTES);
     // At least one character, or a reader that asks for single bytes never gets on.
     let end = match text.floor_char_boundary(start.saturating_add(limit)) {
         end if end > start => end,
@@ -26,6 +40,7 @@ pub(crate) fn add_page(answer: &mut Value, field: &str, text: &str, arguments: &
         answer["next_offset"] = json!(end);
         answer["total_bytes"] = json!(text.len());
     }
+    Ok(())
 }
 
 /// Returns the schema of a detail tool's arguments.

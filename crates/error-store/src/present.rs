@@ -25,13 +25,23 @@ pub fn stored_text(headline: &str, summary: &Summary, stored: &Stored) -> String
     text
 }
 
-/// Returns the text for an error that could not be stored: its first 500 characters.
+/// Returns the text for an error that could not be stored: its first 500 characters, and that they
+/// are not all where there are more.
 #[must_use]
 pub fn fallback_text(error: &str, code: Option<&str>) -> String {
-    let head: String = error.chars().take(FALLBACK_CHARS).collect();
+    let (head, note) = match error.char_indices().nth(FALLBACK_CHARS) {
+        None => (error, String::new()),
+        Some((end, _)) => {
+            let all = error.chars().count();
+            let note = format!(
+                "\n[Cut: {FALLBACK_CHARS} of {all} characters shown; the rest was not kept]"
+            );
+            (&error[..end], note)
+        }
+    };
     match code {
-        Some(code) => format!("Tool error: {code} - {head}"),
-        None => format!("Error: {head}"),
+        Some(code) => format!("Tool error: {code} - {head}{note}"),
+        None => format!("Error: {head}{note}"),
     }
 }
 
@@ -59,9 +69,11 @@ mod tests {
 
     /// Spec: S6
     #[test]
-    fn the_fallback_is_the_first_500_characters() {
+    fn a_cut_fallback_says_so() {
         let error = "ü".repeat(600);
-        assert_eq!(fallback_text(&error, None), format!("Error: {}", "ü".repeat(500)));
+        let note = "[Cut: 500 of 600 characters shown; the rest was not kept]";
+        assert_eq!(fallback_text(&error, None), format!("Error: {}\n{note}", "ü".repeat(500)));
+        assert_eq!(fallback_text(&error[..1_000], None), format!("Error: {}", "ü".repeat(500)));
         assert_eq!(fallback_text("x", Some("SQL_ERROR")), "Tool error: SQL_ERROR - x");
     }
 }

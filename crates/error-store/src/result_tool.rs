@@ -3,15 +3,15 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use layer0::ToolSpec;
 use layer0::failure::Chain;
 use layer0::id::ResultId;
-use serde_json::{Value, json};
-use tool::{Tool, ToolContext, ToolError};
+use layer0::{JsonText, ToolSpec};
+use serde_json::json;
+use tool::{Arguments, Tool, ToolContext, ToolError};
 
 use crate::detail::DATABASE_ERROR;
-use crate::look_up::look_up;
-use crate::page::{add_page, page_schema};
+use crate::lookup::{Lookup, look_up};
+use crate::page::{INVALID_INPUT, add_page, page_schema};
 use crate::results::ResultStore;
 
 static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
@@ -43,31 +43,38 @@ impl Tool for ResultDetail {
     }
 
     fn input_code(&self) -> Option<&str> {
-        Some("INVALID_INPUT")
+        Some(INVALID_INPUT)
     }
 
     fn stores_errors(&self) -> bool {
         false
     }
 
-    async fn call(&self, arguments: &Value, context: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
         let id = arguments["result_id"].as_str().unwrap_or_default();
         let result_id = ResultId::from(id);
-        let get = |session| self.0.get(Some(session), &result_id);
+        let get = |session| self.0.get(session, &result_id);
         let found = look_up(&context.sessions, get).await;
         let found = found.map_err(|error| {
             ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
         })?;
         let shown: String = id.chars().take(100).collect();
         let refused = |text: String, code| Err(ToolError::ExecutionFailed(text).with_code(code));
-        let Some(record) = found else {
-            return refused(format!("Result ID not found: {shown}"), "RESULT_NOT_FOUND");
+        let record = match found {
+            Lookup::Found(record) => record,
+            Lookup::Expired => {
+                return refused(format!("Result expired: {shown}"), "RESULT_EXPIRED");
+            }
+            Lookup::Missing => {
+                return refused(format!("Result ID not found: {shown}"), "RESULT_NOT_FOUND");
+            }
         };
-        let Some(body) = record.body else {
-            return refused(format!("Result expired: {shown}"), "RESULT_EXPIRED");
-        };
-        let mut answer = json!({"result_id": record.id, "tool_name": record.tool});
-        add_page(&mut answer, "content", &body, arguments);
-        Ok(answer)
+        let mut answer = json!({"result_id": record.id, "tool_name": record.origin.tool});
+        add_page(&mut answer, "content", &record.body, arguments)?;
+        Ok(answer.into())
     }
 }

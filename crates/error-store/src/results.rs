@@ -1,55 +1,72 @@
-//! Large results: a preview for the model, the whole for whoever asks.
+//! Large results: a preview for the model, the whole on request.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use layer0::Timestamp;
-use layer0::id::{CallId, ResultId, RunId, SessionId};
+use layer0::id::{ResultId, SessionId};
+use redact::Redactor;
 
-use crate::StoreError;
 use crate::id::random_hex;
+use crate::{Hold, Lookup, Origin, Pruned, Retention, StoreError};
 
 /// How many characters of a large result the model reads at once.
 pub const PREVIEW_CHARS: usize = 2_000;
 
-/// A result to store.
+/// A result to store, without the secrets that the process holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewResult {
-    /// When the tool returned it.
-    pub at: Timestamp,
-    /// The conversation; only it can read the result again through a tool.
-    pub session: SessionId,
-    /// The run.
-    pub run: RunId,
-    /// The call.
-    pub call_id: CallId,
-    /// The tool.
-    pub tool: Arc<str>,
-    /// The whole text.
-    pub body: String,
+    origin: Origin,
+    body: Arc<str>,
+}
+
+impl NewResult {
+    /// Takes in the whole text of a result. Secrets of the process are taken out of it.
+    #[must_use]
+    pub fn new(origin: Origin, body: &str, redactor: &Redactor) -> Self {
+        Self { origin, body: redactor.redact_held(body).into() }
+    }
+
+    /// Returns the call it comes from.
+    #[must_use]
+    pub const fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Returns the whole text.
+    #[must_use]
+    pub const fn body(&self) -> &Arc<str> {
+        &self.body
+    }
+
+    /// Makes the record of a result that was stored.
+    #[must_use]
+    pub fn into_record(self, id: ResultId) -> ResultRecord {
+        ResultRecord { id, origin: self.origin, body: self.body }
+    }
 }
 
 /// A stored result.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ResultRecord {
     /// Its id.
     pub id: ResultId,
-    /// When the tool returned it.
-    pub at: Timestamp,
-    /// The conversation.
-    pub session: SessionId,
-    /// The run.
-    pub run: RunId,
-    /// The call.
-    pub call_id: CallId,
-    /// The tool.
-    pub tool: Arc<str>,
-    /// The whole text; `None` when it was kept for its time and taken away.
-    pub body: Option<String>,
+    /// The call it comes from.
+    pub origin: Origin,
+    /// The whole text.
+    pub body: Arc<str>,
 }
 
-/// Keeps large results.
+impl ResultRecord {
+    /// Makes a record of what a store reads back.
+    pub fn new(id: impl Into<ResultId>, origin: Origin, body: impl Into<Arc<str>>) -> Self {
+        Self { id: id.into(), origin, body: body.into() }
+    }
+}
+
+/// Keeps large results. `testkit::result_store_trials` hold a store of one's own against this
+/// contract.
 #[async_trait]
 pub trait ResultStore: Send + Sync {
     /// Stores a result. When it returns, the result is as durable as the store was opened to be.
@@ -74,16 +91,49 @@ pub trait ResultStore: Send + Sync {
     /// As [`ResultStore::put`].
     async fn keep(&self, result: ResultRecord) -> Result<(), StoreError>;
 
-    /// Returns a result; `None` when there is none of this id. With a session, only one of that.
+    /// Keeps that there was a result of this id in another store, where it was taken away.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ResultStore::put`].
+    async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError>;
+
+    /// Returns a result of a session.
     ///
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
     async fn get(
         &self,
-        session: Option<&SessionId>,
+        session: &SessionId,
         id: &ResultId,
-    ) -> Result<Option<ResultRecord>, StoreError>;
+    ) -> Result<Lookup<ResultRecord>, StoreError>;
+
+    /// Returns a result of any session, for people; a model reads with [`ResultStore::get`].
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError>;
+
+    /// Takes away what `retention` does not keep at this moment. The ids answer
+    /// [`Lookup::Expired`] from then on.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
+
+    /// Keeps the results of a session from being pruned while a run of it is open. A store that
+    /// knows from its log which runs are open needs to do nothing.
+    fn hold(&self, session: &SessionId) -> Hold {
+        let _ = session;
+        Hold::none()
+    }
 }
 
 /// Makes an id for a result of this moment: `res_YYYYMMDD_HHMMSS_` and 6 hex digits, 26 characters.
@@ -113,57 +163,4 @@ pub fn preview_text(body: &str, id: &ResultId) -> String {
 pub fn truncated_text(body: &str, max_bytes: usize) -> String {
     let end = body.floor_char_boundary(max_bytes);
     format!("{}\n[Cut: {end} of {} bytes shown; the rest was not kept]", &body[..end], body.len())
-}
-
-/// A result store that lives as long as the process.
-#[derive(Debug, Default)]
-pub struct MemoryResultStore {
-    rows: Mutex<BTreeMap<ResultId, ResultRecord>>,
-}
-
-impl MemoryResultStore {
-    /// Makes an empty store.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
-
-#[async_trait]
-impl ResultStore for MemoryResultStore {
-    async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = loop {
-            let id = result_id(result.at)?;
-            if !rows.contains_key(&id) {
-                break id;
-            }
-        };
-        let record = ResultRecord {
-            id: id.clone(),
-            at: result.at,
-            session: result.session,
-            run: result.run,
-            call_id: result.call_id,
-            tool: result.tool,
-            body: Some(result.body),
-        };
-        rows.insert(id.clone(), record);
-        Ok(id)
-    }
-
-    async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
-        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.entry(result.id.clone()).or_insert(result);
-        Ok(())
-    }
-
-    async fn get(
-        &self,
-        session: Option<&SessionId>,
-        id: &ResultId,
-    ) -> Result<Option<ResultRecord>, StoreError> {
-        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(rows.get(id).filter(|row| session.is_none_or(|s| *s == row.session)).cloned())
-    }
 }

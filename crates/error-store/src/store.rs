@@ -1,56 +1,9 @@
-use std::sync::Arc;
-use std::time::Duration;
-
 use async_trait::async_trait;
-use layer0::id::{CallId, ErrorId, RunId, SessionId};
+use layer0::id::{ErrorId, RunId, SessionId};
 use layer0::{Code, Timestamp};
-use serde::{Serialize, Serializer};
-use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
+use serde::Serialize;
 
-use crate::StoreError;
-
-/// An error to store.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewError {
-    /// When it happened.
-    pub at: Timestamp,
-    /// The conversation; only it can read the error again through a tool.
-    pub session: SessionId,
-    /// The run.
-    pub run: RunId,
-    /// The call.
-    pub call_id: CallId,
-    /// The tool.
-    pub tool: Arc<str>,
-    /// Our code.
-    pub reason: Code,
-    /// The tool author's code.
-    pub code: Option<Arc<str>>,
-    /// The whole error as JSON text; see [`raw_json`](crate::raw_json).
-    pub raw: String,
-    /// One line of it.
-    pub summary: String,
-}
-
-impl NewError {
-    /// Returns the same text for the same error: tool, codes and the whole raw text, as the first
-    /// 16 hex digits of their SHA-256.
-    #[must_use]
-    pub fn fingerprint(&self) -> String {
-        let code = self.code.as_deref().unwrap_or_default();
-        fingerprint([&*self.tool, self.reason.as_str(), code, &self.raw])
-    }
-}
-
-fn fingerprint(parts: [&str; 4]) -> String {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-        hasher.update(part.as_bytes());
-    }
-    hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
-}
+use crate::{ErrorRecord, Hold, Lookup, NewError, Pruned, Retention, StoreError};
 
 /// Where an error was stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,59 +14,13 @@ pub struct Stored {
     pub occurrences: u64,
 }
 
-/// A stored error. Serialises as the lines of `backstop errors list --json`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ErrorRecord {
-    /// Its id.
-    pub id: ErrorId,
-    /// The tool.
-    pub tool: Arc<str>,
-    /// The call it first came from.
-    pub call_id: CallId,
-    /// Our code.
-    pub reason: Code,
-    /// The tool author's code.
-    pub code: Option<Arc<str>>,
-    /// One line of it.
-    pub summary: String,
-    /// The whole error as JSON text.
-    #[serde(serialize_with = "as_json")]
-    pub raw: String,
-    /// How often it was seen in the session.
-    pub occurrences: u64,
-    /// The run it first came from.
-    pub run: RunId,
-    /// The conversation.
-    pub session: SessionId,
-    /// When it was first seen.
-    pub at: Timestamp,
-}
-
-impl ErrorRecord {
-    /// Returns what [`NewError::fingerprint`] gave when it was stored.
-    #[must_use]
-    pub fn fingerprint(&self) -> String {
-        let code = self.code.as_deref().unwrap_or_default();
-        fingerprint([&*self.tool, self.reason.as_str(), code, &self.raw])
-    }
-}
-
-fn as_json<S: Serializer>(raw: &str, serializer: S) -> Result<S::Ok, S::Error> {
-    match serde_json::from_str::<&RawValue>(raw) {
-        Ok(json) => json.serialize(serializer),
-        // Only a row that was changed by hand is no JSON.
-        Err(_) => serializer.serialize_str(raw),
-    }
-}
-
 /// Which errors are listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ErrorFilter {
-    /// Only the one with this id.
-    pub id: Option<ErrorId>,
-    /// Only those of this conversation.
+    /// Only those of this session.
     pub session: Option<SessionId>,
-    /// Only those of this run.
+    /// Only those that this run met, first seen by an earlier run of the session or not.
     pub run: Option<RunId>,
     /// Only those of this tool.
     pub tool: Option<String>,
@@ -121,43 +28,63 @@ pub struct ErrorFilter {
     pub from: Option<Timestamp>,
     /// Only those first seen before this moment.
     pub to: Option<Timestamp>,
-    /// At most this many, newest first.
+    /// At most this many.
     pub limit: Option<u32>,
 }
 
-/// How long and how much is kept. What is older or more goes, the longest unseen first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retention {
-    /// How long an error is kept after it was last seen.
-    pub max_age: Option<Duration>,
-    /// How many errors are kept.
-    pub max_rows: Option<u64>,
-    /// How many bytes of raw errors are kept.
-    pub max_bytes: Option<u64>,
-}
+impl ErrorFilter {
+    /// Lists all errors.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
 
-impl Default for Retention {
-    /// 30 days and 256 MiB.
-    fn default() -> Self {
-        Self {
-            max_age: Some(Duration::from_secs(30 * 24 * 60 * 60)),
-            max_rows: None,
-            max_bytes: Some(256 * 1024 * 1024),
-        }
+    /// Only those of this session.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<SessionId>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Only those that this run met.
+    #[must_use]
+    pub fn run(mut self, run: impl Into<RunId>) -> Self {
+        self.run = Some(run.into());
+        self
+    }
+
+    /// Only those of this tool.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Into<String>) -> Self {
+        self.tool = Some(tool.into());
+        self
+    }
+
+    /// Only those first seen from this moment on.
+    #[must_use]
+    pub const fn from(mut self, from: Timestamp) -> Self {
+        self.from = Some(from);
+        self
+    }
+
+    /// Only those first seen before this moment.
+    #[must_use]
+    pub const fn to(mut self, to: Timestamp) -> Self {
+        self.to = Some(to);
+        self
+    }
+
+    /// At most this many.
+    #[must_use]
+    pub const fn limit(mut self, limit: u32) -> Self {
+        self.limit = Some(limit);
+        self
     }
 }
 
-/// What pruning took away.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Pruned {
-    /// How many errors.
-    pub rows: u64,
-    /// How many bytes of raw errors.
-    pub bytes: u64,
-}
-
-/// What one tool reported in one conversation under one code.
+/// What one tool reported in one session under one code.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct ErrorStats {
     /// The tool.
     pub tool: String,
@@ -165,7 +92,7 @@ pub struct ErrorStats {
     pub reason: Code,
     /// The tool author's code.
     pub code: Option<String>,
-    /// The conversation.
+    /// The session.
     pub session: SessionId,
     /// How many different errors.
     pub errors: u64,
@@ -175,7 +102,28 @@ pub struct ErrorStats {
     pub chars_kept: u64,
 }
 
+impl ErrorStats {
+    /// Begins to count.
+    #[must_use]
+    pub const fn new(tool: String, reason: Code, code: Option<String>, session: SessionId) -> Self {
+        Self { tool, reason, code, session, errors: 0, occurrences: 0, chars_kept: 0 }
+    }
+
+    /// Sets how many errors there are, how often they were seen, and how many characters were
+    /// spared.
+    #[must_use]
+    pub const fn counting(mut self, errors: u64, occurrences: u64, chars_kept: u64) -> Self {
+        self.errors = errors;
+        self.occurrences = occurrences;
+        self.chars_kept = chars_kept;
+        self
+    }
+}
+
 /// Keeps whole errors.
+///
+/// What it is given is redacted, valid and summarised, because [`NewError`] is; a store only keeps
+/// it. `testkit::error_store_trials` hold a store of one's own against this contract.
 #[async_trait]
 pub trait ErrorStore: Send + Sync {
     /// Stores an error. When it returns, the error is as durable as the store was opened to be.
@@ -202,7 +150,18 @@ pub trait ErrorStore: Send + Sync {
     /// As [`ErrorStore::store`].
     async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError>;
 
-    /// Returns an error of a conversation; `None` when there is none of this id in it.
+    /// Keeps that there was an error of this id in another store, where it was taken away.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ErrorStore::store`].
+    async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError>;
+
+    /// Returns an error of a session.
     ///
     /// # Errors
     ///
@@ -211,26 +170,42 @@ pub trait ErrorStore: Send + Sync {
         &self,
         session: &SessionId,
         id: &ErrorId,
-    ) -> Result<Option<ErrorRecord>, StoreError>;
+    ) -> Result<Lookup<ErrorRecord>, StoreError>;
 
-    /// Lists errors, newest first.
+    /// Returns an error of any session, for people; a model reads with [`ErrorStore::get`].
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    async fn find(&self, id: &ErrorId) -> Result<Lookup<ErrorRecord>, StoreError>;
+
+    /// Lists errors, newest first; of one moment, the last stored first.
     ///
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError>;
 
-    /// Takes away what `retention` does not keep at this moment.
+    /// Takes away what `retention` does not keep at this moment. The ids answer
+    /// [`Lookup::Expired`] from then on.
     ///
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError>;
 
-    /// Counts errors by tool, codes and conversation, the most characters kept first.
+    /// Counts errors by tool, codes and session, the most characters kept first, at most `limit`
+    /// groups.
     ///
     /// # Errors
     ///
     /// Any variant of [`StoreError`].
-    async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError>;
+    async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError>;
+
+    /// Keeps the errors of a session from being pruned while a run of it is open. A store that
+    /// knows from its log which runs are open needs to do nothing.
+    fn hold(&self, session: &SessionId) -> Hold {
+        let _ = session;
+        Hold::none()
+    }
 }

@@ -64,6 +64,13 @@ impl Summary {
     }
 }
 
+/// Returns a summary that is no longer than one may be; of one that is, its beginning.
+pub(crate) fn one_line(summary: &str) -> String {
+    let is_one =
+        !summary.chars().any(char::is_control) && summary.chars().nth(MAX_SUMMARY_CHARS).is_none();
+    if is_one { summary.to_owned() } else { Summary::of(summary, None).text }
+}
+
 /// Returns the message of a JSON object that has more than that.
 fn json_message(error: &str) -> Option<String> {
     if !error.trim_start().starts_with('{') {

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use layer0::Timestamp;
 use layer0::event::{ApprovalRequested, EventKind};
 use layer0::id::{ApprovalId, CallId, RunId};
+use layer0::{JsonText, Timestamp};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::Batch;
 
@@ -20,7 +19,7 @@ pub struct OpenApproval {
     /// The tool that is to run.
     pub tool: Arc<str>,
     /// The arguments it would get.
-    pub arguments: Arc<Value>,
+    pub arguments: JsonText,
     /// When it was asked.
     pub requested_at: Timestamp,
     /// The call it is about.
@@ -56,6 +55,17 @@ impl Decision {
     /// Lets the call run.
     pub fn approve(by: impl Into<String>) -> Self {
         Self { approved: true, by: by.into(), reason: None }
+    }
+
+    /// Returns which of its texts says nothing, if one does.
+    #[must_use]
+    pub fn blank(&self) -> Option<&'static str> {
+        let is_blank = |text: &String| text.trim().is_empty();
+        match self {
+            Self { by, .. } if is_blank(by) => Some("by"),
+            Self { reason: Some(reason), .. } if is_blank(reason) => Some("reason"),
+            _ => None,
+        }
     }
 
     /// Keeps the call from running; the model reads the reason.

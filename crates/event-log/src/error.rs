@@ -1,5 +1,6 @@
 use layer0::code;
 use layer0::error::BoxError;
+use layer0::event::DecodeError;
 use layer0::failure::{Effect, Failure, Retry};
 use layer0::id::{RunId, SessionId};
 use thiserror::Error;
@@ -82,6 +83,31 @@ pub enum LogError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// An event cannot be read, though nothing says that it was changed; or it could not be read if
+    /// it were written, and was not written.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("event {seq} cannot be read")]
+    #[non_exhaustive]
+    Unreadable {
+        /// The event.
+        seq: u64,
+        /// Why not.
+        #[source]
+        source: Box<DecodeError>,
+    },
+    /// What is kept of a run at a glance cannot be read, and its record cannot make up for it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{run}` cannot be read")]
+    #[non_exhaustive]
+    UnreadableRun {
+        /// The run.
+        run: RunId,
+        /// Why not.
+        #[source]
+        source: BoxError,
+    },
 }
 
 impl LogError {
@@ -109,6 +135,18 @@ impl LogError {
         Self::Tampered { seq, what }
     }
 
+    /// Makes [`LogError::Unreadable`].
+    #[must_use]
+    pub fn unreadable(seq: u64, source: DecodeError) -> Self {
+        Self::Unreadable { seq, source: Box::new(source) }
+    }
+
+    /// Makes [`LogError::UnreadableRun`].
+    #[must_use]
+    pub fn unreadable_run(run: RunId, source: impl Into<BoxError>) -> Self {
+        Self::UnreadableRun { run, source: source.into() }
+    }
+
     /// Can trying again help?
     #[must_use]
     pub fn is_retryable(&self) -> bool {
@@ -119,13 +157,15 @@ impl LogError {
 impl Failure for LogError {
     fn code(&self) -> &'static str {
         match self {
-            Self::Claimed(_) | Self::Locked(_) | Self::SessionBusy { .. } => code::STORE_LOCKED,
+            Self::Claimed(_) | Self::SessionBusy { .. } => code::RUN_OPEN,
+            Self::Locked(_) => code::STORE_LOCKED,
             Self::Closed => code::STORE_CLOSED,
             Self::Conflict { .. } => code::LOG_APPEND_FAILED,
             Self::Failed(_) | Self::NotFound(_) => code::STORE_FAILED,
             Self::Full(_) => code::STORE_FULL,
             Self::SchemaNewer { .. } => code::LOG_SCHEMA_NEWER,
             Self::Tampered { .. } => code::LOG_TAMPERED,
+            Self::Unreadable { .. } | Self::UnreadableRun { .. } => code::LOG_UNREADABLE,
         }
     }
 
@@ -138,7 +178,9 @@ impl Failure for LogError {
             | Self::Full(_)
             | Self::NotFound(_)
             | Self::SchemaNewer { .. }
-            | Self::Tampered { .. } => Retry::Never,
+            | Self::Tampered { .. }
+            | Self::Unreadable { .. }
+            | Self::UnreadableRun { .. } => Retry::Never,
         }
     }
 
@@ -153,7 +195,9 @@ impl Failure for LogError {
             | Self::NotFound(_)
             | Self::SchemaNewer { .. }
             | Self::SessionBusy { .. }
-            | Self::Tampered { .. } => Effect::None,
+            | Self::Tampered { .. }
+            | Self::Unreadable { .. }
+            | Self::UnreadableRun { .. } => Effect::None,
         }
     }
 }

@@ -1,20 +1,41 @@
 use async_trait::async_trait;
+use layer0::Timestamp;
 use layer0::event::Event;
 use layer0::id::{ApprovalId, RunId, SessionId};
 
 use crate::approval::{Decision, OpenApproval};
 use crate::record::verify;
-use crate::{LogError, Record, RunSummary};
+use crate::{Claim, InboxMessage, InboxRequest, InboxWatch, LogError, Record, RunSummary};
 
 /// What is appended in one write: records of one run and the summary they lead to.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Batch {
     /// The run.
     pub run: RunId,
+    /// The epoch of the claim under which it is written.
+    pub epoch: u64,
     /// The records, in order, without a gap; never empty.
     pub records: Vec<Record>,
     /// The run after them.
     pub summary: RunSummary,
+    /// The rows of the run's inbox that the records take in; they are gone afterwards.
+    pub taken: Vec<u64>,
+}
+
+impl Batch {
+    /// Makes a batch that takes nothing from the inbox.
+    #[must_use]
+    pub const fn new(run: RunId, epoch: u64, records: Vec<Record>, summary: RunSummary) -> Self {
+        Self { run, epoch, records, summary, taken: Vec::new() }
+    }
+
+    /// Takes rows of the run's inbox.
+    #[must_use]
+    pub fn taking(mut self, taken: Vec<u64>) -> Self {
+        self.taken = taken;
+        self
+    }
 }
 
 /// Which runs are listed.
@@ -26,40 +47,31 @@ pub struct RunFilter {
     pub limit: Option<u32>,
 }
 
-/// The right to write to a run, until it is dropped or the process dies.
-#[must_use = "the run is free again when the claim is dropped"]
-pub struct Claim(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>);
-
-impl Claim {
-    /// Makes a claim that ends when `held` is dropped.
-    pub fn holding(held: impl Send + Sync + 'static) -> Self {
-        Self(Box::new(held))
-    }
-}
-
-impl std::fmt::Debug for Claim {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Claim")
-    }
-}
-
 /// Keeps the events of runs.
 #[async_trait]
 pub trait EventLog: Send + Sync {
-    /// Claims a run, which may not exist yet, for writing. There is no lease: the claim of a process
-    /// ends with it.
+    /// Claims a recorded run for writing, under an epoch of its own. There is no lease: the claims of
+    /// a process end with it.
     ///
     /// # Errors
     ///
-    /// [`LogError::Claimed`] while somebody else is writing; [`LogError::Failed`].
+    /// [`LogError::Claimed`] while another writer has it, [`LogError::NotFound`],
+    /// [`LogError::Locked`], [`LogError::Closed`], [`LogError::Failed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the run is not claimed, or free again soon.
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError>;
+
+    /// Claims a run that is about to begin. Its first append is refused when the run exists.
+    fn claim_new(&self, run: &RunId) -> Claim;
 
     /// Appends a batch in one atomic write. When it returns, the batch is as durable as the log
     /// was opened to be.
     ///
     /// # Errors
     ///
-    /// [`LogError::Conflict`] when the run does not end just before the batch,
+    /// [`LogError::Conflict`] when the run does not end just before the batch or has a newer claim,
     /// [`LogError::SessionBusy`] when it begins a run that nobody dispatched in a session that has an
     /// open one, or whose last one is not the one that it follows; then nothing was written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
     /// [`LogError::Failed`].
@@ -69,12 +81,24 @@ pub trait EventLog: Send + Sync {
     /// If the future is dropped, the batch is written whole or not at all.
     async fn append(&self, batch: Batch) -> Result<(), LogError>;
 
-    /// Returns a run at a glance; `None` when there is none. Costs the same for every run.
+    /// Returns a run at a glance; `None` when there is none. Costs the same for every run but one for
+    /// which that cannot be read: it is what its record says.
     ///
     /// # Errors
     ///
-    /// [`LogError::Locked`], [`LogError::Closed`], [`LogError::Failed`].
+    /// [`LogError::Locked`], [`LogError::Closed`], [`LogError::Failed`],
+    /// [`LogError::UnreadableRun`] when the record is broken too.
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError>;
+
+    /// Returns what is kept of a run at a glance, as it is kept. [`EventLog::summary`] may read the
+    /// record of a run for which that cannot be read; this does not.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`], and [`LogError::UnreadableRun`].
+    async fn kept_summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.summary(run).await
+    }
 
     /// Returns the records of a run from `from_seq` on, in order.
     ///
@@ -90,44 +114,83 @@ pub trait EventLog: Send + Sync {
     /// As [`EventLog::summary`].
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError>;
 
-    /// Lists the questions that nobody has decided, oldest first.
+    /// Returns the run that began last in a session, of those that no other run dispatched. Costs the
+    /// same however many runs there are.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`].
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError>;
+
+    /// Lists the approvals that are open and undecided, oldest first.
     ///
     /// # Errors
     ///
     /// As [`EventLog::summary`].
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError>;
 
-    /// Decides a question; whoever runs the run takes the decision in. Returns `false`, and changes
-    /// nothing, when no such question is open or it was decided before.
+    /// Puts a request into the inbox of a run, if its condition holds; see [`InboxRequest`]. Returns
+    /// `false`, and changes nothing, when it does not. What was accepted is recorded by the run's
+    /// writer, now or when the run is next taken over.
     ///
     /// # Errors
     ///
     /// As [`EventLog::append`].
-    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError>;
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the request is accepted whole or not at all.
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError>;
 
-    /// Returns what was decided about a question with [`EventLog::decide`].
+    /// Returns what is in the inbox of a run, oldest first.
     ///
     /// # Errors
     ///
     /// As [`EventLog::summary`].
-    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError>;
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError>;
+
+    /// Watches the inbox of a run, whichever process sends to it.
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch;
+
+    /// Decides an approval, as [`EventLog::send`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::send`].
+    async fn decide(
+        &self,
+        id: &ApprovalId,
+        decision: Decision,
+        at: Timestamp,
+    ) -> Result<bool, LogError> {
+        let by = decision.by.clone();
+        self.send(InboxRequest::Decide { approval: id.clone(), decision }, &by, at).await
+    }
 }
 
 /// Reads a whole run, verified against its hash chain.
 ///
 /// # Errors
 ///
-/// [`LogError::NotFound`], [`LogError::Tampered`], [`LogError::SchemaNewer`], and what the log
+/// [`LogError::NotFound`], [`LogError::Tampered`], [`LogError::Unreadable`], [`LogError::SchemaNewer`], and what the log
 /// itself fails with.
 pub async fn read_events(
     log: &dyn EventLog,
     run: &RunId,
 ) -> Result<(RunSummary, Vec<Event>), LogError> {
     let summary = log.summary(run).await?.ok_or_else(|| LogError::NotFound(run.clone()))?;
-    let mut records = log.records(run, 1).await?;
+    let events = events_of(log, &summary).await?;
+    Ok((summary, events))
+}
+
+/// Reads the events that a summary speaks of, verified against its head.
+pub(crate) async fn events_of(
+    log: &dyn EventLog,
+    summary: &RunSummary,
+) -> Result<Vec<Event>, LogError> {
+    let mut records = log.records(&summary.run, 1).await?;
     // Another process may have appended in between; what is newer than the head is left out.
     records.retain(|record| record.seq <= summary.last_seq);
     verify(&records, &summary.head)?;
-    let events = records.iter().map(|record| record.decode(run)).collect::<Result<_, _>>()?;
-    Ok((summary, events))
+    records.iter().map(|record| record.decode(&summary.run)).collect()
 }

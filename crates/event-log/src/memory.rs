@@ -1,58 +1,119 @@
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use layer0::Timestamp;
 use layer0::id::{ApprovalId, RunId, SessionId};
 
 use crate::{
-    ApprovalChange, Batch, Claim, Decision, EventLog, LogError, OpenApproval, Record, RunFilter,
-    RunSummary,
+    ApprovalChange, Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, InboxWatches,
+    LogError, OpenApproval, Record, RunFilter, RunSummary,
 };
 
 /// A log that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
-    runs: Mutex<Runs>,
-    claimed: Arc<Mutex<BTreeSet<RunId>>>,
-    /// What each run asked of people, and what they decided.
-    approvals: Mutex<HashMap<RunId, Vec<Approval>>>,
+    runs: Arc<Mutex<Runs>>,
+    watches: InboxWatches,
 }
-
-type Approval = (OpenApproval, Option<Decision>);
 
 #[derive(Debug, Default)]
 struct Runs {
-    by_id: HashMap<RunId, (RunSummary, Vec<Record>)>,
-    /// The runs of each conversation that no other run started.
+    by_id: HashMap<RunId, Kept>,
+    /// The runs of each session that no other run dispatched, in the order in which they began.
     of_session: HashMap<SessionId, Vec<RunId>>,
+    /// Which run asked for an approval.
+    of_approval: HashMap<ApprovalId, RunId>,
+    /// The claims that are held, by run; each has a number of its own.
+    claimed: HashMap<RunId, u64>,
+    last_claim: u64,
+    last_message: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    summary: RunSummary,
+    records: Vec<Record>,
+    /// The epoch of the newest claim.
+    epoch: u64,
+    approvals: Vec<OpenApproval>,
+    inbox: Vec<InboxMessage>,
+}
+
+impl Kept {
+    /// Takes in what was asked of people, and what needs no decision any more.
+    fn keep_approvals(&mut self, batch: &Batch) {
+        for change in batch.approval_changes() {
+            match change {
+                ApprovalChange::Asked(open) => self.approvals.push(open),
+                ApprovalChange::Closed(call_id) => {
+                    self.approvals.retain(|open| open.call_id != call_id);
+                }
+                ApprovalChange::AllClosed => self.approvals.clear(),
+            }
+        }
+        self.inbox.retain(|message| match &message.request {
+            InboxRequest::Decide { approval, .. } => {
+                self.approvals.iter().any(|open| open.id == *approval)
+            }
+            InboxRequest::Cancel { .. } | InboxRequest::Input { .. } => batch.summary.is_open(),
+        });
+        self.inbox.retain(|message| !batch.taken.contains(&message.id));
+    }
+
+    fn is_undecided(&self, id: &ApprovalId) -> bool {
+        let decides = |message: &InboxMessage| matches!(&message.request, InboxRequest::Decide { approval, .. } if approval == id);
+        self.approvals.iter().any(|open| open.id == *id) && !self.inbox.iter().any(decides)
+    }
 }
 
 impl Runs {
-    /// Returns the runs of a conversation that no other run started.
-    fn conversation(&self, session: &SessionId) -> impl Iterator<Item = &RunSummary> {
-        let runs = self.of_session.get(session).into_iter().flatten();
-        runs.filter_map(|run| self.by_id.get(run)).map(|(summary, _)| summary)
+    /// Returns the run that began last in a session.
+    fn last_root(&self, session: &SessionId) -> Option<&RunSummary> {
+        let last = self.of_session.get(session)?.last()?;
+        self.by_id.get(last).map(|kept| &kept.summary)
     }
 
     /// Says which run a new one would have to wait for, or to follow and does not.
     fn in_the_way_of(&self, new: &RunSummary) -> Option<&RunId> {
-        let others = || self.conversation(&new.session);
-        let last = others().max_by_key(|summary| (summary.started_at, &summary.run));
-        let unfollowed = last.filter(|last| new.follows.as_ref() != Some(&last.run));
-        let other = others().find(|other| other.is_open()).or(unfollowed);
-        other.map(|other| &other.run)
+        let last = self.last_root(&new.session)?;
+        let followed = new.follows.as_ref() == Some(&last.run);
+        (last.is_open() || !followed).then_some(&last.run)
+    }
+
+    /// Returns the run that a request is for, if its condition holds.
+    fn accepts(&self, request: &InboxRequest) -> Option<RunId> {
+        match request {
+            InboxRequest::Cancel { run } | InboxRequest::Input { run, .. } => {
+                self.by_id.get(run).filter(|kept| kept.summary.is_open()).map(|_| run.clone())
+            }
+            InboxRequest::Decide { approval, .. } => {
+                let run = self.of_approval.get(approval)?;
+                self.by_id.get(run).filter(|kept| kept.is_undecided(approval)).map(|_| run.clone())
+            }
+        }
+    }
+
+    fn claim(&mut self, run: &RunId) -> u64 {
+        self.last_claim += 1;
+        self.claimed.insert(run.clone(), self.last_claim);
+        self.last_claim
     }
 }
 
-/// Frees a run when it is dropped.
+/// Frees a run when it is dropped, unless another claim was made since.
 struct Claimed {
-    claimed: Arc<Mutex<BTreeSet<RunId>>>,
+    runs: Arc<Mutex<Runs>>,
     run: RunId,
+    number: u64,
 }
 
 impl Drop for Claimed {
     fn drop(&mut self) {
-        self.claimed.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
+        let claimed = &mut self.runs.lock().unwrap_or_else(PoisonError::into_inner).claimed;
+        if claimed.get(&self.run) == Some(&self.number) {
+            claimed.remove(&self.run);
+        }
     }
 }
 
@@ -62,24 +123,45 @@ impl MemoryLog {
     pub fn new() -> Self {
         Self::default()
     }
+
+    fn lock(&self) -> MutexGuard<'_, Runs> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn held(&self, run: &RunId, number: u64) -> Claimed {
+        Claimed { runs: Arc::clone(&self.runs), run: run.clone(), number }
+    }
 }
 
 #[async_trait]
 impl EventLog for MemoryLog {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        let free = self.claimed.lock().unwrap_or_else(PoisonError::into_inner).insert(run.clone());
-        if !free {
+        let mut runs = self.lock();
+        if runs.claimed.contains_key(run) {
             return Err(LogError::Claimed(run.clone()));
         }
-        let claimed = Arc::clone(&self.claimed);
-        Ok(Claim::holding(Claimed { claimed, run: run.clone() }))
+        let kept = runs.by_id.get_mut(run).ok_or_else(|| LogError::NotFound(run.clone()))?;
+        kept.epoch += 1;
+        let epoch = kept.epoch;
+        let number = runs.claim(run);
+        Ok(Claim::new(epoch, self.held(run, number)))
+    }
+
+    fn claim_new(&self, run: &RunId) -> Claim {
+        let mut runs = self.lock();
+        let taken = runs.claimed.contains_key(run) || runs.by_id.contains_key(run);
+        let number = if taken { 0 } else { runs.claim(run) };
+        Claim::new(Claim::FIRST, self.held(run, number))
     }
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let Some(first) = batch.records.first().map(|record| record.seq) else { return Ok(()) };
-        let mut runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let last = runs.by_id.get(&batch.run).map_or(0, |(summary, _)| summary.last_seq);
-        if first != last + 1 {
+        let mut runs = self.lock();
+        let (last, epoch) = match runs.by_id.get(&batch.run) {
+            Some(kept) => (kept.summary.last_seq, kept.epoch),
+            None => (0, batch.epoch),
+        };
+        if first != last + 1 || epoch != batch.epoch {
             return Err(LogError::conflict(batch.run, first));
         }
         if first == 1 && batch.summary.parent.is_none() {
@@ -90,36 +172,40 @@ impl EventLog for MemoryLog {
             let session = batch.summary.session.clone();
             runs.of_session.entry(session).or_default().push(batch.run.clone());
         }
-        self.keep_approvals(&batch);
-        match runs.by_id.get_mut(&batch.run) {
-            Some((summary, records)) => {
-                *summary = batch.summary;
-                records.extend(batch.records);
-            }
-            None => {
-                runs.by_id.insert(batch.run, (batch.summary, batch.records));
+        for change in batch.approval_changes() {
+            if let ApprovalChange::Asked(open) = change {
+                runs.of_approval.insert(open.id, batch.run.clone());
             }
         }
+        let kept = runs.by_id.entry(batch.run.clone()).or_insert_with(|| Kept {
+            summary: RunSummary::new(batch.run.clone()),
+            records: Vec::new(),
+            epoch,
+            approvals: Vec::new(),
+            inbox: Vec::new(),
+        });
+        kept.keep_approvals(&batch);
+        kept.summary = batch.summary;
+        kept.records.extend(batch.records);
         Ok(())
     }
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(runs.by_id.get(run).map(|(summary, _)| summary.clone()))
+        Ok(self.lock().by_id.get(run).map(|kept| kept.summary.clone()))
     }
 
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
-        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
-        let records = runs.by_id.get(run).map_or(&[][..], |(_, records)| records);
+        let runs = self.lock();
+        let records = runs.by_id.get(run).map_or(&[][..], |kept| &kept.records);
         Ok(records.iter().filter(|record| record.seq >= from_seq).cloned().collect())
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        let runs = self.runs.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = self.lock();
         let mut summaries: Vec<RunSummary> = runs
             .by_id
             .values()
-            .map(|(summary, _)| summary)
+            .map(|kept| &kept.summary)
             .filter(|summary| filter.session.as_ref().is_none_or(|s| *s == summary.session))
             .cloned()
             .collect();
@@ -129,46 +215,40 @@ impl EventLog for MemoryLog {
         Ok(summaries)
     }
 
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        Ok(self.lock().last_root(session).cloned())
+    }
+
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        let approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
-        let undecided = approvals.values().flatten().filter(|(_, decision)| decision.is_none());
-        let mut open: Vec<OpenApproval> = undecided.map(|(open, _)| open.clone()).collect();
+        let runs = self.lock();
+        let mut open: Vec<OpenApproval> = runs
+            .by_id
+            .values()
+            .flat_map(|kept| kept.approvals.iter().filter(|open| kept.is_undecided(&open.id)))
+            .cloned()
+            .collect();
         open.sort_by(|a, b| (a.requested_at, &a.id).cmp(&(b.requested_at, &b.id)));
         Ok(open)
     }
 
-    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
-        let mut approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = approvals.values_mut().flatten().find(|(open, _)| open.id == *id);
-        let Some((_, open @ None)) = asked else { return Ok(false) };
-        *open = Some(decision);
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        let mut runs = self.lock();
+        let Some(run) = runs.accepts(&request) else { return Ok(false) };
+        runs.last_message += 1;
+        let message = InboxMessage::new(runs.last_message, request, by, at);
+        if let Some(kept) = runs.by_id.get_mut(&run) {
+            kept.inbox.push(message);
+        }
+        drop(runs);
+        self.watches.ring(&run);
         Ok(true)
     }
 
-    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
-        let approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
-        let asked = approvals.values().flatten().find(|(open, _)| open.id == *id);
-        Ok(asked.and_then(|(_, decision)| decision.clone()))
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        Ok(self.lock().by_id.get(run).map(|kept| kept.inbox.clone()).unwrap_or_default())
     }
-}
 
-impl MemoryLog {
-    fn keep_approvals(&self, batch: &Batch) {
-        let mut approvals = self.approvals.lock().unwrap_or_else(PoisonError::into_inner);
-        for change in batch.approval_changes() {
-            match change {
-                ApprovalChange::Asked(open) => {
-                    approvals.entry(batch.run.clone()).or_default().push((open, None));
-                }
-                ApprovalChange::Closed(call_id) => {
-                    if let Some(asked) = approvals.get_mut(&batch.run) {
-                        asked.retain(|(open, _)| open.call_id != call_id);
-                    }
-                }
-                ApprovalChange::AllClosed => {
-                    approvals.remove(&batch.run);
-                }
-            }
-        }
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.watches.watch(run)
     }
 }

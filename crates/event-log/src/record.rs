@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use layer0::Timestamp;
-use layer0::event::{Actor, DecodeError, Event, EventKind, Hash, SCHEMA};
+use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA};
 use layer0::id::RunId;
 use sha2::{Digest, Sha256};
 
@@ -54,16 +54,13 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// [`LogError::SchemaNewer`], [`LogError::Tampered`] for a payload that is none.
+    /// [`LogError::SchemaNewer`], [`LogError::Unreadable`] for a type or a payload that is none.
     pub fn decode(&self, run: &RunId) -> Result<Event, LogError> {
         if self.schema > SCHEMA {
             return Err(LogError::schema_newer(self.schema, SCHEMA));
         }
-        let kind =
-            EventKind::decode(&self.event_type, &self.data).map_err(|error| match error {
-                DecodeError::UnknownType(_) => LogError::tampered(self.seq, "its type is unknown"),
-                _ => LogError::tampered(self.seq, "its payload cannot be read"),
-            })?;
+        let kind = EventKind::decode(&self.event_type, &self.data)
+            .map_err(|error| LogError::unreadable(self.seq, error))?;
         Ok(Event {
             run: run.clone(),
             seq: self.seq,

@@ -7,7 +7,7 @@ use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Code, JsonText, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// What a run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ pub enum RunState {
     Finished,
     /// It failed.
     Failed,
+    /// What the store keeps of it at a glance cannot be read.
+    Unreadable,
 }
 
 impl RunState {
@@ -33,6 +35,7 @@ impl RunState {
             Self::WaitingApproval => "waiting_approval",
             Self::Finished => "finished",
             Self::Failed => "failed",
+            Self::Unreadable => "unreadable",
         }
     }
 }
@@ -90,6 +93,19 @@ impl Terms {
     }
 }
 
+/// Writes budget and price alone: the rest of a definition is the agent's own business.
+impl Serialize for Terms {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.parts().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Terms {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        JsonText::deserialize(deserializer).map(Self)
+    }
+}
+
 impl PartialEq for Terms {
     fn eq(&self, other: &Self) -> bool {
         self.0 == other.0 || self.parts() == other.parts()
@@ -117,6 +133,9 @@ pub struct RunSummary {
     pub finished_at: Option<Timestamp>,
     /// What it has used.
     pub usage: Usage,
+    /// How many of the model calls were made by runs that it dispatched.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dispatched_model_calls: u32,
     /// How many errors its tools reported that were stored.
     #[serde(default)]
     pub errors: u64,
@@ -124,20 +143,27 @@ pub struct RunSummary {
     #[serde(default)]
     pub last_failure: Option<LastFailure>,
     /// What it may use.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub terms: Terms,
     /// The run that dispatched it.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub parent: Option<RunId>,
     /// The run whose conversation it goes on with.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub follows: Option<RunId>,
+    /// How many messages the transcript of its session has after it, without what only instructs.
+    #[serde(default)]
+    pub messages: u64,
     /// The seq of its last event.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub last_seq: u64,
     /// The hash of its last event.
-    #[serde(skip)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub head: Hash,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Returns the session of a run that is a copy of another one: its own, named as it.
@@ -193,11 +219,13 @@ impl RunSummary {
             started_at: Timestamp::default(),
             finished_at: None,
             usage: Usage::default(),
+            dispatched_model_calls: 0,
             errors: 0,
             last_failure: None,
             terms: Terms::default(),
             parent: None,
             follows: None,
+            messages: 0,
             last_seq: 0,
             head: Hash::default(),
         }
@@ -214,18 +242,34 @@ impl RunSummary {
             EventKind::RunStarted(started) => {
                 self.session = started.session.clone();
                 self.parent.clone_from(&started.parent);
-                self.follows.clone_from(&started.follows);
+                self.follows = started.follows.as_ref().map(|follows| follows.run.clone());
+                let before = started.follows.as_ref().map_or(0, |follows| follows.messages);
+                let brought = u64::try_from(started.history.len()).unwrap_or(u64::MAX);
+                self.messages = before + brought + 1;
                 self.agent = Arc::clone(&started.agent.name);
                 self.started_at = event.at;
                 self.terms = Terms::of(started.agent.definition.clone());
             }
-            EventKind::ErrorStored(_) => self.errors += 1,
-            EventKind::ModelRequested(requested) => self.usage.model_calls = requested.call,
-            EventKind::ModelAttempted(attempted) => {
-                self.usage.model_attempts += 1;
-                self.usage.add_tokens(attempted.usage.unwrap_or_default());
+            EventKind::ErrorStored(_) => self.errors = self.errors.saturating_add(1),
+            EventKind::ModelRequested(requested) => {
+                self.usage.model_calls = requested.call.saturating_add(self.dispatched_model_calls);
             }
-            EventKind::ToolRequested(_) => self.usage.tool_calls += 1,
+            EventKind::ModelAttempted(attempted) => {
+                self.usage.model_attempts = self.usage.model_attempts.saturating_add(1);
+                self.usage.add_tokens(attempted.usage.unwrap_or_default());
+                if let Some(cost) = attempted.cost_nanousd {
+                    self.usage.add_cost(cost);
+                }
+            }
+            // A tool that the runtime tries again begins once more.
+            EventKind::ToolRequested(_) | EventKind::ToolAttempted(_) => self.count_executions(1),
+            EventKind::OperatorReturned(returned) => {
+                self.usage.add_dispatched(&returned.usage);
+                let calls = returned.usage.model_calls;
+                self.dispatched_model_calls = self.dispatched_model_calls.saturating_add(calls);
+            }
+            EventKind::ModelResponded(responded) if responded.is_said() => self.messages += 1,
+            EventKind::ToolResponded(_) => self.messages += 1,
             EventKind::RunWaiting(_) => {
                 self.state = RunState::WaitingApproval;
                 self.outcome = Some(Outcome::WaitingApproval);
@@ -239,7 +283,9 @@ impl RunSummary {
             }
             EventKind::RunRecovered(recovered) => {
                 (self.state, self.outcome) = (RunState::Running, None);
-                self.usage.model_attempts += recovered.models;
+                let attempts = self.usage.model_attempts.saturating_add(recovered.models);
+                self.usage.model_attempts = attempts;
+                self.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));
             }
             EventKind::RunResumed(_)
             | EventKind::ApprovalGranted(_)
@@ -268,6 +314,17 @@ impl RunSummary {
         let elapsed = event.at.since(self.started_at).as_millis();
         self.usage.wall_ms = u64::try_from(elapsed).unwrap_or(u64::MAX);
     }
+}
+
+impl RunSummary {
+    fn count_executions(&mut self, count: u32) {
+        self.usage.tool_calls = self.usage.tool_calls.saturating_add(count);
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Returns the code of an event that says that something went wrong.
@@ -304,5 +361,34 @@ mod tests {
         assert_eq!((stored.budget(), stored.price()), (terms.budget(), terms.price()));
         assert_eq!(stored, terms);
         assert_ne!(stored, Terms::default());
+    }
+
+    /// Spec: D4
+    #[test]
+    fn a_summary_in_json_keeps_every_field() {
+        let summary = RunSummary {
+            run: "run_2".into(),
+            session: "ses_1".into(),
+            agent: "a".into(),
+            state: RunState::Failed,
+            outcome: Some(Outcome::Failed),
+            reason: Some(Code::new("provider.timeout")),
+            started_at: Timestamp::from_millis(5),
+            finished_at: Some(Timestamp::from_millis(9)),
+            usage: Usage { model_calls: 3, tool_calls: 2, ..Usage::default() },
+            dispatched_model_calls: 1,
+            errors: 4,
+            last_failure: Some(LastFailure { seq: 7, code: Code::new("tool.timeout") }),
+            terms: Terms::of((&json!({"budget": {"max_model_calls": 3}, "price": null})).into()),
+            parent: Some("run_0".into()),
+            follows: Some("run_1".into()),
+            messages: 6,
+            last_seq: 8,
+            head: Hash([7; 32]),
+        };
+        let text = serde_json::to_string(&summary).unwrap();
+        assert_eq!(serde_json::from_str::<RunSummary>(&text).unwrap(), summary);
+        let value = serde_json::to_value(&summary).unwrap();
+        assert_eq!(serde_json::from_value::<RunSummary>(value).unwrap(), summary);
     }
 }

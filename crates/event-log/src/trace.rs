@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::failure::Seconds;
-use serde_json::Value;
+use layer0::{JsonText, Timestamp};
 
 /// How many characters of a text stand in a line.
 const MAX_TEXT: usize = 100;
@@ -116,9 +115,7 @@ fn details(kind: &EventKind) -> String {
             let calls: Vec<String> = e
                 .tool_calls
                 .iter()
-                .map(|call| {
-                    format!("{}({})", brief(&call.name), brief(&call.arguments.to_string()))
-                })
+                .map(|call| format!("{}({})", brief(&call.name), brief(call.arguments.get())))
                 .collect();
             match (e.text.is_empty(), calls.is_empty()) {
                 (_, true) => brief(&e.text),
@@ -128,7 +125,7 @@ fn details(kind: &EventKind) -> String {
         }
         EventKind::ModelFailed(e) => format!("{} after {} attempts", e.reason, e.attempts),
         EventKind::ToolRequested(e) => {
-            format!("{}({})", brief(&e.tool), brief(&e.arguments.to_string()))
+            format!("{}({})", brief(&e.tool), brief(e.arguments.get()))
         }
         EventKind::ToolAttempted(e) => {
             format!("{} {}, waits {}", e.call_id, e.reason, millis(e.delay_ms))
@@ -137,7 +134,7 @@ fn details(kind: &EventKind) -> String {
             let took = millis(e.duration_ms);
             match &e.error {
                 None => {
-                    format!("{} ok in {took}: {}", brief(&e.tool), brief(&text_of(&e.output)))
+                    format!("{} ok in {took}: {}", brief(&e.tool), brief(&e.output.shown()))
                 }
                 Some(error) => {
                     format!(
@@ -156,6 +153,7 @@ fn details(kind: &EventKind) -> String {
         EventKind::HookFailed(e) => {
             format!("{} at {}: {} {}", e.hook, e.point, e.reason, brief(&e.message))
         }
+        EventKind::HookPassed(e) => e.point.to_string(),
         EventKind::HookAborted(e) => format!("{} at {}: {}", e.hook, e.point, brief(&e.message)),
         EventKind::MemoryRead(e) => format!("{} entries", e.entries.len()),
         EventKind::MemoryWrote(e) => format!("{} entries", e.count),
@@ -188,15 +186,13 @@ fn details(kind: &EventKind) -> String {
             format!("{}: {} {}", e.behavior, e.reason, brief(&e.message))
         }
         EventKind::OperatorDispatched(e) => e.operator.to_string(),
-        EventKind::OperatorReturned(e) => e.operator.to_string(),
+        EventKind::OperatorReturned(e) => format!("{} {}", e.operator, e.outcome.as_str()),
         EventKind::SignalReceived(e) if e.data.is_null() => e.name.to_string(),
-        EventKind::SignalReceived(e) => format!("{}: {}", e.name, brief(&text_of(&e.data))),
+        EventKind::SignalReceived(e) => {
+            format!("{}: {}", e.name, brief(&JsonText::from(&e.data).shown()))
+        }
         _ => String::new(),
     }
-}
-
-fn text_of(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
 /// Cuts a text that is too long for its place in a line.

@@ -7,37 +7,56 @@ use layer0::Timestamp;
 use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA};
 use layer0::id::RunId;
 
-use crate::{Batch, EventLog, LogError, Record, RunSummary};
+use crate::{Batch, Claim, EventLog, LogError, Record, RunSummary};
+
+/// Payloads that are nested less deeply than this are read by any reader of ours.
+const SURELY_READ: u32 = 64;
 
 /// The one writer of a run: numbers, seals and appends.
 pub struct RunWriter {
     /// Without a log nothing is sealed: the chain would have nobody to hold it against.
     log: Option<Arc<dyn EventLog>>,
     summary: RunSummary,
+    /// The right to write; `None` without a log.
+    claim: Option<Claim>,
     pending: Vec<Record>,
+    /// What the next append takes from the inbox.
+    taken: Vec<u64>,
     events: Vec<Event>,
     /// Where a payload is written, before its record takes a copy that has just its size.
     text: Vec<u8>,
+    /// Why what was staged must not be appended: it could not be read back.
+    refused: Option<LogError>,
 }
 
 impl RunWriter {
-    /// Begins a new run.
+    /// Begins a new run, and claims it.
     #[must_use]
     pub fn new(log: Arc<dyn EventLog>, run: RunId) -> Self {
-        Self { log: Some(log), ..Self::without_log(run) }
+        let claim = Some(log.claim_new(&run));
+        Self { log: Some(log), claim, ..Self::without_log(run) }
     }
 
     /// Begins a new run that no log keeps. Its events are numbered, and their hashes are zero.
     #[must_use]
     pub fn without_log(run: RunId) -> Self {
-        let summary = RunSummary::new(run);
-        Self { log: None, summary, pending: Vec::new(), events: Vec::new(), text: Vec::new() }
+        Self {
+            log: None,
+            summary: RunSummary::new(run),
+            claim: None,
+            pending: Vec::new(),
+            taken: Vec::new(),
+            events: Vec::new(),
+            text: Vec::new(),
+            refused: None,
+        }
     }
 
-    /// Goes on with a run that is in the log; its writer has to hold the claim.
+    /// Goes on with a run that is in the log, under a claim.
     #[must_use]
-    pub const fn resume(log: Arc<dyn EventLog>, summary: RunSummary) -> Self {
-        Self { log: Some(log), summary, pending: Vec::new(), events: Vec::new(), text: Vec::new() }
+    pub fn resume(log: Arc<dyn EventLog>, summary: RunSummary, claim: Claim) -> Self {
+        let run = summary.run.clone();
+        Self { log: Some(log), summary, claim: Some(claim), ..Self::without_log(run) }
     }
 
     /// Begins a run with the records of another one, whose hashes hold for it too.
@@ -48,9 +67,10 @@ impl RunWriter {
         events: &[Event],
         records: Vec<Record>,
     ) -> Self {
-        let mut summary = RunSummary::new(run);
-        events.iter().for_each(|event| summary.apply(event));
-        Self { log: Some(log), summary, pending: records, events: Vec::new(), text: Vec::new() }
+        let mut writer = Self::new(log, run);
+        events.iter().for_each(|event| writer.summary.apply(event));
+        writer.pending = records;
+        writer
     }
 
     /// Returns the run at a glance, as far as it is durable or staged.
@@ -74,32 +94,62 @@ impl RunWriter {
         if self.log.is_some() {
             let record = sealed(&event, &self.summary.head, &mut self.text);
             event.hash = record.hash;
+            if self.refused.is_none() && is_deep(&record.data) {
+                self.refused = record.decode(&event.run).err();
+            }
             self.pending.push(record);
         }
         self.summary.apply(&event);
         self.events.push(event);
     }
 
+    /// Takes a row of the inbox with the next [`RunWriter::commit`].
+    pub fn take(&mut self, id: u64) {
+        self.taken.push(id);
+    }
+
     /// Appends what was staged, in one write, and returns it.
     ///
     /// # Errors
     ///
-    /// As [`EventLog::append`]; the writer must not be used afterwards, because its chain is ahead
-    /// of the log's.
+    /// As [`EventLog::append`], and [`LogError::Unreadable`] for an event that could not be read back;
+    /// the writer must not be used afterwards, because its chain is ahead of the log's.
     ///
     /// # Cancel safety
     ///
     /// As [`EventLog::append`].
     pub async fn commit(&mut self) -> Result<Drain<'_, Event>, LogError> {
+        if let Some(refused) = self.refused.take() {
+            return Err(refused);
+        }
         if let Some(log) = &self.log
             && !self.pending.is_empty()
         {
             let records = std::mem::take(&mut self.pending);
             let (run, summary) = (self.summary.run.clone(), self.summary.clone());
-            log.append(Batch { run, records, summary }).await?;
+            let epoch = self.claim.as_ref().map_or(0, Claim::epoch);
+            let taken = std::mem::take(&mut self.taken);
+            log.append(Batch::new(run, epoch, records, summary).taking(taken)).await?;
         }
         Ok(self.events.drain(..))
     }
+}
+
+/// Is a payload nested so deeply that a reader may refuse it? Most are flat, and looking is cheap
+/// beside hashing; signs inside of strings count too, which only makes one look twice.
+fn is_deep(data: &str) -> bool {
+    let mut depth = 0_u32;
+    for byte in data.bytes() {
+        match byte {
+            b'[' | b'{' => depth += 1,
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => continue,
+        }
+        if depth > SURELY_READ {
+            return true;
+        }
+    }
+    false
 }
 
 /// Makes the record of an event, chained to the one before.
@@ -131,7 +181,9 @@ impl fmt::Debug for RunWriter {
 mod tests {
     use super::*;
     use crate::{MemoryLog, read_events, verify};
-    use layer0::event::Warning;
+    use layer0::event::{SignalReceived, Warning};
+    use layer0::failure::Failure;
+    use serde_json::Value;
 
     async fn written(count: u64) -> (Arc<MemoryLog>, RunId, Vec<Record>, Hash) {
         let log = Arc::new(MemoryLog::new());
@@ -202,6 +254,36 @@ mod tests {
             Warning { message: "mine".into() }.into(),
         );
         assert!(matches!(stale.commit().await, Err(LogError::Conflict { seq: 1, .. })));
+    }
+
+    /// Spec: D2. What could not be read back is not written, and nothing of its append is.
+    #[tokio::test]
+    async fn what_no_reader_follows_is_not_written() {
+        let signal = |levels: u32| {
+            let data = (0..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
+            EventKind::from(SignalReceived { name: "any".into(), data })
+        };
+        for (levels, readable) in [(3, true), (100, true), (126, true), (127, false), (900, false)]
+        {
+            let (log, run, _, _) = written(2).await;
+            let (summary, _) = read_events(&*log, &run).await.unwrap();
+            let claim = log.claim(&run).await.unwrap();
+            let mut writer =
+                RunWriter::resume(Arc::clone(&log) as Arc<dyn EventLog>, summary, claim);
+            let at = Timestamp::default();
+            let before = Warning { message: "before".into() };
+            writer.stage(at, Actor::Runtime, None, before.into());
+            writer.stage(at, Actor::Person, None, signal(levels));
+            let refused = writer.commit().await.err();
+            assert_eq!(refused.is_none(), readable, "{levels}");
+            let (_, events) = read_events(&*log, &run).await.unwrap();
+            assert_eq!(events.len(), if readable { 4 } else { 2 });
+            if let Some(error) = refused {
+                assert_eq!(error.code(), "log.unreadable");
+                let chain = layer0::failure::chain(&error);
+                assert!(chain.concat().contains("recursion limit"), "{chain:?}");
+            }
+        }
     }
 
     #[tokio::test]

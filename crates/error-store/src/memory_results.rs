@@ -1,0 +1,129 @@
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use async_trait::async_trait;
+use layer0::Timestamp;
+use layer0::id::{ResultId, SessionId};
+
+use crate::memory::{DEFAULT_CAPACITY, no_room, size_of_text};
+use crate::results::{NewResult, ResultRecord, ResultStore, result_id};
+use crate::shelf::{Item, Shelf};
+use crate::{Hold, Holds, Lookup, Pruned, Retention, StoreError};
+
+/// A result store that lives as long as the process. It holds at most 16 MiB unless told otherwise;
+/// beyond that, the oldest results go whose sessions have no open run.
+#[derive(Debug)]
+pub struct MemoryResultStore {
+    /// Made for the first run: many agents are never run.
+    kept: OnceLock<Box<Kept>>,
+    capacity: u64,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    rows: Mutex<Shelf<ResultRecord>>,
+    holds: Holds,
+}
+
+impl MemoryResultStore {
+    /// Makes an empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_capacity(DEFAULT_CAPACITY)
+    }
+
+    /// Makes an empty store that holds at most so many bytes.
+    #[must_use]
+    pub fn with_capacity(bytes: u64) -> Self {
+        Self { kept: OnceLock::new(), capacity: bytes }
+    }
+
+    fn kept(&self) -> &Kept {
+        self.kept.get_or_init(Box::default)
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Shelf<ResultRecord>> {
+        self.kept().rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, rows: &mut Shelf<ResultRecord>, record: ResultRecord) -> Result<(), StoreError> {
+        let is_held = |session: &SessionId| self.kept().holds.is_held(session);
+        if !rows.make_room(self.capacity, record.bytes(), is_held, drop) {
+            return Err(no_room(self.capacity));
+        }
+        rows.add(record);
+        Ok(())
+    }
+}
+
+impl Default for MemoryResultStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Item for ResultRecord {
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    fn session(&self) -> &SessionId {
+        &self.origin.session
+    }
+
+    fn last_at(&self) -> Timestamp {
+        self.origin.at
+    }
+
+    fn bytes(&self) -> u64 {
+        size_of_text(&self.body)
+    }
+}
+
+#[async_trait]
+impl ResultStore for MemoryResultStore {
+    async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
+        let mut rows = self.rows();
+        let id = loop {
+            let id = result_id(result.origin().at)?;
+            if !rows.knows(id.as_str()) {
+                break id;
+            }
+        };
+        self.add(&mut rows, result.into_record(id.clone()))?;
+        Ok(id)
+    }
+
+    async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
+        let mut rows = self.rows();
+        if rows.knows(result.id.as_str()) { Ok(()) } else { self.add(&mut rows, result) }
+    }
+
+    async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
+        let mut rows = self.rows();
+        rows.expire(session, id.as_str());
+        Ok(())
+    }
+
+    async fn get(
+        &self,
+        session: &SessionId,
+        id: &ResultId,
+    ) -> Result<Lookup<ResultRecord>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.get(Some(session), id.as_str()).map(Clone::clone))
+    }
+
+    async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
+        let rows = self.rows();
+        Ok(rows.get(None, id.as_str()).map(Clone::clone))
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        let mut rows = self.rows();
+        Ok(rows.prune(retention, now, |session| self.kept().holds.is_held(session), drop))
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        self.kept().holds.hold(session)
+    }
+}

@@ -1,0 +1,19 @@
+use std::sync::Arc;
+
+use event_log::EventLog;
+
+use crate::{ErrorStore, ResultStore};
+
+/// A database that holds everything an agent keeps.
+///
+/// `AgentBuilder::store` takes all of it at once.
+pub trait Store: Send + Sync {
+    /// Returns its event log.
+    fn log(&self) -> Arc<dyn EventLog>;
+
+    /// Returns its error store.
+    fn errors(&self) -> Arc<dyn ErrorStore>;
+
+    /// Returns its store of large results.
+    fn results(&self) -> Arc<dyn ResultStore>;
+}

@@ -1,0 +1,36 @@
+//! The right to write to a run.
+
+use std::fmt;
+
+/// The right to write to a run, until it is dropped or its process dies.
+///
+/// A claim has an epoch, a number that grows with every claim of the run. A log takes an append only
+/// under the epoch of the newest claim, so that a writer that was overtaken writes nothing more
+/// (fencing).
+#[must_use = "the run is free again when the claim is dropped"]
+pub struct Claim {
+    epoch: u64,
+    _held: Box<dyn Send + Sync>,
+}
+
+impl Claim {
+    /// The epoch of a run's first claim.
+    pub const FIRST: u64 = 1;
+
+    /// Makes a claim that ends when `held` is dropped.
+    pub fn new(epoch: u64, held: impl Send + Sync + 'static) -> Self {
+        Self { epoch, _held: Box::new(held) }
+    }
+
+    /// Returns the epoch, which every [`Batch`](crate::Batch) of the writer carries.
+    #[must_use]
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+}
+
+impl fmt::Debug for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claim").field("epoch", &self.epoch).finish_non_exhaustive()
+    }
+}

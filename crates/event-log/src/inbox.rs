@@ -1,0 +1,262 @@
+//! What comes to a run from outside: decisions of people, cancellation, input.
+//!
+//! Each is a row that any process can insert, on a condition. The writer of the run reads the rows, and
+//! takes one in the append that records it, so that what was accepted is recorded exactly once.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use layer0::Timestamp;
+use layer0::id::{ApprovalId, RunId};
+use serde::{Deserialize, Serialize};
+
+use crate::Decision;
+
+/// What a caller in any process asks of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InboxRequest {
+    /// The run is to stop. Accepted while the run is open.
+    Cancel {
+        /// The run.
+        run: RunId,
+    },
+    /// A person decided. Accepted while the approval is open and undecided.
+    Decide {
+        /// The approval.
+        approval: ApprovalId,
+        /// What was decided.
+        decision: Decision,
+    },
+    /// The model is to read this before it is asked next. Accepted while the run is open.
+    Input {
+        /// The run.
+        run: RunId,
+        /// The text.
+        text: Arc<str>,
+    },
+}
+
+impl InboxRequest {
+    /// Returns the kind, as stores write it down.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Cancel { .. } => "cancel",
+            Self::Decide { .. } => "decision",
+            Self::Input { .. } => "input",
+        }
+    }
+}
+
+/// A row of an inbox: what was accepted and is not recorded yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InboxMessage {
+    /// Names the row in its log.
+    pub id: u64,
+    /// What is wanted.
+    pub request: InboxRequest,
+    /// Who wants it.
+    pub by: Arc<str>,
+    /// When it was sent.
+    pub at: Timestamp,
+}
+
+impl InboxMessage {
+    /// Makes a row.
+    pub fn new(id: u64, request: InboxRequest, by: impl Into<Arc<str>>, at: Timestamp) -> Self {
+        Self { id, request, by: by.into(), at }
+    }
+}
+
+/// The data of a row as JSON, for logs that keep text.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Data {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    approved: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+impl InboxRequest {
+    /// Returns what a row holds beside its kind, its run and its approval, as JSON.
+    #[must_use]
+    pub fn data(&self) -> String {
+        let data = match self {
+            Self::Cancel { .. } => Data::default(),
+            Self::Decide { decision, .. } => {
+                Data { approved: Some(decision.approved), text: decision.reason.clone() }
+            }
+            Self::Input { text, .. } => Data { approved: None, text: Some(text.to_string()) },
+        };
+        serde_json::to_string(&data).unwrap_or_default()
+    }
+
+    /// Reads a request back from the columns of a row; `None` for what no version wrote.
+    #[must_use]
+    pub fn read(
+        kind: &str,
+        run: RunId,
+        approval: Option<ApprovalId>,
+        by: &str,
+        data: &str,
+    ) -> Option<Self> {
+        let Data { approved, text } = serde_json::from_str(data).ok()?;
+        Some(match kind {
+            "cancel" => Self::Cancel { run },
+            "decision" => {
+                let mut decision = Decision::approve(by);
+                (decision.approved, decision.reason) = (approved?, text);
+                Self::Decide { approval: approval?, decision }
+            }
+            "input" => Self::Input { run, text: text?.into() },
+            _ => return None,
+        })
+    }
+}
+
+/// Wakes those that watch the inboxes of runs; a log rings for a run when its inbox has something new.
+/// Clones share the watches.
+#[derive(Debug, Clone, Default)]
+pub struct InboxWatches(Arc<Mutex<Watched>>);
+
+#[derive(Debug, Default)]
+struct Watched {
+    next: u64,
+    by_run: HashMap<RunId, Vec<Watcher>>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    id: u64,
+    /// Was it rung for since it looked last?
+    rung: bool,
+    waker: Option<Waker>,
+}
+
+impl InboxWatches {
+    /// Watches the inbox of a run. What was there before counts as new.
+    #[must_use]
+    pub fn watch(&self, run: &RunId) -> InboxWatch {
+        let mut watched = self.lock();
+        watched.next += 1;
+        let id = watched.next;
+        let watcher = Watcher { id, rung: true, waker: None };
+        watched.by_run.entry(run.clone()).or_default().push(watcher);
+        drop(watched);
+        InboxWatch { watches: self.clone(), run: run.clone(), id }
+    }
+
+    /// Says that the inbox of a run has something new.
+    pub fn ring(&self, run: &RunId) {
+        let mut watched = self.lock();
+        let wakers: Vec<Waker> = watched
+            .by_run
+            .get_mut(run)
+            .into_iter()
+            .flatten()
+            .filter_map(|watcher| {
+                watcher.rung = true;
+                watcher.waker.take()
+            })
+            .collect();
+        drop(watched);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Is any inbox watched?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lock().by_run.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Watched> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watch on the inbox of a run, until it is dropped.
+#[derive(Debug)]
+pub struct InboxWatch {
+    watches: InboxWatches,
+    run: RunId,
+    id: u64,
+}
+
+impl InboxWatch {
+    /// Is ready when the inbox may have something that was not there before; the first time at once.
+    pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut watched = self.watches.lock();
+        let watchers = watched.by_run.get_mut(&self.run).into_iter().flatten();
+        for watcher in watchers.filter(|watcher| watcher.id == self.id) {
+            if std::mem::take(&mut watcher.rung) {
+                return Poll::Ready(());
+            }
+            watcher.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+
+    /// Waits until the inbox may have something that was not there before; returns at once the first
+    /// time.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing: it only returns after it took the change in.
+    pub async fn changed(&mut self) {
+        std::future::poll_fn(|cx| self.poll_changed(cx)).await;
+    }
+}
+
+impl Drop for InboxWatch {
+    fn drop(&mut self) {
+        let mut watched = self.watches.lock();
+        if let Some(watchers) = watched.by_run.get_mut(&self.run) {
+            watchers.retain(|watcher| watcher.id != self.id);
+            if watchers.is_empty() {
+                watched.by_run.remove(&self.run);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_reads_back_as_it_was_written() {
+        let run = RunId::from("run_1");
+        let deny = Decision::deny("ops", "no \"quotes\"\u{0}");
+        for request in [
+            InboxRequest::Cancel { run: run.clone() },
+            InboxRequest::Decide { approval: "apr_1".into(), decision: deny },
+            InboxRequest::Decide { approval: "apr_1".into(), decision: Decision::approve("ops") },
+            InboxRequest::Input { run: run.clone(), text: "go on".into() },
+        ] {
+            let approval = Some("apr_1".into());
+            let read =
+                InboxRequest::read(request.kind(), run.clone(), approval, "ops", &request.data());
+            assert_eq!(read, Some(request));
+        }
+        assert_eq!(InboxRequest::read("other", run, None, "ops", "{}"), None);
+    }
+
+    #[test]
+    fn a_watch_is_rung_once_per_change() {
+        let watches = InboxWatches::default();
+        let run = RunId::from("run_1");
+        let mut watch = watches.watch(&run);
+        let mut look = || watch.poll_changed(&mut Context::from_waker(Waker::noop()));
+        assert_eq!(look(), Poll::Ready(()), "what was there before counts");
+        assert_eq!(look(), Poll::Pending);
+        watches.ring(&run);
+        watches.ring(&"run_2".into());
+        assert_eq!(look(), Poll::Ready(()));
+        assert_eq!(look(), Poll::Pending);
+        drop(watch);
+        assert!(watches.is_empty());
+    }
+}

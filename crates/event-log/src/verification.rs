@@ -1,0 +1,114 @@
+//! Is a recorded run what was recorded?
+
+use layer0::event::{Event, EventKind};
+use layer0::id::RunId;
+
+use crate::log::{EventLog, events_of};
+use crate::{LogError, RunSummary};
+
+/// Checks a run: its chain of hashes, the head that its row keeps, and the row's summary, which has to be
+/// what the events fold to. The chain is not keyed: who can write to the whole store can also write a
+/// record anew, with every hash.
+///
+/// # Errors
+///
+/// [`LogError::Tampered`] with the first seq that cannot be trusted; for a summary that was changed, that
+/// of the last event. [`LogError::NotFound`], [`LogError::Unreadable`],
+/// [`LogError::UnreadableRun`], [`LogError::SchemaNewer`], and what the log itself fails with.
+///
+/// # Cancel safety
+///
+/// Dropping the future changes nothing.
+pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<RunSummary, LogError> {
+    let kept = log.kept_summary(run).await?;
+    let summary = kept.ok_or_else(|| LogError::NotFound(run.clone()))?;
+    let events = events_of(log, &summary).await?;
+    let mut folded = RunSummary::new(run.clone());
+    events.iter().for_each(|event| folded.apply(event));
+    if is_of_first_layout(&events) {
+        // Its row counts less.
+        (folded.messages, folded.dispatched_model_calls) =
+            (summary.messages, summary.dispatched_model_calls);
+        folded.usage.cost_usd = summary.usage.cost_usd;
+    }
+    if folded == summary {
+        Ok(summary)
+    } else {
+        Err(LogError::tampered(summary.last_seq, "the summary is not what the events say"))
+    }
+}
+
+/// Was it recorded before records said which version of the machine decided?
+fn is_of_first_layout(events: &[Event]) -> bool {
+    match events.first().map(|event| &event.kind) {
+        Some(EventKind::RunStarted(started)) => started.machine == 0,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use layer0::event::{Actor, ModelAttempted, RunStarted};
+    use layer0::stop::Outcome;
+    use layer0::{Code, Timestamp};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Batch, Claim, LastFailure, MemoryLog, RunWriter};
+
+    fn started() -> EventKind {
+        let started = json!({
+            "input": "hello", "session": "ses_1", "machine": 1,
+            "agent": { "name": "demo", "digest": "d", "definition": {} },
+        });
+        serde_json::from_value::<RunStarted>(started).unwrap().into()
+    }
+
+    /// Spec: D13. Everything the row repeats of the record is compared.
+    #[tokio::test]
+    async fn a_changed_summary_is_found() {
+        let log = Arc::new(MemoryLog::new());
+        let run = RunId::from("run_1");
+        let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
+        writer.stage(Timestamp::from_millis(5), Actor::Runtime, None, started());
+        let attempted = json!({
+            "call": 1, "attempt": 1, "provider": "p", "model": "m", "code": null, "status": null,
+            "delay_ms": 0, "cost_nanousd": 5,
+        });
+        let attempted: ModelAttempted = serde_json::from_value(attempted).unwrap();
+        writer.stage(Timestamp::from_millis(6), Actor::Runtime, None, attempted.into());
+        writer.commit().await.unwrap();
+        let sound = verify_run(&*log, &run).await.unwrap();
+        assert_eq!((sound.last_seq, sound.messages), (2, 1));
+        assert!(sound.usage.cost_usd.is_some());
+        type Edit = fn(&mut RunSummary);
+        let edits: [(&str, Edit); 12] = [
+            ("agent", |row| row.agent = "other".into()),
+            ("dispatched_model_calls", |row| row.dispatched_model_calls = 1),
+            ("errors", |row| row.errors = 1),
+            ("finished_at", |row| row.finished_at = Some(row.started_at)),
+            ("follows", |row| row.follows = Some("run_0".into())),
+            ("last_failure", |row| {
+                row.last_failure = Some(LastFailure { seq: 1, code: Code::new("tool.timeout") });
+            }),
+            ("messages", |row| row.messages = 0),
+            ("more messages", |row| row.messages = 2),
+            ("outcome", |row| row.outcome = Some(Outcome::Failed)),
+            ("started_at", |row| row.started_at = Timestamp::from_millis(4)),
+            ("usage", |row| row.usage.tool_calls += 1),
+            ("cost", |row| row.usage.cost_usd = None),
+        ];
+        for (name, edit) in edits {
+            let other = Arc::new(MemoryLog::new());
+            let mut edited = sound.clone();
+            edit(&mut edited);
+            let records = log.records(&run, 1).await.unwrap();
+            let batch = Batch::new(run.clone(), Claim::FIRST, records, edited);
+            other.append(batch).await.unwrap();
+            let found = verify_run(&*other, &run).await;
+            assert!(matches!(found, Err(LogError::Tampered { seq: 2, .. })), "{name}: {found:?}");
+        }
+    }
+}
