@@ -1,12 +1,14 @@
 //! How the log is written: appends to several runs share their statements.
 
-use event_log::{Batch, LogError, Record};
+use event_log::{Batch, LogError, Record, RunSummary, Terms};
+use layer0::event::Hash;
+use layer0::id::RunId;
 use sqlx::SqliteConnection;
 
-use crate::approvals;
 use crate::log::signed;
 use crate::many::{MAX_ROWS, Many, Values};
 use crate::writer::JobError;
+use crate::{approvals, inbox};
 
 /// What is to be appended, with all that can be done before it is its turn.
 pub(crate) struct Append {
@@ -17,7 +19,7 @@ pub(crate) struct Append {
 
 impl Append {
     pub(crate) fn new(batch: Batch) -> Result<Self, LogError> {
-        let summary = serde_json::to_string(&batch.summary)
+        let summary = serde_json::to_string(&without_columns(&batch.summary))
             .map_err(|error| LogError::Failed(error.into()))?;
         Ok(Self { batch, summary })
     }
@@ -27,9 +29,25 @@ impl Append {
         self.batch.records.first().map_or(0, |record| record.seq.saturating_sub(1))
     }
 
+    /// Does it begin its run?
+    pub(crate) fn begins(&self) -> bool {
+        self.before() == 0 && !self.batch.records.is_empty()
+    }
+
+    /// Returns the run that is free after it, because it is over.
+    pub(crate) fn frees(&self) -> Option<&RunId> {
+        (!self.batch.summary.is_open()).then_some(&self.batch.run)
+    }
+
     fn conflict(&self) -> JobError {
         JobError::Log(LogError::conflict(self.batch.run.clone(), self.before() + 1))
     }
+}
+
+/// Returns the summary without what columns of their own have: it is written at every append.
+fn without_columns(summary: &RunSummary) -> RunSummary {
+    let (terms, head) = (Terms::default(), Hash::default());
+    RunSummary { terms, parent: None, last_seq: 0, head, ..summary.clone() }
 }
 
 /// Puts events at the end of the table, each linked to the one before it in its run.
@@ -48,19 +66,21 @@ static INSERT: Many = Many::new(
 /// knows which runs are open, and is left alone.
 static ADVANCE: Many = Many::new(
     "UPDATE runs SET last_seq = new.column3, head = new.column4, summary = new.column5, \
-     last_event = (SELECT max(id) FROM events) - new.column6 FROM",
-    9,
-    "WHERE runs.run = new.column1 AND runs.last_seq = new.column2 AND runs.session = new.column7 \
-     AND runs.state = new.column8",
+     last_event = (SELECT max(id) FROM events) - new.column6, \
+     owner = CASE WHEN new.column11 THEN NULL ELSE runs.owner END FROM",
+    11,
+    "WHERE runs.run = new.column1 AND runs.last_seq = new.column2 AND runs.epoch = new.column10 \
+     AND runs.session = new.column7 AND runs.state = new.column8",
 );
 
 /// As [`ADVANCE`], for runs that do something else now.
 static CHANGE: Many = Many::new(
     "UPDATE runs SET last_seq = new.column3, head = new.column4, summary = new.column5, \
      last_event = (SELECT max(id) FROM events) - new.column6, session = new.column7, \
-     state = new.column8, started_at = new.column9 FROM",
-    9,
-    "WHERE runs.run = new.column1 AND runs.last_seq = new.column2",
+     state = new.column8, started_at = new.column9, \
+     owner = CASE WHEN new.column11 THEN NULL ELSE runs.owner END FROM",
+    11,
+    "WHERE runs.run = new.column1 AND runs.last_seq = new.column2 AND runs.epoch = new.column10",
 );
 
 /// Writes appends to different runs inside a transaction. Fails if a run does not end just before its
@@ -68,15 +88,17 @@ static CHANGE: Many = Many::new(
 pub(crate) async fn write(
     connection: &mut SqliteConnection,
     appends: &[&Append],
+    owner: &str,
 ) -> Result<(), JobError> {
     let appends: Vec<&Append> =
         appends.iter().copied().filter(|append| !append.batch.records.is_empty()).collect();
-    for append in appends.iter().filter(|append| append.before() == 0) {
-        begin(connection, append).await?;
+    for append in appends.iter().filter(|append| append.begins()) {
+        begin(connection, append, owner).await?;
     }
     insert(connection, &appends).await?;
     advance(connection, &appends).await?;
     for append in appends {
+        inbox::take(connection, &append.batch.run, &append.batch.taken).await?;
         approvals::keep(connection, &append.batch).await?;
     }
     Ok(())
@@ -128,7 +150,9 @@ async fn advance(connection: &mut SqliteConnection, appends: &[&Append]) -> Resu
             .put(behind)
             .put(summary.session.as_str())
             .put(summary.state.as_str())
-            .put(summary.started_at.as_millis());
+            .put(summary.started_at.as_millis())
+            .put(signed(append.batch.epoch))
+            .put(append.frees().is_some());
     };
     for rows in rows.chunks(MAX_ROWS) {
         let wanted = u64::try_from(rows.len()).unwrap_or(u64::MAX);
@@ -146,12 +170,17 @@ async fn advance(connection: &mut SqliteConnection, appends: &[&Append]) -> Resu
 }
 
 /// Makes the row of a run that begins, before its first event.
-async fn begin(connection: &mut SqliteConnection, append: &Append) -> Result<(), JobError> {
+async fn begin(
+    connection: &mut SqliteConnection,
+    append: &Append,
+    owner: &str,
+) -> Result<(), JobError> {
     let Batch { run, summary, .. } = &append.batch;
     let terms = summary.terms.alone();
     let made = sqlx::query(
-        "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent, terms) \
-         VALUES ($1, $2, $3, 0, x'', '', $4, $5, $6) ON CONFLICT (run) DO NOTHING",
+        "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent, terms, \
+         owner, epoch) VALUES ($1, $2, $3, 0, x'', '', $4, $5, $6, $7, $8) \
+         ON CONFLICT (run) DO NOTHING",
     )
     .bind(run.as_str())
     .bind(summary.session.as_str())
@@ -159,6 +188,8 @@ async fn begin(connection: &mut SqliteConnection, append: &Append) -> Result<(),
     .bind(summary.state.as_str())
     .bind(summary.parent.as_ref().map(|parent| parent.as_str().to_owned()))
     .bind(terms.get())
+    .bind(owner)
+    .bind(signed(append.batch.epoch))
     .execute(&mut *connection)
     .await?;
     if made.rows_affected() == 0 {
@@ -177,10 +208,9 @@ async fn refuse_busy_session(
 ) -> Result<(), JobError> {
     let session = &batch.summary.session;
     let open: Option<String> = sqlx::query_scalar(
-        "SELECT run FROM runs WHERE session = $1 AND state IN ('running', 'waiting_approval') \
-         AND parent IS NULL AND run <> $3 UNION ALL SELECT run FROM (SELECT run FROM runs \
-         WHERE session = $1 AND parent IS NULL AND run <> $3 \
-         ORDER BY started_at DESC, id DESC LIMIT 1) WHERE run IS NOT $2 LIMIT 1",
+        "SELECT run FROM (SELECT run, state FROM runs WHERE session = $1 AND parent IS NULL \
+         AND run <> $3 ORDER BY id DESC LIMIT 1) \
+         WHERE state IN ('running', 'waiting_approval') OR run IS NOT $2",
     )
     .bind(session.as_str())
     .bind(batch.summary.follows.as_ref().map(|run| run.as_str().to_owned()))

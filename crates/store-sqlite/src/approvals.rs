@@ -1,9 +1,8 @@
 //! Questions to people: kept by the appends of their runs, decided by anybody.
 
-use event_log::{ApprovalChange, Batch, Decision, LogError, OpenApproval};
+use event_log::{ApprovalChange, Batch, LogError, OpenApproval};
 use layer0::Timestamp;
 use layer0::event::EventKind;
-use layer0::id::ApprovalId;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqliteConnection};
 
@@ -29,6 +28,15 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
                 .await?;
             }
             ApprovalChange::Closed(call_id) => {
+                // A decision that came too late is not for the next question about the call.
+                sqlx::query(
+                    "DELETE FROM inbox WHERE approval IN \
+                     (SELECT id FROM approvals WHERE run = $1 AND call_id = $2)",
+                )
+                .bind(batch.run.as_str())
+                .bind(call_id.as_str())
+                .execute(&mut *connection)
+                .await?;
                 sqlx::query("DELETE FROM approvals WHERE run = $1 AND call_id = $2")
                     .bind(batch.run.as_str())
                     .bind(call_id.as_str())
@@ -36,34 +44,18 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
                     .await?;
             }
             ApprovalChange::AllClosed => {
-                sqlx::query("DELETE FROM approvals WHERE run = $1")
-                    .bind(batch.run.as_str())
-                    .execute(&mut *connection)
-                    .await?;
+                for statement in
+                    ["DELETE FROM approvals WHERE run = $1", "DELETE FROM inbox WHERE run = $1"]
+                {
+                    sqlx::query(statement)
+                        .bind(batch.run.as_str())
+                        .execute(&mut *connection)
+                        .await?;
+                }
             }
         }
     }
     Ok(())
-}
-
-/// Writes a decision inside a transaction; `false` when the question is not open.
-pub(crate) async fn decide(
-    connection: &mut SqliteConnection,
-    id: &ApprovalId,
-    decision: &Decision,
-) -> Result<bool, JobError> {
-    let written = sqlx::query(
-        "INSERT INTO decisions (approval_id, approved, decided_by, reason) \
-         SELECT id, $2, $3, $4 FROM approvals WHERE id = $1 \
-         ON CONFLICT (approval_id) DO NOTHING",
-    )
-    .bind(id.as_str())
-    .bind(decision.approved)
-    .bind(&decision.by)
-    .bind(&decision.reason)
-    .execute(connection)
-    .await?;
-    Ok(written.rows_affected() > 0)
 }
 
 /// Lists the questions without a decision, oldest first.
@@ -71,26 +63,12 @@ pub(crate) async fn open(readers: &SqlitePool) -> Result<Vec<OpenApproval>, LogE
     let rows = sqlx::query(
         "SELECT approvals.id, run, seq, at, type, data FROM approvals \
          JOIN events ON events.id = approvals.event \
-         WHERE approvals.id NOT IN (SELECT approval_id FROM decisions) ORDER BY at, approvals.id",
+         WHERE approvals.id NOT IN (SELECT approval FROM inbox WHERE approval IS NOT NULL) ORDER BY at, approvals.id",
     )
     .fetch_all(readers)
     .await
     .map_err(Fault::from)?;
     Ok(rows.iter().filter_map(open_of).collect())
-}
-
-/// Reads a decision.
-pub(crate) async fn decision(
-    readers: &SqlitePool,
-    id: &ApprovalId,
-) -> Result<Option<Decision>, LogError> {
-    let row =
-        sqlx::query("SELECT approved, decided_by, reason FROM decisions WHERE approval_id = $1")
-            .bind(id.as_str())
-            .fetch_optional(readers)
-            .await
-            .map_err(Fault::from)?;
-    row.as_ref().map(decision_of).transpose()
 }
 
 /// Reads a question from the event that asked it; one that was changed is none.
@@ -107,15 +85,4 @@ fn open_of(row: &SqliteRow) -> Option<OpenApproval> {
     let requested_at = Timestamp::from_millis(row.try_get("at").ok()?);
     let seq = unsigned(row.try_get("seq").ok()?);
     Some(OpenApproval::new(text("run")?.into(), seq, requested_at, asked))
-}
-
-fn decision_of(row: &SqliteRow) -> Result<Decision, LogError> {
-    let by: String = row.try_get("decided_by").map_err(Fault::from)?;
-    let reason: Option<String> = row.try_get("reason").map_err(Fault::from)?;
-    let mut decision = match row.try_get("approved").map_err(Fault::from)? {
-        true => Decision::approve(by),
-        false => Decision::deny(by, String::new()),
-    };
-    decision.reason = reason;
-    Ok(decision)
 }

@@ -1,159 +1,189 @@
-//! Who writes to a run: a lock on a file beside the database, which ends with its process.
+//! Which runs this process writes to: rows that name it as their owner.
 
-use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use event_log::{Claim, LogError};
 use layer0::id::RunId;
+use sqlx::{Row, SqliteConnection};
+use tokio::sync::mpsc::WeakUnboundedSender;
 
-/// How often a lock is tried again whose file or folder was taken away meanwhile.
-const TRIES: u32 = 1_000;
+use crate::log::{signed, unsigned};
+use crate::owner::Owner;
+use crate::writer::{Job, JobError, Queued};
 
-/// The claims of a database: files beside one in a file, names in memory otherwise.
-#[derive(Debug, Default)]
+/// The claims that an open database holds.
+#[derive(Debug)]
 pub(crate) struct Claims {
-    /// The folder of lock files; `None` for a database in memory.
-    folder: Option<PathBuf>,
-    in_memory: Arc<Mutex<BTreeSet<RunId>>>,
+    owner: Owner,
+    /// The claims by run, each with the epoch under which it writes; 0 while it is asked for.
+    held: Mutex<HashMap<RunId, u64>>,
+    /// The epoch of the next claim of a new run.
+    next_epoch: AtomicU64,
+}
+
+/// What became of a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Claiming {
+    /// It was given, under this epoch.
+    Given(u64),
+    /// Another owner has the run.
+    Held(Arc<str>),
+    /// There is no such run.
+    NoRun,
 }
 
 impl Claims {
-    pub(crate) fn beside(database: &Path) -> Self {
-        let mut folder = database.as_os_str().to_owned();
-        folder.push(".runs");
-        Self { folder: Some(folder.into()), in_memory: Arc::default() }
+    pub(crate) fn new(owner: Owner) -> Self {
+        Self { owner, held: Mutex::default(), next_epoch: AtomicU64::new(Claim::FIRST) }
     }
 
-    pub(crate) fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        let Some(folder) = &self.folder else { return self.claim_in_memory(run) };
-        let failed = |error: io::Error| LogError::Failed(error.into());
-        // A run's id is its caller's choice; as hex, it is a file name wherever it comes from.
-        let name: String = run.as_str().bytes().map(|byte| format!("{byte:02x}")).collect();
-        let path = folder.join(name);
-        for _ in 0..TRIES {
-            let open = || OpenOptions::new().create(true).truncate(false).write(true).open(&path);
-            let file = match std::fs::create_dir_all(folder).and_then(|()| open()) {
-                Err(error) if was_taken_away(&error) => continue,
-                file => file.map_err(failed)?,
-            };
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(LogError::Claimed(run.clone())),
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
-            }
-            // Its holder may have taken the file away between opening and locking it.
-            if is_still(&file, &path) {
-                return Ok(Claim::holding(Locked { _file: file, path }));
-            }
-        }
-        Err(LogError::Claimed(run.clone()))
+    pub(crate) const fn owner(&self) -> &Owner {
+        &self.owner
     }
 
-    fn claim_in_memory(&self, run: &RunId) -> Result<Claim, LogError> {
-        let mut names = self.in_memory.lock().unwrap_or_else(PoisonError::into_inner);
-        if !names.insert(run.clone()) {
-            return Err(LogError::Claimed(run.clone()));
+    fn lock(&self) -> MutexGuard<'_, HashMap<RunId, u64>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the epoch of a new run's claim. No two are the same: a run that was refused is begun again
+    /// under its id, and what frees the first claim must not free the second.
+    pub(crate) fn new_epoch(&self) -> u64 {
+        self.next_epoch.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Reserves a run in this process; `None` when it is claimed here already.
+    pub(crate) fn reserve(
+        self: &Arc<Self>,
+        run: &RunId,
+        epoch: u64,
+        jobs: WeakUnboundedSender<Queued>,
+    ) -> Option<Reserved> {
+        let mut held = self.lock();
+        if held.contains_key(run) {
+            return None;
         }
-        let names = Arc::clone(&self.in_memory);
-        Ok(Claim::holding(Named { names, run: run.clone() }))
+        held.insert(run.clone(), epoch);
+        Some(Reserved { claims: Arc::clone(self), run: run.clone(), jobs, is_asking: false })
+    }
+
+    /// The last event of the run frees it in the append itself.
+    pub(crate) fn ended(&self, run: &RunId) {
+        if let Some(epoch) = self.lock().get_mut(run) {
+            *epoch = 0;
+        }
+    }
+
+    /// Returns the runs that are to be freed when the database is closed.
+    pub(crate) fn still_held(&self) -> Vec<(RunId, u64)> {
+        let held = self.lock();
+        held.iter()
+            .filter(|(_, epoch)| **epoch > 0)
+            .map(|(run, epoch)| (run.clone(), *epoch))
+            .collect()
     }
 }
 
-/// A locked file. It is taken away first, and free when it is closed.
-struct Locked {
-    _file: File,
-    path: PathBuf,
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-        if let Some(folder) = self.path.parent() {
-            // Only the last one out succeeds.
-            let _ = std::fs::remove_dir(folder);
-        }
-    }
-}
-
-struct Named {
-    names: Arc<Mutex<BTreeSet<RunId>>>,
+/// A run that is this process's until it is dropped.
+pub(crate) struct Reserved {
+    claims: Arc<Claims>,
     run: RunId,
+    jobs: WeakUnboundedSender<Queued>,
+    /// Was the writer asked for the claim, and the answer not heard yet?
+    is_asking: bool,
 }
 
-impl Drop for Named {
-    fn drop(&mut self) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
+impl Reserved {
+    /// Notes that the writer is asked for the claim: dropped before the answer is heard, it is freed
+    /// whether it was given or not.
+    pub(crate) const fn asking(&mut self) {
+        self.is_asking = true;
     }
-}
 
-/// Did somebody take the folder away between finding, making and using it?
-fn was_taken_away(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
-}
-
-#[cfg(unix)]
-fn is_still(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    match (file.metadata(), std::fs::metadata(path)) {
-        (Ok(locked), Ok(there)) => locked.ino() == there.ino() && locked.dev() == there.dev(),
-        _ => false,
+    /// Notes that the writer has answered, and gave no claim.
+    pub(crate) const fn refused(&mut self) {
+        self.is_asking = false;
     }
-}
 
-/// An open file cannot be taken away here.
-#[cfg(not(unix))]
-fn is_still(_: &File, path: &Path) -> bool {
-    path.exists()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-
-    use super::*;
-
-    /// Spec: D8
-    #[test]
-    fn a_run_has_one_claim_at_a_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let database = folder.path().join("a.db");
-        for claims in [Claims::default(), Claims::beside(&database)] {
-            let (one, other) = (RunId::from("run_1"), RunId::from("../run_2"));
-            let first = claims.claim(&one).unwrap();
-            assert!(matches!(claims.claim(&one), Err(LogError::Claimed(run)) if run == one));
-            drop(claims.claim(&other).unwrap());
-            drop(first);
-            drop(claims.claim(&one).unwrap());
+    /// Makes a claim of it.
+    pub(crate) fn claim(mut self, epoch: u64) -> Claim {
+        self.is_asking = false;
+        if let Some(held) = self.claims.lock().get_mut(&self.run) {
+            *held = epoch;
         }
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
+        Claim::new(epoch, self)
     }
+}
 
-    /// Spec: D8
-    #[test]
-    fn claims_that_race_never_both_win() {
-        let folder = tempfile::tempdir().unwrap();
-        let claims = Claims::beside(&folder.path().join("a.db"));
-        let holders = AtomicUsize::new(0);
-        let run = RunId::from("run_1");
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..200 {
-                        match claims.claim(&run) {
-                            Ok(claim) => {
-                                assert_eq!(holders.fetch_add(1, SeqCst), 0, "two hold it");
-                                holders.fetch_sub(1, SeqCst);
-                                drop(claim);
-                            }
-                            Err(LogError::Claimed(_)) => {}
-                            Err(other) => panic!("{other:?}"),
-                        }
-                    }
-                });
-            }
-        });
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // Behind the appends that are queued already, so that a run is free only when they are written.
+        let mut held = self.claims.lock();
+        let epoch = held.get(&self.run).copied().unwrap_or(0);
+        let release = match epoch {
+            0 => self.is_asking.then_some(None),
+            epoch => Some(Some(epoch)),
+        };
+        if let Some(epoch) = release
+            && let Some(jobs) = self.jobs.upgrade()
+        {
+            let _ = jobs.send(Queued::release(Job::Release(self.run.clone(), epoch)));
+        }
+        held.remove(&self.run);
+    }
+}
+
+/// Takes a run for an owner, inside a transaction: one that is free, that this process had, or that a
+/// dead owner had.
+pub(crate) async fn take(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+    owner: &str,
+    dead: Option<&str>,
+) -> Result<Claiming, JobError> {
+    let taken = sqlx::query(
+        "UPDATE runs SET owner = $2, epoch = epoch + 1 \
+         WHERE run = $1 AND (owner IS NULL OR owner = $2 OR owner = $3) RETURNING epoch",
+    )
+    .bind(run.as_str())
+    .bind(owner)
+    .bind(dead)
+    .fetch_optional(&mut *connection)
+    .await?;
+    if let Some(row) = taken {
+        return Ok(Claiming::Given(unsigned(row.try_get(0)?)));
+    }
+    let held: Option<String> = sqlx::query_scalar("SELECT owner FROM runs WHERE run = $1")
+        .bind(run.as_str())
+        .fetch_optional(connection)
+        .await?;
+    Ok(held.map_or(Claiming::NoRun, |owner| Claiming::Held(owner.into())))
+}
+
+/// Frees a run, inside a transaction, unless it was claimed again; without an epoch, whichever it is
+/// under which this owner has it.
+pub(crate) async fn free(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+    owner: &str,
+    epoch: Option<u64>,
+) -> Result<(), JobError> {
+    sqlx::query(
+        "UPDATE runs SET owner = NULL WHERE run = $1 AND owner = $2 AND epoch = coalesce($3, epoch)",
+    )
+        .bind(run.as_str())
+        .bind(owner)
+        .bind(epoch.map(signed))
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Makes the error of a claim that another owner has, or of one that cannot be given.
+pub(crate) fn refused(run: &RunId, claiming: &Claiming) -> LogError {
+    match claiming {
+        Claiming::NoRun => LogError::NotFound(run.clone()),
+        Claiming::Given(_) | Claiming::Held(_) => LogError::Claimed(run.clone()),
     }
 }

@@ -5,20 +5,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use error_store::Retention;
+use error_store::{ErrorStore, ResultStore, Store, StoreError};
+use event_log::EventLog;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::claims::Claims;
 use crate::errors::SqliteErrorStore;
-use crate::fault::{Fault, OpenError, said};
+use crate::fault::{Fault, OpenError, opening};
+use crate::file;
+use crate::inbox::Lookout;
 use crate::log::SqliteLog;
+use crate::own_files;
+use crate::owner::Owner;
 use crate::results::SqliteResultStore;
 use crate::schema;
+use crate::upkeep::{StoreRetention, Upkeep};
 use crate::writer::Writer;
 
-/// How long a statement waits for another process's lock.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a transaction waits for another process's lock, however many jobs it writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often, and with which wait in between, the switch to the write-ahead log is tried.
 const WAL_TRIES: u32 = 100;
 const WAL_WAIT: Duration = Duration::from_millis(20);
@@ -27,6 +33,8 @@ const WAL_WAIT: Duration = Duration::from_millis(20);
 const PAGE_SIZE: u32 = 8_192;
 /// How many connections read at the same time.
 const READERS: u32 = 4;
+/// What stands for the path of a database in memory.
+const IN_MEMORY: &str = ":memory:";
 
 /// What survives when something dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,7 +58,9 @@ struct Inner {
     readers: SqlitePool,
     /// `None` when it was opened for reading.
     writer: Option<Writer>,
-    claims: Claims,
+    claims: Arc<Claims>,
+    lookout: Lookout,
+    upkeep: Upkeep,
 }
 
 impl Database {
@@ -58,16 +68,17 @@ impl Database {
     ///
     /// # Errors
     ///
-    /// [`OpenError::Foreign`], [`OpenError::SchemaNewer`], [`OpenError::Unreadable`].
+    /// [`OpenError::Foreign`], [`OpenError::SchemaNewer`], [`OpenError::SeveralNames`],
+    /// [`OpenError::Locked`], [`OpenError::Unreadable`].
     ///
     /// # Cancel safety
     ///
     /// Dropping the future may leave an empty database behind.
     pub async fn open(path: impl AsRef<Path>, durability: Durability) -> Result<Self, OpenError> {
-        Self::open_keeping(path, durability, Retention::default()).await
+        Self::open_keeping(path, durability, StoreRetention::default()).await
     }
 
-    /// Opens as [`Database::open`] does, and keeps errors as `retention` says.
+    /// Opens as [`Database::open`] does, and keeps what is in it as `retention` says.
     ///
     /// # Errors
     ///
@@ -79,21 +90,16 @@ impl Database {
     pub async fn open_keeping(
         path: impl AsRef<Path>,
         durability: Durability,
-        retention: Retention,
+        retention: impl Into<StoreRetention>,
     ) -> Result<Self, OpenError> {
         let path = path.as_ref();
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|error| OpenError::Unreadable {
-                path: path.to_owned(),
-                source: error.into(),
-            })?;
-        }
+        let file = file::prepare(path)?;
         let options =
-            options().filename(path).create_if_missing(true).synchronous(match durability {
+            options().filename(&file).create_if_missing(true).synchronous(match durability {
                 Durability::Normal => SqliteSynchronous::Normal,
                 Durability::Full => SqliteSynchronous::Full,
             });
-        Self::start(path, options, retention).await
+        Self::start(path, Owner::of_file(file), options, retention.into()).await
     }
 
     /// Opens a database that lives in memory.
@@ -102,11 +108,11 @@ impl Database {
     ///
     /// [`OpenError::Unreadable`].
     pub async fn in_memory() -> Result<Self, OpenError> {
-        let path = Path::new(":memory:");
-        let options = SqliteConnectOptions::from_str("sqlite::memory:").map_err(|error| {
-            OpenError::Unreadable { path: path.to_owned(), source: said(error) }
-        })?;
-        Self::start(path, options.busy_timeout(BUSY_TIMEOUT), Retention::default()).await
+        let path = Path::new(IN_MEMORY);
+        let options = SqliteConnectOptions::from_str("sqlite::memory:")
+            .map_err(|error| opening(path, error))?;
+        let options = options.busy_timeout(BUSY_TIMEOUT);
+        Self::start(path, Owner::in_memory(), options, StoreRetention::default()).await
     }
 
     /// Opens an existing file for reading. Creates nothing.
@@ -120,9 +126,10 @@ impl Database {
         if !path.exists() {
             return Err(OpenError::Missing(path.to_owned()));
         }
+        let file = file::check(path)?;
         // Read-write without writing: the last connection to close then removes the WAL files,
         // which a read-only connection would leave behind.
-        let options = options().filename(path).pragma("query_only", "on");
+        let options = options().filename(&file).pragma("query_only", "on");
         let (version, options) = match version(path, &options).await {
             // A folder that cannot be written to: without a write-ahead log nobody writes there, and
             // the file does not change.
@@ -140,15 +147,18 @@ impl Database {
                 path: path.to_owned(),
                 readers: readers(options),
                 writer: None,
-                claims: Claims::beside(path),
+                claims: Arc::new(Claims::new(Owner::of_file(file))),
+                lookout: Lookout::default(),
+                upkeep: Upkeep::default(),
             }),
         })
     }
 
     async fn start(
         path: &Path,
+        owner: Owner,
         options: SqliteConnectOptions,
-        retention: Retention,
+        retention: StoreRetention,
     ) -> Result<Self, OpenError> {
         let mut connection = connect(path, &options).await?;
         if let Err(error) = prepare(&mut connection, path).await {
@@ -157,14 +167,15 @@ impl Database {
             return Err(error);
         }
         let readers = readers(options.create_if_missing(false).pragma("query_only", "on"));
+        let claims = Arc::new(Claims::new(owner));
         let writer = Some(Writer::start(
             connection,
             readers.connect_options().as_ref().clone().pragma("query_only", "off"),
-            retention,
+            Arc::clone(&claims),
         ));
-        let in_memory = path == Path::new(":memory:");
-        let claims = if in_memory { Claims::default() } else { Claims::beside(path) };
-        Ok(Self { inner: Arc::new(Inner { path: path.to_owned(), readers, writer, claims }) })
+        let lookout = Lookout::default();
+        let (path, upkeep) = (path.to_owned(), Upkeep::new(retention));
+        Ok(Self { inner: Arc::new(Inner { path, readers, writer, claims, lookout, upkeep }) })
     }
 
     /// Returns the event log in this database.
@@ -191,9 +202,16 @@ impl Database {
         &self.inner.path
     }
 
+    /// Is this one of the database's own files or folders, such as its write-ahead log, by whatever
+    /// name and whether it is there or not? Nothing else may be written there.
+    #[must_use]
+    pub fn owns(&self, file: &Path) -> bool {
+        own_files::is_of(self.path(), file)
+    }
+
     /// Returns how many commits were made since the database was opened; 0 when it was opened for
     /// reading. Jobs that wait together share one. Pruning in the background, at most every ten
-    /// minutes, is two.
+    /// minutes, adds one for each 64 rows that it takes away.
     #[must_use]
     pub fn commits(&self) -> u64 {
         self.inner.writer.as_ref().map_or(0, Writer::commits)
@@ -205,6 +223,7 @@ impl Database {
     ///
     /// Dropping the future leaves the closing to go on by itself.
     pub async fn close(&self) {
+        self.inner.upkeep.stop().await;
         if let Some(writer) = &self.inner.writer {
             writer.close().await;
         }
@@ -215,12 +234,44 @@ impl Database {
         &self.inner.readers
     }
 
-    pub(crate) fn claims(&self) -> &Claims {
+    pub(crate) fn claims(&self) -> &Arc<Claims> {
         &self.inner.claims
+    }
+
+    pub(crate) fn lookout(&self) -> &Lookout {
+        &self.inner.lookout
+    }
+
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.inner.claims.owner().is_in_memory()
+    }
+
+    pub(crate) fn upkeep(&self) -> &Upkeep {
+        &self.inner.upkeep
+    }
+
+    /// Returns the writer for a store other than the log.
+    pub(crate) fn for_writing(&self) -> Result<&Writer, StoreError> {
+        self.writer()
+            .ok_or_else(|| StoreError::Failed("the database was opened for reading".into()))
     }
 
     pub(crate) fn writer(&self) -> Option<&Writer> {
         self.inner.writer.as_ref()
+    }
+}
+
+impl Store for Database {
+    fn log(&self) -> Arc<dyn EventLog> {
+        Arc::new(Self::log(self))
+    }
+
+    fn errors(&self) -> Arc<dyn ErrorStore> {
+        Arc::new(Self::errors(self))
+    }
+
+    fn results(&self) -> Arc<dyn ResultStore> {
+        Arc::new(Self::results(self))
     }
 }
 
@@ -255,9 +306,7 @@ async fn switch_to_wal(connection: &mut SqliteConnection) -> Result<(), sqlx::Er
 async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), OpenError> {
     schema::migrate(connection, path).await?;
     // Only now that the file is known to be ours.
-    switch_to_wal(connection)
-        .await
-        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: said(error) })
+    switch_to_wal(connection).await.map_err(|error| opening(path, error))
 }
 
 /// Reads the schema version of a file.
@@ -283,8 +332,5 @@ async fn connect(
     path: &Path,
     options: &SqliteConnectOptions,
 ) -> Result<SqliteConnection, OpenError> {
-    options
-        .connect()
-        .await
-        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: said(error) })
+    options.connect().await.map_err(|error| opening(path, error))
 }

@@ -1,6 +1,6 @@
 //! From what SQLite says to what the stores say.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use error_store::StoreError;
 use event_log::LogError;
@@ -18,6 +18,17 @@ pub enum OpenError {
     /// Retry: never. Effect: none.
     #[error("`{}` is a database of another program", .0.display())]
     Foreign(PathBuf),
+    /// Another process held its lock for longer than is waited.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("database `{}` is locked", path.display())]
+    #[non_exhaustive]
+    Locked {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: BoxError,
+    },
     /// There is no such file, and it was to be read.
     ///
     /// Retry: never. Effect: none.
@@ -36,6 +47,17 @@ pub enum OpenError {
         /// The newest version known.
         known: i64,
     },
+    /// The file has a second name, under which SQLite would not find its write-ahead log.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("database `{}` has several names: {why}", path.display())]
+    #[non_exhaustive]
+    SeveralNames {
+        /// The file.
+        path: PathBuf,
+        /// Which kind of name.
+        why: &'static str,
+    },
     /// It could not be opened, created or read as a database.
     ///
     /// Retry: never. Effect: none.
@@ -49,16 +71,47 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    pub(crate) fn unreadable(path: &Path, source: impl Into<BoxError>) -> Self {
+        Self::Unreadable { path: path.to_owned(), source: source.into() }
+    }
+
+    pub(crate) fn several_names(path: &Path, why: &'static str) -> Self {
+        Self::SeveralNames { path: path.to_owned(), why }
+    }
+}
+
+/// Makes the error of a database that could not be opened.
+pub(crate) fn opening(path: &Path, error: sqlx::Error) -> OpenError {
+    let (path, locked) = (path.to_owned(), Fault::is_locked(&error));
+    let source = said(error);
+    match locked {
+        true => OpenError::Locked { path, source },
+        false => OpenError::Unreadable { path, source },
+    }
+}
+
 impl Failure for OpenError {
     fn code(&self) -> &'static str {
         match self {
+            Self::Locked { .. } => code::STORE_LOCKED,
             Self::SchemaNewer { .. } => code::LOG_SCHEMA_NEWER,
-            Self::Foreign(_) | Self::Missing(_) | Self::Unreadable { .. } => code::STORE_FAILED,
+            Self::Foreign(_)
+            | Self::Missing(_)
+            | Self::SeveralNames { .. }
+            | Self::Unreadable { .. } => code::STORE_FAILED,
         }
     }
 
     fn retry(&self) -> Retry {
-        Retry::Never
+        match self {
+            Self::Locked { .. } => Retry::Backoff,
+            Self::Foreign(_)
+            | Self::Missing(_)
+            | Self::SchemaNewer { .. }
+            | Self::SeveralNames { .. }
+            | Self::Unreadable { .. } => Retry::Never,
+        }
     }
 
     fn effect(&self) -> Effect {
@@ -77,6 +130,7 @@ pub(crate) enum Fault {
 /// SQLite's primary result codes, <https://www.sqlite.org/rescode.html>.
 const SQLITE_BUSY: u32 = 5;
 const SQLITE_LOCKED: u32 = 6;
+const SQLITE_IOERR: u32 = 10;
 const SQLITE_FULL: u32 = 13;
 
 impl Fault {
@@ -88,8 +142,30 @@ impl Fault {
 
 fn primary_code(error: &sqlx::Error) -> Option<u32> {
     // The primary code is the low byte of the extended one.
-    let code = error.as_database_error()?.code()?.parse::<u32>().ok()?;
-    Some(code & 0xff)
+    extended_code(error).map(|code| code & 0xff)
+}
+
+fn extended_code(error: &sqlx::Error) -> Option<u32> {
+    error.as_database_error()?.code()?.parse().ok()
+}
+
+/// Did a file not grow? That is said of writes, cuts, and the file that processes share.
+fn is_growth(error: &sqlx::Error) -> bool {
+    const WRITE: u32 = SQLITE_IOERR | 3 << 8;
+    const TRUNCATE: u32 = SQLITE_IOERR | 6 << 8;
+    const SHMSIZE: u32 = SQLITE_IOERR | 19 << 8;
+    matches!(extended_code(error), Some(WRITE | TRUNCATE | SHMSIZE))
+}
+
+/// Has the size of this process's files a limit, such as `ulimit -f` sets?
+#[cfg(unix)]
+fn is_limited() -> bool {
+    rustix::process::getrlimit(rustix::process::Resource::Fsize).current.is_some()
+}
+
+#[cfg(not(unix))]
+const fn is_limited() -> bool {
+    false
 }
 
 /// Returns what SQLite said, without saying first that it said something.
@@ -108,6 +184,8 @@ impl From<sqlx::Error> for Fault {
         match primary_code(&error) {
             Some(SQLITE_BUSY | SQLITE_LOCKED) => Self::Locked(said(error)),
             Some(SQLITE_FULL) => Self::Full(said(error)),
+            // SQLite knows a disk that is full, and no file that must not grow.
+            Some(SQLITE_IOERR) if is_growth(&error) && is_limited() => Self::Full(said(error)),
             _ => Self::Failed(said(error)),
         }
     }

@@ -1,4 +1,4 @@
-//! Event log and error store in one SQLite file.
+//! Event log, error store and result store in one SQLite file.
 //!
 //! A [`Database`] has one writer task. It gathers what arrives while a commit is under way and
 //! commits it together, so that one caller pays nothing extra and many share one sync to disk.
@@ -8,18 +8,34 @@
 
 mod append;
 mod approvals;
+mod chore;
 mod claims;
 mod database;
 mod errors;
 mod fault;
+mod file;
+mod file_work;
+mod forget;
+mod inbox;
+mod life;
+mod listing;
 mod log;
 mod many;
+mod own_files;
+mod owner;
+mod prune;
+mod removal;
 mod results;
 mod schema;
+mod upkeep;
 mod writer;
 
 pub use database::{Database, Durability};
 pub use errors::SqliteErrorStore;
 pub use fault::OpenError;
+pub use file_work::{BackupError, Vacuumed};
+pub use forget::{Forgotten, Fork, RemoveError, Tombstone};
 pub use log::SqliteLog;
+pub use removal::Removed;
 pub use results::SqliteResultStore;
+pub use upkeep::StoreRetention;

@@ -1,18 +1,24 @@
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use event_log::{
-    Batch, Claim, Decision, EventLog, LogError, OpenApproval, Record, RunFilter, RunSummary, Terms,
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
+    RunFilter, RunState, RunSummary, Terms, verify,
 };
 use layer0::Timestamp;
 use layer0::event::{Actor, EVENT_TYPES, Hash};
-use layer0::id::{ApprovalId, RunId};
+use layer0::id::{RunId, SessionId};
+use layer0::{Code, code};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use crate::approvals;
+use crate::claims::{Claiming, refused};
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::inbox::Sent;
+use crate::writer::Writer;
+use crate::{approvals, inbox};
 
 /// The events of a run from one of them on, as table `chain`: `$1` is the run, `$2` the seq of that
 /// one. Links lead back in the table, so that a changed one does not lead in circles.
@@ -27,7 +33,13 @@ macro_rules! chain {
         )
     };
 }
-pub(crate) use chain;
+
+/// What a run's row says of it.
+macro_rules! runs {
+    () => {
+        "SELECT run, session, started_at, last_seq, head, summary, parent, terms, state FROM runs "
+    };
+}
 
 /// The event log in a [`Database`].
 #[derive(Debug, Clone)]
@@ -52,6 +64,49 @@ impl SqliteLog {
             .map_err(Fault::from)?;
         rows.iter().map(record_of).collect()
     }
+
+    async fn row(&self, run: &RunId) -> Result<Option<SqliteRow>, LogError> {
+        let row = sqlx::query(concat!(runs!(), "WHERE run = $1")).bind(run.as_str());
+        Ok(row.fetch_optional(self.0.readers()).await.map_err(Fault::from)?)
+    }
+
+    /// Returns what the record of a run says, whose row cannot be read.
+    async fn recorded_summary(&self, row: &SqliteRow) -> Result<RunSummary, LogError> {
+        let left = left_of(row);
+        let run = left.run.clone();
+        let mut records = self.records(&run, 1).await?;
+        records.retain(|record| record.seq <= left.last_seq);
+        let unreadable = |error: LogError| LogError::unreadable_run(run.clone(), error);
+        verify(&records, &left.head).map_err(unreadable)?;
+        let mut summary = RunSummary::new(run.clone());
+        for record in &records {
+            summary.apply(&record.decode(&run).map_err(unreadable)?);
+        }
+        tracing::warn!(%run, "the row of a run cannot be read; what its record says counts");
+        agreeing(row, summary)
+    }
+
+    /// Returns the last run of a session; one that cannot be read keeps the session from nothing. What
+    /// is left of an open one can be closed.
+    async fn last_summary(&self, row: &SqliteRow) -> Result<RunSummary, LogError> {
+        let error = match summary_of(row) {
+            Err(error @ LogError::UnreadableRun { .. }) => error,
+            summary => return summary,
+        };
+        match self.recorded_summary(row).await {
+            Err(error) if error.is_retryable() => Err(error),
+            Err(_) => {
+                let mut left = left_of(row);
+                match state_of(row) {
+                    Ok(RunState::Finished | RunState::Failed) => {}
+                    Ok(_) => left.state = RunState::Running,
+                    Err(_) => return Err(error),
+                }
+                Ok(left)
+            }
+            summary => summary,
+        }
+    }
 }
 
 /// The events of a run from one of them on, along their links.
@@ -64,39 +119,113 @@ const ALL: &str = "SELECT seq, at, type, actor, caused_by, schema, data, hash FR
 #[async_trait]
 impl EventLog for SqliteLog {
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        self.0.claims().claim(run)
+        let writer = self.0.writer().ok_or_else(read_only)?;
+        let queue = writer.queue().ok_or(LogError::Closed)?;
+        let claims = self.0.claims();
+        let claimed = || LogError::Claimed(run.clone());
+        let mut reserved = claims.reserve(run, 0, queue).ok_or_else(claimed)?;
+        let mut dead = None;
+        loop {
+            reserved.asking();
+            let claiming = writer.claim(run.clone(), dead.clone()).await;
+            let given = match claiming {
+                Ok(Claiming::Given(epoch)) => return Ok(reserved.claim(epoch)),
+                other => other,
+            };
+            reserved.refused();
+            match given? {
+                Claiming::Held(owner) if dead.as_ref() != Some(&owner) => {
+                    let (claims, id) = (Arc::clone(claims), Arc::clone(&owner));
+                    let alive =
+                        tokio::task::spawn_blocking(move || claims.owner().is_alive(&id)).await;
+                    let alive = alive.map_err(|error| LogError::Failed(error.into()))?;
+                    if alive.map_err(|error| LogError::Failed(error.into()))? {
+                        return Err(claimed());
+                    }
+                    dead = Some(owner);
+                }
+                other => return Err(refused(run, &other)),
+            }
+        }
+    }
+
+    fn claim_new(&self, run: &RunId) -> Claim {
+        let queue = self.0.writer().and_then(Writer::queue);
+        let epoch = self.0.claims().new_epoch();
+        match queue.and_then(|queue| self.0.claims().reserve(run, epoch, queue)) {
+            Some(reserved) => reserved.claim(epoch),
+            // Its first append is refused.
+            None => Claim::new(epoch, ()),
+        }
+    }
+
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        let row = sqlx::query(concat!(
+            runs!(),
+            "WHERE session = $1 AND parent IS NULL ORDER BY id DESC LIMIT 1"
+        ))
+        .bind(session.as_str())
+        .fetch_optional(self.0.readers())
+        .await
+        .map_err(Fault::from)?;
+        match row {
+            Some(row) => self.last_summary(&row).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         approvals::open(self.0.readers()).await
     }
 
-    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
-        match self.0.writer() {
-            Some(writer) => writer.decide(id.clone(), decision).await,
-            None => Err(LogError::Failed("the database was opened for reading".into())),
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        let writer = self.0.writer().ok_or_else(read_only)?;
+        let run = writer.send(Sent { request, by: by.to_owned(), at }).await?;
+        if let Some(run) = &run {
+            self.0.lookout().watches.ring(run);
         }
+        Ok(run.is_some())
     }
 
-    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
-        approvals::decision(self.0.readers(), id).await
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        inbox::read(self.0.readers(), run, self.0.lookout()).await
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        let watch = self.0.lookout().watches.watch(run);
+        if !self.0.is_in_memory() {
+            self.0.lookout().look(self.0.readers());
+        }
+        watch
     }
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        match self.0.writer() {
-            Some(writer) => writer.append(batch).await,
-            None => Err(LogError::Failed("the database was opened for reading".into())),
+        let Some(writer) = self.0.writer() else { return Err(read_only()) };
+        let at = batch.records.last().map(|record| record.at);
+        writer.append(batch).await?;
+        if let Some(at) = at {
+            self.0.upkeep().after_append(at, &self.0);
         }
+        Ok(())
     }
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        let row =
-            sqlx::query("SELECT last_seq, head, summary, parent, terms FROM runs WHERE run = $1")
-                .bind(run.as_str())
-                .fetch_optional(self.0.readers())
-                .await
-                .map_err(Fault::from)?;
-        row.as_ref().map(summary_of).transpose()
+        let Some(row) = self.row(run).await? else { return Ok(None) };
+        match sound_summary_of(&row) {
+            Err(LogError::UnreadableRun { .. }) => self.recorded_summary(&row).await.map(Some),
+            summary => summary.map(Some),
+        }
+    }
+
+    async fn kept_summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        let Some(row) = self.row(run).await? else { return Ok(None) };
+        let summary = sound_summary_of(&row)?;
+        // What runs are listed by, and nothing else.
+        let started_at: i64 = row.try_get("started_at").map_err(Fault::from)?;
+        match summary.started_at.as_millis() == started_at {
+            true => Ok(Some(summary)),
+            false => Err(disagrees(&summary)),
+        }
     }
 
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
@@ -121,27 +250,83 @@ impl EventLog for SqliteLog {
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        let rows = sqlx::query(
-            "SELECT last_seq, head, summary, parent, terms FROM runs WHERE ($1 IS NULL OR session = $1) \
-             ORDER BY started_at DESC, id DESC LIMIT $2",
-        )
-        .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
-        .bind(filter.limit.map_or(-1, i64::from))
-        .fetch_all(self.0.readers())
-        .await
-        .map_err(Fault::from)?;
-        // One row that somebody else changed does not hide the others.
-        let readable = |row| {
-            summary_of(row).inspect_err(|_| tracing::warn!("a row of `runs` cannot be read")).ok()
+        // Two statements, so that each uses its index.
+        let statement = match filter.session {
+            Some(_) => {
+                concat!(runs!(), "WHERE session = $1 ORDER BY started_at DESC, id DESC LIMIT $2")
+            }
+            None => concat!(runs!(), "WHERE $1 IS NULL ORDER BY started_at DESC, id DESC LIMIT $2"),
         };
-        Ok(rows.iter().filter_map(readable).collect())
+        let rows = sqlx::query(statement)
+            .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
+            .bind(filter.limit.map_or(-1, i64::from))
+            .fetch_all(self.0.readers())
+            .await
+            .map_err(Fault::from)?;
+        // One row that was changed does not hide the others, and is not hidden itself.
+        Ok(rows.iter().map(|row| summary_of(row).unwrap_or_else(|_| unreadable(row))).collect())
     }
 }
 
+/// Returns what is left of a run whose row cannot be read.
+fn unreadable(row: &SqliteRow) -> RunSummary {
+    let run: String = row.try_get("run").unwrap_or_default();
+    let mut summary = RunSummary::new(run.into());
+    summary.state = RunState::Unreadable;
+    summary.reason = Some(Code::new(code::LOG_UNREADABLE));
+    summary.session = row.try_get::<String, _>("session").unwrap_or_default().into();
+    summary.started_at = Timestamp::from_millis(row.try_get("started_at").unwrap_or(0));
+    summary
+}
+
+fn state_of(row: &SqliteRow) -> Result<RunState, LogError> {
+    let state: String = row.try_get("state").map_err(Fault::from)?;
+    [RunState::Running, RunState::WaitingApproval, RunState::Finished, RunState::Failed]
+        .into_iter()
+        .find(|known| known.as_str() == state)
+        .ok_or_else(|| LogError::Failed(format!("unknown state `{state}`").into()))
+}
+
+/// Returns as much of a run whose row cannot be read as a writer needs to follow or to end it.
+fn left_of(row: &SqliteRow) -> RunSummary {
+    let mut summary = unreadable(row);
+    summary.last_seq = row.try_get("last_seq").map_or(0, unsigned);
+    summary.head = hash_of(row, "head", summary.last_seq).unwrap_or_default();
+    summary
+}
+
+fn read_only() -> LogError {
+    LogError::Failed("the database was opened for reading".into())
+}
+
+/// Reads a row whose columns, by which runs are found, say what its summary says.
+fn sound_summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
+    agreeing(row, summary_of(row)?)
+}
+
+/// Holds a summary against the columns of its row.
+fn agreeing(row: &SqliteRow, summary: RunSummary) -> Result<RunSummary, LogError> {
+    let text = |column| row.try_get::<String, _>(column).map_err(Fault::from);
+    let is_sound = summary.run.as_str() == text("run")?
+        && summary.session.as_str() == text("session")?
+        && state_of(row).is_ok_and(|state| state == summary.state);
+    match is_sound {
+        true => Ok(summary),
+        false => Err(disagrees(&summary)),
+    }
+}
+
+const fn disagrees(summary: &RunSummary) -> LogError {
+    LogError::tampered(summary.last_seq, "its row does not say what its summary says")
+}
+
 fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
-    let text: String = row.try_get("summary").map_err(Fault::from)?;
+    let run: String = row.try_get("run").map_err(Fault::from)?;
+    let text = row.try_get::<String, _>("summary");
+    let text = text.map_err(|error| LogError::unreadable_run(run.as_str().into(), error))?;
+    let summary = serde_json::from_str(&text);
     let mut summary: RunSummary =
-        serde_json::from_str(&text).map_err(|error| LogError::Failed(error.into()))?;
+        summary.map_err(|error| LogError::unreadable_run(run.into(), error))?;
     summary.last_seq = unsigned(row.try_get("last_seq").map_err(Fault::from)?);
     summary.head = hash_of(row, "head", summary.last_seq)?;
     let parent: Option<String> = row.try_get("parent").map_err(Fault::from)?;

@@ -1,12 +1,19 @@
 use async_trait::async_trait;
-use error_store::{NewResult, ResultRecord, ResultStore, Retention, StoreError, result_id};
+use error_store::{
+    Hold, Lookup, NewResult, Origin, Pruned, ResultRecord, ResultStore, Retention, StoreError,
+    result_id,
+};
 use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
 use sqlx::{Row, SqliteConnection};
 
+use crate::chore::Chore;
 use crate::database::Database;
+use crate::errors::signed;
 use crate::fault::Fault;
-use crate::writer::{JobError, Kept};
+use crate::listing::gone;
+use crate::prune::{self, Kind};
+use crate::writer::JobError;
 
 /// How often an id that is taken is drawn again.
 const ID_TRIES: usize = 16;
@@ -19,49 +26,66 @@ impl SqliteResultStore {
     pub(crate) const fn new(database: Database) -> Self {
         Self(database)
     }
+
+    async fn read(
+        &self,
+        session: Option<&SessionId>,
+        id: &ResultId,
+    ) -> Result<Lookup<ResultRecord>, StoreError> {
+        let row =
+            sqlx::query("SELECT session, run, call_id, tool, at, body FROM results WHERE id = $1")
+                .bind(id.as_str())
+                .fetch_optional(self.0.readers())
+                .await
+                .map_err(Fault::from)?;
+        let Some(row) = row else { return gone(self.0.readers(), session, id.as_str()).await };
+        let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
+        let of: SessionId = text("session")?.into();
+        if session.is_some_and(|session| *session != of) {
+            return Ok(Lookup::Missing);
+        }
+        let at = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
+        let origin = Origin::new(at, of, text("run")?, text("call_id")?, text("tool")?);
+        Ok(Lookup::Found(ResultRecord::new(id.clone(), origin, text("body")?)))
+    }
 }
 
 #[async_trait]
 impl ResultStore for SqliteResultStore {
     async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
-        match self.0.writer() {
-            Some(writer) => writer.put(result).await,
-            None => Err(StoreError::Failed("the database was opened for reading".into())),
-        }
+        let at = result.origin().at;
+        let id = self.0.for_writing()?.put(result).await?;
+        self.0.upkeep().after(at, &self.0);
+        Ok(id)
     }
 
     async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
-        match self.0.writer() {
-            Some(writer) => writer.keep(Kept::Result(Box::new(result))).await,
-            None => Err(StoreError::Failed("the database was opened for reading".into())),
-        }
+        self.0.for_writing()?.perform(Keep(result)).await.map(drop)
+    }
+
+    async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
+        let expired = prune::Expire::new(session, id.as_str());
+        self.0.for_writing()?.perform(expired).await.map(drop)
     }
 
     async fn get(
         &self,
-        session: Option<&SessionId>,
+        session: &SessionId,
         id: &ResultId,
-    ) -> Result<Option<ResultRecord>, StoreError> {
-        let row = sqlx::query(
-            "SELECT id, session, run, call_id, tool, at, body FROM results \
-             WHERE id = $1 AND ($2 IS NULL OR session = $2)",
-        )
-        .bind(id.as_str())
-        .bind(session.map(|session| session.as_str().to_owned()))
-        .fetch_optional(self.0.readers())
-        .await
-        .map_err(Fault::from)?;
-        let Some(row) = row else { return Ok(None) };
-        let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
-        Ok(Some(ResultRecord {
-            id: text("id")?.into(),
-            at: Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?),
-            session: text("session")?.into(),
-            run: text("run")?.into(),
-            call_id: text("call_id")?.into(),
-            tool: text("tool")?.into(),
-            body: row.try_get("body").map_err(Fault::from)?,
-        }))
+    ) -> Result<Lookup<ResultRecord>, StoreError> {
+        self.read(Some(session), id).await
+    }
+
+    async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
+        self.read(None, id).await
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        prune::prune(&self.0, &Kind::RESULTS, retention, now).await
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        self.0.upkeep().holds().hold(session)
     }
 }
 
@@ -71,62 +95,45 @@ pub(crate) async fn write(
     result: &NewResult,
 ) -> Result<ResultId, JobError> {
     for _ in 0..ID_TRIES {
-        let id = result_id(result.at).map_err(JobError::Store)?;
-        let written = sqlx::query(
-            "INSERT INTO results (id, session, run, call_id, tool, at, body) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING",
-        )
-        .bind(id.as_str())
-        .bind(result.session.as_str())
-        .bind(result.run.as_str())
-        .bind(result.call_id.as_str())
-        .bind(&*result.tool)
-        .bind(result.at.as_millis())
-        .bind(&result.body)
-        .execute(&mut *connection)
-        .await?;
-        if written.rows_affected() == 1 {
+        let id = result_id(result.origin().at).map_err(JobError::Store)?;
+        if insert(connection, &id, result.origin(), result.body()).await? {
             return Ok(id);
         }
     }
     Err(JobError::Store(StoreError::Failed("no free result id".into())))
 }
 
-/// Writes a result of another store inside a transaction.
-pub(crate) async fn keep(
+async fn insert(
     connection: &mut SqliteConnection,
-    result: &ResultRecord,
-) -> Result<(), JobError> {
-    sqlx::query(
-        "INSERT INTO results (id, session, run, call_id, tool, at, body) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (id) DO NOTHING",
+    id: &ResultId,
+    origin: &Origin,
+    body: &str,
+) -> Result<bool, JobError> {
+    let written = sqlx::query(
+        "INSERT INTO results (id, session, run, call_id, tool, at, bytes, body) \
+         SELECT $1, $2, $3, $4, $5, $6, $7, $8 \
+         WHERE NOT EXISTS (SELECT 1 FROM expired WHERE id = $1) ON CONFLICT (id) DO NOTHING",
     )
-    .bind(result.id.as_str())
-    .bind(result.session.as_str())
-    .bind(result.run.as_str())
-    .bind(result.call_id.as_str())
-    .bind(&*result.tool)
-    .bind(result.at.as_millis())
-    .bind(&result.body)
+    .bind(id.as_str())
+    .bind(origin.session.as_str())
+    .bind(origin.run.as_str())
+    .bind(origin.call_id.as_str())
+    .bind(&*origin.tool)
+    .bind(origin.at.as_millis())
+    .bind(signed(body.len()))
+    .bind(body)
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(written.rows_affected() == 1)
 }
 
-/// Takes away the bodies of runs that have ended and are older than what is kept.
-pub(crate) async fn expire(
-    connection: &mut SqliteConnection,
-    retention: Retention,
-    now: Timestamp,
-) -> Result<(), JobError> {
-    let Some(age) = retention.max_age else { return Ok(()) };
-    let oldest = now.as_millis().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
-    sqlx::query(
-        "UPDATE results SET body = NULL WHERE at < $1 AND body IS NOT NULL AND session NOT IN \
-         (SELECT session FROM runs WHERE json_extract(summary, '$.finished_at') IS NULL)",
-    )
-    .bind(oldest)
-    .execute(connection)
-    .await?;
-    Ok(())
+/// Writes a result of another store.
+struct Keep(ResultRecord);
+
+#[async_trait]
+impl Chore for Keep {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let ResultRecord { id, origin, body, .. } = &self.0;
+        insert(connection, id, origin, body).await.map(u64::from)
+    }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sqlx::{Connection, SqliteConnection};
 
-use crate::fault::{OpenError, said};
+use crate::fault::{OpenError, opening};
 
 /// The migrations, oldest first; `PRAGMA user_version` counts those that were run.
 const MIGRATIONS: &[&str] = &[
@@ -12,6 +12,9 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/2_results.sql"),
     include_str!("../migrations/3_durable_runs.sql"),
     include_str!("../migrations/4_append_only.sql"),
+    include_str!("../migrations/5_claims_and_inbox.sql"),
+    include_str!("../migrations/6_retention.sql"),
+    include_str!("../migrations/7_lists.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".
@@ -26,8 +29,11 @@ pub(crate) async fn migrate(
     connection: &mut SqliteConnection,
     path: &Path,
 ) -> Result<(), OpenError> {
-    let unreadable =
-        |source: sqlx::Error| OpenError::Unreadable { path: path.to_owned(), source: said(source) };
+    let unreadable = |source: sqlx::Error| opening(path, source);
+    // One that is of this version needs no lock.
+    if check(connection, path).await? == known() {
+        return Ok(());
+    }
     let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await.map_err(unreadable)?;
     // Inside the transaction, because another process may be migrating the same new file.
     let version = read_version(&mut transaction, path).await?;
@@ -52,16 +58,12 @@ pub(crate) async fn check(
     connection: &mut SqliteConnection,
     path: &Path,
 ) -> Result<i64, OpenError> {
-    let mut transaction = connection
-        .begin()
-        .await
-        .map_err(|error| OpenError::Unreadable { path: path.to_owned(), source: said(error) })?;
+    let mut transaction = connection.begin().await.map_err(|error| opening(path, error))?;
     read_version(&mut transaction, path).await
 }
 
 async fn read_version(connection: &mut SqliteConnection, path: &Path) -> Result<i64, OpenError> {
-    let unreadable =
-        |source: sqlx::Error| OpenError::Unreadable { path: path.to_owned(), source: said(source) };
+    let unreadable = |source: sqlx::Error| opening(path, source);
     let mut number = async |pragma: &'static str| {
         sqlx::query_scalar::<_, i64>(pragma).fetch_one(&mut *connection).await.map_err(unreadable)
     };

@@ -2,56 +2,67 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use error_store::{
-    ErrorRecord, NewError, NewResult, Pruned, ResultRecord, Retention, StoreError, Stored,
-};
-use event_log::{Batch, Decision, LogError};
-use layer0::Timestamp;
-use layer0::id::{ApprovalId, ResultId};
+use error_store::{NewError, NewResult, StoreError, Stored};
+use event_log::{Batch, LogError};
+use layer0::error::BoxError;
+use layer0::id::{ResultId, RunId};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::append::Append;
+use crate::chore::Chore;
+use crate::claims::{Claiming, Claims};
 use crate::errors::Insert;
 use crate::fault::Fault;
+use crate::inbox::Sent;
 use crate::many::MAX_ROWS;
-use crate::{append, approvals, errors, results};
+use crate::{append, claims, errors, inbox, results};
 
 /// How many jobs share one commit at most; bounds the time to the first answer.
 const MAX_JOBS: usize = MAX_ROWS;
-/// How often errors are pruned in the background, at most.
-const PRUNE_EVERY: Duration = Duration::from_secs(600);
 /// How many jobs wait before callers have to.
 const QUEUE: usize = 1024;
+/// What is said to everybody who waited behind another process's lock.
+const LOCKED: &str = "another process holds the lock of the database";
 
 /// Something to write, and where the answer goes.
-enum Job {
+pub(crate) enum Job {
     Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
     Store(Box<Insert>, oneshot::Sender<Result<Stored, StoreError>>),
     Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
-    Keep(Kept, oneshot::Sender<Result<(), StoreError>>),
-    Prune(Retention, Timestamp, oneshot::Sender<Result<Pruned, StoreError>>),
-    Decide(ApprovalId, Decision, oneshot::Sender<Result<bool, LogError>>),
+    Chore(Arc<dyn Chore>, oneshot::Sender<Result<u64, StoreError>>),
+    Send(Box<Sent>, oneshot::Sender<Result<Option<RunId>, LogError>>),
+    /// Claims a run, also where this owner, which is dead, has it.
+    Claim(RunId, Option<Arc<str>>, oneshot::Sender<Result<Claiming, LogError>>),
+    /// Frees a run that was claimed under this epoch; without one, a run whose claim is not waited for.
+    Release(RunId, Option<u64>),
 }
 
-/// What comes from another store, with its id.
-pub(crate) enum Kept {
-    Error(Box<ErrorRecord>),
-    Result(Box<ResultRecord>),
+/// A job in the queue, with its place.
+pub(crate) struct Queued {
+    job: Job,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+impl Queued {
+    /// Queues a job whose end is not waited for, whether there is a place or not.
+    pub(crate) const fn release(job: Job) -> Self {
+        Self { job, _place: None }
+    }
 }
 
 /// A job's answer, held back until the commit.
 enum Done {
-    Kept,
     Appended,
+    Performed(u64),
     Stored(Stored),
     Put(ResultId),
-    Pruned(Pruned),
-    Decided(bool),
+    Sent(Option<RunId>),
+    Claimed(Claiming),
+    Released,
 }
 
 /// Why a job failed inside a transaction.
@@ -59,6 +70,14 @@ pub(crate) enum JobError {
     Log(LogError),
     Store(StoreError),
     Database(sqlx::Error),
+    /// Another process held the lock for longer than is waited.
+    Locked,
+}
+
+impl From<LogError> for JobError {
+    fn from(error: LogError) -> Self {
+        Self::Log(error)
+    }
 }
 
 impl From<JobError> for LogError {
@@ -67,6 +86,7 @@ impl From<JobError> for LogError {
             JobError::Log(error) => error,
             JobError::Store(error) => Self::Failed(error.into()),
             JobError::Database(error) => Fault::from(error).into(),
+            JobError::Locked => Self::Locked(LOCKED.into()),
         }
     }
 }
@@ -77,6 +97,7 @@ impl From<JobError> for StoreError {
             JobError::Store(error) => error,
             JobError::Log(error) => Self::Failed(error.into()),
             JobError::Database(error) => Fault::from(error).into(),
+            JobError::Locked => Self::Locked(LOCKED.into()),
         }
     }
 }
@@ -90,7 +111,9 @@ impl From<sqlx::Error> for JobError {
 /// The handle of the writer task; the task ends when the handle is closed or dropped.
 #[derive(Debug)]
 pub(crate) struct Writer {
-    jobs: Mutex<Option<mpsc::Sender<Job>>>,
+    jobs: Mutex<Option<mpsc::UnboundedSender<Queued>>>,
+    /// The places in the queue. What is freed by a drop takes none.
+    places: Arc<Semaphore>,
     task: Mutex<Option<JoinHandle<()>>>,
     /// How many there were since the start.
     commits: Arc<AtomicU64>,
@@ -101,13 +124,24 @@ impl Writer {
     pub(crate) fn start(
         connection: SqliteConnection,
         options: SqliteConnectOptions,
-        retention: Retention,
+        claims: Arc<Claims>,
     ) -> Self {
         let commits = Arc::default();
-        let connection = Connected { connection, options, commits: Arc::clone(&commits) };
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        let task = tokio::spawn(run(connection, receiver, Keeper { retention, pruned_at: None }));
-        Self { jobs: Mutex::new(Some(sender)), task: Mutex::new(Some(task)), commits }
+        let connection = Connected { connection, options, claims, commits: Arc::clone(&commits) };
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let task = tokio::spawn(run(connection, receiver));
+        Self {
+            jobs: Mutex::new(Some(sender)),
+            places: Arc::new(Semaphore::new(QUEUE)),
+            task: Mutex::new(Some(task)),
+            commits,
+        }
+    }
+
+    /// Returns the queue, which does not keep the task alive.
+    pub(crate) fn queue(&self) -> Option<mpsc::WeakUnboundedSender<Queued>> {
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.as_ref().map(mpsc::UnboundedSender::downgrade)
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -121,13 +155,19 @@ impl Writer {
         answered.await.unwrap_or(Err(LogError::Closed))
     }
 
-    pub(crate) async fn decide(
-        &self,
-        id: ApprovalId,
-        decision: Decision,
-    ) -> Result<bool, LogError> {
+    pub(crate) async fn send(&self, sent: Sent) -> Result<Option<RunId>, LogError> {
         let (answer, answered) = oneshot::channel();
-        self.submit(Job::Decide(id, decision, answer)).await.ok_or(LogError::Closed)?;
+        self.submit(Job::Send(Box::new(sent), answer)).await.ok_or(LogError::Closed)?;
+        answered.await.unwrap_or(Err(LogError::Closed))
+    }
+
+    pub(crate) async fn claim(
+        &self,
+        run: RunId,
+        dead: Option<Arc<str>>,
+    ) -> Result<Claiming, LogError> {
+        let (answer, answered) = oneshot::channel();
+        self.submit(Job::Claim(run, dead, answer)).await.ok_or(LogError::Closed)?;
         answered.await.unwrap_or(Err(LogError::Closed))
     }
 
@@ -144,26 +184,22 @@ impl Writer {
         answered.await.unwrap_or(Err(StoreError::Closed))
     }
 
-    pub(crate) async fn keep(&self, kept: Kept) -> Result<(), StoreError> {
-        let (answer, answered) = oneshot::channel();
-        self.submit(Job::Keep(kept, answer)).await.ok_or(StoreError::Closed)?;
-        answered.await.unwrap_or(Err(StoreError::Closed))
+    /// Does work of the store's own.
+    pub(crate) async fn perform(&self, chore: impl Chore + 'static) -> Result<u64, StoreError> {
+        self.perform_shared(Arc::new(chore)).await
     }
 
-    pub(crate) async fn prune(
-        &self,
-        retention: Retention,
-        now: Timestamp,
-    ) -> Result<Pruned, StoreError> {
+    pub(crate) async fn perform_shared(&self, chore: Arc<dyn Chore>) -> Result<u64, StoreError> {
         let (answer, answered) = oneshot::channel();
-        self.submit(Job::Prune(retention, now, answer)).await.ok_or(StoreError::Closed)?;
+        self.submit(Job::Chore(chore, answer)).await.ok_or(StoreError::Closed)?;
         answered.await.unwrap_or(Err(StoreError::Closed))
     }
 
     /// Queues a job; `None` when the writer is closed.
     async fn submit(&self, job: Job) -> Option<()> {
-        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        jobs.send(job).await.ok()
+        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        jobs.as_ref()?.send(Queued { job, _place: place }).ok()
     }
 
     /// Takes no more jobs, and waits until those queued are written.
@@ -178,37 +214,31 @@ impl Writer {
     }
 }
 
-/// Prunes in the background. The time is that of the errors stored, so that it needs no clock.
-struct Keeper {
-    retention: Retention,
-    pruned_at: Option<Timestamp>,
-}
-
-impl Keeper {
-    /// Returns when to prune, if it is time after these jobs.
-    fn due(&mut self, jobs: &[Job]) -> Option<Timestamp> {
-        let stored = |job: &Job| match job {
-            Job::Store(insert, _) => Some(insert.at()),
-            Job::Put(result, _) => Some(result.at),
-            Job::Append(..) | Job::Decide(..) | Job::Keep(..) | Job::Prune(..) => None,
-        };
-        let now = jobs.iter().filter_map(stored).max()?;
-        if self.pruned_at.is_some_and(|last| now.since(last) < PRUNE_EVERY) {
-            return None;
-        }
-        self.pruned_at = Some(now);
-        Some(now)
-    }
-}
-
 /// The connection, and how to open it again.
 struct Connected {
     connection: SqliteConnection,
     options: SqliteConnectOptions,
+    claims: Arc<Claims>,
     commits: Arc<AtomicU64>,
 }
 
 impl Connected {
+    /// Frees what is still claimed, and ends the owner.
+    async fn leave(&mut self) {
+        let held = self.claims.still_held();
+        if !held.is_empty()
+            && let Ok(owner) = self.claims.owner().id()
+        {
+            for (run, epoch) in held {
+                if claims::free(&mut self.connection, &run, &owner, Some(epoch)).await.is_err() {
+                    // The next process that claims the run finds that its owner is gone.
+                    break;
+                }
+            }
+        }
+        self.claims.owner().leave();
+    }
+
     fn count_commit(&self) {
         self.commits.fetch_add(1, Ordering::Relaxed);
     }
@@ -230,62 +260,75 @@ impl Connected {
     }
 }
 
-async fn run(mut connected: Connected, mut jobs: mpsc::Receiver<Job>, mut keeper: Keeper) {
-    let mut batch = Vec::new();
-    while jobs.recv_many(&mut batch, MAX_JOBS).await > 0 {
+async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>) {
+    let mut queued = Vec::new();
+    while jobs.recv_many(&mut queued, MAX_JOBS).await > 0 {
         // Those just answered come back at once; with a turn for them they share this commit.
         tokio::task::yield_now().await;
-        while batch.len() < MAX_JOBS
+        while queued.len() < MAX_JOBS
             && let Ok(job) = jobs.try_recv()
         {
-            batch.push(job);
+            queued.push(job);
         }
-        let due = keeper.due(&batch);
-        commit(&mut connected, std::mem::take(&mut batch)).await;
-        if let Some(now) = due {
-            let connection = &mut connected.connection;
-            match results::expire(connection, keeper.retention, now).await {
-                Ok(()) => connected.count_commit(),
-                Err(_) => tracing::warn!("taking results away failed; it is tried again later"),
-            }
-            let connection = &mut connected.connection;
-            match errors::prune(connection, keeper.retention, now).await {
-                Ok(Pruned { rows, bytes }) => {
-                    connected.count_commit();
-                    if rows > 0 {
-                        tracing::info!(rows, bytes, "errors pruned");
-                    }
-                }
-                Err(_) => tracing::warn!("pruning errors failed; it is tried again later"),
-            }
-        }
+        let batch: Vec<Job> = queued.drain(..).map(|queued| queued.job).collect();
+        commit(&mut connected, batch).await;
     }
+    connected.leave().await;
     if let Err(error) = connected.connection.close().await {
         tracing::warn!(%error, "closing the database failed");
     }
 }
 
-/// Writes jobs in one transaction. If one fails, each is written in a transaction of its own, so
-/// that a bad row takes nobody else with it.
+/// Writes jobs in one transaction. If one of them fails, they are written again in one transaction, each
+/// with a savepoint of its own, so that a bad row takes no other job with it and costs no further
+/// commit. A lock is waited for once, by all of them.
 async fn commit(connected: &mut Connected, jobs: Vec<Job>) {
     match transact(connected, &jobs).await {
-        Ok(done) => jobs.into_iter().zip(done).for_each(|(job, done)| job.answer(Ok(done))),
-        Err(_) if jobs.len() > 1 => {
-            for job in jobs {
-                let result = transact(connected, std::slice::from_ref(&job)).await;
-                job.answer(result.map(|mut done| done.remove(0)));
-            }
+        Ok(done) => answer_all(connected, jobs, done.into_iter().map(Ok)),
+        Err(error) if is_locked(&error) => {
+            let locked = jobs.iter().map(|_| Err(JobError::Locked)).collect::<Vec<_>>();
+            answer_all(connected, jobs, locked.into_iter());
         }
-        Err(error) => {
-            if let Some(job) = jobs.into_iter().next() {
-                job.answer(Err(error));
-            }
+        Err(error) if jobs.len() == 1 => answer_all(connected, jobs, std::iter::once(Err(error))),
+        Err(_) => {
+            let results = transact_each(connected, &jobs).await;
+            answer_all(connected, jobs, results.into_iter());
         }
     }
 }
 
+fn answer_all(
+    connected: &Connected,
+    jobs: Vec<Job>,
+    results: impl Iterator<Item = Result<Done, JobError>>,
+) {
+    for (job, result) in jobs.into_iter().zip(results) {
+        if let (Job::Append(append, _), Ok(_)) = (&job, &result)
+            && let Some(run) = append.frees()
+        {
+            connected.claims.ended(run);
+        }
+        job.answer(result);
+    }
+}
+
+fn is_locked(error: &JobError) -> bool {
+    match error {
+        JobError::Database(error) => Fault::is_locked(error),
+        JobError::Locked => true,
+        JobError::Log(_) | JobError::Store(_) => false,
+    }
+}
+
 async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
-    let result = write(&mut connected.connection, jobs).await;
+    let owner = owner(connected, jobs).await?;
+    let result = async {
+        let mut transaction = connected.connection.begin_with("BEGIN IMMEDIATE").await?;
+        let done = write(&mut transaction, jobs, &owner).await?;
+        transaction.commit().await?;
+        Ok(done)
+    };
+    let result = result.await;
     match &result {
         Ok(_) => connected.count_commit(),
         Err(_) => connected.recover().await,
@@ -293,43 +336,106 @@ async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, 
     result
 }
 
+/// Writes jobs in one transaction, those that fail left out.
+async fn transact_each(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Done, JobError>> {
+    let mut results = Vec::with_capacity(jobs.len());
+    let whole = write_each(connected, jobs, &mut results).await;
+    match whole {
+        Ok(()) => connected.count_commit(),
+        Err(error) => {
+            connected.recover().await;
+            // Nothing was written: what had worked failed with the transaction.
+            let is_locked = is_locked(&error);
+            let why = LogError::from(error).to_string();
+            let failed = || match is_locked {
+                true => Err(JobError::Locked),
+                false => Err(JobError::Log(LogError::Failed(why.clone().into()))),
+            };
+            results
+                .iter_mut()
+                .filter(|result| result.is_ok())
+                .for_each(|result| *result = failed());
+            results.resize_with(jobs.len(), failed);
+        }
+    }
+    results
+}
+
+async fn write_each(
+    connected: &mut Connected,
+    jobs: &[Job],
+    results: &mut Vec<Result<Done, JobError>>,
+) -> Result<(), JobError> {
+    let owner = owner(connected, jobs).await?;
+    let mut transaction = connected.connection.begin_with("BEGIN IMMEDIATE").await?;
+    for job in jobs {
+        let mut savepoint = transaction.begin().await?;
+        match write(&mut savepoint, std::slice::from_ref(job), &owner).await {
+            Ok(mut done) => {
+                savepoint.commit().await?;
+                results.push(done.pop().ok_or_else(no_answer));
+            }
+            Err(error) => {
+                // A full disk ends the whole transaction, and this fails.
+                savepoint.rollback().await?;
+                results.push(Err(error));
+            }
+        }
+    }
+    transaction.commit().await?;
+    Ok(())
+}
+
+/// Returns the id of the owner, if a job needs it: its file is made for the first of them.
+async fn owner(connected: &Connected, jobs: &[Job]) -> Result<Arc<str>, JobError> {
+    let needs = |job: &Job| match job {
+        Job::Append(append, _) => append.begins(),
+        Job::Claim(..) | Job::Release(..) => true,
+        _ => false,
+    };
+    if !jobs.iter().any(needs) {
+        return Ok("".into());
+    }
+    let claims = Arc::clone(&connected.claims);
+    let id = tokio::task::spawn_blocking(move || claims.owner().id()).await;
+    let failed = |error: BoxError| JobError::Log(LogError::Failed(error));
+    id.map_err(|error| failed(error.into()))?.map_err(|error| failed(error.into()))
+}
+
 /// Writes appends and errors together, then the rest one by one. Nobody was answered yet, so the
-/// jobs may be written in any order.
-async fn write(connection: &mut SqliteConnection, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
-    let mut transaction = connection.begin_with("BEGIN IMMEDIATE").await?;
+/// jobs may be written in any order, but for releases, which come after the appends before them.
+async fn write(
+    connection: &mut SqliteConnection,
+    jobs: &[Job],
+    owner: &str,
+) -> Result<Vec<Done>, JobError> {
     let (mut appends, mut inserts) = (Vec::new(), Vec::new());
     for job in jobs {
         match job {
             Job::Append(append, _) => appends.push(&**append),
             Job::Store(insert, _) => inserts.push(&**insert),
-            Job::Put(..) | Job::Decide(..) | Job::Keep(..) | Job::Prune(..) => {}
+            _ => {}
         }
     }
-    append::write(&mut transaction, &appends).await?;
-    let mut stored = errors::write(&mut transaction, &inserts).await?.into_iter();
+    append::write(connection, &appends, owner).await?;
+    let mut stored = errors::write(connection, &inserts).await?.into_iter();
     let mut done = Vec::with_capacity(jobs.len());
     for job in jobs {
         done.push(match job {
             Job::Append(..) => Done::Appended,
             Job::Store(..) => Done::Stored(stored.next().ok_or_else(no_answer)?),
-            Job::Put(result, _) => Done::Put(results::write(&mut transaction, result).await?),
-            Job::Keep(kept, _) => {
-                match kept {
-                    Kept::Error(error) => errors::keep(&mut transaction, error).await?,
-                    Kept::Result(result) => results::keep(&mut transaction, result).await?,
-                }
-                Done::Kept
+            Job::Put(result, _) => Done::Put(results::write(connection, result).await?),
+            Job::Chore(chore, _) => Done::Performed(chore.perform(connection).await?),
+            Job::Send(sent, _) => Done::Sent(inbox::insert(connection, sent).await?),
+            Job::Claim(run, dead, _) => {
+                Done::Claimed(claims::take(connection, run, owner, dead.as_deref()).await?)
             }
-            Job::Decide(id, decision, _) => {
-                Done::Decided(approvals::decide(&mut transaction, id, decision).await?)
-            }
-            Job::Prune(retention, now, _) => {
-                results::expire(&mut transaction, *retention, *now).await?;
-                Done::Pruned(errors::prune(&mut transaction, *retention, *now).await?)
+            Job::Release(run, epoch) => {
+                claims::free(connection, run, owner, *epoch).await?;
+                Done::Released
             }
         });
     }
-    transaction.commit().await?;
     Ok(done)
 }
 
@@ -347,14 +453,26 @@ impl Job {
             (Self::Store(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Put(_, answer), Ok(Done::Put(id))) => drop(answer.send(Ok(id))),
             (Self::Put(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Decide(_, _, answer), Ok(Done::Decided(new))) => drop(answer.send(Ok(new))),
-            (Self::Decide(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Keep(_, answer), Ok(_)) => drop(answer.send(Ok(()))),
-            (Self::Keep(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Prune(_, _, answer), Ok(Done::Pruned(pruned))) => drop(answer.send(Ok(pruned))),
-            (Self::Prune(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Send(_, answer), Ok(Done::Sent(run))) => drop(answer.send(Ok(run))),
+            (Self::Send(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Claim(_, _, answer), Ok(Done::Claimed(claim))) => drop(answer.send(Ok(claim))),
+            (Self::Claim(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Chore(_, answer), Ok(Done::Performed(many))) => drop(answer.send(Ok(many))),
+            (Self::Chore(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             // `transact` answers each job with its own kind; a dropped answer reads as closed.
-            (Self::Store(..) | Self::Put(..) | Self::Decide(..) | Self::Prune(..), Ok(_)) => {}
+            (
+                Self::Store(..)
+                | Self::Put(..)
+                | Self::Send(..)
+                | Self::Claim(..)
+                | Self::Chore(..),
+                Ok(_),
+            ) => {}
+            (Self::Release(run, _), Err(error)) => {
+                let error = LogError::from(error);
+                tracing::warn!(%run, %error, "a run could not be freed");
+            }
+            (Self::Release(..), Ok(_)) => {}
         }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use event_log::{EventLog, RunWriter, read_events};
 use layer0::Timestamp;
 use layer0::event::{Actor, Warning};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Connection};
 use store_sqlite::{Database, Durability};
 
 /// Appends so many events one by one, of these numbers of characters in turn, and returns the bytes
@@ -28,8 +30,18 @@ async fn append(path: &Path, durability: Durability, events: usize, chars: &[usi
     records.iter().map(|record| record.data.len()).sum()
 }
 
+/// Returns how many bytes of a database are in use; migrations leave free pages behind.
+async fn used(path: &Path) -> usize {
+    let mut connection = SqliteConnectOptions::new().filename(path).connect().await.unwrap();
+    let statement = "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, \
+        pragma_freelist_count, pragma_page_size";
+    let bytes: i64 = sqlx::query_scalar(statement).fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    usize::try_from(bytes).unwrap()
+}
+
 #[tokio::test]
-async fn an_event_takes_at_most_120_bytes_more_than_its_payload() {
+async fn an_event_takes_at_most_150_bytes_more_than_its_payload() {
     let folder = tempfile::tempdir().unwrap();
     // A page that has no room for the next event stays as it is, so that large events
     // of one size may take more.
@@ -37,13 +49,13 @@ async fn an_event_takes_at_most_120_bytes_more_than_its_payload() {
     for chars in sizes {
         let path = folder.path().join(format!("{}-{}.db", chars.len(), chars[0]));
         Database::open(&path, Durability::Normal).await.unwrap().close().await;
-        let empty = std::fs::metadata(&path).unwrap().len();
+        let empty = used(&path).await;
         let events = 1_000;
         let payload = append(&path, Durability::Normal, events, chars).await;
-        let grown = usize::try_from(std::fs::metadata(&path).unwrap().len() - empty).unwrap();
+        let grown = used(&path).await - empty;
         let beyond = (grown - payload) / events;
         println!("{chars:?}: {beyond}");
-        assert!(beyond <= 120, "{chars:?} characters: {beyond} bytes beyond the payload");
+        assert!(beyond <= 150, "{chars:?} characters: {beyond} bytes beyond the payload");
     }
 }
 

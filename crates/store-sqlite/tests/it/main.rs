@@ -1,18 +1,24 @@
 //! Log and error store on real files.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod claims;
 mod disk;
+mod lists;
 mod migration;
+mod removal;
+mod retention;
 mod sharing;
+mod unreadable;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use error_store::{ErrorFilter, ErrorStore, NewError, StoreError, raw_json};
+use error_store::{ErrorFilter, ErrorStore, NewError, Origin, StoreError};
 use event_log::{EventLog, LogError, RunFilter, RunWriter, read_events};
-use layer0::Timestamp;
 use layer0::event::{Actor, AgentRecord, EventKind, RunStarted, Warning};
 use layer0::id::RunId;
+use layer0::{Code, Timestamp, code};
+use redact::Redactor;
 use sqlx::{ConnectOptions, Connection, Executor};
 use store_sqlite::{Database, Durability, OpenError};
 
@@ -57,6 +63,11 @@ fn started(session: &str) -> EventKind {
         },
         parent: None,
         follows: None,
+        machine: 0,
+        depth: 0,
+        allowance: None,
+        deadline: None,
+        history: Default::default(),
     }
     .into()
 }
@@ -78,17 +89,13 @@ async fn write_run(log: &Arc<dyn EventLog>, run: &str, session: &str, events: u6
 }
 
 fn error(session: &str, call: &str, text: &str) -> NewError {
-    NewError {
-        at: at(0),
-        session: session.into(),
-        run: "run_1".into(),
-        call_id: call.into(),
-        tool: "sql".into(),
-        reason: "tool.execution_failed".into(),
-        code: Some("SQL_ERROR".into()),
-        raw: raw_json(text),
-        summary: "short".into(),
-    }
+    error_at(0, session, call, text)
+}
+
+fn error_at(ms: i64, session: &str, call: &str, text: &str) -> NewError {
+    let origin = Origin::new(at(ms), session, "run_1", call, "sql");
+    let reason = Code::new(code::TOOL_EXECUTION_FAILED);
+    NewError::new(origin, reason, Some("SQL_ERROR"), text, &Redactor::new())
 }
 
 async fn tamper(path: &Path, sql: &'static str) {
@@ -221,14 +228,13 @@ async fn the_same_error_is_one_row_with_a_count() {
     assert_ne!(other.id, first.id);
     assert_eq!(first.id.as_str().len(), 26);
 
-    let found = store.get(&"s-1".into(), &first.id).await.unwrap().unwrap();
-    assert_eq!((found.occurrences, found.call_id.as_str()), (2, "c1"));
-    assert_eq!(error_store::readable(&found.raw), "boom '); DROP TABLE errors; --");
-    assert_eq!(store.get(&"s-2".into(), &first.id).await.unwrap(), None);
-    let filter = ErrorFilter { tool: Some("sql".into()), limit: Some(5), ..Default::default() };
+    let found = store.get(&"s-1".into(), &first.id).await.unwrap().found().unwrap();
+    assert_eq!((found.occurrences(), found.call_id().as_str()), (2, "c1"));
+    assert_eq!(error_store::readable(found.raw()), "boom '); DROP TABLE errors; --");
+    assert_eq!(store.get(&"s-2".into(), &first.id).await.unwrap().found(), None);
+    let filter = ErrorFilter::new().tool("sql").limit(5);
     assert_eq!(store.list(filter).await.unwrap().len(), 2);
-    let none = ErrorFilter { tool: Some("web".into()), ..Default::default() };
-    assert!(store.list(none).await.unwrap().is_empty());
+    assert!(store.list(ErrorFilter::new().tool("web")).await.unwrap().is_empty());
 }
 
 /// Spec: S12
@@ -315,83 +321,6 @@ async fn a_database_in_memory_works_the_same() {
     assert_eq!(database.errors().list(ErrorFilter::default()).await.unwrap().len(), 1);
 }
 
-/// Spec: S10
-#[tokio::test]
-async fn pruning_keeps_what_was_seen_last() {
-    use error_store::{MemoryErrorStore, Retention};
-    use std::time::Duration;
-    let folder = Folder::new();
-    let database = open(&folder.file()).await;
-    let stores: [Arc<dyn ErrorStore>; 2] =
-        [Arc::new(database.errors()), Arc::new(MemoryErrorStore::new())];
-    for store in stores {
-        for number in 0..10_i64 {
-            let mut new = error("s-1", "c", &format!("{{\"n\": {number}}}"));
-            new.at = at(number * 1_000);
-            store.store(new.clone()).await.unwrap();
-        }
-        let mut again = error("s-1", "c", "{\"n\": 0}");
-        again.at = at(20_000);
-        store.store(again).await.unwrap();
-
-        let none = Retention { max_age: None, max_rows: None, max_bytes: None };
-        let by_age = Retention { max_age: Some(Duration::from_secs(15)), ..none };
-        let pruned = store.prune(by_age, at(20_000)).await.unwrap();
-        assert_eq!((pruned.rows, pruned.bytes), (4, 4 * 8), "1, 2, 3 and 4 s; 0 was seen again");
-        let by_rows = Retention { max_rows: Some(4), ..none };
-        assert_eq!(store.prune(by_rows, at(20_000)).await.unwrap().rows, 2);
-        let by_bytes = Retention { max_bytes: Some(16), ..none };
-        assert_eq!(store.prune(by_bytes, at(20_000)).await.unwrap().rows, 2);
-        let left = store.list(ErrorFilter::default()).await.unwrap();
-        let left: Vec<&str> = left.iter().map(|error| error.raw.as_str()).collect();
-        assert_eq!(left, ["{\"n\": 9}", "{\"n\": 0}"]);
-        assert_eq!(store.prune(none, at(20_000)).await.unwrap().rows, 0);
-    }
-}
-
-/// Spec: S10
-#[tokio::test]
-async fn old_errors_go_in_the_background() {
-    let folder = Folder::new();
-    let database = open(&folder.file()).await;
-    let store = database.errors();
-    store.store(error("s-1", "c", "old")).await.unwrap();
-    let mut new = error("s-1", "c", "new");
-    new.at = at(31 * 24 * 60 * 60 * 1_000);
-    store.store(new).await.unwrap();
-    database.close().await;
-    let database = Database::open_read_only(folder.file()).await.unwrap();
-    let left = database.errors().list(ErrorFilter::default()).await.unwrap();
-    assert_eq!(
-        left.iter().map(|error| error_store::readable(&error.raw)).collect::<Vec<_>>(),
-        ["new"]
-    );
-}
-
-/// Spec: S14
-#[tokio::test]
-async fn stats_count_by_tool_code_and_session() {
-    use error_store::MemoryErrorStore;
-    let folder = Folder::new();
-    let database = open(&folder.file()).await;
-    let stores: [Arc<dyn ErrorStore>; 2] =
-        [Arc::new(database.errors()), Arc::new(MemoryErrorStore::new())];
-    for store in stores {
-        let long = format!("{{\"m\": \"{}\"}}", "é".repeat(91));
-        store.store(error("s-1", "c", &long)).await.unwrap();
-        store.store(error("s-1", "c", &long)).await.unwrap();
-        store.store(error("s-1", "c", "{}")).await.unwrap();
-        store.store(error("s-2", "c", "{}")).await.unwrap();
-        let stats = store.stats().await.unwrap();
-        let rows: Vec<_> = stats
-            .iter()
-            .map(|row| (row.session.as_str(), row.errors, row.occurrences, row.chars_kept))
-            .collect();
-        // 100 characters of which the summary shows 5, twice; `{}` is shorter than its summary.
-        assert_eq!(rows, [("s-1", 2, 3, 190), ("s-2", 1, 1, 0)]);
-    }
-}
-
 #[tokio::test]
 async fn a_foreign_database_is_not_changed_by_one_byte() {
     let folder = Folder::new();
@@ -454,50 +383,9 @@ async fn one_row_that_cannot_be_read_does_not_hide_the_others() {
     database.close().await;
     tamper(&folder.file(), "UPDATE runs SET summary = '{}' WHERE run = 'run_2'").await;
     let runs = open(&folder.file()).await.log().runs(RunFilter::default()).await.unwrap();
-    assert_eq!(runs.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(), ["run_3", "run_1"]);
-}
-
-/// Spec: L1, L2
-#[tokio::test]
-async fn a_result_is_read_by_its_session_until_it_expires() {
-    use error_store::{NewResult, ResultStore, Retention};
-    let folder = Folder::new();
-    let database = open(&folder.file()).await;
-    let result = NewResult {
-        at: at(0),
-        session: "s-1".into(),
-        run: "run_1".into(),
-        call_id: "c1".into(),
-        tool: "log".into(),
-        body: "whole".into(),
-    };
-    let id = database.results().put(result).await.unwrap();
-    assert!(id.as_str().starts_with("res_20260101_000000_") && id.as_str().len() == 26);
-    database.close().await;
-
-    let database = open(&folder.file()).await;
-    let read =
-        async |session: &str| database.results().get(Some(&session.into()), &id).await.unwrap();
-    assert_eq!(read("s-1").await.unwrap().body.as_deref(), Some("whole"));
-    assert_eq!(read("s-2").await, None);
-
-    // While a run of the session is open, it stays whatever its age.
-    let month = at(40 * 24 * 60 * 60 * 1_000);
-    let mut writer = RunWriter::new(Arc::new(database.log()), "run_1".into());
-    writer.stage(at(0), Actor::Runtime, None, started("s-1"));
-    writer.commit().await.unwrap();
-    database.errors().prune(Retention::default(), month).await.unwrap();
-    assert!(read("s-1").await.unwrap().body.is_some());
-
-    let finished = layer0::event::RunFinished {
-        outcome: layer0::stop::Outcome::Completed,
-        reason: None,
-        message: None,
-        output: "".into(),
-        usage: layer0::usage::Usage::default(),
-    };
-    writer.stage(at(1), Actor::Machine, Some(1), finished.into());
-    writer.commit().await.unwrap();
-    database.errors().prune(Retention::default(), month).await.unwrap();
-    assert_eq!(read("s-1").await.unwrap().body, None, "its id is known, its body is gone");
+    assert_eq!(
+        runs.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(),
+        ["run_3", "run_2", "run_1"]
+    );
+    assert_eq!(runs[1].state, event_log::RunState::Unreadable);
 }

@@ -10,6 +10,13 @@ use crate::{Folder, at, error, open, started, tamper};
 
 /// Brings a database back to the first version, with what is in it.
 const FIRST_VERSION: &str = "
+    DROP TRIGGER errors_added; DROP TRIGGER errors_seen; DROP TRIGGER errors_taken;
+    DROP TRIGGER results_added; DROP TRIGGER events_stored; DROP TRIGGER events_started;
+    DROP TRIGGER events_forked;
+    DROP TABLE error_stats; DROP TABLE expired; DROP TABLE refers; DROP TABLE follows;
+    DROP TABLE lineage; DROP TABLE removed; DROP TABLE tombstones;
+    DROP INDEX errors_by_time; DROP INDEX errors_by_session; DROP INDEX errors_by_tool;
+    DROP INDEX errors_by_age;
     ALTER TABLE events RENAME TO newer;
     CREATE TABLE events (run_id INTEGER NOT NULL REFERENCES runs (id), seq INTEGER NOT NULL,
         at INTEGER NOT NULL, type TEXT NOT NULL, actor TEXT NOT NULL, caused_by INTEGER,
@@ -30,11 +37,13 @@ const FIRST_VERSION: &str = "
     INSERT INTO errors SELECT id, session, run, call_id, tool, reason, code, summary, raw,
         fingerprint, occurrences, at, last_at FROM newer;
     DROP TABLE newer;
-    DROP INDEX runs_open;
+    DROP INDEX runs_roots;
+    ALTER TABLE runs DROP COLUMN owner;
+    ALTER TABLE runs DROP COLUMN epoch;
     ALTER TABLE runs DROP COLUMN state;
     ALTER TABLE runs DROP COLUMN parent;
     DROP TABLE approvals;
-    DROP TABLE decisions;
+    DROP TABLE inbox;
     DROP TABLE results;
     PRAGMA user_version = 1";
 
@@ -61,7 +70,8 @@ async fn an_older_database_is_migrated() {
             read_events(&database.log(), &writer.summary().run).await.unwrap();
         assert_eq!((&summary, events.len()), (writer.summary(), 20));
         let log: Arc<dyn EventLog> = Arc::new(database.log());
-        let mut writer = RunWriter::resume(log, summary.clone());
+        let claim = log.claim(&summary.run).await.unwrap();
+        let mut writer = RunWriter::resume(log, summary.clone(), claim);
         writer.stage(at(20), Actor::Runtime, None, started(summary.session.as_str()));
         events.extend(writer.commit().await.unwrap());
         let again = read_events(&database.log(), &summary.run).await.unwrap().1;
@@ -69,5 +79,7 @@ async fn an_older_database_is_migrated() {
     }
     let again = database.errors().store(error("s", "c", "it broke")).await.unwrap();
     assert_eq!((again.id, again.occurrences), (stored.id, 2));
-    assert_eq!(database.results().get(None, &"res_1".into()).await.unwrap(), None);
+    assert!(!database.results().find(&"res_1".into()).await.unwrap().is_expired());
+    let stats = database.errors().stats(None).await.unwrap();
+    assert_eq!((stats.len(), stats[0].errors, stats[0].occurrences), (1, 1, 2));
 }

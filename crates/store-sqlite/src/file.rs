@@ -1,0 +1,107 @@
+//! The file of a database: made for its owner's eyes only, found by one name, and refused where SQLite
+//! itself could not keep it whole.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::fault::OpenError;
+
+/// Makes the file and its folder, if need be, and returns its canonical path.
+pub(crate) fn prepare(path: &Path) -> Result<PathBuf, OpenError> {
+    let unreadable = |error: io::Error| OpenError::unreadable(path, error);
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        folder_builder().recursive(true).create(folder).map_err(unreadable)?;
+    }
+    // A pipe would block the process that opens it.
+    if std::fs::metadata(path).is_err() {
+        let made = options().create_new(true).open(path);
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(unreadable(error));
+            }
+            _ => {}
+        }
+    }
+    check(path)
+}
+
+/// Returns the canonical path of a file that is there.
+pub(crate) fn check(path: &Path) -> Result<PathBuf, OpenError> {
+    let unreadable = |error: io::Error| OpenError::unreadable(path, error);
+    let found = std::fs::metadata(path).map_err(unreadable)?;
+    if !found.is_file() {
+        return Err(unreadable(io::Error::other("it is not a regular file")));
+    }
+    let canonical = path.canonicalize().map_err(unreadable)?;
+    if let Some(why) = other_names(&canonical, &found) {
+        return Err(OpenError::several_names(path, why));
+    }
+    Ok(canonical)
+}
+
+#[cfg(unix)]
+fn options() -> OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = OpenOptions::new();
+    // SQLite gives the files beside it the same mode.
+    options.write(true).mode(0o600);
+    options
+}
+
+#[cfg(unix)]
+fn folder_builder() -> DirBuilder {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut builder = DirBuilder::new();
+    builder.mode(0o700);
+    builder
+}
+
+#[cfg(not(unix))]
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    options
+}
+
+#[cfg(not(unix))]
+fn folder_builder() -> DirBuilder {
+    DirBuilder::new()
+}
+
+/// Says why the file has a name under which SQLite would not find the files beside it: two processes
+/// would each have a write-ahead log and locks of their own, see
+/// <https://www.sqlite.org/howtocorrupt.html>, sections 2.4 and 2.5.
+#[cfg(unix)]
+fn other_names(canonical: &Path, found: &std::fs::Metadata) -> Option<&'static str> {
+    use std::os::unix::fs::MetadataExt;
+    if found.nlink() > 1 {
+        return Some("it has hard links");
+    }
+    mounted_alone(canonical).then_some("it is mounted alone, without its folder")
+}
+
+#[cfg(not(unix))]
+fn other_names(_: &Path, _: &std::fs::Metadata) -> Option<&'static str> {
+    None
+}
+
+/// Is the file another mount than the folder it stands in? A kernel that cannot tell (before Linux 5.8)
+/// counts as no.
+#[cfg(target_os = "linux")]
+fn mounted_alone(canonical: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let mount = |path: &Path| {
+        let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+        StatxFlags::from_bits_retain(found.stx_mask)
+            .contains(StatxFlags::MNT_ID)
+            .then_some(found.stx_mnt_id)
+    };
+    let folder = canonical.parent().and_then(mount);
+    folder.is_some_and(|folder| mount(canonical).is_some_and(|file| file != folder))
+}
+
+#[cfg(all(unix, not(target_os = "linux")))]
+fn mounted_alone(_: &Path) -> bool {
+    false
+}

@@ -1,0 +1,154 @@
+//! Work on the file as a whole: copying it, and giving room back.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use error_store::StoreError;
+use layer0::code;
+use layer0::failure::{Effect, Failure, Retry};
+use sqlx::{ConnectOptions, Connection, SqliteConnection};
+use thiserror::Error;
+
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::own_files::folder_of;
+
+/// Says why no copy was made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BackupError {
+    /// There is a file of this name; it was left alone.
+    #[error("`{}` is there already", .0.display())]
+    Exists(PathBuf),
+    /// The file cannot be written.
+    #[error("`{}` cannot be written", path.display())]
+    #[non_exhaustive]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is the name of one of the database's own files, such as its write-ahead log.
+    #[error("`{}` belongs to the store itself", .0.display())]
+    OwnFile(PathBuf),
+    /// The database cannot be read.
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+}
+
+impl Failure for BackupError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Exists(_) | Self::OwnFile(_) => code::INPUT_INVALID,
+            Self::File { .. } => code::STORE_FAILED,
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Exists(_) | Self::File { .. } | Self::OwnFile(_) => Retry::Never,
+            Self::Store(error) => error.retry(),
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+}
+
+/// How many bytes the database took before and after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Vacuumed {
+    /// Before.
+    pub before: u64,
+    /// After.
+    pub after: u64,
+}
+
+impl Database {
+    /// Copies the database as it is at one moment to a new file, which only its owner may read;
+    /// returns its size in bytes. Others may go on writing meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`BackupError`]. The file is there whole or not at all.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no file behind.
+    pub async fn backup(&self, file: impl AsRef<Path>) -> Result<u64, BackupError> {
+        let path = file.as_ref();
+        let failed = |source| BackupError::File { path: path.to_owned(), source };
+        if path.symlink_metadata().is_ok() {
+            return Err(BackupError::Exists(path.to_owned()));
+        }
+        if self.owns(path) {
+            return Err(BackupError::OwnFile(path.to_owned()));
+        }
+        let folder = folder_of(path);
+        std::fs::metadata(folder.join(".")).map_err(failed)?;
+        // Its own text has the name of the temporary file, of which the user never heard.
+        let unnamed = |error: io::Error| failed(error.kind().into());
+        // Readable by its owner alone from the first byte on, under a name that no one can foresee.
+        let copy = tempfile::NamedTempFile::new_in(folder).map_err(unnamed)?;
+        let Some(name) = copy.path().to_str() else {
+            return Err(failed(io::Error::other("its path is no UTF-8")));
+        };
+        let mut connection = self.connect_to_write().await?;
+        let written = sqlx::query("VACUUM INTO $1").bind(name).execute(&mut connection).await;
+        let _ = connection.close().await;
+        written.map_err(|error| StoreError::from(Fault::from(error)))?;
+        copy.as_file().sync_all().map_err(failed)?;
+        let size = copy.path().metadata().map_err(failed)?.len();
+        copy.persist_noclobber(path).map_err(|error| match error.error.kind() {
+            io::ErrorKind::AlreadyExists => BackupError::Exists(path.to_owned()),
+            _ => failed(error.error),
+        })?;
+        std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+        Ok(size)
+    }
+
+    /// Gives the room of what was deleted back to the file system. Writers wait meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// The database is as it was, or smaller.
+    pub async fn vacuum(&self) -> Result<Vacuumed, StoreError> {
+        let before = self.size();
+        let mut connection = self.connect_to_write().await?;
+        let done = sqlx::query("VACUUM").execute(&mut connection).await;
+        let _ = connection.close().await;
+        done.map_err(Fault::from)?;
+        self.checkpoint().await?;
+        Ok(Vacuumed { before, after: self.size() })
+    }
+
+    /// Moves what is in the write-ahead log to the file, as far as no reader needs it.
+    pub(crate) async fn checkpoint(&self) -> Result<(), StoreError> {
+        let mut connection = self.connect_to_write().await?;
+        let done = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").execute(&mut connection).await;
+        let _ = connection.close().await;
+        done.map_err(Fault::from)?;
+        Ok(())
+    }
+
+    async fn connect_to_write(&self) -> Result<SqliteConnection, StoreError> {
+        let options = self.readers().connect_options().as_ref().clone();
+        let connection = options.pragma("query_only", "off").connect().await;
+        Ok(connection.map_err(Fault::from)?)
+    }
+
+    fn size(&self) -> u64 {
+        let mut wal = self.path().as_os_str().to_owned();
+        wal.push("-wal");
+        let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
+        size(self.path()) + size(Path::new(&wal))
+    }
+}

@@ -1,0 +1,325 @@
+//! What people ask of the runs of a database: prune, delete, forget.
+
+use std::time::Duration;
+
+use error_store::StoreError;
+use event_log::RunState;
+use layer0::Timestamp;
+use layer0::code;
+use layer0::event::Hash;
+use layer0::failure::{Effect, Failure, Retry};
+use layer0::id::{RunId, SessionId};
+use serde::Serialize;
+use sqlx::Row;
+use thiserror::Error;
+
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::prune::{Kind, Whose, take_all};
+use crate::removal::{self, Removal, Removed, RunRow, all_runs, removable, remove};
+
+/// What was forgotten.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Forgotten {
+    /// What was taken away.
+    #[serde(flatten)]
+    pub removed: Removed,
+    /// Runs that were copied from the session and still hold what was copied.
+    pub forks: Vec<Fork>,
+}
+
+/// A run that was copied from another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Fork {
+    /// The run.
+    pub run: RunId,
+    /// Its session.
+    pub session: SessionId,
+}
+
+/// What is left of a run that was forgotten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tombstone {
+    /// The run.
+    pub run: RunId,
+    /// The hash of its last event.
+    pub head: Hash,
+    /// When it was forgotten.
+    pub at: Timestamp,
+    /// Who wanted it.
+    pub by: String,
+}
+
+/// Says why a run or a session was not taken away.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RemoveError {
+    /// A run that is kept dispatched it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{run}` was dispatched by `{caller}`")]
+    #[non_exhaustive]
+    Dispatched {
+        /// The run.
+        run: RunId,
+        /// The one that dispatched it.
+        caller: RunId,
+    },
+    /// A run that is kept goes on with it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{run}` is followed by `{by}`")]
+    #[non_exhaustive]
+    Followed {
+        /// The run.
+        run: RunId,
+        /// The one that goes on with it.
+        by: RunId,
+    },
+    /// There is no such run.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no run `{0}`")]
+    NoRun(RunId),
+    /// There is no such session.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("no session `{0}`")]
+    NoSession(SessionId),
+    /// A run is not over.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{0}` is open")]
+    Open(RunId),
+    /// The store failed; what was taken away until then is gone.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+}
+
+impl Failure for RemoveError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Dispatched { .. }
+            | Self::Followed { .. }
+            | Self::NoRun(_)
+            | Self::NoSession(_)
+            | Self::Open(_) => code::INPUT_INVALID,
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        Retry::Never
+    }
+
+    fn effect(&self) -> Effect {
+        match self {
+            Self::Dispatched { .. }
+            | Self::Followed { .. }
+            | Self::NoRun(_)
+            | Self::NoSession(_)
+            | Self::Open(_) => Effect::None,
+            Self::Store(_) => Effect::Unknown,
+        }
+    }
+}
+
+impl Database {
+    /// Takes away runs that ended longer ago than `age`, with what they stored; of all states that
+    /// are over, or of these. An open run stays, and one that a kept run goes on with, dispatched or
+    /// was dispatched by.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves each run whole or gone; the rest of one that is gone is taken away
+    /// by the next pruning.
+    pub async fn prune_runs(
+        &self,
+        age: Duration,
+        states: &[RunState],
+        now: Timestamp,
+    ) -> Result<Removed, StoreError> {
+        removal::prune_runs(self, age, states, now).await
+    }
+
+    /// Takes a run away, with the runs that it dispatched and what they stored.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`RemoveError`] but [`RemoveError::NoSession`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Database::prune_runs`].
+    pub async fn delete_run(&self, run: &RunId) -> Result<Removed, RemoveError> {
+        removal::sweep(self).await?;
+        let rows = all_runs(self).await?;
+        let Some(row) = rows.iter().find(|row| row.run == *run) else {
+            return Err(RemoveError::NoRun(run.clone()));
+        };
+        let going = removable(&rows, |root| root.run == *run);
+        if !going.iter().any(|going| going.run == *run) {
+            return Err(why_kept(&rows, row));
+        }
+        let mut removed = Removed::default();
+        for row in going {
+            remove(self, row, &Removal::default(), &mut removed).await?;
+        }
+        Ok(removed)
+    }
+
+    /// Takes away everything of a session: its runs, their errors and results. Runs that were copied
+    /// from it hold what was copied; they go too with `with_forks`, else they are named. What is left
+    /// is a [`Tombstone`] of each run.
+    ///
+    /// # Errors
+    ///
+    /// [`RemoveError::NoSession`], [`RemoveError::Open`], [`RemoveError::Store`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Database::prune_runs`]; ask again to forget the rest.
+    pub async fn forget_session(
+        &self,
+        session: &SessionId,
+        by: &str,
+        with_forks: bool,
+        now: Timestamp,
+    ) -> Result<Forgotten, RemoveError> {
+        removal::sweep(self).await?;
+        let copies = self.copies_of(session).await?;
+        let rows = all_runs(self).await?;
+        let is_copy = |row: &&RunRow| copies.contains(&row.session) && row.session != *session;
+        let forks: Vec<Fork> = match with_forks {
+            true => Vec::new(),
+            false => rows
+                .iter()
+                .filter(is_copy)
+                .map(|row| Fork { run: row.run.clone(), session: row.session.clone() })
+                .collect(),
+        };
+        let sessions = if with_forks { copies } else { vec![session.clone()] };
+        let going: Vec<&RunRow> =
+            rows.iter().filter(|row| sessions.contains(&row.session)).collect();
+        if let Some(open) = going.iter().find(|row| row.is_open()) {
+            return Err(RemoveError::Open(open.run.clone()));
+        }
+        // A copy that stays finds that what it refers to has gone.
+        let removal =
+            Removal { forgotten: Some((by.to_owned(), now)), is_silent: forks.is_empty() };
+        let mut removed = Removed::default();
+        let is_known = !going.is_empty();
+        for row in going {
+            remove(self, row, &removal, &mut removed).await?;
+        }
+        for session in &sessions {
+            let whose = Whose::Session(session.as_str());
+            removed.errors += take_all(self, &Kind::ERRORS, whose, !removal.is_silent).await?;
+            removed.results += take_all(self, &Kind::RESULTS, whose, !removal.is_silent).await?;
+            if removal.is_silent {
+                self.for_writing()?.perform(Unexpire(session.clone())).await?;
+            }
+        }
+        if !is_known && removed.errors == 0 && removed.results == 0 {
+            return Err(RemoveError::NoSession(session.clone()));
+        }
+        self.checkpoint().await?;
+        Ok(Forgotten { removed, forks })
+    }
+
+    /// Returns what is left of a run that was forgotten.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    pub async fn tombstone(&self, run: &RunId) -> Result<Option<Tombstone>, StoreError> {
+        let row = sqlx::query("SELECT head, at, forgotten_by FROM tombstones WHERE run = $1")
+            .bind(run.as_str())
+            .fetch_optional(self.readers())
+            .await
+            .map_err(Fault::from)?;
+        let Some(row) = row else { return Ok(None) };
+        let head: &[u8] = row.try_get("head").map_err(Fault::from)?;
+        Ok(Some(Tombstone {
+            run: run.clone(),
+            head: Hash(head.try_into().unwrap_or_default()),
+            at: Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?),
+            by: row.try_get("forgotten_by").map_err(Fault::from)?,
+        }))
+    }
+
+    /// Returns a session, and those that were copied from it or from a copy.
+    async fn copies_of(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+        let sessions: Vec<String> = sqlx::query_scalar(
+            "WITH RECURSIVE family (session) AS (SELECT $1 UNION SELECT lineage.session \
+             FROM lineage JOIN family ON lineage.ancestor = family.session) \
+             SELECT session FROM family",
+        )
+        .bind(session.as_str())
+        .fetch_all(self.readers())
+        .await
+        .map_err(Fault::from)?;
+        Ok(sessions.into_iter().map(Into::into).collect())
+    }
+}
+
+/// Says what keeps a run that was to be deleted.
+fn why_kept(rows: &[RunRow], row: &RunRow) -> RemoveError {
+    if row.is_open() {
+        return RemoveError::Open(row.run.clone());
+    }
+    let is_there = |run: &RunId| rows.iter().any(|row| row.run == *run);
+    if let Some(caller) = row.parent.clone().filter(is_there) {
+        return RemoveError::Dispatched { run: row.run.clone(), caller };
+    }
+    let called: Vec<&RunRow> = rows
+        .iter()
+        .filter(|other| other.run == row.run || is_below(rows, other, &row.run))
+        .collect();
+    if let Some(open) = called.iter().find(|row| row.is_open()) {
+        return RemoveError::Open(open.run.clone());
+    }
+    for earlier in called {
+        if let Some(by) = rows.iter().find(|later| later.follows.as_ref() == Some(&earlier.run)) {
+            return RemoveError::Followed { run: earlier.run.clone(), by: by.run.clone() };
+        }
+    }
+    RemoveError::Open(row.run.clone())
+}
+
+/// Was a run dispatched by another, or by one that it dispatched?
+fn is_below(rows: &[RunRow], row: &RunRow, root: &RunId) -> bool {
+    let caller = |row: &&RunRow| {
+        let parent = row.parent.as_ref()?;
+        rows.iter().find(|other| other.run == *parent)
+    };
+    std::iter::successors(Some(row), caller)
+        .take(rows.len())
+        .any(|row| row.parent.as_ref() == Some(root))
+}
+
+/// Forgets the ids of what a session stored.
+struct Unexpire(SessionId);
+
+#[async_trait::async_trait]
+impl crate::chore::Chore for Unexpire {
+    async fn perform(
+        &self,
+        connection: &mut sqlx::SqliteConnection,
+    ) -> Result<u64, crate::writer::JobError> {
+        let gone = sqlx::query("DELETE FROM expired WHERE session = $1")
+            .bind(self.0.as_str())
+            .execute(connection)
+            .await?;
+        Ok(gone.rows_affected())
+    }
+}

@@ -1,0 +1,176 @@
+//! What comes to runs from outside: rows that any process inserts, and how their runs hear of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use clock::{Clock, SystemClock};
+use event_log::{InboxMessage, InboxRequest, InboxWatches, LogError};
+use layer0::Timestamp;
+use layer0::id::RunId;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+use sqlx::{Row, SqliteConnection};
+use tokio::task::JoinHandle;
+
+use crate::fault::Fault;
+use crate::log::unsigned;
+use crate::writer::JobError;
+
+/// How often rows of other processes are looked for, for all watched runs together.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// A request, with who sends it and when.
+pub(crate) struct Sent {
+    pub(crate) request: InboxRequest,
+    pub(crate) by: String,
+    pub(crate) at: Timestamp,
+}
+
+/// Inserts a request inside a transaction, if its condition holds; returns the run it is for.
+pub(crate) async fn insert(
+    connection: &mut SqliteConnection,
+    sent: &Sent,
+) -> Result<Option<RunId>, JobError> {
+    let (statement, id, approval) = match &sent.request {
+        InboxRequest::Decide { approval, .. } => (
+            "INSERT INTO inbox (run, kind, approval, data, sender, at) \
+             SELECT run, $2, $3, $4, $5, $6 FROM approvals WHERE id = $1 \
+             ON CONFLICT (approval) DO NOTHING RETURNING run",
+            approval.as_str(),
+            Some(approval.as_str()),
+        ),
+        InboxRequest::Cancel { run } | InboxRequest::Input { run, .. } => (
+            "INSERT INTO inbox (run, kind, approval, data, sender, at) \
+             SELECT run, $2, $3, $4, $5, $6 FROM runs WHERE run = $1 \
+             AND state IN ('running', 'waiting_approval') RETURNING run",
+            run.as_str(),
+            None,
+        ),
+        other => {
+            return Err(
+                LogError::Failed(format!("unknown request `{}`", other.kind()).into()).into()
+            );
+        }
+    };
+    let inserted: Option<String> = sqlx::query_scalar(statement)
+        .bind(id)
+        .bind(sent.request.kind())
+        .bind(approval)
+        .bind(sent.request.data())
+        .bind(&sent.by)
+        .bind(sent.at.as_millis())
+        .fetch_optional(connection)
+        .await?;
+    Ok(inserted.map(Into::into))
+}
+
+/// Takes rows that an append records, inside its transaction.
+pub(crate) async fn take(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+    rows: &[u64],
+) -> Result<(), JobError> {
+    for row in rows {
+        sqlx::query("DELETE FROM inbox WHERE id = $1 AND run = $2")
+            .bind(crate::log::signed(*row))
+            .bind(run.as_str())
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Reads the rows of a run, oldest first. One that cannot be read is skipped, and stays where it is: its
+/// run goes on without it.
+pub(crate) async fn read(
+    readers: &SqlitePool,
+    run: &RunId,
+    lookout: &Lookout,
+) -> Result<Vec<InboxMessage>, LogError> {
+    let rows = sqlx::query(
+        "SELECT id, kind, approval, data, sender, at FROM inbox WHERE run = $1 ORDER BY id",
+    )
+    .bind(run.as_str())
+    .fetch_all(readers)
+    .await
+    .map_err(Fault::from)?;
+    let read = |row| {
+        let message = message_of(run, row);
+        if message.is_none() {
+            lookout.warn_once(run, row.try_get("id").unwrap_or(0));
+        }
+        message
+    };
+    Ok(rows.iter().filter_map(read).collect())
+}
+
+/// Reads a row; one that was changed is none.
+fn message_of(run: &RunId, row: &SqliteRow) -> Option<InboxMessage> {
+    let text = |column: &str| row.try_get::<String, _>(column).ok();
+    let approval: Option<String> = row.try_get("approval").ok()?;
+    let (kind, data, by) = (text("kind")?, text("data")?, text("sender")?);
+    let request = InboxRequest::read(&kind, run.clone(), approval.map(Into::into), &by, &data);
+    let at = Timestamp::from_millis(row.try_get("at").ok()?);
+    Some(InboxMessage::new(unsigned(row.try_get("id").ok()?), request?, by, at))
+}
+
+/// Watches for rows that other processes insert, while a run of this one is watched.
+#[derive(Debug, Default)]
+pub(crate) struct Lookout {
+    pub(crate) watches: InboxWatches,
+    is_looking: Arc<AtomicBool>,
+    task: std::sync::Mutex<Option<JoinHandle<()>>>,
+    /// The rows that could not be read.
+    unreadable: std::sync::Mutex<BTreeSet<i64>>,
+}
+
+impl Lookout {
+    /// Says that a row cannot be read, the first time it is not.
+    fn warn_once(&self, run: &RunId, row: i64) {
+        let mut known = self.unreadable.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if known.insert(row) {
+            tracing::warn!(%run, row, "a row of the inbox cannot be read; the run goes on without it");
+        }
+    }
+
+    /// Looks from now on, until no run is watched any more.
+    pub(crate) fn look(&self, readers: &SqlitePool) {
+        if self.is_looking.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (watches, readers) = (self.watches.clone(), readers.clone());
+        let is_looking = Arc::clone(&self.is_looking);
+        let task = tokio::spawn(async move {
+            loop {
+                SystemClock.sleep(LOOK_EVERY).await;
+                if watches.is_empty() {
+                    is_looking.store(false, Ordering::Release);
+                    // A run that was watched meanwhile found the task still looking.
+                    if watches.is_empty() || is_looking.swap(true, Ordering::AcqRel) {
+                        return;
+                    }
+                }
+                let runs = sqlx::query_scalar::<_, String>("SELECT DISTINCT run FROM inbox");
+                match runs.fetch_all(&readers).await {
+                    Ok(runs) => runs.into_iter().for_each(|run| watches.ring(&run.into())),
+                    Err(sqlx::Error::PoolClosed) => return,
+                    Err(error) => tracing::debug!(%error, "the inbox cannot be read just now"),
+                }
+            }
+        });
+        let mut held = self.task.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(ended) = held.replace(task) {
+            ended.abort();
+        }
+    }
+}
+
+impl Drop for Lookout {
+    fn drop(&mut self) {
+        let task = self.task.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(task) = task.take() {
+            task.abort();
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Taking away errors and results whose time is over.
+//!
+//! What goes is chosen by readers, from columns that stand before the texts; the writer takes it away
+//! in small batches, each checked again.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use error_store::{Pruned, Retention, StoreError};
+use layer0::Timestamp;
+use layer0::id::SessionId;
+use sqlx::{Row, SqliteConnection};
+
+use crate::chore::Chore;
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::life::{Life, life};
+use crate::writer::JobError;
+
+/// How many rows, and how many bytes of text, one transaction takes away.
+const BATCH_ROWS: usize = 64;
+const BATCH_BYTES: i64 = 1024 * 1024;
+
+/// Errors or results.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    totals: &'static str,
+    /// The rows behind `$1` and `$2`, the longest unseen first.
+    oldest: &'static str,
+    /// Takes row `$1` away if it was not seen since `$2`, nor its session's newest run open.
+    take: &'static str,
+    of_session: &'static str,
+    of_run: &'static str,
+    drop: &'static str,
+}
+
+/// Neither the session of row `$1` nor one that was copied from it has an open run, and no open run
+/// refers to the row. Of each session, the newest runs are looked at: an older one was ended long ago.
+macro_rules! unless_open {
+    ($take:literal, $table:literal) => {
+        concat!(
+            $take,
+            " AND NOT EXISTS (WITH RECURSIVE family (session) AS (SELECT ",
+            $table,
+            ".session UNION SELECT lineage.session FROM lineage JOIN family \
+             ON lineage.ancestor = family.session) SELECT 1 FROM family WHERE EXISTS \
+             (SELECT 1 FROM (SELECT state FROM runs WHERE runs.session = family.session \
+             ORDER BY started_at DESC LIMIT 16) WHERE state NOT IN ('finished', 'failed'))) \
+             AND NOT EXISTS (SELECT 1 FROM refers JOIN runs ON runs.run = refers.run \
+             WHERE refers.id = ",
+            $table,
+            ".id AND state NOT IN ('finished', 'failed')) RETURNING id, session, bytes"
+        )
+    };
+}
+
+impl Kind {
+    pub(crate) const ERRORS: Self = Self {
+        totals: "SELECT coalesce(sum(errors), 0) AS many, coalesce(sum(bytes), 0) AS bytes \
+                 FROM error_stats",
+        oldest: "SELECT number, id, session, last_at AS seen, bytes FROM errors \
+                 WHERE (last_at, number) > ($1, $2) ORDER BY last_at, number LIMIT 256",
+        take: unless_open!("DELETE FROM errors WHERE number = $1 AND last_at = $2", "errors"),
+        of_session: "SELECT id FROM errors WHERE session = $1 LIMIT 64",
+        of_run: "SELECT id FROM errors WHERE id IN (SELECT id FROM refers WHERE run = $1) \
+                 AND NOT EXISTS (SELECT 1 FROM refers AS other WHERE other.id = errors.id \
+                 AND other.run <> $1) LIMIT 64",
+        drop: "DELETE FROM errors WHERE id = $1 RETURNING session, bytes",
+    };
+    pub(crate) const RESULTS: Self = Self {
+        totals: "SELECT count(*) AS many, coalesce(sum(bytes), 0) AS bytes FROM results",
+        oldest: "SELECT number, id, session, at AS seen, bytes FROM results \
+                 WHERE (at, number) > ($1, $2) ORDER BY at, number LIMIT 256",
+        take: unless_open!("DELETE FROM results WHERE number = $1 AND at = $2", "results"),
+        of_session: "SELECT id FROM results WHERE session = $1 LIMIT 64",
+        of_run: "SELECT id FROM results WHERE id IN (SELECT id FROM refers WHERE run = $1) \
+                 AND NOT EXISTS (SELECT 1 FROM refers AS other WHERE other.id = results.id \
+                 AND other.run <> $1) LIMIT 64",
+        drop: "DELETE FROM results WHERE id = $1 RETURNING session, bytes",
+    };
+    pub(crate) const ALL: [&Self; 2] = [&Self::ERRORS, &Self::RESULTS];
+}
+
+/// A row that may go.
+struct Candidate {
+    number: i64,
+    id: String,
+    session: SessionId,
+    seen: i64,
+    bytes: i64,
+}
+
+/// Takes away what is not kept at this moment.
+pub(crate) async fn prune(
+    database: &Database,
+    kind: &'static Kind,
+    retention: Retention,
+    now: Timestamp,
+) -> Result<Pruned, StoreError> {
+    let writer = database.for_writing()?;
+    let totals = sqlx::query(kind.totals).fetch_one(database.readers()).await;
+    let totals = totals.map_err(Fault::from)?;
+    let total = |column: &str| totals.try_get::<i64, _>(column).map_err(Fault::from);
+    let (mut rows, mut bytes) = (total("many")?, total("bytes")?);
+    let oldest = retention.oldest(now);
+    let mut lives: HashMap<SessionId, Life> = HashMap::new();
+    let (mut pruned, mut taken) = (Pruned::default(), Vec::new());
+    let mut behind = (i64::MIN, i64::MIN);
+    'all: loop {
+        let candidates = candidates(database, kind, behind).await?;
+        let Some(last) = candidates.last() else { break };
+        behind = (last.seen, last.number);
+        for candidate in candidates {
+            let is_too_much = retention.is_exceeded(unsigned(rows), unsigned(bytes));
+            let seen = Timestamp::from_millis(candidate.seen);
+            if !is_too_much && oldest.is_none_or(|oldest| seen >= oldest) {
+                break 'all;
+            }
+            let of = match lives.get(&candidate.session) {
+                Some(life) => *life,
+                None => {
+                    let life = life(database.readers(), &candidate.session).await?;
+                    lives.insert(candidate.session.clone(), life);
+                    life
+                }
+            };
+            if of.is_open
+                || database.upkeep().holds().is_held(&candidate.session)
+                // The time counts from when its session ended.
+                || !is_too_much && of.ended_at.zip(oldest).is_some_and(|(end, oldest)| end >= oldest)
+                || refers(database, &candidate.id).await?
+            {
+                continue;
+            }
+            rows -= 1;
+            bytes -= candidate.bytes;
+            taken.push(candidate);
+            let size: i64 = taken.iter().map(|taken| taken.bytes).sum();
+            if taken.len() >= BATCH_ROWS || size >= BATCH_BYTES {
+                pruned = take(writer, kind, std::mem::take(&mut taken), pruned).await?;
+            }
+        }
+    }
+    take(writer, kind, taken, pruned).await
+}
+
+async fn candidates(
+    database: &Database,
+    kind: &Kind,
+    (seen, number): (i64, i64),
+) -> Result<Vec<Candidate>, StoreError> {
+    let rows = sqlx::query(kind.oldest)
+        .bind(seen)
+        .bind(number)
+        .fetch_all(database.readers())
+        .await
+        .map_err(Fault::from)?;
+    let read = |row: &sqlx::sqlite::SqliteRow| {
+        Ok(Candidate {
+            number: row.try_get("number")?,
+            id: row.try_get("id")?,
+            session: row.try_get::<String, _>("session")?.into(),
+            seen: row.try_get("seen")?,
+            bytes: row.try_get("bytes")?,
+        })
+    };
+    let rows: Result<_, sqlx::Error> = rows.iter().map(read).collect();
+    Ok(rows.map_err(Fault::from)?)
+}
+
+/// Does an open run refer to it?
+async fn refers(database: &Database, id: &str) -> Result<bool, StoreError> {
+    let open: Option<i64> = sqlx::query_scalar(
+        "SELECT 1 FROM refers JOIN runs ON runs.run = refers.run \
+         WHERE refers.id = $1 AND state NOT IN ('finished', 'failed') LIMIT 1",
+    )
+    .bind(id)
+    .fetch_optional(database.readers())
+    .await
+    .map_err(Fault::from)?;
+    Ok(open.is_some())
+}
+
+async fn take(
+    writer: &crate::writer::Writer,
+    kind: &'static Kind,
+    rows: Vec<Candidate>,
+    before: Pruned,
+) -> Result<Pruned, StoreError> {
+    if rows.is_empty() {
+        return Ok(before);
+    }
+    let taken = std::sync::Arc::new(Take { kind, rows, bytes: 0.into() });
+    let many = writer.perform_shared(taken.clone()).await?;
+    let bytes = taken.bytes.load(std::sync::atomic::Ordering::Relaxed);
+    Ok(Pruned::new(before.rows + many, before.bytes + bytes))
+}
+
+/// Takes rows away that are as they were when they were chosen.
+struct Take {
+    kind: &'static Kind,
+    rows: Vec<Candidate>,
+    bytes: std::sync::atomic::AtomicU64,
+}
+
+#[async_trait]
+impl Chore for Take {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let (mut many, mut bytes) = (0, 0);
+        for row in &self.rows {
+            let taken = sqlx::query(self.kind.take)
+                .bind(row.number)
+                .bind(row.seen)
+                .fetch_optional(&mut *connection)
+                .await?;
+            let Some(taken) = taken else { continue };
+            let id: String = taken.try_get("id")?;
+            expire(connection, &id, &taken.try_get::<String, _>("session")?).await?;
+            many += 1;
+            bytes += unsigned(taken.try_get("bytes")?);
+        }
+        self.bytes.store(bytes, std::sync::atomic::Ordering::Relaxed);
+        Ok(many)
+    }
+}
+
+/// Notes that an id was here.
+pub(crate) struct Expire {
+    session: SessionId,
+    id: String,
+}
+
+impl Expire {
+    pub(crate) fn new(session: &SessionId, id: &str) -> Self {
+        Self { session: session.clone(), id: id.to_owned() }
+    }
+}
+
+#[async_trait]
+impl Chore for Expire {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let there: Option<i64> = sqlx::query_scalar(
+            "SELECT 1 FROM errors WHERE id = $1 UNION ALL SELECT 1 FROM results WHERE id = $1",
+        )
+        .bind(&self.id)
+        .fetch_optional(&mut *connection)
+        .await?;
+        if there.is_some() {
+            return Ok(0);
+        }
+        expire(connection, &self.id, self.session.as_str()).await?;
+        Ok(1)
+    }
+}
+
+async fn expire(
+    connection: &mut SqliteConnection,
+    id: &str,
+    session: &str,
+) -> Result<(), JobError> {
+    sqlx::query("INSERT INTO expired VALUES ($1, $2) ON CONFLICT DO NOTHING")
+        .bind(id)
+        .bind(session)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Whose texts go, whatever their age.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Whose<'a> {
+    /// Those that no other run refers to.
+    Run(&'a str),
+    Session(&'a str),
+}
+
+/// Takes away all texts of a run or a session. With `is_noted`, their ids answer "expired".
+pub(crate) async fn take_all(
+    database: &Database,
+    kind: &'static Kind,
+    whose: Whose<'_>,
+    is_noted: bool,
+) -> Result<u64, StoreError> {
+    let (select, of) = match whose {
+        Whose::Run(run) => (kind.of_run, run),
+        Whose::Session(session) => (kind.of_session, session),
+    };
+    let mut many = 0;
+    loop {
+        let ids: Vec<String> = sqlx::query_scalar(select)
+            .bind(of)
+            .fetch_all(database.readers())
+            .await
+            .map_err(Fault::from)?;
+        if ids.is_empty() {
+            return Ok(many);
+        }
+        many += database.for_writing()?.perform(TakeAll { kind, ids, is_noted }).await?;
+    }
+}
+
+struct TakeAll {
+    kind: &'static Kind,
+    ids: Vec<String>,
+    is_noted: bool,
+}
+
+#[async_trait]
+impl Chore for TakeAll {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let mut many = 0;
+        for id in &self.ids {
+            let dropped =
+                sqlx::query(self.kind.drop).bind(id).fetch_optional(&mut *connection).await?;
+            let Some(dropped) = dropped else { continue };
+            if self.is_noted {
+                expire(connection, id, &dropped.try_get::<String, _>("session")?).await?;
+            }
+            many += 1;
+        }
+        Ok(many)
+    }
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

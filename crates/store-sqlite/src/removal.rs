@@ -1,0 +1,289 @@
+//! Taking runs away: by age, by name, or with their session.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use error_store::StoreError;
+use event_log::RunState;
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+use serde::Serialize;
+use sqlx::{Row, SqliteConnection};
+
+use crate::chore::Chore;
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::prune::{Kind, Whose, take_all};
+use crate::writer::JobError;
+
+/// How many events one transaction takes away.
+const BATCH: i64 = 64;
+
+/// What was taken away.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Removed {
+    /// The runs, the last started first.
+    pub runs: Vec<RunId>,
+    /// How many errors.
+    pub errors: u64,
+    /// How many results.
+    pub results: u64,
+}
+
+/// A run as its row says.
+#[derive(Debug, Clone)]
+pub(crate) struct RunRow {
+    pub(crate) id: i64,
+    pub(crate) run: RunId,
+    pub(crate) session: SessionId,
+    pub(crate) state: String,
+    pub(crate) parent: Option<RunId>,
+    /// The run that it goes on with.
+    pub(crate) follows: Option<RunId>,
+    last_seq: i64,
+    ended_at: Timestamp,
+}
+
+impl RunRow {
+    pub(crate) fn is_open(&self) -> bool {
+        ![RunState::Finished, RunState::Failed].iter().any(|state| state.as_str() == self.state)
+    }
+}
+
+/// Reads the rows of all runs, the last started first.
+pub(crate) async fn all_runs(database: &Database) -> Result<Vec<RunRow>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT id, runs.run, session, state, parent, earlier, last_seq, started_at, \
+         CASE WHEN json_valid(summary) THEN json_extract(summary, '$.finished_at') END AS ended \
+         FROM runs LEFT JOIN follows ON follows.run = runs.run ORDER BY started_at DESC, id DESC",
+    )
+    .fetch_all(database.readers())
+    .await
+    .map_err(Fault::from)?;
+    let read = |row: &sqlx::sqlite::SqliteRow| {
+        let started = Timestamp::from_millis(row.try_get("started_at")?);
+        let ended: Option<String> = row.try_get("ended")?;
+        Ok(RunRow {
+            id: row.try_get("id")?,
+            run: row.try_get::<String, _>("run")?.into(),
+            session: row.try_get::<String, _>("session")?.into(),
+            state: row.try_get("state")?,
+            parent: row.try_get::<Option<String>, _>("parent")?.map(Into::into),
+            follows: row.try_get::<Option<String>, _>("earlier")?.map(Into::into),
+            last_seq: row.try_get("last_seq")?,
+            ended_at: ended.and_then(|text| text.parse().ok()).unwrap_or(started),
+        })
+    };
+    let rows: Result<_, sqlx::Error> = rows.iter().map(read).collect();
+    Ok(rows.map_err(Fault::from)?)
+}
+
+/// Returns the runs that can go, of those whose root is wanted: a run is kept while it is open, while
+/// one that is kept goes on with it, and while its caller or one that it called is kept.
+pub(crate) fn removable(rows: &[RunRow], wants: impl Fn(&RunRow) -> bool) -> Vec<&RunRow> {
+    let by_name: HashMap<&RunId, usize> =
+        rows.iter().enumerate().map(|(place, row)| (&row.run, place)).collect();
+    let place = |run: Option<&RunId>| run.and_then(|run| by_name.get(run)).copied();
+    let mut called: HashMap<usize, Vec<usize>> = HashMap::new();
+    for (child, row) in rows.iter().enumerate() {
+        if let Some(caller) = place(row.parent.as_ref()) {
+            called.entry(caller).or_default().push(child);
+        }
+    }
+    let root = |from: usize| {
+        // Bounded, because rows that were changed by hand may go in circles.
+        let callers = std::iter::successors(Some(from), |at| place(rows[*at].parent.as_ref()));
+        callers.take(rows.len()).last().unwrap_or(from)
+    };
+    let mut goes: Vec<bool> =
+        (0..rows.len()).map(|at| !rows[at].is_open() && wants(&rows[root(at)])).collect();
+    let mut kept: Vec<usize> = (0..rows.len()).filter(|at| !goes[*at]).collect();
+    while let Some(at) = kept.pop() {
+        let callees = called.get(&at).into_iter().flatten().copied();
+        let needed = [place(rows[at].follows.as_ref()), place(rows[at].parent.as_ref())];
+        for other in needed.into_iter().flatten().chain(callees) {
+            if std::mem::take(&mut goes[other]) {
+                kept.push(other);
+            }
+        }
+    }
+    rows.iter().zip(goes).filter(|(_, goes)| *goes).map(|(row, _)| row).collect()
+}
+
+/// Takes away runs that ended long ago.
+pub(crate) async fn prune_runs(
+    database: &Database,
+    age: Duration,
+    states: &[RunState],
+    now: Timestamp,
+) -> Result<Removed, StoreError> {
+    sweep(database).await?;
+    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    let until = Timestamp::from_millis(now.as_millis().saturating_sub(age));
+    let rows = all_runs(database).await?;
+    let old = |row: &RunRow| {
+        row.ended_at < until
+            && (states.is_empty() || states.iter().any(|state| state.as_str() == row.state))
+    };
+    let mut removed = Removed::default();
+    for row in removable(&rows, old) {
+        remove(database, row, &Removal::default(), &mut removed).await?;
+    }
+    Ok(removed)
+}
+
+/// How a run goes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Removal {
+    /// Who wanted it forgotten, and when; then it goes even if another goes on with it.
+    pub(crate) forgotten: Option<(String, Timestamp)>,
+    /// Are the ids of its texts forgotten too?
+    pub(crate) is_silent: bool,
+}
+
+/// Takes a run away, with the texts that no other run refers to.
+pub(crate) async fn remove(
+    database: &Database,
+    row: &RunRow,
+    removal: &Removal,
+    removed: &mut Removed,
+) -> Result<(), StoreError> {
+    let writer = database.for_writing()?;
+    let removal = removal.clone();
+    if writer.perform(RemoveRun { row: row.clone(), removal: removal.clone() }).await? == 0 {
+        // It was written to in the meantime.
+        return Ok(());
+    }
+    let (whose, is_noted) = (Whose::Run(row.run.as_str()), !removal.is_silent);
+    removed.errors += take_all(database, &Kind::ERRORS, whose, is_noted).await?;
+    removed.results += take_all(database, &Kind::RESULTS, whose, is_noted).await?;
+    while writer.perform(SweepEvents(row.id)).await? > 0 {}
+    removed.runs.push(row.run.clone());
+    Ok(())
+}
+
+/// Goes on with what a process began and did not end.
+pub(crate) async fn sweep(database: &Database) -> Result<(), StoreError> {
+    let left: Vec<(i64, String)> = sqlx::query_as("SELECT run_id, run FROM removed")
+        .fetch_all(database.readers())
+        .await
+        .map_err(Fault::from)?;
+    for (run_id, run) in left {
+        for kind in Kind::ALL {
+            take_all(database, kind, Whose::Run(&run), true).await?;
+        }
+        while database.for_writing()?.perform(SweepEvents(run_id)).await? > 0 {}
+    }
+    Ok(())
+}
+
+/// Takes the row of a run away if it is as it was; its texts and events come after it.
+struct RemoveRun {
+    row: RunRow,
+    removal: Removal,
+}
+
+#[async_trait]
+impl Chore for RemoveRun {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let Self { row, removal } = self;
+        let run = row.run.as_str();
+        let queued = sqlx::query(
+            "INSERT INTO removed SELECT id, run, last_event FROM runs WHERE id = $1 AND run = $2 \
+             AND last_seq = $3 AND state IN ('finished', 'failed') AND ($4 OR NOT EXISTS \
+             (SELECT 1 FROM follows JOIN runs AS later ON later.run = follows.run \
+             WHERE follows.earlier = $2))",
+        )
+        .bind(row.id)
+        .bind(run)
+        .bind(row.last_seq)
+        .bind(removal.forgotten.is_some())
+        .execute(&mut *connection)
+        .await?;
+        if queued.rows_affected() == 0 {
+            return Ok(0);
+        }
+        if let Some((by, at)) = &removal.forgotten {
+            sqlx::query(
+                "INSERT INTO tombstones SELECT run, head, $2, $3 FROM runs WHERE id = $1 \
+                 ON CONFLICT DO NOTHING",
+            )
+            .bind(row.id)
+            .bind(at.as_millis())
+            .bind(by)
+            .execute(&mut *connection)
+            .await?;
+        }
+        for statement in [
+            "DELETE FROM approvals WHERE run = $1",
+            "DELETE FROM inbox WHERE run = $1",
+            "DELETE FROM follows WHERE run = $1",
+            "DELETE FROM runs WHERE run = $1",
+        ] {
+            sqlx::query(statement).bind(run).execute(&mut *connection).await?;
+        }
+        sqlx::query(
+            "DELETE FROM lineage WHERE session = $1 \
+             AND NOT EXISTS (SELECT 1 FROM runs WHERE session = $1)",
+        )
+        .bind(row.session.as_str())
+        .execute(connection)
+        .await?;
+        Ok(1)
+    }
+}
+
+/// Takes the last events of a removed run away, and says how many; 0 when none are left.
+struct SweepEvents(i64);
+
+#[async_trait]
+impl Chore for SweepEvents {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        erase_what_is_freed(connection).await?;
+        let events: Vec<(i64, Option<i64>)> = sqlx::query_as(
+            "WITH RECURSIVE last (id, prev, place) AS (SELECT events.id, prev, 1 FROM removed \
+             JOIN events ON events.id = removed.event AND events.run_id = removed.run_id \
+             WHERE removed.run_id = $1 UNION ALL SELECT events.id, events.prev, place + 1 FROM last \
+             JOIN events ON events.id = last.prev AND events.id < last.id AND events.run_id = $1 \
+             WHERE place < $2) SELECT id, prev FROM last ORDER BY id DESC",
+        )
+        .bind(self.0)
+        .bind(BATCH)
+        .fetch_all(&mut *connection)
+        .await?;
+        let Some((_, next)) = events.last() else {
+            for statement in [
+                "DELETE FROM refers WHERE run = (SELECT run FROM removed WHERE run_id = $1)",
+                "DELETE FROM removed WHERE run_id = $1",
+            ] {
+                sqlx::query(statement).bind(self.0).execute(&mut *connection).await?;
+            }
+            return Ok(0);
+        };
+        let ids: Vec<i64> = events.iter().map(|(id, _)| *id).collect();
+        let ids = serde_json::to_string(&ids).map_err(|error| StoreError::Failed(error.into()));
+        let ids = ids.map_err(JobError::Store)?;
+        // The numbers of events are never given out again: of the newest, the number stays.
+        for statement in [
+            "UPDATE events SET run_id = 0, prev = NULL, data = '{}', hash = x'' \
+             WHERE id = (SELECT max(id) FROM events) AND id IN (SELECT value FROM json_each($1))",
+            "DELETE FROM events WHERE id IN (SELECT value FROM json_each($1)) AND run_id <> 0",
+        ] {
+            sqlx::query(statement).bind(&ids).execute(&mut *connection).await?;
+        }
+        sqlx::query("UPDATE removed SET event = $2 WHERE run_id = $1")
+            .bind(self.0)
+            .bind(next)
+            .execute(connection)
+            .await?;
+        Ok(u64::try_from(events.len()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Overwrites what is deleted from now on, in the file too.
+pub(crate) async fn erase_what_is_freed(connection: &mut SqliteConnection) -> Result<(), JobError> {
+    sqlx::query("PRAGMA secure_delete = ON").execute(connection).await?;
+    Ok(())
+}

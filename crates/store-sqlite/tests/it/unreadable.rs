@@ -1,0 +1,133 @@
+//! Rows that cannot be read keep nothing else from going on.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use event_log::{EventLog, InboxRequest, LogError, RunState, RunWriter};
+use layer0::event::Actor;
+use layer0::stop::Stop;
+use provider::ScriptedProvider;
+use react::{Agent, RunRequest};
+use sqlx::ConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use tracing::{Level, Metadata, Subscriber, span};
+
+use crate::claims::begin;
+use crate::{Folder, at, open};
+
+/// Spec: D11, D4. An open run whose row cannot be read is what its record says, and its writer makes
+/// the row again.
+#[tokio::test]
+async fn an_unreadable_open_run_is_read_from_its_record() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let log = Arc::new(database.log()) as Arc<dyn EventLog>;
+    let run = "run_1".into();
+    drop(begin(&log, "run_1").await);
+    let whole = log.summary(&run).await.unwrap().unwrap();
+    let options = SqliteConnectOptions::new().filename(folder.file());
+    let mut connection = options.connect().await.unwrap();
+    let broken = "UPDATE runs SET summary = '{'";
+    sqlx::query(broken).execute(&mut connection).await.unwrap();
+    assert_eq!(log.summary(&run).await.unwrap().as_ref(), Some(&whole));
+    let found = event_log::verify_run(&*log, &run).await;
+    assert!(matches!(found, Err(LogError::UnreadableRun { .. })), "{found:?}");
+    let last = log.last_root(&whole.session).await.unwrap().unwrap();
+    assert_eq!(last, whole);
+    let claim = log.claim(&run).await.unwrap();
+    let mut writer = RunWriter::resume(Arc::clone(&log), last, claim);
+    let warning = layer0::event::Warning { message: "goes on".into() };
+    writer.stage(at(2), Actor::Runtime, None, warning.into());
+    writer.commit().await.unwrap();
+    assert_eq!(event_log::verify_run(&*log, &run).await.unwrap().last_seq, whole.last_seq + 1);
+}
+
+/// Spec: D11. Where the record is broken too, what is left is enough to close the run.
+#[tokio::test]
+async fn a_broken_open_run_can_be_closed() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let log = Arc::new(database.log()) as Arc<dyn EventLog>;
+    let run = "run_1".into();
+    drop(begin(&log, "run_1").await);
+    let whole = log.summary(&run).await.unwrap().unwrap();
+    let options = SqliteConnectOptions::new().filename(folder.file());
+    let mut connection = options.connect().await.unwrap();
+    let broken = "UPDATE runs SET summary = '{', head = zeroblob(32)";
+    sqlx::query(broken).execute(&mut connection).await.unwrap();
+    let found = log.summary(&run).await;
+    assert!(matches!(found, Err(LogError::UnreadableRun { .. })), "{found:?}");
+    let left = log.last_root(&whole.session).await.unwrap().unwrap();
+    assert!(left.is_open());
+    assert_eq!((&left.run, left.last_seq), (&whole.run, whole.last_seq));
+}
+
+/// Spec: D11. A session goes on over an open run that cannot be read: it is closed, whether its record
+/// can be read or not.
+#[tokio::test]
+async fn an_unreadable_open_run_keeps_no_session() {
+    for broken in ["summary = '{'", "summary = '{', head = zeroblob(32)"] {
+        let folder = Folder::new();
+        let database = open(&folder.file()).await;
+        let log = Arc::new(database.log()) as Arc<dyn EventLog>;
+        drop(begin(&log, "run_1").await);
+        let options = SqliteConnectOptions::new().filename(folder.file());
+        let mut connection = options.connect().await.unwrap();
+        let broken = sqlx::AssertSqlSafe(format!("UPDATE runs SET {broken}"));
+        sqlx::query(broken).execute(&mut connection).await.unwrap();
+        let agent = Agent::builder(ScriptedProvider::saying(["yes"])).shared_log(Arc::clone(&log));
+        let request = RunRequest::new("second?").session("ses_run_1");
+        let outcome = agent.build().unwrap().run(request).await.unwrap();
+        assert_eq!(outcome.stop, Stop::Completed);
+        let closed = log.summary(&"run_1".into()).await.unwrap().unwrap();
+        assert_eq!(closed.state, RunState::Failed);
+    }
+}
+
+/// Counts warnings.
+#[derive(Clone, Default)]
+struct Warnings(Arc<AtomicUsize>);
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// Spec: A1. It is said once, and the rows beside it are read.
+#[tokio::test]
+async fn an_unreadable_row_of_an_inbox_is_told_once() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let log = Arc::new(database.log()) as Arc<dyn EventLog>;
+    let _writer = begin(&log, "run_1").await;
+    let run = layer0::id::RunId::from("run_1");
+    for text in ["first", "second", "third"] {
+        let request = InboxRequest::Input { run: run.clone(), text: text.into() };
+        assert!(log.send(request, "ops", at(1)).await.unwrap());
+    }
+    let options = SqliteConnectOptions::new().filename(folder.file());
+    let mut connection = options.connect().await.unwrap();
+    for broken in [
+        "UPDATE inbox SET kind = 'unknown' WHERE data LIKE '%first%'",
+        "UPDATE inbox SET sender = x'ff' WHERE data LIKE '%second%'",
+    ] {
+        sqlx::query(broken).execute(&mut connection).await.unwrap();
+    }
+    let warnings = Warnings::default();
+    let _guard = tracing::subscriber::set_default(warnings.clone());
+    for _ in 0..5 {
+        assert_eq!(log.inbox(&run).await.unwrap().len(), 1);
+    }
+    assert_eq!(warnings.0.load(Ordering::Relaxed), 2);
+}
