@@ -178,10 +178,10 @@ impl AnthropicProvider {
 
     async fn decode(
         &self,
-        answer: Answer<'_>,
+        mut answer: Answer<'_>,
         sink: Option<&dyn StreamSink>,
     ) -> Result<ModelResponse, ProviderError> {
-        if answer.is_event_stream() {
+        if answer.is_event_stream().await? {
             return stream::read(answer.events(), sink).await;
         }
         // An endpoint that cannot stream answers in one piece, and so does a failure.
@@ -204,7 +204,7 @@ impl Provider for AnthropicProvider {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = MessagesRequest::whole(&self.endpoint, request, self.caches)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
-        response::read(&self.endpoint, answer, request.sink.as_deref()).await
+        self.decode(answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

@@ -72,7 +72,7 @@ enum Block<'a> {
     ToolUse {
         id: Cow<'a, str>,
         name: &'a str,
-        input: Cow<'a, Value>,
+        input: Cow<'a, JsonText>,
     },
     ToolResult {
         tool_use_id: Cow<'a, str>,

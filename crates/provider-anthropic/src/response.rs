@@ -1,54 +1,68 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use layer0::message::{StatePart, StopReason, ToolCall};
+use layer0::message::{StatePart, StopReason};
+use layer0::read_tagged;
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Answer, Endpoint};
-use serde::Deserialize;
+use provider_http::{Answer, CallDraft, Endpoint, finish_calls, lenient};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 struct WireResponse {
+    #[serde(deserialize_with = "lenient::or_default")]
     content: Vec<WireBlock>,
+    #[serde(default, deserialize_with = "lenient::text")]
     stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
 }
 
 /// A block of an answer.
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(remote = "Self", rename_all = "snake_case")]
 pub(crate) enum WireBlock {
     Text {
-        #[serde(default)]
+        #[serde(default, deserialize_with = "lenient::text_or_empty")]
         text: String,
     },
     Thinking {
-        #[serde(default)]
+        #[serde(default, deserialize_with = "lenient::text_or_empty")]
         thinking: String,
-        #[serde(default)]
+        #[serde(default, deserialize_with = "lenient::text_or_empty")]
         signature: String,
     },
     RedactedThinking {
-        #[serde(default)]
+        #[serde(default, deserialize_with = "lenient::text_or_empty")]
         data: String,
     },
     ToolUse {
-        #[serde(default)]
+        #[serde(default, deserialize_with = "lenient::text_or_empty")]
         id: String,
         name: String,
-        #[serde(default)]
-        input: Value,
+        input: Option<Box<RawValue>>,
     },
     /// What only servers' tools produce.
     #[serde(other)]
     Unknown,
 }
 
+impl<'de> Deserialize<'de> for WireBlock {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_tagged(deserializer, "type", |block| Self::deserialize(block))
+    }
+}
+
 #[derive(Deserialize, Default)]
 pub(crate) struct WireUsage {
+    #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_creation_input_tokens: Option<u64>,
 }
 
@@ -100,7 +114,7 @@ pub(crate) async fn read(
 pub(crate) struct Draft {
     text: String,
     thinking: String,
-    calls: Vec<ToolCall>,
+    calls: Vec<CallDraft>,
     /// Signed thinking: the protocol wants it back with the calls it led to.
     kept: Vec<StatePart>,
     usage: TokenUsage,
@@ -127,15 +141,9 @@ impl Draft {
                 self.keep(json!({ "type": "redacted_thinking", "data": data }));
             }
             WireBlock::ToolUse { id, name, input } => {
-                let arguments = match input {
-                    Value::Null => Value::Object(serde_json::Map::new()),
-                    input => input,
-                };
-                self.calls.push(ToolCall {
-                    id: id.into(),
-                    name: name.into(),
-                    arguments: arguments.into(),
-                });
+                let mut call = CallDraft::new(id, name);
+                call.take(input);
+                self.calls.push(call);
             }
             WireBlock::Unknown => {}
         }
@@ -151,32 +159,30 @@ impl Draft {
         endpoint: &Endpoint,
         stop_reason: Option<&str>,
     ) -> Result<ModelResponse, ProviderError> {
-        let Some(reason) = stop_reason else {
+        let Some(reason) = stop_reason.filter(|reason| !reason.is_empty()) else {
             return Err(ProviderError::stream_truncated("a stop reason"));
         };
-        let Some(stop_reason) = read_stop_reason(reason) else {
-            return Err(endpoint.invalid_response(&format!("unknown stop reason: `{reason}`")));
-        };
+        let stop_reason = read_stop_reason(endpoint, reason);
         Ok(ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
             provider_state: endpoint.state_of(self.kept),
-            tool_calls: self.calls.into(),
+            tool_calls: finish_calls(self.calls, &stop_reason),
             stop_reason,
             usage: self.usage,
         })
     }
 }
 
-/// Reads a stop reason; `None` where it is not known, so that none is taken for another.
-fn read_stop_reason(reason: &str) -> Option<StopReason> {
-    Some(match reason {
+/// Reads a stop reason; one that is not known is taken for no other.
+fn read_stop_reason(endpoint: &Endpoint, reason: &str) -> StopReason {
+    match reason {
         "end_turn" | "stop_sequence" => StopReason::End,
         "tool_use" => StopReason::ToolUse,
         "max_tokens" => StopReason::MaxTokens,
         "refusal" => StopReason::Refusal,
         "pause_turn" => StopReason::Pause,
         "model_context_window_exceeded" => StopReason::ContextExceeded,
-        _ => return None,
-    })
+        word => endpoint.unknown_stop(word),
+    }
 }

@@ -2,29 +2,34 @@
 
 use std::collections::BTreeMap;
 
+use layer0::read_tagged;
 use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Events, parse_arguments};
-use serde::Deserialize;
-use serde_json::Value;
+use provider_http::{Events, lenient};
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::response::{Draft, WireBlock, WireUsage};
 
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(remote = "Self", rename_all = "snake_case")]
 enum WireEvent {
     MessageStart {
         message: MessageHead,
     },
     ContentBlockStart {
+        #[serde(default, deserialize_with = "lenient::index")]
         index: u64,
         content_block: WireBlock,
     },
     ContentBlockDelta {
+        #[serde(default, deserialize_with = "lenient::index")]
         index: u64,
         delta: BlockDelta,
     },
     MessageDelta {
         delta: MessageTail,
+        #[serde(default, deserialize_with = "lenient::maybe")]
         usage: Option<WireUsage>,
     },
     MessageStop,
@@ -33,13 +38,21 @@ enum WireEvent {
     Unknown,
 }
 
+impl<'de> Deserialize<'de> for WireEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_tagged(deserializer, "type", |event| Self::deserialize(event))
+    }
+}
+
 #[derive(Deserialize)]
 struct MessageHead {
+    #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
 struct MessageTail {
+    #[serde(default, deserialize_with = "lenient::text")]
     stop_reason: Option<String>,
 }
 
@@ -47,15 +60,19 @@ struct MessageTail {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum BlockDelta {
     TextDelta {
+        #[serde(default, deserialize_with = "lenient::text_or_empty")]
         text: String,
     },
     ThinkingDelta {
+        #[serde(default, deserialize_with = "lenient::text_or_empty")]
         thinking: String,
     },
     InputJsonDelta {
+        #[serde(default, deserialize_with = "lenient::text_or_empty")]
         partial_json: String,
     },
     SignatureDelta {
+        #[serde(default, deserialize_with = "lenient::text_or_empty")]
         signature: String,
     },
     /// Citations.
@@ -167,13 +184,13 @@ impl Assembly<'_> {
     fn into_draft(self) -> Draft {
         let mut draft = Draft::billed(self.usage.billed());
         for open in self.blocks.into_values() {
-            draft.push(match open.block {
+            match open.block {
                 WireBlock::ToolUse { id, name, input } => {
                     let input = whole_input(input, &open.input);
-                    WireBlock::ToolUse { id, name, input }
+                    draft.push(WireBlock::ToolUse { id, name, input });
                 }
-                block => block,
-            });
+                block => draft.push(block),
+            }
         }
         draft
     }
@@ -191,7 +208,15 @@ impl Assembly<'_> {
     }
 }
 
-/// Returns the arguments that came in pieces, or those the block began with where none came.
-fn whole_input(at_start: Value, pieces: &str) -> Value {
-    if pieces.is_empty() && at_start.is_object() { at_start } else { parse_arguments(pieces) }
+/// Returns the arguments that came in pieces, as text; where none came, those the block began with,
+/// unless they are the empty object that stands for what is to come.
+fn whole_input(at_start: Option<Box<RawValue>>, pieces: &str) -> Option<Box<RawValue>> {
+    let is_told = |input: &RawValue| {
+        let fields: Option<BTreeMap<String, IgnoredAny>> = serde_json::from_str(input.get()).ok();
+        fields.is_some_and(|fields| !fields.is_empty())
+    };
+    match at_start.filter(|input| pieces.is_empty() && is_told(input)) {
+        Some(input) => Some(input),
+        None => to_raw_value(pieces).ok(),
+    }
 }

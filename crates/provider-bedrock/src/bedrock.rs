@@ -264,10 +264,10 @@ impl BedrockProvider {
 
     async fn decode(
         &self,
-        answer: Answer<'_>,
+        mut answer: Answer<'_>,
         sink: Option<&dyn StreamSink>,
     ) -> Result<ModelResponse, ProviderError> {
-        if answer.is_event_stream() {
+        if answer.is_event_stream().await? {
             return stream::read(&self.streamed, Frames::new(&self.streamed, answer), sink).await;
         }
         // An endpoint that cannot stream answers in one piece, and so does a failure.
@@ -290,7 +290,7 @@ impl Provider for BedrockProvider {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = ConverseRequest::new(&self.whole, request)?;
         let answer = self.whole.post(&body, request.sink.as_deref()).await?;
-        response::read(&self.whole, answer, request.sink.as_deref()).await
+        self.decode(answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

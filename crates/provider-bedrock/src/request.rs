@@ -68,7 +68,7 @@ struct Bytes<'a> {
 struct WireCall<'a> {
     tool_use_id: Cow<'a, str>,
     name: &'a str,
-    input: Cow<'a, Value>,
+    input: Cow<'a, JsonText>,
 }
 
 #[derive(Serialize)]

@@ -1,17 +1,20 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use layer0::message::{StatePart, StopReason, ToolCall};
+use layer0::message::{StatePart, StopReason};
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Answer, Endpoint};
+use provider_http::{Answer, CallDraft, Endpoint, finish_calls, lenient};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireResponse {
     output: WireOutput,
+    #[serde(default, deserialize_with = "lenient::text")]
     stop_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
 }
 
@@ -22,6 +25,7 @@ struct WireOutput {
 
 #[derive(Deserialize)]
 struct WireMessage {
+    #[serde(deserialize_with = "lenient::or_default")]
     content: Vec<WireBlock>,
 }
 
@@ -29,9 +33,24 @@ struct WireMessage {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireBlock {
+    #[serde(default, deserialize_with = "lenient::text")]
     text: Option<String>,
+    /// Text, with what it cites.
+    citations_content: Option<CitationsContent>,
     reasoning_content: Option<WireReasoning>,
     tool_use: Option<WireCall>,
+}
+
+#[derive(Deserialize)]
+struct CitationsContent {
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    content: Vec<CitedText>,
+}
+
+#[derive(Deserialize)]
+struct CitedText {
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
+    text: String,
 }
 
 #[derive(Deserialize)]
@@ -40,32 +59,37 @@ struct WireReasoning {
     /// Redacted reasoning has none.
     reasoning_text: Option<ReasoningText>,
     /// In base64.
+    #[serde(default, deserialize_with = "lenient::text")]
     redacted_content: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct ReasoningText {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
     text: String,
+    #[serde(default, deserialize_with = "lenient::text")]
     signature: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireCall {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
     tool_use_id: String,
     name: String,
-    #[serde(default)]
-    input: Value,
+    input: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireUsage {
+    #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cache_write_input_tokens: Option<u64>,
 }
 
@@ -105,7 +129,11 @@ pub(crate) async fn read(
 
 impl WireBlock {
     fn into_part(self) -> Option<Part> {
-        let Self { text, reasoning_content, tool_use } = self;
+        let Self { text, citations_content, reasoning_content, tool_use } = self;
+        let cited = || {
+            let cited = citations_content?.content.into_iter().map(|cited| cited.text);
+            Some(Part::Text(cited.collect()))
+        };
         let thinking = || {
             let WireReasoning { reasoning_text, redacted_content } = reasoning_content?;
             let (text, signature) =
@@ -114,9 +142,11 @@ impl WireBlock {
         };
         let call = || {
             let WireCall { tool_use_id: id, name, input } = tool_use?;
-            Some(Part::Call { id, name, input })
+            let mut call = CallDraft::new(id, name);
+            call.take(input);
+            Some(Part::Call(call))
         };
-        text.map(Part::Text).or_else(thinking).or_else(call)
+        text.map(Part::Text).or_else(cited).or_else(thinking).or_else(call)
     }
 }
 
@@ -124,7 +154,7 @@ impl WireBlock {
 pub(crate) enum Part {
     Text(String),
     Thinking(Thinking),
-    Call { id: String, name: String, input: Value },
+    Call(CallDraft),
 }
 
 /// Reasoning: told, or redacted.
@@ -154,7 +184,7 @@ impl Thinking {
 pub(crate) struct Draft {
     text: String,
     thinking: String,
-    calls: Vec<ToolCall>,
+    calls: Vec<CallDraft>,
     kept: Vec<StatePart>,
     usage: TokenUsage,
 }
@@ -174,17 +204,7 @@ impl Draft {
                 let kept = kept.map(|data| StatePart { text_before, calls_before, data });
                 self.kept.extend(kept);
             }
-            Part::Call { id, name, input } => {
-                let arguments = match input {
-                    Value::Null => Value::Object(serde_json::Map::new()),
-                    input => input,
-                };
-                self.calls.push(ToolCall {
-                    id: id.into(),
-                    name: name.into(),
-                    arguments: arguments.into(),
-                });
-            }
+            Part::Call(call) => self.calls.push(call),
         }
     }
 
@@ -193,26 +213,24 @@ impl Draft {
         endpoint: &Endpoint,
         stop_reason: Option<&str>,
     ) -> Result<ModelResponse, ProviderError> {
-        let Some(reason) = stop_reason else {
+        let Some(reason) = stop_reason.filter(|reason| !reason.is_empty()) else {
             return Err(ProviderError::stream_truncated("a stop reason"));
         };
-        let Some(stop_reason) = read_stop_reason(reason) else {
-            return Err(endpoint.invalid_response(&format!("unknown stop reason: `{reason}`")));
-        };
+        let stop_reason = read_stop_reason(endpoint, reason);
         Ok(ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
             provider_state: endpoint.state_of(self.kept),
-            tool_calls: self.calls.into(),
+            tool_calls: finish_calls(self.calls, &stop_reason),
             stop_reason,
             usage: self.usage,
         })
     }
 }
 
-/// Reads a stop reason; `None` where it is not known, so that none is taken for another.
-fn read_stop_reason(reason: &str) -> Option<StopReason> {
-    Some(match reason {
+/// Reads a stop reason; one that is not known is taken for no other.
+fn read_stop_reason(endpoint: &Endpoint, reason: &str) -> StopReason {
+    match reason {
         "end_turn" | "stop_sequence" => StopReason::End,
         "tool_use" => StopReason::ToolUse,
         "max_tokens" => StopReason::MaxTokens,
@@ -220,6 +238,6 @@ fn read_stop_reason(reason: &str) -> Option<StopReason> {
         // The loop asks again for what was billed and is of no use.
         "malformed_model_output" | "malformed_tool_use" => StopReason::Malformed,
         "model_context_window_exceeded" => StopReason::ContextExceeded,
-        _ => return None,
-    })
+        word => endpoint.unknown_stop(word),
+    }
 }

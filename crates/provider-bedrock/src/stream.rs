@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Endpoint, parse_arguments};
+use provider_http::{CallDraft, Endpoint, lenient};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -13,6 +13,7 @@ use crate::response::{Draft, Part, Thinking, WireUsage};
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BlockStart {
+    #[serde(default, deserialize_with = "lenient::index")]
     content_block_index: u64,
     #[serde(default)]
     start: Start,
@@ -28,7 +29,7 @@ struct Start {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct CallHead {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
     tool_use_id: String,
     name: String,
 }
@@ -36,6 +37,7 @@ struct CallHead {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct BlockDelta {
+    #[serde(default, deserialize_with = "lenient::index")]
     content_block_index: u64,
     delta: Delta,
 }
@@ -44,6 +46,7 @@ struct BlockDelta {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Delta {
+    #[serde(default, deserialize_with = "lenient::text")]
     text: Option<String>,
     reasoning_content: Option<ReasoningDelta>,
     tool_use: Option<CallDelta>,
@@ -53,27 +56,31 @@ struct Delta {
 #[serde(rename_all = "camelCase")]
 struct ReasoningDelta {
     /// Signatures and redacted reasoning have none.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
     text: String,
+    #[serde(default, deserialize_with = "lenient::text")]
     signature: Option<String>,
     /// In base64.
+    #[serde(default, deserialize_with = "lenient::text")]
     redacted_content: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct CallDelta {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
     input: String,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct MessageStop {
+    #[serde(default, deserialize_with = "lenient::text")]
     stop_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Metadata {
+    #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
 }
 
@@ -129,7 +136,7 @@ enum OpenBlock {
     Text(String),
     Thinking(Thinking),
     /// The arguments come as text.
-    Call(CallHead, String),
+    Call(CallDraft),
 }
 
 impl Assembly<'_> {
@@ -144,7 +151,7 @@ impl Assembly<'_> {
     /// Opens a block; says whether it was not open yet.
     fn begin(&mut self, event: BlockStart) -> bool {
         let Some(head) = event.start.tool_use else { return true };
-        let call = OpenBlock::Call(head, String::new());
+        let call = OpenBlock::Call(CallDraft::new(head.tool_use_id, head.name));
         self.blocks.insert(event.content_block_index, call).is_none()
     }
 
@@ -173,8 +180,8 @@ impl Assembly<'_> {
             }
         }
         if let Some(CallDelta { input: piece }) = tool_use {
-            let Some(OpenBlock::Call(_, input)) = self.blocks.get_mut(&index) else { return false };
-            input.push_str(piece);
+            let Some(OpenBlock::Call(call)) = self.blocks.get_mut(&index) else { return false };
+            call.push(piece);
         }
         true
     }
@@ -185,11 +192,7 @@ impl Assembly<'_> {
             draft.push(match open {
                 OpenBlock::Text(text) => Part::Text(text),
                 OpenBlock::Thinking(thinking) => Part::Thinking(thinking),
-                OpenBlock::Call(head, input) => Part::Call {
-                    id: head.tool_use_id,
-                    name: head.name,
-                    input: parse_arguments(&input),
-                },
+                OpenBlock::Call(call) => Part::Call(call),
             });
         }
         draft

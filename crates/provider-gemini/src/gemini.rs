@@ -197,10 +197,10 @@ impl GeminiProvider {
 
     async fn decode(
         &self,
-        answer: Answer<'_>,
+        mut answer: Answer<'_>,
         sink: Option<&dyn StreamSink>,
     ) -> Result<ModelResponse, ProviderError> {
-        if answer.is_event_stream() {
+        if answer.is_event_stream().await? {
             return stream::read(answer.events(), sink).await;
         }
         // An endpoint that cannot stream answers in one piece, and so does a failure.
@@ -223,7 +223,7 @@ impl Provider for GeminiProvider {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = GenerateRequest::new(&self.whole, request, self.settings)?;
         let answer = self.whole.post(&body, request.sink.as_deref()).await?;
-        response::read(&self.whole, answer, request.sink.as_deref()).await
+        self.decode(answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

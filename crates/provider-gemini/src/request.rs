@@ -8,7 +8,6 @@ use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::{Endpoint, sendable_arguments};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::response::Signed;
 
@@ -102,7 +101,7 @@ struct WireCall<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a str>,
     name: &'a str,
-    args: Cow<'a, Value>,
+    args: Cow<'a, JsonText>,
 }
 
 #[derive(Serialize)]

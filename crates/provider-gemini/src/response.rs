@@ -1,11 +1,12 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use layer0::message::{StatePart, StopReason, ToolCall};
+use layer0::message::{StatePart, StopReason};
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Answer, Endpoint};
+use provider_http::{Answer, CallDraft, Endpoint, finish_calls, lenient};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
+use serde_json::value::RawValue;
 
 /// An answer, or a piece of one: a stream has the same shape.
 #[derive(Deserialize)]
@@ -13,13 +14,17 @@ use serde_json::{Map, Value, json};
 pub(crate) struct WireResponse {
     candidates: Option<Vec<Candidate>>,
     prompt_feedback: Option<PromptFeedback>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     usage_metadata: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Candidate {
+    #[serde(default, deserialize_with = "lenient::count")]
+    index: Option<u64>,
     content: Option<Content>,
+    #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
 }
 
@@ -32,9 +37,12 @@ struct Content {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Part {
+    #[serde(default, deserialize_with = "lenient::text")]
     text: Option<String>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     thought: Option<bool>,
     function_call: Option<WireCall>,
+    #[serde(default, deserialize_with = "lenient::text")]
     thought_signature: Option<String>,
 }
 
@@ -58,24 +66,31 @@ impl Signed {
 #[derive(Deserialize)]
 struct WireCall {
     /// Left out by most models.
+    #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
     name: String,
-    args: Option<Value>,
+    args: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PromptFeedback {
+    #[serde(default, deserialize_with = "lenient::text")]
     block_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::text")]
     block_reason_message: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
 struct WireUsage {
+    #[serde(default, deserialize_with = "lenient::count")]
     prompt_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     candidates_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     thoughts_token_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     cached_content_token_count: Option<u64>,
 }
 
@@ -119,7 +134,7 @@ pub(crate) async fn read(
 pub(crate) struct Draft {
     text: String,
     thinking: String,
-    calls: Vec<ToolCall>,
+    calls: Vec<CallDraft>,
     kept: Vec<StatePart>,
     usage: WireUsage,
     finish_reason: Option<String>,
@@ -145,7 +160,8 @@ impl Draft {
             return Err(error);
         }
         // More than one is answered only where more than one is asked for.
-        let candidate = response.candidates.and_then(|them| them.into_iter().next());
+        let mut candidates = response.candidates.unwrap_or_default().into_iter();
+        let candidate = candidates.find(|candidate| candidate.index.unwrap_or_default() == 0);
         let Some(candidate) = candidate else { return Ok(()) };
         let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
         parts.into_iter().for_each(|part| self.push(part, text_sink));
@@ -177,33 +193,26 @@ impl Draft {
             }
         }
         if let Some(call) = part.function_call {
-            let arguments = match call.args {
-                Some(Value::Null) | None => Value::Object(Map::new()),
-                Some(args) => args,
-            };
-            let id = call.id.unwrap_or_default().into();
-            self.calls.push(ToolCall { id, name: call.name.into(), arguments: arguments.into() });
+            let mut draft = CallDraft::new(call.id.unwrap_or_default(), call.name);
+            draft.take(call.args);
+            self.calls.push(draft);
         }
     }
 
     pub(crate) fn finish(self, endpoint: &Endpoint) -> Result<ModelResponse, ProviderError> {
-        let Some(reason) = self.finish_reason else {
+        let Some(reason) = self.finish_reason.filter(|reason| !reason.is_empty()) else {
             return Err(ProviderError::stream_truncated("a finish reason"));
         };
-        let stop_reason = match read_finish_reason(&reason) {
+        let stop_reason = match read_finish_reason(endpoint, &reason) {
             // The protocol stops for tools as it does at the end.
-            Some(StopReason::End) if !self.calls.is_empty() => StopReason::ToolUse,
-            Some(reason) => reason,
-            None => {
-                let why = format!("unknown finish reason: `{reason}`");
-                return Err(endpoint.invalid_response(&why));
-            }
+            StopReason::End if !self.calls.is_empty() => StopReason::ToolUse,
+            reason => reason,
         };
         Ok(ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
             provider_state: endpoint.state_of(self.kept),
-            tool_calls: self.calls.into(),
+            tool_calls: finish_calls(self.calls, &stop_reason),
             stop_reason,
             usage: self.usage.billed(),
         })
@@ -221,9 +230,9 @@ fn blocked(endpoint: &Endpoint, feedback: PromptFeedback) -> Option<ProviderErro
     Some(endpoint.failure(body, None))
 }
 
-/// Reads a finish reason; `None` where it is not known, so that none is taken for another.
-fn read_finish_reason(reason: &str) -> Option<StopReason> {
-    Some(match reason {
+/// Reads a finish reason; one that is not known is taken for no other.
+fn read_finish_reason(endpoint: &Endpoint, reason: &str) -> StopReason {
+    match reason {
         "STOP" => StopReason::End,
         "MAX_TOKENS" => StopReason::MaxTokens,
         "SAFETY"
@@ -232,6 +241,9 @@ fn read_finish_reason(reason: &str) -> Option<StopReason> {
         | "PROHIBITED_CONTENT"
         | "SPII"
         | "MODEL_ARMOR"
+        | "LANGUAGE"
+        | "ESCALATION"
+        | "PUP_LIMITED_DISABLED"
         | "IMAGE_SAFETY"
         | "IMAGE_PROHIBITED_CONTENT"
         | "IMAGE_RECITATION" => StopReason::ContentFilter,
@@ -240,6 +252,6 @@ fn read_finish_reason(reason: &str) -> Option<StopReason> {
         | "MALFORMED_RESPONSE"
         | "TOO_MANY_TOOL_CALLS"
         | "MISSING_THOUGHT_SIGNATURE" => StopReason::Malformed,
-        _ => return None,
-    })
+        word => endpoint.unknown_stop(word),
+    }
 }

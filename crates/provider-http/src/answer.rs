@@ -1,3 +1,4 @@
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -5,16 +6,20 @@ use provider::{ModelResponse, ProviderError, StreamSink, TimeoutPhase};
 use reqwest::Response;
 use reqwest::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use crate::said::{is_failure, looks_like_html};
+use crate::said::looks_like_html;
 use crate::{Endpoint, Events, Lines, MAX_ANSWER_BYTES};
+
+/// How a server-sent event may begin.
+const FIELDS: [&[u8]; 5] = [b"data", b"event", b"id", b"retry", b":"];
 
 /// An answer whose head said success. Its body may still be a failure.
 #[derive(Debug)]
 pub struct Answer<'e> {
     pub(crate) endpoint: &'e Endpoint,
     response: Response,
+    /// What was read of the body to see what it is.
+    begun: VecDeque<Bytes>,
     retry_after: Option<Duration>,
 }
 
@@ -24,7 +29,7 @@ impl<'e> Answer<'e> {
         response: Response,
         retry_after: Option<Duration>,
     ) -> Self {
-        Self { endpoint, response, retry_after }
+        Self { endpoint, response, begun: VecDeque::new(), retry_after }
     }
 
     /// Returns the wait that the head of the answer asked for.
@@ -34,9 +39,37 @@ impl<'e> Answer<'e> {
     }
 
     /// Is the body a stream of events? JSON and HTML are not, whatever was asked for.
+    ///
+    /// Gateways mislabel streams as JSON and the other way round, so the first bytes decide where they
+    /// tell, and the content type where they do not.
+    ///
+    /// # Errors
+    ///
+    /// As [`Answer::chunk`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing of the body.
+    pub async fn is_event_stream(&mut self) -> Result<bool, ProviderError> {
+        let is_labelled = !self.has_content_type("application/json") && !self.is_html();
+        let mut head = Vec::new();
+        loop {
+            match Body::beginning_with(&head) {
+                Body::Whole => return Ok(false),
+                Body::Stream => return Ok(true),
+                Body::Other => return Ok(is_labelled),
+                Body::Undecided => {}
+            }
+            let Some(chunk) = self.next_chunk().await? else { return Ok(is_labelled) };
+            head.extend_from_slice(&chunk);
+            self.begun.push_back(chunk);
+        }
+    }
+
+    /// Does the head say that the body is a page?
     #[must_use]
-    pub fn is_event_stream(&self) -> bool {
-        !self.has_content_type("application/json") && !self.has_content_type("text/html")
+    pub fn is_html(&self) -> bool {
+        self.has_content_type("text/html")
     }
 
     /// Reads the whole body.
@@ -51,7 +84,7 @@ impl<'e> Answer<'e> {
     ///
     /// Dropping the future closes the connection.
     pub async fn json<T: DeserializeOwned>(mut self) -> Result<T, ProviderError> {
-        let is_html = self.has_content_type("text/html");
+        let is_html = self.is_html();
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk().await? {
             if body.len() + chunk.len() > MAX_ANSWER_BYTES {
@@ -60,10 +93,11 @@ impl<'e> Answer<'e> {
             }
             body.extend_from_slice(&chunk);
         }
-        if is_html || looks_like_html(&body) {
+        let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&body);
+        if is_html || looks_like_html(body) {
             return Err(self.endpoint.invalid_response("an HTML page instead of JSON"));
         }
-        self.endpoint.decode(&body, self.retry_after)
+        self.endpoint.decode_last(body, self.retry_after)
     }
 
     /// Reads the body as server-sent events.
@@ -89,6 +123,13 @@ impl<'e> Answer<'e> {
     ///
     /// Dropping the future loses no piece.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
+        match self.begun.pop_front() {
+            Some(chunk) => Ok(Some(chunk)),
+            None => self.next_chunk().await,
+        }
+    }
+
+    async fn next_chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
         let idle = self.endpoint.timeouts().idle;
         self.endpoint
             .within(idle, TimeoutPhase::Idle, self.response.chunk())
@@ -103,7 +144,39 @@ impl<'e> Answer<'e> {
     }
 }
 
-/// Tells somebody who waits for a stream an answer that came whole. Its usage was told before.
+pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// What the first bytes of a body tell.
+#[derive(Debug, PartialEq)]
+enum Body {
+    /// JSON, or a page.
+    Whole,
+    /// Events, or the frames of AWS, whose length begins with a zero.
+    Stream,
+    /// Nothing.
+    Other,
+    /// More bytes may tell.
+    Undecided,
+}
+
+impl Body {
+    fn beginning_with(head: &[u8]) -> Self {
+        if head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(head) {
+            return Self::Undecided;
+        }
+        let head = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head).trim_ascii_start();
+        match head.first() {
+            None => Self::Undecided,
+            Some(b'{' | b'[' | b'<') => Self::Whole,
+            Some(0) => Self::Stream,
+            Some(_) if FIELDS.iter().any(|field| head.starts_with(field)) => Self::Stream,
+            Some(_) if FIELDS.iter().any(|field| field.starts_with(head)) => Self::Undecided,
+            Some(_) => Self::Other,
+        }
+    }
+}
+
+/// Tells the listener of a stream an answer that came whole. Its usage was told before.
 pub fn read_aloud(response: &ModelResponse, sink: Option<&dyn StreamSink>) {
     let Some(sink) = sink else { return };
     if let Some(thinking) = &response.thinking {
@@ -114,30 +187,29 @@ pub fn read_aloud(response: &ModelResponse, sink: Option<&dyn StreamSink>) {
     }
 }
 
-impl Endpoint {
-    /// Decodes JSON that a provider sent with a 200: a body or the data of an event.
-    ///
-    /// # Errors
-    ///
-    /// As [`Answer::json`].
-    pub fn decode<T: DeserializeOwned>(
-        &self,
-        json: &[u8],
-        retry_after: Option<Duration>,
-    ) -> Result<T, ProviderError> {
-        // Failures are rare, so only what names one is read twice.
-        if memchr::memmem::find(json, br#""error""#).is_some()
-            && let Ok(body) = serde_json::from_slice::<Value>(json)
-            && is_failure(&body)
-        {
-            return Err(self.failure(body, retry_after));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_bytes_tell_a_stream_from_json() {
+        #[track_caller]
+        fn check(body: &[u8], expected: Body) {
+            let told = (0..=body.len()).map(|at| Body::beginning_with(&body[..at]));
+            let told = told.into_iter().find(|told| *told != Body::Undecided);
+            assert_eq!(told.unwrap_or(Body::Undecided), expected, "{body:?}");
         }
-        serde_json::from_slice(json).map_err(|error| {
-            if error.is_eof() {
-                ProviderError::stream_truncated("the end of the JSON")
-            } else {
-                self.invalid_response(&format!("not the expected JSON: {error}"))
-            }
-        })
+        check(b"", Body::Undecided);
+        check(b" \r\n", Body::Undecided);
+        check(b" {", Body::Whole);
+        check(b"\xef\xbb\xbf[1]", Body::Whole);
+        check(b"<html>", Body::Whole);
+        check(b"data: x", Body::Stream);
+        check(b"\xef\xbb\xbfevent:x", Body::Stream);
+        check(b"\n\r: ping", Body::Stream);
+        check(b"\0\0\0\x10", Body::Stream);
+        check(b"pardon?", Body::Other);
+        check(b"dada", Body::Other);
+        check(b"\xef\xbb", Body::Undecided);
     }
 }

@@ -1,41 +1,53 @@
 use std::borrow::Cow;
 
-use serde_json::{Map, Value, json};
+use layer0::JsonText;
+use serde::Serialize;
 
-/// Reads the arguments of a tool call as the model wrote them.
+use crate::decode::mended;
+
+/// Reads the arguments of a tool call as the model wrote them; numbers keep their text.
 ///
-/// Nothing, or `null`, is no arguments. Text that is not JSON becomes a [`Value::String`], so that
-/// the call is refused as invalid input and the model reads what it wrote.
+/// Nothing, or `null`, is no arguments. Text that is not JSON becomes a string of JSON, so that the
+/// call is refused as invalid input and the model reads what it wrote.
 ///
 /// ```
 /// use provider_http::parse_arguments;
-/// use serde_json::json;
 ///
-/// assert_eq!(parse_arguments(r#"{"path": "a"}"#), json!({"path": "a"}));
-/// assert_eq!(parse_arguments(""), json!({}));
-/// assert_eq!(parse_arguments(r#"{"path": "#), json!(r#"{"path": "#));
+/// assert_eq!(parse_arguments(r#"{"amount": 3.10}"#).get(), r#"{"amount":3.10}"#);
+/// assert_eq!(parse_arguments("").get(), "{}");
+/// assert_eq!(parse_arguments(r#"{"path": "#).as_string().as_deref(), Some(r#"{"path": "#));
 /// ```
 #[must_use]
-pub fn parse_arguments(text: &str) -> Value {
-    if text.trim().is_empty() {
-        return Value::Object(Map::new());
-    }
-    match serde_json::from_str(text) {
-        Ok(Value::Null) => Value::Object(Map::new()),
-        Ok(value) => value,
-        Err(_) => Value::String(text.to_owned()),
-    }
+pub fn parse_arguments(text: &str) -> JsonText {
+    let written = match text.trim() {
+        "" | "null" => "{}",
+        written => written,
+    };
+    parse(written).unwrap_or_else(|| JsonText::string(text))
+}
+
+/// Reads JSON; `None` of what is none.
+pub(crate) fn parse(text: &str) -> Option<JsonText> {
+    JsonText::parse(text).ok().or_else(|| {
+        let mended = mended(text.as_bytes())?;
+        JsonText::parse(str::from_utf8(&mended).ok()?).ok()
+    })
 }
 
 /// Returns the arguments of an earlier call in a form every endpoint accepts when the conversation
 /// is sent back: an object. What was not one is wrapped as `{"invalid_arguments": …}`; several
 /// endpoints refuse the whole conversation otherwise.
 #[must_use]
-pub fn sendable_arguments(arguments: &Value) -> Cow<'_, Value> {
-    match arguments {
-        Value::Object(_) => Cow::Borrowed(arguments),
-        other => Cow::Owned(json!({ "invalid_arguments": other })),
+pub fn sendable_arguments(arguments: &JsonText) -> Cow<'_, JsonText> {
+    #[derive(Serialize)]
+    struct Invalid<'a> {
+        invalid_arguments: &'a JsonText,
     }
+    if arguments.is_object() {
+        return Cow::Borrowed(arguments);
+    }
+    let wrapped = JsonText::of(&Invalid { invalid_arguments: arguments });
+    Cow::Owned(wrapped.unwrap_or_default())
 }
 
 /// Returns the id of a call in letters, digits, `_` and `-`, which is all that Anthropic and Bedrock

@@ -1,6 +1,7 @@
 //! The table that says what a failure on the wire is.
 //!
-//! An adapter brings [`Row`]s; the first that matches wins. What no row matches is decided by
+//! What any provider may say, or a gateway repeat, is decided first, by [`phrases`](crate::phrases). An
+//! adapter brings [`Row`]s for the rest; the first that matches wins. What no row matches is decided by
 //! status alone, in [`by_status`], the same for all providers. A failure inside a 200 has no status:
 //! it matches the rows that look at the body, and takes the status of the row.
 
@@ -10,6 +11,7 @@ use layer0::error::BoxError;
 use provider::{ProviderError, TimeoutPhase};
 
 use crate::Said;
+use crate::phrases::by_words;
 
 /// One row: a failure with this status and this body is of this class.
 #[derive(Debug, Clone, Copy)]
@@ -153,11 +155,30 @@ impl Class {
 /// Says what a failure is, and which status it has. `status` is `None` inside a 200.
 #[must_use]
 pub fn classify(rows: &[Row], status: Option<u16>, said: &Said) -> (Class, Option<u16>) {
+    if let Some(class) = by_words(status, said) {
+        return (class, status.or(said.status));
+    }
+    let (class, status) = by_rows(rows, status, said);
+    // Read where the class allows both: whether a conflict passes, whether a limit of rates does, and
+    // what nothing but its status tells.
+    let class = match (said.should_retry, class, status) {
+        (Some(false), Class::RateLimited, _) => Class::QuotaExhausted,
+        (Some(false), Class::Transient, Some(409)) => Class::InvalidRequest,
+        (Some(true), Class::InvalidRequest, Some(409)) => Class::Transient,
+        _ => class,
+    };
+    (class, status)
+}
+
+fn by_rows(rows: &[Row], status: Option<u16>, said: &Said) -> (Class, Option<u16>) {
     if let Some(row) = rows.iter().find(|row| row.matches(status, said)) {
         return (row.class, status.or(said.status).or(row.status));
     }
     match status.or(said.status) {
-        Some(status) => (by_status(status), Some(status)),
+        Some(status) => match (by_status(status), said.should_retry) {
+            (Class::InvalidRequest, Some(true)) => (Class::Transient, Some(status)),
+            (class, _) => (class, Some(status)),
+        },
         // It was an answer until the provider broke it off: that is its trouble, not the request's.
         None => (Class::Transient, None),
     }

@@ -1,12 +1,15 @@
 use std::borrow::Cow;
+use std::ops::Range;
 use std::time::Duration;
 
 use provider::ProviderError;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
+use crate::answer::BYTE_ORDER_MARK;
 use crate::{Answer, Endpoint, MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 
-/// The server-sent events of an answer. An event that the end of the body cut off is no event.
+/// The server-sent events of an answer. An event that the end of the body cut off is no event, unless
+/// nothing but the empty line behind it is missing.
 #[derive(Debug)]
 pub struct Events<'e> {
     answer: Answer<'e>,
@@ -22,6 +25,25 @@ pub struct Event {
     /// Its data.
     pub data: String,
 }
+
+impl Event {
+    /// Returns the event whose text this one has as its data: some proxies wrap a stream in another.
+    fn unwrapped(mut self) -> Self {
+        for _ in 0..MAX_WRAPPINGS {
+            if !["data:", "event:"].iter().any(|field| self.data.starts_with(field)) {
+                break;
+            }
+            let mut draft = Draft::default();
+            self.data.lines().for_each(|line| draft.take(line.as_bytes(), 0));
+            let Some(inner) = draft.end() else { break };
+            self = inner;
+        }
+        self
+    }
+}
+
+/// How often an event is looked for inside another.
+const MAX_WRAPPINGS: usize = 3;
 
 impl<'e> Events<'e> {
     pub(crate) fn new(answer: Answer<'e>) -> Self {
@@ -42,9 +64,11 @@ impl<'e> Events<'e> {
     pub async fn next(&mut self) -> Result<Option<Event>, ProviderError> {
         loop {
             if let Some(event) = self.buffer.next() {
-                return Ok(Some(event));
+                return Ok(Some(event.unwrapped()));
             }
-            let Some(chunk) = self.answer.chunk().await? else { return Ok(None) };
+            let Some(chunk) = self.answer.chunk().await? else {
+                return Ok(self.buffer.take_rest().map(Event::unwrapped));
+            };
             if let Err(TooLarge) = self.buffer.push(&chunk) {
                 return Err(self.endpoint().invalid_response("stream is too large"));
             }
@@ -85,9 +109,10 @@ struct EventBuffer {
     bytes: Vec<u8>,
     /// How far lines were taken.
     taken: usize,
-    /// How far lines are complete. A carriage return at the end of a piece may be half of a line's
-    /// end, so that only a newline completes what stands before it.
-    complete: usize,
+    /// How far no line ends, so that a long line is not searched again with every piece of it.
+    searched: usize,
+    /// Was the last line ended by a carriage return? A newline behind it belongs to it.
+    is_behind_return: bool,
     /// Was the first line taken?
     begun: bool,
     of_stream: usize,
@@ -111,16 +136,61 @@ impl EventBuffer {
     /// Takes a piece of the body. The events before it have all been taken.
     fn push(&mut self, chunk: &[u8]) -> Result<(), TooLarge> {
         self.bytes.drain(..self.taken);
+        self.searched -= self.taken;
         self.taken = 0;
         self.of_stream = self.of_stream.saturating_add(chunk.len());
         let of_event = self.draft.bytes + self.bytes.len() + chunk.len();
         if self.of_stream > MAX_STREAM_BYTES || of_event > MAX_ANSWER_BYTES {
             return Err(TooLarge);
         }
-        let newline = memchr::memrchr(b'\n', chunk);
-        self.complete = newline.map_or(0, |at| self.bytes.len() + at + 1);
         self.bytes.extend_from_slice(chunk);
         Ok(())
+    }
+
+    /// Returns where the next complete line is, without its end, and goes behind it.
+    fn next_line(&mut self) -> Option<Range<usize>> {
+        if self.is_behind_return {
+            // The second half of a line's end.
+            if *self.bytes.get(self.taken)? == b'\n' {
+                self.taken += 1;
+                self.searched = self.searched.max(self.taken);
+            }
+            self.is_behind_return = false;
+        }
+        let Some(end) = memchr::memchr2(b'\r', b'\n', &self.bytes[self.searched..]) else {
+            self.searched = self.bytes.len();
+            return None;
+        };
+        let line = self.taken..self.searched + end;
+        self.is_behind_return = self.bytes[line.end] == b'\r';
+        self.taken = line.end + 1;
+        self.searched = self.taken;
+        Some(line)
+    }
+
+    /// Takes a line; returns the event that it ends.
+    fn take_line(&mut self, line: Range<usize>) -> Option<Event> {
+        let begins = !std::mem::replace(&mut self.begun, true);
+        let line = &self.bytes[line];
+        let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| begins).unwrap_or(line);
+        if line.is_empty() {
+            return std::mem::take(&mut self.draft).end();
+        }
+        self.draft.take(line, line.len() + 1);
+        None
+    }
+
+    /// Takes what the end of the body left without an empty line behind it, where that is whole: the
+    /// end marker, or an object.
+    fn take_rest(&mut self) -> Option<Event> {
+        let rest = self.taken..self.bytes.len();
+        self.taken = rest.end;
+        self.searched = rest.end;
+        let ended = self.take_line(rest);
+        let event = ended.or_else(|| std::mem::take(&mut self.draft).end())?;
+        let data = event.data.trim();
+        let is_object = || serde_json::from_str::<IgnoredAny>(data).is_ok();
+        (data == "[DONE]" || (data.starts_with('{') && is_object())).then_some(event)
     }
 }
 
@@ -130,23 +200,14 @@ impl Iterator for EventBuffer {
     /// Takes the next complete event.
     fn next(&mut self) -> Option<Event> {
         loop {
-            let rest = self.bytes.get(self.taken..self.complete)?;
-            let end = memchr::memchr2(b'\r', b'\n', rest)?;
-            let (line, rest) = rest.split_at(end);
-            let length = end + if rest.starts_with(b"\r\n") { 2 } else { 1 };
-            self.taken += length;
-            let begins = !std::mem::replace(&mut self.begun, true);
-            let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| begins).unwrap_or(line);
-            if !line.is_empty() {
-                self.draft.take(line, length);
-            } else if let Some(event) = std::mem::take(&mut self.draft).end() {
-                return Some(event);
+            let line = self.next_line()?;
+            let event = self.take_line(line);
+            if event.is_some() {
+                return event;
             }
         }
     }
 }
-
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 impl Draft {
     /// Takes in a line, `bytes` long with its end. What is no field that counts is a comment.
@@ -188,21 +249,30 @@ mod tests {
         let mut read = Vec::new();
         for piece in pieces {
             buffer.push(piece).unwrap();
-            read.extend(buffer.by_ref().map(|event| format!("{}|{}", event.kind, event.data)));
+            read.extend(buffer.by_ref().map(shown));
         }
+        read.extend(buffer.take_rest().map(shown));
         read
+    }
+
+    fn shown(event: Event) -> String {
+        let event = event.unwrapped();
+        format!("{}|{}", event.kind, event.data)
     }
 
     /// Spec: P7
     #[test]
     fn it_makes_no_difference_where_bytes_are_split() {
-        let bodies: [&[u8]; 5] = [
+        let bodies: [&[u8]; 8] = [
             "event: a\ndata: {\"t\":\"grüße 👍\"}\n\n: comment\n\ndata: one\ndata: two\n\n"
                 .as_bytes(),
             "\u{feff}event: a\r\ndata: é\r\n\r\ndata:b\r\n\r\ndata: cut off".as_bytes(),
             b"data: \xff\xfe broken \xf0\x9f\n\ndata: after\n\n",
             b"\n\n\ndata\n\nid\nretry: x\n:\n\xef\xbb\xbfdata: bom\n\n",
             b"id\n\xef\xbb\xbfdata: bom\n\ndata: after\n\n",
+            "event: a\rdata: é\r\rdata: b\rdata: c\r\r: d\r\r\rdata: e\r\r".as_bytes(),
+            b"data: a\r\rdata: b\r\n\r\ndata: c\n\n\rdata: {}\r",
+            b"data: {\"a\": 1}\n\ndata: [DONE]",
         ];
         for body in bodies {
             let whole = read(&[body]);
@@ -213,6 +283,8 @@ mod tests {
             assert_eq!(read(&body.chunks(1).collect::<Vec<_>>()), whole);
         }
         assert_eq!(read(&[bodies[1]]), ["a|é", "message|b"]);
+        assert_eq!(read(&[bodies[5]]), ["a|é", "message|b\nc", "message|e"]);
+        assert_eq!(read(&[bodies[6]]), ["message|a", "message|b", "message|c", "message|{}"]);
         let mixed: &[u8] = b"id: 7\r\ndata: a\r\rdata: b\rid\n\n";
         assert_eq!(read(&[mixed]), ["message|a", "message|b"]);
     }
@@ -230,6 +302,38 @@ mod tests {
         check(": data\n data: a\nDATA: b\nid: 1\nretry: 1\n\n", &[]);
         check("data: a\n\u{feff}data: b\n\n", &["message|a"]);
         check("data: cut off\n", &[]);
+    }
+
+    /// Spec: P3, P7
+    #[test]
+    fn only_a_whole_event_counts_without_its_empty_line() {
+        #[track_caller]
+        fn check(body: &str, expected: &[&str]) {
+            assert_eq!(read(&[body.as_bytes()]), expected, "{body}");
+        }
+        for end in ["", "\n", "\r\n", "\r"] {
+            check(&format!("data: [DONE]{end}"), &["message|[DONE]"]);
+            check(&format!("event: a\ndata: {{\"b\":1}}{end}"), &[r#"a|{"b":1}"#]);
+            check(&format!("data: {{\"b\":{end}"), &[]);
+            check(&format!("data: 1{end}"), &[]);
+            check(&format!("event: a{end}"), &[]);
+        }
+        check("data: [DONE", &[]);
+    }
+
+    #[test]
+    fn an_event_inside_an_event_is_unwrapped() {
+        #[track_caller]
+        fn check(body: &str, expected: &[&str]) {
+            assert_eq!(read(&[body.as_bytes()]), expected, "{body}");
+        }
+        check(
+            "data: data: {\"a\":1}\n\ndata: data: [DONE]\n\n",
+            &["message|{\"a\":1}", "message|[DONE]"],
+        );
+        check("data: event: b\ndata: data: {}\n\n", &["b|{}"]);
+        check("data: data: data: {}\n\n", &["message|{}"]);
+        check("data: event: alone\n\n", &["message|event: alone"]);
     }
 
     proptest::proptest! {

@@ -1,32 +1,35 @@
 //! Fields of a request that its adapter does not know.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-/// Writes a body with further fields in it.
+/// Writes a body with further fields in it. What they do not replace stays as it is written.
 pub(crate) fn body_with(
     body: &impl Serialize,
     extra: &Map<String, Value>,
 ) -> Result<Vec<u8>, serde_json::Error> {
+    let body = serde_json::to_vec(body)?;
     if extra.is_empty() {
-        return serde_json::to_vec(body);
+        return Ok(body);
     }
-    let mut body = serde_json::to_value(body)?;
-    if let Value::Object(fields) = &mut body {
-        merge(fields, extra);
-    }
-    serde_json::to_vec(&body)
+    let body: Box<RawValue> = serde_json::from_slice(&body)?;
+    Ok(merged(&body, extra)?.get().as_bytes().to_vec())
 }
 
-fn merge(fields: &mut Map<String, Value>, extra: &Map<String, Value>) {
+fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, serde_json::Error> {
+    let mut fields: BTreeMap<String, Box<RawValue>> = serde_json::from_str(body.get())?;
     for (key, value) in extra {
-        match (fields.get_mut(key), value) {
-            (Some(Value::Object(inner)), Value::Object(value)) => merge(inner, value),
-            _ => {
-                fields.insert(key.clone(), value.clone());
-            }
-        }
+        let inner = fields.get(key).filter(|inner| inner.get().starts_with('{'));
+        let merged = match (inner, value) {
+            (Some(inner), Value::Object(value)) => merged(inner, value)?,
+            _ => to_raw_value(value)?,
+        };
+        fields.insert(key.clone(), merged);
     }
+    to_raw_value(&fields)
 }
 
 #[cfg(test)]
@@ -45,5 +48,14 @@ mod tests {
             "model": "m", "options": { "num_ctx": 8, "seed": 2 }, "stop": ["b"], "top_p": 0.5,
         });
         assert_eq!(serde_json::from_slice::<Value>(&written).unwrap(), expected);
+    }
+
+    /// Spec: P12
+    #[test]
+    fn numbers_of_the_body_keep_their_text() {
+        let body = RawValue::from_string(r#"{"a":{"x":3.10},"n":1234e10}"#.to_owned()).unwrap();
+        let Value::Object(extra) = json!({ "a": { "y": 1 } }) else { panic!("an object") };
+        let written = String::from_utf8(body_with(&body, &extra).unwrap()).unwrap();
+        assert_eq!(written, r#"{"a":{"x":3.10,"y":1},"n":1234e10}"#);
     }
 }

@@ -4,23 +4,49 @@ use layer0::Timestamp;
 use reqwest::header::HeaderMap;
 
 /// Reads how long the provider asks to wait: `retry-after-ms`, then `x-amz-retry-after`, which is in
-/// milliseconds too, then `retry-after` as seconds, then as an HTTP date. Zero, negative, NaN and garbage are no hint.
+/// milliseconds too, then `retry-after` as seconds, then as an HTTP date, then what LiteLLM passes on of
+/// the provider behind it. Zero, negative, NaN, garbage and numbers from 2^64 on are no hint.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
-    let millis = |name: &str| positive(text(name)?.parse::<f64>().ok()? / 1_000.0);
+    let millis = |name: &str| wait(text(name)?, Duration::from_millis(1));
+    let plain = |name: &str| {
+        let text = text(name)?;
+        wait(text, Duration::from_secs(1)).or_else(|| until(text, now))
+    };
     millis("retry-after-ms")
         .or_else(|| millis("x-amz-retry-after"))
-        .or_else(|| text("retry-after").and_then(|seconds| positive(seconds.parse().ok()?)))
-        .or_else(|| text("retry-after").and_then(|date| until(date, now)))
+        .or_else(|| plain("retry-after"))
+        .or_else(|| millis("llm_provider-retry-after-ms"))
+        .or_else(|| plain("llm_provider-retry-after"))
+}
+
+/// Reads whether the provider says to try again.
+pub(crate) fn should_retry(headers: &HeaderMap) -> Option<bool> {
+    match headers.get("x-should-retry")?.as_bytes().trim_ascii() {
+        b"true" => Some(true),
+        b"false" => Some(false),
+        _ => None,
+    }
 }
 
 /// Reads a wait as the JSON of a protobuf duration, `14s` or `0.5s`.
 pub(crate) fn seconds(text: &str) -> Option<Duration> {
-    positive(text.trim().strip_suffix('s')?.parse().ok()?)
+    wait(text.trim().strip_suffix('s')?, Duration::from_secs(1))
 }
 
-fn positive(seconds: f64) -> Option<Duration> {
-    Duration::try_from_secs_f64(seconds).ok().filter(|wait| !wait.is_zero())
+/// Reads a number of units. Every hint that is a number comes through here.
+fn wait(number: &str, unit: Duration) -> Option<Duration> {
+    /// 2^64: a number from there on is no count of anything.
+    const TOO_LARGE: f64 = 18_446_744_073_709_551_616.0;
+    let wait = match number.parse::<u64>() {
+        Ok(units) if unit.as_secs() > 0 => Duration::from_secs(units),
+        Ok(units) => Duration::from_millis(units),
+        Err(_) => {
+            let units = number.parse::<f64>().ok().filter(|units| *units < TOO_LARGE)?;
+            Duration::try_from_secs_f64(units * unit.as_secs_f64()).ok()?
+        }
+    };
+    (!wait.is_zero()).then_some(wait)
 }
 
 fn until(date: &str, now: Timestamp) -> Option<Duration> {
@@ -58,6 +84,10 @@ mod tests {
         check(&[("retry-after-ms", "0"), ("retry-after", "7")], Some(7_000));
         check(&[("x-amz-retry-after", "1500"), ("retry-after", "7")], Some(1_500));
         check(&[("x-amz-retry-after", "-1"), ("retry-after", "7")], Some(7_000));
+        check(&[("llm_provider-retry-after-ms", "1500")], Some(1_500));
+        check(&[("llm_provider-retry-after", "7")], Some(7_000));
+        check(&[("llm_provider-retry-after", "Thu, 01 Jan 2026 00:00:30 GMT")], Some(30_000));
+        check(&[("llm_provider-retry-after", "9"), ("retry-after", "7")], Some(7_000));
         check(&[("retry-after", "Thu, 01 Jan 2026 00:00:30 GMT")], Some(30_000));
         check(&[("retry-after", "Wed, 31 Dec 2025 23:59:30 GMT")], None);
         check(&[("retry-after", "Thu, 01 Jan 1970 00:00:00 GMT")], None);
@@ -65,6 +95,29 @@ mod tests {
             check(&[("retry-after", garbage)], None);
             check(&[("retry-after-ms", garbage)], None);
         }
+    }
+
+    /// Spec: R3
+    #[test]
+    fn numbers_from_two_to_the_64_are_no_hint() {
+        let now = "2026-01-01T00:00:00Z".parse().unwrap();
+        let read = |name: &'static str, value: &str| {
+            let value = HeaderValue::from_str(value).unwrap();
+            retry_after(&HeaderMap::from_iter([(HeaderName::from_static(name), value)]), now)
+        };
+        let names = ["retry-after", "retry-after-ms", "x-amz-retry-after"];
+        let too_large =
+            ["18446744073709551616", "18446744073709551616.0", "1.8446744073709552e19", "1e300"];
+        for number in too_large.into_iter().chain(["99999999999999999999999999", "1e999", "inf"]) {
+            for name in names {
+                assert_eq!(read(name, number), None, "{name}: {number}");
+            }
+            assert_eq!(seconds(&format!("{number}s")), None, "{number}s");
+        }
+        let largest = "18446744073709551615";
+        assert_eq!(read("retry-after", largest), Some(Duration::from_secs(u64::MAX)));
+        assert_eq!(read("retry-after-ms", largest), Some(Duration::from_millis(u64::MAX)));
+        assert_eq!(seconds(&format!("{largest}s")), Some(Duration::from_secs(u64::MAX)));
     }
 
     /// Spec: R3

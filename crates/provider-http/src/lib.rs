@@ -12,14 +12,19 @@
 
 mod answer;
 mod arguments;
+mod calls;
 pub mod classify;
 mod config_error;
+mod connection;
+mod decode;
 mod endpoint;
 mod events;
 mod extra;
 mod hint;
 mod key;
+pub mod lenient;
 mod lines;
+pub mod phrases;
 mod said;
 mod sign;
 mod state;
@@ -28,6 +33,7 @@ mod wording;
 
 pub use answer::{Answer, read_aloud};
 pub use arguments::{parse_arguments, sendable_arguments, sendable_id};
+pub use calls::{CallDraft, finish_calls};
 pub use classify::{Class, Row, When};
 pub use config_error::ConfigError;
 pub use endpoint::{Credential, Endpoint, EndpointSettings, deny_real_requests};

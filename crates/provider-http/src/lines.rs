@@ -44,14 +44,32 @@ impl<'e> Lines<'e> {
         }
     }
 
-    /// Decodes a line, as [`Endpoint::decode`] does.
+    /// Waits for the next line and decodes it, `None` at the end of the body. A value may go over
+    /// several lines, as where an answer that is not streamed is written to be read by people.
     ///
     /// # Errors
     ///
-    /// Whatever a failure in the line is; [`ProviderError::StreamTruncated`] when its JSON ends
-    /// early; [`ProviderError::InvalidResponse`].
-    pub fn decode<T: DeserializeOwned>(&self, line: &str) -> Result<T, ProviderError> {
-        self.answer.endpoint.decode(line.as_bytes(), self.retry_after())
+    /// As [`Lines::next`]; whatever a failure in the line is; [`ProviderError::StreamTruncated`] when
+    /// the body ends inside of its JSON; [`ProviderError::InvalidResponse`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the lines of a value that has not ended.
+    pub async fn next_value<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ProviderError> {
+        let endpoint = self.answer.endpoint;
+        let Some(mut text) = self.next().await? else { return Ok(None) };
+        loop {
+            match endpoint.read(text.as_bytes(), self.retry_after())? {
+                Err(error) if error.is_eof() && text.len() < MAX_ANSWER_BYTES => {
+                    let Some(line) = self.next().await? else { break };
+                    text.push('\n');
+                    text.push_str(&line);
+                }
+                Ok(value) => return Ok(Some(value)),
+                Err(_) => break,
+            }
+        }
+        endpoint.decode_last(text.as_bytes(), self.retry_after()).map(Some)
     }
 
     /// Returns the endpoint the lines come from.

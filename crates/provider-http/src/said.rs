@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::decode::from_slice;
 use crate::hint;
 
 /// What the body of a failure says, whatever its shape: `{"error": {…}}`, `{"error": "…"}`, the
@@ -20,40 +21,103 @@ pub struct Said {
     pub status: Option<u16>,
     /// The wait it asks for, where a body carries one.
     pub retry_after: Option<Duration>,
+    /// Does it say whether to try again? What stands in a header.
+    pub should_retry: Option<bool>,
     /// The body, where it was JSON.
     pub body: Value,
 }
+
+/// How often a failure is looked for inside another's message.
+const MAX_WRAPPINGS: usize = 3;
 
 impl Said {
     /// Reads a body.
     #[must_use]
     pub fn read(body: &[u8]) -> Self {
-        match serde_json::from_slice(body) {
+        match from_slice(body) {
             Ok(value) => Self::read_json(value),
             Err(_) if looks_like_html(body) => {
                 Self { message: "an HTML page".into(), ..Self::default() }
             }
             Err(_) => {
                 let message = String::from_utf8_lossy(body).trim().to_owned();
-                Self { message, ..Self::default() }
+                let mut said = Self { message, ..Self::default() };
+                said.unwrap_message(MAX_WRAPPINGS);
+                said
             }
         }
     }
 
     /// Reads a body that is JSON already.
     #[must_use]
-    pub fn read_json(mut body: Value) -> Self {
+    pub fn read_json(body: Value) -> Self {
+        Self::read_wrapped(body, MAX_WRAPPINGS)
+    }
+
+    fn read_wrapped(mut body: Value, wrappings: usize) -> Self {
         let mut said = Self::default();
         // Google's endpoints write a failed stream as a list.
         if let Some(first) = body.as_array_mut().and_then(|items| items.first_mut()) {
             body = first.take();
         }
-        match body.get("error").filter(|error| !error.is_null()).unwrap_or(&body) {
-            Value::String(message) => said.message.clone_from(message),
-            error => said.take(error),
+        let error = ["error", "base_resp"].into_iter().find_map(|name| body.get(name));
+        match error.filter(|error| !error.is_null()).unwrap_or(&body) {
+            Value::String(message) => {
+                // What stands beside the text is said of it.
+                said.take(&body);
+                said.message.clone_from(message);
+            }
+            error => {
+                said.take(error);
+                // OpenRouter keeps here what the provider behind it said.
+                if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
+                    said.take_wrapped(raw, wrappings);
+                }
+            }
         }
+        said.unwrap_message(wrappings);
         said.body = body;
         said
+    }
+
+    /// Takes what a failure says that is told as the message of another: as JSON somewhere in it, or
+    /// as the data of an event. A message that is nothing else makes place for what it wraps.
+    fn unwrap_message(&mut self, wrappings: usize) {
+        let message = self.message.trim_start();
+        let is_all = message.starts_with('{') || message.starts_with("data:");
+        let text = std::mem::take(&mut self.message);
+        let inner = self.take_wrapped(&text, wrappings);
+        self.message = inner.filter(|inner| is_all && !inner.is_empty()).unwrap_or(text);
+    }
+
+    /// Takes what a failure in a text says, and returns its message.
+    fn take_wrapped(&mut self, text: &str, wrappings: usize) -> Option<String> {
+        let wrappings = wrappings.checked_sub(1)?;
+        let json = &text[text.find('{')?..];
+        // Something may follow it.
+        let value = serde_json::Deserializer::from_str(json).into_iter().next()?.ok()?;
+        let inner = Self::read_wrapped(value, wrappings);
+        self.kinds.extend(inner.kinds);
+        self.codes.extend(inner.codes);
+        self.quotas.extend(inner.quotas);
+        self.status = self.status.or(inner.status);
+        self.retry_after = self.retry_after.or(inner.retry_after);
+        Some(inner.message)
+    }
+
+    /// Returns everything that may say what the failure is, in lower case.
+    pub(crate) fn words(&self) -> String {
+        let message = self.message.to_ascii_lowercase();
+        // The repr of a dictionary, or JSON in JSON.
+        let is_quoting = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '\\');
+        let unquoted: String = message.chars().filter(|c| !is_quoting(*c)).collect();
+        let mut words = format!("{message}\n{unquoted}\n");
+        for (name, values) in [("code", &self.codes), ("type", &self.kinds)] {
+            for value in values {
+                words += &format!("{name}:{}\n", value.to_ascii_lowercase());
+            }
+        }
+        words
     }
 
     /// Adds a type as AWS writes it: with a namespace before `#`, or a URL behind `:`, or neither.
@@ -71,7 +135,7 @@ impl Said {
             Value::Number(number) => Some(number.to_string()),
             _ => None,
         };
-        self.kinds.extend(text("/type"));
+        self.kinds.extend(["/type", "/error_type"].into_iter().filter_map(text));
         let is_word = |status: &String| status.parse::<u16>().is_err();
         self.kinds.extend(text("/status").filter(is_word));
         if let Some(kind) = text("/__type") {
@@ -79,10 +143,7 @@ impl Said {
         }
         let codes = ["/code", "/details/error_code", "/error_code", "/innererror/code"];
         self.codes.extend(codes.into_iter().filter_map(text));
-        self.message = ["/message", "/detail", "/msg", "/Message"]
-            .into_iter()
-            .find_map(text)
-            .unwrap_or_default();
+        self.message = MESSAGES.into_iter().find_map(text).unwrap_or_default();
         self.status = ["/status_code", "/raw_status_code", "/status", "/code"]
             .into_iter()
             .filter_map(text)
@@ -106,6 +167,17 @@ impl Said {
     }
 }
 
+/// Where a message may stand.
+const MESSAGES: [&str; 7] = [
+    "/message",
+    "/detail",
+    "/detail/0/msg",
+    "/msg",
+    "/Message",
+    "/status_msg",
+    "/errors/0/message",
+];
+
 /// Does this begin as a page for people does?
 pub(crate) fn looks_like_html(body: &[u8]) -> bool {
     body.trim_ascii_start().starts_with(b"<")
@@ -115,6 +187,8 @@ pub(crate) fn looks_like_html(body: &[u8]) -> bool {
 pub(crate) fn is_failure(body: &Value) -> bool {
     body.get("error").is_some_and(|error| !error.is_null())
         || body.get("object").is_some_and(|object| object == "error")
+        // MiniMax's.
+        || body.pointer("/base_resp/status_code").and_then(Value::as_i64).is_some_and(|it| it != 0)
 }
 
 #[cfg(test)]
@@ -155,6 +229,46 @@ mod tests {
         check("", "", &[], "", None);
         check(r#"[1, {"error": 2}]"#, "", &[], "", None);
         check(r#"{"error": 3}"#, "", &[], "", None);
+        check(r#"{"error":"x","error_type":"v","code":"c"}"#, "v", &["c"], "x", None);
+        check(r#"{"detail":[{"msg":"m"}]}"#, "", &[], "m", None);
+        check(r#"{"base_resp":{"status_code":2013,"status_msg":"m"}}"#, "", &[], "m", None);
+    }
+
+    #[test]
+    fn a_failure_told_as_a_message_is_unwrapped() {
+        #[track_caller]
+        fn check(body: &str, kinds: &str, codes: &[&str], message: &str) {
+            let said = Said::read(body.as_bytes());
+            assert_eq!(said.kinds.join(","), kinds, "{body}");
+            assert_eq!(said.codes, codes, "{body}");
+            assert_eq!(said.message, message, "{body}");
+        }
+        let inner = r#"{"error":{"type":"t","code":"c","message":"m"}}"#;
+        check(&format!("data: {inner}\n\ndata: [DONE]\n\n"), "t", &["c"], "m");
+        check(
+            &format!("event: error\ndata: {inner}\n\n"),
+            "t",
+            &["c"],
+            &format!("event: error\ndata: {inner}"),
+        );
+        for message in [inner.to_owned(), format!("data: {inner}")] {
+            let outer = serde_json::json!({ "error": { "message": message, "code": 400 } });
+            check(&outer.to_string(), "t", &["400", "c"], "m");
+            check(&serde_json::json!({ "error": message }).to_string(), "t", &["c"], "m");
+        }
+        let told = format!("XException - b'{inner}'. Received Model Group=m");
+        let outer = serde_json::json!({ "error": { "message": told } });
+        check(&outer.to_string(), "t", &["c"], &told);
+        let raw = serde_json::json!({ "error": { "message": "x", "metadata": { "raw": inner } } });
+        check(&raw.to_string(), "t", &["c"], "x");
+        let mut deep = inner.to_owned();
+        for _ in 0..40 {
+            deep = serde_json::json!({ "message": deep }).to_string();
+            if deep.len() > 1_000_000 {
+                break;
+            }
+        }
+        assert!(Said::read(deep.as_bytes()).codes.is_empty());
     }
 
     #[test]

@@ -27,18 +27,26 @@ impl Wording {
 
     pub(crate) fn clean(&self, text: &str) -> String {
         // Bound twice, as a megabyte need not be searched: here between words only, for a secret that
-        // is cut in half is not found.
+        // is cut in half is not found. It may still be cut where it is folded over lines: such a
+        // beginning of one is what the stream holds back.
+        let is_gap = |c: char| c.is_whitespace() || c.is_control();
         let mut head = String::new();
-        for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
+        let mut is_cut = false;
+        for word in text.split_inclusive(is_gap) {
             if head.len() >= MAX_CHARS * 8 {
+                is_cut = true;
                 break;
             }
-            if !head.is_empty() && !word.is_empty() {
-                head.push(' ');
-            }
-            head.push_str(if word.len() > MAX_WORD_BYTES { "…" } else { word });
+            let is_long = word.len() > MAX_WORD_BYTES;
+            let gap = word.trim_start_matches(|c| !is_gap(c));
+            head.extend(if is_long { ["…", gap] } else { [word, ""] });
         }
-        let line = self.0.redact(&head);
+        if is_cut {
+            head = self.0.stream().push(&head);
+        }
+        let head = self.0.redact(&head);
+        let words: Vec<&str> = head.split(is_gap).filter(|word| !word.is_empty()).collect();
+        let line = words.join(" ");
         let line = line.strip_suffix('.').unwrap_or(&line);
         match line.char_indices().nth(MAX_CHARS) {
             Some((end, _)) => format!("{}…", &line[..end]),
@@ -61,6 +69,7 @@ mod tests {
         assert_eq!(wording.clean("Overloaded."), "Overloaded");
         let wording = wording.also_hiding(&ApiKey::new("another-secret"));
         assert_eq!(wording.clean("held-secret-key another-secret"), "[redacted] [redacted]");
+        assert_eq!(wording.clean("held-sec\n  ret-key, too"), "[redacted], too");
         let long = wording.clean(&"é".repeat(10_000));
         assert_eq!(long.chars().count(), MAX_CHARS + 1);
         assert_eq!(wording.clean(&format!("a {} b", "é".repeat(100_000))), "a … b");

@@ -135,8 +135,8 @@ impl OllamaProvider {
     }
 
     /// Reads an answer that is here already, such as a recorded one, just as
-    /// [`stream`](Provider::stream) reads one from the wire: whole where the content type is JSON or
-    /// HTML, as lines otherwise. Nothing is sent.
+    /// [`stream`](Provider::stream) reads one from the wire: as values, each on a line or over several.
+    /// Nothing is sent.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -176,13 +176,11 @@ impl OllamaProvider {
         answer: Answer<'_>,
         sink: Option<&dyn StreamSink>,
     ) -> Result<ModelResponse, ProviderError> {
-        if answer.is_event_stream() {
-            return stream::read(answer.lines(), sink).await;
+        if answer.is_html() {
+            return response::read(&self.endpoint, answer, sink).await;
         }
-        // A proxy that cannot stream answers in one piece, and so does a failure.
-        let response = response::read(&self.endpoint, answer, sink).await?;
-        provider_http::read_aloud(&response, sink);
-        Ok(response)
+        // An answer in one piece, as of a proxy that cannot stream, is a stream of one value.
+        stream::read(answer.lines(), sink).await
     }
 }
 

@@ -8,7 +8,6 @@ use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::sendable_arguments;
 use serde::Serialize;
-use serde_json::Value;
 
 #[derive(Serialize)]
 pub(crate) struct ChatRequest<'a> {
@@ -73,7 +72,7 @@ struct WireCall<'a> {
 #[derive(Serialize)]
 struct WireFunction<'a> {
     name: &'a str,
-    arguments: Cow<'a, Value>,
+    arguments: Cow<'a, JsonText>,
 }
 
 #[derive(Serialize)]

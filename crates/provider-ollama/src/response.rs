@@ -1,20 +1,23 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use layer0::message::{StopReason, ToolCall};
+use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Answer, Endpoint, parse_arguments};
+use provider_http::{Answer, CallDraft, Endpoint, finish_calls, lenient};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 /// A whole answer, or a line of one.
 #[derive(Deserialize)]
 pub(crate) struct Chunk {
     message: Option<Said>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "lenient::or_default")]
     pub(crate) done: bool,
+    #[serde(default, deserialize_with = "lenient::text")]
     done_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient::count")]
     prompt_eval_count: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     eval_count: Option<u64>,
 }
 
@@ -32,7 +35,9 @@ impl Chunk {
 
 #[derive(Deserialize)]
 struct Said {
+    #[serde(default, deserialize_with = "lenient::text")]
     content: Option<String>,
+    #[serde(default, deserialize_with = "lenient::text")]
     thinking: Option<String>,
     tool_calls: Option<Vec<WireCall>>,
 }
@@ -41,6 +46,7 @@ struct Said {
 #[derive(Deserialize)]
 struct WireCall {
     /// Newer versions send one.
+    #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
     function: WireFunction,
 }
@@ -49,20 +55,14 @@ struct WireCall {
 struct WireFunction {
     name: String,
     /// An object; a string is what the model wrote where somebody in between could not read it.
-    arguments: Option<Value>,
+    arguments: Option<Box<RawValue>>,
 }
 
-impl From<WireCall> for ToolCall {
+impl From<WireCall> for CallDraft {
     fn from(call: WireCall) -> Self {
-        Self {
-            id: call.id.unwrap_or_default().into(),
-            name: call.function.name.into(),
-            arguments: match call.function.arguments {
-                Some(Value::String(text)) => parse_arguments(&text).into(),
-                Some(Value::Null) | None => Value::Object(Map::new()).into(),
-                Some(value) => value.into(),
-            },
-        }
+        let mut draft = Self::new(call.id.unwrap_or_default(), call.function.name);
+        draft.take(call.function.arguments);
+        draft
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn truncated() -> ProviderError {
 pub(crate) struct Draft {
     text: String,
     thinking: String,
-    calls: Vec<ToolCall>,
+    calls: Vec<CallDraft>,
     usage: Option<TokenUsage>,
     done_reason: Option<String>,
 }
@@ -123,7 +123,7 @@ impl Draft {
                 sink.text(&text);
             }
         }
-        self.calls.extend(said.tool_calls.unwrap_or_default().into_iter().map(ToolCall::from));
+        self.calls.extend(said.tool_calls.unwrap_or_default().into_iter().map(CallDraft::from));
     }
 
     pub(crate) fn finish(self, endpoint: &Endpoint) -> Result<ModelResponse, ProviderError> {
@@ -139,16 +139,13 @@ impl Draft {
                 let why = format!("there was nothing to answer, the model did only `{reason}`");
                 return Err(ProviderError::invalid_request(why, None));
             }
-            Some(reason) => {
-                let why = format!("unknown done reason: `{reason}`");
-                return Err(endpoint.invalid_response(&why));
-            }
+            Some(word) => endpoint.unknown_stop(word),
         };
         Ok(ModelResponse {
             text: self.text.into(),
             thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
             provider_state: None,
-            tool_calls: self.calls.into(),
+            tool_calls: finish_calls(self.calls, &stop_reason),
             stop_reason,
             usage: self.usage.unwrap_or_default(),
         })

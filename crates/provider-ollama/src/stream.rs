@@ -11,8 +11,7 @@ pub(crate) async fn read(
     sink: Option<&dyn StreamSink>,
 ) -> Result<ModelResponse, ProviderError> {
     let mut draft = Draft::default();
-    while let Some(line) = lines.next().await? {
-        let chunk: Chunk = lines.decode(&line)?;
+    while let Some(chunk) = lines.next_value::<Chunk>().await? {
         let is_done = chunk.done;
         draft.take(chunk, sink);
         if is_done {

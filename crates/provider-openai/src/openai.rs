@@ -172,10 +172,10 @@ impl OpenAiProvider {
 
     async fn decode(
         &self,
-        answer: Answer<'_>,
+        mut answer: Answer<'_>,
         sink: Option<&dyn StreamSink>,
     ) -> Result<ModelResponse, ProviderError> {
-        if answer.is_event_stream() {
+        if answer.is_event_stream().await? {
             return stream::read(answer.events(), sink, self.omits_done).await;
         }
         // An endpoint that cannot stream answers in one piece, and so does a failure.
@@ -198,7 +198,7 @@ impl Provider for OpenAiProvider {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = ChatRequest::whole(self.endpoint.model(), request, self.max_tokens)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
-        response::read(&self.endpoint, answer, request.sink.as_deref()).await
+        self.decode(answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

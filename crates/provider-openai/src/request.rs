@@ -1,10 +1,12 @@
 //! What is sent.
 
+use std::borrow::Cow;
+
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::sendable_arguments;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// The field that carries the output limit.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +88,8 @@ struct WireCall<'a> {
 struct WireFunction<'a> {
     name: &'a str,
     /// JSON in a string, as the protocol wants it.
-    arguments: String,
+    #[serde(serialize_with = "as_text")]
+    arguments: Cow<'a, JsonText>,
 }
 
 #[derive(Serialize)]
@@ -173,12 +176,17 @@ pub(crate) fn data_url(image: &Image) -> String {
 }
 
 fn wire_call(call: &ToolCall) -> WireCall<'_> {
-    let arguments = sendable_arguments(&call.arguments).to_string();
+    let arguments = sendable_arguments(&call.arguments);
     WireCall {
         id: call.id.as_str(),
         r#type: "function",
         function: WireFunction { name: &call.name, arguments },
     }
+}
+
+/// Writes JSON in a string.
+pub(crate) fn as_text<S: Serializer>(json: &JsonText, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(json.get())
 }
 
 fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {

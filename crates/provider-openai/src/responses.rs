@@ -1,6 +1,7 @@
 //! OpenAI Responses, used without state: nothing is kept at the provider.
 
 mod draft;
+mod items;
 mod request;
 mod response;
 mod stream;
@@ -192,10 +193,10 @@ impl OpenAiResponsesProvider {
 
     async fn decode(
         &self,
-        answer: Answer<'_>,
+        mut answer: Answer<'_>,
         sink: Option<&dyn StreamSink>,
     ) -> Result<ModelResponse, ProviderError> {
-        if answer.is_event_stream() {
+        if answer.is_event_stream().await? {
             return stream::read(answer.events(), sink).await;
         }
         // An endpoint that cannot stream answers in one piece, and so does a failure.
@@ -225,7 +226,7 @@ impl Provider for OpenAiResponsesProvider {
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let body = self.body(request)?;
         let answer = self.endpoint.post(&body, request.sink.as_deref()).await?;
-        response::read(&self.endpoint, answer, request.sink.as_deref()).await
+        self.decode(answer, request.sink.as_deref()).await
     }
 
     async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

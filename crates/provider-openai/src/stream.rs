@@ -2,21 +2,25 @@
 
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::Events;
+use provider_http::{CallDraft, Events, lenient};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::response::{CallDraft, CallPiece, Content, Draft, Said, WireUsage};
+use crate::response::{CallPiece, Content, Draft, Said, WireUsage, asked_for, take_piece};
 
 #[derive(Deserialize)]
 struct Chunk {
     choices: Option<Vec<ChunkChoice>>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     usage: Option<WireUsage>,
 }
 
 #[derive(Deserialize)]
 struct ChunkChoice {
+    #[serde(default, deserialize_with = "lenient::count")]
+    index: Option<u64>,
     delta: Option<Said>,
+    #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
     error: Option<Value>,
 }
@@ -29,6 +33,7 @@ pub(crate) async fn read(
 ) -> Result<ModelResponse, ProviderError> {
     let mut assembly = Assembly { sink, draft: Draft::default(), indices: Vec::new() };
     let mut finish_reason = None;
+    let mut warned = false;
     while let Some(event) = events.next().await? {
         if event.data.trim() == "[DONE]" {
             return assembly.draft.finish(events.endpoint(), finish_reason.as_deref());
@@ -37,7 +42,7 @@ pub(crate) async fn read(
         if let Some(usage) = chunk.usage {
             assembly.take_usage(usage.into());
         }
-        let Some(choice) = chunk.choices.and_then(|choices| choices.into_iter().next()) else {
+        let Some(choice) = asked_for(chunk.choices, |choice| choice.index, &mut warned) else {
             continue;
         };
         if let Some(error) = choice.error.filter(|error| !error.is_null()) {
@@ -112,7 +117,7 @@ impl Assembly<'_> {
             position
         });
         if let Some(call) = self.draft.calls.get_mut(position) {
-            call.take(piece);
+            take_piece(call, piece);
         }
     }
 }

@@ -1,11 +1,10 @@
+mod facts;
+
 use std::fmt;
 use std::time::Duration;
 
-use layer0::code;
-use layer0::error::{BoxError, OperatorError};
-use layer0::failure::{
-    CircuitOpen, Effect, Exhausted, Failure, GiveUp, Inner, Retry, Seconds, TimedOut,
-};
+use layer0::error::BoxError;
+use layer0::failure::{ErrorText, Failure, Inner, Seconds};
 use thiserror::Error;
 
 use crate::timeout::TimeoutPhase;
@@ -31,6 +30,9 @@ pub enum ProviderError {
     CircuitOpen {
         /// When the next probe is let through.
         retry_after: Option<Duration>,
+        /// What the last call that was made failed with, in this run or in another one.
+        #[source]
+        last: Option<ErrorText>,
     },
     /// The provider's safety system blocked the request or the answer.
     ///
@@ -144,6 +146,8 @@ pub enum ProviderError {
         after: Option<Duration>,
         /// How long the provider asked to wait, where it was its limit.
         retry_after: Option<Duration>,
+        /// How to mend it, where that is known.
+        hint: Option<Box<str>>,
     },
     /// Overload, a 5xx, a lost connection.
     ///
@@ -159,6 +163,8 @@ pub enum ProviderError {
         retry_after_ms: Option<u32>,
         /// What the transport said.
         source: Option<BoxError>,
+        /// How to mend it, where that is known.
+        hint: Option<Box<str>>,
     },
 }
 
@@ -184,7 +190,7 @@ impl ProviderError {
     /// Makes [`ProviderError::CircuitOpen`].
     #[must_use]
     pub const fn circuit_open(retry_after: Option<Duration>) -> Self {
-        Self::CircuitOpen { retry_after }
+        Self::CircuitOpen { retry_after, last: None }
     }
 
     /// Makes [`ProviderError::InvalidRequest`].
@@ -221,12 +227,18 @@ impl ProviderError {
     /// Makes [`ProviderError::Timeout`].
     #[must_use]
     pub const fn timeout(phase: TimeoutPhase, after: Option<Duration>) -> Self {
-        Self::Timeout { phase, after, retry_after: None }
+        Self::Timeout { phase, after, retry_after: None, hint: None }
     }
 
     /// Makes [`ProviderError::TransientError`] without a cause.
     pub fn transient(message: impl Into<Box<str>>, status: Option<u16>) -> Self {
-        Self::TransientError { message: message.into(), status, retry_after_ms: None, source: None }
+        Self::TransientError {
+            message: message.into(),
+            status,
+            retry_after_ms: None,
+            source: None,
+            hint: None,
+        }
     }
 
     /// Makes [`ProviderError::TransientError`] from what the transport said.
@@ -236,6 +248,7 @@ impl ProviderError {
             status: None,
             retry_after_ms: None,
             source: Some(source.into()),
+            hint: None,
         }
     }
 
@@ -244,7 +257,7 @@ impl ProviderError {
     pub fn with_retry_after(mut self, hint: Option<Duration>) -> Self {
         match &mut self {
             Self::RateLimited { retry_after, .. }
-            | Self::CircuitOpen { retry_after }
+            | Self::CircuitOpen { retry_after, .. }
             | Self::Timeout { retry_after, .. } => {
                 *retry_after = hint;
             }
@@ -265,6 +278,32 @@ impl ProviderError {
             | Self::StreamTruncated { .. } => {}
         }
         self
+    }
+
+    /// Adds how a person can mend it, where the variant has room for that:
+    /// [`ProviderError::Timeout`], [`ProviderError::TransientError`]. It must hold no secret.
+    #[must_use]
+    pub fn with_hint(mut self, advice: impl Into<Box<str>>) -> Self {
+        if let Self::Timeout { hint, .. } | Self::TransientError { hint, .. } = &mut self {
+            *hint = Some(advice.into());
+        }
+        self
+    }
+
+    /// Keeps what another provider failed with before in the chain of an error that says that this
+    /// one was not asked. Other errors are left as they are.
+    pub fn keep_earlier(&mut self, earlier: &ErrorText) {
+        match self {
+            Self::CircuitOpen { last, .. } => {
+                let link = ErrorText::from_chain(["another provider failed before".to_owned()]);
+                *last = match (&*last, link) {
+                    (Some(last), Some(link)) => Some(last.caused_by(&link.caused_by(earlier))),
+                    _ => Some(earlier.clone()),
+                };
+            }
+            Self::Exhausted { last, .. } => last.keep_earlier(earlier),
+            _ => {}
+        }
     }
 
     /// Returns the HTTP status, where there was one.
@@ -292,104 +331,5 @@ impl ProviderError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
-    }
-}
-
-impl Failure for ProviderError {
-    fn code(&self) -> &'static str {
-        match self {
-            Self::AuthFailed(_) => code::PROVIDER_AUTH_FAILED,
-            Self::CircuitOpen { .. } => code::PROVIDER_CIRCUIT_OPEN,
-            Self::ContentBlocked { .. } => code::PROVIDER_CONTENT_BLOCKED,
-            Self::ContextOverflow { .. } => code::PROVIDER_CONTEXT_OVERFLOW,
-            Self::Exhausted { last, .. } => last.code(),
-            Self::InvalidRequest { .. } => code::PROVIDER_INVALID_REQUEST,
-            Self::InvalidResponse(_) => code::PROVIDER_INVALID_RESPONSE,
-            Self::NotFound { .. } => code::PROVIDER_NOT_FOUND,
-            Self::Other(_) => code::PROVIDER_OTHER,
-            Self::QuotaExhausted { .. } => code::PROVIDER_QUOTA_EXHAUSTED,
-            Self::RateLimited { .. } => code::PROVIDER_RATE_LIMITED,
-            Self::StreamInterrupted { .. } => code::PROVIDER_STREAM_INTERRUPTED,
-            Self::StreamTruncated { .. } => code::PROVIDER_STREAM_TRUNCATED,
-            Self::Timeout { .. } => code::PROVIDER_TIMEOUT,
-            Self::TransientError { .. } => code::PROVIDER_TRANSIENT,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::CircuitOpen { retry_after }
-            | Self::RateLimited { retry_after, .. }
-            | Self::Timeout { retry_after, .. } => Retry::hinted(*retry_after),
-            Self::TransientError { retry_after_ms, .. } => {
-                Retry::hinted(retry_after_ms.map(|ms| Duration::from_millis(ms.into())))
-            }
-            Self::InvalidResponse(_)
-            | Self::StreamInterrupted { .. }
-            | Self::StreamTruncated { .. } => Retry::Backoff,
-            Self::AuthFailed(_)
-            | Self::ContentBlocked { .. }
-            | Self::ContextOverflow { .. }
-            | Self::Exhausted { .. }
-            | Self::InvalidRequest { .. }
-            | Self::NotFound { .. }
-            | Self::Other(_)
-            | Self::QuotaExhausted { .. } => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Exhausted { last, .. } => last.effect(),
-            Self::Timeout { phase: TimeoutPhase::Connect, .. }
-            | Self::AuthFailed(_)
-            | Self::CircuitOpen { .. }
-            | Self::ContentBlocked { .. }
-            | Self::ContextOverflow { .. }
-            | Self::InvalidRequest { .. }
-            | Self::NotFound { .. }
-            | Self::QuotaExhausted { .. }
-            | Self::RateLimited { .. } => Effect::None,
-            Self::InvalidResponse(_)
-            | Self::Other(_)
-            | Self::StreamInterrupted { .. }
-            | Self::StreamTruncated { .. }
-            | Self::Timeout { .. }
-            | Self::TransientError { .. } => Effect::Unknown,
-        }
-    }
-}
-
-impl From<Exhausted<ProviderError>> for ProviderError {
-    fn from(exhausted: Exhausted<ProviderError>) -> Self {
-        Self::Exhausted {
-            attempts: exhausted.attempts,
-            elapsed: exhausted.elapsed,
-            last: exhausted.last.into(),
-        }
-    }
-}
-
-impl GiveUp for ProviderError {
-    fn stand_in() -> Self {
-        Self::circuit_open(None)
-    }
-}
-
-impl From<TimedOut> for ProviderError {
-    fn from(timed_out: TimedOut) -> Self {
-        Self::timeout(TimeoutPhase::Attempt, Some(timed_out.after))
-    }
-}
-
-impl From<CircuitOpen> for ProviderError {
-    fn from(open: CircuitOpen) -> Self {
-        Self::circuit_open(Some(open.retry_after))
-    }
-}
-
-impl From<ProviderError> for OperatorError {
-    fn from(error: ProviderError) -> Self {
-        Self::model(error)
     }
 }

@@ -8,8 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use layer0::message::Message;
+use layer0::{JsonText, ToolSpec};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::{ModelRequest, ModelResponse, Provider, ProviderError};
 
@@ -22,7 +24,7 @@ use told::Listening;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
     /// Messages, tools and settings, as JSON.
-    pub request: Value,
+    pub request: JsonText,
     /// Was it asked with [`Provider::stream`]?
     pub streamed: bool,
     /// What the sink was told before the end.
@@ -84,7 +86,7 @@ enum Tape {
 
 /// An exchange that may not have ended. Its place is the one at which its call began.
 struct Kept {
-    request: Value,
+    request: JsonText,
     streamed: bool,
     told: Arc<Mutex<Told>>,
     answer: Answer,
@@ -163,7 +165,7 @@ impl RecordedProvider {
     ) -> Result<ModelResponse, ProviderError> {
         let (sink, told) = Listening::beside(request.sink.clone());
         let place = {
-            let request = self.redacted(as_json(request));
+            let request = self.redacted(&as_json(request));
             let mut kept = lock(kept);
             kept.push(Kept { request, streamed, told, answer: Answer::Unanswered });
             kept.len() - 1
@@ -177,9 +179,8 @@ impl RecordedProvider {
             Ok(response) => Answer::Answered(response.clone()),
             Err(error) => Answer::Failed(error.into()),
         };
-        let answer = serde_json::to_value(&answer)
-            .map(|value| self.redacted(value))
-            .and_then(serde_json::from_value)
+        let answer = JsonText::of(&answer)
+            .and_then(|answer| self.redacted(&answer).read())
             .map_err(|error| ProviderError::Other(error.into()))?;
         lock(kept)[place].answer = answer;
         result
@@ -205,8 +206,8 @@ impl RecordedProvider {
                 way(streamed),
             ));
         }
-        let asked = self.redacted(as_json(request));
-        if let Some(part) = difference(&exchange.request, &asked, String::new()) {
+        let asked = self.redacted(&as_json(request));
+        if let Some(part) = difference(&exchange.request, &asked) {
             return refused(format!("request {number} differs from the recorded one at `{part}`"));
         }
         if let Some(sink) = &request.sink {
@@ -228,15 +229,8 @@ impl RecordedProvider {
         }
     }
 
-    fn redacted(&self, value: Value) -> Value {
-        match value {
-            Value::String(text) => Value::String((self.redact)(&text)),
-            Value::Array(items) => items.into_iter().map(|item| self.redacted(item)).collect(),
-            Value::Object(fields) => {
-                fields.into_iter().map(|(key, field)| (key, self.redacted(field))).collect()
-            }
-            other => other,
-        }
+    fn redacted(&self, text: &JsonText) -> JsonText {
+        text.map_strings(&mut |text| (self.redact)(text).into())
     }
 }
 
@@ -274,22 +268,36 @@ impl Provider for RecordedProvider {
     }
 }
 
-fn as_json(request: &ModelRequest) -> Value {
-    json!({
-        "messages": request.messages.messages(),
-        "tools": request.tools,
-        "max_output_tokens": request.settings.max_output_tokens,
-        "temperature": request.settings.temperature,
-    })
+fn as_json(request: &ModelRequest) -> JsonText {
+    #[derive(Serialize)]
+    struct Asked<'r> {
+        messages: &'r [Arc<Message>],
+        tools: &'r [ToolSpec],
+        max_output_tokens: Option<u32>,
+        temperature: Option<f32>,
+    }
+    let asked = Asked {
+        messages: request.messages.messages(),
+        tools: &request.tools,
+        max_output_tokens: request.settings.max_output_tokens,
+        temperature: request.settings.temperature,
+    };
+    JsonText::of(&asked).unwrap_or_default()
 }
 
 /// Returns the JSON pointer of the first part that differs.
-fn difference(recorded: &Value, asked: &Value, at: String) -> Option<String> {
+fn difference(recorded: &JsonText, asked: &JsonText) -> Option<String> {
+    let inside = || different_part(&recorded.value(), &asked.value(), String::new());
+    (recorded != asked).then(|| inside().unwrap_or_default())
+}
+
+fn different_part(recorded: &Value, asked: &Value, at: String) -> Option<String> {
     match (recorded, asked) {
         (Value::Array(recorded), Value::Array(asked)) => {
             let mut parts = recorded.iter().zip(asked).enumerate();
-            let inside = parts
-                .find_map(|(index, (one, other))| difference(one, other, format!("{at}/{index}")));
+            let inside = parts.find_map(|(index, (one, other))| {
+                different_part(one, other, format!("{at}/{index}"))
+            });
             let length = recorded.len().min(asked.len());
             inside.or((recorded.len() != asked.len()).then(|| format!("{at}/{length}")))
         }
@@ -300,7 +308,7 @@ fn difference(recorded: &Value, asked: &Value, at: String) -> Option<String> {
                 fields.get(key).unwrap_or(&null).clone()
             };
             keys.into_iter().find_map(|key| {
-                difference(&get(recorded, key), &get(asked, key), format!("{at}/{key}"))
+                different_part(&get(recorded, key), &get(asked, key), format!("{at}/{key}"))
             })
         }
         _ if recorded == asked => None,

@@ -39,7 +39,8 @@ pub struct ScriptedToolCall {
     pub id: String,
     /// The tool.
     pub name: String,
-    /// The arguments; a string stands for JSON that does not parse.
+    /// The arguments; a string is read as a model's text, which may not parse, and keeps numbers as
+    /// they are written.
     #[serde(default = "empty_object")]
     pub arguments: Value,
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clock::{Clock, SystemClock};
+use layer0::JsonText;
 use layer0::message::{Message, StopReason, ToolCall};
 use serde_json::Value;
 
@@ -90,7 +91,7 @@ impl ScriptedProvider {
             .map(|call| ToolCall {
                 id: call.id.as_str().into(),
                 name: call.name.as_str().into(),
-                arguments: ids.fill_value(&call.arguments).into(),
+                arguments: as_written(ids.fill_value(&call.arguments)),
             })
             .collect();
         let by_content = if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };
@@ -99,7 +100,7 @@ impl ScriptedProvider {
             thinking: answer.thinking.clone(),
             provider_state: None,
             tool_calls,
-            stop_reason: answer.stop_reason.unwrap_or(by_content),
+            stop_reason: answer.stop_reason.clone().unwrap_or(by_content),
             usage,
         })
     }
@@ -178,6 +179,14 @@ impl<'a, I: Iterator<Item = &'a str> + Clone> Placeholders<I> {
     }
 }
 
+/// Returns arguments as a model writes them; a text is read as every adapter reads it.
+fn as_written(arguments: Value) -> JsonText {
+    match arguments {
+        Value::String(text) => JsonText::parse(&text).unwrap_or_else(|_| JsonText::string(&text)),
+        arguments => arguments.into(),
+    }
+}
+
 fn looks_like_id(id: &str) -> bool {
     let mut parts = id.split('_').skip(1);
     let digits = |part: Option<&str>, count, hex| {
@@ -209,6 +218,20 @@ mod tests {
         assert_eq!(layer0::failure::chain(&error)[1], "script exhausted");
     }
 
+    /// Spec: P12
+    #[tokio::test]
+    async fn arguments_scripted_as_text_keep_it() {
+        for (scripted, read) in [
+            (json!(r#"{"x": 3.10}"#), r#"{"x":3.10}"#),
+            (json!({"x": 3.5}), r#"{"x":3.5}"#),
+            (json!("{broken"), r#""{broken""#),
+        ] {
+            let provider = ScriptedProvider::calling("t", scripted, "");
+            let response = provider.complete(&ModelRequest::new(Transcript::default())).await;
+            assert_eq!(response.unwrap().tool_calls[0].arguments.get(), read);
+        }
+    }
+
     #[tokio::test]
     async fn ids_of_stored_errors_are_filled_in() {
         let mut messages = Transcript::default();
@@ -234,7 +257,7 @@ mod tests {
         );
         let response = provider.complete(&ModelRequest::new(messages)).await.unwrap();
         assert_eq!(
-            *response.tool_calls[0].arguments,
+            response.tool_calls[0].arguments,
             json!({"error_id": "err_20260101_000000_00ff01", "not": ["${error_id.3}"]})
         );
     }

@@ -30,7 +30,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
         ("refusal", StopReason::Refusal),
         ("model_context_window_exceeded", StopReason::ContextExceeded),
     ],
-    reason_noun: "stop reason",
     stopped: |reason| {
         let text = json!({ "type": "text", "text": "so far" });
         let content = json!([text, { "type": "of_tomorrow", "a": 1 }]);
@@ -39,7 +38,8 @@ pub(super) const ADAPTER: Adapter = Adapter {
     },
     transient_inside: Some(529),
     no_arguments: || vec![json!({}), Value::Null],
-    after_the_end: || 0,
+    // The empty line that ends the last event.
+    after_the_end: || 2,
 };
 
 fn no_answers() -> Vec<(Reply, bool, &'static str)> {

@@ -37,7 +37,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
         ("guardrail_intervened", StopReason::ContentFilter),
         ("model_context_window_exceeded", StopReason::ContextExceeded),
     ],
-    reason_noun: "stop reason",
     stopped: |reason| {
         let content = json!([{ "text": "so far" }, { "ofTomorrow": { "a": 1 } }]);
         let message = json!({ "role": "assistant", "content": content });

@@ -50,6 +50,34 @@ async fn a_piece_of_a_block_that_is_another_is_an_invalid_response() {
     }
 }
 
+/// Spec: P1
+#[tokio::test]
+async fn cited_text_is_text() {
+    let cited = |texts: &[&str]| {
+        let content: Vec<_> = texts.iter().map(|text| json!({ "text": text })).collect();
+        let citations = json!([{ "title": "t", "sourceContent": [{ "text": "not said" }] }]);
+        json!({ "citationsContent": { "content": content, "citations": citations } })
+    };
+    let content = json!([{ "text": "It is " }, cited(&["blue", ", "]), cited(&["they say"])]);
+    let body = json!({
+        "output": { "message": { "role": "assistant", "content": content } },
+        "stopReason": "end_turn",
+    });
+    for streamed in [false, true] {
+        let answer = ask(Reply::json(200, &body), streamed).await.unwrap();
+        assert_eq!(&*answer.text, "It is blue, they say");
+    }
+    let piece =
+        |delta| event("contentBlockDelta", &json!({ "contentBlockIndex": 0, "delta": delta }));
+    let body = [
+        piece(json!({ "text": "It is blue" })),
+        piece(json!({ "citation": { "title": "t", "sourceContent": [{ "text": "not said" }] } })),
+        event("messageStop", &json!({ "stopReason": "end_turn" })),
+        billed(),
+    ];
+    assert_eq!(&*ask(stream(body.concat()), true).await.unwrap().text, "It is blue");
+}
+
 #[tokio::test]
 async fn what_may_come_to_be_is_passed_over() {
     let (piece, start) = (json!({ "ofTomorrow": { "a": 1 } }), json!({}));

@@ -28,7 +28,7 @@ async fn calls_without_an_id_keep_their_order() {
     let calls: Vec<_> =
         response.tool_calls.iter().map(|call| (call.id.as_str(), &*call.name)).collect();
     assert_eq!(calls, [("", "a"), ("", "a"), ("", "b")]);
-    assert_eq!(*response.tool_calls[0].arguments, json!({ "x": 1 }));
-    assert_eq!(*response.tool_calls[2].arguments, json!({}));
+    assert_eq!(response.tool_calls[0].arguments, json!({ "x": 1 }));
+    assert_eq!(response.tool_calls[2].arguments, json!({}));
     assert_eq!(response.stop_reason, StopReason::ToolUse);
 }

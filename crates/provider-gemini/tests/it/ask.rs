@@ -31,8 +31,10 @@ pub(super) const ADAPTER: Adapter = Adapter {
         ("SPII", StopReason::ContentFilter),
         ("MODEL_ARMOR", StopReason::ContentFilter),
         ("IMAGE_SAFETY", StopReason::ContentFilter),
+        ("LANGUAGE", StopReason::ContentFilter),
+        ("ESCALATION", StopReason::ContentFilter),
+        ("PUP_LIMITED_DISABLED", StopReason::ContentFilter),
     ],
-    reason_noun: "finish reason",
     stopped: |reason| {
         let parts = json!([{ "text": "so far" }, { "executableCode": { "code": "1" } }]);
         let candidate = json!({ "content": { "parts": parts }, "finishReason": reason });
@@ -40,7 +42,8 @@ pub(super) const ADAPTER: Adapter = Adapter {
     },
     transient_inside: Some(502),
     no_arguments: || vec![json!({}), Value::Null],
-    after_the_end: || 0,
+    // The empty line that ends the last event.
+    after_the_end: || 4,
 };
 
 fn no_answers() -> Vec<(Reply, bool, &'static str)> {

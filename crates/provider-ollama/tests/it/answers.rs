@@ -25,7 +25,7 @@ async fn a_stop_beside_calls_is_for_the_calls() {
         };
         for streamed in [false, true] {
             let response = ADAPTER.serve(&answer, streamed).await.unwrap();
-            assert_eq!((response.stop_reason, &*response.text), (stop_reason, "so far"));
+            assert_eq!((&response.stop_reason, &*response.text), (&stop_reason, "so far"));
         }
     }
 }

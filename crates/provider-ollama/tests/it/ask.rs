@@ -22,7 +22,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
     no_answers,
     repeating,
     reasons: &[("stop", StopReason::End), ("length", StopReason::MaxTokens)],
-    reason_noun: "done reason",
     stopped: |reason| {
         let message = json!({ "content": "so far" });
         let body = json!({ "message": message, "done": true, "done_reason": reason });

@@ -80,6 +80,6 @@ async fn the_word_error_in_an_answer_is_no_failure() {
         [(Reply::lines(body.to_string()), true), (Reply::json(200, &body), false)]
     {
         let response = ask(reply, streamed).await.unwrap();
-        assert_eq!(*response.tool_calls[0].arguments, json!({ "error": "e" }));
+        assert_eq!(response.tool_calls[0].arguments, json!({ "error": "e" }));
     }
 }

@@ -1,67 +1,47 @@
 //! An answer that is being put together, from items or from pieces of them.
 
-use std::collections::BTreeMap;
-
-use layer0::message::{StatePart, StopReason, ToolCall};
+use layer0::message::{StatePart, StopReason};
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, StreamSink};
-use provider_http::{Endpoint, parse_arguments};
-use serde_json::{Value, json};
+use provider_http::{Endpoint, finish_calls};
+use serde_json::value::RawValue;
 
+use super::items::{Body, Items, Kind};
 use super::response::{CallItem, Item, WireResponse};
 
 /// What stands between two messages, and between two parts of a reasoning summary.
-const BREAK: &str = "\n\n";
+pub(super) const BREAK: &str = "\n\n";
+
+/// Where in the answer something stands, as far as the endpoint tells.
+#[derive(Default, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) index: Option<u64>,
+    pub(crate) item_id: Option<&'a str>,
+}
+
+/// A part of what an item thinks, or of its summary.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(crate) struct Thought {
+    pub(crate) is_summary: bool,
+    pub(crate) part: u64,
+}
 
 /// An answer that is being put together.
 #[derive(Default)]
 pub(crate) struct Draft<'s> {
     sink: Option<&'s dyn StreamSink>,
-    text: String,
-    /// The items that the text is of, and where in it each begins.
-    text_starts: Vec<(u64, usize)>,
-    thinking: String,
-    thinking_place: Thought,
-    refused: bool,
-    calls: Vec<CallDraft>,
-    /// Encrypted reasoning, by the item that it is.
-    kept: BTreeMap<u64, Value>,
+    items: Items,
+    /// The item whose text the listener heard last.
+    text_at: Option<u64>,
+    /// The part of the item whose thinking the listener heard last.
+    thought_at: Option<(u64, Thought)>,
     usage: TokenUsage,
-}
-
-/// Where a piece of thinking stands: a part of what an item says, or of its summary.
-#[derive(Default, Clone, Copy, PartialEq)]
-pub(crate) struct Thought {
-    pub(crate) item: u64,
-    pub(crate) is_summary: bool,
-    pub(crate) part: u64,
-}
-
-#[derive(Default)]
-struct CallDraft {
-    /// The item that the call is.
-    item: u64,
-    id: String,
-    name: String,
-    arguments: String,
 }
 
 impl<'s> Draft<'s> {
     /// Begins an answer; what it says goes to the sink.
     pub(crate) fn new(sink: Option<&'s dyn StreamSink>) -> Self {
         Self { sink, ..Self::default() }
-    }
-
-    pub(crate) fn has_text(&self) -> bool {
-        !self.text.is_empty()
-    }
-
-    pub(crate) fn has_thinking(&self) -> bool {
-        !self.thinking.is_empty()
-    }
-
-    pub(crate) fn has_calls(&self) -> bool {
-        !self.calls.is_empty()
     }
 
     pub(crate) fn take_usage(&mut self, response: &WireResponse) {
@@ -72,158 +52,161 @@ impl<'s> Draft<'s> {
         }
     }
 
-    /// Keeps what an item wants back; the whole answer repeats what its stream told.
-    ///
-    /// Without its id: one that was not stored cannot be looked up.
-    pub(crate) fn keep(&mut self, at: u64, item: &Item) {
-        let Item::Reasoning { summary, encrypted_content: Some(content), .. } = item else {
-            return;
-        };
-        let texts = summary.iter().flatten().filter_map(|part| part.text.as_deref());
-        let summary: Vec<Value> =
-            texts.map(|text| json!({ "type": "summary_text", "text": text })).collect();
-        let item = json!({ "type": "reasoning", "summary": summary, "encrypted_content": content });
-        self.kept.insert(at, item);
-    }
-
-    /// Takes a whole item.
-    pub(crate) fn take_item(&mut self, at: u64, item: Item) {
-        self.keep(at, &item);
-        match item {
-            Item::FunctionCall(item) => self.take_call(Some(at), item),
-            Item::Message { content } => {
-                for part in content.unwrap_or_default() {
-                    self.say(at, &part.text.unwrap_or_default());
-                    self.refuse(at, &part.refusal.unwrap_or_default());
-                }
-            }
-            Item::Reasoning { summary, content, encrypted_content: _ } => {
-                for (is_summary, parts) in [(true, summary), (false, content)] {
-                    for (part, said) in (0..).zip(parts.unwrap_or_default()) {
-                        let place = Thought { item: at, is_summary, part };
-                        self.think(place, &said.text.unwrap_or_default());
-                    }
-                }
-            }
-            Item::Other => {}
-        }
-    }
-
-    /// Was the last thing that was said or thought said by this item?
-    pub(crate) fn has_heard(&self, at: u64, item: &Item) -> bool {
-        match item {
-            Item::Message { .. } => self.text_starts.last().is_some_and(|(item, _)| *item == at),
-            Item::Reasoning { .. } => self.has_thinking() && self.thinking_place.item == at,
-            Item::FunctionCall(_) | Item::Other => true,
-        }
-    }
-
-    /// Takes a call, or what more is known of one. Where an endpoint leaves the index out, a new id
-    /// begins a new call.
-    pub(crate) fn take_call(&mut self, at: Option<u64>, item: CallItem) {
-        let known = self.calls.iter().find(|call| Some(&call.id) == item.call_id.as_ref());
-        let at = at.or(known.map(|call| call.item));
-        let next = self.calls.last().map_or(0, |last| last.item.saturating_add(1));
-        let call = self.call(at.unwrap_or(next));
-        settle(&mut call.id, item.call_id);
-        settle(&mut call.name, item.name);
-        settle(&mut call.arguments, item.arguments);
-    }
-
-    /// Takes a piece of a call's arguments; of the last call's where there is no index.
-    pub(crate) fn take_arguments(&mut self, at: Option<u64>, piece: &str) {
-        self.call_or_last(at).arguments.push_str(piece);
-    }
-
-    /// Takes a call's arguments as a whole.
-    pub(crate) fn settle_arguments(&mut self, at: Option<u64>, arguments: Option<String>) {
-        settle(&mut self.call_or_last(at).arguments, arguments);
-    }
-
-    fn call_or_last(&mut self, at: Option<u64>) -> &mut CallDraft {
-        let last = self.calls.last().map_or(0, |last| last.item);
-        self.call(at.unwrap_or(last))
-    }
-
-    /// Returns the call that is this item; calls stand in the order of items.
-    fn call(&mut self, at: u64) -> &mut CallDraft {
-        let position = self.calls.partition_point(|call| call.item < at);
-        if self.calls.get(position).is_none_or(|call| call.item != at) {
-            self.calls.insert(position, CallDraft { item: at, ..CallDraft::default() });
-        }
-        &mut self.calls[position]
-    }
-
     /// Takes a piece of text. A message that follows another begins a paragraph.
-    pub(crate) fn say(&mut self, at: u64, piece: &str) {
+    pub(crate) fn say(&mut self, place: Place<'_>, piece: &str, is_refusal: bool) {
         if piece.is_empty() {
             return;
         }
-        let begins = self.text_starts.last().is_none_or(|(item, _)| *item != at);
-        let breaks = self.has_text() && begins;
-        if begins {
-            self.text_starts.push((at, self.text.len()));
+        let (at, item) = self.items.at(place, Kind::Text);
+        if let Body::Text { text, is_refused } = &mut item.body {
+            text.push_str(piece);
+            *is_refused |= is_refusal;
         }
-        for piece in [if breaks { BREAK } else { "" }, piece] {
-            self.text.push_str(piece);
-            if let Some(sink) = self.sink.filter(|_| !piece.is_empty()) {
-                sink.text(piece);
-            }
-        }
-    }
-
-    pub(crate) fn refuse(&mut self, at: u64, piece: &str) {
-        self.refused |= !piece.is_empty();
-        self.say(at, piece);
+        self.tell_text(at, piece);
     }
 
     /// Takes a piece of thinking. A part that follows another begins a paragraph.
-    pub(crate) fn think(&mut self, place: Thought, piece: &str) {
+    pub(crate) fn think(&mut self, place: Place<'_>, part: Thought, piece: &str) {
         if piece.is_empty() {
             return;
         }
-        let breaks = self.has_thinking() && self.thinking_place != place;
-        self.thinking_place = place;
-        for piece in [if breaks { BREAK } else { "" }, piece] {
-            self.thinking.push_str(piece);
-            if let Some(sink) = self.sink.filter(|_| !piece.is_empty()) {
-                sink.thinking(piece);
+        let (at, item) = self.items.at(place, Kind::Thought);
+        if let Body::Thought { parts, .. } = &mut item.body {
+            match parts.last_mut() {
+                Some((last, text)) if *last == part => text.push_str(piece),
+                _ => parts.push((part, piece.to_owned())),
+            }
+        }
+        self.tell_thought(at, part, piece);
+    }
+
+    /// Takes a call, or what more is known of one.
+    pub(crate) fn take_call(&mut self, place: Place<'_>, item: CallItem, is_done: bool) {
+        self.items.take_call(place, item, is_done);
+    }
+
+    /// Takes a piece of a call's arguments; of the last call's where there is no index.
+    pub(crate) fn take_arguments(&mut self, place: Place<'_>, piece: &str) {
+        if let Some(call) = self.items.call(place) {
+            call.push(piece);
+        }
+    }
+
+    /// Takes a call's arguments as a whole.
+    pub(crate) fn settle_arguments(&mut self, place: Place<'_>, arguments: Option<Box<RawValue>>) {
+        if let Some(call) = self.items.call(place) {
+            call.settle(arguments);
+        }
+    }
+
+    /// Takes an item that is done. As a rule it was heard piece by piece; what it says as a whole
+    /// settles it.
+    pub(crate) fn take_done(&mut self, place: Place<'_>, item: Item) {
+        let heard = self.items.clone();
+        let at = self.items.take_done(place, item);
+        self.tell_more(&heard, at);
+    }
+
+    /// Takes the whole answer, which settles all that was heard; what it has nothing of stays as it
+    /// was heard, for some endpoints end with an answer that is empty, or with a part of it.
+    pub(crate) fn settle(&mut self, output: Vec<Item>) {
+        let mut whole = Items::default();
+        for (at, item) in (0..).zip(output) {
+            whole.take_done(Place { index: Some(at), item_id: None }, item);
+        }
+        let heard = std::mem::take(&mut self.items);
+        self.items = whole.or(heard.clone());
+        for at in self.items.places() {
+            self.tell_more(&heard, at);
+        }
+    }
+
+    /// Tells the listener what an item says beyond what was heard of it. What was heard differently
+    /// cannot be taken back.
+    fn tell_more(&mut self, heard: &Items, at: u64) {
+        if self.sink.is_none() {
+            return;
+        }
+        let text = self.items.text_of(at);
+        if let Some(more) = text.strip_prefix(&heard.text_of(at)).filter(|it| !it.is_empty()) {
+            self.tell_text(at, more);
+        }
+        if heard.thoughts_of(at).is_empty() {
+            for (part, text) in self.items.thoughts_of(at) {
+                self.tell_thought(at, part, &text);
             }
         }
     }
 
+    fn tell_text(&mut self, at: u64, piece: &str) {
+        let Some(sink) = self.sink else { return };
+        if self.text_at.is_some_and(|last| last != at) {
+            sink.text(BREAK);
+        }
+        self.text_at = Some(at);
+        sink.text(piece);
+    }
+
+    fn tell_thought(&mut self, at: u64, part: Thought, piece: &str) {
+        let Some(sink) = self.sink else { return };
+        if self.thought_at.is_some_and(|last| last != (at, part)) {
+            sink.thinking(BREAK);
+        }
+        self.thought_at = Some((at, part));
+        sink.thinking(piece);
+    }
+
     pub(crate) fn finish(self, endpoint: &Endpoint, ending: StopReason) -> ModelResponse {
+        let mut said = Said::default();
+        for item in self.items.into_sorted() {
+            said.is_cut |= item.is_cut;
+            match item.body {
+                Body::Text { text, is_refused } => {
+                    said.is_refused |= is_refused;
+                    add(&mut said.text, &text);
+                }
+                Body::Thought { parts, data } => {
+                    parts.iter().for_each(|(_, text)| add(&mut said.thinking, text));
+                    let (text_before, calls_before) = (said.text.len(), said.calls.len());
+                    let kept = data.map(|data| StatePart { text_before, calls_before, data });
+                    said.kept.extend(kept);
+                }
+                Body::Call(call) => said.calls.push(call),
+            }
+        }
         let stop_reason = match ending {
-            StopReason::End if self.refused => StopReason::Refusal,
-            StopReason::End if !self.calls.is_empty() => StopReason::ToolUse,
+            StopReason::End if said.is_refused => StopReason::Refusal,
+            // An answer may say that it is complete, and of a part of it that it is not.
+            StopReason::End if said.is_cut => StopReason::MaxTokens,
+            StopReason::End if !said.calls.is_empty() => StopReason::ToolUse,
             ending => ending,
         };
-        let kept = self.kept.into_iter().map(|(at, data)| {
-            let behind = self.text_starts.iter().find(|(item, _)| *item > at);
-            let text_before = behind.map_or(self.text.len(), |(_, start)| *start);
-            let calls_before = self.calls.partition_point(|call| call.item < at);
-            StatePart { text_before, calls_before, data }
-        });
-        let provider_state = endpoint.state_of(kept.collect());
-        let call = |draft: CallDraft| ToolCall {
-            id: draft.id.into(),
-            name: draft.name.into(),
-            arguments: parse_arguments(&draft.arguments).into(),
-        };
         ModelResponse {
-            text: self.text.into(),
-            thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
-            provider_state,
-            tool_calls: self.calls.into_iter().map(call).collect(),
+            text: said.text.into(),
+            thinking: (!said.thinking.is_empty()).then(|| said.thinking.into()),
+            provider_state: endpoint.state_of(said.kept),
+            tool_calls: finish_calls(said.calls, &stop_reason),
             stop_reason,
             usage: self.usage,
         }
     }
 }
 
-/// Replaces what is known by what is said, if anything is.
-fn settle(field: &mut String, value: Option<String>) {
-    if let Some(value) = value.filter(|value| !value.is_empty()) {
-        *field = value;
+/// What all items say.
+#[derive(Default)]
+struct Said {
+    text: String,
+    thinking: String,
+    calls: Vec<provider_http::CallDraft>,
+    kept: Vec<StatePart>,
+    is_refused: bool,
+    is_cut: bool,
+}
+
+/// Adds a paragraph.
+fn add(text: &mut String, paragraph: &str) {
+    if !text.is_empty() && !paragraph.is_empty() {
+        text.push_str(BREAK);
     }
+    text.push_str(paragraph);
 }

@@ -1,5 +1,7 @@
 //! What is sent.
 
+use std::borrow::Cow;
+
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
@@ -7,7 +9,7 @@ use provider_http::{Endpoint, Piece, pieces, sendable_arguments};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::request::data_url;
+use crate::request::{as_text, data_url};
 
 /// The smallest output limit that the protocol accepts. What is left of a budget may be less; a
 /// refused request would hide that the budget is used up.
@@ -60,7 +62,8 @@ enum InputItem<'a> {
         call_id: &'a str,
         name: &'a str,
         /// JSON in a string, as the protocol wants it.
-        arguments: String,
+        #[serde(serialize_with = "as_text")]
+        arguments: Cow<'a, JsonText>,
     },
     FunctionCallOutput {
         call_id: &'a str,
@@ -180,7 +183,7 @@ fn wire_call(call: &ToolCall) -> InputItem<'_> {
     InputItem::FunctionCall {
         call_id: call.id.as_str(),
         name: &call.name,
-        arguments: sendable_arguments(&call.arguments).to_string(),
+        arguments: sendable_arguments(&call.arguments),
     }
 }
 

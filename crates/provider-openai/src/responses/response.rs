@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use layer0::message::StopReason;
+use layer0::read_tagged;
 use layer0::usage::TokenUsage;
 use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Answer, Class, Endpoint};
+use provider_http::{Answer, Class, Endpoint, lenient};
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::draft::Draft;
@@ -14,10 +16,13 @@ use super::draft::Draft;
 /// The object of the protocol: a whole answer, or what is known of one.
 #[derive(Deserialize, Default)]
 pub(crate) struct WireResponse {
+    #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) status: Option<String>,
     error: Option<Value>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     incomplete_details: Option<IncompleteDetails>,
     pub(crate) output: Option<Vec<Item>>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     pub(crate) usage: Option<WireUsage>,
 }
 
@@ -28,17 +33,23 @@ struct IncompleteDetails {
 
 /// A part of an answer.
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(remote = "Self", rename_all = "snake_case")]
 pub(crate) enum Item {
     FunctionCall(CallItem),
     Message {
+        #[serde(default, deserialize_with = "parts")]
         content: Option<Vec<Part>>,
+        #[serde(default, deserialize_with = "lenient::text")]
+        status: Option<String>,
     },
     Reasoning {
+        #[serde(default, deserialize_with = "lenient::maybe")]
         summary: Option<Vec<Part>>,
         /// What open models think, word for word.
+        #[serde(default, deserialize_with = "lenient::maybe")]
         content: Option<Vec<Part>>,
         /// The same for the provider alone.
+        #[serde(default, deserialize_with = "lenient::text")]
         encrypted_content: Option<String>,
     },
     /// Items of tools that are never offered.
@@ -46,38 +57,52 @@ pub(crate) enum Item {
     Other,
 }
 
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_tagged(deserializer, "type", |item| Self::deserialize(item))
+    }
+}
+
 #[derive(Deserialize)]
 pub(crate) struct CallItem {
+    #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) call_id: Option<String>,
     pub(crate) name: Option<String>,
     /// JSON in a string; some endpoints leave out the string.
-    #[serde(default, deserialize_with = "text_or_json")]
-    pub(crate) arguments: Option<String>,
-}
-
-fn text_or_json<'de, D: Deserializer<'de>>(arguments: D) -> Result<Option<String>, D::Error> {
-    Ok(match Value::deserialize(arguments)? {
-        Value::Null => None,
-        Value::String(text) => Some(text),
-        value => Some(value.to_string()),
-    })
+    pub(crate) arguments: Option<Box<RawValue>>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    pub(crate) status: Option<String>,
 }
 
 #[derive(Deserialize)]
 pub(crate) struct Part {
+    #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) text: Option<String>,
+    #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) refusal: Option<String>,
+}
+
+/// Reads the parts of a message; some endpoints send its text instead.
+fn parts<'de, D: Deserializer<'de>>(content: D) -> Result<Option<Vec<Part>>, D::Error> {
+    Ok(match Value::deserialize(content)? {
+        Value::String(text) => Some(vec![Part { text: Some(text), refusal: None }]),
+        content => serde_json::from_value(content).ok(),
+    })
 }
 
 #[derive(Deserialize)]
 pub(crate) struct WireUsage {
+    #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::maybe")]
     input_tokens_details: Option<InputDetails>,
 }
 
 #[derive(Deserialize, Default)]
 struct InputDetails {
+    #[serde(default, deserialize_with = "lenient::count")]
     cached_tokens: Option<u64>,
 }
 
@@ -105,9 +130,7 @@ pub(crate) async fn read(
     let ending = response.ending(endpoint, retry_after)?;
     let mut draft = Draft::new(None);
     draft.take_usage(&response);
-    for (at, item) in (0..).zip(response.output.unwrap_or_default()) {
-        draft.take_item(at, item);
-    }
+    draft.settle(response.output.unwrap_or_default());
     Ok(draft.finish(endpoint, ending))
 }
 
@@ -118,9 +141,6 @@ impl WireResponse {
         endpoint: &Endpoint,
         retry_after: Option<Duration>,
     ) -> Result<StopReason, ProviderError> {
-        let unknown = |what: &str, it: &str| {
-            Err(endpoint.invalid_response(&format!("unknown {what}: `{it}`")))
-        };
         let reason = self.incomplete_details.as_ref().and_then(|it| it.reason.as_deref());
         match self.status.as_deref() {
             Some("completed") => Ok(StopReason::End),
@@ -129,7 +149,7 @@ impl WireResponse {
                 Some("content_filter") => Ok(StopReason::ContentFilter),
                 // Somebody else's words came between; sent again, the conversation goes on.
                 Some("steered") => Ok(StopReason::Pause),
-                reason => unknown("reason of an incomplete answer", reason.unwrap_or("none")),
+                word => Ok(endpoint.unknown_stop(word.unwrap_or("incomplete"))),
             },
             Some("failed") => Err(endpoint.failure(json!({ "error": self.error }), retry_after)),
             Some("cancelled") => {
@@ -138,7 +158,7 @@ impl WireResponse {
             Some("in_progress" | "queued") | None => {
                 Err(ProviderError::stream_truncated("a final status"))
             }
-            Some(status) => unknown("status", status),
+            Some(word) => Ok(endpoint.unknown_stop(word)),
         }
     }
 }

@@ -1,21 +1,24 @@
 //! What comes back as a stream.
 
+use layer0::read_tagged;
 use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::Events;
-use serde::Deserialize;
+use provider_http::{Events, lenient};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::draft::{Draft, Thought};
+use super::draft::{Draft, Place, Thought};
 use super::response::{Item, WireResponse};
 
 /// The events that matter; those not named here repeat what others say.
 #[derive(Deserialize)]
-#[serde(tag = "type")]
+#[serde(remote = "Self")]
 enum StreamEvent {
     #[serde(rename = "response.output_item.added")]
-    ItemAdded { output_index: Option<u64>, item: Item },
+    ItemAdded(ItemEvent),
     #[serde(rename = "response.output_item.done")]
-    ItemDone { output_index: Option<u64>, item: Item },
+    ItemDone(ItemEvent),
     #[serde(rename = "response.output_text.delta")]
     Text(Delta),
     #[serde(rename = "response.refusal.delta")]
@@ -27,7 +30,7 @@ enum StreamEvent {
     #[serde(rename = "response.function_call_arguments.delta")]
     Arguments(Delta),
     #[serde(rename = "response.function_call_arguments.done")]
-    ArgumentsDone { output_index: Option<u64>, arguments: Option<String> },
+    ArgumentsDone(Delta),
     #[serde(rename = "response.completed")]
     Completed { response: WireResponse },
     #[serde(rename = "response.incomplete")]
@@ -43,12 +46,54 @@ enum StreamEvent {
     Other,
 }
 
+impl<'de> Deserialize<'de> for StreamEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_tagged(deserializer, "type", |event| Self::deserialize(event))
+    }
+}
+
+#[derive(Deserialize)]
+struct ItemEvent {
+    #[serde(default, deserialize_with = "lenient::count")]
+    output_index: Option<u64>,
+    item: NamedItem,
+}
+
+/// An item and its id.
+struct NamedItem {
+    id: Option<String>,
+    item: Item,
+}
+
+/// Not flattened: serde reads that through values of its own, in which numbers lose their text.
+impl<'de> Deserialize<'de> for NamedItem {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Name {
+            #[serde(default, deserialize_with = "lenient::text")]
+            id: Option<String>,
+        }
+        let json = Box::<RawValue>::deserialize(deserializer)?;
+        let Name { id } = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
+        let item = serde_json::from_str(json.get()).map_err(D::Error::custom)?;
+        Ok(Self { id, item })
+    }
+}
+
 #[derive(Deserialize)]
 struct Delta {
+    #[serde(default, deserialize_with = "lenient::count")]
     output_index: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::text")]
+    item_id: Option<String>,
+    #[serde(default, deserialize_with = "lenient::count")]
     summary_index: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::count")]
     content_index: Option<u64>,
+    #[serde(default, deserialize_with = "lenient::text_or_empty")]
     delta: String,
+    /// All arguments of a call.
+    arguments: Option<Box<RawValue>>,
 }
 
 /// Reads a stream to its end, which is an event that carries the answer's final status.
@@ -79,7 +124,7 @@ pub(super) async fn read(
         draft.take_usage(&response);
         response.status.get_or_insert_with(|| status.to_owned());
         let ending = response.ending(events.endpoint(), events.retry_after())?;
-        take_unheard(&mut draft, response.output.unwrap_or_default());
+        draft.settle(response.output.unwrap_or_default());
         return Ok(draft.finish(events.endpoint(), ending));
     }
     Err(ProviderError::stream_truncated("`response.completed`"))
@@ -87,36 +132,33 @@ pub(super) async fn read(
 
 fn take(draft: &mut Draft<'_>, event: StreamEvent) {
     match event {
-        StreamEvent::ItemAdded { output_index, item: Item::FunctionCall(call) }
-        | StreamEvent::ItemDone { output_index, item: Item::FunctionCall(call) } => {
-            draft.take_call(output_index, call);
-        }
-        StreamEvent::ItemDone { output_index, item } => {
-            let at = output_index.unwrap_or_default();
-            draft.keep(at, &item);
-            // As a rule it was heard piece by piece.
-            if !draft.has_heard(at, &item) {
-                draft.take_item(at, item);
+        StreamEvent::ItemAdded(ItemEvent { output_index, item }) => {
+            if let Item::FunctionCall(call) = item.item {
+                let place = Place { index: output_index, item_id: item.id.as_deref() };
+                draft.take_call(place, call, false);
             }
         }
-        StreamEvent::Text(piece) => draft.say(piece.item(), &piece.delta),
-        StreamEvent::Refusal(piece) => draft.refuse(piece.item(), &piece.delta),
+        StreamEvent::ItemDone(ItemEvent { output_index, item }) => {
+            let place = Place { index: output_index, item_id: item.id.as_deref() };
+            draft.take_done(place, item.item);
+        }
+        StreamEvent::Text(piece) => draft.say(piece.place(), &piece.delta, false),
+        StreamEvent::Refusal(piece) => draft.say(piece.place(), &piece.delta, true),
         StreamEvent::Summary(piece) => {
             let part = piece.summary_index.unwrap_or_default();
-            let place = Thought { item: piece.item(), is_summary: true, part };
-            draft.think(place, &piece.delta);
+            draft.think(piece.place(), Thought { is_summary: true, part }, &piece.delta);
         }
         StreamEvent::Reasoning(piece) => {
             let part = piece.content_index.unwrap_or_default();
-            let place = Thought { item: piece.item(), is_summary: false, part };
-            draft.think(place, &piece.delta);
+            draft.think(piece.place(), Thought { is_summary: false, part }, &piece.delta);
         }
-        StreamEvent::Arguments(piece) => draft.take_arguments(piece.output_index, &piece.delta),
-        StreamEvent::ArgumentsDone { output_index, arguments } => {
-            draft.settle_arguments(output_index, arguments);
+        StreamEvent::Arguments(piece) => draft.take_arguments(piece.place(), &piece.delta),
+        StreamEvent::ArgumentsDone(mut piece) => {
+            let arguments = piece.arguments.take();
+            draft.settle_arguments(piece.place(), arguments);
         }
-        StreamEvent::ItemAdded { .. } | StreamEvent::Other => {}
-        StreamEvent::Completed { .. }
+        StreamEvent::Other
+        | StreamEvent::Completed { .. }
         | StreamEvent::Incomplete { .. }
         | StreamEvent::Failed { .. }
         | StreamEvent::Cancelled { .. }
@@ -124,26 +166,8 @@ fn take(draft: &mut Draft<'_>, event: StreamEvent) {
     }
 }
 
-/// Takes from the whole answer what no event before its end told: some endpoints stream only a part
-/// of what they say, others end with an answer that is empty.
-fn take_unheard(draft: &mut Draft<'_>, output: Vec<Item>) {
-    let (text, thinking, calls) = (draft.has_text(), draft.has_thinking(), draft.has_calls());
-    for (at, item) in (0..).zip(output) {
-        let is_known = match &item {
-            Item::FunctionCall(_) => calls,
-            Item::Message { .. } => text,
-            Item::Reasoning { .. } => thinking,
-            Item::Other => true,
-        };
-        draft.keep(at, &item);
-        if !is_known {
-            draft.take_item(at, item);
-        }
-    }
-}
-
 impl Delta {
-    fn item(&self) -> u64 {
-        self.output_index.unwrap_or_default()
+    fn place(&self) -> Place<'_> {
+        Place { index: self.output_index, item_id: self.item_id.as_deref() }
     }
 }

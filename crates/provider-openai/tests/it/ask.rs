@@ -29,7 +29,6 @@ pub(super) const ADAPTER: Adapter = Adapter {
         ("content_filter", StopReason::ContentFilter),
         ("model_length", StopReason::ContextExceeded),
     ],
-    reason_noun: "finish reason",
     stopped: |reason| {
         let message = json!({ "content": "so far" });
         let body = json!({ "choices": [{ "message": message, "finish_reason": reason }] });
@@ -37,7 +36,8 @@ pub(super) const ADAPTER: Adapter = Adapter {
     },
     transient_inside: Some(502),
     no_arguments: || vec![json!(""), json!("null")],
-    after_the_end: || 0,
+    // The empty line that ends the last event.
+    after_the_end: || 2,
 };
 
 fn no_answers() -> Vec<(Reply, bool, &'static str)> {

@@ -132,7 +132,7 @@ async fn the_word_error_in_an_answer_is_no_failure() {
     let body =
         json!({ "error": null, "choices": [{ "message": message, "finish_reason": "stop" }] });
     let response = ask(Reply::json(200, &body), false).await.unwrap();
-    assert_eq!(*response.tool_calls[0].arguments, json!({ "error": "e" }));
+    assert_eq!(response.tool_calls[0].arguments, json!({ "error": "e" }));
 }
 
 /// Arguments never become another call's.
@@ -141,9 +141,12 @@ async fn calls_without_index_and_id_that_come_together_are_as_many_calls() {
     let call = |name: &str, path: &str| json!({ "function": { "name": name, "arguments": { "path": path } } });
     let both = json!({ "tool_calls": [call("delete", "/tmp/x"), call("read", "/etc")] });
     let response = ask(stream(&[both], "stop"), true).await.unwrap();
-    let calls: Vec<_> =
-        response.tool_calls.iter().map(|call| (&*call.name, &call.arguments["path"])).collect();
-    assert_eq!(calls, [("delete", &json!("/tmp/x")), ("read", &json!("/etc"))]);
+    let calls: Vec<_> = response
+        .tool_calls
+        .iter()
+        .map(|call| (&*call.name, call.arguments.value()["path"].clone()))
+        .collect();
+    assert_eq!(calls, [("delete", json!("/tmp/x")), ("read", json!("/etc"))]);
 }
 
 #[tokio::test]
@@ -155,4 +158,68 @@ async fn an_empty_finish_reason_takes_nothing_back() {
     let body = format!("{}{}data: [DONE]\n\n", chunk("stop"), chunk(""));
     let response = ask(Reply::events(body), true).await.unwrap();
     assert_eq!((&*response.text, response.stop_reason), ("aa", StopReason::End));
+}
+
+/// Spec: P1
+#[tokio::test]
+async fn choices_beside_the_first_are_ignored() {
+    let choice = |index: Value, text: &str, reason: Value| {
+        let message = json!({ "content": text });
+        json!({ "index": index, "message": message, "delta": message, "finish_reason": reason })
+    };
+    for first in [json!(0), json!(0.0), json!("0"), Value::Null] {
+        let choices = |text: &str, reason: &Value| {
+            let other = choice(json!(1), "other ", reason.clone());
+            json!({ "choices": [other, choice(first.clone(), text, reason.clone())] })
+        };
+        let whole = choices("asked for", &json!("stop"));
+        let pieces = [("asked ", Value::Null), ("for", json!("stop"))]
+            .map(|(text, reason)| format!("data: {}\n\n", choices(text, &reason)));
+        let other = json!({ "choices": [choice(json!(2), "another", json!("length"))] });
+        let body = format!("{}data: {other}\n\ndata: [DONE]\n\n", pieces.concat());
+        for (reply, streamed) in [(Reply::json(200, &whole), false), (Reply::events(body), true)] {
+            let answer = ask(reply, streamed).await.unwrap();
+            assert_eq!((&*answer.text, answer.stop_reason), ("asked for", StopReason::End));
+        }
+    }
+}
+
+/// Spec: P7
+#[tokio::test]
+async fn a_stream_in_a_stream_is_unwrapped() {
+    let plain = stream(&[json!({ "content": "a" }), json!({ "content": "b" })], "stop");
+    let body = String::from_utf8(plain.body).unwrap().replace("data: ", "data: data: ");
+    for pieces in [1, usize::MAX] {
+        let answer = ask(Reply::events(body.as_str()).split(pieces), true).await.unwrap();
+        assert_eq!(&*answer.text, "ab");
+    }
+}
+
+/// Spec: P9
+#[tokio::test]
+async fn calls_of_a_refusal_are_of_a_refusal() {
+    let call = json!({ "id": "x", "function": { "name": "f", "arguments": "" } });
+    let deltas = [json!({ "refusal": "no" }), json!({ "tool_calls": [call] })];
+    for reason in ["stop", "tool_calls"] {
+        let answer = ask(stream(&deltas, reason), true).await.unwrap();
+        assert_eq!(answer.stop_reason, StopReason::Refusal);
+        assert_eq!(answer.tool_calls[0].arguments, json!(""));
+    }
+}
+
+#[tokio::test]
+async fn content_of_any_form_keeps_the_answer() {
+    for (content, text) in [
+        (Value::Null, ""),
+        (json!("a"), "a"),
+        (json!(["a", { "text": "b" }, { "type": "image" }, null, 3]), "ab"),
+        (json!({ "type": "text", "text": "a" }), "a"),
+        (json!(42), ""),
+    ] {
+        let message = json!({ "content": content, "refusal": false, "reasoning": {} });
+        let choice = json!({ "message": message, "finish_reason": "stop" });
+        let body = json!({ "choices": [choice], "usage": "n/a" });
+        let answer = ask(Reply::json(200, &body), false).await.unwrap();
+        assert_eq!(&*answer.text, text, "{content}");
+    }
 }

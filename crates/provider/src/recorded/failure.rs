@@ -1,10 +1,8 @@
 use std::collections::BTreeSet;
-use std::error::Error;
-use std::fmt;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use layer0::failure::{Exhausted, Failure, Retry, chain};
+use layer0::failure::{ErrorText, Exhausted, Failure, Retry, chain};
 use serde::{Deserialize, Serialize};
 
 use super::lock;
@@ -19,7 +17,11 @@ pub enum RecordedFailure {
     /// [`ProviderError::AuthFailed`]
     AuthFailed { message: String },
     /// [`ProviderError::CircuitOpen`]
-    CircuitOpen { retry_after: Option<Duration> },
+    CircuitOpen {
+        retry_after: Option<Duration>,
+        #[serde(default)]
+        causes: Vec<String>,
+    },
     /// [`ProviderError::ContentBlocked`]
     ContentBlocked { message: String },
     /// [`ProviderError::ContextOverflow`]
@@ -48,6 +50,8 @@ pub enum RecordedFailure {
         phase: TimeoutPhase,
         after: Option<Duration>,
         retry_after: Option<Duration>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
     },
     /// [`ProviderError::TransientError`]
     TransientError {
@@ -55,19 +59,24 @@ pub enum RecordedFailure {
         status: Option<u16>,
         retry_after: Option<Duration>,
         causes: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
     },
 }
 
 impl From<&ProviderError> for RecordedFailure {
     fn from(error: &ProviderError) -> Self {
         let causes = || chain(error).split_off(1);
+        let hint = || error.hint().map(Into::into);
         let retry_after = match error.retry() {
             Retry::After(wait) => Some(wait),
             Retry::Backoff | Retry::Never => None,
         };
         match error {
             ProviderError::AuthFailed(message) => Self::AuthFailed { message: message.clone() },
-            ProviderError::CircuitOpen { .. } => Self::CircuitOpen { retry_after },
+            ProviderError::CircuitOpen { .. } => {
+                Self::CircuitOpen { retry_after, causes: causes() }
+            }
             ProviderError::ContentBlocked { message } => {
                 Self::ContentBlocked { message: message.clone() }
             }
@@ -98,13 +107,14 @@ impl From<&ProviderError> for RecordedFailure {
                 Self::StreamTruncated { expected: (*expected).to_owned() }
             }
             ProviderError::Timeout { phase, after, .. } => {
-                Self::Timeout { phase: *phase, after: *after, retry_after }
+                Self::Timeout { phase: *phase, after: *after, retry_after, hint: hint() }
             }
             ProviderError::TransientError { message, status, .. } => Self::TransientError {
                 message: message.to_string(),
                 status: *status,
                 retry_after,
                 causes: causes(),
+                hint: hint(),
             },
         }
     }
@@ -114,7 +124,9 @@ impl From<&RecordedFailure> for ProviderError {
     fn from(failure: &RecordedFailure) -> Self {
         match failure.clone() {
             RecordedFailure::AuthFailed { message } => Self::AuthFailed(message),
-            RecordedFailure::CircuitOpen { retry_after } => Self::circuit_open(retry_after),
+            RecordedFailure::CircuitOpen { retry_after, causes } => {
+                Self::CircuitOpen { retry_after, last: ErrorText::from_chain(causes) }
+            }
             RecordedFailure::ContentBlocked { message } => Self::content_blocked(message),
             RecordedFailure::ContextOverflow { message } => Self::context_overflow(message),
             RecordedFailure::Exhausted { attempts, elapsed, last } => {
@@ -125,27 +137,26 @@ impl From<&RecordedFailure> for ProviderError {
             }
             RecordedFailure::InvalidResponse { message } => Self::InvalidResponse(message),
             RecordedFailure::NotFound { message } => Self::not_found(message),
-            RecordedFailure::Other { causes } => Self::Other(Cause::of(causes).into()),
+            RecordedFailure::Other { causes } => Self::Other(text(causes).into()),
             RecordedFailure::QuotaExhausted { message } => Self::quota_exhausted(message),
             RecordedFailure::RateLimited { message, retry_after } => {
                 Self::rate_limited(message, retry_after)
             }
-            RecordedFailure::StreamInterrupted { causes } => {
-                Self::stream_interrupted(Cause::of(causes))
-            }
+            RecordedFailure::StreamInterrupted { causes } => Self::stream_interrupted(text(causes)),
             RecordedFailure::StreamTruncated { expected } => {
                 Self::stream_truncated(kept(&expected))
             }
-            RecordedFailure::Timeout { phase, after, retry_after } => {
-                Self::timeout(phase, after).with_retry_after(retry_after)
+            RecordedFailure::Timeout { phase, after, retry_after, hint } => {
+                Self::Timeout { phase, after, retry_after, hint: hint.map(Into::into) }
             }
-            RecordedFailure::TransientError { message, status, retry_after, causes } => {
-                let source = (!causes.is_empty()).then(|| Cause::of(causes).into());
+            RecordedFailure::TransientError { message, status, retry_after, causes, hint } => {
+                let source = ErrorText::from_chain(causes).map(Into::into);
                 Self::TransientError {
                     message: message.into(),
                     status,
                     retry_after_ms: None,
                     source,
+                    hint: hint.map(Into::into),
                 }
                 .with_retry_after(retry_after)
             }
@@ -153,31 +164,8 @@ impl From<&RecordedFailure> for ProviderError {
     }
 }
 
-/// What caused a recorded failure, in the words it had.
-#[derive(Debug, Default)]
-struct Cause {
-    message: String,
-    source: Option<Box<Cause>>,
-}
-
-impl Cause {
-    /// Chains causes, the outermost first.
-    fn of(messages: Vec<String>) -> Self {
-        let around = |source, message| Some(Box::new(Self { message, source }));
-        messages.into_iter().rev().fold(None, around).map_or_else(Self::default, |cause| *cause)
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for Cause {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.source.as_deref().map(|source| source as _)
-    }
+fn text(causes: Vec<String>) -> ErrorText {
+    ErrorText::from_chain(causes).unwrap_or_default()
 }
 
 /// Keeps the name of an end marker for as long as the process lives, each once: the error holds a

@@ -25,11 +25,11 @@ pub(super) const ADAPTER: Adapter = Adapter {
         ("content_filter", StopReason::ContentFilter),
         ("steered", StopReason::Pause),
     ],
-    reason_noun: "reason of an incomplete answer",
     stopped: conformance::responses_stopped,
     transient_inside: Some(502),
     no_arguments: || vec![json!(""), json!("null")],
-    after_the_end: || 0,
+    // The empty line that ends the last event.
+    after_the_end: || 2,
 };
 
 fn no_answers() -> Vec<(Reply, bool, &'static str)> {
@@ -37,7 +37,7 @@ fn no_answers() -> Vec<(Reply, bool, &'static str)> {
         (
             Reply::json(200, &json!([1])),
             true,
-            "not the expected JSON: invalid type: integer `1`, expected a string at line 1 column 2",
+            "not the expected JSON: invalid length 1, expected struct WireResponse with 5 elements at line 1 column 3",
         ),
         (
             Reply::events("data: pardon?\n\n"),

@@ -147,6 +147,95 @@ async fn pieces_of_calls_find_their_call() {
     }
 }
 
+/// Spec: P1, P9
+#[tokio::test]
+async fn the_whole_answer_settles_what_was_heard() {
+    let done = |index: u64, item: Value| json!({ "type": "response.output_item.done", "output_index": index, "item": item });
+    let added = |index: u64, item: Value| json!({ "type": "response.output_item.added", "output_index": index, "item": item });
+    let (one, two) = (call("x", "one", r#"{"a":1}"#), call("y", "two", r#"{"b":2}"#));
+    let heard_one = [added(0, call("x", "one", "")), done(0, call("x", "one", r#"{"a":0}"#))];
+    for (label, events, output, said, calls) in [
+        ("a text settled", vec![text(0, "Helo")], json!([message("Hello")]), "Hello", vec![]),
+        ("more of a text", vec![text(0, "Hel")], json!([message("Hello")]), "Hello", vec![]),
+        (
+            "a second message",
+            vec![text(0, "a"), done(0, message("a"))],
+            json!([message("a"), message("b")]),
+            "a\n\nb",
+            vec![],
+        ),
+        (
+            "a second call, and the first settled",
+            heard_one.to_vec(),
+            json!([one, two]),
+            "",
+            vec![("x", r#"{"a":1}"#), ("y", r#"{"b":2}"#)],
+        ),
+        (
+            "a message behind a call",
+            heard_one.to_vec(),
+            json!([one, message("done")]),
+            "done",
+            vec![("x", r#"{"a":1}"#)],
+        ),
+        (
+            "a call without what was heard of it",
+            heard_one.to_vec(),
+            json!([{ "type": "function_call", "call_id": "x" }]),
+            "",
+            vec![("x", r#"{"a":0}"#)],
+        ),
+        (
+            "a part of the answer",
+            vec![text(0, "a"), added(1, one.clone())],
+            json!([message("a")]),
+            "a",
+            vec![("x", r#"{"a":1}"#)],
+        ),
+        (
+            "an item that is done",
+            vec![text(0, "Helo"), done(0, message("Hello"))],
+            json!([]),
+            "Hello",
+            vec![],
+        ),
+    ] {
+        for pieces in [1, usize::MAX] {
+            let response = ask(stream(&events, &output).split(pieces), true).await.unwrap();
+            assert_eq!(&*response.text, said, "{label}");
+            let actual: Vec<_> = response
+                .tool_calls
+                .iter()
+                .map(|call| (call.id.as_str(), call.arguments.to_string()))
+                .collect();
+            let calls: Vec<_> = calls.iter().map(|(id, it)| (*id, (*it).to_owned())).collect();
+            assert_eq!(actual, calls, "{label}");
+        }
+    }
+}
+
+/// Spec: P9
+#[tokio::test]
+async fn an_incomplete_item_makes_the_answer_cut() {
+    let cut = json!({
+        "type": "function_call", "call_id": "x", "name": "pay", "arguments": "", "status": "incomplete",
+    });
+    let said = json!({ "type": "message", "content": [{ "text": "so" }], "status": "incomplete" });
+    for item in [cut, said] {
+        let added = json!({ "type": "response.output_item.done", "output_index": 0, "item": item });
+        let whole = json!({ "status": "completed", "output": [item] });
+        for (reply, streamed) in [
+            (stream(&[], &json!([item])), true),
+            (stream(&[added], &json!([])), true),
+            (Reply::json(200, &whole), false),
+        ] {
+            let response = ask(reply, streamed).await.unwrap();
+            assert_eq!(response.stop_reason, StopReason::MaxTokens, "{item}");
+            assert!(response.tool_calls.iter().all(|call| call.arguments == json!("")));
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_index_from_outside_reserves_no_memory() {
     let item = call("x", "one", "{}");

@@ -1,0 +1,118 @@
+//! Fields that stand beside what a model says: where one is not as the protocol has it, it is left
+//! out or read as what it means, and the answer is kept. What is run is read strictly.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// Reads a count: a whole number, however it is written; `None` of what is none.
+///
+/// # Errors
+///
+/// Where the JSON itself is malformed.
+pub fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(count_of(&Value::deserialize(deserializer)?))
+}
+
+/// Reads where something stands, as [`count`] does; at the start where nothing is said.
+///
+/// # Errors
+///
+/// Where the JSON itself is malformed.
+pub fn index<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    count(deserializer).map(Option::unwrap_or_default)
+}
+
+fn count_of(value: &Value) -> Option<u64> {
+    match value {
+        Value::Number(number) => number.as_u64().or_else(|| whole(number.as_f64()?)),
+        Value::String(text) => {
+            text.trim().parse().ok().or_else(|| whole(text.trim().parse().ok()?))
+        }
+        _ => None,
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a count is far below 2^53, and nothing is below zero here"
+)]
+fn whole(number: f64) -> Option<u64> {
+    (0.0..9.0e15).contains(&number).then_some(number as u64)
+}
+
+/// Reads a text: a string, or the text of a number; `None` of everything else.
+///
+/// # Errors
+///
+/// Where the JSON itself is malformed.
+pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) => Some(text),
+        Value::Number(number) => Some(number.to_string()),
+        _ => None,
+    })
+}
+
+/// Reads a text as [`text`] does, empty where there is none.
+///
+/// # Errors
+///
+/// Where the JSON itself is malformed.
+pub fn text_or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    text(deserializer).map(Option::unwrap_or_default)
+}
+
+/// Reads a value that may be left out where it is not of its form.
+///
+/// # Errors
+///
+/// Where the JSON itself is malformed.
+pub fn maybe<'de, D: Deserializer<'de>, T: DeserializeOwned>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
+}
+
+/// Reads a value, the default where it is `null`.
+///
+/// # Errors
+///
+/// Where it is neither.
+pub fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Option::deserialize(deserializer).map(Option::unwrap_or_default)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize, Debug, PartialEq)]
+    struct Beside {
+        #[serde(default, deserialize_with = "count")]
+        count: Option<u64>,
+        #[serde(default, deserialize_with = "text")]
+        text: Option<String>,
+        #[serde(default, deserialize_with = "maybe")]
+        list: Option<Vec<u64>>,
+    }
+
+    #[test]
+    fn what_stands_beside_is_read_or_left_out() {
+        #[track_caller]
+        fn check(json: &str, count: Option<u64>, text: Option<&str>, list: Option<Vec<u64>>) {
+            let read: Beside = serde_json::from_str(json).unwrap();
+            assert_eq!(read, Beside { count, text: text.map(str::to_owned), list }, "{json}");
+        }
+        check("{}", None, None, None);
+        check(r#"{"count":11,"text":"a","list":[1]}"#, Some(11), Some("a"), Some(vec![1]));
+        check(r#"{"count":11.0,"text":7,"list":"n/a"}"#, Some(11), Some("7"), None);
+        check(r#"{"count":"11","text":null,"list":null}"#, Some(11), None, None);
+        check(r#"{"count":-1,"text":{},"list":[-1]}"#, None, None, None);
+        check(r#"{"count":1e300,"text":[],"list":{}}"#, None, None, None);
+        check(r#"{"count":null,"text":true,"list":1}"#, None, None, None);
+    }
+}

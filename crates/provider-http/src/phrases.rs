@@ -1,0 +1,106 @@
+//! The words for failures that gateways repeat, of every vendor.
+//!
+//! A proxy in front of a model answers in its own protocol and leaves the words of what it stands
+//! before: an adapter that knew its own vendor's alone would take an overflow of the context for a
+//! malformed request. So every adapter knows all of them. Each has a body it was seen in.
+
+use crate::{Class, Said};
+
+mod lists;
+
+pub use lists::{FILTERED, OVERFLOWS, QUOTAS};
+
+/// Words that say what a failure is.
+#[derive(Debug, Clone, Copy)]
+pub struct Phrase {
+    /// Who says so.
+    pub from: &'static str,
+    /// What it says: these pieces, in this order, without regard to ASCII case.
+    pub words: &'static [&'static str],
+    /// The status it comes with.
+    pub status: u16,
+    /// A body it was seen in.
+    pub body: &'static str,
+}
+
+/// Words of a limit that passes, which may speak of tokens too.
+const PASSING: &[&str] = &["rate limit", "rate_limit", "too many requests", "per min", "throttl"];
+
+/// Says what a failure is by words that any provider may repeat; `None` where they say nothing.
+///
+/// A status that tells of keys or of rates tells more than words about tokens do.
+pub(crate) fn by_words(status: Option<u16>, said: &Said) -> Option<Class> {
+    let words = said.words();
+    let any = |phrases: &[Phrase]| phrases.iter().any(|phrase| phrase.is_in(&words));
+    if any(QUOTAS) {
+        return Some(Class::QuotaExhausted);
+    }
+    if any(FILTERED) {
+        return Some(Class::ContentBlocked);
+    }
+    let is_other = matches!(status.or(said.status), Some(401..=404 | 408 | 409 | 429 | 499));
+    let passes = PASSING.iter().any(|word| words.contains(word));
+    (!is_other && !passes && any(OVERFLOWS)).then_some(Class::ContextOverflow)
+}
+
+impl Phrase {
+    /// Does this text, in lower case, have all pieces in their order?
+    fn is_in(&self, text: &str) -> bool {
+        let mut rest = text;
+        self.words.iter().all(|word| match rest.split_once(word) {
+            Some((_, behind)) => {
+                rest = behind;
+                true
+            }
+            None => false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(status: Option<u16>, body: &str, expected: Option<Class>) {
+        assert_eq!(by_words(status, &Said::read(body.as_bytes())), expected, "{status:?} {body}");
+    }
+
+    /// Spec: P6
+    #[test]
+    fn each_phrase_is_found_in_its_body() {
+        for (phrases, class) in [
+            (OVERFLOWS, Class::ContextOverflow),
+            (QUOTAS, Class::QuotaExhausted),
+            (FILTERED, Class::ContentBlocked),
+        ] {
+            for phrase in phrases {
+                assert!(phrase.words.iter().all(|word| *word == word.to_ascii_lowercase()));
+                let words = Said::read(phrase.body.as_bytes()).words();
+                assert!(phrase.is_in(&words), "{}: {words}", phrase.from);
+                check(Some(phrase.status), phrase.body, Some(class));
+                check(None, phrase.body, Some(class));
+            }
+        }
+    }
+
+    /// Spec: P5, P6
+    #[test]
+    fn a_limit_that_passes_is_no_overflow() {
+        for (status, message) in [
+            (Some(429), "Too many input tokens, please wait before trying again"),
+            (None, "ThrottlingException: Too many input tokens, please wait"),
+            (Some(400), "Rate limit reached: 30000 tokens per min, the prompt is too long"),
+            (Some(401), "prompt is too long"),
+            (Some(400), "max_tokens is too large: 200000. It supports at most 16384 tokens"),
+            (Some(400), "unknown parameter: content_filter"),
+            (Some(429), "You exceeded your current quota, please check your plan"),
+        ] {
+            check(
+                status,
+                &serde_json::json!({ "error": { "message": message } }).to_string(),
+                None,
+            );
+        }
+    }
+}
