@@ -9,8 +9,13 @@ use serde_json::{Map, Value};
 
 use crate::ConfigError;
 use crate::agent_table::AgentTable;
+use crate::checked::{at_least_one, object_schema, optional_capabilities, temperature};
+use crate::exact::check_values;
 use crate::later::{Later, refuse};
-use crate::parse::{parse, read_text};
+use crate::names::check_names;
+use crate::parse::parse;
+use crate::read::read_text;
+use crate::redact_table::RedactTable;
 
 /// An agent file.
 #[derive(Debug, Clone, Deserialize)]
@@ -27,6 +32,9 @@ pub struct AgentFile {
     /// What it can do.
     #[serde(default)]
     pub tools: Vec<ToolTable>,
+    /// What is taken out of text beside what is known.
+    #[serde(default)]
+    pub redact: RedactTable,
     mcp: Option<Later>,
     /// The file as it was read, for the run's record.
     #[serde(skip)]
@@ -46,8 +54,10 @@ pub struct ModelTable {
     /// The variable that holds the key, instead of the usual one.
     pub api_key_env: Option<String>,
     /// The most tokens of an answer.
+    #[serde(default, deserialize_with = "at_least_one")]
     pub max_output_tokens: Option<u32>,
     /// How much answers vary.
+    #[serde(default, deserialize_with = "temperature")]
     pub temperature: Option<f32>,
     /// Take the answer while it comes?
     #[serde(default = "yes")]
@@ -165,6 +175,8 @@ pub struct StoreTable {
     pub durability: DurabilityName,
     /// How long errors are kept, in days; 30 otherwise.
     pub error_retention_days: Option<u32>,
+    /// How long runs are kept after they ended, in days; for ever otherwise.
+    pub run_retention_days: Option<u32>,
 }
 
 /// What a store survives.
@@ -192,14 +204,17 @@ pub struct ToolTable {
     /// What it does, for the model.
     pub description: Option<String>,
     /// JSON Schema of the arguments.
+    #[serde(default, deserialize_with = "object_schema")]
     pub schema: Option<Value>,
     /// JSON Schema of the output.
     pub output_schema: Option<Value>,
     /// The program and its arguments.
     pub command: Option<Vec<String>>,
     /// How long a call may take, in milliseconds.
+    #[serde(default, deserialize_with = "at_least_one")]
     pub timeout_ms: Option<u64>,
     /// What it needs; `process:spawn` for programs otherwise.
+    #[serde(default, deserialize_with = "optional_capabilities")]
     pub capabilities: Option<Vec<String>>,
     /// The variables it sees; `PATH`, `HOME` and `LANG` otherwise.
     pub env: Option<Vec<String>>,
@@ -234,7 +249,9 @@ impl AgentFile {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = read_text(path)?;
         let mut file: Self = parse(path, &text)?;
+        check_values(path, &text)?;
         file.source = parse(path, &text)?;
+        check_names(path, &text)?;
         refuse(path, &text, vec![("mcp", file.mcp.as_ref())])?;
         Ok(file)
     }
@@ -271,5 +288,8 @@ pub fn read_script(path: &Path) -> Result<Vec<ScriptedAnswer>, ConfigError> {
         #[serde(default)]
         model: Vec<ScriptedAnswer>,
     }
-    Ok(parse::<Script>(path, &read_text(path)?)?.model)
+    let text = read_text(path)?;
+    let script: Script = parse(path, &text)?;
+    check_values(path, &text)?;
+    Ok(script.model)
 }

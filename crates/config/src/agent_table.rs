@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
 use crate::ConfigError;
-use crate::parse::read_text;
+use crate::checked::{at_least_one, grants};
+use crate::grant::resolve_grant;
+use crate::read::read_text;
 
 /// What the agent is, whatever model answers for it.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -21,7 +23,7 @@ pub struct AgentTable {
     pub instructions: Option<String>,
     /// A file with what the model is told, instead.
     pub instructions_file: Option<PathBuf>,
-    /// The question, where none is given otherwise.
+    /// The input, where none is given otherwise.
     pub input: Option<String>,
     /// The limits of a run.
     pub limits: LimitsTable,
@@ -65,8 +67,10 @@ pub struct BudgetTable {
 #[serde(deny_unknown_fields)]
 pub struct PriceTable {
     /// Prompt tokens.
+    #[serde(deserialize_with = "amount")]
     pub input_per_mtok: f64,
     /// Answer tokens.
+    #[serde(deserialize_with = "amount")]
     pub output_per_mtok: f64,
 }
 
@@ -75,12 +79,15 @@ pub struct PriceTable {
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsTable {
     /// How many model calls a run may make.
+    #[serde(deserialize_with = "at_least_one")]
     pub max_iterations: Option<u32>,
     /// How many tools the model may ask for at once.
     pub max_parallel_tools: Option<u32>,
     /// How many tools run at the same time.
+    #[serde(deserialize_with = "at_least_one")]
     pub max_concurrent_tools: Option<u32>,
     /// How long a tool may take, in milliseconds.
+    #[serde(deserialize_with = "at_least_one")]
     pub tool_timeout_ms: Option<u64>,
     /// How often the same batch may be asked for.
     pub max_repeated_batch_steps: Option<Bound>,
@@ -95,9 +102,14 @@ pub struct LimitsTable {
     /// How many bytes of text a tool's output may have before the model reads only its beginning.
     pub max_result_bytes: Option<u64>,
     /// How long one call of a hook may take, in milliseconds.
+    #[serde(deserialize_with = "at_least_one")]
     pub hook_timeout_ms: Option<u64>,
     /// How long the memory may take over one read or write, in milliseconds.
+    #[serde(deserialize_with = "at_least_one")]
     pub memory_timeout_ms: Option<u64>,
+    /// How long a store may take over one call, in milliseconds.
+    #[serde(deserialize_with = "at_least_one")]
+    pub store_timeout_ms: Option<u64>,
 }
 
 /// A bound: a number, or `"off"`.
@@ -151,6 +163,16 @@ impl<'de> Deserialize<'de> for Bound {
     }
 }
 
+/// Reads an amount of money.
+fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let amount = f64::deserialize(deserializer)?;
+    if amount.is_finite() && amount >= 0.0 {
+        return Ok(amount);
+    }
+    let expected = "a finite number that is not negative";
+    Err(de::Error::invalid_value(Unexpected::Float(amount), &expected))
+}
+
 /// Reads an amount of money, or `"off"`, which is the default.
 fn dollars_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     struct DollarsOrOff;
@@ -172,10 +194,12 @@ fn dollars_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f
             self.visit_i64(i64::try_from(amount).unwrap_or(i64::MAX))
         }
 
+        #[expect(clippy::cast_precision_loss, reason = "what is lost is less than a dollar")]
         fn visit_i64<E: de::Error>(self, amount: i64) -> Result<Option<f64>, E> {
-            let small = i32::try_from(amount).ok().filter(|amount| *amount >= 0);
-            let small = small.ok_or_else(|| E::invalid_value(Unexpected::Signed(amount), &self))?;
-            Ok(Some(f64::from(small)))
+            if amount < 0 {
+                return Err(E::invalid_value(Unexpected::Signed(amount), &self));
+            }
+            Ok(Some(amount as f64))
         }
 
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<f64>, E> {
@@ -198,6 +222,7 @@ fn small(given: Option<Bound>, default: Option<u32>) -> Option<u32> {
 #[serde(default, deny_unknown_fields)]
 pub struct RetryTable {
     /// How many attempts are made, the first included.
+    #[serde(deserialize_with = "at_least_one")]
     pub attempts: Option<u32>,
     /// The bound of the first wait, in milliseconds.
     pub base_ms: Option<u64>,
@@ -214,6 +239,7 @@ pub struct RetryTable {
 #[serde(default, deny_unknown_fields)]
 pub struct PolicyTable {
     /// The capabilities the tools may use.
+    #[serde(deserialize_with = "grants")]
     pub grant: Vec<String>,
 }
 
@@ -233,6 +259,7 @@ impl AgentTable {
             max_result_bytes: table.max_result_bytes.unwrap_or(defaults.max_result_bytes),
             hook_timeout_ms: table.hook_timeout_ms.unwrap_or(defaults.hook_timeout_ms),
             memory_timeout_ms: table.memory_timeout_ms.unwrap_or(defaults.memory_timeout_ms),
+            store_timeout_ms: table.store_timeout_ms.unwrap_or(defaults.store_timeout_ms),
             max_repeated_batch_steps: small(
                 table.max_repeated_batch_steps,
                 defaults.max_repeated_batch_steps,
@@ -313,70 +340,25 @@ impl AgentTable {
     }
 }
 
-/// Turns `fs:read:./logs/**` into `fs:read:/where/it/is/logs/**`.
-fn resolve_grant(grant: &str, folder: &Path) -> String {
-    resolve(grant, folder, escape)
-}
-
-/// Turns a tool's own `fs:read:./logs/a.log` into `fs:read:/where/it/is/logs/a.log`.
-#[must_use]
-pub fn resolve_capability(capability: &str, folder: &Path) -> String {
-    resolve(capability, folder, str::to_owned)
-}
-
-fn resolve(capability: &str, folder: &Path, real_text: impl Fn(&str) -> String) -> String {
-    let mut parts = capability.splitn(3, ':');
-    let (Some("fs"), Some(operation), Some(path)) = (parts.next(), parts.next(), parts.next())
-    else {
-        return capability.to_owned();
-    };
-    // The part without wildcards is a real folder or file; links in it are resolved.
-    let plain: PathBuf =
-        Path::new(path).iter().take_while(|part| !is_pattern(&part.to_string_lossy())).collect();
-    let rest = Path::new(path).iter().skip_while(|part| !is_pattern(&part.to_string_lossy()));
-    let plain = folder.join(plain);
-    let real =
-        std::fs::canonicalize(&plain).or_else(|_| std::path::absolute(&plain)).unwrap_or(plain);
-    let mut resolved = real_text(&real.to_string_lossy());
-    for part in rest {
-        resolved.push('/');
-        resolved.push_str(&part.to_string_lossy());
-    }
-    format!("fs:{operation}:{resolved}")
-}
-
-fn is_pattern(part: &str) -> bool {
-    part.contains(['*', '?', '['])
-}
-
-/// Marks characters of a real path that would be wildcards in a pattern.
-fn escape(path: &str) -> String {
-    path.chars()
-        .map(|c| match c {
-            '*' | '?' | '[' | ']' => format!("[{c}]"),
-            c => c.to_string(),
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Spec: B1
     #[test]
-    fn file_grants_follow_links_and_others_stay() {
-        let folder = tempfile::tempdir().unwrap();
-        let real = std::fs::canonicalize(folder.path()).unwrap();
-        std::fs::create_dir(real.join("data [1]")).unwrap();
-        std::os::unix::fs::symlink(real.join("data [1]"), real.join("link")).unwrap();
-        let shown = real.display();
-        assert_eq!(resolve_grant("process:spawn", &real), "process:spawn");
-        assert_eq!(resolve_grant("fs:read", &real), "fs:read");
-        assert_eq!(resolve_grant("fs:read:./**", &real), format!("fs:read:{shown}/**"));
-        assert_eq!(
-            resolve_grant("fs:read:link/*.log", &real),
-            format!("fs:read:{shown}/data [[]1[]]/*.log")
-        );
-        assert_eq!(resolve_grant("fs:write:/nowhere/x", &real), "fs:write:/nowhere/x");
+    fn amounts_of_money_are_finite_and_not_negative() {
+        #[track_caller]
+        fn check(number: &str, is_amount: bool) {
+            let price = format!("[price]\ninput_per_mtok = {number}\noutput_per_mtok = 1");
+            assert_eq!(toml::from_str::<AgentTable>(&price).is_ok(), is_amount, "{price}");
+            let budget = format!("[budget]\nmax_cost_usd = {number}");
+            assert_eq!(toml::from_str::<AgentTable>(&budget).is_ok(), is_amount, "{budget}");
+        }
+        for amount in ["0", "3", "0.25", "1e-3", "4000000000"] {
+            check(amount, true);
+        }
+        for other in ["nan", "-nan", "inf", "-inf", "-0.5", "-1", "\"3\""] {
+            check(other, false);
+        }
     }
 }

@@ -31,7 +31,9 @@ impl ConfigError {
         self
     }
 
-    pub(crate) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
+    /// Adds what caused it.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(source.into());
         self
     }

@@ -6,9 +6,15 @@
 
 mod agent_file;
 mod agent_table;
+mod checked;
 mod error;
+mod exact;
+mod grant;
 mod later;
+mod names;
 mod parse;
+mod read;
+mod redact_table;
 mod scenario;
 mod scripted_hook;
 mod store_url;
@@ -19,10 +25,11 @@ pub use agent_file::{
 };
 pub use agent_table::{
     AgentTable, Bound, BudgetTable, LimitsTable, PolicyTable, PriceTable, RetryTable,
-    resolve_capability,
 };
 pub use error::ConfigError;
-pub use parse::read_text;
+pub use grant::resolve_capability;
+pub use read::{MAX_TEXT_BYTES, read_bytes, read_text, read_text_from};
+pub use redact_table::RedactTable;
 pub use scenario::{
     Expect, LogFaultTable, MemoryTable, Scenario, ScriptedCall, ScriptedTool, StoreFault,
     StoreFaultTable,

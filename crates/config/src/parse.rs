@@ -7,18 +7,11 @@ use serde::de::DeserializeOwned;
 
 use crate::ConfigError;
 
+/// How messages begin that do not say which key they are about.
+const NEEDS_KEY: [&str; 4] = ["invalid ", "duplicate key", "floating-point ", "JSON number "];
+
 /// Names further away than this are no help.
 const MIN_SIMILARITY: f64 = 0.7;
-
-/// Reads a file as text.
-///
-/// # Errors
-///
-/// [`ConfigError`], naming the file.
-pub fn read_text(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path)
-        .map_err(|error| ConfigError::new(path, "cannot be read").with_source(error))
-}
 
 pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| {
@@ -27,8 +20,17 @@ pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, C
             Some((name, known)) => (format!("unknown {name}"), nearest(name, &known)),
             None => (message.to_owned(), None),
         };
+        let span = error.span();
+        let key = span.as_ref().and_then(|span| key_at(text, span));
+        let what = match key {
+            Some(key) if what.starts_with("must ") => format!("`{key}` {what}"),
+            Some(key) if NEEDS_KEY.iter().any(|begin| what.starts_with(begin)) => {
+                format!("`{key}`: {what}")
+            }
+            _ => what,
+        };
         let mut config = ConfigError::new(path, what);
-        if let Some(span) = error.span() {
+        if let Some(span) = span {
             config = config.at(line_of(text, &span));
         }
         match hint {
@@ -42,6 +44,22 @@ pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, C
 pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
     let before = text.get(..span.start).unwrap_or(text);
     before.bytes().filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// Returns the key whose value, or whose name, begins at a place in a text.
+fn key_at<'a>(text: &'a str, span: &Range<usize>) -> Option<&'a str> {
+    let is_in_key = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let (before, behind) = text.split_at_checked(span.start)?;
+    let name = behind.split(|c| !is_in_key(c)).next().unwrap_or_default();
+    if !name.is_empty() && behind[name.len()..].trim_start().starts_with('=') {
+        return Some(name);
+    }
+    // Of a value, or of a part of a list, it is the last key before it.
+    before.rmatch_indices('=').find_map(|(at, _)| {
+        let before = before[..at].trim_end();
+        let name = before.rsplit(|c| !is_in_key(c)).next()?;
+        Some(name).filter(|name| !name.is_empty())
+    })
 }
 
 /// Takes serde's "unknown field `x`, expected one of `a`, `b`" apart.

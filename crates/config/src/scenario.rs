@@ -5,11 +5,16 @@ use std::path::Path;
 use layer0::stop::Outcome;
 use provider::ScriptedAnswer;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error};
 use serde_json::Value;
 
 use crate::ConfigError;
 use crate::agent_table::AgentTable;
-use crate::parse::{parse, read_text};
+use crate::checked::{at_least_one, capabilities, object_schema, optional_text};
+use crate::exact::check_values;
+use crate::names::check_names;
+use crate::parse::parse;
+use crate::read::read_text;
 use crate::scripted_hook::{ScriptedDecision, ScriptedHook};
 
 /// A scenario file.
@@ -21,6 +26,7 @@ pub struct Scenario {
     /// What the agent is asked.
     pub input: String,
     /// The conversation.
+    #[serde(default, deserialize_with = "optional_text")]
     pub session: Option<String>,
     /// When the run is cancelled, in milliseconds from its start.
     pub cancel_at_ms: Option<u64>,
@@ -38,7 +44,7 @@ pub struct Scenario {
     /// What other people's code does at points of the run.
     #[serde(default)]
     pub hooks: Vec<ScriptedHook>,
-    /// What people decide, in the order they are asked; then nobody is there.
+    /// What people decide, in the order they are asked; then there is no one to ask.
     #[serde(default)]
     pub approvals: Vec<ScriptedDecision>,
     /// How the log fails.
@@ -64,11 +70,12 @@ pub struct ScriptedTool {
     /// What the model is told of it.
     pub description: Option<String>,
     /// JSON Schema of the arguments.
+    #[serde(default, deserialize_with = "object_schema")]
     pub schema: Option<Value>,
     /// JSON Schema of the output.
     pub output_schema: Option<Value>,
     /// What it needs.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "capabilities")]
     pub capabilities: Vec<String>,
     /// May a call be repeated?
     #[serde(default)]
@@ -80,6 +87,7 @@ pub struct ScriptedTool {
     #[serde(default)]
     pub exploratory: bool,
     /// How long a call may take, in milliseconds.
+    #[serde(default, deserialize_with = "at_least_one")]
     pub timeout_ms: Option<u64>,
     /// What its executions come to, in order; the last one repeats.
     #[serde(default)]
@@ -100,12 +108,23 @@ pub struct ScriptedCall {
     pub panic: Option<String>,
     /// How long it hangs first, in milliseconds.
     pub hang_ms: Option<u64>,
-    /// How many bytes of text it returns.
+    /// How many bytes of text it returns, at most 16 MiB.
+    #[serde(deserialize_with = "output_bytes")]
     pub output_bytes: Option<usize>,
     /// Can trying again help?
     pub retryable: bool,
     /// How long to wait before that, in milliseconds.
     pub retry_after_ms: Option<u64>,
+}
+
+/// What no output of a scripted tool is larger than.
+const MAX_OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+
+fn output_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+    match usize::deserialize(from)? {
+        bytes if bytes <= MAX_OUTPUT_BYTES => Ok(Some(bytes)),
+        _ => Err(D::Error::custom(format!("`output_bytes` must be at most {MAX_OUTPUT_BYTES}"))),
+    }
 }
 
 /// `[memory]`.
@@ -155,7 +174,7 @@ pub enum StoreFault {
     Closed,
     /// The disk is full.
     DiskFull,
-    /// Somebody else holds the lock.
+    /// Another process holds the lock.
     Locked,
     /// There is none.
     None,
@@ -184,6 +203,8 @@ impl Scenario {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = read_text(path)?;
         let scenario: Self = parse(path, &text)?;
+        check_values(path, &text)?;
+        check_names(path, &text)?;
         let senseless = |table: StoreFaultTable| {
             table.locked_times.is_some() && table.fail != Some(StoreFault::Locked)
         };

@@ -4,6 +4,8 @@ use react_machine::HookPoint;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::checked::text;
+
 /// A scripted hook.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,20 +46,20 @@ pub enum HookAction {
     ReplaceArguments(Value),
 }
 
-/// What a person says to a question.
+/// What a person decides about an approval.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedDecision {
     /// Yes or no.
     pub verdict: ApprovalVerdict,
     /// Who.
-    #[serde(default = "somebody")]
+    #[serde(default = "default_person", deserialize_with = "text")]
     pub by: String,
     /// Why.
     pub reason: Option<String>,
 }
 
-fn somebody() -> String {
+fn default_person() -> String {
     "rehearsal".to_owned()
 }
 

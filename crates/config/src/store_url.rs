@@ -18,7 +18,7 @@ pub enum StoreUrl {
 
 /// Says that a store URL is none, and which forms there are.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("invalid store URL `{0}`: expected `sqlite:PATH`, `sqlite::memory:` or `postgres://…`")]
+#[error("invalid store URL `{0}`: expected `sqlite:PATH` or `sqlite::memory:`")]
 pub struct InvalidStoreUrl(String);
 
 impl StoreUrl {
@@ -46,7 +46,7 @@ impl FromStr for StoreUrl {
             Some(path) if !path.is_empty() && !path.starts_with("//") && !path.starts_with(':') => {
                 Ok(Self::Sqlite(PathBuf::from(path)))
             }
-            // A password in what was meant as a URL is nobody's business.
+            // A password in what was meant as a URL must not be shown.
             _ => Err(InvalidStoreUrl(url.split('@').next_back().unwrap_or_default().to_owned())),
         }
     }

@@ -1,7 +1,7 @@
 //! Files with mistakes in them, as their authors meet them.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use config::{AgentFile, ConfigError, Scenario};
+use config::{AgentFile, ConfigError, Scenario, read_script};
 
 fn written(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -25,6 +25,60 @@ fn check(error: &ConfigError, line: usize, what: &str, hint: &str) {
     assert_eq!(error.line(), Some(line), "{error}");
     assert!(error.to_string().ends_with(what), "{error}");
     assert_eq!(error.hint().unwrap_or_default(), hint);
+}
+
+/// Spec: C6
+#[test]
+fn an_output_beyond_memory_is_refused() {
+    for bytes in ["16777217", "9223372036854775807", "9223372036854775808", "-1"] {
+        let text = format!(
+            "name = \"a\"\ninput = \"x\"\n[[tools]]\nname = \"t\"\ncalls = [{{ output_bytes = {bytes} }}]\n"
+        );
+        let error = scenario_error(&text);
+        assert_eq!(error.line(), Some(5), "{error}");
+    }
+}
+
+/// Spec: C5, C6
+#[test]
+fn a_number_is_exact_or_refused_with_key_and_line() {
+    let places: [fn(&str) -> String; 3] = [
+        |n| format!("[[model]]\ntool_calls = [{{ name = \"t\", arguments = {{ n = {n} }} }}]\n"),
+        |n| {
+            format!(
+                "[[tools]]\nname = \"t\"\ncalls = [{{ output = {{ rows = [{{ n = {n} }}] }} }}]"
+            )
+        },
+        |n| {
+            format!(
+                "[[tools]]\nname = \"t\"\n\nschema = {{ type = \"object\", properties = {{ n = {{ n = {n} }} }} }}"
+            )
+        },
+    ];
+    for place in places {
+        for n in ["0.12345678901234567890", "18446744073709551616", "1e999", "inf", "2026-01-01"] {
+            let text = format!("name = \"a\"\ninput = \"x\"\n{}", place(n));
+            let line = text.lines().position(|line| line.contains(n)).unwrap() + 1;
+            let error = scenario_error(&text);
+            assert_eq!(error.line(), Some(line), "{error}");
+            assert!(error.to_string().contains(": `"), "{n}: {error}");
+        }
+        for n in ["9007199254740993", "18446744073709551615", "0.1", "1e300"] {
+            let text = format!("name = \"a\"\ninput = \"x\"\n{}", place(n));
+            let (_folder, path) = written(&text);
+            Scenario::read(&path).unwrap();
+        }
+    }
+    let agent = agent_error(&format!("{MODEL}[model.extra_body]\nx = 0.12345678901234567890\n"));
+    check(
+        &agent,
+        4,
+        "`x`: a number with more digits than can be kept: 0.12345678901234567890",
+        "write it with at most 15 digits, or in quotes as text",
+    );
+    let (_folder, path) =
+        written("[[model]]\ntool_calls = [{ name = \"t\", arguments = { n = nan } }]\n");
+    check(&read_script(&path).unwrap_err(), 2, "`n`: no JSON number: nan", "write a finite number");
 }
 
 /// Spec: C5
@@ -57,6 +111,141 @@ fn what_is_not_supported_yet_is_refused_not_ignored() {
 fn other_mistakes_are_located_too() {
     check(&agent_error("[model]\nprovider = 3\n"), 2, "wanted string or table", "");
     check(&agent_error("[model\n"), 1, "unclosed table, expected `]`", "");
+    let twice = agent_error("[agent]\ninput = \"x\"\ninput = \"y\"\n");
+    check(&twice, 3, "`input`: duplicate key", "");
     let missing = AgentFile::read(std::path::Path::new("/no/such/file.toml")).unwrap_err();
     assert!(missing.to_string().ends_with("/no/such/file.toml: cannot be read"), "{missing}");
+}
+
+/// Returns the first block of TOML of a page.
+fn block(page: &str) -> &str {
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    rest.split_once("```").unwrap().0
+}
+
+/// The pages show what is read, key by key.
+#[test]
+fn the_files_of_the_pages_are_read() {
+    let (_folder, path) = written(block(include_str!("../../../docs/agent-files.md")));
+    let agent = AgentFile::read(&path).unwrap();
+    assert_eq!((agent.tools.len(), agent.model.fallback.len()), (2, 1));
+    let (_folder, path) = written(block(include_str!("../../../docs/scenarios.md")));
+    assert_eq!(Scenario::read(&path).unwrap().tools.len(), 1);
+}
+
+const MODEL: &str = "[model]\nprovider = \"script\"\n";
+
+/// Spec: C5
+#[test]
+fn numbers_out_of_range_are_refused_with_key_and_line() {
+    #[track_caller]
+    fn refused(table: &str, key: &str, values: &[&str]) {
+        for value in values {
+            let text = format!("{MODEL}{table}\n# comment = 1\n{key} = {value}\n");
+            let error = agent_error(&text);
+            let line = text.lines().position(|line| line.starts_with(key)).unwrap() + 1;
+            assert_eq!(error.line(), Some(line), "{key} = {value}: {error}");
+            assert!(error.to_string().contains(&format!("`{key}`")), "{key} = {value}: {error}");
+        }
+    }
+    let whole = ["0", "-1", "0x0", "-0"];
+    for key in [
+        "max_iterations",
+        "max_concurrent_tools",
+        "tool_timeout_ms",
+        "hook_timeout_ms",
+        "memory_timeout_ms",
+        "store_timeout_ms",
+    ] {
+        refused("[agent.limits]", key, &whole);
+    }
+    refused("[agent.retry]", "attempts", &whole);
+    refused("[agent.retry]", "base_ms", &["-1"]);
+    refused("", "max_output_tokens", &whole);
+    let beyond = ["9", "2.1", "2.0000002", "-0.1", "nan", "-nan", "inf", "-inf", "1e3", "1e99"];
+    refused("", "temperature", &beyond);
+    refused("[model.timeouts]", "attempt_ms", &whole);
+    let tool = "[[tools]]\nkind = \"command\"\nname = \"t\"";
+    refused(tool, "timeout_ms", &whole);
+    refused("[agent.price]\noutput_per_mtok = 1", "input_per_mtok", &["nan", "inf", "-1.0"]);
+    refused("[agent.budget]", "max_model_calls", &["-1"]);
+
+    let taken = "temperature = 2\nmax_output_tokens = 0x10\n[agent.limits]\ntool_timeout_ms = 1\n";
+    let (_folder, path) = written(&format!("{MODEL}{taken}"));
+    let file = AgentFile::read(&path).unwrap();
+    assert_eq!((file.model.temperature, file.model.max_output_tokens), (Some(2.0), Some(16)));
+}
+
+/// Spec: C5, T1
+#[test]
+fn schemas_of_arguments_describe_an_object() {
+    for schema in ["{}", "{ type = \"string\" }", "{ properties = {} }", "{ type = [\"object\"] }"]
+    {
+        let tool = format!("[[tools]]\nname = \"t\"\nschema = {schema}\n");
+        let what = "`schema` must have `type = \"object\"`: arguments are an object";
+        check(&agent_error(&format!("{MODEL}{tool}kind = \"command\"\n")), 5, what, "");
+        let scenario = scenario_error(&format!("name = \"a\"\ninput = \"x\"\n{tool}"));
+        check(&scenario, 5, what, "");
+    }
+}
+
+/// Spec: C5, Y1
+#[test]
+fn grants_that_name_nothing_are_refused() {
+    let error = agent_error(&format!(
+        "{MODEL}[agent.policy]\ngrant = [\"process:spawn\", \"fs:raed:./logs/**\"]\n"
+    ));
+    let what =
+        "grant `fs:raed:./logs/**` is not valid: there is no `fs:raed`; did you mean `fs:read`?";
+    check(&error, 4, what, "");
+    for grant in
+        ["", " ", "fs:", "fs:read:", "FS:read", "proces:spawn", "network:outbond", "fs:read "]
+    {
+        let error = agent_error(&format!("{MODEL}[agent.policy]\ngrant = [\n  \"{grant}\",\n]\n"));
+        assert_eq!(error.line(), Some(4), "{grant}: {error}");
+    }
+    let tool = "[[tools]]\nkind = \"command\"\nname = \"t\"\ncapabilities = [\"fs:raed\"]\n";
+    let what = "capability `fs:raed` is not valid: there is no `fs:raed`; did you mean `fs:read`?";
+    check(&agent_error(&format!("{MODEL}{tool}")), 6, what, "");
+}
+
+/// Spec: C5, T15
+#[test]
+fn names_are_refused_where_they_are_written() {
+    fn file(names: &[&str]) -> String {
+        let tool = |name: &&str| format!("[[tools]]\nkind = \"command\"\nname = \"{name}\"\n");
+        format!("{MODEL}{}", names.iter().map(tool).collect::<String>())
+    }
+    let (long, longest) = ("x".repeat(65), "x".repeat(64));
+    for (name, why) in [
+        ("", "is empty"),
+        (" ", "begins or ends with a space"),
+        ("a ", "begins or ends with a space"),
+        ("a\\nb", "has control characters"),
+        (&long, "has more than 64 characters"),
+        ("ü", "has no ASCII letter or digit"),
+    ] {
+        let error = agent_error(&file(&["other", name]));
+        assert_eq!(error.line(), Some(8), "{name}: {error}");
+        assert!(error.to_string().ends_with(why), "{name}: {error}");
+    }
+    let hint = "give it another name";
+    let twice = "there is already a tool named `sql`, in line 5";
+    check(&agent_error(&file(&["sql", "sql"])), 8, twice, hint);
+    for (one, other, mapped) in [
+        ("web.search", "web_search", "web_search"),
+        ("süche", "s.che", "s_che"),
+        ("2fa", "_2fa", "_2fa"),
+    ] {
+        let what = format!(
+            "tool `{other}` and tool `{one}`, in line 5, are both `{mapped}` to a provider"
+        );
+        check(&agent_error(&file(&[one, other])), 8, &what, hint);
+    }
+    let (_folder, path) = written(&file(&["web.search", "web-search", "süche x", &longest]));
+    assert_eq!(AgentFile::read(&path).unwrap().tools.len(), 4);
+
+    let hook = "[[hooks]]\nname = \"h\"\npoint = \"run_start\"\naction = \"continue\"\n";
+    let error = scenario_error(&format!("name = \"a\"\ninput = \"x\"\n{hook}{hook}"));
+    check(&error, 8, "there is already a hook named `h`, in line 4", hint);
 }

@@ -1,0 +1,85 @@
+//! Values that are checked where they are read, so that an error names their line.
+//!
+//! A message that begins with "must" is about the key: [`parse`](crate::parse::parse) puts it in front.
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error};
+use serde_json::Value;
+use tool::{Grants, check_capability};
+
+/// The most that answers vary, at any provider.
+const MAX_TEMPERATURE: f32 = 2.0;
+
+/// Reads a number from 1 on.
+pub(crate) fn at_least_one<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + PartialEq + Default,
+{
+    match Option::<T>::deserialize(from)? {
+        Some(number) if number == T::default() => Err(D::Error::custom("must be at least 1")),
+        number => Ok(number),
+    }
+}
+
+/// Reads how much answers vary.
+pub(crate) fn temperature<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
+    match Option::<f32>::deserialize(from)? {
+        Some(given) if !(0.0..=MAX_TEMPERATURE).contains(&given) => {
+            let what = format!("must be from 0 to {MAX_TEMPERATURE}, and is {given}");
+            Err(D::Error::custom(what))
+        }
+        given => Ok(given),
+    }
+}
+
+/// Reads text that says something.
+pub(crate) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let text = String::deserialize(from)?;
+    if text.trim().is_empty() {
+        return Err(D::Error::custom("must not be empty"));
+    }
+    Ok(text)
+}
+
+/// As [`text`], where it is given.
+pub(crate) fn optional_text<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<String>, D::Error> {
+    text(from).map(Some)
+}
+
+/// Reads the schema of arguments, which are always an object.
+pub(crate) fn object_schema<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
+    match Option::<Value>::deserialize(from)? {
+        Some(schema) if schema["type"] != "object" => {
+            Err(D::Error::custom("must have `type = \"object\"`: arguments are an object"))
+        }
+        schema => Ok(schema),
+    }
+}
+
+/// Reads what tools may do.
+pub(crate) fn grants<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let grants = Vec::<String>::deserialize(from)?;
+    Grants::parse(&grants).map_err(D::Error::custom)?;
+    Ok(grants)
+}
+
+/// Reads what a tool needs.
+pub(crate) fn capabilities<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let capabilities = Vec::<String>::deserialize(from)?;
+    for capability in &capabilities {
+        check_capability(capability).map_err(|why| {
+            D::Error::custom(format!("capability `{capability}` is not valid: {why}"))
+        })?;
+    }
+    Ok(capabilities)
+}
+
+/// As [`capabilities`], where they are given.
+pub(crate) fn optional_capabilities<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<String>>, D::Error> {
+    capabilities(from).map(Some)
+}

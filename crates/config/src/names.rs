@@ -1,0 +1,57 @@
+//! Names of tools and hooks, checked where they are written.
+
+use std::path::Path;
+
+use layer0::name::{check_name, wire_name};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::ConfigError;
+use crate::parse::{line_of, parse};
+
+/// The names of a file that are checked.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Names {
+    tools: Vec<Named>,
+    hooks: Vec<Named>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: Spanned<String>,
+}
+
+/// Refuses names that there cannot be, that are there twice, and that are the same to a provider.
+pub(crate) fn check_names(path: &Path, text: &str) -> Result<(), ConfigError> {
+    let Names { tools, hooks } = parse(path, text)?;
+    check(path, text, "tool", &tools, |name| wire_name(name).into_owned())?;
+    check(path, text, "hook", &hooks, str::to_owned)
+}
+
+fn check(
+    path: &Path,
+    text: &str,
+    kind: &str,
+    names: &[Named],
+    mapped: impl Fn(&str) -> String,
+) -> Result<(), ConfigError> {
+    for (index, Named { name }) in names.iter().enumerate() {
+        let refused = |what: String| ConfigError::new(path, what).at(line_of(text, &name.span()));
+        let own = name.as_ref().as_str();
+        check_name(own).map_err(|error| refused(format!("{kind}: {error}")))?;
+        let same = |other: &&Named| mapped(other.name.as_ref()) == mapped(own);
+        let Some(other) = names[..index].iter().find(same) else { continue };
+        let line = line_of(text, &other.name.span());
+        let there = other.name.as_ref().as_str();
+        let what = match there == own {
+            true => format!("there is already a {kind} named `{own}`, in line {line}"),
+            false => format!(
+                "{kind} `{own}` and {kind} `{there}`, in line {line}, are both `{}` to a provider",
+                mapped(own)
+            ),
+        };
+        return Err(refused(what).with_hint("give it another name"));
+    }
+    Ok(())
+}

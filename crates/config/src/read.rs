@@ -1,0 +1,69 @@
+//! Reading the files that users name, with a limit.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::ConfigError;
+
+/// The most bytes of a text that is read: a TOML file, an input, instructions. 16 MiB.
+pub const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Reads a file as text, of at most [`MAX_TEXT_BYTES`].
+///
+/// # Errors
+///
+/// [`ConfigError`], naming the file, when it is not a regular file, is larger, is not UTF-8 or cannot
+/// be read.
+pub fn read_text(path: &Path) -> Result<String, ConfigError> {
+    let bytes = read_bytes(path, MAX_TEXT_BYTES)?;
+    String::from_utf8(bytes).map_err(|error| {
+        ConfigError::new(path, "is not UTF-8 text").with_source(error.utf8_error())
+    })
+}
+
+/// Reads a file of at most `max_bytes`.
+///
+/// Devices and pipes are refused: they may have no end, or wait for ever.
+///
+/// # Errors
+///
+/// [`ConfigError`], naming the file, when it is not a regular file, is larger or cannot be read.
+pub fn read_bytes(path: &Path, max_bytes: usize) -> Result<Vec<u8>, ConfigError> {
+    let failed = |error| ConfigError::new(path, "cannot be read").with_source(error);
+    let regular = |metadata: Metadata| match metadata.is_file() {
+        true => Ok(()),
+        false if metadata.is_dir() => Err(ConfigError::new(path, "is a folder")),
+        false => Err(ConfigError::new(path, "is not a regular file")),
+    };
+    // Asked before opening, because opening a pipe waits for its other end.
+    regular(std::fs::metadata(path).map_err(failed)?)?;
+    let file = File::open(path).map_err(failed)?;
+    regular(file.metadata().map_err(failed)?)?;
+    read_all(file, max_bytes).map_err(failed)?.ok_or_else(|| {
+        ConfigError::new(path, format!("is larger than {} MiB", max_bytes / (1024 * 1024)))
+    })
+}
+
+/// Reads text to its end, of at most [`MAX_TEXT_BYTES`].
+///
+/// # Errors
+///
+/// What `source` says; [`io::ErrorKind::FileTooLarge`] when there is more, and
+/// [`io::ErrorKind::InvalidData`] when it is not UTF-8.
+pub fn read_text_from(source: impl Read) -> io::Result<String> {
+    let bytes = read_all(source, MAX_TEXT_BYTES)?.ok_or_else(|| {
+        let what = format!("there is more than {} MiB of it", MAX_TEXT_BYTES / (1024 * 1024));
+        io::Error::new(io::ErrorKind::FileTooLarge, what)
+    })?;
+    String::from_utf8(bytes)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.utf8_error()))
+}
+
+/// Reads to the end; `None` when there is more than allowed.
+fn read_all(source: impl Read, max_bytes: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    let limit = u64::try_from(max_bytes).unwrap_or(u64::MAX).saturating_add(1);
+    source.take(limit).read_to_end(&mut bytes)?;
+    Ok((bytes.len() <= max_bytes).then_some(bytes))
+}
