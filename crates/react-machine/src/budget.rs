@@ -3,13 +3,10 @@
 
 use std::time::Duration;
 
-use layer0::usage::Usage;
-use layer0::{Timestamp, code};
+use layer0::code;
+use layer0::usage::{Allowance, TokenUsage, Usage, dollars, nanousd};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
-
-use crate::hooks::Next;
-use crate::machine::{Machine, Phase, elapsed_ms};
 
 /// What a run may use; `None` is without bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -62,12 +59,22 @@ pub struct Price {
 
 impl Price {
     /// Returns what tokens cost, in US dollars.
-    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     #[must_use]
     pub fn of(self, usage: &Usage) -> f64 {
-        let cost = usage.input_tokens as f64 * self.input_per_mtok
-            + usage.output_tokens as f64 * self.output_per_mtok;
-        cost / 1e6
+        dollars(self.nanousd(usage.input_tokens, usage.output_tokens))
+    }
+
+    /// Returns what the tokens of one attempt cost, in billionths of a US dollar.
+    #[must_use]
+    pub fn of_attempt(self, usage: &TokenUsage) -> u64 {
+        self.nanousd(usage.input_tokens, usage.output_tokens)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
+    fn nanousd(self, input_tokens: u64, output_tokens: u64) -> u64 {
+        let cost =
+            input_tokens as f64 * self.input_per_mtok + output_tokens as f64 * self.output_per_mtok;
+        nanousd(cost / 1e6)
     }
 }
 
@@ -83,15 +90,59 @@ impl Exhausted {
     fn count(reason: &'static str, limit: u64, used: u64) -> Self {
         Self { reason, limit: limit.into(), used: used.into() }
     }
+
+    /// Returns the budget for people.
+    pub(crate) fn text(&self) -> String {
+        format!("{} of {} used", self.used, self.limit)
+    }
 }
 
 impl Budget {
+    /// Returns the smaller of what the run's agent may use and what the run's caller left it.
+    #[must_use]
+    pub(crate) fn within(mut self, allowance: Option<&Allowance>, time: Option<Duration>) -> Self {
+        fn least<T: PartialOrd>(own: Option<T>, given: Option<T>) -> Option<T> {
+            match (own, given) {
+                (Some(own), Some(given)) => Some(if given < own { given } else { own }),
+                (own, given) => own.or(given),
+            }
+        }
+        if let Some(given) = allowance {
+            self.max_model_calls = least(self.max_model_calls, given.model_calls);
+            self.max_tool_calls = least(self.max_tool_calls, given.tool_calls);
+            self.max_input_tokens = least(self.max_input_tokens, given.input_tokens);
+            self.max_output_tokens = least(self.max_output_tokens, given.output_tokens);
+            self.max_total_tokens = least(self.max_total_tokens, given.total_tokens);
+            self.max_cost_usd = least(self.max_cost_usd, given.cost_nanousd.map(dollars));
+        }
+        let ms = time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        self.max_wall_ms = least(self.max_wall_ms, ms);
+        self
+    }
+
+    /// Returns what is left of what counts for everything below a run too.
+    pub(crate) fn left(&self, usage: &Usage) -> Allowance {
+        let mut left = Allowance::unlimited();
+        left.model_calls = self.max_model_calls.map(|max| max.saturating_sub(usage.model_attempts));
+        left.tool_calls = self.max_tool_calls.map(|max| max.saturating_sub(usage.tool_calls));
+        left.input_tokens = self.max_input_tokens.map(|max| max.saturating_sub(usage.input_tokens));
+        left.output_tokens =
+            self.max_output_tokens.map(|max| max.saturating_sub(usage.output_tokens));
+        left.total_tokens = self.max_total_tokens.map(|max| max.saturating_sub(usage.total_tokens));
+        left.cost_nanousd = self
+            .max_cost_usd
+            .map(|max| nanousd(max).saturating_sub(nanousd(usage.cost_usd.unwrap_or_default())));
+        left
+    }
+
     /// Returns the first budget that leaves no room for another model call.
     pub(crate) fn for_model(&self, usage: &Usage, events: u64) -> Option<Exhausted> {
-        self.model_calls(usage)
-            .or_else(|| self.after(usage, true))
-            .or_else(|| self.wall_time(usage))
-            .or_else(|| self.events(events))
+        self.for_attempt(usage).or_else(|| self.wall_time(usage)).or_else(|| self.events(events))
+    }
+
+    /// Returns the first budget that leaves no room for another attempt, time aside.
+    pub(crate) fn for_attempt(&self, usage: &Usage) -> Option<Exhausted> {
+        self.model_calls(usage).or_else(|| self.after(usage, true))
     }
 
     /// Returns the first budget that was crossed, so that not even the tools an answer asks for run.
@@ -99,7 +150,13 @@ impl Budget {
         self.after(usage, false).or_else(|| self.wall_time(usage)).or_else(|| self.events(events))
     }
 
-    pub(crate) fn model_calls(&self, usage: &Usage) -> Option<Exhausted> {
+    /// Says that what is left of the model calls is the run's own.
+    pub(crate) fn last_model_call(&self, usage: &Usage) -> Exhausted {
+        let limit = self.max_model_calls.unwrap_or(u32::MAX);
+        Exhausted::count(code::BUDGET_MODEL_CALLS, limit.into(), usage.model_attempts.into())
+    }
+
+    fn model_calls(&self, usage: &Usage) -> Option<Exhausted> {
         let (limit, used) = (self.max_model_calls?, usage.model_attempts);
         (used >= limit)
             .then(|| Exhausted::count(code::BUDGET_MODEL_CALLS, limit.into(), used.into()))
@@ -139,9 +196,11 @@ impl Budget {
         };
         let cost = || {
             let (limit, used) = (self.max_cost_usd?, usage.cost_usd?);
-            let over = used > limit || reached && used >= limit;
-            let dollars = |amount| Number::from_f64(amount).unwrap_or_else(|| 0.into());
-            let (limit, used) = (dollars(limit), dollars(used));
+            // Whole billionths, as what is left is told to attempts and runs below.
+            let (above, at) = (nanousd(used) > nanousd(limit), nanousd(used) == nanousd(limit));
+            let over = above || reached && at;
+            let number = |amount| Number::from_f64(amount).unwrap_or_else(|| 0.into());
+            let (limit, used) = (number(limit), number(used));
             over.then_some(Exhausted { reason: code::BUDGET_COST_USD, limit, used })
         };
         tokens(code::BUDGET_INPUT_TOKENS, self.max_input_tokens, usage.input_tokens)
@@ -154,67 +213,13 @@ impl Budget {
             .or_else(cost)
     }
 
-    /// Returns how many attempts are left.
-    pub(crate) fn attempts_left(&self, usage: &Usage) -> Option<u32> {
-        self.max_model_calls.map(|max| max.saturating_sub(usage.model_attempts))
-    }
-
-    /// Returns how many tokens an answer may have.
-    pub(crate) fn output_left(&self, usage: &Usage) -> Option<u64> {
-        let output = self.max_output_tokens.map(|max| max.saturating_sub(usage.output_tokens));
-        let total = self.max_total_tokens.map(|max| max.saturating_sub(usage.total_tokens));
-        output.into_iter().chain(total).min()
-    }
-
-    /// Returns how many executions are left.
-    pub(crate) fn executions_left(&self, usage: &Usage, events: u64) -> u32 {
-        let calls = self.max_tool_calls.map(|max| max.saturating_sub(usage.tool_calls));
+    /// Returns how many executions are left, `promised` ones to runs below not among them.
+    pub(crate) fn executions_left(&self, usage: &Usage, promised: u32, events: u64) -> u32 {
+        let used = usage.tool_calls.saturating_add(promised);
+        let calls = self.max_tool_calls.map(|max| max.saturating_sub(used));
         let events = self
             .max_events
             .map(|max| u32::try_from(max.saturating_sub(events)).unwrap_or(u32::MAX));
         calls.into_iter().chain(events).min().unwrap_or(u32::MAX)
-    }
-}
-
-impl Machine {
-    /// Tells the time without anything having happened, so that a budget that is used up by it ends
-    /// the run. Too early, it changes nothing.
-    pub fn tick(&mut self, at: Timestamp) {
-        if self.is_out_of_time() {
-            return;
-        }
-        let budget = self.definition.budget;
-        let later = Usage { wall_ms: elapsed_ms(self.started, self.now().max(at)), ..self.usage };
-        let cut_short = matches!(&self.phase, Phase::Asking(turn) if turn.cut_short);
-        let attempts = budget.model_calls(&later).filter(|_| cut_short);
-        if let Some(exhausted) = attempts.or_else(|| budget.wall_time(&later)) {
-            self.advance(at);
-            self.exhaust(self.seq, exhausted);
-        }
-    }
-
-    /// Does time change nothing: before the start, at the end, and while people think?
-    fn is_out_of_time(&self) -> bool {
-        matches!(self.phase, Phase::New) || self.is_ending() || self.is_waiting()
-    }
-
-    /// Are the last hooks called, or is the run over?
-    pub(crate) fn is_ending(&self) -> bool {
-        match &self.phase {
-            Phase::Done(_) => true,
-            Phase::Hooking(paused) => matches!(paused.next, Next::End(_)),
-            _ => false,
-        }
-    }
-
-    /// Returns when [`Machine::tick`] will end the run; `None` without a time budget, and while
-    /// time does not count.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Timestamp> {
-        if self.is_out_of_time() {
-            return None;
-        }
-        let max = self.definition.budget.max_wall_ms?;
-        Some(self.started.after(Duration::from_millis(max)))
     }
 }

@@ -1,14 +1,19 @@
 //! The part of an agent that decides what the machine does.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
-use layer0::{JsonText, ToolSpec};
+use layer0::{JsonText, ToolSpec, is_deeper};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use thiserror::Error;
 
 use crate::budget::{Budget, Price};
-use crate::hooks::HookRecord;
+use crate::fnv::Fnv1a;
+use crate::hook::HookRecord;
+
+/// How deep an output schema may be nested: it is read again inside of the definition, which
+/// serde_json does down to 128.
+const MAX_SCHEMA_DEPTH: usize = 100;
 
 /// A resolved agent: everything a run needs to be rebuilt, without secrets.
 ///
@@ -40,7 +45,7 @@ pub struct AgentDefinition {
     pub tools: Arc<[ToolSpec]>,
     /// JSON Schema that the final answer has to fit, where it has to fit one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Arc<Value>>,
+    pub output_schema: Option<JsonText>,
     /// What the driver needs beyond that: model, retry, policy.
     pub runtime: JsonText,
 }
@@ -64,24 +69,73 @@ impl AgentDefinition {
     }
 
     /// Checks what the machine cannot work with.
-    ///
-    /// # Errors
-    ///
-    /// [`DefinitionError::ZeroLimit`].
-    pub fn validate(&self) -> Result<(), DefinitionError> {
-        if self.limits.max_iterations == 0 {
-            return Err(DefinitionError::ZeroLimit("max_iterations"));
+    fn validate(&self) -> Result<(), DefinitionError> {
+        let limits = &self.limits;
+        let zero = [
+            ("max_iterations", limits.max_iterations == 0),
+            ("max_concurrent_tools", limits.max_concurrent_tools == 0),
+            ("max_repeated_failures", limits.max_repeated_failures == Some(0)),
+            ("tool_timeout_ms", limits.tool_timeout_ms == 0),
+            ("hook_timeout_ms", limits.hook_timeout_ms == 0),
+            ("memory_timeout_ms", limits.memory_timeout_ms == 0),
+            ("store_timeout_ms", limits.store_timeout_ms == 0),
+        ];
+        if let Some((key, _)) = zero.into_iter().find(|(_, is_zero)| *is_zero) {
+            return Err(DefinitionError::ZeroLimit(key));
         }
-        if self.limits.max_concurrent_tools == 0 {
-            return Err(DefinitionError::ZeroLimit("max_concurrent_tools"));
+        let amounts = [
+            ("max_cost_usd", self.budget.max_cost_usd),
+            ("input_per_mtok", self.price.map(|price| price.input_per_mtok)),
+            ("output_per_mtok", self.price.map(|price| price.output_per_mtok)),
+        ];
+        let is_amount = |amount: f64| amount.is_finite() && amount >= 0.0;
+        for (key, amount) in amounts {
+            if let Some(amount) = amount.filter(|amount| !is_amount(*amount)) {
+                return Err(DefinitionError::NoAmount { key, amount: amount.to_string() });
+            }
         }
         if self.budget.max_cost_usd.is_some() && self.price.is_none() {
             return Err(DefinitionError::UnknownPrice);
         }
-        if self.limits.max_repeated_failures == Some(0) {
-            return Err(DefinitionError::ZeroLimit("max_repeated_failures"));
+        let schema = self.output_schema.as_ref();
+        if schema.is_some_and(|schema| is_deeper(&schema.value(), MAX_SCHEMA_DEPTH)) {
+            return Err(DefinitionError::TooDeep("output_schema", MAX_SCHEMA_DEPTH));
         }
         Ok(())
+    }
+}
+
+/// A definition that machines can run, and what is derived from it once for all of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedDefinition {
+    definition: Arc<AgentDefinition>,
+    /// Digest of the tools that the model is offered.
+    tools_digest: Arc<str>,
+}
+
+impl CheckedDefinition {
+    /// Checks a definition.
+    ///
+    /// # Errors
+    ///
+    /// [`DefinitionError`], naming the key that the machine cannot work with.
+    pub fn new(definition: AgentDefinition) -> Result<Self, DefinitionError> {
+        definition.validate()?;
+        let mut digest = Fnv1a::default();
+        digest.add(&definition.tools);
+        Ok(Self { definition: Arc::new(definition), tools_digest: digest.hex() })
+    }
+
+    pub(crate) const fn tools_digest(&self) -> &Arc<str> {
+        &self.tools_digest
+    }
+}
+
+impl Deref for CheckedDefinition {
+    type Target = AgentDefinition;
+
+    fn deref(&self) -> &AgentDefinition {
+        &self.definition
     }
 }
 
@@ -113,6 +167,8 @@ pub struct Limits {
     pub memory_timeout_ms: u64,
     /// How long one call of a hook may take, in milliseconds.
     pub hook_timeout_ms: u64,
+    /// How long the error store or the result store may take over one call, in milliseconds.
+    pub store_timeout_ms: u64,
 }
 
 impl Default for Limits {
@@ -121,7 +177,7 @@ impl Default for Limits {
             max_iterations: 25,
             max_parallel_tools: 25,
             max_concurrent_tools: 8,
-            max_repeated_batch_steps: Some(2),
+            max_repeated_batch_steps: Some(4),
             max_observation_steps: Some(15),
             max_stagnation_steps: Some(5),
             max_repeated_failures: Some(3),
@@ -129,6 +185,7 @@ impl Default for Limits {
             max_result_bytes: 16 * 1024,
             memory_timeout_ms: 5_000,
             hook_timeout_ms: 5_000,
+            store_timeout_ms: 5_000,
         }
     }
 }
@@ -137,10 +194,63 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
+    /// What should be an amount of money is none.
+    #[error("`{key}` must be a finite number that is not negative, and is `{amount}`")]
+    #[non_exhaustive]
+    NoAmount {
+        /// The key.
+        key: &'static str,
+        /// What it is.
+        amount: String,
+    },
+    /// A setting is beyond what providers take.
+    #[error("`{key}` must be from 0 to {max}, and is `{given}`")]
+    #[non_exhaustive]
+    OutOfRange {
+        /// The key.
+        key: &'static str,
+        /// What it may be at most.
+        max: String,
+        /// What it is.
+        given: String,
+    },
+    /// A value is nested so deeply that a record of it could not be read.
+    #[error("`{0}` is nested deeper than {1} levels")]
+    TooDeep(&'static str, usize),
     /// There is a cost budget and no price.
     #[error("`max_cost_usd` needs a price: give `input_per_mtok` and `output_per_mtok`")]
     UnknownPrice,
     /// A limit that must be at least one is zero.
     #[error("`{0}` must be at least 1")]
     ZeroLimit(&'static str),
+}
+
+impl DefinitionError {
+    /// Says that answers cannot vary so much.
+    #[must_use]
+    pub fn temperature(given: f32, max: f32) -> Self {
+        Self::OutOfRange { key: "temperature", max: max.to_string(), given: given.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Spec: D2. A record has to be read again, whatever stands in it.
+    #[test]
+    fn a_schema_that_no_record_can_hold_is_refused() {
+        let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "not": inner }));
+        let check = |schema: Value| {
+            let mut definition = AgentDefinition::new("a", "");
+            definition.output_schema = Some(JsonText::of(&schema).unwrap());
+            definition.validate().map_err(|error| error.to_string())
+        };
+        assert_eq!(check(nested(MAX_SCHEMA_DEPTH)), Ok(()));
+        assert_eq!(check(json!({ "const": "[".repeat(MAX_SCHEMA_DEPTH + 1) })), Ok(()));
+        let why = check(nested(MAX_SCHEMA_DEPTH + 1)).unwrap_err();
+        assert!(why.contains("output_schema"), "{why}");
+    }
 }

@@ -1,75 +1,81 @@
-//! Digests of what the model is sent, so that replay can tell a changed request.
+//! Digests of what the model is sent, so that a replay can tell a changed request.
 
-use std::hash::Hasher;
-use std::io;
 use std::sync::Arc;
 
-use serde::Serialize;
+use layer0::event::Hash;
+use layer0::message::Message;
 
-/// FNV-1a with 64 bits, as in <http://www.isthe.com/chongo/tech/comp/fnv/>.
-///
-/// Chosen because the digest is compared, never trusted: the log's hash chain is what resists
-/// tampering.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Fnv1a(u64);
+use crate::definition::AgentDefinition;
+use crate::fnv::Fnv1a;
 
-impl Default for Fnv1a {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
+/// The digest of what the model is sent, which grows with the transcript.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RequestDigest {
+    digest: Fnv1a,
+    /// How many messages it covers.
+    covered: usize,
+    tools: Arc<str>,
 }
 
-impl Hasher for Fnv1a {
-    fn finish(&self) -> u64 {
-        self.0
+impl RequestDigest {
+    pub(crate) fn new(tools: Arc<str>) -> Self {
+        Self { digest: Fnv1a::default(), covered: 0, tools }
     }
 
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    /// Begins with where the transcript of the session stood, and what the run is told beside it, without
+    /// the words around it.
+    pub(crate) fn begin(
+        &mut self,
+        session: Option<&Hash>,
+        definition: &AgentDefinition,
+        remembered: &[Arc<str>],
+    ) {
+        if let Some(session) = session {
+            self.digest.add(&session);
         }
-    }
-}
-
-impl io::Write for Fnv1a {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Hasher::write(self, bytes);
-        Ok(bytes.len())
+        self.digest.add(&(&definition.instructions, remembered, &definition.output_schema));
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Fnv1a {
-    /// Adds a value's compact JSON.
-    pub(crate) fn add(&mut self, value: &impl Serialize) {
-        // Neither the writer nor the serialisation of our own nouns fails.
-        let _ = serde_json::to_writer(self, value);
+    /// Adds the messages that are not covered yet.
+    pub(crate) fn cover(&mut self, messages: &[Arc<Message>]) {
+        for message in &messages[self.covered..] {
+            self.add_message(message);
+        }
+        self.covered = messages.len();
     }
 
-    /// Returns 16 hex digits.
-    pub(crate) fn hex(self) -> Arc<str> {
-        hex_of(self.0)
+    /// Covers one message without its words.
+    pub(crate) fn cover_own_words(&mut self) {
+        self.digest.add(&"correction");
+        self.covered += 1;
     }
-}
 
-/// Returns 16 hex digits.
-pub(crate) fn hex_of(number: u64) -> Arc<str> {
-    let digits = number.to_be_bytes().map(|byte| [byte >> 4, byte & 15]);
-    let digits = digits.map(|pair| pair.map(|digit| b"0123456789abcdef"[usize::from(digit)]));
-    str::from_utf8(digits.as_flattened()).unwrap_or_default().into()
-}
+    /// Leaves out the messages before this one.
+    pub(crate) const fn skip_to(&mut self, message: usize) {
+        self.covered = message;
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    pub(crate) const fn covered(&self) -> usize {
+        self.covered
+    }
 
-    #[test]
-    fn digests_are_fnv1a() {
-        let mut digest = Fnv1a::default();
-        Hasher::write(&mut digest, b"a");
-        assert_eq!(&*digest.hex(), "af63dc4c8601ec8c");
+    pub(crate) fn hex(&self) -> Arc<str> {
+        self.digest.hex()
+    }
+
+    /// Returns the digest of the tools that the model is offered.
+    pub(crate) const fn tools(&self) -> &Arc<str> {
+        &self.tools
+    }
+
+    /// Adds a message of the transcript. What a tool said stands in its `tool.responded`, and some of it is
+    /// worded by the machine: the digest is the same whatever the words are.
+    fn add_message(&mut self, message: &Message) {
+        match message {
+            Message::Tool { tool_call_id, is_error, .. } => {
+                self.digest.add(&(tool_call_id, is_error));
+            }
+            other => self.digest.add(other),
+        }
     }
 }

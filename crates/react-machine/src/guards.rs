@@ -4,14 +4,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 use std::sync::Arc;
 
+use layer0::JsonText;
 use layer0::event::ToolResponded;
 use layer0::message::ToolCall;
-use serde_json::Value;
 
 use crate::definition::{AgentDefinition, Limits};
-use crate::digest::{Fnv1a, hex_of};
-use crate::io::FailureCause;
+use crate::failure::FailureCause;
+use crate::fnv::{Fnv1a, hex_of};
 use crate::signature::{batch_signature, call_signature, write_canonical};
+use crate::text;
+
+/// From which identical batch on the model is told that it repeats itself.
+const WARNED_FROM: u32 = 3;
 
 /// What the guards remember of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -28,8 +32,12 @@ pub(crate) struct Guards {
 struct Repeats {
     count: u32,
     last_results: Option<u64>,
+    /// How often in a row the results were the last ones.
+    unchanged: u32,
     /// Did the last results differ from those before?
     progressing: bool,
+    /// Do its tools only look around?
+    exploratory: bool,
 }
 
 /// Failures of one call in a row.
@@ -74,7 +82,7 @@ impl Guards {
         Hasher::write(&mut digest, text.as_bytes());
         let hash = digest.finish();
         let count = self.texts.entry(hash).or_default();
-        *count += 1;
+        *count = count.saturating_add(1);
         Some((hash, *count))
     }
 
@@ -93,8 +101,9 @@ impl Guards {
             brings_new_call |= self.calls.insert(Arc::clone(call));
         }
         let repeats = self.batches.entry(Arc::clone(&signature)).or_default();
-        repeats.count += 1;
-        let progress = repeats.progressing || all_exploratory(definition, calls);
+        repeats.count = repeats.count.saturating_add(1);
+        repeats.exploratory = all_exploratory(definition, calls);
+        let progress = repeats.progressing || repeats.exploratory;
         let limit =
             if progress { limits.max_observation_steps } else { limits.max_repeated_batch_steps };
         let looped = limit.filter(|limit| repeats.count > *limit).map(|limit| Tripped::Loop {
@@ -106,8 +115,14 @@ impl Guards {
         Counted { signature, tripped: stagnated.or(looped) }
     }
 
-    /// Notes what a batch came to, so that the next identical one can be told from a loop.
-    pub(crate) fn note_results(&mut self, signature: &str, mut results: Vec<(Arc<str>, u64)>) {
+    /// Notes what a batch came to, so that the next identical one can be told from a loop. Returns
+    /// what the model is told when it begins to look like one.
+    pub(crate) fn note_results(
+        &mut self,
+        limits: &Limits,
+        signature: &str,
+        mut results: Vec<(Arc<str>, u64)>,
+    ) -> Option<String> {
         results.sort_unstable();
         let mut digest = Fnv1a::default();
         for (call, result) in &results {
@@ -115,10 +130,12 @@ impl Guards {
             Hasher::write(&mut digest, &result.to_be_bytes());
         }
         let digest = digest.finish();
-        if let Some(repeats) = self.batches.get_mut(signature) {
-            repeats.progressing = repeats.last_results.is_some_and(|last| last != digest);
-            repeats.last_results = Some(digest);
-        }
+        let repeats = self.batches.get_mut(signature)?;
+        let changed = repeats.last_results.is_some_and(|last| last != digest);
+        repeats.unchanged = if changed { 1 } else { repeats.unchanged.saturating_add(1) };
+        repeats.progressing = changed;
+        repeats.last_results = Some(digest);
+        repeats.warning(limits)
     }
 
     /// Notes how an execution of the call with this signature ended.
@@ -132,7 +149,7 @@ impl Guards {
                     .entry(signature.to_owned())
                     .or_insert_with(|| Failures { code: Arc::clone(&code), count: 0 });
                 if failures.code == code {
-                    failures.count += 1;
+                    failures.count = failures.count.saturating_add(1);
                 } else {
                     *failures = Failures { code, count: 1 };
                 }
@@ -145,7 +162,7 @@ impl Guards {
         &self,
         limits: &Limits,
         name: &str,
-        arguments: &Value,
+        arguments: &JsonText,
     ) -> Option<(Arc<str>, u32)> {
         let limit = limits.max_repeated_failures?;
         if self.failures.is_empty() {
@@ -153,6 +170,20 @@ impl Guards {
         }
         let failures = self.failures.get(&call_signature(name, arguments))?;
         (failures.count >= limit).then(|| (Arc::clone(&failures.code), failures.count))
+    }
+}
+
+impl Repeats {
+    /// Returns what the model is told from the third time on, while the results do not change and
+    /// the run would end of it.
+    fn warning(&self, limits: &Limits) -> Option<String> {
+        let limit = limits.max_repeated_batch_steps?;
+        if self.exploratory || self.count < WARNED_FROM || self.unchanged < 2 {
+            return None;
+        }
+        let others = self.count - self.unchanged.min(self.count);
+        let ends_after = limit.saturating_sub(others).max(self.unchanged);
+        Some(text::repeated(self.unchanged, ends_after))
     }
 }
 
@@ -168,7 +199,7 @@ pub(crate) fn stagnation(limits: &Limits, text: Option<(u64, u32)>) -> Option<Tr
 pub(crate) fn result_digest(responded: &ToolResponded) -> u64 {
     let mut digest = Fnv1a::default();
     match &responded.error {
-        None => write_canonical(&mut digest, &responded.output, 0),
+        None => write_canonical(&mut digest, &responded.output),
         Some(error) => {
             digest.add(&error.reason);
             digest.add(&error.code);

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use layer0::event::{Actor, EventKind};
 use layer0::id::{ApprovalId, CallId};
-use layer0::message::{ToolCall, Transcript};
+use layer0::message::{StopReason, ToolCall, Transcript};
 use layer0::stop::Stop;
-use layer0::{Code, Timestamp};
-use serde_json::Value;
+use layer0::usage::Allowance;
+use layer0::{JsonText, Timestamp};
 use thiserror::Error;
 
-use crate::hooks::Pause;
+use crate::failure::FailureCause;
+use crate::hook::HookPoint;
 
 /// Something that happened: a fact for the log, and when.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,8 +105,8 @@ pub enum Effect {
         /// The call; its tool and arguments stand in its `tool.requested`.
         call_id: CallId,
     },
-    /// Call the hooks of a point. Answered by [`Machine::proceed`](crate::Machine::proceed), or by
-    /// `hook.failed` or `hook.aborted` where one of them stops the run.
+    /// Call the hooks of a point. Answered by `hook.passed`, or by `hook.failed` or `hook.aborted`
+    /// where one of them stops the run.
     RunHooks(Pause),
     /// Ask a person. Answered by `approval.granted` or `approval.denied`, if ever.
     AskApproval(Approval),
@@ -133,9 +134,64 @@ pub struct Approval {
     /// The tool.
     pub tool: Arc<str>,
     /// The arguments it will get.
-    pub arguments: Arc<Value>,
+    pub arguments: JsonText,
     /// SHA-256 of the arguments, in hex; what the decision is bound to.
     pub arguments_hash: Arc<str>,
+}
+
+impl Approval {
+    /// Returns the call as it runs once a person agreed.
+    pub(crate) fn call(&self) -> ToolCall {
+        ToolCall {
+            id: self.call_id.clone(),
+            name: Arc::clone(&self.tool),
+            arguments: self.arguments.clone(),
+        }
+    }
+}
+
+/// A place between two steps at which hooks are called, and what they may know.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Pause {
+    /// The run has started.
+    RunStart {
+        /// What it was asked.
+        input: Arc<str>,
+    },
+    /// The model is about to be asked.
+    BeforeModel {
+        /// Which call of the run.
+        call: u32,
+        /// What the model will be sent.
+        messages: Transcript,
+    },
+    /// The model has answered.
+    AfterModel {
+        /// Which call of the run.
+        call: u32,
+        /// What it said.
+        text: Arc<str>,
+        /// What it asks for.
+        tool_calls: Arc<[ToolCall]>,
+        /// Why it stopped.
+        stop_reason: StopReason,
+    },
+    /// The run is about to end like this.
+    RunEnd(Finish),
+}
+
+impl Pause {
+    /// Returns which hooks are called.
+    #[must_use]
+    pub const fn point(&self) -> HookPoint {
+        match self {
+            Self::RunStart { .. } => HookPoint::RunStart,
+            Self::BeforeModel { .. } => HookPoint::BeforeModel,
+            Self::AfterModel { .. } => HookPoint::AfterModel,
+            Self::RunEnd(_) => HookPoint::RunEnd,
+        }
+    }
 }
 
 /// A model call to make.
@@ -147,12 +203,8 @@ pub struct ModelCall {
     pub call: u32,
     /// Attempts made for this call before, so that numbers go on.
     pub attempts_before: u32,
-    /// What the model is sent.
-    pub messages: Transcript,
-    /// How many attempts are left of the budget.
-    pub max_attempts: Option<u32>,
-    /// How many tokens of an answer are left of the budget.
-    pub max_output_tokens: Option<u64>,
+    /// What its attempts may use.
+    pub left: Allowance,
 }
 
 /// A tool execution to perform.
@@ -165,7 +217,7 @@ pub struct ToolRun {
     /// The tool.
     pub tool: Arc<str>,
     /// The arguments.
-    pub arguments: Arc<Value>,
+    pub arguments: JsonText,
     /// Which execution of the run: 1, 2, ….
     pub execution: u32,
 }
@@ -183,68 +235,6 @@ pub enum Finish {
     },
     /// It failed.
     Failed(FailureCause),
-}
-
-/// Why a run failed, as the machine knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FailureCause {
-    /// A gate said that the run must not go on.
-    Aborted {
-        /// The hook.
-        hook: Arc<str>,
-        /// Why.
-        reason: Arc<str>,
-    },
-    /// A hook that must not fail failed; the live error is on the driver's side.
-    HookRejected {
-        /// The hook.
-        hook: Arc<str>,
-        /// What happened.
-        message: Arc<str>,
-    },
-    /// The model call failed; the live error is on the driver's side.
-    Model {
-        /// The failure's code.
-        reason: Code,
-        /// The failure and its causes, outermost first.
-        chain: Vec<String>,
-    },
-    /// The input cannot be answered.
-    InputInvalid(&'static str),
-    /// The model's answers were unusable twice in a row.
-    InvalidResponse(&'static str),
-    /// The context was used up while the model answered.
-    ContextExceeded,
-    /// The model asked for the same tools again and again.
-    Loop {
-        /// The signature of the batch.
-        signature: Arc<str>,
-        /// How often it asked.
-        count: u32,
-        /// How often is allowed.
-        limit: u32,
-    },
-    /// The last allowed model call asked for tools.
-    MaxIterations(u32),
-    /// The final answer did not fit the schema twice.
-    OutputInvalid(Arc<str>),
-    /// The model asked for too many tools at once.
-    ParallelToolLimit {
-        /// How many it asked for.
-        count: usize,
-        /// How many are allowed.
-        limit: u32,
-    },
-    /// The model said the same text again and again without asking for anything new.
-    Stagnation {
-        /// FNV-1a 64 of the text, 16 hex digits.
-        text_hash: Arc<str>,
-        /// How often it said it.
-        count: u32,
-        /// How often is allowed.
-        limit: u32,
-    },
 }
 
 /// Says why an input was refused. A refused input changes nothing.
@@ -265,9 +255,6 @@ pub enum Misuse {
     /// The input is a decision, which only the machine makes.
     #[error("`{0}` is the machine's to decide")]
     Decision(&'static str),
-    /// No hooks are waited for.
-    #[error("the run is not paused")]
-    NotPaused,
     /// No such question is open.
     #[error("no open approval `{0}`")]
     UnknownApproval(ApprovalId),

@@ -9,12 +9,13 @@
 //!
 //! ```
 //! use std::sync::Arc;
+//!
 //! use layer0::{JsonText, Timestamp};
 //! use layer0::event::{AgentRecord, RunStarted};
-//! use react_machine::{AgentDefinition, Effect, Input, Machine, Output};
+//! use react_machine::{AgentDefinition, CheckedDefinition, Effect, Input, Machine, Output, Setup};
 //!
-//! let definition = AgentDefinition::new("demo", "You are brief.");
-//! let mut machine = Machine::new(Arc::new(definition))?;
+//! let definition = CheckedDefinition::new(AgentDefinition::new("demo", "You are brief."))?;
+//! let mut machine = Machine::new(definition, Setup::new("run_1".into()));
 //! let started = RunStarted {
 //!     input: "hello".into(),
 //!     images: Arc::default(),
@@ -26,6 +27,11 @@
 //!     },
 //!     parent: None,
 //!     follows: None,
+//!     machine: react_machine::VERSION,
+//!     depth: 0,
+//!     allowance: None,
+//!     deadline: None,
+//!     history: Default::default(),
 //! };
 //! machine.handle(Input::fact(Timestamp::default(), started))?;
 //!
@@ -37,35 +43,40 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod approvals;
-mod batch;
-mod definition;
-mod digest;
-mod ending;
-mod guards;
-mod hooks;
 mod budget;
-mod checking;
+mod clock;
+mod conversation;
+mod definition;
+mod denials;
+mod digest;
+mod failure;
+mod fnv;
+mod guards;
+mod history;
+mod hook;
 mod io;
 mod machine;
-mod opening;
-mod recovery;
+mod meter;
+mod outbox;
+mod phase;
 mod replay;
 mod signature;
-mod turn;
+pub mod text;
+mod tool_message;
 mod typed;
 
-pub use approvals::Denial;
 pub use budget::{Budget, Price};
-pub use definition::{AgentDefinition, DefinitionError, Limits};
-pub use ending::BUDGET_CANCELLED;
-pub use hooks::{HookPoint, HookRecord, Pause};
+pub use definition::{AgentDefinition, CheckedDefinition, DefinitionError, Limits};
+pub use denials::Denial;
+pub use failure::FailureCause;
+pub use history::messages_of;
+pub use hook::{HookPoint, HookRecord};
 pub use io::{
-    Approval, Effect, EffectId, Entry, FailureCause, Finish, Input, Misuse, ModelCall, Output,
-    ToolBatch, ToolRun,
+    Approval, Effect, EffectId, Entry, Finish, Input, Misuse, ModelCall, Output, Pause, ToolBatch,
+    ToolRun,
 };
-pub use machine::{CANCEL, Machine};
-pub use recovery::INPUT;
+pub use machine::{BUDGET_CANCELLED, CANCEL, INPUT, Machine, Setup, VERSION};
+pub use meter::{Dispatch, Grant, NothingLeft};
 pub use replay::{Divergence, Replay, Replayed};
 pub use signature::call_signature;
 pub use typed::OutputCheck;

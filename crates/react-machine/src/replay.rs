@@ -1,26 +1,23 @@
 //! Replay: the same facts lead to the same decisions, or the record is not this agent's.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use layer0::code;
 use layer0::event::{Actor, EventKind};
 use layer0::failure::{Effect as WorldEffect, Failure, Retry};
 use layer0::id::{CallId, RunId};
-use layer0::message::Message;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::definition::{AgentDefinition, DefinitionError};
+use crate::definition::CheckedDefinition;
 use crate::io::{Effect, Entry, Input, Output, ToolRun};
-use crate::machine::Machine;
-use crate::typed::OutputCheck;
+use crate::machine::{Machine, Setup};
 
 /// Rebuilds a machine from the record of its run, entry by entry. Facts are fed to it; what it
 /// decides on them is compared with what was recorded, by type and data.
 ///
-/// What the runtime told the machine without a fact (time passed, hooks let the run go on, a call
-/// needs a person) is told again where the record shows that it was.
+/// What the runtime told the machine without a fact (time passed, a call needs a person) is told again
+/// where the record shows that it was.
 #[derive(Debug, Clone)]
 pub struct Replay {
     machine: Machine,
@@ -67,47 +64,20 @@ impl Divergence {
 }
 
 impl Replay {
-    /// Begins with a machine to which nothing has happened.
-    ///
-    /// # Errors
-    ///
-    /// [`DefinitionError`], when the definition cannot be run.
-    pub fn new(definition: Arc<AgentDefinition>) -> Result<Self, DefinitionError> {
-        Ok(Self {
-            machine: Machine::new(definition)?,
+    /// Begins with a machine to which nothing has happened. `copies` are the runs that the run becomes
+    /// by each `run.forked`.
+    #[must_use]
+    pub fn new(
+        definition: CheckedDefinition,
+        setup: Setup,
+        copies: impl IntoIterator<Item = RunId>,
+    ) -> Self {
+        Self {
+            machine: Machine::new(definition, setup),
             decided: VecDeque::new(),
             executions: BTreeMap::new(),
-            copies: VecDeque::new(),
-        })
-    }
-
-    /// Checks final answers with this, as the run did.
-    #[must_use]
-    pub fn checking_output(mut self, check: OutputCheck) -> Self {
-        self.machine = self.machine.checking_output(check);
-        self
-    }
-
-    /// Tells the machine which run it is, and which ones it became by each `run.forked`.
-    #[must_use]
-    pub fn of_runs(mut self, first: RunId, copies: impl IntoIterator<Item = RunId>) -> Self {
-        self.machine = self.machine.of_run(first);
-        self.copies = copies.into_iter().collect();
-        self
-    }
-
-    /// Tells the machine how many dispatches were above its run.
-    #[must_use]
-    pub fn at_depth(mut self, depth: u32) -> Self {
-        self.machine = self.machine.at_depth(depth);
-        self
-    }
-
-    /// Tells the machine what was said before in the conversation.
-    #[must_use]
-    pub fn after(mut self, history: Vec<Arc<Message>>) -> Self {
-        self.machine = self.machine.after(history);
-        self
+            copies: copies.into_iter().collect(),
+        }
     }
 
     /// Takes the next recorded entry.
@@ -133,7 +103,11 @@ impl Replay {
             self.drain();
         }
         match self.decided.pop_front() {
-            Some(entry) if entry.kind == recorded.kind && entry.actor == recorded.actor => Ok(()),
+            Some(entry)
+                if entry.actor == recorded.actor && same_decision(&entry.kind, &recorded.kind) =>
+            {
+                Ok(())
+            }
             Some(entry) => Err(divergence(recorded, as_value(&entry.kind))),
             None => Err(divergence(recorded, Value::Null)),
         }
@@ -148,18 +122,7 @@ impl Replay {
 
     /// Tells the machine what it must have been told for this entry to follow.
     fn tell(&mut self, recorded: &Entry) {
-        if self.machine.paused_at().is_some() && is_out_of_time(&recorded.kind) {
-            self.machine.tick(recorded.at);
-            self.drain();
-        }
-        while self.decided.is_empty()
-            && let Some(point) = self.machine.paused_at()
-            && follows_a_pause(recorded, point.as_str())
-        {
-            let _ = self.machine.proceed(recorded.at);
-            self.drain();
-        }
-        if !self.decided.is_empty() || recorded.actor != Actor::Machine {
+        if recorded.actor != Actor::Machine {
             return;
         }
         match &recorded.kind {
@@ -187,24 +150,24 @@ impl Replay {
     }
 }
 
-/// Did the run go on before this was recorded? What hooks and people did meanwhile belongs to the
-/// pause.
-fn follows_a_pause(recorded: &Entry, point: &str) -> bool {
-    match &recorded.kind {
-        EventKind::HookFailed(failed) => &*failed.point != point,
-        EventKind::HookAborted(aborted) => &*aborted.point != point,
-        EventKind::MemoryDegraded(_)
-        | EventKind::MemoryRead(_)
-        | EventKind::MemoryWrote(_)
-        | EventKind::ToolRequested(_)
-        | EventKind::ToolResponded(_) => true,
-        _ => recorded.actor == Actor::Machine,
-    }
+/// Are two decisions the same but for the words that people and models read? Words may change between
+/// versions.
+fn same_decision(decided: &EventKind, recorded: &EventKind) -> bool {
+    decided == recorded || without_words(decided) == without_words(recorded)
 }
 
-/// Was it the time that was used up? That can happen while hooks are called.
-fn is_out_of_time(kind: &EventKind) -> bool {
-    matches!(kind, EventKind::BudgetExhausted(exhausted) if exhausted.reason.as_str() == code::BUDGET_WALL_TIME)
+fn without_words(kind: &EventKind) -> Value {
+    let mut value = as_value(kind);
+    if let Some(fields) = value.as_object_mut() {
+        if let Some(error) = fields.get_mut("error").and_then(Value::as_object_mut) {
+            error.remove("message");
+            // The text the model reads of a failure.
+            fields.remove("output");
+        }
+        fields.remove("message");
+        fields.remove("chain");
+    }
+    Value::from_iter([(kind.event_type(), value)])
 }
 
 impl Failure for Divergence {

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::hash::Hasher;
 use std::sync::Arc;
 
-use serde_json::Value;
+use layer0::JsonText;
 
-use crate::digest::Fnv1a;
+use crate::fnv::Fnv1a;
 
 /// Values below this depth all look the same; the root is at depth 0.
 const MAX_DEPTH: usize = 16;
@@ -17,10 +17,10 @@ const TOO_DEEP: &[u8] = b"\"...\"";
 /// arguments.
 ///
 /// Canonical is compact JSON with unescaped UTF-8, object keys sorted at every depth, array order
-/// kept, and `"..."` for what is below depth 16.
-pub fn call_signature(name: &str, arguments: &Value) -> String {
+/// kept, numbers as they were written, and `"..."` for what is below depth 16.
+pub fn call_signature(name: &str, arguments: &JsonText) -> String {
     let mut digest = Fnv1a::default();
-    write_canonical(&mut digest, arguments, 0);
+    write_canonical(&mut digest, arguments);
     let mut signature = String::with_capacity(name.len() + 17);
     for c in name.chars() {
         // The signs that join and escape must not appear in a name as themselves.
@@ -43,65 +43,115 @@ pub(crate) fn batch_signature(calls: &[Arc<str>]) -> Arc<str> {
     sorted.join("|").into()
 }
 
-/// Writes a value in canonical form. Sorts by itself where need be, because a feature of serde_json
-/// that any dependency may turn on keeps keys in the order they came.
-pub(crate) fn write_canonical(digest: &mut Fnv1a, value: &Value, depth: usize) {
-    if depth > MAX_DEPTH {
-        return Hasher::write(digest, TOO_DEEP);
-    }
-    match value {
-        Value::Array(items) => {
-            Hasher::write(digest, b"[");
-            for (index, item) in items.iter().enumerate() {
-                if index > 0 {
-                    Hasher::write(digest, b",");
-                }
-                write_canonical(digest, item, depth + 1);
-            }
-            Hasher::write(digest, b"]");
-        }
-        Value::Object(fields) if fields.keys().is_sorted() => {
-            write_fields(digest, fields.iter(), depth);
-        }
-        Value::Object(fields) => {
-            let mut fields: Vec<(&String, &Value)> = fields.iter().collect();
-            fields.sort_unstable_by_key(|(key, _)| *key);
-            write_fields(digest, fields.into_iter(), depth);
-        }
-        scalar => {
-            digest.add(scalar);
-        }
-    }
+/// Writes a value in canonical form. Its text is compact and sorted already.
+pub(crate) fn write_canonical(digest: &mut Fnv1a, value: &JsonText) {
+    write_value(digest, value.get().as_bytes(), 0);
 }
 
-fn write_fields<'v>(
-    digest: &mut Fnv1a,
-    fields: impl Iterator<Item = (&'v String, &'v Value)>,
-    depth: usize,
-) {
-    Hasher::write(digest, b"{");
-    for (index, (key, value)) in fields.enumerate() {
-        if index > 0 {
-            Hasher::write(digest, b",");
+/// Writes the value that a text begins with; returns what follows it.
+fn write_value<'t>(digest: &mut Fnv1a, text: &'t [u8], depth: usize) -> &'t [u8] {
+    let (value, behind) = text.split_at(end_of_value(text));
+    let is_object = match value.first() {
+        _ if depth > MAX_DEPTH => {
+            Hasher::write(digest, TOO_DEEP);
+            return behind;
         }
-        digest.add(key);
-        Hasher::write(digest, b":");
-        write_canonical(digest, value, depth + 1);
+        // What is in it is within the depth, however deep.
+        _ if depth == 0 && deepest(value) <= MAX_DEPTH => {
+            Hasher::write(digest, value);
+            return behind;
+        }
+        Some(b'{') => true,
+        Some(b'[') => false,
+        _ => {
+            Hasher::write(digest, value);
+            return behind;
+        }
+    };
+    let (open, mut rest) = value.split_at(1);
+    Hasher::write(digest, open);
+    while let [first, tail @ ..] = rest {
+        match first {
+            b',' | b']' | b'}' => {
+                Hasher::write(digest, &[*first]);
+                rest = tail;
+                continue;
+            }
+            _ if is_object => {
+                let key_and_colon = (end_of_value(rest) + 1).min(rest.len());
+                let (key, value) = rest.split_at(key_and_colon);
+                Hasher::write(digest, key);
+                rest = value;
+            }
+            _ => {}
+        }
+        rest = write_value(digest, rest, depth + 1);
     }
-    Hasher::write(digest, b"}");
+    behind
+}
+
+/// Returns where the value that a text begins with ends.
+fn end_of_value(text: &[u8]) -> usize {
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => at = end_of_string(text, at),
+            b'{' | b'[' => depth += 1,
+            b',' | b':' | b'}' | b']' if depth == 0 => return at,
+            b'}' | b']' => depth -= 1,
+            _ => {}
+        }
+        at += 1;
+        if depth == 0 && matches!(byte, b'"' | b'}' | b']') {
+            return at;
+        }
+    }
+    text.len()
+}
+
+/// Returns in how many brackets its deepest value stands.
+fn deepest(text: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut at) = (0_usize, 0, 0);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => at = end_of_string(text, at),
+            b'{' | b'[' => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        at += 1;
+    }
+    deepest
+}
+
+/// Returns where the quote is that closes a string which begins at `start`.
+fn end_of_string(text: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => return at,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    text.len()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     /// Spec: G2
     #[test]
     fn the_vectors_of_the_specification_hold() {
         #[track_caller]
         fn check(text: &str, hex: &str) {
-            let arguments = serde_json::from_str(text).unwrap();
+            let arguments = JsonText::parse(text).unwrap();
             assert_eq!(call_signature("f", &arguments), format!("f:{hex}"), "{text}");
         }
         check("{}", "08f44b07b5901a25");
@@ -113,7 +163,9 @@ mod tests {
     /// Spec: G2
     #[test]
     fn key_order_does_not_matter_and_depth_is_bounded() {
-        let nested = |depth: usize, leaf: Value| (0..depth).fold(leaf, |inner, _| json!([inner]));
+        let nested = |depth: usize, leaf: Value| {
+            JsonText::from((0..depth).fold(leaf, |inner, _| json!([inner, "]"])))
+        };
         assert_eq!(
             call_signature("f", &nested(17, json!(1))),
             call_signature("f", &nested(17, json!({"x": 2})))
@@ -123,22 +175,60 @@ mod tests {
             call_signature("f", &nested(16, json!(2)))
         );
         let (one, two) = (r#"{"a":{"x":1,"y":2}}"#, r#"{"a":{"y":2,"x":1}}"#);
-        let signature = |text| call_signature("f", &serde_json::from_str(text).unwrap());
+        let signature = |text| call_signature("f", &JsonText::parse(text).unwrap());
         assert_eq!(signature(one), signature(two));
     }
 
     /// Spec: G2
     #[test]
-    fn a_number_that_was_logged_and_read_again_is_the_same_call() {
-        let asked: Value = serde_json::from_str("0.17486140258652586790").unwrap();
-        let logged = serde_json::from_str(&asked.to_string()).unwrap();
-        assert_eq!(call_signature("f", &asked), call_signature("f", &logged));
+    fn what_is_too_deep_is_written_as_dots() {
+        fn by_tree(digest: &mut Fnv1a, value: &Value, depth: usize) {
+            match value {
+                _ if depth > MAX_DEPTH => Hasher::write(digest, TOO_DEEP),
+                Value::Array(items) => {
+                    Hasher::write(digest, b"[");
+                    for (index, item) in items.iter().enumerate() {
+                        Hasher::write(digest, if index > 0 { b"," } else { b"" });
+                        by_tree(digest, item, depth + 1);
+                    }
+                    Hasher::write(digest, b"]");
+                }
+                Value::Object(fields) => {
+                    Hasher::write(digest, b"{");
+                    for (index, (key, value)) in fields.iter().enumerate() {
+                        Hasher::write(digest, if index > 0 { b"," } else { b"" });
+                        digest.add(key);
+                        Hasher::write(digest, b":");
+                        by_tree(digest, value, depth + 1);
+                    }
+                    Hasher::write(digest, b"}");
+                }
+                scalar => digest.add(scalar),
+            }
+        }
+        for depth in 0..20 {
+            let value = (0..depth).fold(json!({}), |inner, level| {
+                json!({"a]\"}": [1, inner, {}, [], "\\", ""], "b": level, "c": [[], {"d": null}]})
+            });
+            let (mut tree, mut text) = (Fnv1a::default(), Fnv1a::default());
+            by_tree(&mut tree, &value, 0);
+            write_canonical(&mut text, &JsonText::from(&value));
+            assert_eq!(tree.finish(), text.finish(), "{depth}");
+        }
+    }
+
+    /// Spec: G2
+    #[test]
+    fn numbers_count_as_they_were_written() {
+        let signature = |text| call_signature("f", &JsonText::parse(text).unwrap());
+        assert_ne!(signature("[3.10]"), signature("[3.1]"));
+        assert_eq!(signature("[3.10]"), signature("[ 3.10 ]"));
     }
 
     /// Spec: G2
     #[test]
     fn a_batch_is_the_same_in_any_order_but_not_in_any_number() {
-        let call = |name: &str| Arc::from(call_signature(name, &json!({})));
+        let call = |name: &str| Arc::from(call_signature(name, &JsonText::from(json!({}))));
         let one = batch_signature(&[call("a"), call("b")]);
         assert_eq!(one, batch_signature(&[call("b"), call("a")]));
         assert_eq!(&*one, "a:08f44b07b5901a25|b:08f44b07b5901a25");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use layer0::event::*;
-use layer0::message::{StopReason, ToolCall};
+use layer0::message::{Message, StopReason, ToolCall};
 use layer0::usage::TokenUsage;
 use react_machine::*;
 use serde_json::json;
@@ -43,7 +43,7 @@ impl World {
         while let Some(run) = self.open.pop() {
             let mut answer = response(run.call_id, true);
             answer.tool = run.tool;
-            answer.output = json!(step.result);
+            answer.output = json!(step.result).into();
             let at = self.at();
             self.accept(Input::answer(at, run.id, answer));
         }
@@ -54,6 +54,7 @@ impl World {
 fn guarded(change: impl FnOnce(&mut AgentDefinition)) -> World {
     let mut definition = (*definition()).clone();
     definition.limits = Limits { max_iterations: 50, ..Limits::default() };
+    definition.budget.max_tool_calls = None;
     change(&mut definition);
     World::of(Arc::new(definition))
 }
@@ -63,8 +64,8 @@ const KOOL: &[(&str, i64)] = &[("peek", 2), ("look", 1)];
 
 /// Spec: G2
 #[test]
-fn the_third_identical_batch_is_a_loop_whatever_is_between() {
-    let mut world = guarded(|_| {});
+fn an_identical_batch_is_counted_whatever_is_between() {
+    let mut world = guarded(|definition| definition.limits.max_repeated_batch_steps = Some(2));
     assert!(world.turn(&Step { text: "a", calls: LOOK, result: "same" }));
     assert!(world.turn(&Step { text: "b", calls: &[("look", 9)], result: "same" }));
     assert!(world.turn(&Step { text: "c", calls: KOOL, result: "same" }), "order does not matter");
@@ -97,6 +98,84 @@ fn the_limit_of_a_loop_counts_exactly() {
     assert_eq!(turns_until_loop(Some(1)), 1);
     assert_eq!(turns_until_loop(Some(2)), 2);
     assert_eq!(turns_until_loop(None), 20, "off");
+    assert_eq!(turns_until_loop(Limits::default().max_repeated_batch_steps), 4, "the fifth trips");
+}
+
+impl World {
+    /// Returns the texts of the tools' answers of the last turn, as the model reads them.
+    fn last_answers(&self) -> Vec<String> {
+        let messages = self.machine.transcript().messages().iter().rev();
+        let answers = messages.map_while(|message| match &**message {
+            Message::Tool { content, .. } => Some(content.to_string()),
+            _ => None,
+        });
+        answers.collect()
+    }
+}
+
+/// Spec: G2. The model hears of it before the run ends of it; the record has the answers as they came.
+#[test]
+fn repeated_answers_end_with_a_note() {
+    const PENDING: &str = "pending";
+    let mut world = guarded(|_| {});
+    for _ in 0..2 {
+        assert!(world.turn(&Step { text: "", calls: LOOK, result: PENDING }));
+        assert_eq!(world.last_answers(), [PENDING, PENDING]);
+    }
+    for times in [3, 4] {
+        assert!(world.turn(&Step { text: "", calls: KOOL, result: PENDING }));
+        let noted = format!(
+            "{PENDING}\nNote: this call was made {times} times with the same result; the run ends \
+             after 4."
+        );
+        assert_eq!(world.last_answers(), [noted.clone(), noted]);
+    }
+    for entry in &world.log {
+        if let EventKind::ToolResponded(responded) = &entry.kind {
+            assert_eq!(responded.output, json!(PENDING));
+        }
+    }
+    assert!(!world.turn(&Step { text: "", calls: LOOK, result: PENDING }));
+    assert!(matches!(
+        world.finish,
+        Some(Finish::Failed(FailureCause::Loop { count: 5, limit: 4, .. }))
+    ));
+}
+
+/// Spec: G2
+#[test]
+fn notes_are_left_out_where_nothing_ends() {
+    #[track_caller]
+    fn never_noted(change: impl FnOnce(&mut AgentDefinition), result: impl Fn(i32) -> String) {
+        let mut world = guarded(change);
+        for turn in 0..6 {
+            if !world.turn(&Step { text: "", calls: LOOK, result: &result(turn) }) {
+                break;
+            }
+            let answers = world.last_answers();
+            assert!(answers.iter().all(|answer| !answer.contains("Note:")), "{answers:?}");
+        }
+    }
+    let same = |_| "same".to_owned();
+    never_noted(|_| {}, |turn| turn.to_string());
+    never_noted(|definition| definition.limits.max_repeated_batch_steps = None, same);
+    never_noted(|definition| definition.limits.max_repeated_batch_steps = Some(2), same);
+    let patterns = || Arc::from(["look".to_owned(), "peek".to_owned()]);
+    never_noted(|definition| definition.exploratory_tools = patterns(), same);
+}
+
+/// Spec: G2. What changed once counts toward the limit, and not as the same result.
+#[test]
+fn a_note_tells_the_results_that_are_the_same() {
+    let mut world = guarded(|_| {});
+    for result in ["queued", "pending", "pending", "pending"] {
+        assert!(world.turn(&Step { text: "", calls: &[("look", 1)], result }));
+    }
+    assert_eq!(
+        world.last_answers(),
+        ["pending\nNote: this call was made 3 times with the same result; the run ends after 3."]
+    );
+    assert!(!world.turn(&Step { text: "", calls: &[("look", 1)], result: "pending" }));
 }
 
 /// Spec: G2
@@ -176,6 +255,7 @@ fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
             status: None,
             delay_ms: None,
             usage: None,
+            cost_nanousd: None,
         };
         world.accept(Input::answer(at, id, attempted));
         let tool_calls = [ToolCall {
@@ -213,14 +293,59 @@ fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
             });
             world.accept(Input::answer(at, run.id, answer));
         }
-        world.machine.repeated_failure("look", &arguments)
+        world.machine.repeated_failure("look", &arguments.clone().into())
     };
     assert_eq!(fail("E1"), None);
     assert_eq!(fail("E1"), None);
     assert_eq!(fail("E2"), None, "another code begins anew");
     assert_eq!(fail("E2"), None);
     assert_eq!(fail("E2"), Some(("E2".into(), 3)));
-    assert_eq!(world.machine.repeated_failure("look", &json!({"argument": 2})), None);
+    assert_eq!(world.machine.repeated_failure("look", &json!({"argument": 2}).into()), None);
+}
+
+/// Returns how long this thread was at work, in nanoseconds, where the system tells.
+fn cpu_time() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// Spec: T6, G4. Thousands of calls of one id cost no more a call than a few.
+#[test]
+fn call_ids_are_made_unique_in_linear_time() {
+    fn refuse(count: usize) {
+        let mut world = World::new();
+        let call = world.model.take().unwrap();
+        let one = ToolCall { id: "c".into(), name: "look".into(), arguments: json!({}).into() };
+        let responded = ModelResponded {
+            call: call.call,
+            text: "".into(),
+            thinking: None,
+            provider_state: None,
+            tool_calls: vec![one; count].into(),
+            stop_reason: StopReason::ToolUse,
+            usage: TokenUsage::default(),
+        };
+        let at = world.at();
+        world.accept(Input::answer(at, call.id, responded));
+        assert!(matches!(
+            world.finish,
+            Some(Finish::Failed(FailureCause::ParallelToolLimit { .. }))
+        ));
+        let ids = world.log.iter().filter_map(|entry| match &entry.kind {
+            EventKind::ToolResponded(responded) => Some(responded.call_id.clone()),
+            _ => None,
+        });
+        assert_eq!(ids.collect::<std::collections::BTreeSet<_>>().len(), count);
+    }
+    let time = |times: usize, count| {
+        let began = cpu_time()?;
+        (0..times).for_each(|_| refuse(count));
+        Some(cpu_time()? - began)
+    };
+    refuse(100);
+    let (Some(many_small), Some(one_large)) = (time(8, 2_000), time(1, 16_000)) else { return };
+    // As many calls in all; eight times the work if each looked at all before it.
+    assert!(one_large < many_small * 4, "{many_small} ns in eight, {one_large} ns at once");
 }
 
 /// Spec: B3

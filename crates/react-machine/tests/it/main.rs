@@ -1,7 +1,9 @@
 //! The machine from outside.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod below;
 mod guards;
 mod laws;
 mod turns;
+mod wild;
 mod world;

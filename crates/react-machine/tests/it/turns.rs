@@ -1,7 +1,9 @@
 //! What becomes of one answer of the model.
 
-use std::sync::Arc;
-
+use layer0::event::RunRecovered;
+use layer0::message::Message;
+use layer0::stop::Stop;
+use layer0::usage::Usage;
 use react_machine::*;
 
 use crate::world::{World, patient};
@@ -26,7 +28,7 @@ fn zero_iterations_are_refused_at_start() {
     let mut definition = AgentDefinition::new("none", "");
     definition.limits.max_iterations = 0;
     assert_eq!(
-        Machine::new(Arc::new(definition)).err(),
+        CheckedDefinition::new(definition).err(),
         Some(DefinitionError::ZeroLimit("max_iterations"))
     );
 }
@@ -39,7 +41,9 @@ fn a_pause_is_resent_under_the_same_call_and_not_for_ever() {
         assert_eq!(world.model.as_ref().map(|call| call.call), Some(1));
         world.answer(3, 0, false, 2);
     }
-    assert!(matches!(world.finish, Some(Finish::Failed(FailureCause::InvalidResponse(_)))));
+    let Some(Finish::Stopped { stop, output }) = world.finish else { panic!("it stopped") };
+    assert_eq!(stop.reason(), Some("model.pause".into()));
+    assert_eq!(&*output, "hm");
     assert_eq!(world.machine.usage().model_calls, 1);
     assert_eq!(world.machine.usage().model_attempts, 6);
 }
@@ -59,18 +63,44 @@ fn an_empty_answer_is_asked_for_once_more() {
 
 /// Spec: P9
 #[test]
-fn cut_answers_are_incomplete() {
+fn cut_answers_are_incomplete_and_run_no_call() {
     #[track_caller]
-    fn check(stop: u8, reason: &str) {
+    fn check(stop: u8, calls: usize, reason: &str) {
         let mut world = World::new();
-        world.answer(stop, 0, false, 3);
+        world.answer(stop, calls, false, 3);
+        assert!(world.open.is_empty() && world.batches.is_empty(), "{reason}");
         let Some(Finish::Stopped { stop, output }) = world.finish else { panic!("it stopped") };
         assert_eq!(stop.reason().map(|code| code.to_string()).as_deref(), Some(reason));
         assert_eq!(&*output, "answer");
+        assert_eq!(world.machine.usage().tool_calls, 0);
+        let messages = world.machine.transcript().messages();
+        let asked = messages.iter().filter_map(|message| match &**message {
+            Message::Assistant { tool_calls, .. } => Some(tool_calls.len()),
+            _ => None,
+        });
+        let answered = messages.iter().filter(|it| matches!(***it, Message::Tool { .. }));
+        assert_eq!((asked.sum(), answered.count()), (calls, calls), "{reason}");
     }
-    check(0, "model.max_tokens");
-    check(1, "model.refusal");
-    check(2, "model.content_filter");
+    for calls in [0, 1, 2, 4] {
+        check(0, calls, "model.max_tokens");
+        check(1, calls, "model.refusal");
+        check(2, calls, "model.content_filter");
+        check(6, calls, "model.unknown_stop");
+    }
+}
+
+/// Spec: P9
+#[test]
+fn calls_of_a_paused_turn_are_answered_and_the_turn_resent() {
+    let mut world = World::of(patient());
+    world.answer(3, 2, false, 2);
+    assert!(world.open.is_empty() && world.batches.is_empty());
+    assert!(world.model.is_some(), "it is asked again");
+    let messages = world.machine.transcript().messages().to_vec();
+    let is_answer = |message: &Message| matches!(message, Message::Tool { is_error: true, .. });
+    assert_eq!(messages.iter().filter(|message| is_answer(message)).count(), 2);
+    world.answer(9, 0, false, 3);
+    assert!(matches!(&world.finish, Some(Finish::Stopped { stop: Stop::Completed, .. })));
 }
 
 /// Spec: G4
@@ -84,4 +114,24 @@ fn an_oversized_batch_trips_before_any_of_it_runs() {
     );
     assert!(world.open.is_empty() && world.batches.is_empty());
     assert_eq!(world.machine.usage().tool_calls, 0);
+}
+
+/// Spec: E11. A record may hold any number; what is counted from it stops at the largest.
+#[test]
+fn counts_from_a_record_do_not_overflow() {
+    let mut world = World::new();
+    for _ in 0..3 {
+        let at = world.at();
+        let lost = RunRecovered { rerun: vec![], interrupted: vec![], models: u32::MAX };
+        world.model = None;
+        world.accept(Input::fact(at, lost));
+        if world.finish.is_some() {
+            break;
+        }
+    }
+    assert_eq!(world.machine.usage().model_attempts, u32::MAX);
+    let mut usage = Usage { model_attempts: 7, tool_calls: 7, ..Usage::default() };
+    let most = Usage { model_attempts: u32::MAX, tool_calls: u32::MAX, ..Usage::default() };
+    usage.add_dispatched(&most);
+    assert_eq!((usage.model_attempts, usage.tool_calls), (u32::MAX, u32::MAX));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use layer0::event::*;
 use layer0::id::CallId;
 use layer0::message::{StopReason, ToolCall};
-use layer0::usage::TokenUsage;
+use layer0::usage::{TokenUsage, Usage};
 use layer0::{Code, Timestamp, ToolSpec};
 use proptest::prelude::*;
 use react_machine::*;
@@ -23,6 +23,10 @@ pub(crate) enum Choice {
     Admit(u8),
     /// Answer an open execution.
     ToolAnswer { pick: usize, ok: bool, clock_back: bool },
+    /// Run an open execution once more.
+    Retry { pick: usize },
+    /// Dispatch a run for an open execution, or let the one that is below return.
+    Dispatch { pick: usize, used: u32 },
     /// Leave a note.
     Note,
     /// Stop the run.
@@ -50,6 +54,8 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
         5 => any::<u8>().prop_map(Choice::Admit),
         8 => (0..8_usize, any::<bool>(), any::<bool>())
             .prop_map(|(pick, ok, clock_back)| Choice::ToolAnswer { pick, ok, clock_back }),
+        2 => (0..8_usize).prop_map(|pick| Choice::Retry { pick }),
+        3 => (0..8_usize, 0..4_u32).prop_map(|(pick, used)| Choice::Dispatch { pick, used }),
         1 => Just(Choice::Note),
         1 => Just(Choice::Cancel),
         5 => any::<u8>().prop_map(Choice::Hooks),
@@ -61,6 +67,9 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
         3 => (0..9_u8, 0..4_u32).prop_map(|(kind, number)| Choice::Wild { kind, number }),
     ]
 }
+
+/// How many executions a run may begin, with all below it.
+pub(crate) const MAX_TOOL_CALLS: u32 = 9;
 
 /// An agent whose guards leave a history alone for longer.
 pub(crate) fn patient() -> Arc<AgentDefinition> {
@@ -75,8 +84,15 @@ pub(crate) fn definition() -> Arc<AgentDefinition> {
     definition.limits.max_iterations = 5;
     definition.limits.max_parallel_tools = 3;
     definition.budget.max_wall_ms = Some(120_000);
+    definition.budget.max_tool_calls = Some(MAX_TOOL_CALLS);
     definition.tools = Arc::from([ToolSpec::new("look", "looks", json!({"type": "object"}))]);
     Arc::new(definition)
+}
+
+/// Makes a machine of an agent that can be run.
+pub(crate) fn machine(definition: Arc<AgentDefinition>) -> Machine {
+    let definition = CheckedDefinition::new(Arc::unwrap_or_clone(definition)).unwrap();
+    Machine::new(definition, Setup::new("run_1".into()))
 }
 
 /// Hooks at every point.
@@ -98,6 +114,11 @@ pub(crate) fn started() -> RunStarted {
         },
         parent: None,
         follows: None,
+        machine: VERSION,
+        depth: 0,
+        allowance: None,
+        deadline: None,
+        history: Default::default(),
     }
 }
 
@@ -116,6 +137,8 @@ pub(crate) struct World {
     pub(crate) executions: Vec<ToolRun>,
     /// Model attempts that were lost.
     pub(crate) lost: u32,
+    /// What the runs below have used.
+    pub(crate) below: Usage,
     /// Questions to people.
     pub(crate) asked: Vec<Approval>,
     pub(crate) finish: Option<Finish>,
@@ -128,7 +151,7 @@ impl World {
     }
 
     pub(crate) fn of(definition: Arc<AgentDefinition>) -> Self {
-        let machine = Machine::new(definition).unwrap();
+        let machine = machine(definition);
         let mut world = Self {
             machine,
             log: Vec::new(),
@@ -139,6 +162,7 @@ impl World {
             open: Vec::new(),
             executions: Vec::new(),
             lost: 0,
+            below: Usage::default(),
             asked: Vec::new(),
             finish: None,
             now: 1_000,
@@ -205,6 +229,10 @@ impl World {
             return self.accept(Input::fact(at, RunResumed { by: "ops".into() }));
         }
         self.drop_in_flight();
+        if self.machine.open_dispatch().is_some() && self.now % 2 == 0 {
+            self.return_dispatch(1);
+        }
+        let at = self.at();
         let lost = self.machine.lost();
         self.lost += lost.models;
         let mut wrong = lost.clone();
@@ -247,6 +275,8 @@ impl World {
             Choice::Fail => self.fail(),
             Choice::Admit(bits) => self.admit(bits),
             Choice::ToolAnswer { pick, ok, clock_back } => self.tool_answer(pick, ok, clock_back),
+            Choice::Retry { pick } => self.retry(pick),
+            Choice::Dispatch { pick, used } => self.dispatch(pick, used),
             Choice::Note => {
                 let at = self.at();
                 self.accept(Input::fact(at, Warning { message: "note".into() }));
@@ -255,7 +285,8 @@ impl World {
             Choice::Die => unreachable!("taken above"),
             Choice::Hooks(_) => {
                 let before = self.machine.clone();
-                self.machine.proceed(self.last()).expect_err("there is no pause");
+                let passed = hook_passed(HookPoint::BeforeModel);
+                self.machine.handle(Input::fact(self.last(), passed)).expect_err("no pause");
                 assert_eq!(self.machine, before, "a refused input changes nothing");
             }
             Choice::Decide { pick, grant } => self.decide(pick, grant),
@@ -300,8 +331,12 @@ impl World {
             1 => self.accept(Input::fact(at, hook_aborted(point))),
             2 => self.accept(Input::fact(at, hook_failed(point, None, true))),
             _ => {
-                self.machine.proceed(Timestamp::default()).expect("it is paused");
-                self.drain();
+                let wrong = match point {
+                    HookPoint::RunEnd => HookPoint::RunStart,
+                    _ => HookPoint::RunEnd,
+                };
+                self.refused(Input::fact(at, hook_passed(wrong)));
+                self.accept(Input::fact(at, hook_passed(point)));
             }
         }
     }
@@ -318,6 +353,9 @@ impl World {
         if after && stop {
             // The answer of the call stands before the end.
             self.open.remove(index);
+            if self.machine.open_dispatch().is_some_and(|open| open.call_id == id) {
+                self.return_dispatch(2);
+            }
             let at = self.at();
             self.accept(Input::fact(at, response(id, true)));
             assert!(self.machine.paused_at().is_some() || self.finish.is_some());
@@ -359,6 +397,7 @@ impl World {
             status: None,
             delay_ms: None,
             usage: Some(TokenUsage { input_tokens: 3, output_tokens: 2, cached_tokens: 1 }),
+            cost_nanousd: None,
         };
         self.attempts += 1;
         let (id, at) = (call.id, self.at());
@@ -378,6 +417,7 @@ impl World {
             3 => StopReason::Pause,
             4 => StopReason::ContextExceeded,
             5 => StopReason::Malformed,
+            6 => StopReason::named("abducted"),
             _ if calls > 0 => StopReason::ToolUse,
             _ => StopReason::End,
         };
@@ -423,12 +463,21 @@ impl World {
                 self.drain();
             } else if bits & (1 << index) == 0 {
                 self.accept(Input::fact(at, response(call.id.clone(), false)));
+            } else if self.machine.executions_left() == 0 {
+                let mut cancelled = response(call.id.clone(), false);
+                cancelled.error = Some(ToolFailure {
+                    reason: "tool.cancelled".into(),
+                    code: None,
+                    message: BUDGET_CANCELLED.into(),
+                    error_id: None,
+                });
+                self.accept(Input::fact(at, cancelled));
             } else {
                 let requested = ToolRequested {
                     call_id: call.id.clone(),
                     tool: call.name.clone(),
                     arguments: call.arguments.clone(),
-                    execution: self.machine.usage().tool_calls + 1,
+                    execution: self.machine.next_execution(),
                 };
                 self.accept(Input::fact(at, requested));
             }
@@ -440,78 +489,11 @@ impl World {
             return;
         }
         let run = self.open.remove(pick % self.open.len());
+        if self.machine.open_dispatch().is_some_and(|open| open.call_id == run.call_id) {
+            self.return_dispatch(2);
+        }
         let at = if clock_back { Timestamp::from_millis(5) } else { self.at() };
         self.accept(Input::answer(at, run.id, response(run.call_id, ok)));
-    }
-
-    pub(crate) fn wild(&mut self, kind: u8, number: u32) {
-        let stale = EffectId { epoch: 0, number };
-        let at = self.last();
-        let call = self.model.as_ref().map_or(number, |call| call.call);
-        let input = match kind {
-            0 => Input::fact(at, started()),
-            1 => Input::fact(at, response("unknown".into(), true)),
-            2 => Input::answer(at, stale, response("c0".into(), true)),
-            3 => Input::answer(
-                at,
-                stale,
-                ModelFailed {
-                    call,
-                    reason: "provider.other".into(),
-                    message: "x".into(),
-                    chain: vec![],
-                    attempts: 1,
-                },
-            ),
-            4 => Input::fact(
-                at,
-                GuardTripped {
-                    reason: "guard.stagnation".into(),
-                    guard: "stagnation".into(),
-                    count: 1,
-                    limit: 1,
-                    signature: None,
-                    text_hash: None,
-                    message: "forged".into(),
-                },
-            ),
-            5 => Input::fact(
-                at,
-                ToolRequested {
-                    call_id: "c0".into(),
-                    tool: "look".into(),
-                    arguments: json!({}).into(),
-                    execution: 99 + number,
-                },
-            ),
-            6 => Input::fact(
-                at,
-                ModelAttempted {
-                    call,
-                    attempt: 77 + number,
-                    provider: "x".into(),
-                    code: None,
-                    status: None,
-                    delay_ms: None,
-                    usage: None,
-                },
-            ),
-            7 => match answered_call(&self.log) {
-                Some(id) => Input::fact(at, response(id, true)),
-                None => return,
-            },
-            _ => Input::fact(
-                at,
-                RunFinished {
-                    outcome: layer0::stop::Outcome::Completed,
-                    reason: None,
-                    message: None,
-                    output: "forged".into(),
-                    usage: layer0::usage::Usage::default(),
-                },
-            ),
-        };
-        self.refused(input);
     }
 
     pub(crate) fn refused(&mut self, input: Input) {
@@ -519,6 +501,10 @@ impl World {
         self.machine.handle(input).expect_err("an input that fits nothing is refused");
         assert_eq!(self.machine, before, "a refused input changes nothing");
     }
+}
+
+fn hook_passed(point: HookPoint) -> HookPassed {
+    HookPassed { point: point.as_str().into(), call_id: None }
 }
 
 fn hook_failed(point: HookPoint, call_id: Option<CallId>, fail_open: bool) -> HookFailed {
@@ -555,7 +541,11 @@ pub(crate) fn response(call_id: CallId, ok: bool) -> ToolResponded {
         call_id,
         tool: "look".into(),
         ok,
-        output: if ok { json!("seen") } else { json!({"error": "Tool 'look' failed"}) },
+        output: if ok {
+            json!("seen").into()
+        } else {
+            json!({"error": "Tool 'look' failed"}).into()
+        },
         duration_ms: 1,
         error: None,
     }

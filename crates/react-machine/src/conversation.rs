@@ -1,0 +1,232 @@
+//! What the model is told, and what it said.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use layer0::event::{Follows, RunStarted};
+use layer0::id::CallId;
+use layer0::message::{Image, Message, ToolCall, Transcript};
+
+use crate::definition::{AgentDefinition, CheckedDefinition};
+use crate::digest::RequestDigest;
+use crate::typed::instruction;
+
+/// The transcript of a run, and what goes into it before the model is asked next.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Conversation {
+    input: Arc<str>,
+    images: Arc<[Image]>,
+    /// Where the transcript of the session stood when the run began.
+    follows: Option<Follows>,
+    /// Earlier messages that the caller brought along.
+    given: Vec<Arc<Message>>,
+    /// The earlier messages of the session, until the transcript holds them.
+    earlier: Vec<Arc<Message>>,
+    /// How many of those the transcript holds.
+    earlier_held: usize,
+    /// What to tell the model when it is asked next.
+    further_input: Option<Arc<str>>,
+    transcript: Transcript,
+    call_ids: BTreeSet<CallId>,
+    digest: RequestDigest,
+    /// The last text of the model, kept as the partial work of a run that fails.
+    last_text: Arc<str>,
+}
+
+/// What `model.requested` says of a request.
+pub(crate) struct Request {
+    pub(crate) digest: Arc<str>,
+    pub(crate) tools_digest: Arc<str>,
+    pub(crate) messages: u32,
+}
+
+impl Conversation {
+    pub(crate) fn new(definition: &CheckedDefinition) -> Self {
+        Self {
+            input: Arc::default(),
+            images: Arc::default(),
+            follows: None,
+            given: Vec::new(),
+            earlier: Vec::new(),
+            earlier_held: 0,
+            further_input: None,
+            transcript: Transcript::default(),
+            call_ids: BTreeSet::new(),
+            digest: RequestDigest::new(Arc::clone(definition.tools_digest())),
+            last_text: Arc::default(),
+        }
+    }
+
+    /// Takes what the run was started with.
+    pub(crate) fn start(&mut self, started: &RunStarted) {
+        self.follows.clone_from(&started.follows);
+        self.input = Arc::clone(&started.input);
+        self.images = Arc::clone(&started.images);
+        self.given = started.history.messages().to_vec();
+    }
+
+    pub(crate) const fn input(&self) -> &Arc<str> {
+        &self.input
+    }
+
+    pub(crate) const fn transcript(&self) -> &Transcript {
+        &self.transcript
+    }
+
+    pub(crate) const fn last_text(&self) -> &Arc<str> {
+        &self.last_text
+    }
+
+    /// Begins the transcript: instructions, what is remembered, what was said before, the input.
+    pub(crate) fn begin(&mut self, definition: &AgentDefinition, remembered: &[Arc<str>]) {
+        let system = system_message(definition, remembered);
+        if !system.is_empty() {
+            self.transcript.push(Message::system(system));
+        }
+        let session = self.follows.as_ref().map(|follows| &follows.digest);
+        self.digest.begin(session, definition, remembered);
+        for message in std::mem::take(&mut self.earlier) {
+            self.transcript.push_shared(message);
+            self.earlier_held += 1;
+        }
+        self.digest.skip_to(self.transcript.messages().len());
+        for message in std::mem::take(&mut self.given) {
+            self.transcript.push_shared(message);
+        }
+        let (content, images) = (Arc::clone(&self.input), Arc::clone(&self.images));
+        self.transcript.push(Message::User { content, images });
+    }
+
+    /// Begins the transcript of a run that ends before its memory was read.
+    pub(crate) fn begin_if_empty(&mut self, definition: &AgentDefinition) {
+        if self.transcript.messages().is_empty() {
+            self.begin(definition, &[]);
+        }
+    }
+
+    /// Takes the messages of the session before this run.
+    pub(crate) fn provide_earlier(&mut self, messages: Vec<Arc<Message>>) {
+        let transcript = self.transcript.messages();
+        if transcript.is_empty() {
+            self.earlier = messages;
+            return;
+        }
+        let instructs =
+            matches!(transcript.first().map(|first| &**first), Some(Message::System { .. }));
+        self.earlier_held += messages.len();
+        self.digest.skip_to(self.digest.covered() + messages.len());
+        self.transcript.insert_shared(usize::from(instructs), messages);
+    }
+
+    pub(crate) fn push(&mut self, message: Message) {
+        self.transcript.push(message);
+    }
+
+    /// Says something to the model in words of the machine's own, which may change between versions.
+    pub(crate) fn push_own_words(&mut self, text: String) {
+        self.digest.cover(self.transcript.messages());
+        self.transcript.push(Message::user(text));
+        self.digest.cover_own_words();
+    }
+
+    /// Keeps a text for the next time the model is asked.
+    pub(crate) fn add_further_input(&mut self, text: &str) {
+        self.further_input = Some(joined(self.further_input.take(), text));
+    }
+
+    /// Keeps what the model said, if it said anything.
+    pub(crate) fn note_text(&mut self, text: &Arc<str>) {
+        if !text.trim().is_empty() {
+            self.last_text = Arc::clone(text);
+        }
+    }
+
+    /// Completes what the model is sent now.
+    pub(crate) fn next_request(&mut self) -> Request {
+        if let Some(content) = self.further_input.take() {
+            self.transcript.push(Message::user(content));
+        }
+        self.digest.cover(self.transcript.messages());
+        Request {
+            digest: self.digest.hex(),
+            tools_digest: Arc::clone(self.digest.tools()),
+            messages: self.message_count(),
+        }
+    }
+
+    /// Returns how many messages the model is sent, whether or not those of the session are here.
+    fn message_count(&self) -> u32 {
+        let own = self.transcript.messages().len() - self.earlier_held;
+        let earlier = self.follows.as_ref().map_or(0, |follows| follows.messages);
+        let count = u64::try_from(own).unwrap_or(u64::MAX).saturating_add(earlier);
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Has the model made a call of this id?
+    pub(crate) fn knows(&self, id: &CallId) -> bool {
+        self.call_ids.contains(id)
+    }
+
+    /// Returns the calls of the answer that is worked on.
+    pub(crate) fn last_calls(&self) -> &[ToolCall] {
+        let messages = self.transcript.messages().iter().rev();
+        let calls = messages.filter_map(|message| match &**message {
+            Message::Assistant { tool_calls, .. } => Some(&tool_calls[..]),
+            _ => None,
+        });
+        calls.into_iter().next().unwrap_or_default()
+    }
+
+    /// Gives every call an id that no other call of the run has: a missing or repeated one gets `~n`.
+    pub(crate) fn give_unique_ids(&mut self, calls: &mut Arc<[ToolCall]>) {
+        // Where the search for a suffix goes on, so that a thousand calls of one id are not a million
+        // tries.
+        let mut tried = BTreeMap::<CallId, u32>::new();
+        for index in 0..calls.len() {
+            let id = &calls[index].id;
+            let is_missing = id.as_str().is_empty();
+            if !is_missing && !self.call_ids.contains(id) {
+                self.call_ids.insert(id.clone());
+                continue;
+            }
+            let suffix = tried.entry(id.clone()).or_insert(if is_missing { 1 } else { 2 });
+            let unique = loop {
+                let candidate = CallId::new(format!("{id}~{suffix}"));
+                *suffix = suffix.saturating_add(1);
+                if !self.call_ids.contains(&candidate) {
+                    break candidate;
+                }
+            };
+            self.call_ids.insert(unique.clone());
+            Arc::make_mut(calls)[index].id = unique;
+        }
+    }
+}
+
+fn system_message(definition: &AgentDefinition, remembered: &[Arc<str>]) -> String {
+    let mut system = definition.instructions.to_string();
+    for (index, entry) in remembered.iter().enumerate() {
+        let heading = match (index, system.is_empty()) {
+            (0, true) => "Memory:",
+            (0, false) => "\n\nMemory:",
+            _ => "",
+        };
+        system.push_str(heading);
+        system.push_str("\n- ");
+        system.push_str(entry);
+    }
+    if let Some(schema) = &definition.output_schema {
+        let gap = if system.is_empty() { "" } else { "\n\n" };
+        system.push_str(gap);
+        system.push_str(&instruction(schema));
+    }
+    system
+}
+
+/// Puts a text behind what was said before and not yet told to the model.
+pub(crate) fn joined(earlier: Option<Arc<str>>, text: &str) -> Arc<str> {
+    match earlier {
+        Some(earlier) => format!("{earlier}\n\n{text}").into(),
+        None => text.into(),
+    }
+}

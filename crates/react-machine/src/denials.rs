@@ -1,0 +1,68 @@
+//! What people have decided against, and what an approval is bound to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use layer0::JsonText;
+use layer0::id::{ApprovalId, CallId, RunId};
+use sha2::{Digest, Sha256};
+
+/// How many characters of a person's words the model reads.
+const MAX_REASON: usize = 500;
+
+/// The calls that people denied in a run, by tool and hash of the arguments.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Denials(BTreeMap<(Arc<str>, Arc<str>), Denial>);
+
+/// What a person said against a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// Who.
+    pub by: Arc<str>,
+    /// Why, in their words.
+    pub reason: Arc<str>,
+}
+
+impl Denial {
+    /// Returns what the model reads.
+    pub(crate) fn text(&self) -> String {
+        if self.reason.is_empty() {
+            return format!("Denied by {}", self.by);
+        }
+        let reason: String = self.reason.chars().take(MAX_REASON).collect();
+        format!("Denied by {}: {reason}", self.by)
+    }
+}
+
+impl Denials {
+    pub(crate) fn insert(&mut self, tool: Arc<str>, arguments_hash: Arc<str>, denial: Denial) {
+        self.0.insert((tool, arguments_hash), denial);
+    }
+
+    /// Returns what was said against this very call.
+    pub(crate) fn find(&self, tool: &str, arguments: &JsonText) -> Option<&Denial> {
+        if self.0.is_empty() {
+            return None;
+        }
+        self.0.get(&(tool.into(), arguments_hash(arguments)))
+    }
+}
+
+/// Returns an id that no other approval has, in any run: `apr_` and 16 hex digits of SHA-256.
+pub(crate) fn approval_id(run: &RunId, seq: u64, call_id: &CallId) -> ApprovalId {
+    let digest = Sha256::new_with_prefix(run.as_str())
+        .chain_update(seq.to_be_bytes())
+        .chain_update(call_id.as_str())
+        .finalize();
+    ApprovalId::new(format!("apr_{}", hex(&digest[..8])))
+}
+
+/// Returns what an approval is bound to: SHA-256, in hex, of the arguments as compact JSON with
+/// sorted keys.
+pub(crate) fn arguments_hash(arguments: &JsonText) -> Arc<str> {
+    hex(&Sha256::digest(arguments.get().as_bytes())).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

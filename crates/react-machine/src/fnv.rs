@@ -1,0 +1,75 @@
+//! FNV-1a with 64 bits.
+
+use std::hash::Hasher;
+use std::io;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+/// FNV-1a with 64 bits, as in <http://www.isthe.com/chongo/tech/comp/fnv/>.
+///
+/// Chosen because the digest is compared, never trusted: the log's hash chain is what resists
+/// tampering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fnv1a(u64);
+
+impl Default for Fnv1a {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Fnv1a {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+impl io::Write for Fnv1a {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Hasher::write(self, bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Fnv1a {
+    /// Adds a value's compact JSON.
+    pub(crate) fn add(&mut self, value: &impl Serialize) {
+        // Neither the writer nor the serialisation of our own nouns fails.
+        let _ = serde_json::to_writer(self, value);
+    }
+
+    /// Returns 16 hex digits.
+    pub(crate) fn hex(self) -> Arc<str> {
+        hex_of(self.0)
+    }
+}
+
+/// Returns 16 hex digits.
+pub(crate) fn hex_of(number: u64) -> Arc<str> {
+    let digits = number.to_be_bytes().map(|byte| [byte >> 4, byte & 15]);
+    let digits = digits.map(|pair| pair.map(|digit| b"0123456789abcdef"[usize::from(digit)]));
+    str::from_utf8(digits.as_flattened()).unwrap_or_default().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_are_fnv1a() {
+        let mut digest = Fnv1a::default();
+        Hasher::write(&mut digest, b"a");
+        assert_eq!(&*digest.hex(), "af63dc4c8601ec8c");
+    }
+}

@@ -1,0 +1,99 @@
+//! What a recorded run said, read leniently.
+//!
+//! A session goes on after runs of older versions, of other agents, and of processes that died. So what
+//! they said is not replayed but read from their events: what cannot be read is left out, and a call
+//! without an answer gets one.
+
+use std::sync::Arc;
+
+use layer0::event::{EventKind, ModelResponded};
+use layer0::id::CallId;
+use layer0::message::{Message, StopReason};
+
+use crate::conversation::joined;
+use crate::machine::{INPUT, INTERRUPTED};
+use crate::tool_message::tool_message;
+
+/// What stands between two answers of which the first was not taken.
+const NOT_TAKEN: &str = "The answer was not usable. Answer again.";
+
+/// Returns the messages of a run, as its session goes on with them: without instructions and memory, every
+/// call with its answer.
+#[must_use]
+pub fn messages_of<'a>(events: impl IntoIterator<Item = &'a EventKind>) -> Vec<Arc<Message>> {
+    let mut history = History::default();
+    for event in events {
+        history.take(event);
+    }
+    history.close_calls();
+    history.messages.into_iter().map(Arc::new).collect()
+}
+
+#[derive(Default)]
+struct History {
+    messages: Vec<Message>,
+    /// The calls of the last answer, in its order, with theirs.
+    calls: Vec<(CallId, Option<Message>)>,
+    /// What is said to the model when it is asked next.
+    further_input: Option<Arc<str>>,
+    /// Was the last message an answer that ends a run, if it is taken?
+    is_final: bool,
+}
+
+impl History {
+    fn take(&mut self, kind: &EventKind) {
+        match kind {
+            EventKind::RunStarted(started) => {
+                let given = started.history.messages().iter();
+                self.messages.extend(given.map(|message| Message::clone(message)));
+                self.messages.push(Message::User {
+                    content: Arc::clone(&started.input),
+                    images: Arc::clone(&started.images),
+                });
+            }
+            EventKind::SignalReceived(signal) if &*signal.name == INPUT => {
+                if let Some(text) = signal.data.as_str() {
+                    let earlier = self.further_input.take();
+                    self.further_input = Some(joined(earlier, text));
+                }
+            }
+            EventKind::ModelRequested(_) => {
+                self.close_calls();
+                if let Some(text) = self.further_input.take() {
+                    self.messages.push(Message::user(text));
+                    self.is_final = false;
+                }
+            }
+            EventKind::ModelResponded(answer) if answer.is_said() => self.answer(answer),
+            EventKind::ToolResponded(responded) => {
+                let call = self.calls.iter_mut().find(|(id, _)| *id == responded.call_id);
+                if let Some((_, answer)) = call {
+                    *answer = Some(tool_message(responded));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answer(&mut self, answer: &ModelResponded) {
+        self.close_calls();
+        if std::mem::take(&mut self.is_final) {
+            self.messages.push(Message::user(NOT_TAKEN));
+        }
+        let tool_calls = Arc::clone(&answer.tool_calls);
+        self.calls = tool_calls.iter().map(|call| (call.id.clone(), None)).collect();
+        self.is_final = tool_calls.is_empty() && answer.stop_reason != StopReason::Pause;
+        self.messages.push(Message::Assistant {
+            content: Arc::clone(&answer.text),
+            tool_calls,
+            provider_state: answer.provider_state.clone(),
+        });
+    }
+
+    /// Puts the answers behind their calls, in the order of the calls.
+    fn close_calls(&mut self) {
+        for (id, answer) in std::mem::take(&mut self.calls) {
+            self.messages.push(answer.unwrap_or_else(|| Message::tool(id, INTERRUPTED, true)));
+        }
+    }
+}

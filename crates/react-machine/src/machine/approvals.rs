@@ -1,0 +1,130 @@
+//! Calls that a person has to agree to.
+
+use std::sync::Arc;
+
+use layer0::event::{
+    Actor, ApprovalDenied, ApprovalGranted, ApprovalRequested, RunWaiting, ToolResponded,
+};
+use layer0::id::CallId;
+use layer0::{JsonText, Timestamp, code};
+
+use super::{Machine, Run};
+use crate::denials::{Denial, approval_id, arguments_hash};
+use crate::io::{Approval, Effect, Misuse};
+use crate::phase::Phase;
+use crate::phase::batch::{Batch, Held, Place};
+
+impl Machine {
+    /// Keeps an admitted call until a person agrees to it with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse`], when no such call waits to be admitted; then nothing has changed.
+    pub fn hold(
+        &mut self,
+        at: Timestamp,
+        call_id: &CallId,
+        arguments: JsonText,
+    ) -> Result<(), Misuse> {
+        let state = self.phase.name();
+        let Phase::Working(batch) = &mut self.phase else {
+            return Err(Misuse::Unexpected { event: "approval.requested", state });
+        };
+        let place = batch.check_hold(call_id)?;
+        self.run.clock.advance(at);
+        self.run.hold(batch, place, arguments);
+        Ok(())
+    }
+
+    /// Returns what people said against this very call, if they denied it in this run.
+    #[must_use]
+    pub fn denied(&self, tool: &str, arguments: &JsonText) -> Option<&Denial> {
+        self.run.denials.find(tool, arguments)
+    }
+
+    /// Does the run wait for people, with nothing else to do?
+    #[must_use]
+    pub const fn is_waiting(&self) -> bool {
+        self.run.clock.is_waiting()
+    }
+
+    /// Returns the approvals that are open.
+    pub fn open_approvals(&self) -> impl Iterator<Item = &Approval> {
+        self.phase.batch().into_iter().flat_map(Batch::held)
+    }
+}
+
+impl Run {
+    fn hold(&mut self, batch: &mut Batch, place: Place, arguments: JsonText) {
+        let (call_id, tool) = batch.call_at(place);
+        let approval = Approval {
+            id: approval_id(&self.id, self.events() + 1, &call_id),
+            call_id,
+            tool,
+            arguments_hash: arguments_hash(&arguments),
+            arguments,
+        };
+        let requested = ApprovalRequested {
+            approval_id: approval.id.clone(),
+            call_id: approval.call_id.clone(),
+            tool: Arc::clone(&approval.tool),
+            arguments: approval.arguments.clone(),
+            arguments_hash: Arc::clone(&approval.arguments_hash),
+        };
+        let cause = batch.cause_at(place);
+        let seq = self.append(Actor::Machine, Some(cause), requested);
+        batch.hold(place, approval.clone(), seq);
+        self.perform(Effect::AskApproval(approval));
+        self.wait_if_idle(batch, seq);
+    }
+
+    pub(super) fn approval_granted(
+        &mut self,
+        batch: &mut Batch,
+        Held { place, approval, requested }: Held,
+        granted: ApprovalGranted,
+    ) -> Option<Phase> {
+        self.clock.end_waiting();
+        let call = approval.call();
+        let seq = self.append(Actor::Person, Some(requested), granted);
+        batch.agree(place, approval, seq);
+        self.admit(Arc::from([call]), true);
+        None
+    }
+
+    pub(super) fn approval_denied(
+        &mut self,
+        batch: &mut Batch,
+        held: Held,
+        denied: ApprovalDenied,
+    ) -> Option<Phase> {
+        self.clock.end_waiting();
+        let reason = denied.message.clone().unwrap_or_default();
+        let denial = Denial { by: Arc::clone(&denied.by), reason };
+        let mut seq = self.append(Actor::Person, Some(held.requested), denied);
+        let (text, decided) = (denial.text(), seq);
+        let Approval { tool, arguments_hash, .. } = &held.approval;
+        self.denials.insert(Arc::clone(tool), Arc::clone(arguments_hash), denial);
+        // The same call, asked about twice, is denied with it.
+        let alike = batch.held_like(&held);
+        for held in std::iter::once(held).chain(alike) {
+            let Approval { call_id, tool, .. } = held.approval;
+            let answer = ToolResponded::refused(call_id, tool, code::TOOL_APPROVAL_DENIED, &text);
+            match self.answer_call(batch, held.place, Actor::Machine, decided, answer) {
+                Ok(answered) => seq = answered,
+                Err(stopped) => return Some(self.stop_by_hook(batch, stopped)),
+            }
+        }
+        self.go_on(batch, seq)
+    }
+
+    /// Says that the run waits, once nothing but people's answers is missing.
+    pub(super) fn wait_if_idle(&mut self, batch: &Batch, cause: u64) {
+        if !batch.is_idle() || self.clock.is_waiting() {
+            return;
+        }
+        let approvals = batch.held().map(|approval| approval.id.clone()).collect();
+        self.append(Actor::Machine, Some(cause), RunWaiting { approvals });
+        self.clock.begin_waiting();
+    }
+}

@@ -1,0 +1,184 @@
+//! Which facts fit a run as it is; a fact that does not is refused before anything changes.
+
+use layer0::event::{EventKind, OperatorDispatched, RunRecovered};
+use layer0::id::CallId;
+
+use super::step::{HookStop, Step};
+use super::{CANCEL, INPUT, Run};
+use crate::io::{EffectId, Misuse};
+use crate::phase::batch::Place;
+use crate::phase::{Phase, call_of};
+
+impl Run {
+    /// Finds what a fact changes.
+    pub(super) fn check<'p>(
+        &self,
+        phase: &'p mut Phase,
+        effect: Option<EffectId>,
+        fact: EventKind,
+    ) -> Result<Step<'p>, Misuse> {
+        use EventKind as Fact;
+
+        let event = fact.event_type();
+        let unexpected = Misuse::Unexpected { event, state: phase.name() };
+        if is_decision(&fact) {
+            return Err(Misuse::Decision(event));
+        }
+        match (phase, fact) {
+            (Phase::Done(_), _) => Err(Misuse::Finished(event)),
+            (Phase::New, Fact::RunStarted(started)) => Ok(Step::Start(started)),
+            (Phase::New, _) | (_, Fact::RunStarted(_)) => Err(unexpected),
+            (Phase::Asking(turn), Fact::ModelAttempted(attempted)) => {
+                turn.check_attempt(effect, &attempted)?;
+                Ok(Step::ModelAttempted(turn, attempted))
+            }
+            (Phase::Asking(turn), Fact::ModelResponded(responded)) => {
+                turn.check_answer(effect, event, responded.call)?;
+                Ok(Step::ModelResponded(*turn, responded))
+            }
+            (Phase::Asking(turn), Fact::ModelFailed(failed)) => {
+                turn.check_answer(effect, event, failed.call)?;
+                Ok(Step::ModelFailed(*turn, failed))
+            }
+            (Phase::Working(batch), Fact::ToolRequested(requested)) => {
+                let place = batch.check_request(&requested, self.meter.next_execution())?;
+                self.meter.check_execution(event)?;
+                Ok(Step::ToolRequested(batch, place, requested))
+            }
+            (Phase::Working(batch), Fact::ToolAttempted(attempted)) => {
+                let place = batch.check_running(event, &attempted.call_id)?;
+                self.meter.check_execution(event)?;
+                Ok(Step::ToolAttempted(batch.cause_at(place), attempted))
+            }
+            (Phase::Working(batch), Fact::ToolResponded(responded)) => {
+                self.meter.check_answer(&responded.call_id)?;
+                let place = batch.check_answer(effect, &responded)?;
+                Ok(Step::ToolResponded(batch, place, responded))
+            }
+            (Phase::Working(batch), Fact::ErrorStored(stored)) => {
+                let place = batch.check_store(&stored.call_id)?;
+                Ok(Step::ErrorStored(batch, place, stored))
+            }
+            (phase, Fact::OperatorDispatched(dispatched)) => {
+                let (cause, call) = self.check_dispatched(phase, &dispatched)?;
+                Ok(Step::Dispatched(cause, call, dispatched))
+            }
+            (_, Fact::OperatorReturned(returned)) => {
+                self.meter.check_returned(&returned.operator, &returned.run)?;
+                Ok(Step::Returned(returned))
+            }
+            (Phase::Recalling, Fact::MemoryRead(read)) => Ok(Step::MemoryRead(read)),
+            (Phase::Recalling, Fact::MemoryDegraded(degraded)) => Ok(Step::MemoryUnread(degraded)),
+            (
+                Phase::Memorizing(stopped),
+                note @ (Fact::MemoryWrote(_) | Fact::MemoryDegraded(_)),
+            ) => Ok(Step::MemoryWrote(stopped, note)),
+            (phase, Fact::HookPassed(passed)) => {
+                Ok(Step::HookPassed(phase.check_passed(&passed)?, passed))
+            }
+            (phase, Fact::HookAborted(aborted)) => {
+                phase.check_hook(event, &aborted.point)?;
+                Ok(Step::HookStopped(phase, HookStop::Aborted(aborted)))
+            }
+            (phase, Fact::HookFailed(failed)) if !failed.fail_open => {
+                phase.check_hook(event, &failed.point)?;
+                Ok(Step::HookStopped(phase, HookStop::Failed(failed)))
+            }
+            (Phase::Working(batch), Fact::ApprovalGranted(granted)) => {
+                let held = batch.check_approval(&granted.approval_id, &granted.call_id)?;
+                Ok(Step::ApprovalGranted(batch, held, granted))
+            }
+            (Phase::Working(batch), Fact::ApprovalDenied(denied)) => {
+                let held = batch.check_approval(&denied.approval_id, &denied.call_id)?;
+                Ok(Step::ApprovalDenied(batch, held, denied))
+            }
+            (_, Fact::ApprovalGranted(granted)) => Err(Misuse::UnknownApproval(granted.approval_id)),
+            (_, Fact::ApprovalDenied(denied)) => Err(Misuse::UnknownApproval(denied.approval_id)),
+            (phase, Fact::RunRecovered(recovered)) => {
+                let places = self.check_recovered(phase, &recovered)?;
+                Ok(Step::Recovered(phase, places, recovered))
+            }
+            (_, Fact::RunResumed(resumed)) => Ok(Step::Resumed(resumed)),
+            (phase, Fact::SignalReceived(signal))
+                if &*signal.name == CANCEL && !phase.is_ending() =>
+            {
+                Ok(Step::Cancelled(phase, signal))
+            }
+            (_, Fact::SignalReceived(signal)) if &*signal.name == INPUT => Ok(Step::Input(signal)),
+            (
+                _,
+                Fact::MemoryDegraded(_)
+                | Fact::MemoryRead(_)
+                | Fact::MemoryWrote(_)
+                | Fact::ModelAttempted(_)
+                | Fact::ModelFailed(_)
+                | Fact::ModelResponded(_)
+                // A copy is made with `fork`, which knows what was cut off.
+                | Fact::RunForked(_)
+                | Fact::ToolAttempted(_)
+                | Fact::ToolRequested(_)
+                | Fact::ToolResponded(_),
+            ) => Err(unexpected),
+            (phase, note) => {
+                self.check_note(&note)?;
+                Ok(Step::Noted(phase.cause_of(&note), note))
+            }
+        }
+    }
+
+    fn check_dispatched(
+        &self,
+        phase: &Phase,
+        dispatched: &OperatorDispatched,
+    ) -> Result<(u64, CallId), Misuse> {
+        let refused = |state| Err(Misuse::Unexpected { event: "operator.dispatched", state });
+        let (Some(batch), Some(call_id)) = (phase.batch(), &dispatched.call_id) else {
+            return refused("no call is running that it serves");
+        };
+        let Ok(place) = batch.check_running("operator.dispatched", call_id) else {
+            return Err(Misuse::UnknownCall(call_id.clone()));
+        };
+        match self.meter.open_dispatch() {
+            None => Ok((batch.cause_at(place), call_id.clone())),
+            Some(_) => refused("another dispatch has not returned"),
+        }
+    }
+
+    /// Is everything that is open sorted out, and nothing else?
+    fn check_recovered(
+        &self,
+        phase: &Phase,
+        recovered: &RunRecovered,
+    ) -> Result<Vec<Place>, Misuse> {
+        if let Some(batch) = phase.batch() {
+            return batch.check_recovered(recovered, self.executions_left());
+        }
+        match recovered.rerun.iter().chain(&recovered.interrupted).next() {
+            Some(id) => Err(Misuse::UnknownCall(id.clone())),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Refuses a note on a call that is not the run's.
+    fn check_note(&self, note: &EventKind) -> Result<(), Misuse> {
+        match call_of(note) {
+            Some(id) if !self.conversation.knows(id) => Err(Misuse::UnknownCall(id.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Is this an event only the machine writes? (`tool.responded` is written by both.)
+const fn is_decision(fact: &EventKind) -> bool {
+    matches!(
+        fact,
+        EventKind::RunWaiting(_)
+            | EventKind::RunFinished(_)
+            | EventKind::RunFailed(_)
+            | EventKind::ModelRequested(_)
+            | EventKind::ApprovalRequested(_)
+            | EventKind::BudgetExhausted(_)
+            | EventKind::GuardTripped(_)
+            | EventKind::ContextCompacted(_)
+    )
+}

@@ -1,0 +1,176 @@
+//! How a run ends: guards, budgets, people, hooks, and the one last event.
+
+use std::sync::Arc;
+
+use layer0::event::{
+    Actor, BudgetExhausted, GuardTripped, RunFailed, RunFinished, SignalReceived, ToolResponded,
+};
+use layer0::message::Message;
+use layer0::stop::Stop;
+use layer0::{Code, Timestamp, code};
+
+use super::{BUDGET_CANCELLED, Run};
+use crate::budget::Exhausted;
+use crate::failure::FailureCause;
+use crate::phase::Phase;
+use crate::phase::batch::Batch;
+use crate::phase::paused::{Ending, Paused, PausedStep, Stopped};
+
+impl Run {
+    /// Returns when the budget of time is used up.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        let max = self.meter.budget().max_wall_ms?;
+        Some(self.clock.after_ms(max))
+    }
+
+    /// Records that a guard found the model stuck, with the evidence the cause carries.
+    pub(super) fn trip(&mut self, cause: u64, failure: &FailureCause) -> u64 {
+        let (count, limit, signature, text_hash) = match failure {
+            FailureCause::Loop { signature, count, limit } => {
+                (u64::from(*count), *limit, Some(Arc::clone(signature)), None)
+            }
+            FailureCause::Stagnation { text_hash, count, limit } => {
+                (u64::from(*count), *limit, None, Some(Arc::clone(text_hash)))
+            }
+            FailureCause::ParallelToolLimit { count, limit } => {
+                (u64::try_from(*count).unwrap_or(u64::MAX), *limit, None, None)
+            }
+            FailureCause::MaxIterations(max) => (u64::from(*max), *max, None, None),
+            FailureCause::Aborted { .. }
+            | FailureCause::ContextExceeded
+            | FailureCause::HookRejected { .. }
+            | FailureCause::InputInvalid(_)
+            | FailureCause::InvalidResponse(_)
+            | FailureCause::OutputInvalid(_)
+            | FailureCause::Model { .. } => return cause,
+        };
+        let reason = failure.code();
+        let tripped = GuardTripped {
+            guard: reason.as_str().trim_start_matches("guard.").into(),
+            reason,
+            count,
+            limit: u64::from(limit),
+            signature,
+            text_hash,
+            message: failure.chain().concat().into(),
+        };
+        self.append(Actor::Machine, Some(cause), tripped)
+    }
+
+    /// Ends a run that does nothing else because a budget is used up.
+    pub(super) fn exhaust(&mut self, cause: u64, exhausted: &Exhausted) -> Phase {
+        self.exhaust_in(&mut Phase::New, cause, exhausted)
+    }
+
+    /// Ends the run because a budget is used up; what is open is answered.
+    pub(super) fn exhaust_in(
+        &mut self,
+        phase: &mut Phase,
+        cause: u64,
+        exhausted: &Exhausted,
+    ) -> Phase {
+        let reason = Code::new(exhausted.reason);
+        let event = BudgetExhausted {
+            dimension: exhausted.reason.trim_start_matches("budget.").into(),
+            reason: reason.clone(),
+            message: exhausted.text().into(),
+            limit: exhausted.limit.clone(),
+            used: exhausted.used.clone(),
+        };
+        let seq = self.append(Actor::Machine, Some(cause), event);
+        self.answer_open(phase, seq, BUDGET_CANCELLED);
+        let output = Arc::clone(self.conversation.last_text());
+        self.finish(seq, Stopped::new(Stop::BudgetExhausted { reason }, output))
+    }
+
+    /// Stops the run where it is: every open call is answered, what the model said last is kept.
+    pub(super) fn cancel(&mut self, phase: &mut Phase, signal: SignalReceived) -> Phase {
+        let seq = self.append(Actor::Person, None, signal);
+        self.answer_open(phase, seq, "Cancelled: the run was stopped");
+        let output = Arc::clone(self.conversation.last_text());
+        self.finish(seq, Stopped::new(Stop::Cancelled, output))
+    }
+
+    /// Answers the calls that have no answer yet; late answers are refused as stale.
+    pub(super) fn answer_open(&mut self, phase: &mut Phase, cause: u64, text: &str) {
+        match phase {
+            Phase::Hooking(Paused { step: PausedStep::Read(answer), .. }) => {
+                self.answer_unread(answer, cause, text);
+            }
+            Phase::Working(batch) => self.answer_batch(batch, cause, text),
+            _ => {}
+        }
+    }
+
+    pub(super) fn answer_batch(&mut self, batch: &mut Batch, cause: u64, text: &str) {
+        for answered in batch.give_up() {
+            let message = answered.unwrap_or_else(|(id, tool)| {
+                let message = Message::tool(id.clone(), text, true);
+                let cancelled = ToolResponded::refused(id, tool, code::TOOL_CANCELLED, text);
+                self.append(Actor::Machine, Some(cause), cancelled);
+                message
+            });
+            self.conversation.push(message);
+        }
+    }
+
+    /// Ends the run; what a completed or incomplete one came to is remembered first.
+    pub(super) fn finish(&mut self, cause: u64, stopped: Stopped) -> Phase {
+        let is_remembered = matches!(stopped.stop, Stop::Completed | Stop::Incomplete { .. });
+        if !(is_remembered && self.definition.memory) {
+            return self.end(cause, Ending::Stopped(stopped));
+        }
+        self.write_memory(&stopped.output);
+        Phase::Memorizing(stopped)
+    }
+
+    /// Ends the run as failed.
+    pub(super) fn fail(&mut self, cause: u64, failure: FailureCause) -> Phase {
+        self.end(cause, Ending::Failed(failure))
+    }
+
+    /// Ends the run after its last hooks.
+    pub(super) fn end(&mut self, cause: u64, ending: Ending) -> Phase {
+        self.conversation.begin_if_empty(&self.definition);
+        self.clock.end_waiting();
+        self.pause_before(cause, PausedStep::End(ending))
+    }
+
+    /// Writes the one last event.
+    pub(super) fn conclude(&mut self, cause: u64, ending: &Ending) -> Phase {
+        match ending {
+            Ending::Stopped(stopped) => self.record_stop(cause, stopped),
+            Ending::Failed(failure) => self.record_failure(cause, failure),
+        }
+        Phase::Done(ending.finish())
+    }
+
+    fn record_stop(&mut self, cause: u64, stopped: &Stopped) {
+        let Stopped { stop, output, unknown_reason } = stopped;
+        let reason = stop.reason();
+        let entry = reason.as_ref().and_then(|reason| code::find(reason.as_str()));
+        let message = entry.map(|entry| match unknown_reason {
+            Some(word) => format!("{} Its word: `{word}`.", entry.meaning).into(),
+            None => Arc::from(entry.meaning),
+        });
+        let finished = RunFinished {
+            outcome: stop.outcome(),
+            reason,
+            message,
+            output: Arc::clone(output),
+            usage: self.usage(),
+        };
+        self.append(Actor::Machine, Some(cause), finished);
+    }
+
+    fn record_failure(&mut self, cause: u64, failure: &FailureCause) {
+        let chain = failure.chain();
+        let failed = RunFailed {
+            reason: failure.code(),
+            message: chain.first().map_or("", String::as_str).into(),
+            chain,
+            usage: self.usage(),
+        };
+        self.append(Actor::Machine, Some(cause), failed);
+    }
+}

@@ -1,0 +1,108 @@
+//! Where a run pauses for other people's code, and what a stop there means.
+
+use std::sync::Arc;
+
+use layer0::event::{Actor, HookPassed};
+
+use super::Run;
+use super::step::HookStop;
+use crate::io::{Effect, Pause};
+use crate::phase::Phase;
+use crate::phase::batch::{Batch, StoppedByHook};
+use crate::phase::paused::{Answer, Ending, Paused, PausedStep};
+
+/// What is said of calls that a hook kept from running.
+const STOPPED: &str = "Cancelled: the run was stopped by a hook";
+
+impl Run {
+    /// Takes a step, after the hooks of its point where there are some.
+    pub(super) fn pause_before(&mut self, cause: u64, step: PausedStep) -> Phase {
+        let paused = Paused { cause, step };
+        let point = paused.point();
+        if !self.definition.hooks.iter().any(|hook| hook.points.contains(&point)) {
+            return self.take_step(paused);
+        }
+        self.call_hooks(&paused);
+        Phase::Hooking(paused)
+    }
+
+    pub(super) fn call_hooks(&mut self, paused: &Paused) {
+        let pause = self.pause_of(&paused.step);
+        self.perform(Effect::RunHooks(pause));
+    }
+
+    /// Returns what the hooks of a step may know.
+    fn pause_of(&self, step: &PausedStep) -> Pause {
+        match step {
+            PausedStep::Start => Pause::RunStart { input: Arc::clone(self.conversation.input()) },
+            PausedStep::Ask(ask) => Pause::BeforeModel {
+                call: ask.call,
+                messages: self.conversation.transcript().clone(),
+            },
+            PausedStep::Read(answer) => Pause::AfterModel {
+                call: answer.turn.ask().call,
+                text: Arc::clone(&answer.text),
+                tool_calls: Arc::clone(&answer.calls),
+                stop_reason: answer.stop_reason.clone(),
+            },
+            PausedStep::End(ending) => Pause::RunEnd(ending.finish()),
+        }
+    }
+
+    /// Goes on after a pause: its hooks were called and let the run go on.
+    pub(super) fn hook_passed(&mut self, paused: &Paused, passed: HookPassed) -> Phase {
+        self.append(Actor::Runtime, Some(paused.cause), passed);
+        self.take_step(paused.clone())
+    }
+
+    fn take_step(&mut self, paused: Paused) -> Phase {
+        let Paused { cause, step } = paused;
+        match step {
+            PausedStep::Start => self.look_at_input(cause),
+            PausedStep::Ask(ask) => self.ask_now(cause, ask),
+            PausedStep::Read(answer) => self.read_answer(cause, answer),
+            PausedStep::End(ending) => self.conclude(cause, &ending),
+        }
+    }
+
+    /// A hook stops the run, once the call that it speaks of has its answer.
+    pub(super) fn hook_stopped(&mut self, phase: &mut Phase, stop: HookStop) -> Option<Phase> {
+        let failure = stop.failure();
+        let answer_follows = stop.after_tool().cloned();
+        let event = stop.into_event();
+        let cause = phase.cause_of(&event);
+        let seq = self.append(Actor::Runtime, cause, event);
+        match (phase, answer_follows) {
+            (Phase::Working(batch), Some(call)) if batch.is_running(&call) => {
+                batch.stop_after(call, seq, failure);
+                None
+            }
+            // It ended already; what it ended with stays, unless that was no failure.
+            (Phase::Hooking(Paused { step: PausedStep::End(ending), .. }), _) => {
+                Some(match ending {
+                    Ending::Failed(_) => self.conclude(seq, ending),
+                    Ending::Stopped(_) => self.conclude(seq, &Ending::Failed(failure)),
+                })
+            }
+            (phase, _) => {
+                self.answer_open(phase, seq, STOPPED);
+                Some(self.fail(seq, failure))
+            }
+        }
+    }
+
+    /// Stops the run with what a hook said of a call that has its answer now.
+    pub(super) fn stop_by_hook(&mut self, batch: &mut Batch, stopped: StoppedByHook) -> Phase {
+        let StoppedByHook { cause, failure } = stopped;
+        self.answer_batch(batch, cause, STOPPED);
+        self.fail(cause, failure)
+    }
+
+    /// Answers the calls of an answer that will not be read.
+    pub(super) fn answer_unread(&mut self, answer: &Answer, cause: u64, text: &str) {
+        if !answer.is_empty() {
+            self.conversation.push(answer.message());
+            self.answer_unrun(cause, &answer.calls, text);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Model calls: asking, resending, reading the answer.
+
+use std::sync::Arc;
+
+use layer0::event::{Actor, ModelAttempted, ModelFailed, ModelRequested, ModelResponded};
+use layer0::message::{Message, StopReason, ToolCall};
+use layer0::stop::Stop;
+use layer0::{Code, code};
+
+use super::Run;
+use crate::failure::FailureCause;
+use crate::guards::stagnation;
+use crate::io::{Effect, ModelCall};
+use crate::phase::Phase;
+use crate::phase::paused::{Answer, PausedStep, Stopped};
+use crate::phase::turn::{Ask, Turn};
+
+/// How often in a row a paused turn is sent again.
+const MAX_RESENDS: u32 = 5;
+
+impl Run {
+    /// Asks the model, unless it was asked as often as allowed.
+    pub(super) fn next_turn(&mut self, cause: u64) -> Phase {
+        let (max, made) = (self.definition.limits.max_iterations, self.meter.model_calls());
+        if made >= max {
+            let failure = FailureCause::MaxIterations(max);
+            let tripped = self.trip(cause, &failure);
+            return self.fail(tripped, failure);
+        }
+        self.ask(cause, Ask::first(made + 1))
+    }
+
+    pub(super) fn ask(&mut self, cause: u64, ask: Ask) -> Phase {
+        match self.meter.budget().for_model(&self.usage(), self.events()) {
+            Some(exhausted) => self.exhaust(cause, &exhausted),
+            None => self.pause_before(cause, PausedStep::Ask(ask)),
+        }
+    }
+
+    /// Asks the model, unless its hooks took the time that was left.
+    pub(super) fn ask_now(&mut self, cause: u64, ask: Ask) -> Phase {
+        if let Some(exhausted) = self.meter.budget().for_model(&self.usage(), self.events()) {
+            return self.exhaust(cause, &exhausted);
+        }
+        self.meter.begin_model_call(ask.call);
+        let request = self.conversation.next_request();
+        let requested = ModelRequested {
+            call: ask.call,
+            request_digest: request.digest,
+            tools_digest: request.tools_digest,
+            messages: request.messages,
+        };
+        let requested = self.append(Actor::Machine, Some(cause), requested);
+        let id = self.outbox.next_effect();
+        self.perform(Effect::CallModel(ModelCall {
+            id,
+            call: ask.call,
+            attempts_before: ask.attempts,
+            left: self.meter.budget().left(&self.usage()),
+        }));
+        Phase::Asking(Turn::new(ask, id, requested))
+    }
+
+    pub(super) fn model_attempted(
+        &mut self,
+        turn: &mut Turn,
+        attempted: ModelAttempted,
+    ) -> Option<Phase> {
+        turn.count_attempt(&attempted);
+        self.meter.count_attempt(&attempted);
+        self.append(Actor::Model, Some(turn.requested()), attempted);
+        None
+    }
+
+    pub(super) fn model_failed(&mut self, turn: Turn, failed: ModelFailed) -> Phase {
+        let failure =
+            FailureCause::Model { reason: failed.reason.clone(), chain: failed.chain.clone() };
+        let seq = self.append(Actor::Model, Some(turn.requested()), failed);
+        self.fail(seq, failure)
+    }
+
+    pub(super) fn model_responded(&mut self, turn: Turn, mut responded: ModelResponded) -> Phase {
+        self.conversation.give_unique_ids(&mut responded.tool_calls);
+        self.conversation.note_text(&responded.text);
+        let answer = Answer {
+            turn,
+            text: Arc::clone(&responded.text),
+            calls: Arc::clone(&responded.tool_calls),
+            state: responded.provider_state.clone(),
+            stop_reason: responded.stop_reason.clone(),
+        };
+        let seq = self.append(Actor::Model, Some(turn.requested()), responded);
+        self.pause_before(seq, PausedStep::Read(answer))
+    }
+
+    pub(super) fn read_answer(&mut self, seq: u64, answer: Answer) -> Phase {
+        let said = answer.message();
+        let is_empty = answer.is_empty();
+        let Answer { turn, text, calls, state, stop_reason } = answer;
+        let text_count = self.guards.count_text(&text);
+        match stop_reason {
+            StopReason::End | StopReason::ToolUse if !calls.is_empty() => {
+                self.conversation.push(said);
+                self.begin_batch(seq, calls, text_count)
+            }
+            StopReason::End | StopReason::ToolUse if is_empty => self.ask_again(
+                seq,
+                turn,
+                "the model's answer was unusable twice, the last one without text and tool calls",
+            ),
+            StopReason::End | StopReason::ToolUse => {
+                self.conversation.push(said);
+                match self.output_check.as_ref().and_then(|check| check.misfit(&text)) {
+                    Some(why) => self.answer_misfits(seq, turn, &why),
+                    None => self.finish(seq, Stopped::new(Stop::Completed, text)),
+                }
+            }
+            StopReason::ContextExceeded => {
+                self.cancel_calls(seq, &calls, "Cancelled: the context was used up");
+                self.fail(seq, FailureCause::ContextExceeded)
+            }
+            StopReason::Malformed => {
+                self.cancel_calls(seq, &calls, "Cancelled: the model's answer was malformed");
+                self.ask_again(
+                    seq,
+                    turn,
+                    "the model's answer was unusable twice, the last one malformed",
+                )
+            }
+            StopReason::Pause => {
+                if !is_empty || state.is_some() {
+                    self.conversation.push(said);
+                }
+                self.answer_unrun(seq, &calls, "Cancelled: the model's turn was paused");
+                if let Some(tripped) = stagnation(&self.definition.limits, text_count) {
+                    let failure = tripped.into();
+                    let tripped = self.trip(seq, &failure);
+                    return self.fail(tripped, failure);
+                }
+                self.resend(seq, turn)
+            }
+            cut => self.end_incomplete(seq, &cut, said, text, &calls),
+        }
+    }
+
+    /// Sends the conversation again after a pause.
+    fn resend(&mut self, cause: u64, turn: Turn) -> Phase {
+        let ask = turn.ask();
+        if ask.pauses >= MAX_RESENDS {
+            let text = Arc::clone(self.conversation.last_text());
+            return self.finish(cause, Stopped::new(incomplete(code::MODEL_PAUSE), text));
+        }
+        self.ask(cause, Ask { pauses: ask.pauses + 1, ..ask })
+    }
+
+    /// Sends the same conversation once more after an unusable answer.
+    fn ask_again(&mut self, cause: u64, turn: Turn, why: &'static str) -> Phase {
+        let ask = turn.ask();
+        if ask.asked_again {
+            return self.fail(cause, FailureCause::InvalidResponse(why));
+        }
+        self.ask(cause, Ask { pauses: 0, asked_again: true, ..ask })
+    }
+
+    /// Tells the model once what was wrong with its answer; then the run fails.
+    fn answer_misfits(&mut self, cause: u64, turn: Turn, why: &str) -> Phase {
+        let ask = turn.ask();
+        if ask.asked_again {
+            return self.fail(cause, FailureCause::OutputInvalid(why.into()));
+        }
+        self.conversation.push_own_words(format!(
+            "The answer does not fit the schema: {why}. Answer again with nothing but JSON that does."
+        ));
+        self.ask(cause, Ask { pauses: 0, asked_again: true, ..ask })
+    }
+
+    /// Ends the run with what a cut answer says. None of its calls runs: they may be cut too.
+    fn end_incomplete(
+        &mut self,
+        cause: u64,
+        cut: &StopReason,
+        said: Message,
+        text: Arc<str>,
+        calls: &[ToolCall],
+    ) -> Phase {
+        let mut unknown_reason = None;
+        let (reason, why) = match cut {
+            StopReason::MaxTokens => {
+                (code::MODEL_MAX_TOKENS, "the model's answer was cut at the output token limit")
+            }
+            StopReason::Refusal => (code::MODEL_REFUSAL, "the model refused to answer"),
+            StopReason::ContentFilter => {
+                (code::MODEL_CONTENT_FILTER, "a content filter cut the model's answer")
+            }
+            unknown => {
+                unknown_reason = Some(unknown.as_str().into());
+                (code::MODEL_UNKNOWN_STOP, "the model's answer stopped for an unknown reason")
+            }
+        };
+        if !calls.is_empty() {
+            self.conversation.push(said);
+            self.answer_unrun(cause, calls, &format!("Cancelled: {why}"));
+        } else if !text.is_empty() {
+            self.conversation.push(Message::assistant(Arc::clone(&text), Arc::default()));
+        }
+        self.finish(cause, Stopped { stop: incomplete(reason), output: text, unknown_reason })
+    }
+}
+
+const fn incomplete(reason: &'static str) -> Stop {
+    Stop::Incomplete { reason: Code::new(reason) }
+}

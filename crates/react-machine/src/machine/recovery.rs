@@ -1,0 +1,148 @@
+//! Going on after the process that ran a run has died, and in copies of a run.
+
+use layer0::event::{
+    Actor, EventKind, RunForked, RunRecovered, RunResumed, SignalReceived, ToolResponded,
+};
+use layer0::id::RunId;
+use layer0::{Timestamp, code};
+
+use super::{INTERRUPTED, Machine, Run};
+use crate::io::{Effect, Entry};
+use crate::phase::Phase;
+use crate::phase::batch::{Batch, Place, Unfinished};
+use crate::phase::turn::Ask;
+
+impl Machine {
+    /// Returns what a process left open that died here: calls to run again because that does no
+    /// harm, calls that may have acted, and how many model attempts were lost.
+    #[must_use]
+    pub fn lost(&self) -> RunRecovered {
+        let mut lost = RunRecovered { rerun: Vec::new(), interrupted: Vec::new(), models: 0 };
+        if matches!(self.phase, Phase::Asking(_)) {
+            lost.models = 1;
+        }
+        let mut left = self.executions_left();
+        for (call, tool) in self.phase.batch().into_iter().flat_map(Batch::running) {
+            // To run it again is another execution.
+            if left > 0 && self.run.is_idempotent(tool) {
+                left -= 1;
+                lost.rerun.push(call.clone());
+            } else {
+                lost.interrupted.push(call.clone());
+            }
+        }
+        lost
+    }
+
+    /// Becomes `child`, a copy of its run, which was cut before `beyond` was recorded. What was decided there
+    /// is decided again after `run.forked`; approvals and the model's answer are asked for anew.
+    pub fn fork(&mut self, at: Timestamp, child: RunId, forked: RunForked, beyond: Vec<Entry>) {
+        let Self { phase, run } = self;
+        run.id = child;
+        let before = run.clock.now();
+        run.clock.advance(at);
+        run.outbox.forget(beyond.len());
+        run.clock.skip_since(before);
+        run.clock.forget_waiting();
+        // What the copied run dispatched is not this run's.
+        run.meter.forget_dispatch();
+        if let Phase::Working(batch) = phase {
+            batch.ask_anew();
+        }
+        run.append(Actor::Runtime, None, forked);
+        for Entry { kind, .. } in beyond {
+            if !matches!(kind, EventKind::ModelRequested(_) | EventKind::RunWaiting(_)) {
+                run.append(Actor::Machine, None, kind);
+            }
+        }
+    }
+}
+
+impl Run {
+    fn is_idempotent(&self, tool: &str) -> bool {
+        self.definition.tools.iter().any(|spec| *spec.name == *tool && spec.idempotent)
+    }
+
+    /// Does again what was open, and answers what must not be done again.
+    pub(super) fn recovered(
+        &mut self,
+        phase: &mut Phase,
+        interrupted: &[Place],
+        before: Timestamp,
+        recovered: RunRecovered,
+    ) -> Option<Phase> {
+        self.clock.skip_since(before);
+        self.outbox.begin_epoch();
+        self.meter.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));
+        let models = recovered.models;
+        let seq = self.append(Actor::Runtime, None, recovered);
+        match phase {
+            Phase::Asking(turn) => {
+                let ask = turn.ask();
+                self.meter.count_lost_attempts(models);
+                let attempts = ask.attempts.saturating_add(models);
+                return Some(self.ask(seq, Ask { attempts, ..ask }));
+            }
+            Phase::Working(batch) => return self.work_again(seq, batch, interrupted),
+            Phase::Hooking(paused) => self.call_hooks(paused),
+            Phase::Recalling => self.read_memory(),
+            Phase::Memorizing(stopped) => self.write_memory(&stopped.output),
+            Phase::New | Phase::Done(_) => {}
+        }
+        None
+    }
+
+    fn work_again(
+        &mut self,
+        cause: u64,
+        batch: &mut Batch,
+        interrupted: &[Place],
+    ) -> Option<Phase> {
+        let Unfinished { rerun, asked, decided, held } = batch.unfinished(interrupted);
+        for place in rerun {
+            let id = self.outbox.next_effect();
+            let call_id = batch.rerun(place, id);
+            self.perform(Effect::Rerun { id, call_id });
+        }
+        if !asked.is_empty() {
+            let calls = self.conversation.last_calls().iter();
+            let calls = calls.filter(|call| asked.contains(&call.id)).cloned().collect();
+            self.admit(calls, false);
+        }
+        if !decided.is_empty() {
+            self.admit(decided.into(), true);
+        }
+        for approval in held {
+            self.perform(Effect::AskApproval(approval));
+        }
+        let mut last = cause;
+        for place in interrupted {
+            let (id, tool) = batch.call_at(*place);
+            let answer = ToolResponded::refused(id, tool, code::TOOL_INTERRUPTED, INTERRUPTED);
+            match self.answer_call(batch, *place, Actor::Machine, cause, answer) {
+                Ok(seq) => last = seq,
+                Err(stopped) => return Some(self.stop_by_hook(batch, stopped)),
+            }
+        }
+        self.go_on(batch, last)
+    }
+
+    /// Goes on with a run that waited, in another process perhaps.
+    pub(super) fn resumed(&mut self, before: Timestamp, resumed: RunResumed) -> Option<Phase> {
+        if !self.clock.is_waiting() {
+            self.clock.skip_since(before);
+        }
+        self.outbox.begin_epoch();
+        self.append(Actor::Runtime, None, resumed);
+        None
+    }
+
+    /// Keeps something to say until the model is asked next.
+    pub(super) fn input_received(&mut self, signal: SignalReceived) -> Option<Phase> {
+        if let Some(text) = signal.data.as_str() {
+            self.conversation.add_further_input(text);
+        }
+        self.append(Actor::Person, None, signal);
+        None
+    }
+}

@@ -1,0 +1,80 @@
+//! How a run begins, and the memory around it.
+
+use std::sync::Arc;
+
+use layer0::event::{Actor, EventKind, MemoryDegraded, MemoryRead, RunStarted};
+use layer0::message::Message;
+
+use super::{Machine, Run};
+use crate::failure::FailureCause;
+use crate::io::Effect;
+use crate::phase::Phase;
+use crate::phase::paused::{Ending, PausedStep, Stopped};
+
+impl Machine {
+    /// Gives the machine the messages of the session before its run, without what only instructs. They
+    /// lead to no decision: `run.started` says where the transcript stood, so that a replay does without
+    /// them. To be given before the first model call is performed.
+    pub fn provide_earlier(&mut self, messages: Vec<Arc<Message>>) {
+        self.run.conversation.provide_earlier(messages);
+    }
+}
+
+impl Run {
+    pub(super) fn start(&mut self, started: RunStarted) -> Phase {
+        self.clock.start();
+        let time = started.deadline.map(|deadline| deadline.since(self.clock.now()));
+        self.meter.limit(started.allowance.as_deref(), time);
+        self.conversation.start(&started);
+        let depth = started.depth;
+        let seq = self.append(Actor::Runtime, None, started);
+        match self.meter.budget().depth(depth) {
+            Some(exhausted) => self.exhaust(seq, &exhausted),
+            None => self.pause_before(seq, PausedStep::Start),
+        }
+    }
+
+    pub(super) fn look_at_input(&mut self, cause: u64) -> Phase {
+        if self.conversation.input().trim().is_empty() {
+            return self.fail(cause, FailureCause::InputInvalid("the input is empty"));
+        }
+        if !self.definition.memory {
+            return self.ask_first(cause, &[]);
+        }
+        self.read_memory();
+        Phase::Recalling
+    }
+
+    pub(super) fn read_memory(&mut self) {
+        let input = Arc::clone(self.conversation.input());
+        self.perform(Effect::ReadMemory { input });
+    }
+
+    pub(super) fn memory_read(&mut self, read: MemoryRead) -> Phase {
+        let entries = read.entries.clone();
+        let seq = self.append(Actor::Memory, None, read);
+        self.ask_first(seq, &entries)
+    }
+
+    pub(super) fn memory_unread(&mut self, degraded: MemoryDegraded) -> Phase {
+        let seq = self.append(Actor::Memory, None, degraded);
+        self.ask_first(seq, &[])
+    }
+
+    /// Begins the transcript with what is remembered, and asks the model.
+    fn ask_first(&mut self, cause: u64, remembered: &[Arc<str>]) -> Phase {
+        self.conversation.begin(&self.definition, remembered);
+        self.next_turn(cause)
+    }
+
+    pub(super) fn write_memory(&mut self, output: &Arc<str>) {
+        let (input, output) = (Arc::clone(self.conversation.input()), Arc::clone(output));
+        self.perform(Effect::WriteMemory { input, output });
+    }
+
+    /// Ends the run as it was about to.
+    pub(super) fn memory_wrote(&mut self, stopped: &Stopped, note: EventKind) -> Phase {
+        let seq = self.append(Actor::Memory, None, note);
+        self.end(seq, Ending::Stopped(stopped.clone()))
+    }
+}

@@ -1,0 +1,89 @@
+//! Facts that fit, each with what it changes.
+
+use std::sync::Arc;
+
+use layer0::code;
+use layer0::event::{
+    ApprovalDenied, ApprovalGranted, ErrorStored, EventKind, HookAborted, HookFailed, HookPassed,
+    MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed, ModelResponded, OperatorDispatched,
+    OperatorReturned, RunRecovered, RunResumed, RunStarted, SignalReceived, ToolAttempted,
+    ToolRequested, ToolResponded,
+};
+use layer0::id::CallId;
+
+use crate::failure::FailureCause;
+use crate::hook::HookPoint;
+use crate::phase::Phase;
+use crate::phase::batch::{Batch, Held, Place};
+use crate::phase::paused::{Paused, Stopped};
+use crate::phase::turn::Turn;
+use crate::text;
+
+/// A fact that fits, with what it changes.
+pub(super) enum Step<'p> {
+    Start(RunStarted),
+    ModelAttempted(&'p mut Turn, ModelAttempted),
+    ModelResponded(Turn, ModelResponded),
+    ModelFailed(Turn, ModelFailed),
+    ToolRequested(&'p mut Batch, Place, ToolRequested),
+    ToolAttempted(u64, ToolAttempted),
+    ToolResponded(&'p mut Batch, Place, ToolResponded),
+    ErrorStored(&'p mut Batch, Place, ErrorStored),
+    Dispatched(u64, CallId, OperatorDispatched),
+    Returned(OperatorReturned),
+    MemoryRead(MemoryRead),
+    /// It could not be read.
+    MemoryUnread(MemoryDegraded),
+    /// It was written, or could not be.
+    MemoryWrote(&'p Stopped, EventKind),
+    HookPassed(&'p Paused, HookPassed),
+    HookStopped(&'p mut Phase, HookStop),
+    ApprovalGranted(&'p mut Batch, Held, ApprovalGranted),
+    ApprovalDenied(&'p mut Batch, Held, ApprovalDenied),
+    /// With where the calls stand that are not run again.
+    Recovered(&'p mut Phase, Vec<Place>, RunRecovered),
+    Resumed(RunResumed),
+    Cancelled(&'p mut Phase, SignalReceived),
+    Input(SignalReceived),
+    /// It only leaves a record.
+    Noted(Option<u64>, EventKind),
+}
+
+/// How a hook stops a run.
+pub(super) enum HookStop {
+    Aborted(HookAborted),
+    Failed(HookFailed),
+}
+
+impl HookStop {
+    pub(super) fn failure(&self) -> FailureCause {
+        match self {
+            Self::Aborted(HookAborted { hook, message, .. }) => {
+                FailureCause::Aborted { hook: Arc::clone(hook), reason: Arc::clone(message) }
+            }
+            Self::Failed(HookFailed { hook, reason, message, .. }) => {
+                let message = match reason.as_str() {
+                    code::HOOK_FAILED => format!("{}: {message}", text::HOOK_FAILED).into(),
+                    _ => Arc::clone(message),
+                };
+                FailureCause::HookRejected { hook: Arc::clone(hook), message }
+            }
+        }
+    }
+
+    /// Returns the call that the hook saw after it ran, before its answer.
+    pub(super) fn after_tool(&self) -> Option<&CallId> {
+        let (point, call) = match self {
+            Self::Aborted(HookAborted { point, call_id, .. })
+            | Self::Failed(HookFailed { point, call_id, .. }) => (point, call_id),
+        };
+        call.as_ref().filter(|_| **point == *HookPoint::AfterTool.as_str())
+    }
+
+    pub(super) fn into_event(self) -> EventKind {
+        match self {
+            Self::Aborted(aborted) => aborted.into(),
+            Self::Failed(failed) => failed.into(),
+        }
+    }
+}

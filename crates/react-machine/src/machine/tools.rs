@@ -1,0 +1,199 @@
+//! Tool batches: admission, executions, answers in call order.
+
+use std::sync::Arc;
+
+use layer0::event::{Actor, ErrorStored, ToolAttempted, ToolRequested, ToolResponded};
+use layer0::message::{Message, ToolCall};
+use layer0::{JsonText, code};
+
+use super::{Machine, Run};
+use crate::failure::FailureCause;
+use crate::io::{Effect, ToolBatch, ToolRun};
+use crate::phase::Phase;
+use crate::phase::batch::{Answering, Batch, Closed, Place, StoppedByHook};
+use crate::signature::call_signature;
+use crate::tool_message::with_note;
+
+impl Machine {
+    /// Returns how many executions may still begin, first ones and others.
+    #[must_use]
+    pub fn executions_left(&self) -> u32 {
+        self.run.executions_left()
+    }
+
+    /// Returns the number of the run's next execution: 1, 2, ….
+    #[must_use]
+    pub const fn next_execution(&self) -> u32 {
+        self.run.meter.next_execution()
+    }
+
+    /// Returns code and count of a call that failed so often in a row that it must not be run again.
+    #[must_use]
+    pub fn repeated_failure(&self, name: &str, arguments: &JsonText) -> Option<(Arc<str>, u32)> {
+        self.run.guards.repeated_failure(&self.run.definition.limits, name, arguments)
+    }
+}
+
+impl Run {
+    /// Begins a batch, unless a guard trips: too many at once, then stagnation, then a loop. All of
+    /// them count first, and nothing of a batch that trips one runs.
+    pub(super) fn begin_batch(
+        &mut self,
+        responded: u64,
+        calls: Arc<[ToolCall]>,
+        text: Option<(u64, u32)>,
+    ) -> Phase {
+        let signatures: Vec<Arc<str>> =
+            calls.iter().map(|call| call_signature(&call.name, &call.arguments).into()).collect();
+        let counted = self.guards.count_batch(&self.definition, &calls, &signatures, text);
+        let limit = self.definition.limits.max_parallel_tools;
+        let oversized = calls.len() > usize::try_from(limit).unwrap_or(usize::MAX);
+        let oversized =
+            oversized.then_some(FailureCause::ParallelToolLimit { count: calls.len(), limit });
+        if let Some(failure) = oversized.or_else(|| counted.tripped.map(Into::into)) {
+            return self.refuse_batch(responded, &calls, failure);
+        }
+        let batch = Batch::new(responded, counted.signature, &calls, signatures);
+        let mut working = Phase::Working(batch);
+        if let Some(exhausted) = self.meter.budget().crossed(&self.usage(), self.events()) {
+            return self.exhaust_in(&mut working, responded, &exhausted);
+        }
+        self.admit(calls, false);
+        working
+    }
+
+    /// Asks which calls may run.
+    pub(super) fn admit(&mut self, calls: Arc<[ToolCall]>, approved: bool) {
+        let max_executions = self.executions_left();
+        self.perform(Effect::AdmitTools(ToolBatch { calls, max_executions, approved }));
+    }
+
+    pub(super) fn executions_left(&self) -> u32 {
+        self.meter.executions_left(self.events())
+    }
+
+    /// Answers every call of a batch that tripped a guard, so that the transcript stays whole, and
+    /// fails.
+    fn refuse_batch(&mut self, responded: u64, calls: &[ToolCall], failure: FailureCause) -> Phase {
+        let tripped = self.trip(responded, &failure);
+        self.answer_unrun(tripped, calls, "Cancelled: the run was stopped by a guard");
+        self.fail(tripped, failure)
+    }
+
+    /// Answers calls that will never run, in the log and in the transcript.
+    pub(super) fn answer_unrun(&mut self, cause: u64, calls: &[ToolCall], text: &str) {
+        self.cancel_calls(cause, calls, text);
+        for call in calls {
+            self.conversation.push(Message::tool(call.id.clone(), text, true));
+        }
+    }
+
+    /// Answers calls that will never run, so that every call has its answer in the log.
+    pub(super) fn cancel_calls(&mut self, cause: u64, calls: &[ToolCall], text: &str) {
+        for ToolCall { id, name, .. } in calls {
+            let (id, tool) = (id.clone(), Arc::clone(name));
+            let cancelled = ToolResponded::refused(id, tool, code::TOOL_CANCELLED, text);
+            self.append(Actor::Machine, Some(cause), cancelled);
+        }
+    }
+
+    pub(super) fn tool_requested(
+        &mut self,
+        batch: &mut Batch,
+        place: Place,
+        requested: ToolRequested,
+    ) -> Option<Phase> {
+        let id = self.outbox.next_effect();
+        let run = ToolRun {
+            id,
+            call_id: requested.call_id.clone(),
+            tool: Arc::clone(&requested.tool),
+            arguments: requested.arguments.clone(),
+            execution: requested.execution,
+        };
+        self.meter.count_executions(1);
+        let cause = batch.cause_at(place);
+        let seq = self.append(Actor::Runtime, Some(cause), requested);
+        batch.begin(place, &run, seq);
+        self.perform(Effect::RunTool(run));
+        None
+    }
+
+    pub(super) fn tool_attempted(&mut self, cause: u64, attempted: ToolAttempted) -> Option<Phase> {
+        self.meter.count_executions(1);
+        self.append(Actor::Runtime, Some(cause), attempted);
+        None
+    }
+
+    pub(super) fn error_stored(
+        &mut self,
+        batch: &mut Batch,
+        place: Place,
+        stored: ErrorStored,
+    ) -> Option<Phase> {
+        batch.store(place, stored.error_id.clone());
+        self.append(Actor::Runtime, Some(batch.cause_at(place)), stored);
+        None
+    }
+
+    pub(super) fn tool_responded(
+        &mut self,
+        batch: &mut Batch,
+        place: Place,
+        responded: ToolResponded,
+    ) -> Option<Phase> {
+        let (actor, cause) = match batch.answering(place) {
+            Answering::Ran { requested, signature } => {
+                self.guards.note_execution(signature, &responded);
+                (Actor::Tool, requested)
+            }
+            Answering::Refused { cause } => (Actor::Runtime, cause),
+        };
+        match self.answer_call(batch, place, actor, cause, responded) {
+            Ok(seq) => self.go_on(batch, seq),
+            Err(stopped) => Some(self.stop_by_hook(batch, stopped)),
+        }
+    }
+
+    /// Writes the answer of a call down. `Err` says what stops the run now.
+    pub(super) fn answer_call(
+        &mut self,
+        batch: &mut Batch,
+        place: Place,
+        actor: Actor,
+        cause: u64,
+        responded: ToolResponded,
+    ) -> Result<u64, StoppedByHook> {
+        let stopped = batch.answer(place, &responded);
+        let seq = self.append(actor, Some(cause), responded);
+        stopped.map_or(Ok(seq), Err)
+    }
+
+    /// Goes on to the next turn once every call has its answer, or waits for people.
+    pub(super) fn go_on(&mut self, batch: &mut Batch, cause: u64) -> Option<Phase> {
+        match batch.close() {
+            Some(closed) => Some(self.close_batch(cause, closed)),
+            None => {
+                self.wait_if_idle(batch, cause);
+                None
+            }
+        }
+    }
+
+    fn close_batch(&mut self, cause: u64, closed: Closed) -> Phase {
+        let Closed { signature, cancelled, messages, results } = closed;
+        // The model reads that it repeats itself; the record has the answers as they came.
+        let note = self.guards.note_results(&self.definition.limits, &signature, results);
+        for message in messages {
+            self.conversation.push(match &note {
+                Some(note) => with_note(message, note),
+                None => message,
+            });
+        }
+        let exhausted = self.meter.budget().tool_calls(&self.usage()).filter(|_| cancelled);
+        match exhausted {
+            Some(exhausted) => self.exhaust(cause, &exhausted),
+            None => self.next_turn(cause),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a run is doing.
+
+pub(crate) mod batch;
+pub(crate) mod paused;
+pub(crate) mod turn;
+
+use layer0::event::{EventKind, HookPassed};
+use layer0::id::CallId;
+
+use crate::hook::HookPoint;
+use crate::io::{Finish, Misuse};
+use crate::phase::batch::Batch;
+use crate::phase::paused::{Paused, PausedStep, Stopped};
+use crate::phase::turn::Turn;
+
+/// What a run is doing, and what is known only while it does.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum Phase {
+    #[default]
+    New,
+    /// Hooks are called before the next step.
+    Hooking(Paused),
+    /// The memory is read.
+    Recalling,
+    Asking(Turn),
+    Working(Batch),
+    /// The memory is written, then the run ends like this.
+    Memorizing(Stopped),
+    Done(Finish),
+}
+
+impl Phase {
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::New => "the run has not started",
+            Self::Hooking(_) => "hooks are called",
+            Self::Recalling => "the memory is read",
+            Self::Memorizing(_) => "the memory is written",
+            Self::Asking(_) => "the model is asked",
+            Self::Working(_) => "tools are at work",
+            Self::Done(_) => "the run is over",
+        }
+    }
+
+    /// Returns the batch whose tools are at work.
+    pub(crate) const fn batch(&self) -> Option<&Batch> {
+        match self {
+            Self::Working(batch) => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// Returns the point whose hooks are called.
+    pub(crate) const fn paused_at(&self) -> Option<HookPoint> {
+        match self {
+            Self::Hooking(paused) => Some(paused.point()),
+            _ => None,
+        }
+    }
+
+    /// Are the last hooks called, or is the run over?
+    pub(crate) const fn is_ending(&self) -> bool {
+        match self {
+            Self::Done(_) => true,
+            Self::Hooking(paused) => matches!(paused.step, PausedStep::End(_)),
+            _ => false,
+        }
+    }
+
+    /// Returns the seq of what led to something that is not the machine's.
+    pub(crate) fn cause_of(&self, fact: &EventKind) -> Option<u64> {
+        match (self, call_of(fact)) {
+            (Self::Working(batch), Some(call_id)) => batch.cause_of(call_id),
+            (Self::Hooking(paused), _) => {
+                let of_hook = matches!(fact, EventKind::HookFailed(_) | EventKind::HookAborted(_));
+                of_hook.then_some(paused.cause)
+            }
+            _ => None,
+        }
+    }
+
+    /// Do these hooks let the run go on?
+    pub(crate) fn check_passed(&self, passed: &HookPassed) -> Result<&Paused, Misuse> {
+        match self {
+            Self::Hooking(paused)
+                if paused.point().as_str() == &*passed.point && passed.call_id.is_none() =>
+            {
+                Ok(paused)
+            }
+            _ => Err(Misuse::Unexpected { event: "hook.passed", state: self.name() }),
+        }
+    }
+
+    /// May a hook stop the run here?
+    pub(crate) fn check_hook(&self, event: &'static str, point: &str) -> Result<(), Misuse> {
+        let fits = match self {
+            Self::Hooking(paused) => paused.point().as_str() == point,
+            Self::Working(_) => [HookPoint::BeforeTool, HookPoint::AfterTool]
+                .map(HookPoint::as_str)
+                .contains(&point),
+            _ => false,
+        };
+        if fits { Ok(()) } else { Err(Misuse::Unexpected { event, state: self.name() }) }
+    }
+}
+
+/// Returns which call a fact belongs to.
+pub(crate) const fn call_of(fact: &EventKind) -> Option<&CallId> {
+    match fact {
+        EventKind::ErrorStored(stored) => Some(&stored.call_id),
+        EventKind::OperatorDispatched(dispatched) => dispatched.call_id.as_ref(),
+        EventKind::HookAborted(aborted) => aborted.call_id.as_ref(),
+        EventKind::HookFailed(failed) => failed.call_id.as_ref(),
+        EventKind::ResultStored(stored) => Some(&stored.call_id),
+        EventKind::ToolAttempted(attempted) => Some(&attempted.call_id),
+        EventKind::ToolLate(late) => Some(&late.call_id),
+        _ => None,
+    }
+}

@@ -1,0 +1,323 @@
+//! The calls of one model answer, each from its admission to its answer.
+
+mod check;
+
+use std::sync::Arc;
+
+use layer0::JsonText;
+use layer0::code::TOOL_CANCELLED;
+use layer0::event::ToolResponded;
+use layer0::id::{CallId, ErrorId};
+use layer0::message::{Message, ToolCall};
+
+use crate::failure::FailureCause;
+use crate::guards::result_digest;
+use crate::io::{Approval, EffectId, ToolRun};
+use crate::meter::RETRIES_KEPT;
+use crate::signature::call_signature;
+use crate::tool_message::tool_message;
+
+/// The calls of one model answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Batch {
+    /// The seq of the answer that asked for them.
+    responded: u64,
+    /// What makes another batch the same.
+    signature: Arc<str>,
+    calls: Vec<Call>,
+    /// Was a call kept from running by the budget?
+    cancelled: bool,
+    /// The run stops once this call has its answer.
+    stopping: Option<(CallId, StoppedByHook)>,
+}
+
+/// What a hook stopped the run with.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StoppedByHook {
+    /// The seq of the hook's event.
+    pub(crate) cause: u64,
+    pub(crate) failure: FailureCause,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Call {
+    id: CallId,
+    tool: Arc<str>,
+    /// The model's arguments.
+    arguments: JsonText,
+    /// What makes another call the same, by the model's arguments.
+    signature: Arc<str>,
+    /// Where the error of its execution is stored.
+    stored: Option<ErrorId>,
+    state: CallState,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum CallState {
+    /// Not yet admitted.
+    Asked,
+    /// Waits for a person; the seq is that of the approval's request.
+    Held { approval: Approval, requested: u64 },
+    /// A person decided; the runtime acts on it. The seq is that of the decision.
+    Decided { approval: Approval, decided: u64 },
+    /// May have begun; the signature is by the arguments it was given.
+    Open { effect: EffectId, requested: u64, signature: Arc<str> },
+    /// Has its answer; the message waits for the rest of the batch.
+    Answered { message: Message, result: u64 },
+}
+
+/// Where in its batch a call stands. Only a check gives it out, so that it always holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place(usize);
+
+/// A call that waits for a person.
+pub(crate) struct Held {
+    pub(crate) place: Place,
+    pub(crate) approval: Approval,
+    /// The seq of the approval's request.
+    pub(crate) requested: u64,
+}
+
+/// Who answers a call, and what led to it.
+pub(crate) enum Answering<'b> {
+    /// The tool ran; the signature is by the arguments it was given.
+    Ran { requested: u64, signature: &'b Arc<str> },
+    /// It did not run.
+    Refused { cause: u64 },
+}
+
+/// A batch whose calls all have their answers.
+pub(crate) struct Closed {
+    pub(crate) signature: Arc<str>,
+    /// Was a call kept from running by the budget?
+    pub(crate) cancelled: bool,
+    /// The answers, in call order.
+    pub(crate) messages: Vec<Message>,
+    /// What each call came to, by its signature.
+    pub(crate) results: Vec<(Arc<str>, u64)>,
+}
+
+/// What a process that died left of a batch.
+#[derive(Default)]
+pub(crate) struct Unfinished {
+    /// Calls that run again.
+    pub(crate) rerun: Vec<Place>,
+    /// Calls that were not admitted yet.
+    pub(crate) asked: Vec<CallId>,
+    /// Calls that a person agreed to.
+    pub(crate) decided: Vec<ToolCall>,
+    /// Approvals that are open.
+    pub(crate) held: Vec<Approval>,
+}
+
+impl Batch {
+    pub(crate) fn new(
+        responded: u64,
+        signature: Arc<str>,
+        calls: &[ToolCall],
+        signatures: Vec<Arc<str>>,
+    ) -> Self {
+        let calls = calls.iter().zip(signatures).map(|(call, signature)| Call {
+            id: call.id.clone(),
+            tool: Arc::clone(&call.name),
+            arguments: call.arguments.clone(),
+            signature,
+            stored: None,
+            state: CallState::Asked,
+        });
+        let calls = calls.collect();
+        Self { responded, signature, calls, cancelled: false, stopping: None }
+    }
+
+    /// Returns the seq under which what belongs to a call stands.
+    pub(crate) fn cause_of(&self, id: &CallId) -> Option<u64> {
+        self.find(id).ok().map(|place| self.cause_at(place))
+    }
+
+    pub(crate) fn cause_at(&self, place: Place) -> u64 {
+        match self.calls[place.0].state {
+            CallState::Held { requested, .. } | CallState::Open { requested, .. } => requested,
+            CallState::Decided { decided, .. } => decided,
+            CallState::Asked | CallState::Answered { .. } => self.responded,
+        }
+    }
+
+    /// Returns id and tool of a call.
+    pub(crate) fn call_at(&self, place: Place) -> (CallId, Arc<str>) {
+        let call = &self.calls[place.0];
+        (call.id.clone(), Arc::clone(&call.tool))
+    }
+
+    pub(crate) fn is_running(&self, id: &CallId) -> bool {
+        self.find(id).is_ok_and(|place| matches!(self.calls[place.0].state, CallState::Open { .. }))
+    }
+
+    /// Returns id and tool of the calls that may be running.
+    pub(crate) fn running(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
+        let is_open = |call: &&Call| matches!(call.state, CallState::Open { .. });
+        self.calls.iter().filter(is_open).map(|call| (&call.id, &call.tool))
+    }
+
+    /// Returns the approvals that are open.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &Approval> {
+        self.calls.iter().filter_map(|call| match &call.state {
+            CallState::Held { approval, .. } => Some(approval),
+            _ => None,
+        })
+    }
+
+    /// Is nothing in flight but approvals?
+    pub(crate) fn is_idle(&self) -> bool {
+        let quiet =
+            |call: &Call| matches!(call.state, CallState::Held { .. } | CallState::Answered { .. });
+        self.calls.iter().all(quiet) && self.held().next().is_some()
+    }
+
+    /// Returns how many executions other calls than the one that dispatches may need.
+    pub(crate) fn executions_kept(&self) -> u32 {
+        let kept = self.calls.iter().map(|call| match call.state {
+            CallState::Asked | CallState::Held { .. } | CallState::Decided { .. } => 1,
+            CallState::Open { .. } => RETRIES_KEPT,
+            CallState::Answered { .. } => 0,
+        });
+        // The call that dispatches is one of those that run.
+        kept.fold(0_u32, u32::saturating_add).saturating_sub(RETRIES_KEPT)
+    }
+
+    /// The call waits for a person now.
+    pub(crate) fn hold(&mut self, place: Place, approval: Approval, requested: u64) {
+        self.calls[place.0].state = CallState::Held { approval, requested };
+    }
+
+    /// Returns the other calls with the same arguments that wait for a person.
+    pub(crate) fn held_like(&self, held: &Held) -> Vec<Held> {
+        let is_alike = |other: &Held| {
+            other.place != held.place
+                && other.approval.tool == held.approval.tool
+                && other.approval.arguments_hash == held.approval.arguments_hash
+        };
+        let places = (0..self.calls.len()).map(Place);
+        places.filter_map(|place| self.held_at(place)).filter(is_alike).collect()
+    }
+
+    fn held_at(&self, place: Place) -> Option<Held> {
+        match &self.calls[place.0].state {
+            CallState::Held { approval, requested } => {
+                Some(Held { place, approval: approval.clone(), requested: *requested })
+            }
+            _ => None,
+        }
+    }
+
+    /// A person agreed to the call.
+    pub(crate) fn agree(&mut self, place: Place, approval: Approval, decided: u64) {
+        self.calls[place.0].state = CallState::Decided { approval, decided };
+    }
+
+    /// The call begins.
+    pub(crate) fn begin(&mut self, place: Place, run: &ToolRun, requested: u64) {
+        let call = &mut self.calls[place.0];
+        let signature = match call.arguments == run.arguments {
+            true => Arc::clone(&call.signature),
+            false => call_signature(&run.tool, &run.arguments).into(),
+        };
+        call.state = CallState::Open { effect: run.id, requested, signature };
+    }
+
+    /// The call begins again, as another effect.
+    pub(crate) fn rerun(&mut self, place: Place, again: EffectId) -> CallId {
+        let call = &mut self.calls[place.0];
+        if let CallState::Open { effect, .. } = &mut call.state {
+            *effect = again;
+            call.stored = None;
+        }
+        call.id.clone()
+    }
+
+    /// Remembers where the error of a call is stored.
+    pub(crate) fn store(&mut self, place: Place, error: ErrorId) {
+        self.calls[place.0].stored = Some(error);
+    }
+
+    pub(crate) fn answering(&self, place: Place) -> Answering<'_> {
+        match &self.calls[place.0].state {
+            CallState::Open { requested, signature, .. } => {
+                Answering::Ran { requested: *requested, signature }
+            }
+            _ => Answering::Refused { cause: self.cause_at(place) },
+        }
+    }
+
+    /// Fails the run once a call has its answer; the first reason counts.
+    pub(crate) fn stop_after(&mut self, call: CallId, cause: u64, failure: FailureCause) {
+        self.stopping.get_or_insert((call, StoppedByHook { cause, failure }));
+    }
+
+    /// Takes the answer of a call. Returns what stops the run now.
+    pub(crate) fn answer(
+        &mut self,
+        place: Place,
+        responded: &ToolResponded,
+    ) -> Option<StoppedByHook> {
+        let call = &mut self.calls[place.0];
+        if matches!(call.state, CallState::Asked) {
+            self.cancelled |=
+                responded.error.as_ref().is_some_and(|error| error.reason == TOOL_CANCELLED);
+        }
+        call.state = CallState::Answered {
+            message: tool_message(responded),
+            result: result_digest(responded),
+        };
+        self.stopping.take_if(|(after, _)| *after == responded.call_id).map(|(_, stop)| stop)
+    }
+
+    /// Returns what the batch came to, once every call has its answer.
+    pub(crate) fn close(&mut self) -> Option<Closed> {
+        if !self.calls.iter().all(|call| matches!(call.state, CallState::Answered { .. })) {
+            return None;
+        }
+        let (mut messages, mut results) = (Vec::new(), Vec::new());
+        for call in std::mem::take(&mut self.calls) {
+            if let CallState::Answered { message, result } = call.state {
+                messages.push(message);
+                results.push((call.signature, result));
+            }
+        }
+        let (signature, cancelled) = (Arc::clone(&self.signature), self.cancelled);
+        Some(Closed { signature, cancelled, messages, results })
+    }
+
+    /// Gives up the batch: the message of each call, or id and tool of one without an answer.
+    pub(crate) fn give_up(&mut self) -> impl Iterator<Item = Result<Message, (CallId, Arc<str>)>> {
+        std::mem::take(&mut self.calls).into_iter().map(|call| match call.state {
+            CallState::Answered { message, .. } => Ok(message),
+            _ => Err((call.id, call.tool)),
+        })
+    }
+
+    /// Returns what is to be done again after a process died.
+    pub(crate) fn unfinished(&self, interrupted: &[Place]) -> Unfinished {
+        let mut unfinished = Unfinished::default();
+        for (place, call) in self.calls.iter().enumerate().map(|(at, call)| (Place(at), call)) {
+            match &call.state {
+                CallState::Open { .. } if !interrupted.contains(&place) => {
+                    unfinished.rerun.push(place);
+                }
+                CallState::Asked => unfinished.asked.push(call.id.clone()),
+                CallState::Decided { approval, .. } => unfinished.decided.push(approval.call()),
+                CallState::Held { approval, .. } => unfinished.held.push(approval.clone()),
+                CallState::Open { .. } | CallState::Answered { .. } => {}
+            }
+        }
+        unfinished
+    }
+
+    /// Admits again what people were asked about: their answers were for another run.
+    pub(crate) fn ask_anew(&mut self) {
+        for call in &mut self.calls {
+            if matches!(call.state, CallState::Held { .. } | CallState::Decided { .. }) {
+                call.state = CallState::Asked;
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Which facts fit a call as it is; a fact that does not is refused before anything changes.
+
+use layer0::event::{RunRecovered, ToolRequested, ToolResponded};
+use layer0::id::{ApprovalId, CallId};
+
+use super::{Batch, Call, CallState, Held, Place};
+use crate::io::{EffectId, Misuse};
+
+/// What is said of a call that waits for a person.
+const HELD: &str = "a person has to agree to the call";
+/// What is said of a fact about a call that names another tool.
+const OTHER_TOOL: &str = "the call is of another tool";
+
+impl Batch {
+    pub(super) fn find(&self, id: &CallId) -> Result<Place, Misuse> {
+        self.look_up(id).map(|(place, _)| place)
+    }
+
+    fn look_up(&self, id: &CallId) -> Result<(Place, &Call), Misuse> {
+        let found = self.calls.iter().enumerate().find(|(_, call)| call.id == *id);
+        let (index, call) = found.ok_or_else(|| Misuse::UnknownCall(id.clone()))?;
+        Ok((Place(index), call))
+    }
+
+    /// May the call run?
+    pub(crate) fn check_request(
+        &self,
+        requested: &ToolRequested,
+        expected: u32,
+    ) -> Result<Place, Misuse> {
+        let event = "tool.requested";
+        let (place, call) = self.look_up(&requested.call_id)?;
+        let unexpected = |state| Err(Misuse::Unexpected { event, state });
+        if call.tool != requested.tool {
+            return unexpected(OTHER_TOOL);
+        }
+        let actual = requested.execution;
+        match &call.state {
+            CallState::Decided { approval, .. } if approval.arguments != requested.arguments => {
+                unexpected("a person decided on other arguments")
+            }
+            CallState::Asked | CallState::Decided { .. } if actual == expected => Ok(place),
+            CallState::Asked | CallState::Decided { .. } => {
+                Err(Misuse::OutOfOrder { event, actual, expected })
+            }
+            CallState::Held { .. } => unexpected(HELD),
+            CallState::Open { .. } => unexpected("the call is already running"),
+            CallState::Answered { .. } => Err(Misuse::AlreadyAnswered(requested.call_id.clone())),
+        }
+    }
+
+    /// Is this the answer of the call?
+    pub(crate) fn check_answer(
+        &self,
+        answered: Option<EffectId>,
+        responded: &ToolResponded,
+    ) -> Result<Place, Misuse> {
+        let (place, call) = self.look_up(&responded.call_id)?;
+        let unexpected = |state| Err(Misuse::Unexpected { event: "tool.responded", state });
+        let open = match &call.state {
+            CallState::Asked | CallState::Decided { .. } => None,
+            CallState::Held { .. } => return unexpected(HELD),
+            CallState::Open { effect, .. } => Some(*effect),
+            CallState::Answered { .. } => {
+                return Err(Misuse::AlreadyAnswered(responded.call_id.clone()));
+            }
+        };
+        if call.tool != responded.tool {
+            return unexpected(OTHER_TOOL);
+        }
+        if call.stored != responded.error.as_ref().and_then(|error| error.error_id.clone()) {
+            return unexpected("its error is stored elsewhere, or not at all");
+        }
+        match answered {
+            Some(effect) if open != Some(effect) => {
+                Err(Misuse::Stale { epoch: effect.epoch, number: effect.number })
+            }
+            _ => Ok(place),
+        }
+    }
+
+    /// Is the call running, so that it can be tried again?
+    pub(crate) fn check_running(&self, event: &'static str, id: &CallId) -> Result<Place, Misuse> {
+        match self.look_up(id)? {
+            (place, Call { state: CallState::Open { .. }, .. }) => Ok(place),
+            _ => Err(Misuse::Unexpected { event, state: "the call is not running" }),
+        }
+    }
+
+    /// Can an error be stored for the call?
+    pub(crate) fn check_store(&self, id: &CallId) -> Result<Place, Misuse> {
+        let (place, call) = self.look_up(id)?;
+        match (&call.state, &call.stored) {
+            (CallState::Answered { .. }, _) => Err(Misuse::AlreadyAnswered(id.clone())),
+            (_, Some(_)) => {
+                let state = "its error is stored already";
+                Err(Misuse::Unexpected { event: "error.stored", state })
+            }
+            (_, None) => Ok(place),
+        }
+    }
+
+    /// Does the call wait to be admitted?
+    pub(crate) fn check_hold(&self, id: &CallId) -> Result<Place, Misuse> {
+        let (place, call) = self.look_up(id)?;
+        match call.state {
+            CallState::Asked => Ok(place),
+            CallState::Answered { .. } => Err(Misuse::AlreadyAnswered(id.clone())),
+            CallState::Held { .. } | CallState::Decided { .. } | CallState::Open { .. } => {
+                let state = "it was asked before";
+                Err(Misuse::Unexpected { event: "approval.requested", state })
+            }
+        }
+    }
+
+    /// Is this approval open, for this call?
+    pub(crate) fn check_approval(&self, id: &ApprovalId, call: &CallId) -> Result<Held, Misuse> {
+        let held = self.find(call).ok().and_then(|place| self.held_at(place));
+        held.filter(|held| held.approval.id == *id)
+            .ok_or_else(|| Misuse::UnknownApproval(id.clone()))
+    }
+
+    /// Is every call that was running sorted out, and no other? Returns where the interrupted ones
+    /// stand.
+    pub(crate) fn check_recovered(
+        &self,
+        recovered: &RunRecovered,
+        executions_left: u32,
+    ) -> Result<Vec<Place>, Misuse> {
+        let unexpected = |state| Err(Misuse::Unexpected { event: "run.recovered", state });
+        let named = || recovered.rerun.iter().chain(&recovered.interrupted);
+        if let Some(id) = named().find(|id| !self.is_running(id)) {
+            return Err(Misuse::UnknownCall(id.clone()));
+        }
+        if recovered.rerun.len() > usize::try_from(executions_left).unwrap_or(usize::MAX) {
+            return unexpected("fewer executions are left of the budget");
+        }
+        if self.running().count() != named().count() {
+            return unexpected("other calls are open too");
+        }
+        recovered.interrupted.iter().map(|id| self.find(id)).collect()
+    }
+}

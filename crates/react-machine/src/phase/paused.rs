@@ -1,0 +1,98 @@
+//! A step that waits for the hooks of its point.
+
+use std::sync::Arc;
+
+use layer0::message::{Message, ProviderState, StopReason, ToolCall};
+use layer0::stop::Stop;
+
+use crate::failure::FailureCause;
+use crate::hook::HookPoint;
+use crate::io::Finish;
+use crate::phase::turn::{Ask, Turn};
+
+/// A step, and what led to it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Paused {
+    /// The seq of what led to the step.
+    pub(crate) cause: u64,
+    pub(crate) step: PausedStep,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum PausedStep {
+    Start,
+    Ask(Ask),
+    Read(Answer),
+    End(Ending),
+}
+
+/// A model answer that is about to be read.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) turn: Turn,
+    pub(crate) text: Arc<str>,
+    pub(crate) calls: Arc<[ToolCall]>,
+    pub(crate) state: Option<ProviderState>,
+    pub(crate) stop_reason: StopReason,
+}
+
+/// How a run is about to end.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ending {
+    Stopped(Stopped),
+    Failed(FailureCause),
+}
+
+/// An end without a failure.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Stopped {
+    pub(crate) stop: Stop,
+    pub(crate) output: Arc<str>,
+    /// The provider's word for a reason to stop that is not known.
+    pub(crate) unknown_reason: Option<Arc<str>>,
+}
+
+impl Paused {
+    pub(crate) const fn point(&self) -> HookPoint {
+        match self.step {
+            PausedStep::Start => HookPoint::RunStart,
+            PausedStep::Ask(_) => HookPoint::BeforeModel,
+            PausedStep::Read(_) => HookPoint::AfterModel,
+            PausedStep::End(_) => HookPoint::RunEnd,
+        }
+    }
+}
+
+impl Answer {
+    /// Returns the answer as the transcript holds it.
+    pub(crate) fn message(&self) -> Message {
+        Message::Assistant {
+            content: Arc::clone(&self.text),
+            tool_calls: Arc::clone(&self.calls),
+            provider_state: self.state.clone(),
+        }
+    }
+
+    /// Does it say or ask for anything?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.text.trim().is_empty()
+    }
+}
+
+impl Stopped {
+    pub(crate) const fn new(stop: Stop, output: Arc<str>) -> Self {
+        Self { stop, output, unknown_reason: None }
+    }
+}
+
+impl Ending {
+    /// Returns the end as the driver sees it.
+    pub(crate) fn finish(&self) -> Finish {
+        match self {
+            Self::Stopped(Stopped { stop, output, .. }) => {
+                Finish::Stopped { stop: stop.clone(), output: Arc::clone(output) }
+            }
+            Self::Failed(failure) => Finish::Failed(failure.clone()),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A model call in flight.
+
+use layer0::event::ModelAttempted;
+
+use crate::io::{EffectId, Misuse};
+
+/// A model call, from its request to its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Turn {
+    ask: Ask,
+    effect: EffectId,
+    /// The seq of its `model.requested`.
+    requested: u64,
+    /// Did the last attempt fail, without another to follow?
+    cut_short: bool,
+}
+
+/// A model call that is about to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ask {
+    /// Which call of the run: 1, 2, …; a resend has the number of its call.
+    pub(crate) call: u32,
+    /// Attempts that were made for it.
+    pub(crate) attempts: u32,
+    /// Pauses in a row.
+    pub(crate) pauses: u32,
+    /// Was the model already asked again after an unusable answer?
+    pub(crate) asked_again: bool,
+}
+
+impl Ask {
+    /// Makes the first request of a call.
+    pub(crate) const fn first(call: u32) -> Self {
+        Self { call, attempts: 0, pauses: 0, asked_again: false }
+    }
+}
+
+impl Turn {
+    pub(crate) const fn new(ask: Ask, effect: EffectId, requested: u64) -> Self {
+        Self { ask, effect, requested, cut_short: false }
+    }
+
+    /// Returns what was asked, with the attempts until now.
+    pub(crate) const fn ask(&self) -> Ask {
+        self.ask
+    }
+
+    pub(crate) const fn effect(&self) -> EffectId {
+        self.effect
+    }
+
+    pub(crate) const fn requested(&self) -> u64 {
+        self.requested
+    }
+
+    /// Did the last attempt fail, without another to follow?
+    pub(crate) const fn is_cut_short(&self) -> bool {
+        self.cut_short
+    }
+
+    pub(crate) const fn count_attempt(&mut self, attempted: &ModelAttempted) {
+        self.ask.attempts = self.ask.attempts.saturating_add(1);
+        self.cut_short = attempted.code.is_some() && attempted.delay_ms.is_none();
+    }
+
+    pub(crate) fn check_attempt(
+        &self,
+        effect: Option<EffectId>,
+        attempted: &ModelAttempted,
+    ) -> Result<(), Misuse> {
+        self.check_answer(effect, "model.attempted", attempted.call)?;
+        let (actual, expected) = (attempted.attempt, self.ask.attempts.saturating_add(1));
+        if actual != expected {
+            return Err(Misuse::OutOfOrder { event: "model.attempted", actual, expected });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_answer(
+        &self,
+        effect: Option<EffectId>,
+        event: &'static str,
+        call: u32,
+    ) -> Result<(), Misuse> {
+        if let Some(effect) = effect.filter(|effect| *effect != self.effect) {
+            return Err(Misuse::Stale { epoch: effect.epoch, number: effect.number });
+        }
+        if call != self.ask.call {
+            return Err(Misuse::OutOfOrder { event, actual: call, expected: self.ask.call });
+        }
+        Ok(())
+    }
+}

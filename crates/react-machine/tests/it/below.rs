@@ -1,0 +1,94 @@
+//! Executions that begin again, and runs below the run.
+
+use layer0::event::*;
+use layer0::id::CallId;
+use layer0::usage::Usage;
+use react_machine::*;
+
+use crate::world::{MAX_TOOL_CALLS, World, response};
+
+impl World {
+    pub(crate) fn retry(&mut self, pick: usize) {
+        if self.open.is_empty() || !self.batches.is_empty() {
+            return;
+        }
+        let run = &self.open[pick % self.open.len()];
+        let attempted = ToolAttempted {
+            call_id: run.call_id.clone(),
+            execution: run.execution,
+            reason: "tool.execution_failed".into(),
+            message: "busy".into(),
+            delay_ms: 1,
+        };
+        let at = self.at();
+        let before = self.machine.usage().tool_calls;
+        if self.machine.executions_left() > 0 {
+            self.accept(Input::fact(at, attempted));
+            assert_eq!(self.machine.usage().tool_calls, before + 1);
+        } else if before == MAX_TOOL_CALLS {
+            self.refused(Input::fact(at, attempted));
+        }
+    }
+
+    pub(crate) fn dispatch(&mut self, pick: usize, used: u32) {
+        if self.open.is_empty() || !self.batches.is_empty() {
+            return;
+        }
+        let call_id = self.open[pick % self.open.len()].call_id.clone();
+        let at = self.at();
+        let Ok(grant) = self.machine.grant(at, true) else { return };
+        let dispatched = OperatorDispatched {
+            operator: "child".into(),
+            run: format!("run_{}", self.now).into(),
+            attempt: 1,
+            call_id: Some(call_id.clone()),
+            step: None,
+            input_digest: "d".into(),
+            allowance: Box::new(grant.allowance),
+        };
+        if self.machine.open_dispatch().is_some() {
+            self.refused(Input::fact(at, dispatched));
+            return self.return_dispatch(used);
+        }
+        let unasked = CallId::from("never asked for");
+        let mut stray = dispatched.clone();
+        stray.call_id = Some(unasked);
+        self.refused(Input::fact(at, stray));
+        self.accept(Input::fact(at, dispatched));
+        let below = self.machine.executions_left();
+        let kept = grant.allowance.tool_calls.unwrap_or(0) + below;
+        assert!(kept + self.machine.usage().tool_calls <= MAX_TOOL_CALLS, "nothing is given twice");
+        // What it used would be lost.
+        self.refused(Input::fact(at, response(call_id, true)));
+    }
+
+    pub(crate) fn return_dispatch(&mut self, used: u32) {
+        let Some(open) = self.machine.open_dispatch().cloned() else { return };
+        let attempts = used.min(open.allowance.model_calls.unwrap_or(u32::MAX));
+        let tokens = u64::from(attempts) * 5;
+        let usage = Usage {
+            model_calls: attempts,
+            model_attempts: attempts,
+            tool_calls: used.min(open.allowance.tool_calls.unwrap_or(u32::MAX)),
+            input_tokens: tokens,
+            total_tokens: tokens,
+            ..Usage::default()
+        };
+        let returned = OperatorReturned {
+            operator: open.operator,
+            run: open.run,
+            outcome: layer0::stop::Outcome::Completed,
+            reason: None,
+            usage,
+        };
+        let at = self.at();
+        let before = self.machine.usage();
+        self.accept(Input::fact(at, returned.clone()));
+        self.below.add_dispatched(&usage);
+        let after = self.machine.usage();
+        assert_eq!(after.model_attempts, before.model_attempts + attempts);
+        if self.finish.is_none() {
+            self.refused(Input::fact(at, returned));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Inputs that fit nothing.
+
+use layer0::event::*;
+use layer0::usage::Usage;
+use react_machine::*;
+use serde_json::json;
+
+use crate::world::{World, answered_call, response, started};
+
+impl World {
+    pub(crate) fn wild(&mut self, kind: u8, number: u32) {
+        let stale = EffectId { epoch: 0, number };
+        let at = self.last();
+        let call = self.model.as_ref().map_or(number, |call| call.call);
+        let input = match kind {
+            0 => Input::fact(at, started()),
+            1 => Input::fact(at, response("unknown".into(), true)),
+            2 => Input::answer(at, stale, response("c0".into(), true)),
+            3 => Input::answer(
+                at,
+                stale,
+                ModelFailed {
+                    call,
+                    reason: "provider.other".into(),
+                    message: "x".into(),
+                    chain: vec![],
+                    attempts: 1,
+                },
+            ),
+            4 => Input::fact(
+                at,
+                GuardTripped {
+                    reason: "guard.stagnation".into(),
+                    guard: "stagnation".into(),
+                    count: 1,
+                    limit: 1,
+                    signature: None,
+                    text_hash: None,
+                    message: "forged".into(),
+                },
+            ),
+            5 => Input::fact(
+                at,
+                ToolRequested {
+                    call_id: "c0".into(),
+                    tool: "look".into(),
+                    arguments: json!({}).into(),
+                    execution: 99 + number,
+                },
+            ),
+            6 => Input::fact(
+                at,
+                ModelAttempted {
+                    call,
+                    attempt: 77 + number,
+                    provider: "x".into(),
+                    code: None,
+                    status: None,
+                    delay_ms: None,
+                    usage: None,
+                    cost_nanousd: None,
+                },
+            ),
+            7 => match answered_call(&self.log) {
+                Some(id) => Input::fact(at, response(id, true)),
+                None => return,
+            },
+            _ => Input::fact(
+                at,
+                RunFinished {
+                    outcome: layer0::stop::Outcome::Completed,
+                    reason: None,
+                    message: None,
+                    output: "forged".into(),
+                    usage: Usage::default(),
+                },
+            ),
+        };
+        self.refused(input);
+    }
+}
