@@ -6,17 +6,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use event_log::Decision;
 use layer0::Timestamp;
-use layer0::code;
-use layer0::failure::{Effect, Failure, Retry};
 use layer0::id::{ApprovalId, RunId, SessionId};
 use react_machine::Approval;
-use thiserror::Error;
 use tokio::sync::oneshot;
 
-/// Decides questions about tool calls while their run is in this process.
+use crate::decide_error::{ApprovalNotFound, DecideError};
+
+/// Decides approvals while their run is in this process.
 #[async_trait]
 pub trait Approver: Send + Sync {
-    /// Decides a question; `None` leaves it open. A run with nothing else to do then ends as
+    /// Decides an approval; `None` leaves it open. A run with nothing else to do then ends as
     /// waiting.
     ///
     /// # Cancel safety
@@ -25,13 +24,13 @@ pub trait Approver: Send + Sync {
     async fn decide(&self, request: &ApprovalRequest) -> Option<Decision>;
 }
 
-/// A question, and whose run it comes from.
+/// An approval, and the run it comes from.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
     /// The run that waits.
     pub run: RunId,
-    /// Its conversation.
+    /// Its session.
     pub session: SessionId,
     /// When it was asked.
     pub at: Timestamp,
@@ -50,15 +49,15 @@ impl ApprovalRequest {
     }
 }
 
-/// Keeps questions until somebody in this process decides them, such as the handler of a web page.
-/// Clones share the questions.
+/// Keeps approvals until they are decided in this process, such as by the handler of a web page.
+/// Clones share them.
 ///
 /// ```
-/// # use react::{ApprovalDesk, ApprovalNotFound};
+/// # use react::{ApprovalDesk, DecideError};
 /// let desk = ApprovalDesk::default();
 /// // Agent::builder(provider).approver(desk.clone()) …
 /// assert!(desk.open().is_empty());
-/// assert!(matches!(desk.approve(&"apr_0".into(), "ops"), Err(ApprovalNotFound { .. })));
+/// assert!(matches!(desk.approve(&"apr_0".into(), "ops"), Err(DecideError::NotFound(_))));
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct ApprovalDesk {
@@ -71,39 +70,8 @@ struct Open {
     decided: oneshot::Sender<Decision>,
 }
 
-/// Says that no open question has this id: it never had, or somebody decided it already.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("no open approval `{id}`")]
-#[non_exhaustive]
-pub struct ApprovalNotFound {
-    /// The id.
-    pub id: ApprovalId,
-}
-
-impl ApprovalNotFound {
-    /// Makes the error.
-    #[must_use]
-    pub const fn new(id: ApprovalId) -> Self {
-        Self { id }
-    }
-}
-
-impl Failure for ApprovalNotFound {
-    fn code(&self) -> &'static str {
-        code::INPUT_INVALID
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::None
-    }
-}
-
 impl ApprovalDesk {
-    /// Returns the open questions, in the order of their ids.
+    /// Returns the open approvals, in the order of their ids.
     #[must_use]
     pub fn open(&self) -> Vec<ApprovalRequest> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,8 +82,9 @@ impl ApprovalDesk {
     ///
     /// # Errors
     ///
-    /// [`ApprovalNotFound`], when the id is unknown or decided already.
-    pub fn approve(&self, id: &ApprovalId, by: impl Into<String>) -> Result<(), ApprovalNotFound> {
+    /// [`DecideError::NotFound`], when the id is unknown or decided already; [`DecideError::Blank`], when
+    /// nothing says who decides.
+    pub fn approve(&self, id: &ApprovalId, by: impl Into<String>) -> Result<(), DecideError> {
         self.decide(id, Decision::approve(by))
     }
 
@@ -123,20 +92,23 @@ impl ApprovalDesk {
     ///
     /// # Errors
     ///
-    /// As [`ApprovalDesk::approve`].
+    /// As [`ApprovalDesk::approve`]; [`DecideError::Blank`] for a reason that says nothing, too.
     pub fn deny(
         &self,
         id: &ApprovalId,
         by: impl Into<String>,
         reason: impl Into<String>,
-    ) -> Result<(), ApprovalNotFound> {
+    ) -> Result<(), DecideError> {
         self.decide(id, Decision::deny(by, reason))
     }
 
-    fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<(), ApprovalNotFound> {
+    fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<(), DecideError> {
+        if let Some(what) = decision.blank() {
+            return Err(DecideError::Blank(what));
+        }
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         let decided = open.and_then(|open| open.decided.send(decision).ok());
-        decided.ok_or_else(|| ApprovalNotFound::new(id.clone()))
+        decided.ok_or_else(|| ApprovalNotFound::new(id.clone()).into())
     }
 }
 
@@ -152,7 +124,7 @@ impl Approver for ApprovalDesk {
     }
 }
 
-/// Takes a question off the desk when its run no longer waits for it.
+/// Takes an approval off the desk when its run no longer waits for it.
 struct Gone<'a> {
     desk: &'a ApprovalDesk,
     id: ApprovalId,

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use error_store::{ErrorStore, ResultStore};
+use error_store::{ErrorStore, ResultStore, Store};
 use event_log::EventLog;
 use provider::{ModelSettings, Provider};
 use react_machine::{Budget, Limits, Price};
@@ -13,17 +13,18 @@ use serde_json::Value;
 use tool::Tool;
 
 use crate::approval::Approver;
-use crate::hook::{Gate, Hook, Observer};
+use crate::hook::{Gate, HookCode, Observer};
 use crate::memory::Memory;
 use crate::pack::Pack;
+use crate::stores::Choice;
 use crate::upstream::{Asked, Upstream};
 
 /// How long one attempt of a model call may take.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Puts an agent together. Safe defaults are on: finite limits, tool timeouts, retries with a
-/// budget, redaction; nothing is granted to tools, and no log or error store is kept until one is
-/// given.
+/// budget, redaction; nothing is granted to tools. Whole errors and large results are kept in memory,
+/// 16 MiB of each, and no log is kept, until a store is given.
 #[derive(Clone)]
 #[must_use = "an agent is made by `build`"]
 pub struct AgentBuilder {
@@ -44,11 +45,11 @@ pub struct AgentBuilder {
     pub(crate) fallbacks: Vec<Asked>,
     pub(crate) attempt_timeout: Duration,
     pub(crate) log: Option<Arc<dyn EventLog>>,
-    pub(crate) errors: Option<Arc<dyn ErrorStore>>,
-    pub(crate) results: Option<Arc<dyn ResultStore>>,
+    pub(crate) errors: Choice<dyn ErrorStore>,
+    pub(crate) results: Choice<dyn ResultStore>,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
-    pub(crate) hooks: Vec<Hook>,
+    pub(crate) hooks: Vec<HookCode>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
     pub(crate) approvals: Vec<String>,
     pub(crate) packs: Vec<Pack>,
@@ -86,8 +87,8 @@ impl AgentBuilder {
             fallbacks: Vec::new(),
             attempt_timeout: ATTEMPT_TIMEOUT,
             log: None,
-            errors: None,
-            results: None,
+            errors: Choice::Default,
+            results: Choice::Default,
             memory: None,
             app_state: None,
             hooks: Vec::new(),
@@ -179,7 +180,7 @@ impl AgentBuilder {
     }
 
     /// Asks this provider when those before it could not answer: their circuit is open, their quota
-    /// is used up, the conversation is too long for them, or retry gave up. What another would refuse
+    /// is used up, the transcript is too long for them, or retry gave up. What another would refuse
     /// just the same, such as blocked content or an invalid request, is not asked again.
     pub fn fallback(self, provider: impl Provider + 'static) -> Self {
         self.shared_fallback(Arc::new(provider))
@@ -215,25 +216,46 @@ impl AgentBuilder {
         self
     }
 
-    /// Keeps whole errors in this store, and gives the model `get_error_detail`.
+    /// Keeps everything in this database: the log of runs, whole errors and large results.
+    pub fn store(self, store: &(impl Store + ?Sized)) -> Self {
+        self.shared_log(store.log())
+            .shared_error_store(store.errors())
+            .shared_result_store(store.results())
+    }
+
+    /// Keeps whole errors in this store. An agent with a tool of its own has one in memory otherwise;
+    /// where there is one, the model has `get_error_detail`.
     pub fn error_store(self, errors: impl ErrorStore + 'static) -> Self {
         self.shared_error_store(Arc::new(errors))
     }
 
-    /// Keeps whole errors in this store, which is shared, and gives the model `get_error_detail`.
+    /// As [`AgentBuilder::error_store`], for a store that is shared.
     pub fn shared_error_store(mut self, errors: Arc<dyn ErrorStore>) -> Self {
-        self.errors = Some(errors);
+        self.errors = Choice::Given(errors);
         self
     }
 
-    /// Keeps large results in this store, and gives the model `get_tool_result`.
+    /// Keeps no errors: the model reads the first 500 characters of one, and that it is cut.
+    pub fn without_error_store(mut self) -> Self {
+        self.errors = Choice::None;
+        self
+    }
+
+    /// Keeps large results in this store. An agent with a tool of its own has one in memory otherwise;
+    /// where there is one, the model has `get_tool_result`.
     pub fn result_store(self, results: impl ResultStore + 'static) -> Self {
         self.shared_result_store(Arc::new(results))
     }
 
-    /// Keeps large results in this store, which is shared, and gives the model `get_tool_result`.
+    /// As [`AgentBuilder::result_store`], for a store that is shared.
     pub fn shared_result_store(mut self, results: Arc<dyn ResultStore>) -> Self {
-        self.results = Some(results);
+        self.results = Choice::Given(results);
+        self
+    }
+
+    /// Keeps no large results: the model reads the beginning of one, and that it is cut.
+    pub fn without_result_store(mut self) -> Self {
+        self.results = Choice::None;
         self
     }
 
@@ -252,18 +274,18 @@ impl AgentBuilder {
     /// Calls this hook, which decides whether the run goes on. Hooks of a point are called in the
     /// order they were added; around tools, gates before observers.
     pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
-        self.hooks.push(Hook::gate(Arc::new(gate)));
+        self.hooks.push(HookCode::Gate(Arc::new(gate)));
         self
     }
 
     /// Calls this hook, which looks on.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.hooks.push(Hook::observer(Arc::new(observer)));
+        self.hooks.push(HookCode::Observer(Arc::new(observer)));
         self
     }
 
     /// Asks this about calls of tools that need approval, while the run is in this process. Without
-    /// one, or when it leaves a question open, the run ends as waiting.
+    /// one, or when it leaves an approval open, the run ends as waiting.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self

@@ -21,6 +21,11 @@ pub(crate) fn record(definition: &AgentDefinition) -> AgentRecord {
 
 /// Returns the SHA-256, in hex, of a definition, whose text is compact and has sorted keys.
 pub(crate) fn digest(definition: &JsonText) -> String {
-    let digest = Sha256::digest(definition.get());
+    digest_of(definition.get())
+}
+
+/// Returns the SHA-256 of a text, in hex.
+pub(crate) fn digest_of(text: &str) -> String {
+    let digest = Sha256::digest(text);
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

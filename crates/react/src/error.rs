@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,9 +10,10 @@ use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::usage::Usage;
 use provider::ProviderError;
-use react_machine::FailureCause;
+use react_machine::{FailureCause, text};
 use thiserror::Error;
 
+use crate::history::RequestError;
 use crate::hook::HookError;
 
 /// Says why a run failed.
@@ -23,7 +25,7 @@ pub enum AgentError {
     /// A gate said that the run must not go on.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("hook `{hook}` aborted the run: {reason}")]
+    #[error("{}", text::aborted(hook, reason))]
     #[non_exhaustive]
     Aborted {
         /// The hook.
@@ -34,7 +36,7 @@ pub enum AgentError {
     /// A hook that must not fail failed.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("hook `{hook}` must not fail")]
+    #[error("{}", text::hook_rejected(hook))]
     #[non_exhaustive]
     HookRejected {
         /// The hook.
@@ -46,7 +48,7 @@ pub enum AgentError {
     /// The input cannot be answered.
     ///
     /// Retry: never. Effect: none.
-    #[error("invalid input: {0}")]
+    #[error("{}", text::input_invalid(_0))]
     InputValidation(String),
     /// Backstop broke one of its own rules.
     ///
@@ -58,19 +60,28 @@ pub enum AgentError {
     /// Retry: as the provider's error says. Effect: as the provider's error says.
     #[error("model call failed")]
     Llm(#[from] ProviderError),
+    /// The request cannot be run; nothing was started.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid request")]
+    InvalidRequest(#[from] RequestError),
     /// The model asked for the same tools again and again.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("the model repeated the same tool calls: {signature}")]
+    #[error("{}", text::loop_detected(count, limit))]
     #[non_exhaustive]
     LoopDetected {
         /// The batch: name and hash of the arguments of each call, sorted, joined by `|`.
         signature: String,
+        /// How often it asked.
+        count: usize,
+        /// How often is allowed.
+        limit: usize,
     },
     /// The last allowed model call still asked for tools.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("the model still asked for tools after {0} model calls")]
+    #[error("{}", text::max_iterations(_0))]
     MaxIterationsReached(usize),
     /// The log could not be read or claimed, or another run is open in the session; nothing happened.
     ///
@@ -80,12 +91,12 @@ pub enum AgentError {
     /// The answer does not fit the schema it was asked for, a second time.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("the answer cannot be used: {0}")]
+    #[error("{}", text::output_invalid(_0))]
     OutputSerialization(String),
     /// The model asked for more tools at once than allowed; none of them ran.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("the model asked for {count} tools at once, {limit} are allowed")]
+    #[error("{}", text::parallel_tool_limit(count, limit))]
     #[non_exhaustive]
     ParallelToolLimitExceeded {
         /// How many it asked for.
@@ -98,12 +109,11 @@ pub enum AgentError {
     /// Retry: never. Effect: unknown.
     #[error("the run had failed")]
     Recorded(#[source] RecordedFailure),
-    /// The model said the same text again and again without asking for anything new.
+    /// The model said the same text too often, the last time without asking for anything that is new
+    /// to the run.
     ///
     /// Retry: never. Effect: unknown.
-    #[error(
-        "the model said the same {count} times without a new tool call, {max_steps} are allowed"
-    )]
+    #[error("{}", text::stagnation(count, max_steps))]
     #[non_exhaustive]
     StagnationDetected {
         /// FNV-1a 64 of the text, 16 hex digits.
@@ -132,8 +142,8 @@ impl AgentError {
     }
 
     /// Makes [`AgentError::LoopDetected`].
-    pub fn loop_detected(signature: impl Into<String>) -> Self {
-        Self::LoopDetected { signature: signature.into() }
+    pub fn loop_detected(signature: impl Into<String>, count: usize, limit: usize) -> Self {
+        Self::LoopDetected { signature: signature.into(), count, limit }
     }
 
     /// Makes [`AgentError::StagnationDetected`].
@@ -169,6 +179,7 @@ impl Failure for AgentError {
             Self::HookRejected { .. } => code::HOOK_REJECTED,
             Self::InputValidation(_) => code::INPUT_INVALID,
             Self::Internal(_) => code::INTERNAL,
+            Self::InvalidRequest(error) => error.code(),
             Self::Llm(error) => error.code(),
             Self::LoopDetected { .. } => code::GUARD_LOOP_DETECTED,
             Self::MaxIterationsReached(_) => code::GUARD_MAX_ITERATIONS,
@@ -189,6 +200,7 @@ impl Failure for AgentError {
             | Self::HookRejected { .. }
             | Self::InputValidation(_)
             | Self::Internal(_)
+            | Self::InvalidRequest(_)
             | Self::LoopDetected { .. }
             | Self::MaxIterationsReached(_)
             | Self::OutputSerialization(_)
@@ -200,7 +212,9 @@ impl Failure for AgentError {
 
     fn effect(&self) -> Effect {
         match self {
-            Self::InputValidation(_) | Self::NotStarted(_) => Effect::None,
+            Self::InputValidation(_) | Self::InvalidRequest(_) | Self::NotStarted(_) => {
+                Effect::None
+            }
             Self::Llm(error) => error.effect(),
             Self::Aborted { .. }
             | Self::HookRejected { .. }
@@ -212,6 +226,24 @@ impl Failure for AgentError {
             | Self::ParallelToolLimitExceeded { .. }
             | Self::StagnationDetected { .. }
             | Self::Storage(_) => Effect::Unknown,
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Llm(error) => error.hint(),
+            Self::NotStarted(error) | Self::Storage(error) => error.hint(),
+            Self::InvalidRequest(error) => Some(error.hint().into()),
+            Self::Aborted { .. }
+            | Self::HookRejected { .. }
+            | Self::InputValidation(_)
+            | Self::Internal(_)
+            | Self::LoopDetected { .. }
+            | Self::MaxIterationsReached(_)
+            | Self::OutputSerialization(_)
+            | Self::ParallelToolLimitExceeded { .. }
+            | Self::Recorded(_)
+            | Self::StagnationDetected { .. } => None,
         }
     }
 }
@@ -289,13 +321,13 @@ impl Failure for RecordedFailure {
 pub struct RunFailure {
     /// The run; its record stays readable under this id.
     pub run_id: RunId,
-    /// Its conversation.
+    /// Its session.
     pub session: SessionId,
     /// Why it failed.
     pub error: AgentError,
     /// What it used.
     pub usage: Usage,
-    /// The conversation until then; every call is answered, unless the log failed in between.
+    /// The transcript until then; every call is answered, unless the log failed in between.
     pub transcript: Transcript,
     /// What the model last said.
     pub partial: Arc<str>,
@@ -304,6 +336,20 @@ pub struct RunFailure {
 }
 
 impl RunFailure {
+    /// The run's task ended before the run did.
+    pub(crate) fn lost(run_id: RunId, session: SessionId) -> Self {
+        let why = "the run's task panicked, or its runtime was shut down";
+        Self {
+            run_id,
+            session,
+            error: AgentError::Internal(why.into()),
+            usage: Usage::default(),
+            transcript: Transcript::default(),
+            partial: Arc::default(),
+            acted: true,
+        }
+    }
+
     /// Returns the code of the failure.
     #[must_use]
     pub fn code(&self) -> &'static str {
@@ -314,6 +360,12 @@ impl RunFailure {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         Failure::retry(self).is_retryable()
+    }
+
+    /// Says how a person can mend it: the failure's own hint, else the advice for its code.
+    #[must_use]
+    pub fn hint(&self) -> Cow<'_, str> {
+        layer0::failure::hint(self)
     }
 }
 
@@ -346,6 +398,10 @@ impl Failure for RunFailure {
     fn effect(&self) -> Effect {
         if self.acted { Effect::Happened } else { self.error.effect() }
     }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        self.error.hint()
+    }
 }
 
 impl From<RunFailure> for OperatorError {
@@ -355,4 +411,9 @@ impl From<RunFailure> for OperatorError {
             _ => Self::failed(failure),
         }
     }
+}
+
+/// Says that something happened that must not.
+pub(crate) fn internal(what: String) -> AgentError {
+    AgentError::Internal(what.into())
 }

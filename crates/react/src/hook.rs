@@ -9,9 +9,8 @@ use layer0::failure::{Effect, Failure, Retry, Seconds};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::{StopReason, ToolCall, Transcript};
 use layer0::stop::Outcome;
-use layer0::{Code, code};
+use layer0::{Code, JsonText, code};
 use react_machine::{HookPoint, HookRecord};
-use serde_json::Value;
 use thiserror::Error;
 
 /// Looks on at points of a run. It changes nothing, and is asked after the gates of its point.
@@ -78,7 +77,7 @@ pub enum Verdict {
     /// the run fails as aborted.
     Abort(String),
     /// Before a tool: go on with these arguments instead. Anywhere else the gate has failed.
-    ReplaceArguments(Value),
+    ReplaceArguments(JsonText),
 }
 
 /// Whose run it is.
@@ -87,7 +86,7 @@ pub enum Verdict {
 pub struct HookContext {
     /// The run.
     pub run: RunId,
-    /// The conversation.
+    /// The session.
     pub session: SessionId,
 }
 
@@ -119,7 +118,7 @@ pub enum Moment<'a> {
         /// What it asks for.
         tool_calls: &'a [ToolCall],
         /// Why it stopped.
-        stop_reason: StopReason,
+        stop_reason: &'a StopReason,
     },
     /// The model asks for a tool. Gates see the model's arguments, or what the gate before them made
     /// of these; observers see the arguments the tool will get.
@@ -138,7 +137,7 @@ pub enum Moment<'a> {
         /// Did it succeed?
         ok: bool,
         /// Its output as it goes into the log.
-        output: &'a Value,
+        output: &'a JsonText,
     },
     /// The run is about to end.
     #[non_exhaustive]
@@ -192,7 +191,7 @@ pub enum HookError {
     /// It reported an error.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("hook failed")]
+    #[error("{}", react_machine::text::HOOK_FAILED)]
     Failed(#[source] BoxError),
     /// Its code panicked; the panic was caught.
     ///
@@ -240,41 +239,35 @@ impl Failure for HookError {
     }
 }
 
-/// A hook of either kind, with what it said of itself when it was added.
+/// A hook of either kind, with what it says of itself.
 #[derive(Clone)]
 pub(crate) struct Hook {
-    code: Callee,
+    code: HookCode,
     record: HookRecord,
 }
 
 /// What is called.
 #[derive(Clone)]
-enum Callee {
+pub(crate) enum HookCode {
     Gate(Arc<dyn Gate>),
     Observer(Arc<dyn Observer>),
 }
 
 impl Hook {
-    pub(crate) fn gate(gate: Arc<dyn Gate>) -> Self {
-        let record = HookRecord {
-            name: gate.name().into(),
-            points: gate.points().to_vec(),
-            fail_open: gate.fail_open(),
+    /// Asks a hook about itself, which may panic.
+    pub(crate) fn of(code: HookCode) -> Self {
+        let (name, points, fail_open) = match &code {
+            HookCode::Gate(gate) => (gate.name(), gate.points(), gate.fail_open()),
+            HookCode::Observer(observer) => {
+                (observer.name(), observer.points(), observer.fail_open())
+            }
         };
-        Self { code: Callee::Gate(gate), record }
-    }
-
-    pub(crate) fn observer(observer: Arc<dyn Observer>) -> Self {
-        let record = HookRecord {
-            name: observer.name().into(),
-            points: observer.points().to_vec(),
-            fail_open: observer.fail_open(),
-        };
-        Self { code: Callee::Observer(observer), record }
+        let record = HookRecord { name: name.into(), points: points.to_vec(), fail_open };
+        Self { code, record }
     }
 
     pub(crate) const fn is_gate(&self) -> bool {
-        matches!(self.code, Callee::Gate(_))
+        matches!(self.code, HookCode::Gate(_))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -300,8 +293,8 @@ impl Hook {
         context: &HookContext,
     ) -> Result<Verdict, BoxError> {
         match &self.code {
-            Callee::Gate(gate) => gate.judge(moment, context).await,
-            Callee::Observer(observer) => {
+            HookCode::Gate(gate) => gate.judge(moment, context).await,
+            HookCode::Observer(observer) => {
                 observer.observe(moment, context).await.map(|()| Verdict::Continue)
             }
         }

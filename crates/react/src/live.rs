@@ -1,4 +1,4 @@
-//! Live events: for whoever listens, never in anybody's way.
+//! Live events: for subscribers, never in a run's way.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,8 +15,9 @@ const CAPACITY: usize = 256;
 pub enum Live {
     /// An event, after it is durable.
     Logged(Arc<Event>),
-    /// A piece of an answer while it comes. It is never logged, and void when a `model.attempted`
-    /// with a code for the same call and attempt follows.
+    /// A piece of an answer while it comes, without the secrets the process holds: what may be the
+    /// beginning of one is held back until that is clear. It is never logged, and void when a
+    /// `model.attempted` with a code for the same call and attempt follows.
     Delta {
         /// The run.
         run: RunId,
@@ -41,8 +42,8 @@ pub enum Piece {
     Thinking(Arc<str>),
 }
 
-/// The sending side. The channel is made for the first subscriber, so that an agent nobody listens
-/// to costs nothing.
+/// The sending side. The channel is made for the first subscriber, so that an agent without
+/// subscribers costs nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Hub(OnceLock<broadcast::Sender<Live>>);
 
@@ -51,18 +52,22 @@ impl Hub {
         Subscriber(self.0.get_or_init(|| broadcast::Sender::new(CAPACITY)).subscribe())
     }
 
-    /// Sends what `live` makes; makes nothing when nobody listens.
+    /// Does anything listen?
+    pub(crate) fn is_heard(&self) -> bool {
+        self.0.get().is_some_and(|sender| sender.receiver_count() > 0)
+    }
+
+    /// Sends what `live` makes; makes nothing without subscribers.
     pub(crate) fn send(&self, live: impl FnOnce() -> Live) {
-        if let Some(sender) = self.0.get()
-            && sender.receiver_count() > 0
-        {
-            // The last subscriber may leave in between, which is nobody's failure.
+        if let Some(sender) = self.0.get().filter(|_| self.is_heard()) {
+            // The last subscriber may leave in between, which is no failure.
             let _ = sender.send(live());
         }
     }
 }
 
-/// Receives the live events of an agent's runs.
+/// Receives the live events of all runs of an agent, as far as it keeps up: one that is slow misses
+/// messages. For every event of one run, and its end, use [`Agent::stream`](crate::Agent::stream).
 #[derive(Debug)]
 pub struct Subscriber(broadcast::Receiver<Live>);
 

@@ -4,7 +4,8 @@ use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
 use serde_json::Value;
 
-use crate::agent::{Agent, RunRequest};
+use crate::agent::Agent;
+use crate::request::RunRequest;
 
 /// An agent answers text with text; a task that is no text is given to the model as JSON.
 #[async_trait]

@@ -12,7 +12,7 @@ use react_machine::Approval;
 pub struct RunOutcome {
     /// The run; its record stays readable under this id.
     pub run_id: RunId,
-    /// Its conversation.
+    /// Its session.
     pub session: SessionId,
     /// How it ended: completed, or stopped with a reason.
     pub stop: Stop,
@@ -20,7 +20,7 @@ pub struct RunOutcome {
     pub output: Arc<str>,
     /// What it used.
     pub usage: Usage,
-    /// The whole conversation.
+    /// The whole transcript.
     pub transcript: Transcript,
     /// What people have to decide before it goes on, where it waits for them.
     pub approvals: Vec<Approval>,

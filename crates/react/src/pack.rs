@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use thiserror::Error;
 use tool::{Tool, Toolset};
 
-use crate::building::BuildError;
-use crate::hook::{Gate, Hook, Observer};
+use crate::build_error::{BuildError, PackError};
+use crate::hook::{Gate, Hook, HookCode, Observer};
 
 /// What belongs together: tools, the hooks that watch them and the capabilities they need. An agent
 /// loads it with [`AgentBuilder::pack`](crate::AgentBuilder::pack).
@@ -14,7 +13,7 @@ use crate::hook::{Gate, Hook, Observer};
 pub struct Pack {
     pub(crate) name: Arc<str>,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
-    pub(crate) hooks: Vec<Hook>,
+    pub(crate) hooks: Vec<HookCode>,
     pub(crate) grants: Vec<String>,
 }
 
@@ -34,14 +33,14 @@ impl Pack {
     /// Adds a gate.
     #[must_use]
     pub fn gate(mut self, gate: impl Gate + 'static) -> Self {
-        self.hooks.push(Hook::gate(Arc::new(gate)));
+        self.hooks.push(HookCode::Gate(Arc::new(gate)));
         self
     }
 
     /// Adds an observer.
     #[must_use]
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.hooks.push(Hook::observer(Arc::new(observer)));
+        self.hooks.push(HookCode::Observer(Arc::new(observer)));
         self
     }
 
@@ -73,7 +72,7 @@ pub(crate) fn load(
             }
             tools.add(tool)?;
         }
-        for hook in pack.hooks {
+        for hook in pack.hooks.into_iter().map(Hook::of) {
             if hooks.iter().any(|there| there.name() == hook.name()) {
                 return Err(clash(hook.name()).into());
             }
@@ -83,22 +82,4 @@ pub(crate) fn load(
         loaded.push(name);
     }
     Ok(())
-}
-
-/// Says why a pack cannot be loaded.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum PackError {
-    /// Something in it has the name of something that is there already.
-    #[error("pack `{pack}` brings `{name}`, which is there already")]
-    #[non_exhaustive]
-    Clash {
-        /// The pack.
-        pack: Arc<str>,
-        /// The tool or hook.
-        name: Arc<str>,
-    },
-    /// It was loaded before.
-    #[error("pack `{0}` is loaded twice")]
-    Twice(Arc<str>),
 }

@@ -4,18 +4,17 @@ use std::sync::Arc;
 
 use event_log::{EventLog, LogError};
 use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
-use layer0::failure::{Effect, Failure, Retry};
 use layer0::id::RunId;
 use react_machine::{Divergence, Finish, INPUT, Replayed};
 use serde_json::Value;
-use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Agent, new_run_id};
-use crate::driver::Driver;
-use crate::error::RunFailure;
-use crate::folding::{Folded, fold};
+use crate::agent::Agent;
+use crate::fold::{Folded, fold};
+use crate::ids::new_run_id;
 use crate::outcome::RunOutcome;
+use crate::resume_error::ResumeError;
+use crate::run::resume::{Copied, Resumed};
 use crate::source::Source;
 
 /// Which run to go on with, and how.
@@ -107,7 +106,7 @@ impl ForkRequest {
         self
     }
 
-    /// Copies from elsewhere than the agent's own log and stores: the run, those whose conversation
+    /// Copies from elsewhere than the agent's own log and stores: the run, those whose session
     /// it goes on with, and what they stored.
     #[must_use]
     pub fn from(mut self, source: impl Into<Source>) -> Self {
@@ -123,85 +122,6 @@ impl ForkRequest {
     }
 }
 
-/// Says why a run cannot be gone on with, copied or replayed, or how it failed then.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ResumeError {
-    /// What is recorded does not follow from this agent, or was recorded by another version.
-    ///
-    /// Retry: never. Effect: none.
-    #[error("the record is not this agent's")]
-    Diverged(#[source] Box<Divergence>),
-    /// The record cannot be read, or somebody else is writing it.
-    ///
-    /// Retry: as the log's error says. Effect: as the log's error says.
-    #[error("the run cannot be taken over")]
-    Log(#[from] LogError),
-    /// The run has no such event.
-    ///
-    /// Retry: never. Effect: none.
-    #[error("run `{run}` has no event {seq}, its last one is {last}")]
-    #[non_exhaustive]
-    NoSuchEvent {
-        /// The run.
-        run: RunId,
-        /// The event.
-        seq: u64,
-        /// The run's last event.
-        last: u64,
-    },
-    /// The run went on and failed, or had failed before.
-    ///
-    /// Retry: as the failure says. Effect: as the failure says.
-    #[error("agent failed")]
-    Run(#[source] Box<RunFailure>),
-}
-
-impl ResumeError {
-    pub(crate) const fn no_such_event(run: RunId, seq: u64, last: u64) -> Self {
-        Self::NoSuchEvent { run, seq, last }
-    }
-}
-
-impl From<Divergence> for ResumeError {
-    fn from(divergence: Divergence) -> Self {
-        Self::Diverged(Box::new(divergence))
-    }
-}
-
-impl From<RunFailure> for ResumeError {
-    fn from(failure: RunFailure) -> Self {
-        Self::Run(Box::new(failure))
-    }
-}
-
-impl Failure for ResumeError {
-    fn code(&self) -> &'static str {
-        match self {
-            Self::Diverged(divergence) => divergence.code(),
-            Self::Log(error) => error.code(),
-            Self::NoSuchEvent { .. } => layer0::code::INPUT_INVALID,
-            Self::Run(failure) => failure.code(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Log(error) => error.retry(),
-            Self::Run(failure) => Failure::retry(&**failure),
-            Self::Diverged(_) | Self::NoSuchEvent { .. } => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Log(error) => error.effect(),
-            Self::Run(failure) => failure.effect(),
-            Self::Diverged(_) | Self::NoSuchEvent { .. } => Effect::None,
-        }
-    }
-}
-
 impl Agent {
     /// Goes on with a run whose process died or that waited for a person. What was completed is not
     /// done again; open calls that do no harm are run again, others are answered as interrupted.
@@ -211,8 +131,8 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`ResumeError::Log`] when there is no such run, its record cannot be trusted or somebody else
-    /// is writing it; [`ResumeError::Diverged`] when it is another agent's; [`ResumeError::Run`]
+    /// [`ResumeError::Log`] when there is no such run, its record cannot be trusted or another process
+    /// is writing it; [`ResumeError::Blank`] when nothing says who resumes it; [`ResumeError::Diverged`] when it is another agent's; [`ResumeError::Run`]
     /// when it fails, or has failed.
     ///
     /// # Cancel safety
@@ -223,32 +143,28 @@ impl Agent {
         request: impl Into<ResumeRequest>,
     ) -> Result<RunOutcome, ResumeError> {
         let request = request.into();
+        if request.by.trim().is_empty() {
+            return Err(ResumeError::Blank("by"));
+        }
         let log = self.log_of(&request.run)?;
         let known = log.summary(&request.run).await?;
         let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
-        let claim = match log.claim(&request.run).await {
-            Ok(claim) => Some(claim),
-            // Whoever only wants the result of a run that is over needs no right to write.
-            Err(_) if !known.is_open() => None,
-            Err(error) => return Err(error.into()),
+        // A run that is over needs no right to write.
+        let claim = match known.is_open() {
+            true => Some(log.claim(&request.run).await?),
+            false => None,
         };
         let own = (!request.other_agent).then_some(&*self.inner.definition);
         let folded = fold(&*log, &request.run, own, None).await?;
-        let Folded { summary, events, definition, replayed, sessions } = folded;
-        let Replayed { machine, executions, .. } = replayed;
         let inner = Arc::clone(&self.inner);
-        let driver = Driver::resuming(inner, log, summary, definition, &events, sessions);
-        let mut driver = Box::new(driver);
-        driver.claim = claim;
-        driver.executions = executions;
-        driver.request.cancellation = request.cancellation;
-        let first = if machine.is_waiting() {
-            driver.resumed_by = Some(RunResumed { by: request.by });
-            Vec::new()
+        let mut resumed = Resumed::new(inner, log, folded, claim, request.cancellation).await;
+        let mut first = Vec::new();
+        if resumed.machine().is_waiting() {
+            resumed = resumed.by(RunResumed { by: request.by });
         } else {
-            vec![EventKind::from(machine.lost())]
-        };
-        driver.go_on(Box::new(machine), first).await.map_err(Into::into)
+            first.push(EventKind::from(resumed.machine().lost()));
+        }
+        resumed.go_on(first).await.map_err(Into::into)
     }
 
     /// Copies a run up to an event, in a session of its own, and goes on with the copy. The run
@@ -267,43 +183,32 @@ impl Agent {
         let log = self.log_of(&request.run)?;
         let from = request.from.unwrap_or_else(|| Source::new(Arc::clone(&log)));
         let folded = fold(&*from.log, &request.run, None, Some(request.at)).await?;
-        let Folded { events, definition, replayed, sessions, .. } = folded;
-        let Replayed { mut machine, beyond, executions, .. } = replayed;
         if !Arc::ptr_eq(&from.log, &log) {
-            from.copy_to(&self.inner, &log, &events, &sessions).await?;
+            from.copy_to(&self.inner, &log, &folded.events, &folded.sessions).await?;
         }
         let mut records = from.log.records(&request.run, 1).await?;
         records.retain(|record| record.seq <= request.at);
-        let now = self.inner.clock.now();
-        let child = new_run_id(now);
-        let claim = log.claim(&child).await?;
-        let inner = Arc::clone(&self.inner);
-        let mut driver = Box::new(Driver::copying(
-            inner,
-            log,
-            child.clone(),
-            definition,
-            &events,
-            records,
-            sessions,
-        ));
-        driver.claim = Some(claim);
-        driver.executions = executions;
-        driver.request.cancellation = request.cancellation;
-        machine.fork(now, child, RunForked { parent: request.run, at: request.at }, beyond);
-        driver.drain(&mut machine);
-        let mut first = Vec::new();
-        if !driver.is_over() {
-            if let Some(input) = request.input {
-                let data = Value::from(&*input);
-                first.push(SignalReceived { name: INPUT.into(), data }.into());
-            }
-            let mut lost = machine.lost();
-            // Nobody asked the model for the copy yet.
-            lost.models = 0;
-            first.push(lost.into());
+        let child = new_run_id(self.inner.clock.now());
+        let forked = RunForked { parent: request.run.clone(), at: request.at };
+        let cancellation = request.cancellation;
+        let copied = Copied { log, child, forked, records, folded, cancellation };
+        let copied = Resumed::copied(Arc::clone(&self.inner), copied).await;
+        if copied.is_over() {
+            return match request.input {
+                Some(_) => Err(ResumeError::copy_over(request.run, request.at)),
+                None => copied.go_on(Vec::new()).await.map_err(Into::into),
+            };
         }
-        driver.go_on(Box::new(machine), first).await.map_err(Into::into)
+        let mut first = Vec::new();
+        if let Some(input) = request.input {
+            let data = Value::from(&*input);
+            first.push(SignalReceived { name: INPUT.into(), data }.into());
+        }
+        let mut lost = copied.machine().lost();
+        // The model was not asked for the copy yet.
+        lost.models = 0;
+        first.push(lost.into());
+        copied.go_on(first).await.map_err(Into::into)
     }
 }
 
@@ -323,7 +228,7 @@ pub async fn replay(log: &dyn EventLog, run: &RunId) -> Result<Option<Finish>, R
 
 impl Agent {
     /// Returns the log; an agent that keeps none knows no run.
-    fn log_of(&self, run: &RunId) -> Result<Arc<dyn EventLog>, LogError> {
+    pub(crate) fn log_of(&self, run: &RunId) -> Result<Arc<dyn EventLog>, LogError> {
         self.inner.log.clone().ok_or_else(|| LogError::NotFound(run.clone()))
     }
 

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use error_store::{ErrorFilter, ErrorStore, ResultStore, StoreError};
-use event_log::{EventLog, LogError, RunWriter};
+use error_store::{ErrorStore, Lookup, ResultStore, Store, StoreError};
+use event_log::{EventLog, LogError, RunWriter, sessions_of};
 use layer0::event::{Event, EventKind};
 use layer0::id::SessionId;
 
-use crate::agent::Inner;
-use crate::folding::{followed, started};
-use crate::resume::ResumeError;
+use crate::fold::started;
+use crate::inner::Inner;
+use crate::resume_error::ResumeError;
+use crate::stores::Stores;
+use crate::transcript::followed;
 
 /// A log, and where what its runs stored is.
 #[derive(Clone)]
@@ -52,8 +54,11 @@ impl Source {
         events: &[Event],
         sessions: &[SessionId],
     ) -> Result<(), ResumeError> {
-        let follows = started(events)?.follows.as_ref();
-        let runs = followed(&*self.log, follows).await?;
+        let follows = started(events)?.follows.as_ref().map(|follows| &follows.run);
+        // A session's history is read leniently: what cannot be read is not copied.
+        let (runs, _) = followed(&*self.log, follows).await;
+        let earlier = runs.iter().flat_map(|(_, events)| sessions_of(events));
+        let sessions: Vec<SessionId> = earlier.chain(sessions.iter().cloned()).collect();
         for (summary, events) in runs.iter().rev() {
             match log.summary(&summary.run).await? {
                 None => {}
@@ -65,41 +70,56 @@ impl Source {
             let mut writer = RunWriter::copy(Arc::clone(log), summary.run.clone(), events, records);
             writer.commit().await?;
         }
+        let stored = Stores { errors: self.errors.clone(), results: self.results.clone() };
+        let stored = stored.guarded(agent.store_timeout(), &agent.clock);
         let all = runs.iter().flat_map(|(_, events)| events).chain(events);
         for event in all {
-            self.copy_stored(agent, event, sessions).await?;
+            copy_stored(&stored, &agent.stores, event, &sessions).await?;
         }
         Ok(())
     }
 
-    /// Copies what an event says was stored, if it is there.
-    async fn copy_stored(
-        &self,
-        agent: &Inner,
-        event: &Event,
-        sessions: &[SessionId],
-    ) -> Result<(), LogError> {
-        match &event.kind {
-            EventKind::ErrorStored(stored) => {
-                let (Some(from), Some(to)) = (&self.errors, &agent.errors) else { return Ok(()) };
-                let filter =
-                    ErrorFilter { id: Some(stored.error_id.clone()), ..Default::default() };
-                for error in from.list(filter).await.map_err(failed)? {
-                    if sessions.contains(&error.session) {
-                        to.keep(error).await.map_err(failed)?;
-                    }
-                }
-            }
-            EventKind::ResultStored(stored) => {
-                let (Some(from), Some(to)) = (&self.results, &agent.results) else { return Ok(()) };
-                if let Some(result) = from.get(None, &stored.result_id).await.map_err(failed)? {
-                    to.keep(result).await.map_err(failed)?;
-                }
-            }
-            _ => {}
-        }
-        Ok(())
+    /// Makes a source of a whole database.
+    pub fn of(store: &(impl Store + ?Sized)) -> Self {
+        Self::new(store.log()).errors(store.errors()).results(store.results())
     }
+}
+
+/// Copies what an event says was stored, if it is there, and that it has expired, if it has.
+async fn copy_stored(
+    from: &Stores,
+    to: &Stores,
+    event: &Event,
+    sessions: &[SessionId],
+) -> Result<(), LogError> {
+    match &event.kind {
+        EventKind::ErrorStored(stored) => {
+            let (Some(from), Some(to)) = (&from.errors, &to.errors) else { return Ok(()) };
+            for session in sessions {
+                match from.get(session, &stored.error_id).await.map_err(failed)? {
+                    Lookup::Found(error) => to.keep(error).await.map_err(failed)?,
+                    Lookup::Expired => {
+                        to.keep_expired(session, &stored.error_id).await.map_err(failed)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        EventKind::ResultStored(stored) => {
+            let (Some(from), Some(to)) = (&from.results, &to.results) else { return Ok(()) };
+            for session in sessions {
+                match from.get(session, &stored.result_id).await.map_err(failed)? {
+                    Lookup::Found(result) => to.keep(result).await.map_err(failed)?,
+                    Lookup::Expired => {
+                        to.keep_expired(session, &stored.result_id).await.map_err(failed)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 impl<L: EventLog + 'static> From<Arc<L>> for Source {

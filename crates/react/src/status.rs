@@ -1,4 +1,4 @@
-//! A run as it is now, whoever runs it.
+//! A run as it is now, in whichever process.
 
 use event_log::{EventLog, LogError, RunSummary};
 use layer0::event::Event;
@@ -35,8 +35,9 @@ pub struct RunStatus {
 pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>, LogError> {
     let Some(summary) = log.summary(run).await? else { return Ok(None) };
     let records = log.records(run, summary.last_seq.saturating_sub(RECENT - 1).max(1)).await?;
-    let recent: Result<Vec<Event>, LogError> =
-        records.iter().map(|record| record.decode(run)).collect();
+    // Others may have appended since the row was read.
+    let known = records.iter().filter(|record| record.seq <= summary.last_seq);
+    let recent: Result<Vec<Event>, LogError> = known.map(|record| record.decode(run)).collect();
     let budget = summary.terms.budget().read().unwrap_or_default();
     Ok(Some(RunStatus { summary: priced(summary), budget, recent: recent? }))
 }

@@ -1,14 +1,15 @@
 //! Answers as values of the caller's own types.
 
-use react_machine::OutputCheck;
+use layer0::JsonText;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use tool::{Schema, SchemaError, schema_of};
+use tool::schema_of;
 
-use crate::agent::{Agent, RunRequest};
+use crate::agent::Agent;
 use crate::error::{AgentError, RunFailure};
 use crate::outcome::RunOutcome;
+use crate::output_check::without_fence;
+use crate::request::RunRequest;
 
 /// A run that did not fail, and the value it came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,8 +49,8 @@ impl Agent {
     /// # Errors
     ///
     /// As [`Agent::run`], and [`AgentError::OutputSerialization`] when the second answer does not
-    /// fit either. So it is when an answer fits the schema but not the type, such as `1.0` for an
-    /// integer; the record says completed then, because it knows only the schema.
+    /// fit either. So it is when an answer fits the schema but not the type, such as a number that the
+    /// type has no room for; the record says completed then, because it knows only the schema.
     ///
     /// # Cancel safety
     ///
@@ -62,7 +63,7 @@ impl Agent {
         if outcome.stop.reason().is_some() {
             return Ok(TypedOutcome { value: None, outcome });
         }
-        match serde_json::from_str(without_fence(&outcome.output)) {
+        match JsonText::parse(without_fence(&outcome.output)).and_then(|answer| answer.read()) {
             Ok(value) => Ok(TypedOutcome { value: Some(value), outcome }),
             Err(error) => Err(RunFailure {
                 run_id: outcome.run_id,
@@ -78,22 +79,4 @@ impl Agent {
             }),
         }
     }
-}
-
-/// Returns the check of final answers against a schema.
-pub(crate) fn output_check(schema: &Value) -> Result<OutputCheck, SchemaError> {
-    let schema = Schema::new(schema)?;
-    Ok(OutputCheck::new(move |text| {
-        let value = serde_json::from_str(without_fence(text))
-            .map_err(|error| format!("it is no JSON: {error}"))?;
-        schema.check(&value).map_err(|misfit| misfit.to_string())
-    }))
-}
-
-/// Takes off the Markdown fence that models like to put around JSON.
-fn without_fence(text: &str) -> &str {
-    let text = text.trim();
-    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
-    let Some(inner) = inner else { return text };
-    inner.strip_prefix("json").unwrap_or(inner).trim()
 }

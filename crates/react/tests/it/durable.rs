@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use event_log::{Decision, EventLog, LogError, MemoryLog, RunFilter, read_events};
+use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::failure::Failure;
 use layer0::message::Message;
@@ -118,18 +119,31 @@ async fn whole() -> (Arc<MemoryLog>, layer0::id::RunId, Vec<u64>) {
         async fn open_approvals(&self) -> Result<Vec<event_log::OpenApproval>, LogError> {
             self.0.open_approvals().await
         }
-        async fn decide(
-            &self,
-            id: &layer0::id::ApprovalId,
-            decision: Decision,
-        ) -> Result<bool, LogError> {
-            self.0.decide(id, decision).await
+        fn claim_new(&self, run: &layer0::id::RunId) -> event_log::Claim {
+            self.0.claim_new(run)
         }
-        async fn decision(
+        async fn last_root(
             &self,
-            id: &layer0::id::ApprovalId,
-        ) -> Result<Option<Decision>, LogError> {
-            self.0.decision(id).await
+            session: &layer0::id::SessionId,
+        ) -> Result<Option<event_log::RunSummary>, LogError> {
+            self.0.last_root(session).await
+        }
+        async fn send(
+            &self,
+            request: event_log::InboxRequest,
+            by: &str,
+            at: Timestamp,
+        ) -> Result<bool, LogError> {
+            self.0.send(request, by, at).await
+        }
+        async fn inbox(
+            &self,
+            run: &layer0::id::RunId,
+        ) -> Result<Vec<event_log::InboxMessage>, LogError> {
+            self.0.inbox(run).await
+        }
+        fn watch_inbox(&self, run: &layer0::id::RunId) -> event_log::InboxWatch {
+            self.0.watch_inbox(run)
         }
     }
     let log = Arc::new(MemoryLog::new());
@@ -139,8 +153,11 @@ async fn whole() -> (Arc<MemoryLog>, layer0::id::RunId, Vec<u64>) {
     let waiting = first.run(RunRequest::new("go").session("s-1")).await.unwrap();
     assert_eq!(waiting.stop, Stop::WaitingApproval);
     let id = &waiting.approvals[0].id;
-    assert!(log.decide(id, Decision::approve("ops")).await.unwrap());
-    assert!(!log.decide(id, Decision::approve("ops")).await.unwrap(), "decided once");
+    assert!(log.decide(id, Decision::approve("ops"), Timestamp::default()).await.unwrap());
+    assert!(
+        !log.decide(id, Decision::approve("ops"), Timestamp::default()).await.unwrap(),
+        "decided once"
+    );
     let done = first.resume(waiting.run_id.clone()).await.unwrap();
     assert_eq!((done.stop.clone(), done.text()), (Stop::Completed, "done"));
     let appends = appends.lock().unwrap().clone();
@@ -161,7 +178,10 @@ async fn a_run_goes_on_after_every_append() {
         };
         while outcome.stop == Stop::WaitingApproval {
             let id = outcome.approvals[0].id.clone();
-            assert!(copy.decide(&id, Decision::approve("ops")).await.unwrap(), "{at}");
+            assert!(
+                copy.decide(&id, Decision::approve("ops"), Timestamp::default()).await.unwrap(),
+                "{at}"
+            );
             outcome = agent.resume(run.clone()).await.unwrap();
         }
         assert_eq!(outcome.stop, Stop::Completed, "{at}");
@@ -315,7 +335,9 @@ async fn a_copy_goes_on_from_every_event_and_leaves_its_parent_alone() {
                 EventKind::ApprovalRequested(asked) => asked.approval_id != id,
                 _ => true,
             }));
-            assert!(log.decide(&id, Decision::deny("ops", "no")).await.unwrap());
+            assert!(
+                log.decide(&id, Decision::deny("ops", "no"), Timestamp::default()).await.unwrap()
+            );
             child = agent.resume(child.run_id.clone()).await.unwrap();
         }
         assert_eq!(child.stop, Stop::Completed, "{at}");
@@ -337,7 +359,13 @@ async fn a_decision_from_elsewhere_reaches_a_living_run() {
     let elsewhere = async {
         loop {
             if let Some(open) = bench.log.open_approvals().await.unwrap().first() {
-                assert!(bench.log.decide(&open.id, Decision::deny("ops", "no")).await.unwrap());
+                assert!(
+                    bench
+                        .log
+                        .decide(&open.id, Decision::deny("ops", "no"), Timestamp::default())
+                        .await
+                        .unwrap()
+                );
                 return;
             }
             tokio::task::yield_now().await;
@@ -394,7 +422,7 @@ async fn a_session_goes_on_over_runs_that_died() {
         tokio::task::yield_now().await;
     }
     let busy = build(vec![]).run(ask("And?")).await.unwrap_err();
-    assert_eq!((busy.code(), busy.error.is_retryable()), ("store.locked", true));
+    assert_eq!((busy.code(), busy.error.is_retryable()), ("run.open", true));
     assert!(format!("{busy:#}").contains("session `s-1` has another run"), "{busy:#}");
     died.abort();
     let _ = died.await;

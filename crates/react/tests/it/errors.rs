@@ -23,18 +23,18 @@ async fn errors_are_stored_whole_and_redacted() {
     let outcome = bench.run(bench.agent(vec![batch, says("done")]).tool(broken)).await.unwrap();
     let texts = tool_texts(&outcome);
     let stored = bench.errors.list(ErrorFilter::default()).await.unwrap();
-    let long = stored.iter().find(|error| error.call_id.as_str() == "c1").unwrap();
+    let long = stored.iter().find(|error| error.call_id().as_str() == "c1").unwrap();
     assert_eq!(
         texts[0].0,
         format!(
             "Tool 'broken' failed: Code SQL_ERROR: first line\n[Error ID: {id}]\n\
              Use get_error_detail(error_id=\"{id}\") for the complete error.",
-            id = long.id
+            id = long.id()
         )
     );
-    assert_eq!(error_store::readable(&long.raw).len(), "first line\n".len() + 3_000);
+    assert_eq!(error_store::readable(long.raw()).len(), "first line\n".len() + 3_000);
     assert!(texts[1].0.contains("api_key=[redacted]"), "{}", texts[1].0);
-    assert!(stored.iter().all(|error| !error.raw.contains("abcdef0123456789")));
+    assert!(stored.iter().all(|error| !error.raw().contains("abcdef0123456789")));
     assert!(texts[2].0.starts_with("Tool 'broken' panicked: index 7 out of range for c3\n"));
 }
 
@@ -57,6 +57,60 @@ async fn the_model_reads_the_detail_and_recovers() {
     assert_eq!(bench.errors.list(ErrorFilter::default()).await.unwrap().len(), 1);
 }
 
+/// Says what it wrote, then hangs, or returns what its schema does not allow.
+struct Writer {
+    spec: tool::ToolSpec,
+    clock: Arc<dyn Clock>,
+}
+
+#[async_trait::async_trait]
+impl tool::Tool for Writer {
+    fn spec(&self) -> &tool::ToolSpec {
+        &self.spec
+    }
+
+    async fn call(
+        &self,
+        arguments: &tool::Arguments,
+        context: &tool::ToolContext,
+    ) -> Result<tool::JsonText, tool::ToolError> {
+        context.written.read_with(|| Some("Traceback (most recent call last):\nx\n".into()));
+        if arguments["hang"] == true {
+            self.clock.sleep(std::time::Duration::from_secs(3_600)).await;
+        }
+        Ok(json!("seen api_key=abcdef0123456789\nrows: 7").into())
+    }
+}
+
+/// Spec: T7, T10
+#[tokio::test]
+async fn what_a_failed_tool_wrote_is_stored_whole() {
+    let bench = Bench::new();
+    let batch = calls([
+        call("c1", "write", json!({"hang": true})),
+        call("c2", "write", json!({"hang": false})),
+    ]);
+    let mut spec = tool::ToolSpec::new("write", "Writes.", json!({"type": "object"}));
+    spec.output_schema = Some(json!({"type": "object"}).into());
+    let writer = Writer { spec, clock: Arc::new(bench.clock.clone()) };
+    let outcome = bench.run(bench.agent(vec![batch, says("done")]).tool(writer)).await.unwrap();
+    let texts = tool_texts(&outcome);
+    let stored = bench.errors.list(ErrorFilter::default()).await.unwrap();
+    let check = |index: usize, call: &str, headline: &str, message: &str, output: &str| {
+        let text = &texts[index].0;
+        assert!(text.starts_with(&format!("{headline}\n[Error ID: ")), "{text}");
+        assert!(text.contains("Use get_error_detail("), "{text}");
+        let error = stored.iter().find(|error| error.call_id().as_str() == call).unwrap();
+        let raw: serde_json::Value = serde_json::from_str(error.raw()).unwrap();
+        assert_eq!(raw, json!({"message": message, "output": output}));
+    };
+    let written = "Traceback (most recent call last):\nx\n";
+    check(0, "c1", "Tool 'write' timed out after 30s", "timed out after 30s", written);
+    let why = "invalid output: output must be an object";
+    let headline = format!("Tool 'write' failed: {why}");
+    check(1, "c2", &headline, why, "seen api_key=[redacted]\nrows: 7");
+}
+
 /// Spec: S6
 #[tokio::test]
 async fn without_a_store_the_model_reads_the_head() {
@@ -64,10 +118,15 @@ async fn without_a_store_the_model_reads_the_head() {
     let answers = vec![calls([call("c1", "broken", json!({"how": "long"}))]), says("done")];
     let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
     let agent = Agent::builder(ScriptedProvider::new(answers)).clock(clock).tool(broken);
-    let outcome = bench.run(agent).await.unwrap();
-    let texts = tool_texts(&outcome);
-    assert_eq!(texts[0].0.chars().count(), "Tool error: SQL_ERROR - ".len() + 500);
-    assert!(texts[0].0.starts_with("Tool error: SQL_ERROR - first line\ntrace"));
+    let outcome = bench.run(agent.without_error_store()).await.unwrap();
+    let (head, note) = tool_texts(&outcome)[0].0.rsplit_once('\n').map(own).unwrap();
+    assert_eq!(head.chars().count(), "Tool error: SQL_ERROR - ".len() + 500);
+    assert!(head.starts_with("Tool error: SQL_ERROR - first line\ntrace"));
+    assert_eq!(note, "[Cut: 500 of 3011 characters shown; the rest was not kept]");
+}
+
+fn own((head, note): (&str, &str)) -> (String, String) {
+    (head.to_owned(), note.to_owned())
 }
 
 /// Spec: E10

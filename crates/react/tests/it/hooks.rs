@@ -1,5 +1,6 @@
 //! Hooks and approvals through the API.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -11,7 +12,7 @@ use react::{
     AgentError, ApprovalDesk, ApprovalRequest, Approver, Decision, Gate, HookContext, HookPoint,
     Moment, Observer, Verdict,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::bench::{Bench, add, broken, call, calls, says, tool_texts, types};
 
@@ -56,22 +57,36 @@ impl Observer for Watcher {
 }
 
 /// Adds one to `x`.
-struct Shift;
+struct Shift(&'static str);
 
 #[async_trait]
 impl Gate for Shift {
     fn name(&self) -> &str {
-        "shift"
+        self.0
     }
     fn points(&self) -> &[HookPoint] {
         &[HookPoint::BeforeTool]
     }
     async fn judge(&self, moment: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
         let Moment::BeforeTool { call, .. } = moment else { return Ok(Verdict::Continue) };
-        let mut arguments = Value::clone(&call.arguments);
+        let mut arguments = call.arguments.value();
         arguments["x"] = json!(arguments["x"].as_i64().unwrap_or_default() + 1);
-        Ok(Verdict::ReplaceArguments(arguments))
+        Ok(Verdict::ReplaceArguments(arguments.into()))
     }
+}
+
+/// Spec: H1
+#[tokio::test]
+async fn hook_names_are_checked_at_build() {
+    let build = |names: &[&'static str]| {
+        let agent = react::Agent::builder(provider::ScriptedProvider::saying(["x"]));
+        let agent = names.iter().fold(agent, |agent, name| agent.gate(Shift(name)));
+        agent.build().err().map(|error| Chain(&error).to_string())
+    };
+    let twice = build(&["shift", "other", "shift"]);
+    assert_eq!(twice.as_deref(), Some("there is already a hook named `shift`"));
+    assert_eq!(build(&[""]).as_deref(), Some("invalid hook: the name `` is empty"));
+    assert_eq!(build(&["a.b", "a_b", "shift again"]), None);
 }
 
 /// Spec: H1, T2
@@ -81,7 +96,12 @@ async fn observers_see_what_gates_made_of_a_call() {
     let answers =
         vec![calls([call("c1", "add", json!({"x": 40, "y": 0}))]), says("It is forty-two.")];
     let watcher = Watcher::default();
-    let agent = bench.agent(answers).tool(add).observer(watcher.clone()).gate(Shift).gate(Shift);
+    let agent = bench
+        .agent(answers)
+        .tool(add)
+        .observer(watcher.clone())
+        .gate(Shift("shift"))
+        .gate(Shift("shift again"));
     bench.run(agent).await.unwrap();
     assert_eq!(
         *watcher.0.lock().unwrap(),
@@ -110,7 +130,7 @@ impl Gate for Same {
         &[HookPoint::BeforeTool]
     }
     async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
-        Ok(Verdict::ReplaceArguments(json!({ "how": "short" })))
+        Ok(Verdict::ReplaceArguments(json!({ "how": "short" }).into()))
     }
 }
 
@@ -146,7 +166,7 @@ impl Gate for Broken {
                 Err(Box::new(refused))
             }
             Moment::BeforeModel { .. } => panic!("no audit with api_key=abcdef0123456789"),
-            _ => Ok(Verdict::ReplaceArguments(json!({}))),
+            _ => Ok(Verdict::ReplaceArguments(json!({}).into())),
         }
     }
 }
@@ -201,13 +221,14 @@ async fn a_desk_decides_each_question_once() {
         }
         let open = desk.open();
         let of = |order: u32| {
-            let asked = |asked: &&ApprovalRequest| asked.approval.arguments["order"] == order;
+            let asked =
+                |asked: &&ApprovalRequest| asked.approval.arguments.value()["order"] == order;
             open.iter().find(asked).unwrap().approval.id.clone()
         };
         desk.deny(&of(2), "ops", "not this one").unwrap();
         desk.approve(&of(1), "ops").unwrap();
         let again = desk.approve(&of(1), "ops").unwrap_err();
-        assert_eq!(again.to_string(), format!("no open approval `{}`", of(1)));
+        assert!(Chain(&again).to_string().ends_with(&format!("no open approval `{}`", of(1))));
         assert!(desk.approve(&"apr_0000000000000000".into(), "ops").is_err());
     };
     let (outcome, ()) = tokio::join!(bench.run(agent), decide);
@@ -243,11 +264,45 @@ async fn a_run_that_nobody_decides_waits_and_says_for_what() {
         let outcome = bench.run(agent).await.unwrap();
         assert_eq!(outcome.stop, Stop::WaitingApproval);
         assert_eq!(outcome.approvals.len(), 1);
-        assert_eq!(*outcome.approvals[0].arguments, json!({"order": 1}));
+        assert_eq!(outcome.approvals[0].arguments, json!({"order": 1}));
         assert_eq!(outcome.usage.tool_calls, 0);
         let last = outcome.transcript.messages().last().unwrap();
         assert!(matches!(&**last, Message::Assistant { .. }));
     }
+}
+
+/// Panics before there is a future, with a value that panics when it is dropped.
+struct PanicsAtOnce;
+
+struct PanicsAgain;
+
+impl Drop for PanicsAgain {
+    fn drop(&mut self) {
+        panic!("and again");
+    }
+}
+
+impl Approver for PanicsAtOnce {
+    fn decide<'a, 'b, 'f>(
+        &'a self,
+        _: &'b ApprovalRequest,
+    ) -> Pin<Box<dyn Future<Output = Option<Decision>> + Send + 'f>>
+    where
+        'a: 'f,
+        'b: 'f,
+        Self: 'f,
+    {
+        std::panic::panic_any(PanicsAgain)
+    }
+}
+
+/// Spec: A1, E11
+#[tokio::test]
+async fn an_approver_without_a_future_leaves_it_open() {
+    let bench = Bench::new();
+    let answers = vec![calls([call("c1", "refund", json!({"order": 1}))]), says("done")];
+    let outcome = bench.run(bench.agent(answers).tool(refund).approver(PanicsAtOnce)).await;
+    assert_eq!(outcome.unwrap().stop, Stop::WaitingApproval);
 }
 
 /// Panics wherever it can.
@@ -339,7 +394,11 @@ impl tool::Tool for Odd {
         assert!(asked == 0, "asked twice");
         &self.0
     }
-    async fn call(&self, _: &Value, _: &tool::ToolContext) -> Result<Value, tool::ToolError> {
+    async fn call(
+        &self,
+        _: &tool::Arguments,
+        _: &tool::ToolContext,
+    ) -> Result<tool::JsonText, tool::ToolError> {
         Err(tool::ToolError::Other(Box::new(Unprintable)))
     }
 }

@@ -2,11 +2,26 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bench;
+mod budgets;
+mod build;
+mod decisions;
+mod cancelling;
 mod durable;
 mod errors;
+mod history;
+mod forks;
 mod hooks;
+mod limits;
 mod model;
+mod outside;
 mod parts;
+mod refused;
 mod record;
+mod sessions;
+mod status;
+mod stores;
+mod stream;
+mod timing;
+mod secrets;
 mod tools;
 mod typed;

@@ -30,7 +30,10 @@ async fn a_batch_is_answered_in_call_order_and_failures_are_marked() {
     assert_eq!((outcome.text(), &outcome.stop), ("done", &Stop::Completed));
     let texts = tool_texts(&outcome);
     assert_eq!(texts[0], ("42".into(), false));
-    assert_eq!(texts[1].0, "Tool 'nope' not found. Available: broken, get_error_detail, add");
+    assert_eq!(
+        texts[1].0,
+        "Tool 'nope' not found. Available: broken, get_tool_result, get_error_detail, add"
+    );
     assert_eq!(texts[2].0, "Invalid input: y is required; x must be an integer");
     assert!(
         texts[3]
@@ -52,9 +55,13 @@ impl tool::Tool for Sleeper {
         &self.1
     }
 
-    async fn call(&self, _: &Value, _: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(
+        &self,
+        _: &tool::Arguments,
+        _: &ToolContext,
+    ) -> Result<tool::JsonText, ToolError> {
         self.0.sleep(Duration::from_secs(3_600)).await;
-        Ok(json!("late"))
+        Ok(json!("late").into())
     }
 }
 
@@ -120,12 +127,16 @@ impl tool::Tool for Needy {
         &self.0
     }
 
-    fn needs(&self, _: &Value) -> Result<Vec<String>, ToolError> {
+    fn needs(&self, _: &tool::Arguments) -> Result<Vec<String>, ToolError> {
         panic!("no idea")
     }
 
-    async fn call(&self, _: &Value, _: &ToolContext) -> Result<Value, ToolError> {
-        Ok(Value::Null)
+    async fn call(
+        &self,
+        _: &tool::Arguments,
+        _: &ToolContext,
+    ) -> Result<tool::JsonText, ToolError> {
+        Ok(Value::Null.into())
     }
 }
 
@@ -151,10 +162,14 @@ impl tool::Tool for Blocks {
     fn spec(&self) -> &tool::ToolSpec {
         &self.spec
     }
-    async fn call(&self, _: &Value, context: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(
+        &self,
+        _: &tool::Arguments,
+        context: &ToolContext,
+    ) -> Result<tool::JsonText, ToolError> {
         let _ = self.held.lock().unwrap().recv();
         self.told.store(context.cancellation.is_cancelled(), Ordering::SeqCst);
-        Ok(json!("too late"))
+        Ok(json!("too late").into())
     }
 }
 

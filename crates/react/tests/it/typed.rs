@@ -1,6 +1,7 @@
 //! Structured output and packs.
 
 use event_log::{EventLog, read_events};
+use layer0::Timestamp;
 use layer0::message::Message;
 use layer0::stop::Stop;
 use react::{AgentError, Budget, BuildError, Decision, HookPoint, Pack, PackError, RunRequest};
@@ -81,7 +82,9 @@ async fn a_typed_run_that_waited_goes_on_with_its_own_agent() {
     let waiting = agent(vec![asks]).run_typed::<Verdict>("why?").await.unwrap().outcome;
     assert_eq!(waiting.stop, Stop::WaitingApproval);
     let question = &waiting.approvals[0].id;
-    assert!(bench.log.decide(question, Decision::approve("ada")).await.unwrap());
+    assert!(
+        bench.log.decide(question, Decision::approve("ada"), Timestamp::default()).await.unwrap()
+    );
     let misfits = says("because");
     let fits = says(r#"{"cause": "a leak", "certainty": 9}"#);
     let outcome = agent(vec![misfits, fits]).resume(waiting.run_id).await.unwrap();

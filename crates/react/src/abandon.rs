@@ -1,0 +1,68 @@
+//! Ending an open run whose record no machine of this version follows.
+//!
+//! It was written by another version, or was changed. Nothing of it is run; its calls are answered and
+//! the run is closed, so that its session goes on.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use event_log::{Claim, EventLog, RunSummary, RunWriter};
+use layer0::event::{Actor, EventKind, RunFailed, ToolResponded};
+use layer0::failure::{Failure, chain};
+use layer0::id::CallId;
+use layer0::{Code, Timestamp, code};
+
+use crate::error::AgentError;
+use crate::resume_error::ResumeError;
+
+/// What the model reads of a call that was open.
+const CANCELLED: &str = "Cancelled: the record of the run cannot be followed any more";
+
+/// Closes an open run as failed with what keeps it from going on.
+pub(crate) async fn abandon(
+    log: &Arc<dyn EventLog>,
+    summary: RunSummary,
+    claim: Claim,
+    why: &ResumeError,
+    now: Timestamp,
+) -> Result<(), AgentError> {
+    let open = open_calls(&**log, &summary).await;
+    let usage = summary.usage;
+    let cause = Some(summary.last_seq);
+    tracing::warn!(run = %summary.run, error = %why, "an open run is closed, because it cannot go on");
+    let mut writer = RunWriter::resume(Arc::clone(log), summary, claim);
+    for (call_id, tool) in open {
+        let answer = ToolResponded::refused(call_id, tool, code::TOOL_CANCELLED, CANCELLED);
+        writer.stage(now, Actor::Machine, cause, answer.into());
+    }
+    let chain = chain(why);
+    let failed = RunFailed {
+        reason: Code::new(why.code()),
+        message: chain.first().map_or("", String::as_str).into(),
+        chain,
+        usage,
+    };
+    writer.stage(now, Actor::Machine, cause, failed.into());
+    writer.commit().await?;
+    Ok(())
+}
+
+/// Returns the calls without an answer, as far as the record can be read.
+async fn open_calls(log: &dyn EventLog, summary: &RunSummary) -> BTreeMap<CallId, Arc<str>> {
+    let mut open = BTreeMap::new();
+    let records = log.records(&summary.run, 1).await.unwrap_or_default();
+    for event in records.iter().filter_map(|record| record.decode(&summary.run).ok()) {
+        match event.kind {
+            EventKind::ModelResponded(answer) => {
+                open.extend(
+                    answer.tool_calls.iter().map(|call| (call.id.clone(), Arc::clone(&call.name))),
+                );
+            }
+            EventKind::ToolResponded(answer) => {
+                open.remove(&answer.call_id);
+            }
+            _ => {}
+        }
+    }
+    open
+}

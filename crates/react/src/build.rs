@@ -1,0 +1,174 @@
+//! From what was asked for to an agent.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use error_store::{ErrorDetail, ResultDetail};
+use layer0::name::check_name;
+use layer0::{JsonText, is_deeper};
+use provider::ModelSettings;
+use react_machine::{AgentDefinition, CheckedDefinition, DefinitionError};
+use retry::RetryPolicy;
+use serde_json::{Value, json};
+use tool::{Grants, Toolset};
+
+use crate::agent::Agent;
+use crate::build_error::BuildError;
+use crate::builder::AgentBuilder;
+use crate::endpoint::stack;
+use crate::guarded::panic_text;
+use crate::hook::Hook;
+use crate::inner::{Inner, LazyRecord};
+use crate::pack;
+use crate::recordable::without_secrets;
+use crate::stores::Stores;
+use crate::upstream::Asked;
+
+/// How deep the source of an agent may be nested: it is read again inside of the definition, which
+/// serde_json does down to 128.
+const MAX_SOURCE_DEPTH: usize = 100;
+/// The most that answers vary, at any provider.
+const MAX_TEMPERATURE: f32 = 2.0;
+
+impl AgentBuilder {
+    /// Makes the agent.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`], naming what is wrong and how to fix it.
+    pub fn build(self) -> Result<Agent, BuildError> {
+        // What it is made of is asked about itself, which is other people's code.
+        catch_unwind(AssertUnwindSafe(|| self.build_unguarded()))
+            .unwrap_or_else(|panic| Err(BuildError::Panicked(panic_text(panic))))
+    }
+
+    fn build_unguarded(mut self) -> Result<Agent, BuildError> {
+        let mut tools = Toolset::new();
+        for tool in std::mem::take(&mut self.tools) {
+            tools.add(tool)?;
+        }
+        let mut hooks: Vec<Hook> =
+            std::mem::take(&mut self.hooks).into_iter().map(Hook::of).collect();
+        pack::load(std::mem::take(&mut self.packs), &mut tools, &mut hooks, &mut self.grants)?;
+        let has_tools = tools.specs().next().is_some();
+        let limit = Duration::from_millis(self.limits.store_timeout_ms);
+        let stores = Stores::open(self.errors, self.results, has_tools, limit, &self.clock);
+        if has_tools {
+            if let Some(errors) = &stores.errors {
+                tools.add(Arc::new(ErrorDetail::new(Arc::clone(errors))))?;
+            }
+            if let Some(results) = &stores.results {
+                tools.add(Arc::new(ResultDetail::new(Arc::clone(results))))?;
+            }
+        }
+        check_hooks(&hooks)?;
+        for name in &self.approvals {
+            tools.require_approval(name)?;
+        }
+        if self.retry.attempts == 0 {
+            return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));
+        }
+        check_settings(self.settings)?;
+        if is_deeper(&self.source, MAX_SOURCE_DEPTH) {
+            let too_deep = DefinitionError::TooDeep("source", MAX_SOURCE_DEPTH);
+            return Err(BuildError::Definition(too_deep));
+        }
+        let fallbacks: Vec<Value> = self
+            .fallbacks
+            .iter()
+            .map(Asked::provider)
+            .map(|provider| json!({ "provider": provider.name(), "model": provider.model() }))
+            .collect();
+        let mut definition = AgentDefinition {
+            name: self.name,
+            instructions: self.instructions,
+            limits: self.limits,
+            budget: self.budget,
+            price: self.price,
+            memory: self.memory.is_some(),
+            hooks: shared(hooks.iter().map(Hook::record).collect()),
+            exploratory_tools: shared(self.exploratory_tools),
+            tools: tools.specs().cloned().collect(),
+            output_schema: None,
+            runtime: JsonText::default(),
+        };
+        let mut runtime = json!({
+            "model": {
+                "provider": self.model.provider().name(),
+                "model": self.model.provider().model(),
+                "max_output_tokens": self.settings.max_output_tokens,
+                "temperature": self.settings.temperature,
+                "stream": self.stream,
+            },
+            "retry": self.retry,
+            "grant": self.grants,
+            "source": self.source,
+        });
+        if !fallbacks.is_empty() {
+            runtime["model"]["fallback"] = fallbacks.into();
+        }
+        // What an agent was made of may name secrets that the process does not know.
+        self.redactor.redact_settings(&mut runtime);
+        definition.runtime = (&runtime).into();
+        let definition = without_secrets(&self.redactor, definition).map_err(BuildError::Secret)?;
+        let definition = CheckedDefinition::new(definition)?;
+        let clock = Arc::clone(&self.clock);
+        let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter.clone());
+        let open = |asked: Asked| asked.open(&clock);
+        let first = open(self.model);
+        let upstreams = std::iter::once(first).chain(self.fallbacks.into_iter().map(open));
+        let models = stack(upstreams.collect(), self.stream, &retry, self.attempt_timeout, &clock);
+        Ok(Agent {
+            inner: Arc::new(Inner {
+                definition,
+                record: LazyRecord::default(),
+                models,
+                stream: self.stream,
+                retry: self.retry,
+                jitter: self.jitter,
+                settings: self.settings,
+                tools,
+                grants: Grants::parse(&self.grants)?,
+                log: self.log,
+                stores,
+                memory: self.memory,
+                app_state: self.app_state,
+                hooks: hooks.into(),
+                approver: self.approver,
+                clock: self.clock,
+                redactor: self.redactor,
+                hub: Arc::default(),
+            }),
+        })
+    }
+}
+
+/// Refuses what no provider takes.
+fn check_settings(settings: ModelSettings) -> Result<(), DefinitionError> {
+    if settings.max_output_tokens == Some(0) {
+        return Err(DefinitionError::ZeroLimit("max_output_tokens"));
+    }
+    match settings.temperature {
+        Some(given) if !(0.0..=MAX_TEMPERATURE).contains(&given) => {
+            Err(DefinitionError::temperature(given, MAX_TEMPERATURE))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses hooks that there cannot be, or whose events could not be told apart.
+fn check_hooks(hooks: &[Hook]) -> Result<(), BuildError> {
+    for (index, hook) in hooks.iter().enumerate() {
+        check_name(hook.name())?;
+        if hooks[..index].iter().any(|other| other.name() == hook.name()) {
+            return Err(BuildError::DuplicateHook(hook.name().into()));
+        }
+    }
+    Ok(())
+}
+
+/// Shares items; sharing none takes no memory.
+pub(crate) fn shared<T>(items: Vec<T>) -> Arc<[T]> {
+    if items.is_empty() { Arc::default() } else { items.into() }
+}

@@ -1,0 +1,59 @@
+//! Why an agent cannot be made.
+
+use std::sync::Arc;
+
+use layer0::name::NameError;
+use react_machine::DefinitionError;
+use thiserror::Error;
+use tool::{PatternError, RegistrationError, ToolNotFound};
+
+/// Says why an agent cannot be made.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A limit cannot be kept.
+    #[error("invalid limit")]
+    Definition(#[from] DefinitionError),
+    /// There are two hooks of this name.
+    #[error("there is already a hook named `{0}`")]
+    DuplicateHook(Arc<str>),
+    /// A grant cannot be read.
+    #[error("invalid grant")]
+    Grant(#[from] PatternError),
+    /// A hook cannot be called so.
+    #[error("invalid hook")]
+    HookName(#[from] NameError),
+    /// A pack cannot be loaded.
+    #[error("invalid pack")]
+    Pack(#[from] PackError),
+    /// A tool, hook or provider panicked when it was asked about itself; the panic was caught.
+    #[error("a part of the agent panicked: {0}")]
+    Panicked(String),
+    /// A secret of the process is one of the words that a definition is made of.
+    #[error("the definition cannot be recorded without its secrets")]
+    Secret(#[source] serde_json::Error),
+    /// A tool cannot be added.
+    #[error("invalid tool")]
+    Tool(#[from] RegistrationError),
+    /// A tool that is named somewhere is not there.
+    #[error("unknown tool")]
+    ToolNotFound(#[from] ToolNotFound),
+}
+
+/// Says why a pack cannot be loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PackError {
+    /// Something in it has the name of something that is there already.
+    #[error("pack `{pack}` brings `{name}`, which is there already")]
+    #[non_exhaustive]
+    Clash {
+        /// The pack.
+        pack: Arc<str>,
+        /// The tool or hook.
+        name: Arc<str>,
+    },
+    /// It was loaded before.
+    #[error("pack `{0}` is loaded twice")]
+    Twice(Arc<str>),
+}

@@ -1,0 +1,148 @@
+//! What comes to a run from outside: stopping it, saying something to its model, deciding approvals.
+
+use std::sync::Arc;
+
+use event_log::{Decision, EventLog, InboxRequest, LogError};
+use layer0::id::{ApprovalId, RunId};
+use provider::ScriptedProvider;
+
+use crate::agent::Agent;
+use crate::decide_error::{ApprovalNotFound, DecideError};
+use crate::error::AgentError;
+use crate::resume_error::ResumeError;
+use crate::run::session::{Ending, end};
+
+/// Stops an open run, whichever process runs it: what is in flight is dropped, every open call is
+/// answered, and the run ends as cancelled. A run that no process runs is ended here; nothing of it is
+/// run again. Returns `false`, and changes nothing, when the run is over.
+///
+/// # Errors
+///
+/// [`ResumeError::Log`] when there is no such run or its record cannot be written;
+/// [`ResumeError::Blank`] when nothing says who stops it.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, the run is stopped by its next owner, or not at all.
+pub async fn cancel(log: Arc<dyn EventLog>, run: &RunId, by: &str) -> Result<bool, ResumeError> {
+    // It only ends a run: no model is asked, no tool runs.
+    let closing = Agent::builder(ScriptedProvider::saying([""])).shared_log(log).build();
+    let closing = closing.map_err(|error| LogError::Failed(error.into()))?;
+    closing.cancel(run, by).await
+}
+
+impl Agent {
+    /// Stops an open run, as [`cancel`] does, with this agent's clock and redaction.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`cancel`].
+    pub async fn cancel(&self, run: &RunId, by: &str) -> Result<bool, ResumeError> {
+        let log = self.log_of(run)?;
+        let Some(summary) = log.summary(run).await? else {
+            return Err(LogError::NotFound(run.clone()).into());
+        };
+        if by.trim().is_empty() {
+            return Err(ResumeError::Blank("by"));
+        }
+        let by = self.inner.redactor.redact(by);
+        let request = InboxRequest::Cancel { run: run.clone() };
+        if !log.send(request, &by, self.inner.clock.now()).await? {
+            return Ok(false);
+        }
+        let claim = match log.claim(run).await {
+            Ok(claim) => claim,
+            // Its owner hears of it.
+            Err(LogError::Claimed(_)) => return Ok(true),
+            Err(error) => return Err(error.into()),
+        };
+        let inbox = log.inbox(run).await?;
+        let message = inbox.iter().find(|row| matches!(row.request, InboxRequest::Cancel { .. }));
+        let ending = message.map(Ending::from).unwrap_or_default();
+        match end(Arc::clone(&self.inner), &log, &summary, claim, ending).await {
+            Ok(()) => Ok(true),
+            Err(AgentError::Storage(error)) => Err(error.into()),
+            Err(error) => Err(LogError::Failed(error.into()).into()),
+        }
+    }
+
+    /// Says something to the model of an open run, before it is asked next. Returns `false`, and
+    /// changes nothing, when the run is over.
+    ///
+    /// # Errors
+    ///
+    /// [`ResumeError::Log`] when there is no such run or the log cannot be written;
+    /// [`ResumeError::Blank`] for a text or a name that says nothing.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the text was accepted or not.
+    pub async fn send_input(
+        &self,
+        run: &RunId,
+        by: &str,
+        text: impl Into<Arc<str>>,
+    ) -> Result<bool, ResumeError> {
+        let log = self.log_of(run)?;
+        if log.summary(run).await?.is_none() {
+            return Err(LogError::NotFound(run.clone()).into());
+        }
+        let (text, redactor) = (text.into(), &self.inner.redactor);
+        for (what, given) in [("by", by), ("text", &*text)] {
+            if given.trim().is_empty() {
+                return Err(ResumeError::Blank(what));
+            }
+        }
+        let text = redactor.redact_held(&text).into();
+        let request = InboxRequest::Input { run: run.clone(), text };
+        Ok(log.send(request, &redactor.redact(by), self.inner.clock.now()).await?)
+    }
+
+    /// Lets a call run that waits for a person, whichever process runs its run. A run that no process
+    /// runs goes on with [`Agent::resume`].
+    ///
+    /// # Errors
+    ///
+    /// [`DecideError::NotFound`] when no such approval is open: it never was, or it was decided
+    /// before; [`DecideError::Log`] when the log cannot be written; [`DecideError::Blank`] when nothing
+    /// says who decides.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the decision was accepted or not.
+    pub async fn approve(&self, id: &ApprovalId, by: &str) -> Result<(), DecideError> {
+        self.decide(id, Decision::approve(by)).await
+    }
+
+    /// Keeps a call from running that waits for a person; the model reads the reason.
+    ///
+    /// # Errors
+    ///
+    /// As [`Agent::approve`]; [`DecideError::Blank`] for a reason that says nothing, too.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Agent::approve`].
+    pub async fn deny(&self, id: &ApprovalId, by: &str, reason: &str) -> Result<(), DecideError> {
+        self.decide(id, Decision::deny(by, reason)).await
+    }
+
+    async fn decide(&self, id: &ApprovalId, mut decision: Decision) -> Result<(), DecideError> {
+        let not_found = || ApprovalNotFound::new(id.clone());
+        let log = self.inner.log.as_ref().ok_or_else(not_found)?;
+        if let Some(what) = decision.blank() {
+            return Err(DecideError::Blank(what));
+        }
+        let redactor = &self.inner.redactor;
+        decision.by = redactor.redact(&decision.by).into_owned();
+        decision.reason = decision.reason.map(|why| redactor.redact(&why).into_owned());
+        match log.decide(id, decision, self.inner.clock.now()).await? {
+            true => Ok(()),
+            false => Err(not_found().into()),
+        }
+    }
+}

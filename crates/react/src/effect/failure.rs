@@ -1,0 +1,206 @@
+//! From a tool's error to what the log records and the model reads.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use error_store::{
+    ErrorStore, NewError, Origin, StoreError, Stored, Summary, fallback_text, readable, stored_text,
+};
+use layer0::event::{ErrorStoreDegraded, ErrorStored, EventKind, ToolFailure, ToolResponded};
+use layer0::failure::{Chain, Failure};
+use layer0::id::{CallId, RunId, SessionId};
+use layer0::{Code, Timestamp, code};
+use redact::Redactor;
+use serde_json::json;
+use tool::{ToolError, failed_text};
+use tracing::Instrument;
+
+use crate::hook::HookContext;
+use crate::inner::Inner;
+
+/// How many characters of an author's code are kept.
+const MAX_CODE_CHARS: usize = 100;
+
+/// Everything a failure needs to be recorded.
+pub(crate) struct Failing<'a> {
+    run: &'a RunId,
+    session: &'a SessionId,
+    call_id: &'a CallId,
+    tool: &'a Arc<str>,
+    redactor: &'a Redactor,
+    at: Timestamp,
+    duration_ms: u64,
+}
+
+impl<'a> Failing<'a> {
+    pub(crate) fn new(
+        agent: &'a Inner,
+        context: &'a HookContext,
+        call_id: &'a CallId,
+        tool: &'a Arc<str>,
+        duration_ms: u64,
+    ) -> Self {
+        let HookContext { run, session } = context;
+        let at = agent.clock.now();
+        Self { run, session, call_id, tool, redactor: &agent.redactor, at, duration_ms }
+    }
+
+    /// Records a failure whose text is bounded and says all.
+    pub(crate) fn respond(&self, error: &ToolError, text: &str) -> EventKind {
+        let text = self.redactor.redact(text);
+        self.responded(error, &text, text.lines().next().unwrap_or_default(), None)
+    }
+
+    /// Records a failure of the tool's own: whole in the store, one line for the model. Without a
+    /// store, or when it fails, the model reads the head.
+    pub(crate) async fn store_and_respond(
+        &self,
+        error: &ToolError,
+        store: Option<&dyn ErrorStore>,
+    ) -> Vec<EventKind> {
+        let author_code = self.author_code(error);
+        let new = NewError::new(
+            self.origin(),
+            Code::new(error.code()),
+            author_code.as_deref(),
+            &raw_text(error, self.redactor),
+            self.redactor,
+        );
+        let degraded = match store {
+            None => self.degraded("store", code::STORE_CLOSED, "there is no error store"),
+            Some(store) => match store_once_more_if_locked(store, new.clone()).await {
+                Ok(stored) => return self.stored(error, &new, &stored),
+                Err(failed) => {
+                    let why = Chain(&failed).to_string();
+                    tracing::warn!(code = failed.code(), error = why, "error store failed");
+                    self.degraded("store", failed.code(), &why)
+                }
+            },
+        };
+        let text = match error.kind() {
+            // These have sentences of their own, which are bounded.
+            ToolError::Panicked(_) | ToolError::Timeout { .. } => {
+                self.redactor.redact(&failed_text(self.tool, error)).into_owned()
+            }
+            _ => fallback_text(&readable(new.raw()), author_code.as_deref()),
+        };
+        vec![degraded, self.responded(error, &text, &new.summary().text, None)]
+    }
+
+    /// Says that the error store could not do its work.
+    pub(crate) fn degraded(&self, operation: &str, code: &'static str, why: &str) -> EventKind {
+        ErrorStoreDegraded {
+            operation: operation.into(),
+            reason: Code::new(code),
+            message: self.redactor.redact(why).into(),
+        }
+        .into()
+    }
+
+    pub(super) const fn call_id(&self) -> &CallId {
+        self.call_id
+    }
+
+    /// Returns the call that failed.
+    pub(crate) fn origin(&self) -> Origin {
+        let tool = Arc::clone(self.tool);
+        Origin::new(self.at, self.session.clone(), self.run.clone(), self.call_id.clone(), tool)
+    }
+
+    fn stored(&self, error: &ToolError, new: &NewError, stored: &Stored) -> Vec<EventKind> {
+        let summary = new.summary();
+        let text = stored_text(&self.headline(error, summary), summary, stored);
+        tracing::info!(error_id = %stored.id, tool_name = %self.tool, "error_stored");
+        let event = ErrorStored {
+            error_id: stored.id.clone(),
+            call_id: self.call_id.clone(),
+            tool: Arc::clone(self.tool),
+            code: new.code().cloned(),
+            occurrences: stored.occurrences,
+            chars_kept: new.chars_kept(),
+        };
+        vec![event.into(), self.responded(error, &text, &summary.text, Some(stored))]
+    }
+
+    /// Returns the author's code, which is text from outside like the rest of the error.
+    fn author_code(&self, error: &ToolError) -> Option<Arc<str>> {
+        let code = error.author_code()?;
+        // Cut first, a secret would be cut in half.
+        let redacted = self.redactor.redact(code);
+        Some(match (redacted.char_indices().nth(MAX_CODE_CHARS), &redacted) {
+            (Some((end, _)), _) => redacted[..end].into(),
+            (None, Cow::Borrowed(_)) => Arc::clone(code),
+            (None, Cow::Owned(redacted)) => redacted.as_str().into(),
+        })
+    }
+
+    fn headline(&self, error: &ToolError, summary: &Summary) -> String {
+        let tool = self.tool;
+        match error.kind() {
+            ToolError::Timeout { .. } => failed_text(tool, error),
+            ToolError::Panicked(_) => format!("Tool '{tool}' panicked: {}", summary.text),
+            _ if summary.text.is_empty() => format!("Tool '{tool}' failed without a message"),
+            _ => format!("Tool '{tool}' failed: {}", summary.text),
+        }
+    }
+
+    fn responded(
+        &self,
+        error: &ToolError,
+        text: &str,
+        message: &str,
+        stored: Option<&Stored>,
+    ) -> EventKind {
+        let failure = ToolFailure {
+            reason: Code::new(error.code()),
+            code: self.author_code(error),
+            message: message.into(),
+            error_id: stored.map(|stored| stored.id.clone()),
+        };
+        let (call_id, tool) = (self.call_id.clone(), Arc::clone(self.tool));
+        ToolResponded::failed(call_id, tool, text, self.duration_ms, failure).into()
+    }
+}
+
+/// Is this a failure of the tool's own, whose text may be long?
+pub(crate) fn is_stored(error: &ToolError) -> bool {
+    matches!(
+        error.kind(),
+        ToolError::ExecutionFailed(_)
+            | ToolError::InvalidOutput(_)
+            | ToolError::Other(_)
+            | ToolError::Panicked(_)
+            | ToolError::Timeout { .. }
+    )
+}
+
+/// Returns all that is known of an error: its text, and beside it what the tool wrote.
+fn raw_text(error: &ToolError, redactor: &Redactor) -> String {
+    let text = match error.kind() {
+        ToolError::ExecutionFailed(text) | ToolError::Panicked(text) => text.clone(),
+        kind => Chain(kind).to_string(),
+    };
+    match error.output() {
+        // As a string in JSON, a secret would run into the escape that follows it.
+        Some(output) => {
+            json!({"message": redactor.redact(&text), "output": redactor.redact(output)})
+                .to_string()
+        }
+        None => text,
+    }
+}
+
+async fn store_once_more_if_locked(
+    store: &dyn ErrorStore,
+    error: NewError,
+) -> Result<Stored, StoreError> {
+    let span = tracing::info_span!("error_store.store", tool = %error.origin().tool);
+    async {
+        match store.store(error.clone()).await {
+            Err(StoreError::Locked(_)) => store.store(error).await,
+            result => result,
+        }
+    }
+    .instrument(span)
+    .await
+}

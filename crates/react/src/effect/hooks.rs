@@ -1,0 +1,274 @@
+//! Calling hooks: bounded, guarded, and with facts for what went wrong.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::Clock;
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use layer0::error::BoxError;
+use layer0::event::{EventKind, HookAborted, HookFailed};
+use layer0::failure::{Chain, Failure};
+use layer0::message::ToolCall;
+use layer0::stop::Outcome;
+use layer0::{Code, JsonText, code};
+use react_machine::{Finish, HookPoint, Pause};
+use redact::Redactor;
+
+use super::Effects;
+use crate::guarded::{drop_guarded, panic_text};
+use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
+use crate::inner::Inner;
+use crate::journal::{End, Gated, StopFact};
+use crate::recordable::recordable;
+
+/// Which hooks of a point are called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    All,
+    Gates,
+    Observers,
+}
+
+/// The hooks of an agent, and what calling them takes.
+#[derive(Clone, Copy)]
+pub(crate) struct Hooks<'a> {
+    hooks: &'a [Hook],
+    limit: Duration,
+    clock: &'a Arc<dyn Clock>,
+    redactor: &'a Redactor,
+}
+
+/// What hooks came to.
+#[derive(Default)]
+pub(crate) struct Called {
+    /// `hook.failed` of hooks whose failure does not matter.
+    pub(crate) notes: Vec<EventKind>,
+    /// What a gate wants the arguments to be.
+    pub(crate) arguments: Option<JsonText>,
+    pub(crate) stop: Option<Stop>,
+}
+
+/// Why it does not go on.
+pub(crate) enum Stop {
+    /// A gate says so: the hook and its reason.
+    Aborted { hook: String, reason: String },
+    /// A hook that must not fail failed.
+    Rejected { error: HookError, fact: EventKind },
+}
+
+impl<'a> Hooks<'a> {
+    pub(crate) fn of(agent: &'a Inner) -> Self {
+        Self {
+            hooks: &agent.hooks,
+            limit: Duration::from_millis(agent.definition.limits.hook_timeout_ms),
+            clock: &agent.clock,
+            redactor: &agent.redactor,
+        }
+    }
+
+    /// Is anything called at this point?
+    pub(crate) fn has(&self, point: HookPoint) -> bool {
+        self.hooks.iter().any(|hook| hook.points().contains(&point))
+    }
+
+    /// Calls the hooks of a point in order, until one of them stops it.
+    pub(crate) async fn call(
+        &self,
+        moment: Moment<'_>,
+        context: &HookContext,
+        kind: Kind,
+    ) -> Called {
+        let mut called = Called::default();
+        for hook in self.hooks {
+            let wanted = match kind {
+                Kind::All => true,
+                Kind::Gates => hook.is_gate(),
+                Kind::Observers => !hook.is_gate(),
+            };
+            if !wanted || !hook.points().contains(&moment.point()) {
+                continue;
+            }
+            // A gate sees what the one before it made of the call.
+            let replaced = match (moment, &called.arguments) {
+                (Moment::BeforeTool { call }, Some(arguments)) => {
+                    let mut call = call.clone();
+                    call.arguments = arguments.clone();
+                    Some(call)
+                }
+                _ => None,
+            };
+            let seen = replaced.as_ref().map_or(moment, |call| Moment::BeforeTool { call });
+            let error = match self.ask(hook, seen, context).await {
+                Ok(Verdict::Continue) => continue,
+                Ok(Verdict::Abort(reason)) => {
+                    let (hook, reason) =
+                        (hook.name().to_owned(), self.redactor.redact(&reason).into_owned());
+                    called.stop = Some(Stop::Aborted { hook, reason });
+                    return called;
+                }
+                Ok(Verdict::ReplaceArguments(arguments)) => match moment {
+                    Moment::BeforeTool { .. } => {
+                        called.arguments = Some(recordable(self.redactor, arguments));
+                        continue;
+                    }
+                    _ => HookError::Failed("there are no arguments to replace here".into()),
+                },
+                Err(error) => error,
+            };
+            let fact = self.failed(hook, moment, &error);
+            if hook.fail_open() {
+                called.notes.push(fact);
+                continue;
+            }
+            called.stop = Some(Stop::Rejected { error, fact });
+            return called;
+        }
+        called
+    }
+
+    async fn ask(
+        &self,
+        hook: &Hook,
+        moment: Moment<'_>,
+        context: &HookContext,
+    ) -> Result<Verdict, HookError> {
+        let began = self.clock.monotonic();
+        let asked = AssertUnwindSafe(async {
+            // An error that cannot be printed is as good as a panic.
+            let print = |error: &BoxError| drop(Chain(&**error).to_string());
+            hook.call(moment, context).await.inspect_err(print)
+        });
+        match select(Box::pin(asked.catch_unwind()), self.clock.sleep(self.limit)).await {
+            // Code that blocks its thread holds up its own timeout.
+            Either::Left(_) if self.clock.monotonic().saturating_sub(began) > self.limit => {
+                Err(HookError::timeout(self.limit))
+            }
+            Either::Left((Ok(answer), _)) => answer.map_err(HookError::Failed),
+            Either::Left((Err(panic), _)) => Err(HookError::Panicked(panic_text(panic))),
+            Either::Right(((), asked)) => {
+                drop_guarded(asked);
+                Err(HookError::timeout(self.limit))
+            }
+        }
+    }
+
+    fn failed(&self, hook: &Hook, moment: Moment<'_>, error: &HookError) -> EventKind {
+        let why = match error {
+            HookError::Failed(error) => Chain(&**error).to_string(),
+            error => error.to_string(),
+        };
+        let why = self.redactor.redact(&why);
+        let point = moment.point().as_str();
+        tracing::warn!(code = error.code(), hook = hook.name(), point, "hook failed: {why}");
+        HookFailed {
+            hook: hook.name().into(),
+            point: point.into(),
+            call_id: moment.call_id().cloned(),
+            reason: Code::new(error.code()),
+            message: (*why).into(),
+            fail_open: hook.fail_open(),
+        }
+        .into()
+    }
+}
+
+impl Stop {
+    /// Returns the fact that ends the run, and keeps the live error where there is one.
+    pub(super) fn into_fact(self, moment: Moment<'_>, effects: &Effects) -> StopFact {
+        match self {
+            Self::Aborted { hook, reason } => {
+                let mut hooks = effects.agent.hooks.iter();
+                let fail_open =
+                    hooks.find(|h| h.name() == hook).is_none_or(|hook| hook.fail_open());
+                let aborted = HookAborted {
+                    hook: hook.into(),
+                    point: moment.point().as_str().into(),
+                    call_id: moment.call_id().cloned(),
+                    reason: Code::new(code::HOOK_ABORTED),
+                    message: reason.into(),
+                    fail_open,
+                };
+                StopFact(Box::new(aborted.into()))
+            }
+            Self::Rejected { error, fact } => {
+                effects.keep_hook_error(error);
+                StopFact(Box::new(fact))
+            }
+        }
+    }
+}
+
+/// Is a hook of the agent called at this point?
+pub(crate) fn has_hooks(agent: &Inner, point: HookPoint) -> bool {
+    Hooks::of(agent).has(point)
+}
+
+/// Calls the hooks of a pause.
+pub(super) async fn pause(effects: &Effects, pause: Pause) -> End {
+    let reason;
+    let moment = match &pause {
+        Pause::RunStart { input } => Moment::RunStart { input },
+        Pause::BeforeModel { call, messages } => Moment::BeforeModel { call: *call, messages },
+        Pause::AfterModel { call, text, tool_calls, stop_reason } => {
+            Moment::AfterModel { call: *call, text, tool_calls, stop_reason }
+        }
+        Pause::RunEnd(Finish::Failed(cause)) => {
+            reason = Some(cause.code());
+            Moment::RunEnd { outcome: Outcome::Failed, reason: reason.as_ref(), output: "" }
+        }
+        Pause::RunEnd(Finish::Stopped { stop, output }) => {
+            reason = stop.reason();
+            Moment::RunEnd { outcome: stop.outcome(), reason: reason.as_ref(), output }
+        }
+        _ => return End::Hooks(Vec::new(), None),
+    };
+    let called = Hooks::of(&effects.agent).call(moment, &effects.context, Kind::All).await;
+    let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
+    End::Hooks(called.notes, stop)
+}
+
+/// Asks the gates about every call.
+pub(super) async fn gates(effects: &Effects, calls: &[ToolCall]) -> End {
+    let hooks = Hooks::of(&effects.agent);
+    let mut gated = Vec::with_capacity(calls.len());
+    for call in calls {
+        let mut one = Gated::new(call.clone());
+        let moment = Moment::BeforeTool { call };
+        let called = hooks.call(moment, &effects.context, Kind::Gates).await;
+        one.notes = called.notes;
+        if let Some(arguments) = called.arguments {
+            one.call.arguments = arguments;
+        }
+        match called.stop {
+            None => {}
+            Some(Stop::Aborted { hook, reason }) => {
+                one.skipped = Some((hook, reason));
+            }
+            Some(stop @ Stop::Rejected { .. }) => {
+                gated.push(one);
+                let notes = gated.into_iter().flat_map(|one| one.notes).collect();
+                return End::Gates(Err((notes, stop.into_fact(moment, effects))));
+            }
+        }
+        gated.push(one);
+    }
+    End::Gates(Ok(gated))
+}
+
+/// Shows the observers every call that is about to run.
+pub(super) async fn observers(effects: &Effects, calls: &[ToolCall]) -> End {
+    let hooks = Hooks::of(&effects.agent);
+    let mut observed = Vec::with_capacity(calls.len());
+    for call in calls {
+        let moment = Moment::BeforeTool { call };
+        let called = hooks.call(moment, &effects.context, Kind::Observers).await;
+        observed.push(called.notes);
+        if let Some(stop) = called.stop {
+            let notes = observed.into_iter().flatten().collect();
+            return End::Observers(Err((notes, stop.into_fact(moment, effects))));
+        }
+    }
+    End::Observers(Ok(observed))
+}

@@ -1,0 +1,74 @@
+//! Outputs that are too large for the model: kept whole, shown in part.
+
+use error_store::{NewResult, ResultStore, StoreError, preview_text, truncated_text};
+use layer0::event::{EventKind, ResultStored};
+use layer0::failure::{Chain, Failure};
+use layer0::id::ResultId;
+use layer0::{JsonText, code};
+
+use super::Failing;
+use crate::inner::Inner;
+
+/// The operation that stores a large result, as `error_store.degraded` names it.
+const STORE_RESULT: &str = "store_result";
+
+/// A tool's output, by whether the model can read all of it.
+pub(crate) enum Shown {
+    Whole(JsonText),
+    Large(String),
+}
+
+impl Shown {
+    /// Measures an output as the model would read it.
+    pub(crate) fn of(output: JsonText, agent: &Inner) -> Self {
+        let limit = limit(agent);
+        let shown = output.shown();
+        if shown.len() > limit { Self::Large(shown.into_owned()) } else { Self::Whole(output) }
+    }
+
+    /// Keeps what is large. Returns what to note in the log, and what the model reads.
+    pub(crate) async fn keep(
+        self,
+        agent: &Inner,
+        call: &Failing<'_>,
+    ) -> (Option<EventKind>, JsonText) {
+        let body = match self {
+            Self::Whole(output) => return (None, output),
+            Self::Large(body) => body,
+        };
+        let Some(store) = &agent.stores.results else {
+            let shown = truncated_text(&body, limit(agent));
+            let note = call.degraded(STORE_RESULT, code::STORE_CLOSED, "there is no result store");
+            return (Some(note), JsonText::string(&shown));
+        };
+        let result = NewResult::new(call.origin(), &body, &agent.redactor);
+        match put_once_more_if_locked(&**store, &result).await {
+            Ok(result_id) => {
+                let shown = preview_text(result.body(), &result_id);
+                let bytes = u64::try_from(result.body().len()).unwrap_or(u64::MAX);
+                let stored = ResultStored { result_id, call_id: call.call_id().clone(), bytes };
+                (Some(stored.into()), JsonText::string(&shown))
+            }
+            Err(error) => {
+                tracing::warn!(code = error.code(), error = %Chain(&error), "result store failed");
+                let shown = truncated_text(result.body(), limit(agent));
+                let note = call.degraded(STORE_RESULT, error.code(), &Chain(&error).to_string());
+                (Some(note), JsonText::string(&shown))
+            }
+        }
+    }
+}
+
+fn limit(agent: &Inner) -> usize {
+    usize::try_from(agent.definition.limits.max_result_bytes).unwrap_or(usize::MAX)
+}
+
+async fn put_once_more_if_locked(
+    store: &dyn ResultStore,
+    result: &NewResult,
+) -> Result<ResultId, StoreError> {
+    match store.put(result.clone()).await {
+        Err(StoreError::Locked(_)) => store.put(result.clone()).await,
+        done => done,
+    }
+}

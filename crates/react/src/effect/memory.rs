@@ -1,0 +1,95 @@
+//! Reading and writing the memory: bounded, guarded, and with facts for answers.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use layer0::error::BoxError;
+use layer0::event::{EventKind, MemoryDegraded, MemoryRead, MemoryWrote};
+use layer0::failure::{Chain, Seconds};
+use layer0::{Code, code};
+
+use super::Effects;
+use crate::guarded::{drop_guarded, panic_text};
+use crate::hook::HookContext;
+use crate::journal::End;
+use crate::memory::{Memory, MemoryEntry, MemoryQuery};
+
+/// Returns what is remembered for this input.
+pub(super) async fn read(effects: &Effects, input: Arc<str>) -> End {
+    let session = effects.context.session.clone();
+    let asked = ask(effects, code::MEMORY_READ_FAILED, move |memory| async move {
+        memory.read(MemoryQuery { session, input }).await
+    });
+    let redactor = &effects.agent.redactor;
+    End::Memory(Box::new(match asked.await {
+        Ok(entries) => {
+            let redact = |entry: String| redactor.redact_held(&entry).into();
+            MemoryRead { entries: entries.into_iter().map(redact).collect() }.into()
+        }
+        Err((reason, why)) => {
+            tracing::warn!(code = reason, "Memory read failed: {why}");
+            degraded("read", reason, &why)
+        }
+    }))
+}
+
+/// Remembers what was answered to this input.
+pub(super) async fn write(effects: &Effects, input: Arc<str>, output: Arc<str>) -> End {
+    let HookContext { run, session } = effects.context.clone();
+    let asked = ask(effects, code::MEMORY_WRITE_FAILED, move |memory| async move {
+        memory.write(MemoryEntry { session, run, input, output }).await
+    });
+    End::Memory(Box::new(match asked.await {
+        Ok(()) => MemoryWrote { count: 1 }.into(),
+        Err((reason, why)) => {
+            tracing::warn!(code = reason, "Memory write failed: {why}");
+            degraded("write", reason, &why)
+        }
+    }))
+}
+
+/// Asks the memory, whose code may panic before it returns a future too.
+async fn ask<T, F: Future<Output = Result<T, BoxError>> + Send>(
+    effects: &Effects,
+    failed: &'static str,
+    ask: impl FnOnce(Arc<dyn Memory>) -> F + Send,
+) -> Result<T, (&'static str, String)> {
+    let agent = &effects.agent;
+    let Some(memory) = agent.memory.clone() else {
+        return Err((failed, "this agent has no memory".to_owned()));
+    };
+    let limit = Duration::from_millis(agent.definition.limits.memory_timeout_ms);
+    let began = agent.clock.monotonic();
+    let asked = AssertUnwindSafe(async {
+        // An error that cannot be printed is as good as a panic.
+        ask(memory).await.map_err(|error| Chain(&*error).to_string())
+    });
+    let answered = select(Box::pin(asked.catch_unwind()), agent.clock.sleep(limit)).await;
+    let late = format!("no answer within {}", Seconds(limit));
+    let (reason, why) = match answered {
+        // Code that blocks its thread holds up its own timeout.
+        Either::Left(_) if agent.clock.monotonic().saturating_sub(began) > limit => {
+            (code::MEMORY_TIMEOUT, late)
+        }
+        Either::Left((Ok(Ok(answer)), _)) => return Ok(answer),
+        Either::Left((Ok(Err(why)), _)) => (failed, why),
+        Either::Left((Err(panic), _)) => (code::MEMORY_PANICKED, panic_text(panic)),
+        Either::Right(((), asked)) => {
+            drop_guarded(asked);
+            (code::MEMORY_TIMEOUT, late)
+        }
+    };
+    Err((reason, agent.redactor.redact(&why).into_owned()))
+}
+
+fn degraded(operation: &str, reason: &'static str, why: &str) -> EventKind {
+    MemoryDegraded {
+        operation: operation.into(),
+        reason: Code::new(reason),
+        message: format!("Memory unavailable: {why}").into(),
+    }
+    .into()
+}

@@ -1,0 +1,194 @@
+//! One execution of a tool: the call, what it came to, and whether it is tried again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use error_store::{DATABASE_ERROR, Summary, code_of_text};
+use layer0::JsonText;
+use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
+use layer0::failure::{Failure, Retry};
+use react_machine::HookPoint;
+use retry::{Decision, RetryPolicy, Tried};
+use tokio_util::sync::CancellationToken;
+use tool::{ToolContext, ToolError, failed_text};
+use tracing::Instrument;
+
+use super::Effects;
+use super::failure::{Failing, is_stored};
+use super::hooks::{Hooks, Kind};
+use super::large_result::Shown;
+use crate::below::{self, Caller};
+use crate::guarded::drop_guarded;
+use crate::guarded::execute;
+use crate::hook::{HookContext, Moment};
+use crate::journal::{End, Execution, ExecutionEnd, StopFact};
+use crate::recordable::recordable;
+
+/// Runs a tool once and turns what it came to into facts.
+pub(super) async fn execution(
+    effects: Arc<Effects>,
+    mut execution: Box<Execution>,
+    stop: CancellationToken,
+) -> End {
+    let clock = Arc::clone(&effects.agent.clock);
+    let began = clock.monotonic();
+    let (caller, below) = execution.child.clone().map(below::open).unzip();
+    let span =
+        tracing::info_span!("tool", tool = %execution.run.tool, call = %execution.run.call_id);
+    let result = {
+        let mut call = Box::pin(call(&effects, &execution, caller.map(Arc::new)).instrument(span));
+        let result = tokio::select! {
+            biased;
+            () = stop.cancelled() => None,
+            result = &mut call => Some(result),
+        };
+        if result.is_none() {
+            drop_guarded(call);
+        }
+        result
+    };
+    // A run that the tool started ends with it, and what it used is in the record before the answer.
+    let returned = match below.flatten() {
+        Some(below) => Some(Box::new(below.returned(&clock).await)),
+        None => None,
+    };
+    let took = clock.monotonic().saturating_sub(began);
+    execution.elapsed = execution.elapsed.saturating_add(took);
+    execution.tried = execution.tried.saturating_add(1);
+    let mut end = ExecutionEnd { returned, facts: Vec::new(), again: None };
+    match result {
+        None => {}
+        Some(Err(error)) if let Some(delay) = next_delay(&effects, &execution, &error) => {
+            end.facts.push(attempted(&effects, &execution, &error, delay).into());
+            execution.elapsed = execution.elapsed.saturating_add(delay);
+            end.again = Some((delay, execution));
+        }
+        Some(result) => end.facts = answer(&effects, &execution, result).await,
+    }
+    End::Execution(end)
+}
+
+/// Calls the tool, with all that it may know.
+async fn call(
+    effects: &Effects,
+    execution: &Execution,
+    caller: Option<Arc<Caller>>,
+) -> Result<JsonText, ToolError> {
+    let Effects { agent, context, late, .. } = effects;
+    let Execution { run, admitted, sessions, depth, .. } = execution;
+    let limit = Duration::from_millis(agent.definition.limits.tool_timeout_ms);
+    let limit = admitted.spec().timeout.unwrap_or(limit);
+    let HookContext { run: run_id, session } = context.clone();
+    let deadline = agent.clock.now().after(limit);
+    let mut context = ToolContext::new(run_id, session, run.call_id.clone(), deadline);
+    context.granted = Arc::clone(admitted.needs());
+    context.sessions = Arc::clone(sessions);
+    context.depth = *depth;
+    context.app_state.clone_from(&agent.app_state);
+    context.runtime = caller.map(|caller| caller as _);
+    context.redactor = agent.redactor.clone();
+    let answer = ToolLate { call_id: run.call_id.clone(), execution: run.execution };
+    let late = Arc::clone(late);
+    let note_late = move || late.push(answer);
+    execute(Arc::clone(admitted), context, limit, &agent.clock, note_late).await
+}
+
+/// Returns how long is waited before the tool is tried again. That is done only when the tool says how
+/// long: whether anything else is worth another try is for the model to decide.
+fn next_delay(effects: &Effects, execution: &Execution, error: &ToolError) -> Option<Duration> {
+    let Retry::After(_) = error.retry() else { return None };
+    let is_idempotent = execution.admitted.spec().idempotent;
+    let mut tried = Tried::new(execution.tried, execution.elapsed, is_idempotent);
+    // To be tried again is another execution of the run's budget.
+    tried.max_attempts = (!execution.may_repeat).then_some(0);
+    let agent = &effects.agent;
+    let policy =
+        RetryPolicy::new(agent.retry, Arc::clone(&agent.clock)).jitter(agent.jitter.clone());
+    match policy.decide(error, tried) {
+        Decision::Again(delay) => Some(delay),
+        _ => None,
+    }
+}
+
+/// Says that a tool is tried again.
+fn attempted(
+    effects: &Effects,
+    execution: &Execution,
+    error: &ToolError,
+    delay: Duration,
+) -> ToolAttempted {
+    let text = error.kind().to_string();
+    ToolAttempted {
+        call_id: execution.run.call_id.clone(),
+        execution: execution.run.execution,
+        reason: error.code().into(),
+        // Cut first, a secret would be cut in half.
+        message: Summary::of(&effects.agent.redactor.redact(&text), None).text.into(),
+        delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Stores what is long, and calls the hooks of a tool that ran.
+async fn answer(
+    effects: &Effects,
+    execution: &Execution,
+    result: Result<JsonText, ToolError>,
+) -> Vec<EventKind> {
+    let Effects { agent, context, .. } = effects;
+    let Execution { run, admitted, elapsed, .. } = execution;
+    let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    let failing = Failing::new(agent, context, &run.call_id, &run.tool, duration_ms);
+    let stores = admitted.stores_errors();
+    let mut facts = match result {
+        Ok(output) => {
+            let output = recordable(&agent.redactor, output);
+            // What the detail tools give out is bounded by itself.
+            let shown = if stores { Shown::of(output, agent) } else { Shown::Whole(output) };
+            let (note, output) = shown.keep(agent, &failing).await;
+            let responded = ToolResponded {
+                call_id: run.call_id.clone(),
+                tool: Arc::clone(&run.tool),
+                ok: true,
+                output,
+                duration_ms,
+                error: None,
+            };
+            note.into_iter().chain([responded.into()]).collect()
+        }
+        Err(error) if stores && is_stored(&error) => {
+            failing.store_and_respond(&error, agent.stores.errors.as_deref()).await
+        }
+        Err(error) => {
+            let answer = failing.respond(&error, &failed_text(&run.tool, &error));
+            let unread = error.author_code().is_some_and(|code| &**code == DATABASE_ERROR);
+            if stores || !unread {
+                vec![answer]
+            } else {
+                let why = error.kind().to_string();
+                vec![failing.degraded("get", code_of_text(&why), &why), answer]
+            }
+        }
+    };
+    call_hooks(effects, &mut facts).await;
+    facts
+}
+
+/// Calls the hooks of a tool that ran. What they leave in the record stands before the answer.
+async fn call_hooks(effects: &Effects, facts: &mut Vec<EventKind>) {
+    let hooks = Hooks::of(&effects.agent);
+    let Some(EventKind::ToolResponded(answer)) = facts.last() else { return };
+    if !hooks.has(HookPoint::AfterTool) {
+        return;
+    }
+    let moment = Moment::AfterTool {
+        call_id: &answer.call_id,
+        tool: &answer.tool,
+        ok: answer.ok,
+        output: &answer.output,
+    };
+    let called = hooks.call(moment, &effects.context, Kind::All).await;
+    let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
+    let before_answer = facts.len() - 1;
+    let stop = stop.map(|StopFact(fact)| *fact);
+    facts.splice(before_answer..before_answer, called.notes.into_iter().chain(stop));
+}

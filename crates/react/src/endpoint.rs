@@ -1,0 +1,231 @@
+//! What stands around one attempt: breaker → limit of calls in flight → attempt timeout → provider.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use clock::Clock;
+use futures_util::FutureExt;
+use layer0::Code;
+use layer0::event::ModelAttempted;
+use layer0::failure::Failure;
+use layer0::id::RunId;
+use layer0::usage::TokenUsage;
+use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
+use react_machine::Price;
+use retry::{AttemptTimeout, AttemptTimeoutLayer, CircuitBreaker, RetryPolicy};
+use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
+use tower::util::Either;
+use tower::{Service, ServiceBuilder};
+
+use crate::feed::Feed;
+use crate::guarded::panic_text;
+use crate::live::{Hub, Live};
+use crate::shown::{Pieces, Shown};
+use crate::upstream::{Upstream, attempt_labels};
+use crate::wire_names::{map_request, map_response};
+
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// The providers of an agent, in the order they are asked.
+pub(crate) type ModelStack = Box<[Endpoint]>;
+
+/// One provider with all that stands around it.
+pub(crate) struct Endpoint {
+    pub(crate) retry: RetryPolicy,
+    /// How `model.attempted` names it.
+    pub(crate) label: Arc<str>,
+    pub(crate) service: AttemptService,
+}
+
+pub(crate) type AttemptService = CircuitBreaker<Limited<AttemptTimeout<Transport>>>;
+/// With a limit of calls in flight, or without.
+type Limited<S> = Either<ConcurrencyLimit<S>, S>;
+
+/// Builds the stacks around providers, of which each is asked when the one before it could not answer.
+pub(crate) fn stack(
+    upstreams: Vec<Upstream>,
+    stream: bool,
+    retry: &RetryPolicy,
+    attempt_timeout: Duration,
+    clock: &Arc<dyn Clock>,
+) -> ModelStack {
+    let providers: Vec<&dyn Provider> =
+        upstreams.iter().map(|upstream| &*upstream.provider).collect();
+    let labels = attempt_labels(&providers);
+    let last = upstreams.len().saturating_sub(1);
+    let endpoint = |(place, (upstream, label)): (usize, (Upstream, Arc<str>))| {
+        let Upstream { provider, budget, breaker, places, attempt_timeout: own } = upstream;
+        let timeout = own.unwrap_or(attempt_timeout);
+        Endpoint {
+            retry: retry.clone().budget(budget).yields(place < last),
+            label,
+            service: ServiceBuilder::new()
+                .layer(breaker.layer())
+                .option_layer(places.map(GlobalConcurrencyLimitLayer::with_semaphore))
+                .layer(AttemptTimeoutLayer::new(timeout, Arc::clone(clock)))
+                .service(Transport { provider, stream }),
+        }
+    };
+    upstreams.into_iter().zip(labels).enumerate().map(endpoint).collect()
+}
+
+/// One attempt on its way to its provider.
+pub(crate) struct AttemptRequest {
+    pub(crate) request: ModelRequest,
+    pub(crate) record: Arc<AttemptRecord>,
+}
+
+/// What is known of an attempt before it ends, and what listeners are shown of it.
+pub(crate) struct AttemptRecord {
+    pub(crate) call: u32,
+    pub(crate) number: u32,
+    label: Arc<str>,
+    price: Option<Price>,
+    billed: Mutex<Option<TokenUsage>>,
+    /// The HTTP status; 0 while there is none.
+    status: AtomicU16,
+    listeners: Listeners,
+    /// What is held back from listeners.
+    shown: Mutex<Shown>,
+}
+
+/// Who hears of an answer while it comes.
+pub(crate) struct Listeners {
+    pub(crate) run: RunId,
+    pub(crate) hub: Arc<Hub>,
+    /// The stream of the run.
+    pub(crate) feed: Option<Arc<Feed>>,
+    /// Is anything shown? An answer that was asked for whole is shown whole.
+    pub(crate) is_streamed: bool,
+    /// Are there secrets to hold back?
+    pub(crate) holds_secrets: bool,
+}
+
+impl AttemptRecord {
+    pub(crate) fn new(
+        call: u32,
+        number: u32,
+        label: Arc<str>,
+        price: Option<Price>,
+        listeners: Listeners,
+        shown: Shown,
+    ) -> Self {
+        let (billed, status) = (Mutex::new(None), AtomicU16::new(0));
+        Self { call, number, label, price, billed, status, listeners, shown: Mutex::new(shown) }
+    }
+
+    /// Returns what the provider said it bills.
+    pub(crate) fn billed(&self) -> Option<TokenUsage> {
+        *self.billed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Describes the attempt, which ended with `error` or with an answer.
+    pub(crate) fn attempted(
+        &self,
+        usage: Option<TokenUsage>,
+        error: Option<&ProviderError>,
+        delay: Option<Duration>,
+    ) -> ModelAttempted {
+        let status = Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0);
+        ModelAttempted {
+            call: self.call,
+            attempt: self.number,
+            provider: Arc::clone(&self.label),
+            code: error.map(|error| Code::new(error.code())),
+            status: status.or_else(|| error.and_then(ProviderError::status)),
+            delay_ms: delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+            usage,
+            cost_nanousd: self.price.map(|price| price.of_attempt(&usage.unwrap_or_default())),
+        }
+    }
+
+    /// Shows listeners what a change of what is held back sets free.
+    fn show(&self, change: impl FnOnce(&mut Shown) -> Pieces) {
+        let Listeners { run, hub, feed, is_streamed, holds_secrets } = &self.listeners;
+        // A listener may come in the middle of a secret, so that what holds some is kept track of at any
+        // time.
+        if !is_streamed || !(*holds_secrets || feed.is_some() || hub.is_heard()) {
+            return;
+        }
+        // Sent while it is locked, so that pieces keep their order.
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        for piece in change(&mut shown).into_iter().flatten() {
+            if let Some(feed) = feed {
+                feed.delta(self.call, self.number, &piece);
+            }
+            hub.send(|| Live::Delta {
+                run: run.clone(),
+                call: self.call,
+                attempt: self.number,
+                piece,
+            });
+        }
+    }
+}
+
+/// Passes pieces of the answer to listeners, marked with call and attempt.
+impl StreamSink for AttemptRecord {
+    fn text(&self, piece: &str) {
+        self.show(|shown| shown.text(piece));
+    }
+
+    fn thinking(&self, piece: &str) {
+        self.show(|shown| shown.thinking(piece));
+    }
+
+    fn status(&self, status: u16) {
+        self.status.store(status, Ordering::Relaxed);
+    }
+
+    fn usage(&self, usage: TokenUsage) {
+        *self.billed.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
+    }
+}
+
+/// The innermost service: asks the provider.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    provider: Arc<dyn Provider>,
+    stream: bool,
+}
+
+impl Service<AttemptRequest> for Transport {
+    type Response = ModelResponse;
+    type Error = ProviderError;
+    type Future = BoxFuture<Result<ModelResponse, ProviderError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ProviderError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, attempt: AttemptRequest) -> Self::Future {
+        let Self { provider, stream } = self.clone();
+        Box::pin(async move {
+            let AttemptRequest { mut request, record } = attempt;
+            request.sink = Some(Arc::clone(&record) as _);
+            let tools = map_request(&mut request);
+            let asked = AssertUnwindSafe(async {
+                if stream {
+                    provider.stream(&request).await
+                } else {
+                    provider.complete(&request).await
+                }
+            });
+            let mut answered = asked.catch_unwind().await.unwrap_or_else(|panic| {
+                Err(ProviderError::Other(
+                    format!("the provider panicked: {}", panic_text(panic)).into(),
+                ))
+            });
+            if let Ok(response) = &mut answered {
+                map_response(response, &tools);
+            }
+            // The pieces of an attempt that failed are void, and its last may be half a secret.
+            record.show(|shown| if answered.is_ok() { shown.finish() } else { shown.discard() });
+            answered
+        })
+    }
+}

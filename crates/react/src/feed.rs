@@ -1,0 +1,232 @@
+//! What a run says, until its stream is read: bounded, and never in the run's way.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use layer0::event::Event;
+
+use crate::error::RunFailure;
+use crate::live::Piece;
+use crate::outcome::RunOutcome;
+
+/// How many unread events are held in memory, where a log holds them too.
+const MAX_EVENTS: usize = 256;
+/// How many bytes of unread deltas are held.
+const MAX_DELTA_BYTES: usize = 256 * 1024;
+/// What a delta costs beside its text.
+const DELTA_COST: usize = 64;
+
+pub(crate) type RunResult = Result<RunOutcome, RunFailure>;
+
+/// What waits for the reader.
+#[derive(Debug)]
+pub(crate) enum Pending {
+    Event(Arc<Event>),
+    /// These events are in the log alone.
+    InLog {
+        from: u64,
+        to: u64,
+    },
+    Delta(Delta),
+    Ended(Box<RunResult>),
+}
+
+/// Consecutive pieces of one attempt's text or thinking, as one.
+#[derive(Debug)]
+pub(crate) struct Delta {
+    pub(crate) call: u32,
+    pub(crate) attempt: u32,
+    pub(crate) is_thinking: bool,
+    pub(crate) text: String,
+}
+
+/// The queue between a run and its stream. The run never waits for the reader.
+///
+/// With a log, the queue holds at most [`MAX_EVENTS`] events, and says of further ones only that the
+/// log has them; without one it holds all. Deltas are merged, and left out when there are too many:
+/// the reader makes up for them from the event that has the whole answer.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    has_log: bool,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    pending: VecDeque<Pending>,
+    /// How many events are pending.
+    events: usize,
+    /// What the pending deltas cost.
+    delta_bytes: usize,
+    /// The attempt of which a delta was left out: what follows in it is left out too.
+    cut: Option<(u32, u32)>,
+    /// The calls of which deltas were left out.
+    cut_calls: BTreeSet<u32>,
+    has_ended: bool,
+    reader: Option<Waker>,
+}
+
+impl Feed {
+    pub(crate) fn new(has_log: bool) -> Self {
+        Self { has_log, queue: Mutex::default() }
+    }
+
+    /// Takes in the next event of the run.
+    pub(crate) fn event(&self, event: &Arc<Event>) {
+        let mut queue = self.queue();
+        if !self.has_log || queue.events < MAX_EVENTS {
+            queue.events += 1;
+            queue.pending.push_back(Pending::Event(Arc::clone(event)));
+        } else if let Some(Pending::InLog { to, .. }) = queue.pending.back_mut() {
+            *to = event.seq;
+        } else {
+            queue.pending.push_back(Pending::InLog { from: event.seq, to: event.seq });
+        }
+        queue.wake();
+    }
+
+    /// Takes in a piece of an answer.
+    pub(crate) fn delta(&self, call: u32, attempt: u32, piece: &Piece) {
+        let (is_thinking, piece) = match piece {
+            Piece::Text(text) => (false, text),
+            Piece::Thinking(text) => (true, text),
+        };
+        let mut queue = self.queue();
+        if queue.cut == Some((call, attempt)) {
+            return;
+        }
+        let left = MAX_DELTA_BYTES.saturating_sub(queue.delta_bytes);
+        let cost = match queue.pending.back_mut() {
+            Some(Pending::Delta(last))
+                if (last.call, last.attempt, last.is_thinking) == (call, attempt, is_thinking) =>
+            {
+                if piece.len() <= left {
+                    last.text.push_str(piece);
+                }
+                piece.len()
+            }
+            _ => {
+                if piece.len() + DELTA_COST <= left {
+                    let text = piece.to_string();
+                    let delta = Delta { call, attempt, is_thinking, text };
+                    queue.pending.push_back(Pending::Delta(delta));
+                }
+                piece.len() + DELTA_COST
+            }
+        };
+        if cost > left {
+            queue.cut = Some((call, attempt));
+            queue.cut_calls.insert(call);
+            return;
+        }
+        queue.delta_bytes += cost;
+        queue.wake();
+    }
+
+    /// Takes in how the run ended; only the first one counts.
+    pub(crate) fn end(&self, result: RunResult) {
+        let mut queue = self.queue();
+        if !queue.has_ended {
+            queue.has_ended = true;
+            queue.pending.push_back(Pending::Ended(Box::new(result)));
+            queue.wake();
+        }
+    }
+
+    /// Takes out what comes next. After the end there is nothing to wait for, and this is not called.
+    pub(crate) fn poll_next(&self, context: &Context<'_>) -> Poll<Pending> {
+        let mut queue = self.queue();
+        let Some(next) = queue.pending.pop_front() else {
+            queue.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        match &next {
+            Pending::Event(_) => queue.events -= 1,
+            Pending::Delta(delta) => queue.delta_bytes -= delta.text.len() + DELTA_COST,
+            Pending::InLog { .. } | Pending::Ended(_) => {}
+        }
+        Poll::Ready(next)
+    }
+
+    /// Were deltas of this call left out? Asked once, when the call is over.
+    pub(crate) fn was_cut(&self, call: u32) -> bool {
+        self.queue().cut_calls.remove(&call)
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(feed: &Feed) -> Vec<Pending> {
+        let context = Context::from_waker(Waker::noop());
+        let next = || match feed.poll_next(&context) {
+            Poll::Ready(next) => Some(next),
+            Poll::Pending => None,
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    fn text(text: &str) -> Piece {
+        Piece::Text(text.into())
+    }
+
+    /// Spec: D14
+    #[test]
+    fn deltas_of_one_attempt_are_merged() {
+        let feed = Feed::new(true);
+        feed.delta(1, 1, &text("a"));
+        feed.delta(1, 1, &text("b"));
+        feed.delta(1, 1, &Piece::Thinking("hm".into()));
+        feed.delta(1, 2, &Piece::Thinking("oh".into()));
+        let texts: Vec<String> = taken(&feed)
+            .into_iter()
+            .map(|pending| match pending {
+                Pending::Delta(delta) => delta.text,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(texts, ["ab", "hm", "oh"]);
+    }
+
+    /// Spec: D14, V1
+    #[test]
+    fn unread_deltas_take_bounded_memory() {
+        let feed = Feed::new(true);
+        let piece = text(&"x".repeat(1_000));
+        for call in 1..=100 {
+            for _ in 0..100 {
+                feed.delta(call, 1, &piece);
+            }
+        }
+        assert!(feed.queue().delta_bytes <= MAX_DELTA_BYTES);
+        assert!(feed.was_cut(3) && feed.was_cut(100) && !feed.was_cut(1));
+        let bytes: usize = taken(&feed)
+            .iter()
+            .map(|pending| match pending {
+                Pending::Delta(delta) => delta.text.len(),
+                _ => 0,
+            })
+            .sum();
+        assert!((200_000..=MAX_DELTA_BYTES).contains(&bytes), "{bytes}");
+        assert_eq!(feed.queue().delta_bytes, 0);
+        // An attempt of which something was left out has no hole in the middle.
+        feed.delta(100, 1, &piece);
+        assert!(taken(&feed).is_empty());
+        feed.delta(100, 2, &piece);
+        assert_eq!(taken(&feed).len(), 1);
+    }
+}

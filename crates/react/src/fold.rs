@@ -1,0 +1,144 @@
+//! From the record of a run back to its machine.
+
+use std::fmt::Display;
+
+use event_log::{EventLog, LogError, RunSummary, read_events, sessions_of};
+use layer0::JsonText;
+use layer0::event::{Event, EventKind, RunStarted};
+use layer0::id::{RunId, SessionId};
+use react_machine::{
+    AgentDefinition, CheckedDefinition, Divergence, Entry, Replay, Replayed, Setup,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::digest::{digest, record};
+use crate::output_check::output_check;
+use crate::resume_error::ResumeError;
+
+/// A run as its record leaves it.
+pub(crate) struct Folded {
+    pub(crate) summary: RunSummary,
+    pub(crate) events: Vec<Event>,
+    pub(crate) definition: CheckedDefinition,
+    pub(crate) replayed: Replayed,
+    /// Where what it stored is found.
+    pub(crate) sessions: Vec<SessionId>,
+    /// The run that it follows.
+    pub(crate) follows: Option<RunId>,
+}
+
+/// Reads a run and folds its first `until` events (all of them without) into a machine, comparing
+/// every decision. With an agent of one's own, the run has to be that agent's.
+pub(crate) async fn fold(
+    log: &dyn EventLog,
+    run: &RunId,
+    own: Option<&AgentDefinition>,
+    until: Option<u64>,
+) -> Result<Folded, ResumeError> {
+    let (summary, mut events) = read_events(log, run).await?;
+    if let Some(until) = until {
+        if until == 0 || until > summary.last_seq {
+            return Err(ResumeError::no_such_event(run.clone(), until, summary.last_seq));
+        }
+        events.truncate(usize::try_from(until).unwrap_or(usize::MAX));
+    }
+    let started = started(&events)?;
+    let follows = started.follows.as_ref().map(|follows| follows.run.clone());
+    let definition = match own {
+        Some(own) => own_definition(own, started)?,
+        None => recorded_definition(started)?,
+    };
+    let definition = CheckedDefinition::new(definition).map_err(unusable)?;
+    let replayed = replay_events(definition.clone(), &events)?;
+    let sessions = sessions_of(&events);
+    Ok(Folded { summary, events, definition, replayed, sessions, follows })
+}
+
+pub(crate) fn started(events: &[Event]) -> Result<&RunStarted, LogError> {
+    match events.first().map(|event| &event.kind) {
+        Some(EventKind::RunStarted(started)) => Ok(started),
+        _ => Err(LogError::tampered(1, "it does not begin with `run.started`")),
+    }
+}
+
+/// Returns the definition that a run was started with; one that was changed has another digest.
+fn recorded_definition(started: &RunStarted) -> Result<AgentDefinition, ResumeError> {
+    let unreadable = |error: serde_json::Error| {
+        ResumeError::other_agent(&started.agent.digest, &error.to_string())
+    };
+    let actual = digest(&started.agent.definition);
+    if actual != *started.agent.digest {
+        return Err(ResumeError::other_agent(&started.agent.digest, &actual));
+    }
+    let definition: AgentDefinition = started.agent.definition.read().map_err(unreadable)?;
+    Ok(definition)
+}
+
+/// The part of a definition that a request may change for its run.
+#[derive(Default, Deserialize)]
+struct OfRun {
+    output_schema: Option<JsonText>,
+}
+
+/// Returns the agent's own definition for a run, if the run is its.
+fn own_definition(
+    own: &AgentDefinition,
+    started: &RunStarted,
+) -> Result<AgentDefinition, ResumeError> {
+    let mut own = own.clone();
+    let OfRun { output_schema } = started.agent.definition.read().unwrap_or_default();
+    own.output_schema = output_schema;
+    let record = record(&own);
+    if record.digest != started.agent.digest {
+        return Err(ResumeError::other_agent(&started.agent.digest, &record.digest));
+    }
+    Ok(own)
+}
+
+/// Returns which run a `run.forked` copied.
+fn copied_from(event: &Event) -> Option<&RunId> {
+    match &event.kind {
+        EventKind::RunForked(forked) => Some(&forked.parent),
+        _ => None,
+    }
+}
+
+/// Feeds recorded events to a machine.
+pub(crate) fn replay_events(
+    definition: CheckedDefinition,
+    events: &[Event],
+) -> Result<Replayed, ResumeError> {
+    let schema = definition.output_schema.clone();
+    let own = events.first().map(|event| &event.run);
+    let mut runs = events.iter().filter_map(copied_from).chain(own).cloned();
+    let first = runs.next().unwrap_or_else(|| "".into());
+    let mut setup = Setup::new(first);
+    if let Some(schema) = schema {
+        setup = setup.checking_output(output_check(&schema).map_err(unusable)?);
+    }
+    let mut replay = Replay::new(definition, setup, runs);
+    for event in events {
+        let entry = Entry {
+            seq: event.seq,
+            at: event.at,
+            actor: event.actor,
+            caused_by: event.caused_by,
+            kind: event.kind.clone(),
+        };
+        replay.next(&entry)?;
+    }
+    Ok(replay.finish())
+}
+
+/// Says that the recorded agent cannot be run.
+fn unusable(error: impl Display) -> ResumeError {
+    ResumeError::other_agent("", &error.to_string())
+}
+
+impl ResumeError {
+    fn other_agent(expected: &str, actual: &str) -> Self {
+        let (expected, actual) = (Value::from(expected), Value::from(actual));
+        Divergence::new(1, "agent", expected, actual).into()
+    }
+}

@@ -1,0 +1,193 @@
+//! Stores as the driver asks them: bounded and guarded, so that one that hangs or panics is one that
+//! fails.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clock::Clock;
+use error_store::{
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, NewResult, Pruned,
+    ResultRecord, ResultStore, Retention, StoreError, Stored,
+};
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use layer0::Timestamp;
+use layer0::failure::{Chain, Seconds};
+use layer0::id::{ErrorId, ResultId, SessionId};
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tracing::Instrument;
+use tracing::instrument::WithSubscriber;
+
+use crate::guarded::panic_text;
+
+type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+
+/// A store that answers every call within a limit, and never panics.
+pub(crate) struct Guarded<S: ?Sized> {
+    store: Arc<S>,
+    limit: Duration,
+    clock: Arc<dyn Clock>,
+}
+
+impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
+    pub(crate) fn new(store: Arc<S>, limit: Duration, clock: &Arc<dyn Clock>) -> Self {
+        Self { store, limit, clock: Arc::clone(clock) }
+    }
+
+    /// Asks the store in a task of its own, so that one that blocks its thread holds up neither the
+    /// run nor its own limit.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future aborts the task.
+    async fn ask<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(Arc<S>) -> Answer<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (answer, answered) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let store = Arc::clone(&self.store);
+        let work = async move {
+            let asked = AssertUnwindSafe(async { printable(call(store).await) }).catch_unwind();
+            let result = asked.await.unwrap_or_else(|panic| Err(panicked(&panic_text(panic))));
+            // What comes too late is discarded.
+            let _ = answer.send(result);
+        };
+        let task = async move {
+            select(pin!(work), stopped).await;
+        }
+        .instrument(tracing::Span::current())
+        .with_current_subscriber();
+        let task = tokio::spawn(self.clock.track(Box::pin(task))).abort_handle();
+        let _stop = StopOnDrop { task, _stop: stop };
+        match select(answered, self.clock.sleep(self.limit)).await {
+            Either::Left((Ok(result), _)) => result,
+            Either::Left((Err(_), _)) => {
+                Err(StoreError::Failed("the task of the store was lost".into()))
+            }
+            Either::Right(((), _)) => {
+                let why = format!("no answer within {}", Seconds(self.limit));
+                Err(StoreError::Failed(why.into()))
+            }
+        }
+    }
+
+    fn hold(&self, hold: impl FnOnce(&S) -> Hold) -> Hold {
+        let held = AssertUnwindSafe(|| hold(&self.store));
+        std::panic::catch_unwind(held).unwrap_or_else(|panic| {
+            let why = panic_text(panic);
+            tracing::warn!("a store panicked: {why}");
+            Hold::none()
+        })
+    }
+}
+
+/// An error that cannot be printed is as good as a panic.
+fn printable<T>(result: Result<T, StoreError>) -> Result<T, StoreError> {
+    result.inspect_err(|error| drop(Chain(error).to_string()))
+}
+
+fn panicked(why: &str) -> StoreError {
+    StoreError::Failed(format!("it panicked: {why}").into())
+}
+
+/// Stops the task when its answer is no longer waited for. Dropping the sender wakes it, so that the
+/// clock knows that it ends.
+struct StopOnDrop {
+    task: AbortHandle,
+    _stop: oneshot::Sender<()>,
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[async_trait]
+impl ErrorStore for Guarded<dyn ErrorStore> {
+    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+        self.ask(|store| Box::pin(async move { store.store(error).await })).await
+    }
+
+    async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError> {
+        self.ask(|store| Box::pin(async move { store.keep(error).await })).await
+    }
+
+    async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError> {
+        let (session, id) = (session.clone(), id.clone());
+        self.ask(|store| Box::pin(async move { store.keep_expired(&session, &id).await })).await
+    }
+
+    async fn get(
+        &self,
+        session: &SessionId,
+        id: &ErrorId,
+    ) -> Result<Lookup<ErrorRecord>, StoreError> {
+        let (session, id) = (session.clone(), id.clone());
+        self.ask(|store| Box::pin(async move { store.get(&session, &id).await })).await
+    }
+
+    async fn find(&self, id: &ErrorId) -> Result<Lookup<ErrorRecord>, StoreError> {
+        let id = id.clone();
+        self.ask(|store| Box::pin(async move { store.find(&id).await })).await
+    }
+
+    async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
+        self.ask(|store| Box::pin(async move { store.list(filter).await })).await
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.ask(move |store| Box::pin(async move { store.prune(retention, now).await })).await
+    }
+
+    async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
+        self.ask(move |store| Box::pin(async move { store.stats(limit).await })).await
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        Guarded::hold(self, |store| store.hold(session))
+    }
+}
+
+#[async_trait]
+impl ResultStore for Guarded<dyn ResultStore> {
+    async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
+        self.ask(|store| Box::pin(async move { store.put(result).await })).await
+    }
+
+    async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
+        self.ask(|store| Box::pin(async move { store.keep(result).await })).await
+    }
+
+    async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
+        let (session, id) = (session.clone(), id.clone());
+        self.ask(|store| Box::pin(async move { store.keep_expired(&session, &id).await })).await
+    }
+
+    async fn get(
+        &self,
+        session: &SessionId,
+        id: &ResultId,
+    ) -> Result<Lookup<ResultRecord>, StoreError> {
+        let (session, id) = (session.clone(), id.clone());
+        self.ask(|store| Box::pin(async move { store.get(&session, &id).await })).await
+    }
+
+    async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
+        let id = id.clone();
+        self.ask(|store| Box::pin(async move { store.find(&id).await })).await
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.ask(move |store| Box::pin(async move { store.prune(retention, now).await })).await
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        Guarded::hold(self, |store| store.hold(session))
+    }
+}

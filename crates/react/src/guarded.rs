@@ -1,0 +1,153 @@
+//! Running one tool: in a task of its own, with a limit and a panic guard.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::Clock;
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use layer0::JsonText;
+use layer0::failure::Chain;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+use tokio_util::sync::DropGuard;
+use tool::{Admitted, ToolContext, ToolError, Written};
+use tracing::Instrument;
+use tracing::instrument::WithSubscriber;
+
+/// Runs an admitted call. `late` hears of an answer that came after the call was given up.
+///
+/// The tool runs in its own task, so that one that blocks its thread holds up neither its siblings
+/// nor its own timeout; and it is timed there and here, so that neither a tool that blocks its thread
+/// nor a driver that is busy with something else makes the limit longer.
+///
+/// # Cancel safety
+///
+/// Dropping the future aborts the task.
+pub(crate) async fn execute(
+    admitted: Arc<Admitted>,
+    context: ToolContext,
+    limit: Duration,
+    clock: &Arc<dyn Clock>,
+    late: impl FnOnce() + Send + 'static,
+) -> Result<JsonText, ToolError> {
+    let (answer, answered) = oneshot::channel();
+    let token = context.cancellation.clone();
+    let written = context.written.clone();
+    let cancel = token.clone().drop_guard();
+    let (stop, stopped) = oneshot::channel::<Never>();
+    let began = clock.monotonic();
+    let timer = Arc::clone(clock);
+    let written_inside = written.clone();
+    let call = async move {
+        let tool = Arc::clone(admitted.tool());
+        let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await })
+            .catch_unwind();
+        let (result, took_too_long) = match select(Box::pin(call), timer.sleep(limit)).await {
+            // Code that blocks its thread holds up its own timer.
+            Either::Left((answered, _)) if timer.monotonic().saturating_sub(began) > limit => {
+                drop_guarded(answered);
+                (Err(timed_out(limit, &written_inside)), true)
+            }
+            Either::Left((Ok(Ok(output)), _)) => {
+                (admitted.check_output(&output).map(|()| output), false)
+            }
+            Either::Left((Ok(Err(error)), _)) => (Err(printable(error)), false),
+            Either::Left((Err(panic), _)) => (Err(ToolError::Panicked(panic_text(panic))), false),
+            Either::Right(((), call)) => {
+                token.cancel();
+                drop_guarded(call);
+                (Err(timed_out(limit, &written_inside)), false)
+            }
+        };
+        // What it returned after it was given up is discarded.
+        if answer.send(result).is_err() || took_too_long {
+            late();
+        }
+    };
+    // What a tool traces belongs to its call, in whichever task it runs.
+    let task = async move {
+        select(pin!(call), stopped).await;
+    }
+    .instrument(tracing::Span::current())
+    .with_current_subscriber();
+    let task = tokio::spawn(clock.track(Box::pin(task))).abort_handle();
+    let _guard = StopOnDrop { task, _stop: stop, _cancel: cancel };
+    match select(answered, clock.sleep(limit)).await {
+        Either::Left((Ok(result), _)) => result,
+        Either::Left((Err(_), _)) => Err(ToolError::Other("the tool's task was lost".into())),
+        // It may have answered in time, though that is only looked at now.
+        Either::Right(((), answered)) => match answered.now_or_never() {
+            Some(Ok(result)) => result,
+            _ => Err(timed_out(limit, &written)),
+        },
+    }
+}
+
+/// Returns the error of a call that took too long, with what the tool has written so far.
+fn timed_out(limit: Duration, written: &Written) -> ToolError {
+    let error = ToolError::timeout(limit);
+    match std::panic::catch_unwind(AssertUnwindSafe(|| written.so_far())) {
+        Ok(Some(output)) => error.with_output(output),
+        Ok(None) => error,
+        Err(panic) => {
+            tracing::warn!("what a tool wrote cannot be read: {}", panic_text(panic));
+            error
+        }
+    }
+}
+
+enum Never {}
+
+/// Stops the task when the driver no longer waits for it.
+///
+/// Dropping the sender wakes the task, so that the clock knows it is about to end; aborting it ends
+/// it at its next await even if the tool never looks.
+struct StopOnDrop {
+    task: AbortHandle,
+    _stop: oneshot::Sender<Never>,
+    /// Tells code that blocks its thread.
+    _cancel: DropGuard,
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Returns what a panic said. The payload is never dropped, because its drop may panic too.
+pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
+    let text = panic
+        .downcast_ref::<&str>()
+        .map(ToString::to_string)
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "a value that is no text".to_owned());
+    std::mem::forget(panic);
+    text
+}
+
+/// Drops the application's code; a panic there changes nothing any more.
+pub(crate) fn drop_guarded<T>(others: T) {
+    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(others))) {
+        // Not within the macro, which reads it only where there is a subscriber.
+        let why = panic_text(panic);
+        tracing::warn!("a future panicked when it was dropped: {why}");
+    }
+}
+
+/// Returns the error if it can be printed; one that cannot is as good as a panic.
+fn printable(error: ToolError) -> ToolError {
+    let print = AssertUnwindSafe(|| drop(Chain(error.kind()).to_string()));
+    match std::panic::catch_unwind(print) {
+        Ok(()) => error,
+        Err(panic) => {
+            let why = format!("its error cannot be printed: {}", panic_text(panic));
+            std::mem::forget(error);
+            ToolError::Panicked(why)
+        }
+    }
+}

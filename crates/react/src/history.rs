@@ -1,0 +1,275 @@
+//! Earlier messages that the caller brings along.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use layer0::code;
+use layer0::failure::{Effect, Failure, Retry};
+use layer0::id::{CallId, RunId, SessionId};
+use layer0::message::{Message, Transcript};
+use thiserror::Error;
+
+/// What was said before a run, as the caller knows it; see [`RunRequest::history`].
+///
+/// It is made of messages, oldest first, or of the transcript of an earlier run. Of a transcript, what
+/// only instructs is left out: the instructions are those of the agent that goes on.
+///
+/// [`RunRequest::history`]: crate::RunRequest::history
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct History {
+    messages: Transcript,
+    /// Do the messages come from a run? Then one of its speakers may have several in a row.
+    is_of_run: bool,
+}
+
+/// Says why a request cannot be run. It is the caller's to mend; nothing was started.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// A run of the session came before, so that its messages are known.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("session `{session}` has a history already, up to run `{follows}`")]
+    #[non_exhaustive]
+    HistoryInSession {
+        /// The session.
+        session: SessionId,
+        /// Its last run.
+        follows: RunId,
+    },
+    /// No model could go on from these messages.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("message {index} of the history cannot stand there: {why}")]
+    #[non_exhaustive]
+    InvalidHistory {
+        /// The message, counted from 0.
+        index: usize,
+        /// What is wrong with it.
+        why: HistoryFault,
+    },
+    /// The agent keeps no log, so that nothing is known of the session.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("session `{session}` cannot be gone on with: the agent has no log")]
+    #[non_exhaustive]
+    SessionWithoutLog {
+        /// The session.
+        session: SessionId,
+    },
+}
+
+/// What is wrong with a message of a history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum HistoryFault {
+    /// It has nothing in it.
+    #[error("it is empty")]
+    Empty,
+    /// The first message is not the user's.
+    #[error("a conversation begins with the user")]
+    NotBegunByUser,
+    /// The one before is by the same speaker.
+    #[error("the one before is by the same speaker")]
+    SameSpeaker,
+    /// It instructs.
+    #[error("instructions are the agent's")]
+    System,
+    /// Two of its calls have one id.
+    #[error("two of its calls have the same id")]
+    RepeatedCall,
+    /// A tool answers what was not called just before, or twice.
+    #[error("it answers no call of the turn before it")]
+    UnknownCall,
+    /// It comes before the calls ahead of it are answered.
+    #[error("a call before it has no answer")]
+    UnansweredCall,
+    /// It is the user's, and the run's input is too.
+    #[error("it is the user's, and the input of the run follows it")]
+    UserAtTheEnd,
+}
+
+impl RequestError {
+    pub(crate) const fn session_without_log(session: SessionId) -> Self {
+        Self::SessionWithoutLog { session }
+    }
+
+    pub(crate) const fn history_in_session(session: SessionId, follows: RunId) -> Self {
+        Self::HistoryInSession { session, follows }
+    }
+
+    /// Says how to mend the request.
+    #[must_use]
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::HistoryInSession { .. } => {
+                "give no history: the session is read from the log; or take a fresh session"
+            }
+            Self::InvalidHistory { why, .. } => match why {
+                HistoryFault::Empty => "leave empty messages out",
+                HistoryFault::NotBegunByUser => "begin with what the user said",
+                HistoryFault::SameSpeaker => "join what one speaker said in a row",
+                HistoryFault::System => "give instructions to the agent, with `instructions`",
+                HistoryFault::RepeatedCall => "give each call of a message an id of its own",
+                HistoryFault::UnknownCall | HistoryFault::UnansweredCall => {
+                    "answer every call once, right after the message that asks for it"
+                }
+                HistoryFault::UserAtTheEnd => {
+                    "take the last message out, and run the agent with it"
+                }
+            },
+            Self::SessionWithoutLog { .. } => {
+                "give the agent a log (`log(MemoryLog::new())`, or a database's), or give the \
+                 conversation with `RunRequest::history`"
+            }
+        }
+    }
+}
+
+impl Failure for RequestError {
+    fn code(&self) -> &'static str {
+        match self {
+            Self::HistoryInSession { .. }
+            | Self::InvalidHistory { .. }
+            | Self::SessionWithoutLog { .. } => code::INPUT_INVALID,
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        Retry::Never
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::None
+    }
+}
+
+impl History {
+    /// Returns the messages, oldest first.
+    #[must_use]
+    pub const fn messages(&self) -> &Transcript {
+        &self.messages
+    }
+
+    /// Checks that a model can go on from it: it begins with the user, every call is answered right
+    /// behind the message that asks for it, and nothing in it is empty or instructs. Speakers take
+    /// turns, and the user does not have the last word, unless it is the transcript of a run.
+    ///
+    /// # Errors
+    ///
+    /// [`RequestError::InvalidHistory`].
+    pub fn check(&self) -> Result<(), RequestError> {
+        let mut open = BTreeSet::new();
+        let mut before = None;
+        let messages = self.messages.messages();
+        for (index, message) in messages.iter().enumerate() {
+            let fault = |why| RequestError::InvalidHistory { index, why };
+            self.take(before, message, &mut open).map_err(fault)?;
+            before = Some(&**message);
+        }
+        let fault = |why| {
+            let index = messages.len().saturating_sub(1);
+            Err(RequestError::InvalidHistory { index, why })
+        };
+        match before {
+            _ if !open.is_empty() => fault(HistoryFault::UnansweredCall),
+            Some(Message::User { .. }) if !self.is_of_run => fault(HistoryFault::UserAtTheEnd),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes in the message behind `before`, and what calls are open after it.
+    fn take(
+        &self,
+        before: Option<&Message>,
+        message: &Message,
+        open: &mut BTreeSet<CallId>,
+    ) -> Result<(), HistoryFault> {
+        if let Message::Tool { tool_call_id, .. } = message {
+            return match open.remove(tool_call_id) {
+                true => Ok(()),
+                false => Err(HistoryFault::UnknownCall),
+            };
+        }
+        if !open.is_empty() {
+            return Err(HistoryFault::UnansweredCall);
+        }
+        let same_speaker = match (before, message) {
+            (None, Message::Assistant { .. }) => return Err(HistoryFault::NotBegunByUser),
+            (Some(Message::User { .. }), Message::User { .. })
+            | (Some(Message::Assistant { .. }), Message::Assistant { .. }) => true,
+            _ => false,
+        };
+        if same_speaker && !self.is_of_run {
+            return Err(HistoryFault::SameSpeaker);
+        }
+        match message {
+            Message::System { .. } => Err(HistoryFault::System),
+            Message::User { content, images } if content.trim().is_empty() && images.is_empty() => {
+                Err(HistoryFault::Empty)
+            }
+            Message::Assistant { content, tool_calls, provider_state } => {
+                if content.trim().is_empty() && tool_calls.is_empty() && provider_state.is_none() {
+                    return Err(HistoryFault::Empty);
+                }
+                open.extend(tool_calls.iter().map(|call| call.id.clone()));
+                match open.len() == tool_calls.len() {
+                    true => Ok(()),
+                    false => Err(HistoryFault::RepeatedCall),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<Transcript> for History {
+    fn from(transcript: Transcript) -> Self {
+        Self::from(&transcript)
+    }
+}
+
+impl From<&Transcript> for History {
+    fn from(transcript: &Transcript) -> Self {
+        let said = |message: &&Arc<Message>| !matches!(***message, Message::System { .. });
+        let mut messages = Transcript::default();
+        transcript
+            .messages()
+            .iter()
+            .filter(said)
+            .for_each(|message| messages.push_shared(Arc::clone(message)));
+        Self { messages, is_of_run: true }
+    }
+}
+
+impl<M: Into<Arc<Message>>> FromIterator<M> for History {
+    fn from_iter<I: IntoIterator<Item = M>>(given: I) -> Self {
+        let mut messages = Transcript::default();
+        given.into_iter().for_each(|message| messages.push_shared(message.into()));
+        Self { messages, is_of_run: false }
+    }
+}
+
+impl<M: Into<Arc<Message>>> From<Vec<M>> for History {
+    fn from(messages: Vec<M>) -> Self {
+        messages.into_iter().collect()
+    }
+}
+
+impl<M: Into<Arc<Message>>, const N: usize> From<[M; N]> for History {
+    fn from(messages: [M; N]) -> Self {
+        messages.into_iter().collect()
+    }
+}
+
+impl From<&[Message]> for History {
+    fn from(messages: &[Message]) -> Self {
+        messages.iter().cloned().collect()
+    }
+}
+
+impl From<&[Arc<Message>]> for History {
+    fn from(messages: &[Arc<Message>]) -> Self {
+        messages.iter().cloned().collect()
+    }
+}

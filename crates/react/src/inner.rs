@@ -1,0 +1,62 @@
+//! What an agent is made of, shared by its clones and its runs.
+
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use clock::Clock;
+use event_log::EventLog;
+use layer0::event::AgentRecord;
+use provider::ModelSettings;
+use react_machine::CheckedDefinition;
+use redact::Redactor;
+use retry::{Jitter, RetryConfig};
+use tool::{Grants, Toolset};
+
+use crate::approval::Approver;
+use crate::digest::record;
+use crate::endpoint::ModelStack;
+use crate::hook::Hook;
+use crate::live::Hub;
+use crate::memory::Memory;
+use crate::stores::Stores;
+
+pub(crate) struct Inner {
+    pub(crate) definition: CheckedDefinition,
+    pub(crate) record: LazyRecord,
+    pub(crate) models: ModelStack,
+    /// Are answers asked for in pieces?
+    pub(crate) stream: bool,
+    pub(crate) retry: RetryConfig,
+    pub(crate) jitter: Jitter,
+    pub(crate) settings: ModelSettings,
+    pub(crate) tools: Toolset,
+    pub(crate) grants: Grants,
+    pub(crate) log: Option<Arc<dyn EventLog>>,
+    pub(crate) stores: Stores,
+    pub(crate) memory: Option<Arc<dyn Memory>>,
+    pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
+    pub(crate) hooks: Box<[Hook]>,
+    pub(crate) approver: Option<Arc<dyn Approver>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) redactor: Redactor,
+    pub(crate) hub: Arc<Hub>,
+}
+
+/// What `run.started` says of the agent, made for the first run: an agent that was never run does not
+/// hold it.
+#[derive(Default)]
+pub(crate) struct LazyRecord(OnceLock<Box<AgentRecord>>);
+
+impl Inner {
+    /// Returns what `run.started` says of the agent.
+    pub(crate) fn record(&self) -> AgentRecord {
+        let record = self.record.0.get_or_init(|| Box::new(record(&self.definition)));
+        AgentRecord::clone(record)
+    }
+
+    /// Returns how long a store may take over one call.
+    pub(crate) fn store_timeout(&self) -> Duration {
+        Duration::from_millis(self.definition.limits.store_timeout_ms)
+    }
+}

@@ -1,0 +1,79 @@
+//! The seam between a run and everything outside of it.
+//!
+//! A run learns of the world by [`Journal::next`] alone, in the journal's order, and changes it by
+//! [`Journal::append`] and [`Journal::start`] alone. So a journal that remembers what it answered can run
+//! the same run again from its start, and it comes to the same record.
+//!
+//! No step waits for another, and none is raced against anything outside of it: one that is told to stop
+//! ends by itself, and what it says then comes by `next` as well.
+
+mod step;
+
+use async_trait::async_trait;
+use event_log::{InboxMessage, LogError};
+use layer0::Timestamp;
+use layer0::event::{Event, ToolLate};
+use layer0::id::RunId;
+use react_machine::Entry;
+
+pub(crate) use step::{
+    Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Step, StopFact,
+};
+
+/// Names a step; unique in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StepId(pub(crate) u64);
+
+/// What is written in one append.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    /// What was decided, in order.
+    pub(crate) entries: Vec<Entry>,
+    /// The rows of the inbox that are recorded with it.
+    pub(crate) taken: Vec<u64>,
+}
+
+/// Something that a run learns.
+#[derive(Clone)]
+pub(crate) enum Fact {
+    /// A step has ended.
+    Ended(StepId, End),
+    /// The time that was asked for has come.
+    Timer,
+    /// Rows of the inbox, each told once. Each [`Journal::watch`] is answered, with no rows if there are
+    /// none.
+    Inbox(Vec<InboxMessage>),
+    /// The caller in this process wants the run to stop.
+    Cancelled,
+    /// A tool that was given up answered after all.
+    Late(ToolLate),
+}
+
+/// The way of one run to the outside.
+#[async_trait]
+pub(crate) trait Journal: Send {
+    /// Returns the time; asked when a run starts or is resumed, afterwards `next` says it.
+    async fn now(&mut self) -> Timestamp;
+
+    /// Makes the id of a run that is dispatched.
+    async fn new_id(&mut self) -> RunId;
+
+    /// Writes events, durably. An error means that nothing was written, or that it is not known.
+    async fn append(&mut self, batch: Batch) -> Result<Vec<Event>, LogError>;
+
+    /// Starts a step.
+    fn start(&mut self, step: Step) -> StepId;
+
+    /// Tells a step to end. It still says how it ended.
+    fn stop(&mut self, step: StepId);
+
+    /// Wants to hear when this time has come; the last call counts.
+    fn timer(&mut self, at: Option<Timestamp>);
+
+    /// Asks what is in the run's inbox now. Later rows come unasked.
+    fn watch(&mut self);
+
+    /// Waits for what happens next, and says when that was. An error means that what happened could not
+    /// be kept.
+    async fn next(&mut self) -> Result<(Timestamp, Vec<Fact>), LogError>;
+}

@@ -1,0 +1,169 @@
+//! What a run asks of the world, and what it is told of it, as data.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use event_log::Decision;
+use layer0::ToolSpec;
+use layer0::event::{EventKind, ModelAttempted, ModelFailed, ModelResponded, OperatorReturned};
+use layer0::failure::ErrorText;
+use layer0::id::{RunId, SessionId};
+use layer0::message::{ToolCall, Transcript};
+use layer0::usage::Usage;
+use react_machine::{Approval, Grant, ModelCall, NothingLeft, Pause, ToolRun};
+use tool::Admitted;
+
+/// Something to do in the world.
+#[derive(Clone)]
+pub(crate) enum Step {
+    /// Ask one provider once.
+    Attempt(Box<Attempt>),
+    /// Run a tool once.
+    Execution(Box<Execution>),
+    /// Call the hooks of a pause.
+    Hooks(Pause),
+    /// Ask the gates about calls.
+    Gates(Arc<[ToolCall]>),
+    /// Show the observers calls that are about to run.
+    Observers(Vec<ToolCall>),
+    /// Ask a person in this process.
+    Approval(Box<Approval>),
+    /// Read the memory for this input.
+    ReadMemory(Arc<str>),
+    /// Write an answer into the memory.
+    WriteMemory { input: Arc<str>, output: Arc<str> },
+}
+
+/// How a step ended.
+#[derive(Clone)]
+pub(crate) enum End {
+    Attempt(AttemptEnd),
+    Execution(ExecutionEnd),
+    /// What to record of the hooks of a pause, and what stops the run.
+    Hooks(Vec<EventKind>, Option<StopFact>),
+    /// What the gates say, call by call; or what they left in the record, and what stops the run.
+    Gates(Result<Vec<Gated>, (Vec<EventKind>, StopFact)>),
+    /// What to record of the observers, call by call; or what they left there, and what stops the run.
+    Observers(Result<Vec<Vec<EventKind>>, (Vec<EventKind>, StopFact)>),
+    /// What the person said, where there is no inbox for it; `None` leaves the approval open.
+    Approval(Box<Approval>, Option<Decision>),
+    Memory(Box<EventKind>),
+    /// It was told to end, and has nothing to say.
+    Stopped,
+}
+
+/// The event of a hook that stops the run.
+#[derive(Clone)]
+pub(crate) struct StopFact(pub(crate) Box<EventKind>);
+
+/// A call as the gates left it.
+#[derive(Clone)]
+pub(crate) struct Gated {
+    pub(crate) call: ToolCall,
+    /// What to record of its hooks.
+    pub(crate) notes: Vec<EventKind>,
+    /// The gate that skips it, and why.
+    pub(crate) skipped: Option<(String, String)>,
+}
+
+impl Gated {
+    pub(crate) const fn new(call: ToolCall) -> Self {
+        Self { call, notes: Vec::new(), skipped: None }
+    }
+}
+
+/// One attempt of a model call, with what was tried before it.
+#[derive(Clone)]
+pub(crate) struct Attempt {
+    pub(crate) call: ModelCall,
+    pub(crate) messages: Transcript,
+    pub(crate) tools: Arc<[ToolSpec]>,
+    /// Which of the agent's providers is asked.
+    pub(crate) provider: usize,
+    /// Attempts of the call that this process made, at all providers.
+    pub(crate) made: u32,
+    /// Those of them at this provider, and the time since they began.
+    pub(crate) made_here: u32,
+    pub(crate) elapsed: Duration,
+    /// What they were billed.
+    pub(crate) spent: Usage,
+    /// What the provider before this one failed with.
+    pub(crate) earlier: Option<ErrorText>,
+}
+
+impl Attempt {
+    pub(crate) fn first(call: ModelCall, messages: Transcript, tools: Arc<[ToolSpec]>) -> Self {
+        Self {
+            call,
+            messages,
+            tools,
+            provider: 0,
+            made: 0,
+            made_here: 0,
+            elapsed: Duration::ZERO,
+            spent: Usage::default(),
+            earlier: None,
+        }
+    }
+
+    /// Returns the number of this attempt: 1, 2, ….
+    pub(crate) const fn number(&self) -> u32 {
+        self.call.attempts_before.saturating_add(self.made).saturating_add(1)
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone)]
+pub(crate) enum AttemptEnd {
+    /// It was stopped before it began.
+    NotBegun,
+    /// It was stopped; the provider may have billed it.
+    Cut(Box<ModelAttempted>),
+    Answered(Box<(ModelAttempted, ModelResponded)>),
+    /// Another attempt follows, after this wait.
+    Again(Box<ModelAttempted>, Duration, Box<Attempt>),
+    Failed {
+        attempted: Box<(ModelAttempted, ModelFailed)>,
+        /// Is there no further attempt only because the run's budget allows none?
+        is_limited: bool,
+    },
+}
+
+/// One execution of a tool, with what was tried before it.
+#[derive(Clone)]
+pub(crate) struct Execution {
+    pub(crate) run: ToolRun,
+    /// What admission found: the tool, and its arguments as it takes them.
+    pub(crate) admitted: Arc<Admitted>,
+    /// The sessions whose stored texts the call may read.
+    pub(crate) sessions: Arc<[SessionId]>,
+    /// How many dispatches are above the run.
+    pub(crate) depth: u32,
+    /// How often it was tried before, and the time since that began.
+    pub(crate) tried: u32,
+    pub(crate) elapsed: Duration,
+    /// Does the budget allow another execution after this one?
+    pub(crate) may_repeat: bool,
+    /// The run that the call starts.
+    pub(crate) child: Option<Child>,
+}
+
+/// A run that a call starts.
+#[derive(Clone)]
+pub(crate) struct Child {
+    pub(crate) run: RunId,
+    pub(crate) operator: Arc<str>,
+    /// What it may use, or why it does not start.
+    pub(crate) grant: Result<Grant, NothingLeft>,
+}
+
+/// How an execution ended. One that was stopped has no facts.
+#[derive(Clone)]
+pub(crate) struct ExecutionEnd {
+    /// What the run that it started came to.
+    pub(crate) returned: Option<Box<OperatorReturned>>,
+    /// What to record; the answer is the last.
+    pub(crate) facts: Vec<EventKind>,
+    /// It is tried again, after this wait.
+    pub(crate) again: Option<(Duration, Box<Execution>)>,
+}

@@ -1,0 +1,227 @@
+//! The journal of a run in this process: its log, and futures of its own.
+
+mod alarm;
+mod inbox;
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use async_trait::async_trait;
+use event_log::{EventLog, InboxMessage, LogError, RunWriter};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use layer0::Timestamp;
+use layer0::event::Event;
+use layer0::id::RunId;
+use tokio_util::sync::CancellationToken;
+
+use self::alarm::Alarm;
+use self::inbox::Inbox;
+use crate::effect::{Effects, Work};
+use crate::ids::new_run_id;
+use crate::journal::{Batch, End, Fact, Journal, Step, StepId};
+use crate::run_clock::RunClock;
+
+/// A step at work.
+struct Running {
+    id: StepId,
+    work: Work,
+}
+
+impl Future for Running {
+    type Output = (StepId, End);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<(StepId, End)> {
+        let id = self.id;
+        self.work.as_mut().poll(context).map(|end| (id, end))
+    }
+}
+
+/// Performs steps as futures of the run's own task, and keeps its record in the log.
+pub(crate) struct LocalJournal {
+    writer: RunWriter,
+    effects: Arc<Effects>,
+    clock: RunClock,
+    steps: u64,
+    running: FuturesUnordered<Running>,
+    /// Tells running steps to end.
+    stops: Vec<(StepId, CancellationToken)>,
+    /// What the timer is set to.
+    timer: Option<Timestamp>,
+    alarm: Alarm,
+    /// Is cancelled by the caller in this process; `None` once that was told.
+    cancellation: Option<CancellationToken>,
+    inbox: Option<Inbox>,
+    /// Was it asked what is in the inbox?
+    is_asked: bool,
+}
+
+impl LocalJournal {
+    /// Makes the journal of a run whose record this writer writes.
+    pub(crate) fn new(
+        writer: RunWriter,
+        effects: Arc<Effects>,
+        clock: RunClock,
+        log: Option<&Arc<dyn EventLog>>,
+        cancellation: CancellationToken,
+    ) -> Self {
+        let inbox = log.map(|log| Inbox::new(log, effects.run()));
+        Self {
+            writer,
+            effects,
+            clock,
+            steps: 0,
+            running: FuturesUnordered::new(),
+            stops: Vec::new(),
+            timer: None,
+            alarm: Alarm::default(),
+            cancellation: Some(cancellation),
+            inbox,
+            is_asked: false,
+        }
+    }
+
+    async fn next_fact(&mut self) -> Fact {
+        if self.is_asked {
+            // The caller's word is told first.
+            if self.is_cancelled() {
+                self.cancellation = None;
+                return Fact::Cancelled;
+            }
+            self.is_asked = false;
+            return Fact::Inbox(self.read_inbox().await);
+        }
+        let Self { running, alarm, timer, clock, cancellation, inbox, effects, .. } = self;
+        let fact = {
+            let mut cancelled = pin!(async {
+                match cancellation {
+                    Some(token) => token.cancelled().await,
+                    None => std::future::pending().await,
+                }
+            });
+            let mut rows = pin!(async {
+                match inbox {
+                    Some(inbox) => inbox.next().await,
+                    None => std::future::pending().await,
+                }
+            });
+            let mut rings = pin!(alarm.rings_at(*timer, clock));
+            // What stops a run is looked at before what it waits for.
+            poll_fn(|context: &mut Context<'_>| {
+                if cancelled.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Fact::Cancelled);
+                }
+                if let Poll::Ready(rows) = rows.as_mut().poll(context) {
+                    return Poll::Ready(Fact::Inbox(rows));
+                }
+                if rings.as_mut().poll(context).is_ready() {
+                    return Poll::Ready(Fact::Timer);
+                }
+                if let Poll::Ready(late) = effects.late().poll_next(context) {
+                    return Poll::Ready(Fact::Late(late));
+                }
+                match running.poll_next_unpin(context) {
+                    Poll::Ready(Some((id, end))) => Poll::Ready(Fact::Ended(id, end)),
+                    Poll::Ready(None) | Poll::Pending => Poll::Pending,
+                }
+            })
+            .await
+        };
+        match &fact {
+            Fact::Cancelled => self.cancellation = None,
+            Fact::Timer => self.timer = None,
+            Fact::Ended(ended, _) => self.stops.retain(|(id, _)| id != ended),
+            Fact::Inbox(_) | Fact::Late(_) => {}
+        }
+        fact
+    }
+
+    /// Writes a decision into the inbox before the run hears of it, so that the inbox says which one
+    /// counts. One that could not be written is asked for again.
+    async fn accept(&mut self, fact: Fact) -> Result<Option<Fact>, LogError> {
+        let Fact::Ended(id, End::Approval(approval, Some(decision))) = fact else {
+            return Ok(Some(fact));
+        };
+        let decision = match self.effects.accept(&approval.id, &decision).await {
+            Ok(true) => None,
+            Ok(false) => Some(decision),
+            Err(error @ LogError::Locked(_)) => {
+                tracing::warn!(%error, "a decision could not be written; it is asked for again");
+                self.perform(id, Step::Approval(approval));
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Some(Fact::Ended(id, End::Approval(approval, decision))))
+    }
+
+    fn perform(&mut self, id: StepId, step: Step) {
+        let stop = CancellationToken::new();
+        self.stops.push((id, stop.clone()));
+        self.running.push(Running { id, work: self.effects.perform(step, stop) });
+    }
+
+    async fn read_inbox(&mut self) -> Vec<InboxMessage> {
+        let Some(inbox) = &mut self.inbox else { return Vec::new() };
+        inbox.read().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the inbox cannot be read");
+            Vec::new()
+        })
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancellation.as_ref().is_some_and(CancellationToken::is_cancelled)
+    }
+}
+
+#[async_trait]
+impl Journal for LocalJournal {
+    async fn now(&mut self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn new_id(&mut self) -> RunId {
+        new_run_id(self.clock.clock().now())
+    }
+
+    async fn append(&mut self, batch: Batch) -> Result<Vec<Event>, LogError> {
+        for entry in batch.entries {
+            self.writer.stage(entry.at, entry.actor, entry.caused_by, entry.kind);
+        }
+        for row in batch.taken {
+            self.writer.take(row);
+        }
+        Ok(self.writer.commit().await?.collect())
+    }
+
+    fn start(&mut self, step: Step) -> StepId {
+        self.steps += 1;
+        let id = StepId(self.steps);
+        self.perform(id, step);
+        id
+    }
+
+    fn stop(&mut self, step: StepId) {
+        if let Some((_, stop)) = self.stops.iter().find(|(id, _)| *id == step) {
+            stop.cancel();
+        }
+    }
+
+    fn timer(&mut self, at: Option<Timestamp>) {
+        self.timer = at;
+    }
+
+    fn watch(&mut self) {
+        self.is_asked = true;
+    }
+
+    async fn next(&mut self) -> Result<(Timestamp, Vec<Fact>), LogError> {
+        loop {
+            let fact = self.next_fact().await;
+            if let Some(fact) = self.accept(fact).await? {
+                return Ok((self.clock.now(), vec![fact]));
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The check of a final answer against the schema it has to fit.
+
+use layer0::JsonText;
+use react_machine::OutputCheck;
+use serde_json::Value;
+use tool::{Schema, SchemaError};
+
+/// Returns the check of final answers against a schema.
+///
+/// Schema and answer are looked at in canonical form: which mistake is named first is sent to the
+/// model, so it must not depend on the order that keys came in.
+pub(crate) fn output_check(schema: &JsonText) -> Result<OutputCheck, SchemaError> {
+    let schema = Schema::new(&schema.read().unwrap_or_default())?;
+    Ok(OutputCheck::new(move |text| {
+        let value: Value = serde_json::from_str::<JsonText>(without_fence(text))
+            .and_then(|answer| answer.read())
+            .map_err(|error| format!("it is no JSON: {error}"))?;
+        schema.check(&value).map_err(|misfit| misfit.to_string())
+    }))
+}
+
+/// Takes off the Markdown fence that models like to put around JSON.
+pub(crate) fn without_fence(text: &str) -> &str {
+    let text = text.trim();
+    let inner = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    let Some(inner) = inner else { return text };
+    inner.strip_prefix("json").unwrap_or(inner).trim()
+}

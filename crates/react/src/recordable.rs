@@ -1,0 +1,155 @@
+//! What models and tools say, as the record may hold it: without the secrets the process holds.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use event_log::Decision;
+use layer0::message::{Message, ProviderState, StopReason, ToolCall, Transcript};
+use layer0::{JsonText, is_deeper};
+use react_machine::AgentDefinition;
+use redact::Redactor;
+use serde_json::Value;
+
+/// What a provider wants back is dropped where it is deeper. serde_json writes any depth and reads 128
+/// levels, of which the record's own wrapping takes a few.
+const MAX_DEPTH: usize = 100;
+
+pub(crate) fn redact_shared(redactor: &Redactor, text: Arc<str>) -> Arc<str> {
+    match redactor.redact_held(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(text) => text.into(),
+    }
+}
+
+/// Returns messages as the record may hold them; the same ones, where nothing has to be changed.
+pub(crate) fn recordable_messages(redactor: &Redactor, messages: &Transcript) -> Transcript {
+    let mut recordable = Transcript::default();
+    for message in messages.messages() {
+        let mut message = (**message).clone();
+        match &mut message {
+            Message::System { content } | Message::User { content, .. } => {
+                *content = redact_shared(redactor, Arc::clone(content));
+            }
+            Message::Assistant { content, tool_calls, provider_state } => {
+                *content = redact_shared(redactor, Arc::clone(content));
+                recordable_calls(redactor, tool_calls);
+                let state = provider_state.take();
+                *provider_state = state.and_then(|state| recordable_state(redactor, state));
+            }
+            Message::Tool { tool_call_id, content, .. } => {
+                *content = redact_shared(redactor, Arc::clone(content));
+                if let Cow::Owned(id) = redactor.redact_held(tool_call_id.as_str()) {
+                    *tool_call_id = id.into();
+                }
+            }
+            _ => {}
+        }
+        recordable.push(message);
+    }
+    recordable
+}
+
+pub(crate) fn recordable_calls(redactor: &Redactor, calls: &mut Arc<[ToolCall]>) {
+    if redactor.holds_secrets() {
+        for call in Arc::make_mut(calls) {
+            call.arguments = recordable(redactor, std::mem::take(&mut call.arguments));
+            call.name = redact_shared(redactor, Arc::clone(&call.name));
+            if let Cow::Owned(id) = redactor.redact_held(call.id.as_str()) {
+                call.id = id.into();
+            }
+        }
+    }
+}
+
+/// Returns what a provider wants back, unless a secret is in it: changed, it would be refused.
+pub(crate) fn recordable_state(redactor: &Redactor, state: ProviderState) -> Option<ProviderState> {
+    let is_kept = |data: &Value| {
+        let text = JsonText::from(data);
+        recordable(redactor, text.clone()) == text
+    };
+    let mut data = state.parts.iter().map(|part| &part.data);
+    let is_recordable = data
+        .all(|data| !is_deeper(data, MAX_DEPTH) && (!redactor.holds_secrets() || is_kept(data)));
+    is_recordable.then_some(state)
+}
+
+/// Returns why the model stopped; a word of the provider's may repeat a secret.
+pub(crate) fn recordable_reason(redactor: &Redactor, reason: StopReason) -> StopReason {
+    match reason {
+        StopReason::Unknown(word) => StopReason::Unknown(redact_shared(redactor, word)),
+        known => known,
+    }
+}
+
+/// Takes the secrets the process holds out of every text and number of a value, and out of lists of
+/// numbers that spell one.
+pub(crate) fn recordable(redactor: &Redactor, value: JsonText) -> JsonText {
+    if !redactor.holds_secrets() {
+        return value;
+    }
+    let value = value.map_strings(&mut |text| redactor.redact_held(text));
+    match redactor.redact_held(value.get()) {
+        Cow::Borrowed(_) => value,
+        Cow::Owned(text) => serde_json::from_str(&text).unwrap_or_else(|_| JsonText::string(&text)),
+    }
+}
+
+/// Takes secrets out of what a person said.
+pub(crate) fn redacted_decision(redactor: &Redactor, mut decision: Decision) -> Decision {
+    decision.by = redactor.redact(&decision.by).into_owned();
+    decision.reason = decision.reason.map(|why| redactor.redact(&why).into_owned());
+    decision
+}
+
+/// Takes the secrets the process holds out of a definition: what a run records, its model is told.
+pub(crate) fn without_secrets(
+    redactor: &Redactor,
+    definition: AgentDefinition,
+) -> Result<AgentDefinition, serde_json::Error> {
+    if !redactor.holds_secrets() {
+        return Ok(definition);
+    }
+    recordable(redactor, JsonText::of(&definition)?).read()
+}
+
+#[cfg(test)]
+mod tests {
+    use layer0::message::StatePart;
+    use serde_json::json;
+
+    use super::*;
+
+    /// Spec: S9
+    #[test]
+    fn numbers_that_spell_a_held_secret_go() {
+        let redactor = Redactor::new().with_secret("held-secret-key");
+        let bytes = "held-secret-key".as_bytes();
+        let value = JsonText::from(json!({ "a": [1, bytes, 3.5], "b": { "c": bytes }, "d": [4] }));
+        let expected =
+            json!({ "a": [1, ["[redacted]"], 3.5], "b": { "c": ["[redacted]"] }, "d": [4] });
+        assert_eq!(recordable(&redactor, value), expected);
+        let nested = JsonText::from(json!({ "a": [bytes[..9].to_vec(), [bytes[9..].to_vec()]] }));
+        assert!(!recordable(&redactor, nested).get().contains("104"));
+    }
+
+    /// Spec: S9. What a provider wants back is kept as it came, or not at all.
+    #[test]
+    fn a_state_with_a_held_secret_in_it_is_dropped() {
+        let redactor = Redactor::new().with_secret("held-secret-key");
+        let state = |text: &str| ProviderState {
+            provider: "p".into(),
+            model: "m".into(),
+            endpoint: "e".into(),
+            parts: [StatePart {
+                text_before: 0,
+                calls_before: 0,
+                data: json!({ "thinking": text }),
+            }]
+            .into(),
+        };
+        let (clean, leaking) = (state("hm"), state("the key is held-secret-key"));
+        assert_eq!(recordable_state(&redactor, clean.clone()), Some(clean));
+        assert_eq!(recordable_state(&redactor, leaking.clone()), None);
+        assert_eq!(recordable_state(&Redactor::new(), leaking.clone()), Some(leaking));
+    }
+}

@@ -1,0 +1,163 @@
+//! What a run is asked.
+
+use std::sync::Arc;
+
+use layer0::id::{RunId, SessionId};
+use layer0::message::Image;
+use react_machine::Grant;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::below::{Caller, Reporter};
+use crate::history::History;
+
+/// What a run is asked, and under which names it is recorded.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct RunRequest {
+    /// The input.
+    pub input: Arc<str>,
+    /// The images it speaks of.
+    pub images: Arc<[Image]>,
+    /// What was said before.
+    pub history: History,
+    /// The session it belongs to; a new one where `None`.
+    pub session: Option<SessionId>,
+    /// The id to record it under; a fresh one where `None`.
+    pub run: Option<RunId>,
+    /// The run that starts this one.
+    pub parent: Option<RunId>,
+    /// How many dispatches are above it.
+    pub depth: u32,
+    /// What its caller left it, and where what it used is told.
+    pub(crate) below: Option<Below>,
+    /// JSON Schema that the final answer has to fit; any text where `None`.
+    pub output_schema: Option<Arc<Value>>,
+    /// Stops the run, when cancelled.
+    pub cancellation: CancellationToken,
+}
+
+/// The place of a run below the one that dispatched it.
+#[derive(Debug, Clone)]
+pub(crate) struct Below {
+    pub(crate) grant: Grant,
+    pub(crate) reporter: Reporter,
+}
+
+impl RunRequest {
+    /// Makes a request in a new session.
+    pub fn new(input: impl Into<Arc<str>>) -> Self {
+        Self {
+            input: input.into(),
+            images: Arc::default(),
+            history: History::default(),
+            session: None,
+            run: None,
+            parent: None,
+            depth: 0,
+            below: None,
+            output_schema: None,
+            cancellation: CancellationToken::new(),
+        }
+    }
+
+    /// Shows images with the input, in this order. The record of the run holds them. A model that
+    /// cannot see answers as its provider does, mostly with [`InvalidRequest`].
+    ///
+    /// [`InvalidRequest`]: provider::ProviderError::InvalidRequest
+    #[must_use]
+    pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
+        self.images = images.into();
+        self
+    }
+
+    /// Says what was said before: messages, oldest first, or the transcript of an earlier run. The
+    /// model is sent it between its instructions and the input, and the record of the run holds it.
+    ///
+    /// It is checked before the run starts: it begins with the user, speakers take turns, every call
+    /// is answered, and the input is not in it. With a [`session`](RunRequest::session), it stands
+    /// before the first run of that session; later ones have the session's own.
+    ///
+    /// ```
+    /// use provider::ScriptedProvider;
+    /// use react::{Agent, RunRequest};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = Agent::builder(ScriptedProvider::saying(["It is 42.", "It is 43."])).build()?;
+    /// let first = agent.run("What is 40 + 2?").await?;
+    /// let request = RunRequest::new("And one more?").history(&first.transcript);
+    /// assert_eq!(agent.run(request).await?.text(), "It is 43.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn history(mut self, messages: impl Into<History>) -> Self {
+        self.history = messages.into();
+        self
+    }
+
+    /// Records the run under this session, and goes on with what its runs said. The agent needs
+    /// a log that has them; without one the run fails with [`RequestError::SessionWithoutLog`].
+    ///
+    /// [`RequestError::SessionWithoutLog`]: crate::RequestError::SessionWithoutLog
+    #[must_use]
+    pub fn session(mut self, session: impl Into<SessionId>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Records the run under this id, which must be new.
+    #[must_use]
+    pub fn run(mut self, run: RunId) -> Self {
+        self.run = Some(run);
+        self
+    }
+
+    /// Stops the run when this token is cancelled: what is in flight is dropped, every open call is
+    /// answered, and the run ends in `Ok` with `Stop::Cancelled`.
+    #[must_use]
+    pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
+        self.cancellation = token;
+        self
+    }
+
+    /// Tells the run how many dispatches are above it; 0 otherwise. A run deeper than its budget
+    /// allows ends at once.
+    #[must_use]
+    pub const fn depth(mut self, depth: u32) -> Self {
+        self.depth = depth;
+        self
+    }
+
+    /// Runs under this id, within what a caller has left.
+    pub(crate) fn within(mut self, caller: &Caller, grant: Grant) -> Self {
+        self.run = Some(caller.run.clone());
+        self.cancellation = caller.cancellation.clone();
+        self.below = Some(Below { grant, reporter: caller.reporter.clone() });
+        self
+    }
+
+    /// Asks for an answer that fits a JSON Schema. One that does not is sent back with the reason
+    /// once; then the run fails. [`Agent::run_typed`] does this with a type's own schema.
+    ///
+    /// [`Agent::run_typed`]: crate::Agent::run_typed
+    #[must_use]
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.output_schema = Some(Arc::new(schema));
+        self
+    }
+
+    /// Notes which run started this one.
+    #[must_use]
+    pub fn parent(mut self, parent: RunId) -> Self {
+        self.parent = Some(parent);
+        self
+    }
+}
+
+impl<T: Into<Arc<str>>> From<T> for RunRequest {
+    fn from(input: T) -> Self {
+        Self::new(input)
+    }
+}

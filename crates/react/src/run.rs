@@ -1,0 +1,277 @@
+//! One run: hands what happens to the machine, and starts what it decides.
+
+mod admission;
+mod admit;
+mod approvals;
+mod attempts;
+mod decisions;
+mod executions;
+pub(crate) mod finish;
+mod ledger;
+mod model;
+mod pauses;
+pub(crate) mod resume;
+pub(crate) mod session;
+pub(crate) mod start;
+mod stop;
+mod tools;
+
+use std::sync::Arc;
+
+use error_store::Hold;
+use event_log::InboxMessage;
+use layer0::Timestamp;
+use layer0::id::SessionId;
+use react_machine::{CheckedDefinition, Effect, Finish, HookPoint, Machine};
+
+use crate::below::Reporter;
+use crate::effect::Effects;
+use crate::error::{AgentError, RunFailure, internal};
+use crate::feed::Feed;
+use crate::hook::HookContext;
+use crate::inner::Inner;
+use crate::journal::{End, Fact, Journal, Step, StepId};
+use crate::outcome::RunOutcome;
+
+use admission::Admission;
+use approvals::Approvals;
+use ledger::{Ledger, Readers};
+use model::Asking;
+use tools::{AtWork, Tools};
+
+/// A run of which at least the first event is recorded.
+pub(crate) struct Run {
+    agent: Arc<Inner>,
+    definition: CheckedDefinition,
+    context: HookContext,
+    /// The sessions whose stored texts the run may read.
+    sessions: Arc<[SessionId]>,
+    /// How many dispatches are above the run.
+    depth: u32,
+    effects: Arc<Effects>,
+    ledger: Ledger,
+    /// The steps that have not ended.
+    in_flight: Vec<(StepId, InFlight)>,
+    asking: Asking,
+    tools: Tools,
+    approvals: Approvals,
+    inbox: Inbox,
+    /// Did a tool that is not safe to repeat run?
+    acted: bool,
+}
+
+/// What a run is made of.
+struct Parts {
+    agent: Arc<Inner>,
+    definition: CheckedDefinition,
+    context: HookContext,
+    machine: Machine,
+    journal: Box<dyn Journal>,
+    effects: Arc<Effects>,
+    /// Where the stream of the run is fed from; `None` where none is read.
+    feed: Option<Arc<Feed>>,
+    /// Of the run above.
+    reporter: Option<Reporter>,
+}
+
+/// What a step belongs to.
+enum InFlight {
+    Admission(Box<Admission>),
+    Approval,
+    Attempt,
+    Execution(AtWork),
+    /// Hooks of a pause, or the memory.
+    Pause,
+}
+
+/// What is known of the run's inbox.
+#[derive(Default)]
+struct Inbox {
+    /// Rows that came while something was stopped.
+    unread: Vec<InboxMessage>,
+    /// Did the caller in this process stop the run?
+    is_cancelled: bool,
+    /// Was it empty when it was last asked, with nothing since?
+    is_empty: bool,
+}
+
+impl Run {
+    async fn new(parts: Parts) -> Self {
+        let Parts { agent, definition, context, machine, mut journal, effects, feed, reporter } =
+            parts;
+        let at = journal.now().await;
+        let readers = Readers { agent: Arc::clone(&agent), feed, reporter };
+        Self {
+            agent,
+            definition,
+            sessions: Arc::from([context.session.clone()]),
+            context,
+            depth: 0,
+            effects,
+            ledger: Ledger::new(Box::new(machine), journal, readers, at),
+            in_flight: Vec::new(),
+            asking: Asking::default(),
+            tools: Tools::default(),
+            approvals: Approvals::default(),
+            inbox: Inbox::default(),
+            acted: false,
+        }
+    }
+
+    /// Performs the run until it is over, or waits for people that are not here.
+    pub(crate) async fn go(mut self: Box<Self>) -> Result<RunOutcome, RunFailure> {
+        let held = self.agent.stores.hold(&self.sessions);
+        let result = self.perform(held).await;
+        self.finish(result)
+    }
+
+    async fn perform(&mut self, _held: Vec<Hold>) -> Result<Option<Finish>, AgentError> {
+        loop {
+            while let Some(effect) = self.ledger.next_effect() {
+                self.begin(effect).await?;
+            }
+            if let Some(finish) = self.ledger.take_finish() {
+                return Ok(Some(finish));
+            }
+            if self.is_idle() {
+                if !self.ledger.machine().is_waiting() {
+                    return Err(internal("the machine waits for nothing".to_owned()));
+                }
+                if self.inbox.is_empty {
+                    return Ok(None);
+                }
+                self.ledger.watch();
+            }
+            self.ledger.set_timer(self.next_wake());
+            for fact in self.ledger.next().await? {
+                self.take(fact).await?;
+            }
+            self.take_unread().await?;
+        }
+    }
+
+    /// Begins what the machine decided; its record is durable.
+    async fn begin(&mut self, effect: Effect) -> Result<(), AgentError> {
+        match effect {
+            // One that was asked anew meanwhile is forgotten.
+            Effect::CallModel(call) if !self.ledger.machine().is_asking(call.id) => Ok(()),
+            Effect::CallModel(call) => {
+                self.ask_model(call);
+                Ok(())
+            }
+            Effect::AdmitTools(batch) => self.admit(batch).await,
+            Effect::AskApproval(approval) => {
+                self.ask_approval(approval);
+                Ok(())
+            }
+            Effect::RunHooks(pause) => {
+                self.start(Step::Hooks(pause), InFlight::Pause);
+                Ok(())
+            }
+            Effect::ReadMemory { input } => {
+                self.start(Step::ReadMemory(input), InFlight::Pause);
+                Ok(())
+            }
+            Effect::WriteMemory { input, output } => {
+                self.start(Step::WriteMemory { input, output }, InFlight::Pause);
+                Ok(())
+            }
+            Effect::Rerun { id, call_id } => self.rerun(id, &call_id).await,
+            Effect::RunTool(run) => {
+                self.tools.queue(run);
+                self.start_tools().await
+            }
+            other => Err(internal(format!("unknown effect: {other:?}"))),
+        }
+    }
+
+    /// Takes in what happened.
+    async fn take(&mut self, fact: Fact) -> Result<(), AgentError> {
+        self.inbox.is_empty = false;
+        match fact {
+            Fact::Ended(id, end) => match self.ended(id) {
+                Some(of) => self.take_end(of, end).await,
+                None => Ok(()),
+            },
+            Fact::Timer => self.wake().await,
+            Fact::Inbox(rows) => {
+                self.inbox.is_empty = rows.is_empty();
+                self.take_rows(rows).await
+            }
+            Fact::Cancelled => {
+                self.inbox.is_cancelled = true;
+                self.take_unread().await
+            }
+            Fact::Late(late) => {
+                let late = self.ledger.fact(late);
+                self.ledger.step([late]).await
+            }
+        }
+    }
+
+    async fn take_end(&mut self, of: InFlight, end: End) -> Result<(), AgentError> {
+        match end {
+            End::Attempt(end) => self.attempt_ended(end).await,
+            End::Execution(end) => match of {
+                InFlight::Execution(work) => self.execution_ended(work, end).await,
+                _ => Ok(()),
+            },
+            End::Hooks(notes, stop) => self.hooks_ended(notes, stop).await,
+            End::Gates(gated) => match of {
+                InFlight::Admission(admission) => self.gates_answered(*admission, gated).await,
+                _ => Ok(()),
+            },
+            End::Observers(observed) => match of {
+                InFlight::Admission(admission) => self.observed(*admission, observed).await,
+                _ => Ok(()),
+            },
+            End::Approval(approval, decision) => self.approver_answered(*approval, decision).await,
+            End::Memory(fact) => {
+                let fact = self.ledger.fact(*fact);
+                self.ledger.step([fact]).await
+            }
+            End::Stopped => Ok(()),
+        }
+    }
+
+    /// Goes on with what waited for this time.
+    async fn wake(&mut self) -> Result<(), AgentError> {
+        let now = self.ledger.at();
+        if self.ledger.machine().deadline().is_some_and(|deadline| deadline <= now) {
+            return self.time_is_up().await;
+        }
+        if let Some(attempt) = self.asking.due(now) {
+            self.start(Step::Attempt(attempt), InFlight::Attempt);
+        }
+        self.start_tools().await
+    }
+
+    /// Returns when something is to be done though nothing happens.
+    fn next_wake(&self) -> Option<Timestamp> {
+        let waits = self.asking.wakes_at().into_iter().chain(self.tools.wakes_at());
+        waits.chain(self.ledger.machine().deadline()).min()
+    }
+
+    fn start(&mut self, step: Step, of: InFlight) -> StepId {
+        let id = self.ledger.start(step);
+        self.in_flight.push((id, of));
+        id
+    }
+
+    fn ended(&mut self, id: StepId) -> Option<InFlight> {
+        let place = self.in_flight.iter().position(|(other, _)| *other == id)?;
+        Some(self.in_flight.swap_remove(place).1)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight.is_empty() && self.asking.is_idle() && self.tools.is_idle()
+    }
+
+    /// Are the last hooks called? Nothing stops a run that is ending.
+    fn is_ending(&self) -> bool {
+        self.ledger.machine().paused_at() == Some(HookPoint::RunEnd) || self.ledger.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests;

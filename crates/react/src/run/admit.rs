@@ -1,0 +1,214 @@
+//! Which calls of a batch may run: gates, lookup, arguments, policy, approval, observers, in this
+//! order.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use layer0::JsonText;
+use layer0::event::{EventKind, ToolRequested};
+use layer0::id::CallId;
+use layer0::message::ToolCall;
+use react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Machine, ToolBatch, ToolRun};
+use tool::{Admitted, Grants, ToolError, Toolset, failed_text};
+
+use super::admission::{Admission, Outcome, Verdict};
+use super::{InFlight, Run};
+use crate::effect::{Failing, has_hooks};
+use crate::error::AgentError;
+use crate::guarded::panic_text;
+use crate::journal::{Gated, Step, StopFact};
+
+impl Run {
+    /// Decides which calls of a batch may run, and answers the others.
+    pub(super) async fn admit(&mut self, batch: ToolBatch) -> Result<(), AgentError> {
+        if !batch.approved && has_hooks(&self.agent, HookPoint::BeforeTool) {
+            let calls = Arc::clone(&batch.calls);
+            let admission = Box::new(Admission { batch, verdicts: Vec::new() });
+            self.start(Step::Gates(calls), InFlight::Admission(admission));
+            return Ok(());
+        }
+        let gated = batch.calls.iter().cloned().map(Gated::new).collect();
+        self.look_up(Admission { batch, verdicts: Vec::new() }, gated).await
+    }
+
+    pub(super) async fn gates_answered(
+        &mut self,
+        admission: Admission,
+        gated: Result<Vec<Gated>, (Vec<EventKind>, StopFact)>,
+    ) -> Result<(), AgentError> {
+        match gated {
+            Ok(gated) => self.look_up(admission, gated).await,
+            Err((notes, stop)) => self.stop_by_hook(notes, stop).await,
+        }
+    }
+
+    /// Looks each call up, and shows the observers those that are about to run.
+    async fn look_up(
+        &mut self,
+        mut admission: Admission,
+        gated: Vec<Gated>,
+    ) -> Result<(), AgentError> {
+        let executions = admission.batch.max_executions.min(self.executions_left());
+        let mut left = executions;
+        for Gated { call, notes, skipped } in gated {
+            let outcome = self.outcome(&admission.batch, call, skipped, left);
+            if matches!(outcome, Outcome::Admitted(..)) {
+                left -= 1;
+            }
+            admission.verdicts.push(Verdict { notes, outcome });
+        }
+        let admitted = admission.verdicts.iter().filter_map(|verdict| match &verdict.outcome {
+            Outcome::Admitted(call, _) => Some(call.clone()),
+            _ => None,
+        });
+        if has_hooks(&self.agent, HookPoint::BeforeTool) {
+            let calls: Vec<_> = admitted.collect();
+            if !calls.is_empty() {
+                self.start(Step::Observers(calls), InFlight::Admission(Box::new(admission)));
+                return Ok(());
+            }
+        }
+        self.record_verdicts(admission).await
+    }
+
+    /// Finds the tool, checks the arguments, asks the policy, the machine's counts and who has to agree.
+    fn outcome(
+        &self,
+        batch: &ToolBatch,
+        call: ToolCall,
+        skipped: Option<(String, String)>,
+        left: u32,
+    ) -> Outcome {
+        let ToolCall { id, name, arguments } = call;
+        let machine = self.ledger.machine();
+        let skipped = skipped.map_or(Ok(()), |(hook, why)| Err(ToolError::skipped(hook, why)));
+        let admitted = skipped.and_then(|()| {
+            let admitted = admit(&self.agent.tools, &name, arguments, &self.agent.grants)?;
+            match machine.repeated_failure(&name, admitted.arguments.text()) {
+                Some((code, count)) => return Err(ToolError::repeated_failure(code, count)),
+                None if left == 0 => return Err(ToolError::Cancelled),
+                None => {}
+            }
+            match machine.denied(&name, admitted.arguments.text()) {
+                Some(denial) => Err(ToolError::approval_denied(&*denial.by, &*denial.reason)),
+                None => Ok(admitted),
+            }
+        });
+        match admitted {
+            // What it may still use is looked at once a person agreed.
+            Ok(admitted) if admitted.spec().approval && !batch.approved => {
+                Outcome::Held(id, admitted.arguments.text().clone())
+            }
+            Ok(admitted) => {
+                let arguments = admitted.arguments.text().clone();
+                Outcome::Admitted(ToolCall { id, name, arguments }, admitted)
+            }
+            Err(error) => Outcome::Answered(self.refusal(&id, &name, &error)),
+        }
+    }
+
+    /// Answers a call that does not run.
+    fn refusal(&self, id: &CallId, name: &Arc<str>, error: &ToolError) -> EventKind {
+        let text = match error.kind() {
+            ToolError::NotFound(name) => self.agent.tools.missing_text(name),
+            ToolError::Cancelled => BUDGET_CANCELLED.to_owned(),
+            _ => failed_text(name, error),
+        };
+        Failing::new(&self.agent, &self.context, id, name, 0).respond(error, &text)
+    }
+
+    pub(super) async fn observed(
+        &mut self,
+        mut admission: Admission,
+        observed: Result<Vec<Vec<EventKind>>, (Vec<EventKind>, StopFact)>,
+    ) -> Result<(), AgentError> {
+        let is_admitted = |verdict: &&mut Verdict| matches!(verdict.outcome, Outcome::Admitted(..));
+        match observed {
+            Ok(observed) => {
+                let admitted = admission.verdicts.iter_mut().filter(is_admitted);
+                for (verdict, notes) in admitted.zip(observed) {
+                    verdict.notes.extend(notes);
+                }
+                self.record_verdicts(admission).await
+            }
+            Err((notes, stop)) => {
+                let before = admission.verdicts.into_iter().flat_map(|verdict| verdict.notes);
+                self.stop_by_hook(before.chain(notes).collect(), stop).await
+            }
+        }
+    }
+
+    /// Records what was decided on the calls of a batch, in one append.
+    async fn record_verdicts(&mut self, admission: Admission) -> Result<(), AgentError> {
+        let mut facts = Vec::with_capacity(admission.verdicts.len());
+        let mut left = self.executions_left();
+        let mut execution = self.ledger.machine().next_execution();
+        for Verdict { notes, outcome } in admission.verdicts {
+            facts.extend(notes.into_iter().map(Decided::Fact));
+            facts.push(match outcome {
+                // Tools that ran meanwhile may have used the last executions.
+                Outcome::Admitted(ToolCall { id, name, .. }, _) if left == 0 => {
+                    Decided::Fact(self.refusal(&id, &name, &ToolError::Cancelled))
+                }
+                Outcome::Admitted(ToolCall { id, name, arguments }, admitted) => {
+                    left -= 1;
+                    let requested =
+                        ToolRequested { call_id: id.clone(), tool: name, arguments, execution };
+                    execution = execution.saturating_add(1);
+                    self.tools.admitted(id, admitted);
+                    Decided::Fact(requested.into())
+                }
+                Outcome::Answered(answer) => Decided::Fact(answer),
+                Outcome::Held(call_id, arguments) => Decided::Hold(call_id, arguments),
+            });
+        }
+        let at = self.ledger.at();
+        self.ledger
+            .change(|machine: &mut Machine| {
+                facts.into_iter().try_for_each(|decided| match decided {
+                    Decided::Fact(fact) => machine.handle(react_machine::Input::fact(at, fact)),
+                    Decided::Hold(call_id, arguments) => machine.hold(at, &call_id, arguments),
+                })
+            })
+            .await
+    }
+
+    /// Runs a tool again that was running when the process died.
+    pub(super) async fn rerun(&mut self, id: EffectId, call_id: &CallId) -> Result<(), AgentError> {
+        let Some(run) = self.tools.recorded(call_id) else {
+            let what = format!("nothing is known of call `{call_id}`");
+            return Err(AgentError::Internal(what.into()));
+        };
+        // Tool and policy may have changed since.
+        match admit(&self.agent.tools, &run.tool, run.arguments.clone(), &self.agent.grants) {
+            Ok(admitted) => {
+                self.tools.admitted(call_id.clone(), admitted);
+                self.tools.queue(ToolRun { id, ..run });
+                self.start_tools().await
+            }
+            Err(error) => {
+                let text = failed_text(&run.tool, &error);
+                let failing = Failing::new(&self.agent, &self.context, call_id, &run.tool, 0);
+                let answer = self.ledger.answer(id, failing.respond(&error, &text));
+                self.ledger.step([answer]).await
+            }
+        }
+    }
+}
+
+/// What the machine is told of a call.
+enum Decided {
+    Fact(EventKind),
+    Hold(CallId, JsonText),
+}
+
+/// Decides whether a call may run. What it needs is asked of the tool's own code, which may panic.
+fn admit(
+    tools: &Toolset,
+    name: &str,
+    arguments: JsonText,
+    grants: &Grants,
+) -> Result<Admitted, ToolError> {
+    std::panic::catch_unwind(AssertUnwindSafe(|| tools.admit(name, arguments, grants)))
+        .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))
+}

@@ -1,0 +1,65 @@
+//! Model calls: attempt by attempt, each recorded before the next.
+
+use std::sync::Arc;
+
+use layer0::event::ModelAttempted;
+use react_machine::ModelCall;
+
+use super::{InFlight, Run};
+use crate::error::AgentError;
+use crate::journal::{Attempt, AttemptEnd, Step};
+
+impl Run {
+    pub(super) fn ask_model(&mut self, call: ModelCall) {
+        self.asking.begin(call.id);
+        let messages = self.ledger.machine().transcript().clone();
+        let attempt = Attempt::first(call, messages, Arc::clone(&self.definition.tools));
+        self.start(Step::Attempt(Box::new(attempt)), InFlight::Attempt);
+    }
+
+    pub(super) async fn attempt_ended(&mut self, end: AttemptEnd) -> Result<(), AgentError> {
+        let Some(id) = self.asking.effect() else { return Ok(()) };
+        match end {
+            AttemptEnd::NotBegun => Ok(()),
+            AttemptEnd::Cut(attempted) => self.record_attempt(*attempted).await,
+            AttemptEnd::Answered(answered) => {
+                let (attempted, responded) = *answered;
+                let facts = [self.ledger.answer(id, attempted), self.ledger.answer(id, responded)];
+                self.ledger.step(facts).await
+            }
+            AttemptEnd::Again(attempted, delay, attempt) => {
+                self.record_attempt(*attempted).await?;
+                if delay.is_zero() {
+                    self.start(Step::Attempt(attempt), InFlight::Attempt);
+                } else {
+                    self.asking.wait(self.ledger.at().after(delay), attempt);
+                }
+                Ok(())
+            }
+            AttemptEnd::Failed { attempted, is_limited } => {
+                let (attempted, failed) = *attempted;
+                if is_limited {
+                    // The budget's end is what stopped the run then, not the attempt before it.
+                    self.record_attempt(attempted).await?;
+                    self.ledger.tick().await?;
+                    if !self.ledger.machine().is_asking(id) {
+                        return Ok(());
+                    }
+                    let failed = self.ledger.answer(id, failed);
+                    return self.ledger.step([failed]).await;
+                }
+                let facts = [self.ledger.answer(id, attempted), self.ledger.answer(id, failed)];
+                self.ledger.step(facts).await
+            }
+        }
+    }
+
+    pub(super) async fn record_attempt(
+        &mut self,
+        attempted: ModelAttempted,
+    ) -> Result<(), AgentError> {
+        let Some(id) = self.asking.effect() else { return Ok(()) };
+        let attempted = self.ledger.answer(id, attempted);
+        self.ledger.step([attempted]).await
+    }
+}

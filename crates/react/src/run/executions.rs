@@ -1,0 +1,111 @@
+//! Executions of tools: started, tried again, answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use layer0::code;
+use layer0::event::{EventKind, OperatorDispatched};
+use layer0::id::CallId;
+use tool::DispatchSpec;
+
+use super::tools::AtWork;
+use super::{InFlight, Run};
+use crate::error::AgentError;
+use crate::journal::{Child, Execution, ExecutionEnd, Step};
+
+impl Run {
+    /// Returns how many executions may still begin that none is promised to.
+    pub(super) fn executions_left(&self) -> u32 {
+        self.ledger.machine().executions_left().saturating_sub(self.tools.promised())
+    }
+
+    /// Starts executions while there are free places.
+    pub(super) async fn start_tools(&mut self) -> Result<(), AgentError> {
+        while let Some(execution) = self.tools.due(self.ledger.at()) {
+            self.start_execution(execution).await?;
+        }
+        let places = usize::try_from(self.definition.limits.max_concurrent_tools).unwrap_or(1);
+        while let Some((run, admitted)) = self.tools.next(places) {
+            self.acted |= !admitted.spec().idempotent;
+            let execution = Execution {
+                run,
+                admitted: Arc::new(admitted),
+                sessions: Arc::clone(&self.sessions),
+                depth: self.depth,
+                tried: 0,
+                elapsed: Duration::ZERO,
+                may_repeat: false,
+                child: None,
+            };
+            self.start_execution(Box::new(execution)).await?;
+        }
+        Ok(())
+    }
+
+    async fn start_execution(&mut self, mut execution: Box<Execution>) -> Result<(), AgentError> {
+        if let Some(dispatch) = execution.admitted.dispatch().cloned() {
+            let call = execution.run.call_id.clone();
+            execution.child = Some(self.dispatch(call, dispatch).await?);
+        }
+        execution.may_repeat = execution.admitted.spec().idempotent && self.executions_left() > 0;
+        let work = self.tools.begin(&execution);
+        self.start(Step::Execution(execution), InFlight::Execution(work));
+        Ok(())
+    }
+
+    /// Records a run below this one, if anything is left that it may use.
+    async fn dispatch(&mut self, call: CallId, spec: DispatchSpec) -> Result<Child, AgentError> {
+        let DispatchSpec { operator, input_digest, is_priced, .. } = spec;
+        let run = self.ledger.new_id().await;
+        let grant = self.ledger.machine().grant(self.ledger.at(), is_priced);
+        if let Ok(grant) = &grant {
+            let dispatched = OperatorDispatched {
+                operator: Arc::clone(&operator),
+                run: run.clone(),
+                attempt: self.tools.dispatch(&call),
+                call_id: Some(call),
+                step: None,
+                input_digest,
+                allowance: Box::new(grant.allowance),
+            };
+            let dispatched = self.ledger.fact(dispatched);
+            self.ledger.step([dispatched]).await?;
+        }
+        Ok(Child { run, operator, grant })
+    }
+
+    /// Records what an execution came to, and starts what waited for its place.
+    pub(super) async fn execution_ended(
+        &mut self,
+        work: AtWork,
+        end: ExecutionEnd,
+    ) -> Result<(), AgentError> {
+        let ExecutionEnd { returned, facts, again } = end;
+        let now = self.ledger.at();
+        self.tools.end(&work, again.map(|(delay, execution)| (now.after(delay), execution)));
+        if facts.iter().any(stops_the_run) {
+            self.stop_steps(code::HOOK_ABORTED).await?;
+        }
+        let answer = |fact| match fact {
+            answer @ EventKind::ToolResponded(_) => self.ledger.answer(work.effect, answer),
+            note => self.ledger.fact(note),
+        };
+        let facts = returned
+            .map(|returned| EventKind::from(*returned))
+            .into_iter()
+            .chain(facts)
+            .map(answer);
+        let facts: Vec<_> = facts.collect();
+        self.ledger.step(facts).await?;
+        self.start_tools().await
+    }
+}
+
+/// Does a hook end the run with this? What is in flight is stopped first.
+const fn stops_the_run(fact: &EventKind) -> bool {
+    match fact {
+        EventKind::HookAborted(_) => true,
+        EventKind::HookFailed(failed) => !failed.fail_open,
+        _ => false,
+    }
+}

@@ -1,0 +1,161 @@
+//! From the machine's end to what the caller gets.
+
+use std::sync::Arc;
+
+use event_log::EventLog;
+use layer0::failure::{Chain, Failure};
+use layer0::id::{RunId, SessionId};
+use layer0::stop::Stop;
+use provider::ProviderError;
+use react_machine::{FailureCause, Finish, Machine, Output};
+
+use super::Run;
+use super::resume::has_acted;
+use crate::error::{AgentError, RecordedFailure, RunFailure, internal};
+use crate::fold::{Folded, fold};
+use crate::hook::{HookContext, HookError};
+use crate::outcome::RunOutcome;
+use crate::resume_error::ResumeError;
+use crate::transcript::history;
+
+impl Run {
+    /// Makes the result of a run that is over, that waits for people, or that cannot go on.
+    pub(super) fn finish(
+        self: Box<Self>,
+        result: Result<Option<Finish>, AgentError>,
+    ) -> Result<RunOutcome, RunFailure> {
+        match result {
+            Ok(None) => Ok(self.suspended()),
+            Ok(Some(Finish::Stopped { stop, output })) => {
+                let HookContext { run, session } = self.context.clone();
+                Ok(stopped(run, session, self.ledger.machine(), stop, output))
+            }
+            Ok(Some(Finish::Failed(cause))) => {
+                let model = self.effects.take_model_error();
+                let hook = self.effects.take_hook_error();
+                Err(self.failure(error_of(cause, model, hook)))
+            }
+            Ok(Some(other)) => Err(self.failure(internal(format!("unknown end: {other:?}")))),
+            Err(error) => Err(self.failure(error)),
+        }
+    }
+
+    /// Leaves a run that waits for people.
+    fn suspended(self: Box<Self>) -> RunOutcome {
+        let HookContext { run, session } = self.context.clone();
+        let machine = self.ledger.machine();
+        let output = Arc::clone(machine.last_text());
+        let mut outcome = stopped(run, session, machine, Stop::WaitingApproval, output);
+        outcome.approvals = machine.open_approvals().cloned().collect();
+        outcome
+    }
+
+    pub(super) fn failure(self: Box<Self>, error: AgentError) -> RunFailure {
+        let why = Chain(&error).to_string();
+        let why = self.agent.redactor.redact(&why);
+        tracing::warn!(code = error.code(), error = %why, "run failed");
+        let HookContext { run, session } = self.context.clone();
+        let machine = self.ledger.machine();
+        RunFailure {
+            run_id: run,
+            session,
+            error,
+            usage: self.ledger.usage(),
+            transcript: machine.transcript().clone(),
+            partial: Arc::clone(machine.last_text()),
+            acted: self.acted,
+        }
+    }
+}
+
+fn stopped(
+    run_id: RunId,
+    session: SessionId,
+    machine: &Machine,
+    stop: Stop,
+    output: Arc<str>,
+) -> RunOutcome {
+    RunOutcome {
+        run_id,
+        session,
+        stop,
+        output,
+        usage: machine.usage(),
+        transcript: machine.transcript().clone(),
+        approvals: Vec::new(),
+    }
+}
+
+/// Returns the live error for what the machine knows as data; that of a run that failed in another
+/// process is gone, but its record is not.
+fn error_of(
+    cause: FailureCause,
+    model: Option<ProviderError>,
+    hook_error: Option<HookError>,
+) -> AgentError {
+    let count = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    let recorded = RecordedFailure::new(&cause);
+    match cause {
+        FailureCause::Model { .. } => match model {
+            Some(error) => AgentError::Llm(error),
+            None => AgentError::Recorded(recorded),
+        },
+        FailureCause::Aborted { hook, reason } => AgentError::aborted(&*hook, &*reason),
+        FailureCause::HookRejected { hook, .. } => match hook_error {
+            Some(error) => AgentError::hook_rejected(&*hook, error),
+            None => AgentError::Recorded(recorded),
+        },
+        FailureCause::InputInvalid(why) => AgentError::InputValidation(why.to_owned()),
+        FailureCause::InvalidResponse(why) => {
+            AgentError::Llm(ProviderError::InvalidResponse(why.to_owned()))
+        }
+        FailureCause::ContextExceeded => AgentError::Llm(ProviderError::context_overflow(
+            "the context was used up while the model answered",
+        )),
+        FailureCause::Loop { signature, count: times, limit } => {
+            AgentError::loop_detected(&*signature, count(times), count(limit))
+        }
+        FailureCause::Stagnation { text_hash, count: times, limit } => {
+            AgentError::stagnation(&*text_hash, count(times), count(limit))
+        }
+        FailureCause::OutputInvalid(why) => AgentError::OutputSerialization(why.to_string()),
+        FailureCause::MaxIterations(max) => AgentError::MaxIterationsReached(count(max)),
+        FailureCause::ParallelToolLimit { count: asked, limit } => {
+            AgentError::parallel_tool_limit(asked, count(limit))
+        }
+        other => internal(format!("unknown cause: {other:?}")),
+    }
+}
+
+/// Returns how a recorded run ended; `None` while it is open. Nothing is run, and no agent is needed.
+///
+/// # Errors
+///
+/// [`ResumeError::Run`] when the run failed, [`ResumeError::Log`] and [`ResumeError::Diverged`] when
+/// its record cannot be read.
+///
+/// # Cancel safety
+///
+/// Dropping the future changes nothing.
+pub async fn recorded(log: &dyn EventLog, run: &RunId) -> Result<Option<RunOutcome>, ResumeError> {
+    let Folded { summary, events, definition, replayed, follows, .. } =
+        fold(log, run, None, None).await?;
+    let mut machine = replayed.machine;
+    machine.provide_earlier(history(log, follows.as_ref()).await.messages);
+    match machine.poll() {
+        Output::Finish(Finish::Stopped { stop, output }) => {
+            Ok(Some(stopped(summary.run, summary.session, &machine, stop, output)))
+        }
+        Output::Finish(Finish::Failed(cause)) => Err(RunFailure {
+            run_id: summary.run,
+            session: summary.session,
+            error: error_of(cause, None, None),
+            usage: summary.usage,
+            transcript: machine.transcript().clone(),
+            partial: Arc::clone(machine.last_text()),
+            acted: has_acted(&definition, &events),
+        }
+        .into()),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,50 @@
+//! The model call that is made, while it waits for its next attempt.
+
+use layer0::Timestamp;
+use react_machine::EffectId;
+
+use crate::journal::Attempt;
+
+/// The model call that is made.
+#[derive(Default)]
+pub(super) struct Asking {
+    /// Its effect.
+    effect: Option<EffectId>,
+    /// The attempt that is made next, and when.
+    waiting: Option<(Timestamp, Box<Attempt>)>,
+}
+
+impl Asking {
+    /// Begins a call.
+    pub(super) const fn begin(&mut self, effect: EffectId) {
+        self.effect = Some(effect);
+    }
+
+    /// Returns the effect of the call that was begun last.
+    pub(super) const fn effect(&self) -> Option<EffectId> {
+        self.effect
+    }
+
+    /// Keeps an attempt for this time.
+    pub(super) fn wait(&mut self, at: Timestamp, attempt: Box<Attempt>) {
+        self.waiting = Some((at, attempt));
+    }
+
+    pub(super) const fn is_idle(&self) -> bool {
+        self.waiting.is_none()
+    }
+
+    pub(super) fn wakes_at(&self) -> Option<Timestamp> {
+        self.waiting.as_ref().map(|(at, _)| *at)
+    }
+
+    /// Takes the attempt that waited for this time.
+    pub(super) fn due(&mut self, now: Timestamp) -> Option<Box<Attempt>> {
+        self.waiting.take_if(|(at, _)| *at <= now).map(|(_, attempt)| attempt)
+    }
+
+    /// Forgets an attempt that was not begun.
+    pub(super) fn forget(&mut self) {
+        self.waiting = None;
+    }
+}

@@ -1,0 +1,37 @@
+//! Pauses of a run, at which hooks are called.
+
+use layer0::event::{EventKind, HookPassed};
+
+use super::Run;
+use crate::error::AgentError;
+use crate::journal::StopFact;
+
+impl Run {
+    /// Lets the run go on after the hooks of a pause, unless one of them stops it.
+    pub(super) async fn hooks_ended(
+        &mut self,
+        notes: Vec<EventKind>,
+        stop: Option<StopFact>,
+    ) -> Result<(), AgentError> {
+        let Some(point) = self.ledger.machine().paused_at() else { return Ok(()) };
+        let last = match stop {
+            Some(StopFact(fact)) => *fact,
+            None => HookPassed { point: point.as_str().into(), call_id: None }.into(),
+        };
+        let facts: Vec<_> =
+            notes.into_iter().chain([last]).map(|fact| self.ledger.fact(fact)).collect();
+        self.ledger.step(facts).await
+    }
+
+    /// Stops what is in flight, and then the run, because a hook says so.
+    pub(super) async fn stop_by_hook(
+        &mut self,
+        notes: Vec<EventKind>,
+        StopFact(stop): StopFact,
+    ) -> Result<(), AgentError> {
+        self.stop_steps(layer0::code::HOOK_ABORTED).await?;
+        let facts: Vec<_> =
+            notes.into_iter().chain([*stop]).map(|fact| self.ledger.fact(fact)).collect();
+        self.ledger.step(facts).await
+    }
+}

@@ -1,0 +1,205 @@
+//! Runs that began in another process, or as another run.
+
+use std::sync::Arc;
+
+use event_log::{Claim, EventLog, Record, RunWriter, session_of_fork};
+use layer0::event::{Event, EventKind, RunForked, RunResumed};
+use layer0::id::RunId;
+use react_machine::{AgentDefinition, CheckedDefinition, Machine, Replayed};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::approvals::Approvals;
+use super::session::dead_dispatch;
+use super::tools::Tools;
+use super::{Parts, Run};
+use crate::effect::Effects;
+use crate::error::{AgentError, RunFailure};
+use crate::fold::Folded;
+use crate::hook::HookContext;
+use crate::inner::Inner;
+use crate::journal::Fact;
+use crate::local_journal::LocalJournal;
+use crate::outcome::RunOutcome;
+use crate::run_clock::RunClock;
+
+/// A recorded run, to be gone on with.
+pub(crate) struct Resumed {
+    run: Box<Run>,
+    follows: Option<RunId>,
+}
+
+/// A copy of a recorded run, to be gone on with.
+pub(crate) struct Copied {
+    pub(crate) log: Arc<dyn EventLog>,
+    /// Its own id.
+    pub(crate) child: RunId,
+    pub(crate) forked: RunForked,
+    /// What is copied.
+    pub(crate) records: Vec<Record>,
+    pub(crate) folded: Folded,
+    pub(crate) cancellation: CancellationToken,
+}
+
+impl Resumed {
+    /// Makes the run of a record. Without a claim it is over, and nothing is appended.
+    pub(crate) async fn new(
+        agent: Arc<Inner>,
+        log: Arc<dyn EventLog>,
+        folded: Folded,
+        claim: Option<Claim>,
+        cancellation: CancellationToken,
+    ) -> Self {
+        let Folded { summary, events, definition, replayed, sessions, follows } = folded;
+        let context = HookContext { run: summary.run.clone(), session: summary.session.clone() };
+        let usage = summary.usage;
+        let writer = match claim {
+            Some(claim) => RunWriter::resume(log, summary, claim),
+            None => RunWriter::without_log(summary.run),
+        };
+        let recorded = Recorded { writer, context, definition, events, replayed, cancellation };
+        let mut run = recorded.open(agent).await;
+        run.ledger = run.ledger.having_used(usage);
+        run.sessions = sessions.into();
+        Self { run, follows }
+    }
+
+    /// Makes the run of a copy, which is told at once where it was cut.
+    pub(crate) async fn copied(agent: Arc<Inner>, copied: Copied) -> Self {
+        let Copied { log, child, forked, records, folded, cancellation } = copied;
+        let Folded { events, definition, mut replayed, sessions, follows, .. } = folded;
+        let session = session_of_fork(&child);
+        let writer = RunWriter::copy(log, child.clone(), &events, records);
+        let usage = writer.summary().usage;
+        let beyond = std::mem::take(&mut replayed.beyond);
+        replayed.machine.fork(agent.clock.now(), child.clone(), forked, beyond);
+        let context = HookContext { run: child, session: session.clone() };
+        let recorded = Recorded { writer, context, definition, events, replayed, cancellation };
+        let mut run = recorded.open(agent).await;
+        run.ledger = run.ledger.having_used(usage);
+        run.sessions = std::iter::once(session).chain(sessions).collect();
+        Self { run, follows }
+    }
+
+    pub(crate) fn machine(&self) -> &Machine {
+        self.run.ledger.machine()
+    }
+
+    /// Writes down who goes on with the run, before the first decision that it waits for.
+    pub(crate) fn by(mut self, by: RunResumed) -> Self {
+        self.run.approvals = Approvals::resumed(Some(by));
+        self
+    }
+
+    /// Takes a row of the inbox with the next append.
+    pub(crate) fn take_row(&mut self, row: u64) {
+        self.run.ledger.take_row(row);
+    }
+
+    /// Is the run over where its record ends?
+    pub(crate) fn is_over(&self) -> bool {
+        self.run.ledger.is_over()
+    }
+
+    /// Goes on, beginning with these facts.
+    pub(crate) async fn go_on(mut self, first: Vec<EventKind>) -> Result<RunOutcome, RunFailure> {
+        let Run { agent, context, .. } = &*self.run;
+        let span = tracing::info_span!("run", run = %context.run, agent = %agent.definition.name);
+        let begun = self.begin_again(first).instrument(span.clone()).await;
+        match begun {
+            Ok(()) => Box::pin(self.run.go()).instrument(span).await,
+            Err(error) => Err(self.run.failure(error)),
+        }
+    }
+
+    async fn begin_again(&mut self, first: Vec<EventKind>) -> Result<(), AgentError> {
+        let Self { run, follows } = self;
+        run.read_history(follows.as_ref()).await?;
+        if run.ledger.is_over() {
+            // What a copy brought along is recorded, and nothing else happens.
+            return run.ledger.record().await;
+        }
+        let dead = match (&run.agent.log, run.ledger.machine().open_dispatch().cloned()) {
+            (Some(log), Some(open)) => Some(dead_dispatch(&run.agent, log, &open).await?),
+            _ => None,
+        };
+        let facts: Vec<_> =
+            dead.into_iter().chain(first).map(|fact| run.ledger.fact(fact)).collect();
+        run.ledger.step(facts).await?;
+        let was_waiting = run.ledger.machine().is_waiting();
+        // What came while the run had no owner counts before anything starts again.
+        run.read_inbox().await?;
+        if was_waiting {
+            // What was decided meanwhile is not asked again; the rest is.
+            let open: Vec<_> = run.ledger.machine().open_approvals().cloned().collect();
+            open.into_iter().for_each(|approval| run.ask_approval(approval));
+        }
+        Ok(())
+    }
+}
+
+/// What a run is made of whose record exists.
+struct Recorded {
+    writer: RunWriter,
+    context: HookContext,
+    definition: CheckedDefinition,
+    events: Vec<Event>,
+    replayed: Replayed,
+    cancellation: CancellationToken,
+}
+
+impl Recorded {
+    async fn open(self, agent: Arc<Inner>) -> Box<Run> {
+        let Self { writer, context, definition, events, replayed, cancellation } = self;
+        let Replayed { machine, executions, .. } = replayed;
+        let effects = Arc::new(Effects::new(Arc::clone(&agent), context.clone(), None));
+        let mut clock = RunClock::new(Arc::clone(&agent.clock));
+        // What was recorded may be ahead of the time of day.
+        clock.not_before(machine.now());
+        let (log, performs) = (agent.log.as_ref(), Arc::clone(&effects));
+        let journal = LocalJournal::new(writer, performs, clock, log, cancellation);
+        let acted = has_acted(&definition, &events);
+        let journal = Box::new(journal);
+        let (feed, reporter) = (None, None);
+        let parts = Parts { agent, definition, context, machine, journal, effects, feed, reporter };
+        let mut run = Box::new(Run::new(parts).await);
+        run.depth = depth_of(&events);
+        run.tools = Tools::resumed(executions);
+        run.acted = acted;
+        run
+    }
+}
+
+impl Run {
+    /// Takes in what is in the inbox now.
+    async fn read_inbox(&mut self) -> Result<(), AgentError> {
+        self.ledger.watch();
+        loop {
+            for fact in self.ledger.next().await? {
+                let is_answer = matches!(fact, Fact::Inbox(_));
+                self.take(fact).await?;
+                if is_answer {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn depth_of(events: &[Event]) -> u32 {
+    match events.first().map(|event| &event.kind) {
+        Some(EventKind::RunStarted(started)) => started.depth,
+        _ => 0,
+    }
+}
+
+/// Did a tool run that is not safe to repeat?
+pub(super) fn has_acted(definition: &AgentDefinition, events: &[Event]) -> bool {
+    events.iter().any(|event| match &event.kind {
+        EventKind::ToolRequested(requested) => {
+            let mut specs = definition.tools.iter();
+            !specs.any(|spec| spec.name == requested.tool && spec.idempotent)
+        }
+        _ => false,
+    })
+}

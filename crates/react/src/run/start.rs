@@ -1,0 +1,277 @@
+//! How a run begins: claimed, behind the session it goes on with.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use event_log::{LogError, RunWriter};
+use layer0::JsonText;
+use layer0::event::{AgentRecord, EventKind, Follows, RunStarted, Warning};
+use layer0::id::{RunId, SessionId};
+use layer0::message::Transcript;
+use layer0::usage::Usage;
+use react_machine::{CheckedDefinition, Machine, Setup};
+use tool::Schema;
+use tracing::Instrument;
+
+use super::{Parts, Run};
+use crate::digest::record;
+use crate::effect::Effects;
+use crate::error::{AgentError, RunFailure};
+use crate::feed::Feed;
+use crate::history::RequestError;
+use crate::hook::HookContext;
+use crate::ids::{new_run_id, new_session_id};
+use crate::inner::Inner;
+use crate::journal::Journal;
+use crate::local_journal::LocalJournal;
+use crate::outcome::RunOutcome;
+use crate::output_check::output_check;
+use crate::recordable::recordable_messages;
+use crate::request::RunRequest;
+use crate::run_clock::RunClock;
+use crate::transcript::{History, history};
+
+/// How often a run that was overtaken joins its session again; each time another run began.
+const MAX_JOINS: u32 = 64;
+
+/// A run that is about to begin.
+pub(crate) struct Start {
+    pub(crate) run: RunId,
+    pub(crate) session: SessionId,
+    pub(super) agent: Arc<Inner>,
+    pub(super) request: RunRequest,
+    pub(super) definition: CheckedDefinition,
+    record: AgentRecord,
+    /// Where the stream of the run is fed from; `None` where none is read.
+    feed: Option<Arc<Feed>>,
+}
+
+impl Start {
+    pub(crate) fn new(agent: Arc<Inner>, request: RunRequest) -> Self {
+        let now = agent.clock.now();
+        Self {
+            run: request.run.clone().unwrap_or_else(|| new_run_id(now)),
+            session: request.session.clone().unwrap_or_else(|| new_session_id(now)),
+            request,
+            definition: agent.definition.clone(),
+            record: agent.record(),
+            agent,
+            feed: None,
+        }
+    }
+
+    /// Feeds a stream with what the run says.
+    pub(crate) fn feeding(mut self, feed: Arc<Feed>) -> Self {
+        self.feed = Some(feed);
+        self
+    }
+
+    /// Runs to the end.
+    pub(crate) async fn run(mut self: Box<Self>) -> Result<RunOutcome, RunFailure> {
+        // Before the span, which names the run.
+        if let Err(error) = self.check_ids() {
+            return Err(self.failed(error));
+        }
+        let span = tracing::info_span!("run", run = %self.run, agent = %self.agent.definition.name);
+        let begun = self.begin();
+        match Box::pin(begun).instrument(span.clone()).await {
+            Ok(run) => Box::pin(run.go()).instrument(span).await,
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Writes the first event, and reads what was said before.
+    async fn begin(mut self: Box<Self>) -> Result<Box<Run>, RunFailure> {
+        if let Err(error) = self.check_request() {
+            return Err(self.failed(error.into()));
+        }
+        let setup = match self.setup() {
+            Ok(setup) => setup,
+            Err(error) => return Err(self.failed(error)),
+        };
+        let mut joins_left = MAX_JOINS;
+        let (mut run, follows) = loop {
+            let follows = match self.join_session().await {
+                Ok(follows) => follows,
+                Err(error) => return Err(self.failed(error.before_the_start())),
+            };
+            let machine = Machine::new(self.definition.clone(), setup.clone());
+            let mut run = self.open(machine).await;
+            let started = run.ledger.fact(self.started(&run, follows.clone()));
+            match run.ledger.step([started]).await {
+                Ok(()) => break (run, follows),
+                Err(AgentError::Storage(LogError::SessionBusy { .. })) if joins_left > 0 => {
+                    joins_left -= 1;
+                }
+                Err(AgentError::Storage(busy @ LogError::SessionBusy { .. })) => {
+                    return Err(run.failure(AgentError::NotStarted(busy)));
+                }
+                Err(error) => return Err(run.failure(error)),
+            }
+        };
+        match run.read_history(follows.as_ref().map(|follows| &follows.run)).await {
+            Ok(()) => Ok(run),
+            Err(error) => Err(run.failure(error)),
+        }
+    }
+
+    /// Makes the run around a machine to which nothing has happened.
+    async fn open(&self, machine: Machine) -> Box<Run> {
+        let effects = self.effects();
+        let writer = match &self.agent.log {
+            Some(log) => RunWriter::new(Arc::clone(log), self.run.clone()),
+            None => RunWriter::without_log(self.run.clone()),
+        };
+        let journal = LocalJournal::new(
+            writer,
+            Arc::clone(&effects),
+            RunClock::new(Arc::clone(&self.agent.clock)),
+            self.agent.log.as_ref(),
+            self.request.cancellation.clone(),
+        );
+        self.open_on(Box::new(journal), effects, machine).await
+    }
+
+    pub(super) fn effects(&self) -> Arc<Effects> {
+        let context = HookContext { run: self.run.clone(), session: self.session.clone() };
+        Arc::new(Effects::new(Arc::clone(&self.agent), context, self.feed.clone()))
+    }
+
+    pub(super) async fn open_on(
+        &self,
+        journal: Box<dyn Journal>,
+        effects: Arc<Effects>,
+        machine: Machine,
+    ) -> Box<Run> {
+        let run = Run::new(Parts {
+            agent: Arc::clone(&self.agent),
+            definition: self.definition.clone(),
+            context: HookContext { run: self.run.clone(), session: self.session.clone() },
+            machine,
+            journal,
+            effects,
+            feed: self.feed.clone(),
+            reporter: self.request.below.as_ref().map(|below| below.reporter.clone()),
+        });
+        let mut run = Box::new(run.await);
+        run.depth = self.request.depth;
+        run
+    }
+
+    pub(super) fn started(&self, run: &Run, follows: Option<Follows>) -> RunStarted {
+        let at = run.ledger.at();
+        let grant = self.request.below.as_ref().map(|below| below.grant);
+        RunStarted {
+            input: self.agent.redactor.redact_held(&self.request.input).into(),
+            images: Arc::clone(&self.request.images),
+            session: self.session.clone(),
+            agent: self.record.clone(),
+            parent: self.request.parent.clone(),
+            follows,
+            machine: react_machine::VERSION,
+            depth: self.request.depth,
+            allowance: grant.map(|grant| Box::new(grant.allowance)),
+            deadline: grant.and_then(|grant| grant.time).map(|time| at.after(time)),
+            history: recordable_messages(&self.agent.redactor, self.request.history.messages()),
+        }
+    }
+
+    /// Prepares the machine of this run, for the agent as the request wants it.
+    fn setup(&mut self) -> Result<Setup, AgentError> {
+        let setup = Setup::new(self.run.clone());
+        let Some(schema) = &self.request.output_schema else { return Ok(setup) };
+        // Looked at before anything goes as deep as it does.
+        let misfit = |error| AgentError::InputValidation(format!("output schema: {error}"));
+        Schema::new(schema).map_err(misfit)?;
+        let schema = JsonText::from(&**schema);
+        let check = output_check(&schema).map_err(misfit)?;
+        let mut definition = (*self.definition).clone();
+        definition.output_schema = Some(schema);
+        self.record = record(&definition);
+        self.definition = CheckedDefinition::new(definition)
+            .map_err(|error| AgentError::Internal(error.into()))?;
+        Ok(setup.checking_output(check))
+    }
+
+    /// Refuses what cannot be run, before anything is touched.
+    fn check_request(&self) -> Result<(), RequestError> {
+        let RunRequest { session, parent, history, .. } = &self.request;
+        // A run that was dispatched has its caller's session for what is stored.
+        if self.agent.log.is_none()
+            && parent.is_none()
+            && let Some(session) = session
+        {
+            return Err(RequestError::session_without_log(session.clone()));
+        }
+        history.check()
+    }
+
+    /// Refuses ids with a secret in them: they stand in the record, and changed ones would name
+    /// something else.
+    fn check_ids(&mut self) -> Result<(), AgentError> {
+        let redactor = self.agent.redactor.clone();
+        let found = |id: &str| match redactor.redact_held(id) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(redacted) => Some(redacted),
+        };
+        let refused = |what| {
+            AgentError::InputValidation(format!("the {what} id holds a secret of this process"))
+        };
+        let ids = [
+            ("run", self.request.run.as_ref().map(RunId::as_str)),
+            ("session", self.request.session.as_ref().map(SessionId::as_str)),
+            ("parent's", self.request.parent.as_ref().map(RunId::as_str)),
+        ];
+        for (what, id) in ids {
+            if id.is_some_and(|id| id.trim().is_empty()) {
+                return Err(AgentError::InputValidation(format!("the {what} id is blank")));
+            }
+        }
+        if let Some(redacted) = found(self.run.as_str()) {
+            self.run = redacted.into();
+            return Err(refused("run"));
+        }
+        if let Some(redacted) = found(self.session.as_str()) {
+            self.session = redacted.into();
+            return Err(refused("session"));
+        }
+        match self.request.parent.as_ref().and_then(|parent| found(parent.as_str())) {
+            Some(_) => Err(refused("parent's")),
+            None => Ok(()),
+        }
+    }
+
+    fn failed(self, error: AgentError) -> RunFailure {
+        RunFailure {
+            run_id: self.run,
+            session: self.session,
+            error,
+            usage: Usage::default(),
+            transcript: Transcript::default(),
+            partial: Arc::default(),
+            acted: false,
+        }
+    }
+}
+
+impl Run {
+    /// Reads what was said in the session before the run, and gives it to the machine. It is read once
+    /// the run's first event is durable, so that a run begins at the same cost however long its session
+    /// is.
+    pub(super) async fn read_history(&mut self, follows: Option<&RunId>) -> Result<(), AgentError> {
+        let (Some(log), Some(follows)) = (self.agent.log.clone(), follows) else { return Ok(()) };
+        let History { messages, sessions, unreadable } = history(&*log, Some(follows)).await;
+        self.ledger.provide_earlier(messages);
+        let earlier = sessions.into_iter().filter(|session| !self.sessions.contains(session));
+        self.sessions = self.sessions.iter().cloned().chain(earlier).collect();
+        if let Some(message) = unreadable
+            && !self.ledger.is_over()
+        {
+            tracing::warn!(run = %self.context.run, "{message}");
+            let warning: EventKind = Warning { message: message.into() }.into();
+            let warning = self.ledger.fact(warning);
+            self.ledger.step([warning]).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,118 @@
+//! Stopping a run in the middle: cancellation, time, and what is in flight then.
+
+use event_log::{InboxMessage, InboxRequest};
+use layer0::event::SignalReceived;
+use layer0::{Code, code};
+use react_machine::CANCEL;
+use serde_json::{Value, json};
+
+use super::Run;
+use crate::error::AgentError;
+use crate::journal::{AttemptEnd, End, ExecutionEnd, Fact};
+
+impl Run {
+    /// Ends the run because its time is up.
+    pub(super) async fn time_is_up(&mut self) -> Result<(), AgentError> {
+        self.stop_steps(code::BUDGET_WALL_TIME).await?;
+        self.ledger.tick().await
+    }
+
+    /// Ends the run because people want it to; every open call is answered.
+    pub(super) async fn cancel(&mut self, row: Option<&InboxMessage>) -> Result<(), AgentError> {
+        self.stop_steps(code::RUN_CANCELLED).await?;
+        let data = row.map_or(Value::Null, |row| json!({ "by": &*row.by }));
+        if let Some(row) = row {
+            self.ledger.take_row(row.id);
+        }
+        let signal = SignalReceived { name: CANCEL.into(), data };
+        let facts = self.facts_of_people(signal);
+        self.ledger.step(facts).await
+    }
+
+    /// Takes in what came while something was stopped.
+    pub(super) async fn take_unread(&mut self) -> Result<(), AgentError> {
+        if std::mem::take(&mut self.inbox.is_cancelled) && !self.is_ending() {
+            let rows = std::mem::take(&mut self.inbox.unread);
+            return self.cancel(rows.iter().find(|row| is_cancel(row))).await;
+        }
+        match self.inbox.unread.is_empty() {
+            true => Ok(()),
+            false => {
+                let rows = std::mem::take(&mut self.inbox.unread);
+                self.take_rows(rows).await
+            }
+        }
+    }
+
+    /// Records what came from outside.
+    pub(super) async fn take_rows(&mut self, rows: Vec<InboxMessage>) -> Result<(), AgentError> {
+        if self.is_ending() {
+            return Ok(());
+        }
+        if let Some(row) = rows.iter().find(|row| is_cancel(row)) {
+            return self.cancel(Some(row)).await;
+        }
+        for row in rows {
+            self.take_row(row).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells every step to end, and records what those that began came to until then.
+    pub(super) async fn stop_steps(&mut self, why: &'static str) -> Result<(), AgentError> {
+        self.ledger.forget_effects();
+        self.asking.forget();
+        self.tools.forget();
+        self.approvals.forget();
+        for (id, _) in &self.in_flight {
+            self.ledger.stop(*id);
+        }
+        while !self.in_flight.is_empty() {
+            for fact in self.ledger.next().await? {
+                match fact {
+                    Fact::Ended(id, end) => {
+                        if self.ended(id).is_some() {
+                            self.record_stopped(end, why).await?;
+                        }
+                    }
+                    Fact::Inbox(rows) => self.inbox.unread.extend(rows),
+                    Fact::Cancelled => self.inbox.is_cancelled = true,
+                    Fact::Late(late) => {
+                        let late = self.ledger.fact(late);
+                        self.ledger.step([late]).await?;
+                    }
+                    Fact::Timer => {}
+                }
+            }
+        }
+        // What the machine decided on this is not begun any more.
+        self.ledger.forget_effects();
+        Ok(())
+    }
+
+    async fn record_stopped(&mut self, end: End, why: &'static str) -> Result<(), AgentError> {
+        match end {
+            End::Attempt(AttemptEnd::Cut(mut attempted)) => {
+                attempted.code = Some(Code::new(why));
+                self.record_attempt(*attempted).await
+            }
+            End::Attempt(AttemptEnd::Answered(answered)) => self.record_attempt(answered.0).await,
+            End::Attempt(AttemptEnd::Again(mut attempted, ..)) => {
+                attempted.delay_ms = None;
+                self.record_attempt(*attempted).await
+            }
+            End::Attempt(AttemptEnd::Failed { attempted, .. }) => {
+                self.record_attempt(attempted.0).await
+            }
+            End::Execution(ExecutionEnd { returned: Some(returned), .. }) => {
+                let returned = self.ledger.fact(*returned);
+                self.ledger.step([returned]).await
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn is_cancel(row: &InboxMessage) -> bool {
+    matches!(row.request, InboxRequest::Cancel { .. })
+}

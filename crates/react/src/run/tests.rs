@@ -1,0 +1,257 @@
+//! Runs on a journal that remembers what it answered, as a durable engine's does. Stopped after any entry,
+//! rebuilt from its entries and executed again from the start, a run comes to the same record.
+
+mod durable;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clock::{Clock, VirtualClock};
+use event_log::{Decision, EventLog, MemoryLog, RunWriter, read_events};
+use layer0::Timestamp;
+use layer0::event::Event;
+use layer0::failure::Retry;
+use layer0::id::RunId;
+use provider::{ScriptedAnswer, ScriptedProvider};
+use react_machine::{Machine, Setup};
+use retry::{Jitter, RetryConfig};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+use tool::{Arguments, JsonText, Tool, ToolContext, ToolError, ToolSpec};
+
+use self::durable::{Durable, Entries};
+use super::start::Start;
+use crate::agent::Agent;
+use crate::approval::{ApprovalRequest, Approver};
+use crate::local_journal::LocalJournal;
+use crate::outcome::RunOutcome;
+use crate::request::RunRequest;
+use crate::run_clock::RunClock;
+
+const RUN: &str = "run_durable";
+
+/// What a tool of a history does.
+enum Does {
+    Answers,
+    /// Asks to be called again later, the first times.
+    Waits(AtomicU32),
+    /// Stops the run.
+    Cancels(CancellationToken),
+}
+
+struct Scripted {
+    spec: ToolSpec,
+    does: Does,
+}
+
+#[async_trait]
+impl Tool for Scripted {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
+        match &self.does {
+            Does::Waits(times) if times.fetch_sub(1, Ordering::Relaxed) > 0 => {
+                let busy = ToolError::ExecutionFailed("busy".into());
+                Err(busy.with_retry(Retry::After(Duration::from_secs(2))))
+            }
+            Does::Cancels(token) => {
+                token.cancel();
+                Ok(JsonText::string("stopped"))
+            }
+            Does::Answers | Does::Waits(_) => Ok(JsonText::string("seen")),
+        }
+    }
+}
+
+/// Agrees to everything.
+struct Agrees;
+
+#[async_trait]
+impl Approver for Agrees {
+    async fn decide(&self, _: &ApprovalRequest) -> Option<Decision> {
+        Some(Decision::approve("ops"))
+    }
+}
+
+/// One process: what it keeps goes on in the next one.
+struct Process {
+    log: Arc<MemoryLog>,
+    entries: Entries,
+    /// How many entries there will be when it dies.
+    dies_after: usize,
+}
+
+impl Process {
+    /// Executes the run from its start; `None` when it dies.
+    async fn execute(&self, answers: Value) -> Option<RunOutcome> {
+        let clock = VirtualClock::starting_at(Timestamp::from_millis(1_000));
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let log: Arc<dyn EventLog> = Arc::clone(&self.log) as _;
+        let token = CancellationToken::new();
+        let agent = agent(answers, &self.entries, Arc::clone(&log), &shared, &token);
+        let request = RunRequest::new("go").run(RunId::from(RUN)).session("s-1");
+        let request = request.cancelled_by(token.clone());
+        let start = Start::new(Arc::clone(&agent.inner), request);
+        let effects = start.effects();
+        // The record is there as far as it was written.
+        let known = self.log.summary(&RunId::from(RUN)).await.unwrap();
+        let writer = match known.filter(|summary| summary.last_seq > 0) {
+            Some(summary) => match self.log.claim(&RunId::from(RUN)).await {
+                Ok(claim) => RunWriter::resume(log, summary, claim),
+                Err(_) => RunWriter::without_log(RunId::from(RUN)),
+            },
+            None => RunWriter::new(log, RunId::from(RUN)),
+        };
+        let mut run_clock = RunClock::new(Arc::clone(&shared));
+        run_clock.not_before(self.entries.last_time());
+        let inbox = agent.inner.log.as_ref();
+        let live = LocalJournal::new(writer, Arc::clone(&effects), run_clock, inbox, token);
+        let (died, dies) = oneshot::channel();
+        let journal = Durable::new(live, self.entries.clone(), self.dies_after, died);
+        let machine = Machine::new(start.definition.clone(), Setup::new(RunId::from(RUN)));
+        let (done, result) = oneshot::channel();
+        let run = async move {
+            let mut run = start.open_on(Box::new(journal), effects, machine).await;
+            let started = run.ledger.fact(start.started(&run, None));
+            let lived = async {
+                run.ledger.step([started]).await.unwrap();
+                run.go().await.unwrap()
+            };
+            let _ = done.send(tokio::select! {
+                biased;
+                _ = dies => None,
+                outcome = lived => Some(outcome),
+            });
+        };
+        tokio::spawn(clock.track(Box::pin(run)));
+        result.await.unwrap()
+    }
+}
+
+fn agent(
+    answers: Value,
+    entries: &Entries,
+    log: Arc<dyn EventLog>,
+    clock: &Arc<dyn Clock>,
+    token: &CancellationToken,
+) -> Agent {
+    let answers: Vec<ScriptedAnswer> = serde_json::from_value(answers).unwrap();
+    let tool = |name: &str, does: Does| Scripted {
+        spec: ToolSpec::new(name, "does it", json!({ "type": "object" })).idempotent(),
+        does,
+    };
+    let pays = Scripted {
+        spec: ToolSpec::new("pay", "pays", json!({ "type": "object" })).idempotent().approval(),
+        does: Does::Answers,
+    };
+    // A tool that waited in an earlier process waits no more than is left.
+    let waits = 1_u32.saturating_sub(entries.waits());
+    Agent::builder(ScriptedProvider::new(answers).starting_at(entries.attempts()))
+        .name("durable")
+        .clock(Arc::clone(clock))
+        .retry(RetryConfig::default())
+        .jitter(Jitter::seeded(7))
+        .tool(tool("look", Does::Answers))
+        .tool(tool("wait", Does::Waits(AtomicU32::new(waits))))
+        .tool(tool("stop", Does::Cancels(token.clone())))
+        .tool(pays)
+        .approver(Agrees)
+        .shared_log(log)
+        .build()
+        .unwrap()
+}
+
+/// Returns a record without what depends on the clock of its process.
+fn essence(events: &[Event]) -> Vec<Value> {
+    events
+        .iter()
+        .map(|event| {
+            let mut value = serde_json::to_value(&event.kind).unwrap();
+            for key in ["duration_ms", "delay_ms", "usage"] {
+                if let Some(fields) = value.as_object_mut() {
+                    fields.remove(key);
+                }
+            }
+            json!([event.seq, event.kind.event_type(), event.caused_by, value])
+        })
+        .collect()
+}
+
+/// Executes a history in one process, then again with a death after each of its entries.
+async fn check(answers: Value) {
+    let alone = Process {
+        log: Arc::new(MemoryLog::new()),
+        entries: Entries::default(),
+        dies_after: usize::MAX,
+    };
+    let expected = alone.execute(answers.clone()).await.unwrap();
+    let (_, events) = read_events(&*alone.log, &RunId::from(RUN)).await.unwrap();
+    let all = alone.entries.count();
+    assert!(all > 8, "{all} entries");
+    for dies_after in 1..=all {
+        let log = Arc::new(MemoryLog::new());
+        let entries = Entries::default();
+        let first = Process { log: Arc::clone(&log), entries: entries.clone(), dies_after };
+        let ended = first.execute(answers.clone()).await;
+        assert!(ended.is_none() || dies_after == all, "it lived beyond {dies_after}");
+        let second = Process { log, entries, dies_after: usize::MAX };
+        let outcome = second.execute(answers.clone()).await.unwrap();
+        assert_eq!(outcome.stop, expected.stop, "after {dies_after}");
+        let (_, again) = read_events(&*second.log, &RunId::from(RUN)).await.unwrap();
+        let (again, once) = (essence(&again), essence(&events));
+        for (again, once) in again.iter().zip(&once) {
+            assert_eq!(again, once, "after {dies_after}");
+        }
+        assert_eq!(again.len(), once.len(), "after {dies_after}");
+    }
+}
+
+/// Spec: J1
+#[tokio::test]
+async fn tools_in_parallel_come_to_the_same_record() {
+    check(json!([
+        {"tool_calls": [
+            {"id": "c1", "name": "look", "arguments": {"at": 1}},
+            {"id": "c2", "name": "look", "arguments": {"at": 2}},
+        ]},
+        {"text": "done"},
+    ]))
+    .await;
+}
+
+/// Spec: J1, R3
+#[tokio::test]
+async fn retries_come_to_the_same_record() {
+    check(json!([
+        {"error": {"kind": "rate_limited", "retry_after_ms": 3_000}},
+        {"error": {"kind": "transient"}},
+        {"tool_calls": [{"id": "c1", "name": "wait"}]},
+        {"text": "done"},
+    ]))
+    .await;
+}
+
+/// Spec: J1, A1
+#[tokio::test]
+async fn an_approval_comes_to_the_same_record() {
+    check(json!([
+        {"tool_calls": [{"id": "c1", "name": "pay"}, {"id": "c2", "name": "look"}]},
+        {"text": "done"},
+    ]))
+    .await;
+}
+
+/// Spec: J1, B3
+#[tokio::test]
+async fn a_cancellation_comes_to_the_same_record() {
+    check(json!([
+        {"tool_calls": [{"id": "c1", "name": "stop"}, {"id": "c2", "name": "wait"}]},
+        {"text": "never"},
+    ]))
+    .await;
+}

@@ -1,0 +1,243 @@
+//! The journal that remembers.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use async_trait::async_trait;
+use event_log::LogError;
+use layer0::Timestamp;
+use layer0::event::Event;
+use layer0::id::RunId;
+use tokio::sync::oneshot;
+
+use crate::journal::{AttemptEnd, Batch, End, Fact, Journal, Step, StepId};
+use crate::local_journal::LocalJournal;
+
+/// What a journal answered, in order. It outlives the process.
+#[derive(Clone, Default)]
+pub(super) struct Entries(Arc<Mutex<Vec<Entry>>>);
+
+#[derive(Clone)]
+enum Entry {
+    Now(Timestamp),
+    Id(RunId),
+    Appended(Vec<Event>),
+    Told(Timestamp, Vec<Fact>),
+}
+
+impl Entries {
+    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.0.lock().unwrap()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Returns when the last thing happened.
+    pub(super) fn last_time(&self) -> Timestamp {
+        let times = self.lock().iter().rev().find_map(|entry| match entry {
+            Entry::Now(at) | Entry::Told(at, _) => Some(*at),
+            Entry::Id(_) | Entry::Appended(_) => None,
+        });
+        times.unwrap_or_default()
+    }
+
+    fn ends(&self, counts: impl Fn(&End) -> bool) -> usize {
+        let entries = self.lock();
+        let told = entries.iter().filter_map(|entry| match entry {
+            Entry::Told(_, facts) => Some(facts),
+            _ => None,
+        });
+        let ends = told.flatten().filter(|fact| matches!(fact, Fact::Ended(_, end) if counts(end)));
+        ends.count()
+    }
+
+    /// Returns how many attempts the provider has answered.
+    pub(super) fn attempts(&self) -> usize {
+        self.ends(|end| matches!(end, End::Attempt(end) if !matches!(end, AttemptEnd::NotBegun)))
+    }
+
+    /// Returns how many executions asked to be tried again.
+    pub(super) fn waits(&self) -> u32 {
+        let waits = self.ends(|end| matches!(end, End::Execution(end) if end.again.is_some()));
+        u32::try_from(waits).unwrap()
+    }
+}
+
+/// Answers from its entries as far as they go, then from a live journal whose answers it keeps.
+pub(super) struct Durable {
+    live: LocalJournal,
+    entries: Entries,
+    /// How many entries were answered.
+    answered: usize,
+    dies_after: usize,
+    died: Option<oneshot::Sender<()>>,
+    steps: u64,
+    /// Steps whose end is not among the entries yet.
+    open: Vec<(StepId, Step)>,
+    stopped: Vec<StepId>,
+    /// The live ids of steps.
+    started: Vec<(StepId, StepId)>,
+    timer: Option<Timestamp>,
+    is_watched: bool,
+}
+
+impl Durable {
+    pub(super) fn new(
+        live: LocalJournal,
+        entries: Entries,
+        dies_after: usize,
+        died: oneshot::Sender<()>,
+    ) -> Self {
+        Self {
+            live,
+            entries,
+            answered: 0,
+            dies_after,
+            died: Some(died),
+            steps: 0,
+            open: Vec::new(),
+            stopped: Vec::new(),
+            started: Vec::new(),
+            timer: None,
+            is_watched: false,
+        }
+    }
+
+    fn is_live(&self) -> bool {
+        self.answered >= self.entries.count()
+    }
+
+    /// Takes the next entry; `None` once they are answered. Never returns once it died.
+    async fn next_entry(&mut self) -> Option<Entry> {
+        if self.answered >= self.dies_after {
+            drop(self.died.take());
+            std::future::pending::<()>().await;
+        }
+        let entry = self.entries.lock().get(self.answered).cloned();
+        self.answered += usize::from(entry.is_some());
+        entry
+    }
+
+    fn keep(&mut self, entry: Entry) {
+        self.entries.lock().push(entry);
+        self.answered += 1;
+    }
+
+    /// Starts what was started and has not ended, as far as the entries know.
+    fn go_live(&mut self) {
+        for (id, step) in std::mem::take(&mut self.open) {
+            let live = self.live.start(step);
+            self.started.push((id, live));
+            if self.stopped.contains(&id) {
+                self.live.stop(live);
+            }
+        }
+        self.live.timer(self.timer);
+        if std::mem::take(&mut self.is_watched) {
+            self.live.watch();
+        }
+    }
+
+    /// Gives the end of a live step the id that the run knows.
+    fn named(&self, fact: Fact) -> Fact {
+        match fact {
+            Fact::Ended(ended, end) => {
+                let known = self.started.iter().find(|(_, live)| *live == ended);
+                Fact::Ended(known.expect("only started steps end").0, end)
+            }
+            other => other,
+        }
+    }
+}
+
+#[async_trait]
+impl Journal for Durable {
+    async fn now(&mut self) -> Timestamp {
+        match self.next_entry().await {
+            Some(Entry::Now(at)) => at,
+            Some(_) => panic!("something else was asked"),
+            None => {
+                let at = self.live.now().await;
+                self.keep(Entry::Now(at));
+                at
+            }
+        }
+    }
+
+    async fn new_id(&mut self) -> RunId {
+        match self.next_entry().await {
+            Some(Entry::Id(id)) => id,
+            Some(_) => panic!("something else was asked"),
+            None => {
+                let id = self.live.new_id().await;
+                self.keep(Entry::Id(id.clone()));
+                id
+            }
+        }
+    }
+
+    async fn append(&mut self, batch: Batch) -> Result<Vec<Event>, LogError> {
+        match self.next_entry().await {
+            Some(Entry::Appended(events)) => {
+                let again: Vec<_> = batch.entries.iter().map(|entry| &entry.kind).collect();
+                let before: Vec<_> = events.iter().map(|event| &event.kind).collect();
+                assert_eq!(again, before, "another append than before");
+                Ok(events)
+            }
+            Some(_) => panic!("something else was asked"),
+            None => {
+                let events = self.live.append(batch).await?;
+                self.keep(Entry::Appended(events.clone()));
+                Ok(events)
+            }
+        }
+    }
+
+    fn start(&mut self, step: Step) -> StepId {
+        self.steps += 1;
+        let id = StepId(self.steps);
+        self.open.push((id, step));
+        id
+    }
+
+    fn stop(&mut self, step: StepId) {
+        self.stopped.push(step);
+        if let Some((_, live)) = self.started.iter().find(|(id, _)| *id == step) {
+            self.live.stop(*live);
+        }
+    }
+
+    fn timer(&mut self, at: Option<Timestamp>) {
+        self.timer = at;
+    }
+
+    fn watch(&mut self) {
+        self.is_watched = true;
+    }
+
+    async fn next(&mut self) -> Result<(Timestamp, Vec<Fact>), LogError> {
+        match self.next_entry().await {
+            Some(Entry::Told(at, facts)) => {
+                for fact in &facts {
+                    match fact {
+                        Fact::Ended(ended, _) => self.open.retain(|(id, _)| id != ended),
+                        Fact::Inbox(_) => self.is_watched = false,
+                        Fact::Timer => self.timer = None,
+                        Fact::Cancelled | Fact::Late(_) => {}
+                    }
+                }
+                Ok((at, facts))
+            }
+            Some(_) => panic!("something else was asked"),
+            None => {
+                debug_assert!(self.is_live());
+                self.go_live();
+                let (at, facts) = self.live.next().await?;
+                let facts: Vec<_> = facts.into_iter().map(|fact| self.named(fact)).collect();
+                self.keep(Entry::Told(at, facts.clone()));
+                Ok((at, facts))
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Where an agent keeps whole errors and large results.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::Clock;
+use error_store::{ErrorStore, Hold, MemoryErrorStore, MemoryResultStore, ResultStore};
+use layer0::id::SessionId;
+
+use crate::guard::Guarded;
+
+/// What a builder was told of a store.
+pub(crate) enum Choice<S: ?Sized> {
+    /// Nothing: one in memory, if the agent has a tool that may need it.
+    Default,
+    Given(Arc<S>),
+    /// There is to be none.
+    None,
+}
+
+impl<S: ?Sized> Clone for Choice<S> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Default => Self::Default,
+            Self::Given(store) => Self::Given(Arc::clone(store)),
+            Self::None => Self::None,
+        }
+    }
+}
+
+/// The stores of an agent, each guarded that was given to it.
+#[derive(Clone, Default)]
+pub(crate) struct Stores {
+    pub(crate) errors: Option<Arc<dyn ErrorStore>>,
+    pub(crate) results: Option<Arc<dyn ResultStore>>,
+}
+
+impl Stores {
+    /// Opens what was chosen for an agent with tools of its own, or without.
+    pub(crate) fn open(
+        errors: Choice<dyn ErrorStore>,
+        results: Choice<dyn ResultStore>,
+        has_tools: bool,
+        limit: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
+        let mut own = Self::default();
+        let errors = match errors {
+            Choice::Default if has_tools => {
+                own.errors = Some(Arc::new(MemoryErrorStore::new()));
+                None
+            }
+            Choice::Given(store) => Some(store),
+            Choice::Default | Choice::None => None,
+        };
+        let results = match results {
+            Choice::Default if has_tools => {
+                own.results = Some(Arc::new(MemoryResultStore::new()));
+                None
+            }
+            Choice::Given(store) => Some(store),
+            Choice::Default | Choice::None => None,
+        };
+        // Our own in memory answer at once.
+        let given = Self { errors, results }.guarded(limit, clock);
+        Self { errors: own.errors.or(given.errors), results: own.results.or(given.results) }
+    }
+
+    /// Guards stores that may hang or panic.
+    pub(crate) fn guarded(self, limit: Duration, clock: &Arc<dyn Clock>) -> Self {
+        let Self { errors, results } = self;
+        Self {
+            errors: errors.map(|store| Arc::new(Guarded::new(store, limit, clock)) as _),
+            results: results.map(|store| Arc::new(Guarded::new(store, limit, clock)) as _),
+        }
+    }
+
+    /// Keeps what these sessions stored from being pruned.
+    pub(crate) fn hold(&self, sessions: &[SessionId]) -> Vec<Hold> {
+        let errors = self.errors.iter().flat_map(|store| sessions.iter().map(|s| store.hold(s)));
+        let results = self.results.iter().flat_map(|store| sessions.iter().map(|s| store.hold(s)));
+        errors.chain(results).collect()
+    }
+}

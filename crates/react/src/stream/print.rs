@@ -1,0 +1,132 @@
+//! A stream as text, for a terminal or any other writer.
+
+use std::io::{self, Write};
+
+use event_log::describe;
+use layer0::event::{Event, EventKind};
+
+use super::{RunStream, StreamItem};
+use crate::error::RunFailure;
+use crate::live::Piece;
+use crate::outcome::RunOutcome;
+
+impl RunStream {
+    /// Prints the run to standard output as [`RunStream::write_to`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Agent::run`](crate::Agent::run).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RunStream::finish`].
+    #[expect(clippy::disallowed_methods, reason = "printing there is what it is for")]
+    pub async fn print(self) -> Result<RunOutcome, RunFailure> {
+        self.write_to(io::stdout()).await
+    }
+
+    /// Writes the run to a writer while it goes on: what the model says as it comes, and a line for
+    /// each tool call and for what goes wrong. Returns how the run ended.
+    ///
+    /// Control characters other than line ends and tabs are left out, so that a model cannot steer a
+    /// terminal. A writer that fails is not written to any more; the run goes on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Agent::run`](crate::Agent::run).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`RunStream::finish`].
+    pub async fn write_to(mut self, writer: impl Write) -> Result<RunOutcome, RunFailure> {
+        let mut printer = Printer { writer: Some(writer), is_in_line: false, has_text: false };
+        loop {
+            match self.next().await {
+                Some(StreamItem::Delta { piece: Piece::Text(text), .. }) => printer.text(&text),
+                Some(StreamItem::Logged(event)) => printer.event(&event),
+                Some(StreamItem::Ended(result)) => {
+                    printer.end_line();
+                    return result;
+                }
+                Some(StreamItem::Delta { .. } | StreamItem::Unread { .. }) => {}
+                None => return Err(RunFailure::lost(self.run.clone(), self.session.clone())),
+            }
+        }
+    }
+}
+
+struct Printer<W> {
+    /// `None` once it has failed.
+    writer: Option<W>,
+    /// Was the last line not ended?
+    is_in_line: bool,
+    /// Was some of the current attempt's text written?
+    has_text: bool,
+}
+
+impl<W: Write> Printer<W> {
+    fn event(&mut self, event: &Event) {
+        let what = describe(&event.kind);
+        match &event.kind {
+            EventKind::ModelRequested(_) => self.has_text = false,
+            EventKind::ModelAttempted(attempted) if attempted.code.is_some() => {
+                let void = if self.has_text { " (the text above is void)" } else { "" };
+                self.line(&format!("! model {what}{void}"));
+                self.has_text = false;
+            }
+            // An answer that did not come in pieces.
+            EventKind::ModelResponded(responded) if !self.has_text => self.text(&responded.text),
+            EventKind::ToolRequested(_) => self.line(&format!("→ {what}")),
+            EventKind::ToolResponded(answer) if answer.ok => self.line(&format!("✓ {what}")),
+            EventKind::ToolResponded(_) => self.line(&format!("✗ {what}")),
+            EventKind::ApprovalRequested(_) => self.line(&format!("? approval {what}")),
+            EventKind::ApprovalGranted(_) => self.line(&format!("✓ approved {what}")),
+            EventKind::ApprovalDenied(_) => self.line(&format!("✗ denied {what}")),
+            EventKind::BudgetExhausted(_) => self.line(&format!("! budget {what}")),
+            EventKind::GuardTripped(_) => self.line(&format!("! guard {what}")),
+            EventKind::HookAborted(_) | EventKind::HookFailed(_) => {
+                self.line(&format!("! hook {what}"));
+            }
+            EventKind::MemoryDegraded(_) => self.line(&format!("! memory {what}")),
+            EventKind::ErrorStoreDegraded(_) => self.line(&format!("! error store: {what}")),
+            EventKind::RunWaiting(_) => self.line(&format!("… waiting {what}")),
+            _ => {}
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        let text: String = text.chars().filter(|c| !steers(*c)).collect();
+        if let Some(last) = text.chars().last() {
+            self.is_in_line = last != '\n';
+            self.has_text = true;
+            self.write(&text);
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.end_line();
+        self.write(&format!("{text}\n"));
+    }
+
+    fn end_line(&mut self) {
+        if std::mem::take(&mut self.is_in_line) {
+            self.write("\n");
+        }
+    }
+
+    fn write(&mut self, text: &str) {
+        if let Some(writer) = &mut self.writer {
+            let written = writer.write_all(text.as_bytes()).and_then(|()| writer.flush());
+            if let Err(error) = written {
+                tracing::debug!(%error, "a stream cannot be written any more");
+                self.writer = None;
+            }
+        }
+    }
+}
+
+/// Can it steer a terminal, or turn the direction of writing?
+fn steers(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t')
+        || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+}

@@ -1,0 +1,97 @@
+//! The task of a streamed run, owned by its stream.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::task::Poll;
+
+use clock::Clock;
+use layer0::id::{RunId, SessionId};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+use tracing::Instrument;
+use tracing::instrument::WithSubscriber;
+
+use crate::error::RunFailure;
+use crate::feed::{Feed, RunResult};
+use crate::guarded::drop_guarded;
+use crate::run::start::Start;
+
+type Run = Pin<Box<dyn Future<Output = RunResult> + Send>>;
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Polls a run in a task of its own. When this is dropped, so is the run, at once unless it is being
+/// polled: it no longer holds its claim.
+pub(super) struct RunTask {
+    /// Empty when the run has ended.
+    run: Arc<Mutex<Option<Run>>>,
+    /// Until there is a runtime to spawn it on.
+    unstarted: Option<Task>,
+    handle: Option<AbortHandle>,
+}
+
+impl RunTask {
+    pub(super) fn new(start: Box<Start>, feed: Arc<Feed>, clock: &Arc<dyn Clock>) -> Self {
+        let end = EndOnDrop { feed, run: start.run.clone(), session: start.session.clone() };
+        let run: Run = Box::pin(async move { start.run().await });
+        let run = Arc::new(Mutex::new(Some(run)));
+        let polled = Arc::clone(&run);
+        let task = async move {
+            // Where the run panics or its runtime ends, the stream is told so.
+            let end = end;
+            let result = std::future::poll_fn(|context| {
+                let mut slot = polled.lock().unwrap_or_else(PoisonError::into_inner);
+                let Some(run) = slot.as_mut() else { return Poll::Ready(None) };
+                let polled = run.as_mut().poll(context);
+                if polled.is_ready() {
+                    *slot = None;
+                }
+                polled.map(Some)
+            });
+            if let Some(result) = result.await {
+                end.feed.end(result);
+            }
+        };
+        let task = task.instrument(tracing::Span::current()).with_current_subscriber();
+        let unstarted = Some(clock.track(Box::pin(task)));
+        let mut task = Self { run, unstarted, handle: None };
+        if Handle::try_current().is_ok() {
+            task.ensure_started();
+        }
+        task
+    }
+
+    /// Spawns the task, if it is not spawned yet.
+    pub(super) fn ensure_started(&mut self) {
+        if let Some(task) = self.unstarted.take() {
+            self.handle = Some(tokio::spawn(task).abort_handle());
+        }
+    }
+}
+
+impl Drop for RunTask {
+    fn drop(&mut self) {
+        let run = match self.run.try_lock() {
+            Ok(mut slot) => slot.take(),
+            Err(TryLockError::Poisoned(slot)) => slot.into_inner().take(),
+            // It is being polled, and is dropped with its task.
+            Err(TryLockError::WouldBlock) => None,
+        };
+        drop_guarded(run);
+        if let Some(handle) = &self.handle {
+            handle.abort();
+        }
+    }
+}
+
+struct EndOnDrop {
+    feed: Arc<Feed>,
+    run: RunId,
+    session: SessionId,
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        // The end of a run that has ended is known already.
+        self.feed.end(Err(RunFailure::lost(self.run.clone(), self.session.clone())));
+    }
+}

@@ -1,0 +1,89 @@
+//! Agents that cannot be made.
+
+use async_trait::async_trait;
+use layer0::error::BoxError;
+use layer0::failure::Chain;
+use provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
+use react::{Agent, AgentBuilder, Gate, HookContext, HookPoint, Moment, Observer, Pack, Verdict};
+
+/// What panics when it is asked about itself.
+#[derive(Clone, Copy, PartialEq)]
+enum Broken {
+    Name,
+    Points,
+    FailOpen,
+}
+
+impl Broken {
+    fn check(self, asked: Self) {
+        assert!(self != asked, "no idea");
+    }
+}
+
+#[async_trait]
+impl Gate for Broken {
+    fn name(&self) -> &str {
+        self.check(Self::Name);
+        "broken"
+    }
+    fn points(&self) -> &[HookPoint] {
+        self.check(Self::Points);
+        &[]
+    }
+    fn fail_open(&self) -> bool {
+        self.check(Self::FailOpen);
+        true
+    }
+    async fn judge(&self, _: Moment<'_>, _: &HookContext) -> Result<Verdict, BoxError> {
+        Ok(Verdict::Continue)
+    }
+}
+
+#[async_trait]
+impl Observer for Broken {
+    fn name(&self) -> &str {
+        Gate::name(self)
+    }
+    fn points(&self) -> &[HookPoint] {
+        Gate::points(self)
+    }
+    fn fail_open(&self) -> bool {
+        Gate::fail_open(self)
+    }
+    async fn observe(&self, _: Moment<'_>, _: &HookContext) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Provider for Broken {
+    fn name(&self) -> &str {
+        panic!("no idea")
+    }
+    fn model(&self) -> &str {
+        "m"
+    }
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        unreachable!("it is not built")
+    }
+}
+
+#[track_caller]
+fn check(agent: AgentBuilder) {
+    let why = agent.build().err().map(|error| Chain(&error).to_string());
+    assert_eq!(why.as_deref(), Some("a part of the agent panicked: no idea"));
+}
+
+/// Spec: E11, H2
+#[test]
+fn parts_that_panic_are_errors_of_the_build() {
+    let agent = || Agent::builder(ScriptedProvider::saying(["x"]));
+    for broken in [Broken::Name, Broken::Points, Broken::FailOpen] {
+        check(agent().gate(broken));
+        check(agent().observer(broken));
+        check(agent().pack(Pack::new("pack").gate(broken)));
+        check(agent().pack(Pack::new("pack").observer(broken)));
+    }
+    check(Agent::builder(Broken::Name));
+    check(agent().fallback(Broken::Name));
+}

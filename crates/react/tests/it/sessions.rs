@@ -1,0 +1,192 @@
+//! Sessions whose earlier runs are of another version, of another agent, or cannot be followed.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use event_log::*;
+use layer0::Timestamp;
+use layer0::event::{Event, EventKind};
+use layer0::id::{RunId, SessionId};
+use layer0::message::Message;
+use layer0::stop::Stop;
+use provider::ScriptedProvider;
+use react::{Agent, RunRequest, replay};
+use serde_json::json;
+
+use crate::bench::{call, calls, says};
+
+/// A log that notes what is asked of it.
+struct Noting(Arc<MemoryLog>, Mutex<Vec<&'static str>>);
+
+impl Noting {
+    fn note(&self, what: &'static str) {
+        self.1.lock().unwrap().push(what);
+    }
+}
+
+#[async_trait]
+impl EventLog for Noting {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.0.claim(run).await
+    }
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.0.claim_new(run)
+    }
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        self.note("append");
+        self.0.append(batch).await
+    }
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.note("summary");
+        self.0.summary(run).await
+    }
+    async fn records(&self, run: &RunId, from: u64) -> Result<Vec<Record>, LogError> {
+        self.note("records");
+        self.0.records(run, from).await
+    }
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.note("runs");
+        self.0.runs(filter).await
+    }
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.note("last_root");
+        self.0.last_root(session).await
+    }
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.0.open_approvals().await
+    }
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        self.0.send(request, by, at).await
+    }
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        self.0.inbox(run).await
+    }
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.0.watch_inbox(run)
+    }
+}
+
+fn agent(log: &Arc<MemoryLog>, answers: Vec<provider::ScriptedAnswer>) -> Agent {
+    let log = Arc::clone(log) as Arc<dyn EventLog>;
+    Agent::builder(ScriptedProvider::new(answers)).shared_log(log).build().unwrap()
+}
+
+fn ask(text: &str) -> RunRequest {
+    RunRequest::new(text).session("s-1")
+}
+
+/// Writes a run again, with other events.
+async fn rewritten(
+    log: &MemoryLog,
+    run: &RunId,
+    change: impl Fn(&mut Vec<Event>),
+) -> Arc<MemoryLog> {
+    let (_, mut events) = read_events(log, run).await.unwrap();
+    change(&mut events);
+    let copy = Arc::new(MemoryLog::new());
+    let mut writer = RunWriter::new(Arc::clone(&copy) as Arc<dyn EventLog>, run.clone());
+    for event in events {
+        writer.stage(event.at, event.actor, event.caused_by, event.kind);
+    }
+    writer.commit().await.unwrap();
+    copy
+}
+
+/// Returns what people said and the model answered, of what the model was sent.
+fn texts(messages: &[Arc<Message>]) -> Vec<String> {
+    let text = |message: &Arc<Message>| match &**message {
+        Message::User { content, .. } | Message::Assistant { content, .. } => content.to_string(),
+        Message::Tool { content, .. } => format!("tool: {content}"),
+        _ => "system".to_owned(),
+    };
+    messages.iter().map(text).collect()
+}
+
+/// Spec: D9. What a start costs is counted: one look at the session's last run, then the first append;
+/// the history is read after it.
+#[tokio::test]
+async fn a_run_begins_before_its_history_is_read() {
+    let memory = Arc::new(MemoryLog::new());
+    for number in 0..20 {
+        agent(&memory, vec![says("yes")]).run(ask(&format!("{number}?"))).await.unwrap();
+    }
+    let log = Arc::new(Noting(Arc::clone(&memory), Mutex::default()));
+    let noting = Agent::builder(ScriptedProvider::new(vec![says("no")]))
+        .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
+        .build()
+        .unwrap();
+    let outcome = noting.run(ask("and?")).await.unwrap();
+    let asked = log.1.lock().unwrap().clone();
+    assert_eq!(asked[..2], ["last_root", "append"], "{asked:?}");
+    assert!(!asked.contains(&"runs"), "no list of runs is read");
+    assert_eq!(outcome.transcript.messages().len(), 42, "all that was said before is there");
+    assert!(replay(&*memory, &outcome.run_id).await.is_ok());
+}
+
+/// Spec: D11, E13. The words of decisions may change between versions.
+#[tokio::test]
+async fn changed_words_keep_no_session_from_going_on() {
+    let log = Arc::new(MemoryLog::new());
+    let failed = agent(&log, vec![]).run(ask("first?")).await.unwrap_err();
+    let reworded = rewritten(&log, &failed.run_id, |events| {
+        for event in events {
+            if let EventKind::RunFailed(failed) = &mut event.kind {
+                failed.message = "in other words".into();
+                failed.chain = vec!["in".into(), "other words".into()];
+            }
+        }
+    });
+    let reworded = reworded.await;
+    assert!(replay(&*reworded, &failed.run_id).await.is_ok());
+    let next = agent(&reworded, vec![says("yes")]).run(ask("second?")).await.unwrap();
+    assert_eq!(texts(next.transcript.messages()), ["first?", "second?", "yes"]);
+}
+
+/// Spec: D11. Another version may decide otherwise: its runs are history all the same.
+#[tokio::test]
+async fn other_decisions_keep_no_session_from_going_on() {
+    let log = Arc::new(MemoryLog::new());
+    let first = agent(&log, vec![says("It is 42.")]).run(ask("first?")).await.unwrap();
+    let other = rewritten(&log, &first.run_id, |events| {
+        for event in events {
+            if let EventKind::ModelRequested(requested) = &mut event.kind {
+                requested.request_digest = "0123456789abcdef".into();
+            }
+        }
+    });
+    let other = other.await;
+    assert!(replay(&*other, &first.run_id).await.is_err(), "it is not followed strictly");
+    let next = agent(&other, vec![says("yes")]).run(ask("second?")).await.unwrap();
+    assert_eq!(texts(next.transcript.messages()), ["first?", "It is 42.", "second?", "yes"]);
+    assert!(replay(&*other, &next.run_id).await.is_ok(), "a replay needs no earlier run");
+}
+
+/// Spec: D5, D11. A run that died and cannot be followed is closed, with every call answered.
+#[tokio::test]
+async fn a_dead_run_that_cannot_be_followed_is_closed() {
+    let log = Arc::new(MemoryLog::new());
+    let asks = vec![calls([call("c1", "none", json!({}))]), says("done")];
+    let first = agent(&log, asks).run(ask("first?")).await.unwrap();
+    let dead = rewritten(&log, &first.run_id, |events| {
+        let asked =
+            events.iter().position(|event| matches!(event.kind, EventKind::ModelResponded(_)));
+        events.truncate(asked.unwrap() + 1);
+        for event in events {
+            if let EventKind::ModelRequested(requested) = &mut event.kind {
+                requested.request_digest = "0123456789abcdef".into();
+            }
+        }
+    });
+    let dead = dead.await;
+    let next = agent(&dead, vec![says("yes")]).run(ask("second?")).await.unwrap();
+    assert_eq!(next.stop, Stop::Completed);
+    let (closed, events) = read_events(&*dead, &first.run_id).await.unwrap();
+    assert_eq!(
+        (closed.state, closed.reason.unwrap().as_str()),
+        (RunState::Failed, "replay.diverged")
+    );
+    let answered = events.iter().filter(|event| matches!(event.kind, EventKind::ToolResponded(_)));
+    assert_eq!(answered.count(), 1);
+    let said = texts(next.transcript.messages());
+    assert_eq!((&*said[0], said.len()), ("first?", 5), "{said:?}");
+}
