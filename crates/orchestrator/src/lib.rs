@@ -28,8 +28,8 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), layer0::error::OrchError> {
-//! let orchestrator = LocalOrchestrator::builder().operator(Upper).build();
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let orchestrator = LocalOrchestrator::builder().operator(Upper).build()?;
 //! let answer = orchestrator.dispatch("upper", Task::text("hello"), Context::root()).await?;
 //! assert_eq!(answer.output, "HELLO");
 //! # Ok(())
@@ -39,4 +39,4 @@
 mod dispatch;
 mod local;
 
-pub use local::{LocalOrchestrator, LocalOrchestratorBuilder};
+pub use local::{LocalOrchestrator, LocalOrchestratorBuilder, OperatorNameError};

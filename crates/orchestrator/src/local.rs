@@ -1,5 +1,6 @@
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,10 +11,12 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use layer0::error::OrchError;
 use layer0::id::WorkflowId;
+use layer0::name::{NameError, check_name};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
 use layer0::{Operator, Orchestrator, Timestamp};
 use retry::{Jitter, RetryConfig, RetryPolicy};
 use serde_json::{Value, json};
+use thiserror::Error;
 use tokio::sync::Semaphore;
 use tower::{Layer, ServiceExt};
 
@@ -53,7 +56,7 @@ struct InFlight {
 /// Puts a [`LocalOrchestrator`] together.
 #[must_use = "an orchestrator is made by `build`"]
 pub struct LocalOrchestratorBuilder {
-    operators: BTreeMap<String, Arc<dyn Operator>>,
+    operators: Vec<Arc<dyn Operator>>,
     retry: RetryConfig,
     jitter: Jitter,
     clock: Arc<dyn Clock>,
@@ -62,14 +65,14 @@ pub struct LocalOrchestratorBuilder {
 }
 
 impl LocalOrchestratorBuilder {
-    /// Registers an operator under its name; a later one of the same name takes its place.
+    /// Registers an operator under its name.
     pub fn operator(self, operator: impl Operator + 'static) -> Self {
         self.shared_operator(Arc::new(operator))
     }
 
     /// Registers an operator that is shared.
     pub fn shared_operator(mut self, operator: Arc<dyn Operator>) -> Self {
-        self.operators.insert(operator.name().to_owned(), operator);
+        self.operators.push(operator);
         self
     }
 
@@ -104,12 +107,25 @@ impl LocalOrchestratorBuilder {
     }
 
     /// Makes the orchestrator.
-    #[must_use]
-    pub fn build(self) -> LocalOrchestrator {
+    ///
+    /// # Errors
+    ///
+    /// [`OperatorNameError`], when an operator cannot be called what it is, or two have one name.
+    pub fn build(self) -> Result<LocalOrchestrator, OperatorNameError> {
+        let mut operators = BTreeMap::new();
+        for operator in self.operators {
+            check_name(operator.name())?;
+            match operators.entry(operator.name().to_owned()) {
+                Entry::Vacant(entry) => entry.insert(operator),
+                Entry::Occupied(entry) => {
+                    return Err(OperatorNameError::Duplicate(entry.key().clone()));
+                }
+            };
+        }
         let retry = RetryPolicy::new(self.retry, Arc::clone(&self.clock)).jitter(self.jitter);
-        LocalOrchestrator {
+        Ok(LocalOrchestrator {
             inner: Arc::new_cyclic(|this| Inner {
-                operators: self.operators,
+                operators,
                 retry,
                 clock: self.clock,
                 places: Semaphore::new(self.max_concurrent),
@@ -117,15 +133,27 @@ impl LocalOrchestratorBuilder {
                 in_flight: Mutex::default(),
                 this: this.clone(),
             }),
-        }
+        })
     }
+}
+
+/// Says why operators cannot be dispatched by their names.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum OperatorNameError {
+    /// There are two operators of this name.
+    #[error("there is already an operator named `{0}`")]
+    Duplicate(String),
+    /// An operator cannot be called so.
+    #[error("invalid operator")]
+    Name(#[from] NameError),
 }
 
 impl LocalOrchestrator {
     /// Begins an orchestrator without operators.
     pub fn builder() -> LocalOrchestratorBuilder {
         LocalOrchestratorBuilder {
-            operators: BTreeMap::new(),
+            operators: Vec::new(),
             retry: RetryConfig::default(),
             jitter: Jitter::Random,
             clock: Arc::new(SystemClock),

@@ -12,7 +12,7 @@ use layer0::failure::{Chain, Effect, Failure, Retry, sources};
 use layer0::id::WorkflowId;
 use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::{Operator, Orchestrator, Timestamp};
-use orchestrator::{LocalOrchestrator, LocalOrchestratorBuilder};
+use orchestrator::{LocalOrchestrator, LocalOrchestratorBuilder, OperatorNameError};
 use provider::{ErrorKind, ProviderError, ScriptedAnswer, ScriptedError, ScriptedProvider};
 use react::Agent;
 use retry::Jitter;
@@ -90,7 +90,7 @@ async fn a_transient_failure_is_dispatched_again() {
         1 | 2 => Err(OperatorError::Retryable("queue is full".into())),
         _ => Ok(json!("done")),
     });
-    let orchestrator = builder(&clock).operator(flaky).build();
+    let orchestrator = builder(&clock).operator(flaky).build().unwrap();
     let answer = on(&clock, async move {
         orchestrator.dispatch("flaky", Task::text("x"), Context::root()).await
     });
@@ -100,7 +100,7 @@ async fn a_transient_failure_is_dispatched_again() {
 
 #[tokio::test]
 async fn operators_and_workflows_that_do_not_exist_are_named() {
-    let orchestrator = LocalOrchestrator::builder().build();
+    let orchestrator = LocalOrchestrator::builder().build().unwrap();
     let error =
         orchestrator.dispatch("nobody", Task::text("x"), Context::root()).await.unwrap_err();
     assert!(matches!(&error, OrchError::OperatorNotFound(name) if name == "nobody"));
@@ -117,7 +117,7 @@ async fn many_are_answered_in_order_and_one_failure_stops_nobody() {
     let (bad, _) = operator("bad", |_| Err(OperatorError::NonRetryable("no".into())));
     let (wild, _) = operator("wild", |_| panic!("wild thing"));
     let orchestrator =
-        LocalOrchestrator::builder().operator(good).operator(bad).operator(wild).build();
+        LocalOrchestrator::builder().operator(good).operator(bad).operator(wild).build().unwrap();
     let tasks = ["good", "bad", "wild", "nobody", "good"];
     let tasks = tasks.map(|name| (name.to_owned(), Task::text("x"))).to_vec();
     let answers: Vec<String> = orchestrator
@@ -152,7 +152,8 @@ async fn operators_call_each_other_and_not_for_ever() {
         .operator(Caller { name: "narcissus", calls: "narcissus" })
         .max_concurrent(1)
         .max_depth(3)
-        .build();
+        .build()
+        .unwrap();
     let answer = orchestrator.dispatch("outer", Task::text("x"), Context::root()).await.unwrap();
     assert_eq!(answer.output, json!({"depth": 0, "inner": {"depth": 1, "inner": "leaf"}}));
     let error =
@@ -185,7 +186,7 @@ async fn what_may_have_acted_is_dispatched_again_only_when_idempotent() {
     for (task, expected) in [(Task::text("x"), 1), (Task::text("x").idempotent(), 3)] {
         let clock = start();
         let (half, runs) = operator("half", |_| Err(OperatorError::failed(HalfDone)));
-        let orchestrator = builder(&clock).operator(half).build();
+        let orchestrator = builder(&clock).operator(half).build().unwrap();
         let result =
             on(&clock, async move { orchestrator.dispatch("half", task, Context::root()).await });
         assert_eq!(result.await.unwrap_err().code(), "test.half_done");
@@ -208,8 +209,11 @@ async fn dispatch_does_not_multiply_the_attempts_of_the_model_call() {
         .shared_log(log.clone())
         .build()
         .unwrap();
-    let orchestrator =
-        builder(&clock).operator(agent).operator(Caller { name: "outer", calls: "agent" }).build();
+    let orchestrator = builder(&clock)
+        .operator(agent)
+        .operator(Caller { name: "outer", calls: "agent" })
+        .build()
+        .unwrap();
     let result = on(&clock, async move {
         orchestrator.dispatch("outer", Task::text("hi").idempotent(), Context::root()).await
     });
@@ -239,7 +243,7 @@ impl Operator for Waits {
 
 #[tokio::test]
 async fn a_dispatch_in_flight_can_be_asked_about_and_signalled() {
-    let orchestrator = LocalOrchestrator::builder().operator(Waits).build();
+    let orchestrator = LocalOrchestrator::builder().operator(Waits).build().unwrap();
     let running = orchestrator.clone();
     let dispatch =
         tokio::spawn(
@@ -261,7 +265,7 @@ async fn a_dispatch_in_flight_can_be_asked_about_and_signalled() {
 #[tokio::test]
 async fn a_deadline_ends_a_dispatch() {
     let clock = start();
-    let orchestrator = builder(&clock).operator(Sleeps(clock.clone())).build();
+    let orchestrator = builder(&clock).operator(Sleeps(clock.clone())).build().unwrap();
     let root =
         Context { deadline: Some(clock.now().after(Duration::from_secs(5))), ..Context::root() };
     let result =
@@ -280,5 +284,30 @@ impl Operator for Sleeps {
     async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
         self.0.sleep(Duration::from_secs(60)).await;
         Ok(Answer::completed(Value::Null))
+    }
+}
+
+/// Spec: O1
+#[test]
+fn operator_names_are_checked_at_build() {
+    struct Named(&'static str);
+    #[async_trait]
+    impl Operator for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+        async fn run(&self, _: Task, _: &Context) -> Result<Answer, OperatorError> {
+            unreachable!("it is never dispatched")
+        }
+    }
+    let build = |names: &[&'static str]| {
+        let builder = LocalOrchestrator::builder();
+        let builder = names.iter().fold(builder, |builder, name| builder.operator(Named(name)));
+        builder.build().err()
+    };
+    assert_eq!(build(&["a", "b c", "a.b"]), None);
+    assert_eq!(build(&["a", "b", "a"]), Some(OperatorNameError::Duplicate("a".to_owned())));
+    for name in ["", " ", "a\nb", "---"] {
+        assert!(matches!(build(&[name]), Some(OperatorNameError::Name(_))), "{name:?}");
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use config::{ApprovalVerdict, ScriptedDecision};
 use react::{ApprovalRequest, Approver, Decision};
 
-/// Decides what the scenario says, in the order it is asked; then nobody is there.
+/// Decides what the scenario says, in the order it is asked; then there is no one to ask.
 pub(crate) struct ScriptedApprover {
     decisions: Vec<ScriptedDecision>,
     next: AtomicUsize,

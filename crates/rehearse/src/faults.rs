@@ -7,14 +7,15 @@ use async_trait::async_trait;
 use clock::VirtualClock;
 use config::{LogFaultTable, StoreFault, StoreFaultTable};
 use error_store::{
-    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, NewError, NewResult, Pruned, ResultRecord,
-    ResultStore, Retention, StoreError, Stored,
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, NewResult, Pruned,
+    ResultRecord, ResultStore, Retention, StoreError, Stored,
 };
 use event_log::{
-    Batch, Claim, Decision, EventLog, LogError, OpenApproval, Record, RunFilter, RunSummary,
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
+    RunFilter, RunSummary,
 };
 use layer0::Timestamp;
-use layer0::id::{ApprovalId, ErrorId, ResultId, RunId, SessionId};
+use layer0::id::{ErrorId, ResultId, RunId, SessionId};
 
 /// A store around which the clock is held, because its work is on threads the clock cannot see.
 #[derive(Debug, Clone)]
@@ -37,19 +38,32 @@ impl EventLog for Held<Arc<dyn EventLog>> {
         self.store.claim(run).await
     }
 
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.store.claim_new(run)
+    }
+
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        let _hold = self.clock.hold();
+        self.store.last_root(session).await
+    }
+
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         let _hold = self.clock.hold();
         self.store.open_approvals().await
     }
 
-    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
         let _hold = self.clock.hold();
-        self.store.decide(id, decision).await
+        self.store.send(request, by, at).await
     }
 
-    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
         let _hold = self.clock.hold();
-        self.store.decision(id).await
+        self.store.inbox(run).await
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.store.watch_inbox(run)
     }
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
@@ -85,13 +99,23 @@ impl ErrorStore for Held<Arc<dyn ErrorStore>> {
         self.store.keep(error).await
     }
 
+    async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError> {
+        let _hold = self.clock.hold();
+        self.store.keep_expired(session, id).await
+    }
+
     async fn get(
         &self,
         session: &SessionId,
         id: &ErrorId,
-    ) -> Result<Option<ErrorRecord>, StoreError> {
+    ) -> Result<Lookup<ErrorRecord>, StoreError> {
         let _hold = self.clock.hold();
         self.store.get(session, id).await
+    }
+
+    async fn find(&self, id: &ErrorId) -> Result<Lookup<ErrorRecord>, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.find(id).await
     }
 
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
@@ -104,9 +128,13 @@ impl ErrorStore for Held<Arc<dyn ErrorStore>> {
         self.store.prune(retention, now).await
     }
 
-    async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError> {
+    async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
         let _hold = self.clock.hold();
-        self.store.stats().await
+        self.store.stats(limit).await
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        self.store.hold(session)
     }
 }
 
@@ -122,13 +150,32 @@ impl ResultStore for Held<Arc<dyn ResultStore>> {
         self.store.keep(result).await
     }
 
+    async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
+        let _hold = self.clock.hold();
+        self.store.keep_expired(session, id).await
+    }
+
     async fn get(
         &self,
-        session: Option<&SessionId>,
+        session: &SessionId,
         id: &ResultId,
-    ) -> Result<Option<ResultRecord>, StoreError> {
+    ) -> Result<Lookup<ResultRecord>, StoreError> {
         let _hold = self.clock.hold();
         self.store.get(session, id).await
+    }
+
+    async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.find(id).await
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.prune(retention, now).await
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        self.store.hold(session)
     }
 }
 
@@ -154,16 +201,28 @@ impl EventLog for FaultyLog {
         self.log.claim(run).await
     }
 
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.log.claim_new(run)
+    }
+
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.log.last_root(session).await
+    }
+
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         self.log.open_approvals().await
     }
 
-    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
-        self.log.decide(id, decision).await
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        self.log.send(request, by, at).await
     }
 
-    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
-        self.log.decision(id).await
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        self.log.inbox(run).await
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.log.watch_inbox(run)
     }
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
@@ -245,13 +304,32 @@ impl ResultStore for FaultyResultStore {
         self.store.keep(result).await
     }
 
+    async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
+        self.fault.check()?;
+        self.store.keep_expired(session, id).await
+    }
+
     async fn get(
         &self,
-        session: Option<&SessionId>,
+        session: &SessionId,
         id: &ResultId,
-    ) -> Result<Option<ResultRecord>, StoreError> {
+    ) -> Result<Lookup<ResultRecord>, StoreError> {
         self.fault.check()?;
         self.store.get(session, id).await
+    }
+
+    async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
+        self.fault.check()?;
+        self.store.find(id).await
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.fault.check()?;
+        self.store.prune(retention, now).await
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        self.store.hold(session)
     }
 }
 
@@ -287,13 +365,22 @@ impl ErrorStore for FaultyErrorStore {
         self.store.keep(error).await
     }
 
+    async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError> {
+        self.fault.check()?;
+        self.store.keep_expired(session, id).await
+    }
+
     async fn get(
         &self,
         session: &SessionId,
         id: &ErrorId,
-    ) -> Result<Option<ErrorRecord>, StoreError> {
+    ) -> Result<Lookup<ErrorRecord>, StoreError> {
         self.fault.check()?;
         self.store.get(session, id).await
+    }
+
+    async fn find(&self, id: &ErrorId) -> Result<Lookup<ErrorRecord>, StoreError> {
+        self.store.find(id).await
     }
 
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
@@ -305,8 +392,12 @@ impl ErrorStore for FaultyErrorStore {
         self.store.prune(retention, now).await
     }
 
-    async fn stats(&self) -> Result<Vec<ErrorStats>, StoreError> {
+    async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
         self.fault.check()?;
-        self.store.stats().await
+        self.store.stats(limit).await
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        self.store.hold(session)
     }
 }

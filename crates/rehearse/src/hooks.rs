@@ -54,7 +54,7 @@ impl Gate for ScriptedGate {
                 std::panic::resume_unwind(Box::new(text.clone()))
             }
             HookAction::ReplaceArguments(arguments) => {
-                Ok(Verdict::ReplaceArguments(arguments.clone()))
+                Ok(Verdict::ReplaceArguments(arguments.clone().into()))
             }
             _ => Ok(Verdict::Continue),
         }

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use error_store::{ErrorRecord, ErrorStore, StoreError};
 use event_log::sessions_of;
-use layer0::Code;
 use layer0::event::{Event, EventKind};
 use layer0::failure::chain;
 use layer0::id::{CallId, ErrorId, RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
+use layer0::{Code, JsonText};
 use react::{RunFailure, RunOutcome};
 use serde::Serialize;
-use serde_json::Value;
 
 /// What came of a run, as `--json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -57,21 +56,22 @@ pub struct ReportedError {
     reason: Code,
     code: Option<Arc<str>>,
     summary: String,
-    raw: Value,
+    raw: JsonText,
     occurrences: u64,
 }
 
 impl From<ErrorRecord> for ReportedError {
     fn from(record: ErrorRecord) -> Self {
+        let raw = JsonText::parse(record.raw());
         Self {
-            id: record.id,
-            tool: record.tool,
-            call_id: record.call_id,
-            reason: record.reason,
-            code: record.code,
-            summary: record.summary,
-            raw: serde_json::from_str(&record.raw).unwrap_or(Value::String(record.raw)),
-            occurrences: record.occurrences,
+            id: record.id().clone(),
+            tool: Arc::clone(record.tool()),
+            call_id: record.call_id().clone(),
+            reason: record.reason().clone(),
+            code: record.code().cloned(),
+            summary: record.summary().to_owned(),
+            raw: raw.unwrap_or_else(|_| JsonText::string(record.raw())),
+            occurrences: record.occurrences(),
         }
     }
 }
@@ -140,11 +140,11 @@ pub async fn stored_errors(
         let EventKind::ErrorStored(stored) = &event.kind else { continue };
         // What a copy of a run stored lies in its own session, the rest in those it came from.
         for session in &sessions {
-            if errors.iter().any(|error| error.id == stored.error_id) {
+            if errors.iter().any(|error| *error.id() == stored.error_id) {
                 break;
             }
             // Retention may have taken it away in the meantime.
-            errors.extend(store.get(session, &stored.error_id).await?);
+            errors.extend(store.get(session, &stored.error_id).await?.found());
         }
     }
     Ok(errors)

@@ -218,12 +218,14 @@ fn build(
     if !scenario.approvals.is_empty() {
         agent = agent.approver(ScriptedApprover::new(scenario.approvals.clone()));
     }
-    if let Some(results) = results {
-        agent = agent.shared_result_store(results);
-    }
-    if let Some(errors) = FaultyErrorStore::wrap(Arc::clone(errors), scenario.error_store) {
-        agent = agent.shared_error_store(errors);
-    }
+    agent = match results {
+        Some(results) => agent.shared_result_store(results),
+        None => agent.without_result_store(),
+    };
+    agent = match FaultyErrorStore::wrap(Arc::clone(errors), scenario.error_store) {
+        Some(errors) => agent.shared_error_store(errors),
+        None => agent.without_error_store(),
+    };
     agent.build().map_err(Into::into)
 }
 

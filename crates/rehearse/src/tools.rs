@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use clock::Clock;
 use config::{ScriptedCall, ScriptedTool, resolve_capability};
 use layer0::{JsonText, Retry, ToolSpec};
-use serde_json::{Value, json};
-use tool::{Tool, ToolContext, ToolError};
+use serde_json::json;
+use tool::{Arguments, Tool, ToolContext, ToolError};
 
 /// A tool that does what the scenario says.
 pub(crate) struct Scripted {
@@ -42,10 +42,10 @@ impl Tool for Scripted {
         &self.spec
     }
 
-    async fn call(&self, _: &Value, _: &ToolContext) -> Result<Value, ToolError> {
+    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(call) = self.calls.get(index).or(self.calls.last()) else {
-            return Ok(json!("ok"));
+            return Ok(JsonText::string("ok"));
         };
         if let Some(ms) = call.hang_ms {
             self.clock.sleep(Duration::from_millis(ms)).await;
@@ -67,9 +67,9 @@ impl Tool for Scripted {
             });
         }
         Ok(match (&call.output, call.output_bytes) {
-            (Some(output), _) => output.clone(),
-            (None, Some(bytes)) => Value::String("x".repeat(bytes)),
-            (None, None) => json!("ok"),
+            (Some(output), _) => output.into(),
+            (None, Some(bytes)) => JsonText::string(&"x".repeat(bytes)),
+            (None, None) => JsonText::string("ok"),
         })
     }
 }

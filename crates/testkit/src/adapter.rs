@@ -8,6 +8,8 @@
 mod answers;
 mod failures;
 mod faults;
+mod gateways;
+mod numbers;
 
 use std::pin::Pin;
 
@@ -22,6 +24,7 @@ pub use answers::{
     a_listener_hears_what_the_answer_says, a_recorded_answer_is_read_as_one_from_the_wire,
     a_script_fills_ids_from_the_conversation_and_says_when_it_is_over,
     an_answer_is_the_same_whole_streamed_and_split, an_endpoint_that_cannot_stream_is_read_whole,
+    arguments_of_a_cut_answer_stay_as_written,
     arguments_that_are_no_json_are_given_back_as_they_are,
     stop_reasons_of_the_wire_are_read_without_loss, tokens_of_a_failed_stream_are_heard,
 };
@@ -35,6 +38,14 @@ pub use faults::{
     a_refused_connection_is_transient_and_names_the_place, no_broken_byte_panics,
     no_part_of_an_answer_is_taken_for_the_whole, nothing_is_asked_twice,
 };
+
+pub use gateways::{
+    a_malformed_piece_is_not_taken_for_a_cut, a_mislabelled_stream_is_read_as_one,
+    a_word_on_retrying_counts_where_it_may, half_a_surrogate_pair_is_replaced,
+    lines_may_end_with_carriage_returns, what_stands_beside_an_answer_costs_no_answer,
+    words_of_any_vendor_are_understood,
+};
+pub use numbers::numbers_in_arguments_keep_their_text;
 
 /// What is particular to an adapter. Each is made with [`KEY`](crate::KEY).
 #[derive(Debug, Clone, Copy)]
@@ -57,8 +68,6 @@ pub struct Adapter {
     pub repeating: fn(&str, &Value) -> Vec<Reply>,
     /// The stop reasons as the protocol calls them.
     pub reasons: &'static [(&'static str, StopReason)],
-    /// What errors call such a reason.
-    pub reason_noun: &'static str,
     /// Returns answers that say `so far` and stop for a reason, and whether they are streamed.
     pub stopped: fn(&str) -> Vec<(Reply, bool)>,
     /// A status that a failure in the middle of a stream can say, with how much was billed.
@@ -81,22 +90,31 @@ macro_rules! adapter_suite {
             a_failure_whose_body_breaks_off_is_still_what_its_status_says
             a_hung_peer_is_a_timeout_of_its_phase
             a_listener_hears_what_the_answer_says
+            a_malformed_piece_is_not_taken_for_a_cut
+            a_mislabelled_stream_is_read_as_one
             a_recorded_answer_is_read_as_one_from_the_wire
             a_redirect_is_not_followed
             a_refused_connection_is_transient_and_names_the_place
+            a_word_on_retrying_counts_where_it_may
             a_script_fills_ids_from_the_conversation_and_says_when_it_is_over
             an_answer_is_the_same_whole_streamed_and_split
             an_endpoint_that_cannot_stream_is_read_whole
+            arguments_of_a_cut_answer_stay_as_written
             arguments_that_are_no_json_are_given_back_as_they_are
             every_known_failure_is_what_the_table_says
+            half_a_surrogate_pair_is_replaced
             it_keeps_the_contract_of_a_provider
+            lines_may_end_with_carriage_returns
             no_broken_byte_panics
             no_error_shows_the_key
             no_part_of_an_answer_is_taken_for_the_whole
             nothing_is_asked_twice
+            numbers_in_arguments_keep_their_text
             stop_reasons_of_the_wire_are_read_without_loss
             tokens_of_a_failed_stream_are_heard
             what_is_no_answer_is_an_invalid_response
+            what_stands_beside_an_answer_costs_no_answer
+            words_of_any_vendor_are_understood
         }
     };
     ($adapter:expr => $($check:ident)+) => {

@@ -1,5 +1,6 @@
 //! Scripted answers as the bytes of Amazon Bedrock Converse.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::message::StopReason;
@@ -165,7 +166,7 @@ struct Said {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
-    stop_reason: &'static str,
+    stop_reason: Arc<str>,
     usage: TokenUsage,
     /// Does an error come after something was streamed or billed?
     begins: bool,
@@ -184,13 +185,14 @@ impl Said {
         };
         let by_content =
             if answer.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };
-        let stop_reason = match answer.stop_reason.unwrap_or(by_content) {
+        let stop_reason = match answer.stop_reason.as_ref().unwrap_or(&by_content) {
             StopReason::End => "end_turn",
             StopReason::ToolUse => "tool_use",
             StopReason::MaxTokens => "max_tokens",
             StopReason::ContentFilter => "content_filtered",
             StopReason::ContextExceeded => "model_context_window_exceeded",
             StopReason::Malformed => "malformed_model_output",
+            StopReason::Unknown(word) => word,
             other => return Err(format!("converse cannot say stop reason {other:?}")),
         };
         let text = placeholders.fill(answer.text.as_deref().unwrap_or_default()).to_string();
@@ -199,7 +201,7 @@ impl Said {
             text,
             thinking: answer.thinking.as_deref().map(str::to_owned),
             calls: answer.tool_calls.iter().map(fill).collect(),
-            stop_reason,
+            stop_reason: stop_reason.into(),
             usage: answer.usage.unwrap_or_default(),
         })
     }

@@ -1,5 +1,6 @@
 //! Scripted answers as the bytes of Gemini `generateContent`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::message::StopReason;
@@ -125,7 +126,7 @@ struct Said {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
-    finish_reason: &'static str,
+    finish_reason: Arc<str>,
     usage: Option<Value>,
 }
 
@@ -142,10 +143,11 @@ impl Said {
             arguments: placeholders.fill_value(&call.arguments),
             ..call.clone()
         };
-        let finish_reason = match answer.stop_reason {
+        let finish_reason = match &answer.stop_reason {
             None | Some(StopReason::End | StopReason::ToolUse) => "STOP",
             Some(StopReason::MaxTokens) => "MAX_TOKENS",
             Some(StopReason::ContentFilter) => "SAFETY",
+            Some(StopReason::Unknown(word)) => word,
             Some(other) => {
                 return Err(format!("generateContent cannot say stop reason {other:?}"));
             }
@@ -154,7 +156,7 @@ impl Said {
             text: placeholders.fill(answer.text.as_deref().unwrap_or_default()).to_string(),
             thinking: answer.thinking.as_deref().map(str::to_owned),
             calls: answer.tool_calls.iter().map(fill).collect(),
-            finish_reason,
+            finish_reason: finish_reason.into(),
             usage: answer.usage.map(|usage| {
                 // Some of what it answered with, it thought.
                 let thoughts = usage.output_tokens / 2;
@@ -196,7 +198,7 @@ impl Said {
         let text = Some(&self.text).filter(|text| !text.is_empty());
         let text = text.map(|text| json!({ "text": text }));
         let parts: Vec<Value> = thinking.chain(text).chain(self.calls()).collect();
-        self.billed(candidate(&parts, Some(self.finish_reason)))
+        self.billed(candidate(&parts, Some(&self.finish_reason)))
     }
 
     /// Returns the stream, with its end or without. Every piece names the usage so far.
@@ -208,7 +210,7 @@ impl Said {
             out += &data(&self.billed(candidate(&[part], None)));
         }
         if ends {
-            let last = candidate(&[json!({ "text": "" })], Some(self.finish_reason));
+            let last = candidate(&[json!({ "text": "" })], Some(&self.finish_reason));
             out += &data(&self.billed(last));
         } else if out.is_empty() {
             out += &data(&self.billed(candidate(&[], None)));

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use event_log::{
-    Decision, EventLog, LogError, RunFilter, RunState, RunWriter, read_events, verify,
+    Claim, Decision, EventLog, InboxRequest, LogError, RunFilter, RunState, RunWriter, read_events,
+    verify,
 };
 use layer0::event::{
-    Actor, AgentRecord, ApprovalRequested, EventKind, RunFinished, RunStarted, RunWaiting, Warning,
+    Actor, AgentRecord, ApprovalRequested, EventKind, Follows, Hash, RunFailed, RunFinished,
+    RunStarted, RunWaiting, Warning,
 };
 use layer0::id::RunId;
+use layer0::message::Transcript;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Code, Timestamp, code};
@@ -24,9 +27,13 @@ use serde_json::json;
 /// When the log breaks the contract; the message says where.
 pub async fn event_log_conformance(log: Arc<dyn EventLog>) {
     keeps_what_is_appended(&log).await;
+    keeps_every_field_of_a_summary(&log).await;
     refuses_a_second_writer(&log).await;
     has_one_open_run_a_session(&log).await;
     gives_out_one_claim_a_run(&log).await;
+    refuses_a_writer_that_was_overtaken(&log).await;
+    finds_the_last_root_of_a_session(&log).await;
+    accepts_requests_for_open_runs(&log).await;
     keeps_questions_until_they_are_decided(&log).await;
     lists_runs_newest_first(&log).await;
 }
@@ -45,8 +52,17 @@ fn started(session: &str, parent: Option<&str>) -> EventKind {
         agent,
         parent,
         follows: None,
+        machine: 0,
+        depth: 0,
+        allowance: None,
+        deadline: None,
+        history: Transcript::default(),
     }
     .into()
+}
+
+fn behind(run: &str) -> Follows {
+    Follows { run: run.into(), seq: 2, digest: Hash::default(), messages: 1 }
 }
 
 fn warning(text: &str) -> EventKind {
@@ -96,11 +112,42 @@ async fn keeps_what_is_appended(log: &Arc<dyn EventLog>) {
     assert!(log.records(&"run_none".into(), 1).await.expect("no run is no error").is_empty());
 }
 
+async fn keeps_every_field_of_a_summary(log: &Arc<dyn EventLog>) {
+    let mut first = begin(log, "run_summed_1", "s-summed", 20).await;
+    assert!(write(&mut first, 21, vec![finished()]).await.is_ok());
+    let EventKind::RunStarted(mut next) = started("s-summed", None) else { unreachable!() };
+    next.follows = Some(behind("run_summed_1"));
+    let terms = json!({"budget": {"max_model_calls": 3}, "price": {"input": 1.5}});
+    next.agent.definition = (&terms).into();
+    let mut child = next.clone();
+    (child.follows, child.parent) = (None, Some("run_summed_2".into()));
+    let of_runs = [("run_summed_2", next), ("run_summed_3", child)];
+    for (run, begun) in of_runs {
+        let mut writer = RunWriter::new(Arc::clone(log), run.into());
+        let failed = RunFailed {
+            reason: Code::new(code::PROVIDER_TIMEOUT),
+            message: "too late".into(),
+            chain: vec!["too late".into()],
+            usage: Usage { model_calls: 2, tool_calls: 1, total_tokens: 9, ..Usage::default() },
+        };
+        for (at, kind) in [(22, begun.into()), (23, warning("x")), (24, failed.into())] {
+            assert!(write(&mut writer, at, vec![kind]).await.is_ok());
+            let kept = log.summary(&run.into()).await.expect("a summary is read");
+            assert_eq!(kept.as_ref(), Some(writer.summary()), "a summary is kept whole");
+        }
+        let of_session = RunFilter { session: Some("s-summed".into()), limit: None };
+        let listed = log.runs(of_session).await.expect("runs are listed");
+        let listed = listed.iter().find(|summary| summary.run.as_str() == run);
+        assert_eq!(listed, Some(writer.summary()), "and listed whole");
+    }
+}
+
 async fn refuses_a_second_writer(log: &Arc<dyn EventLog>) {
     let mut first = begin(log, "run_two_writers", "s-writers", 30).await;
     let run = RunId::from("run_two_writers");
     let summary = log.summary(&run).await.ok().flatten().expect("the run is known");
-    let mut second = RunWriter::resume(Arc::clone(log), summary);
+    let stale = Claim::new(Claim::FIRST, ());
+    let mut second = RunWriter::resume(Arc::clone(log), summary, stale);
     assert!(write(&mut first, 31, vec![warning("mine")]).await.is_ok());
     let refused = write(&mut second, 32, vec![warning("a"), warning("b")]).await;
     assert!(matches!(refused, Err(LogError::Conflict { seq: 2, .. })), "{refused:?}");
@@ -133,12 +180,12 @@ async fn has_one_open_run_a_session(log: &Arc<dyn EventLog>) {
         other => panic!("a run follows the last one of its session: {other:?}"),
     }
     let EventKind::RunStarted(mut after) = started("s-busy", None) else { unreachable!() };
-    after.follows = Some("run_open".into());
+    after.follows = Some(behind("run_open"));
     let mut next = RunWriter::new(Arc::clone(log), "run_next".into());
     let begun = write(&mut next, 44, vec![after.clone().into()]).await;
     assert!(begun.is_ok(), "one that knows it begins: {begun:?}");
     let mut early = after.clone();
-    early.follows = Some("run_next".into());
+    early.follows = Some(behind("run_next"));
     let mut ahead = RunWriter::new(Arc::clone(log), "run_ahead".into());
     let refused = write(&mut ahead, 44, vec![early.into()]).await;
     match refused {
@@ -153,12 +200,81 @@ async fn has_one_open_run_a_session(log: &Arc<dyn EventLog>) {
 
 async fn gives_out_one_claim_a_run(log: &Arc<dyn EventLog>) {
     let run = RunId::from("run_claimed");
-    let claim = log.claim(&run).await.expect("a run that is not there yet can be claimed");
+    let missing = log.claim(&run).await;
+    assert!(matches!(&missing, Err(LogError::NotFound(_))), "no run, no claim: {missing:?}");
+    let writer = begin(log, "run_claimed", "s-claimed", 47).await;
     let refused = log.claim(&run).await;
     assert!(matches!(&refused, Err(LogError::Claimed(claimed)) if *claimed == run), "{refused:?}");
+    drop(begin(log, "run_free", "s-free", 47).await);
     assert!(log.claim(&"run_free".into()).await.is_ok(), "another run is free");
+    drop(writer);
+    let claim = log.claim(&run).await.expect("a claim ends when its writer is dropped");
+    assert!(claim.epoch() > Claim::FIRST, "each claim has an epoch of its own");
+    let refused = log.claim(&run).await;
+    assert!(matches!(&refused, Err(LogError::Claimed(_))), "it is claimed again: {refused:?}");
     drop(claim);
     assert!(log.claim(&run).await.is_ok(), "a claim ends when it is dropped");
+}
+
+async fn refuses_a_writer_that_was_overtaken(log: &Arc<dyn EventLog>) {
+    let run = RunId::from("run_fenced");
+    drop(begin(log, "run_fenced", "s-fenced", 48).await);
+    let summary = log.summary(&run).await.ok().flatten().expect("the run is known");
+    let newer = log.claim(&run).await.expect("the run is free");
+    let older = Claim::new(newer.epoch() - 1, ());
+    let mut overtaken = RunWriter::resume(Arc::clone(log), summary.clone(), older);
+    let refused = write(&mut overtaken, 49, vec![warning("late")]).await;
+    assert!(matches!(refused, Err(LogError::Conflict { seq: 2, .. })), "{refused:?}");
+    let mut owner = RunWriter::resume(Arc::clone(log), summary, newer);
+    assert!(write(&mut owner, 49, vec![finished()]).await.is_ok(), "the newest claim writes");
+}
+
+async fn finds_the_last_root_of_a_session(log: &Arc<dyn EventLog>) {
+    let session = "s-roots".into();
+    let last = async || log.last_root(&session).await.expect("it is read").map(|last| last.run);
+    assert_eq!(last().await, None);
+    let mut one = begin(log, "run_z", "s-roots", 90).await;
+    assert!(write(&mut one, 91, vec![finished()]).await.is_ok());
+    let EventKind::RunStarted(mut second) = started("s-roots", None) else { unreachable!() };
+    second.follows = Some(behind("run_z"));
+    let mut two = RunWriter::new(Arc::clone(log), "run_a".into());
+    // The clock was set back: the order of a session is that of its runs, not that of their times.
+    assert!(write(&mut two, 80, vec![second.into()]).await.is_ok());
+    let mut child = RunWriter::new(Arc::clone(log), "run_b".into());
+    let begun = write(&mut child, 99, vec![started("s-roots", Some("run_a"))]).await;
+    assert!(begun.is_ok(), "{begun:?}");
+    assert_eq!(last().await, Some("run_a".into()), "neither by time nor by name");
+    let known = log.last_root(&session).await.expect("it is read").expect("it is there");
+    assert_eq!((known.messages, known.last_seq), (2, 1), "the transcript goes on");
+    assert!(write(&mut two, 92, vec![finished()]).await.is_ok());
+}
+
+async fn accepts_requests_for_open_runs(log: &Arc<dyn EventLog>) {
+    let run = RunId::from("run_inbox");
+    let at = Timestamp::from_millis(7);
+    let send = async |request| log.send(request, "ops", at).await.expect("it is sent");
+    let cancel = || InboxRequest::Cancel { run: run.clone() };
+    assert!(!send(cancel()).await, "there is no such run");
+    let mut watch = log.watch_inbox(&run);
+    let mut writer = begin(log, "run_inbox", "s-inbox", 60).await;
+    watch.changed().await;
+    assert!(send(InboxRequest::Input { run: run.clone(), text: "go on".into() }).await);
+    assert!(send(cancel()).await);
+    watch.changed().await;
+    let inbox = log.inbox(&run).await.expect("it is read");
+    let kinds: Vec<_> = inbox.iter().map(|message| message.request.kind()).collect();
+    assert_eq!(kinds, ["input", "cancel"], "oldest first");
+    assert_eq!((&*inbox[0].by, inbox[0].at), ("ops", at));
+    writer.take(inbox[0].id);
+    assert_eq!(log.inbox(&run).await.expect("it is read").len(), 2, "taken by the append only");
+    assert!(write(&mut writer, 61, vec![warning("heard")]).await.is_ok());
+    let left = log.inbox(&run).await.expect("it is read");
+    assert_eq!(left, inbox[1..], "what an append takes is gone");
+    assert!(log.inbox(&"run_other".into()).await.expect("it is read").is_empty());
+    assert!(write(&mut writer, 62, vec![finished()]).await.is_ok());
+    assert!(log.inbox(&run).await.expect("it is read").is_empty(), "nothing waits for a run's end");
+    assert!(!send(cancel()).await, "the run is over");
+    assert!(!send(InboxRequest::Input { run: run.clone(), text: "late".into() }).await);
 }
 
 async fn keeps_questions_until_they_are_decided(log: &Arc<dyn EventLog>) {
@@ -178,16 +294,19 @@ async fn keeps_questions_until_they_are_decided(log: &Arc<dyn EventLog>) {
     let open = log.open_approvals().await.expect("questions are read");
     let ids: Vec<&str> = open.iter().map(|open| open.id.as_str()).collect();
     assert_eq!(ids, ["apr_1", "apr_2"]);
-    assert_eq!((&*open[0].tool, &*open[0].arguments), ("wipe", &json!({"path": "/data"})));
+    assert_eq!((&*open[0].tool, open[0].arguments.get()), ("wipe", r#"{"path":"/data"}"#));
     let decide = |id: &'static str, decision| async move {
-        log.decide(&id.into(), decision).await.expect("a decision is written")
+        let at = Timestamp::from_millis(51);
+        log.decide(&id.into(), decision, at).await.expect("a decision is written")
     };
     assert!(!decide("apr_0", Decision::approve("ops")).await, "an unknown question");
     assert!(decide("apr_1", Decision::deny("ops", "no")).await, "the first decision counts");
     assert!(!decide("apr_1", Decision::approve("lead")).await, "the second does not");
-    let decision = log.decision(&"apr_1".into()).await.expect("a decision is read");
-    assert_eq!(decision, Some(Decision::deny("ops", "no")));
-    assert_eq!(log.decision(&"apr_2".into()).await.expect("none is no error"), None);
+    let inbox = log.inbox(&"run_asks".into()).await.expect("the inbox is read");
+    let decision = Decision::deny("ops", "no");
+    let accepted = InboxRequest::Decide { approval: "apr_1".into(), decision };
+    let requests: Vec<_> = inbox.into_iter().map(|message| message.request).collect();
+    assert_eq!(requests, [accepted], "the decision waits for the run's writer");
     assert_eq!(log.open_approvals().await.expect("questions are read").len(), 1);
     let reason = Some(Code::new(code::RUN_CANCELLED));
     let cancelled = RunFinished {

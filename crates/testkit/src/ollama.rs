@@ -1,5 +1,6 @@
 //! Scripted answers as the bytes of Ollama chat.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::message::StopReason;
@@ -98,7 +99,7 @@ struct Said {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
-    done_reason: &'static str,
+    done_reason: Arc<str>,
     usage: Option<(u64, u64)>,
 }
 
@@ -111,9 +112,10 @@ impl Said {
             arguments: placeholders.fill_value(&call.arguments),
             ..call.clone()
         };
-        let done_reason = match answer.stop_reason {
+        let done_reason = match &answer.stop_reason {
             None | Some(StopReason::End | StopReason::ToolUse) => "stop",
             Some(StopReason::MaxTokens) => "length",
+            Some(StopReason::Unknown(word)) => word,
             Some(other) => return Err(format!("ollama cannot say stop reason {other:?}")),
         };
         let usage = answer.usage.unwrap_or_default();
@@ -124,7 +126,7 @@ impl Said {
             text: placeholders.fill(answer.text.as_deref().unwrap_or_default()).to_string(),
             thinking: answer.thinking.as_deref().map(str::to_owned),
             calls: answer.tool_calls.iter().map(fill).collect(),
-            done_reason,
+            done_reason: done_reason.into(),
             usage: answer.usage.map(|usage| (usage.input_tokens, usage.output_tokens)),
         })
     }

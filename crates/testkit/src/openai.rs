@@ -1,5 +1,6 @@
 //! Scripted answers as the bytes of OpenAI Chat Completions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::message::StopReason;
@@ -97,7 +98,7 @@ struct Said {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
-    finish_reason: &'static str,
+    finish_reason: Arc<str>,
     refused: bool,
     usage: Option<Value>,
 }
@@ -113,21 +114,22 @@ impl Said {
         };
         let by_content =
             if answer.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };
-        let reason = answer.stop_reason.unwrap_or(by_content);
+        let reason = answer.stop_reason.as_ref().unwrap_or(&by_content);
         let finish_reason = match reason {
             StopReason::End | StopReason::Refusal => "stop",
             StopReason::ToolUse => "tool_calls",
             StopReason::MaxTokens => "length",
             StopReason::ContentFilter => "content_filter",
             StopReason::ContextExceeded => "model_length",
+            StopReason::Unknown(word) => word,
             other => return Err(format!("chat completions cannot say stop reason {other:?}")),
         };
         Ok(Self {
             text: placeholders.fill(answer.text.as_deref().unwrap_or_default()).to_string(),
             thinking: answer.thinking.as_deref().map(str::to_owned),
             calls: answer.tool_calls.iter().map(fill).collect(),
-            finish_reason,
-            refused: reason == StopReason::Refusal,
+            finish_reason: finish_reason.into(),
+            refused: *reason == StopReason::Refusal,
             usage: answer.usage.map(|usage| {
                 json!({
                     "prompt_tokens": usage.input_tokens,
@@ -193,7 +195,7 @@ impl Said {
             }
         }
         if ends {
-            out += &chunk(&json!({}), Some(self.finish_reason));
+            out += &chunk(&json!({}), Some(&self.finish_reason));
         }
         if let Some(usage) = &self.usage {
             out += &data(&json!({

@@ -85,14 +85,14 @@ pub async fn provider_conformance(wire: Wire) {
     broken::what_breaks_may_be_tried_again(&wire).await;
 }
 
-/// Long enough for a busy machine, short enough to wait for.
-const TIMEOUTS: Timeouts = {
+/// The limits of a call that hangs. All others are patient: a busy machine is no defect.
+const SHORT: Timeouts = {
     let second = Duration::from_secs(1);
     Timeouts { first_byte: second, idle: second, ..patient() }
 };
 
 fn it_has_a_name(wire: &Wire) {
-    let provider = (wire.provider)("http://127.0.0.1:9", TIMEOUTS);
+    let provider = (wire.provider)("http://127.0.0.1:9", patient());
     assert!(!provider.name().is_empty(), "a provider has a name");
     assert!(!provider.model().is_empty(), "a model has a name");
 }
@@ -101,14 +101,19 @@ type Result = std::result::Result<ModelResponse, ProviderError>;
 
 async fn ask(wire: &Wire, reply: Reply, streamed: bool) -> (Result, Arc<Heard>) {
     let server = Loopback::replying([reply]);
-    ask_at(wire, &server.url(), streamed).await
+    ask_at(wire, &server.url(), streamed, patient()).await
 }
 
-async fn ask_at(wire: &Wire, url: &str, streamed: bool) -> (Result, Arc<Heard>) {
+async fn ask_at(
+    wire: &Wire,
+    url: &str,
+    streamed: bool,
+    timeouts: Timeouts,
+) -> (Result, Arc<Heard>) {
     let heard = Arc::new(Heard::default());
     let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
     let request = ModelRequest { sink: Some(sink), ..hello() };
-    let provider = (wire.provider)(url, TIMEOUTS);
+    let provider = (wire.provider)(url, timeouts);
     (send(&*provider, &request, streamed).await, heard)
 }
 

@@ -1,5 +1,6 @@
 //! Scripted answers as the bytes of OpenAI Responses.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::message::StopReason;
@@ -74,7 +75,7 @@ struct Said {
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
     /// Why the answer is incomplete, if it is.
-    cut: Option<&'static str>,
+    cut: Option<Arc<str>>,
     refused: bool,
     usage: Option<Value>,
 }
@@ -90,21 +91,22 @@ impl Said {
         };
         let by_content =
             if answer.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };
-        let reason = answer.stop_reason.unwrap_or(by_content);
+        let reason = answer.stop_reason.as_ref().unwrap_or(&by_content);
         let cut = match reason {
             StopReason::End | StopReason::Refusal => None,
             StopReason::ToolUse if !answer.tool_calls.is_empty() => None,
             StopReason::MaxTokens => Some("max_output_tokens"),
             StopReason::ContentFilter => Some("content_filter"),
             StopReason::Pause => Some("steered"),
+            StopReason::Unknown(word) => Some(&**word),
             other => return Err(format!("responses cannot say stop reason {other:?}")),
         };
         Ok(Self {
             text: placeholders.fill(answer.text.as_deref().unwrap_or_default()).to_string(),
             thinking: answer.thinking.as_deref().map(str::to_owned),
             calls: answer.tool_calls.iter().map(fill).collect(),
-            cut,
-            refused: reason == StopReason::Refusal,
+            cut: cut.map(Arc::from),
+            refused: *reason == StopReason::Refusal,
             usage: answer.usage.map(|usage| {
                 json!({
                     "input_tokens": usage.input_tokens,
@@ -172,7 +174,7 @@ impl Said {
     fn whole(&self) -> Value {
         let mut response = self.response(self.status());
         response["output"] = json!(self.items());
-        if let Some(reason) = self.cut {
+        if let Some(reason) = &self.cut {
             response["incomplete_details"] = json!({ "reason": reason });
         }
         response

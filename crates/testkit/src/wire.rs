@@ -28,7 +28,7 @@ pub struct Wire {
 }
 
 /// What a protocol may have no form for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cannot {
     /// Say how many tokens an answer was billed that breaks off with a failure.

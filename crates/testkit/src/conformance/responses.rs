@@ -144,7 +144,7 @@ fn incomplete(row: &Row, reason: &str) -> Vec<Sample> {
     let says = format!("responses: incomplete_details.reason={reason}");
     let sample = |(reply, streamed)| {
         let sample = row.sample(&says, reply, None);
-        Sample { says: says.clone(), stops, streamed, ..sample }
+        Sample { says: says.clone(), stops: stops.clone(), streamed, ..sample }
     };
     responses_stopped(reason).into_iter().map(sample).collect()
 }

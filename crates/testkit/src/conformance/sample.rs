@@ -38,7 +38,7 @@ pub struct Sample {
 }
 
 /// What a provider made of a [`Sample`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// A failure.
     Failed {
@@ -71,7 +71,7 @@ impl Sample {
         for (_, streamed) in ways {
             verdicts.push(self.judge(send(&*provider, &hello(), streamed).await, streamed));
         }
-        let first = verdicts[0];
+        let first = verdicts[0].clone();
         let same = verdicts.iter().all(|verdict| *verdict == first);
         assert!(same, "{}: splitting and streaming make no difference: {verdicts:?}", self.label);
         first
@@ -83,7 +83,7 @@ impl Sample {
         let error = match result {
             Err(error) => error,
             Ok(answer) => {
-                assert_eq!(Some(answer.stop_reason), self.stops, "{context}");
+                assert_eq!(Some(&answer.stop_reason), self.stops.as_ref(), "{context}");
                 return Verdict::Stopped(answer.stop_reason);
             }
         };

@@ -7,7 +7,8 @@ use layer0::message::{Message, ToolCall, Transcript};
 use provider::{ModelRequest, ModelSettings};
 use serde_json::{Value, json};
 
-use super::{TIMEOUTS, answer};
+use super::answer;
+use crate::ask::patient;
 use crate::ask::shows_a_secret;
 use crate::{Cannot, Loopback, Request, Wire, send};
 
@@ -31,7 +32,7 @@ const TEMPERATURE: f32 = 0.625;
 pub(super) async fn all_of_a_request_is_sent(wire: &Wire) {
     for streamed in [false, true] {
         let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
-        let provider = (wire.provider)(&server.url(), TIMEOUTS);
+        let provider = (wire.provider)(&server.url(), patient());
         if let Err(error) = send(&*provider, &request(), streamed).await {
             panic!("a conversation with tools (streamed: {streamed}): {error}");
         }

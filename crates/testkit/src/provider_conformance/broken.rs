@@ -6,7 +6,7 @@ use std::time::Duration;
 use layer0::failure::{Failure, Retry};
 use serde_json::json;
 
-use super::{TIMEOUTS, answer, ask, ask_at, calls};
+use super::{SHORT, answer, ask, ask_at, calls};
 use crate::ask::patient;
 use crate::{Ending, Loopback, Reply, Wire, hello, send};
 
@@ -19,7 +19,7 @@ pub(super) async fn no_part_is_taken_for_the_whole(wire: &Wire) {
             let cuts = (0..length.saturating_sub(4)).step_by(length / 40 + 1);
             let cut = |at| whole.clone().ending(Ending::CutAt(at));
             let server = Loopback::replying(cuts.clone().map(cut));
-            let provider = (wire.provider)(&server.url(), TIMEOUTS);
+            let provider = (wire.provider)(&server.url(), patient());
             for at in cuts {
                 let result = send(&*provider, &hello(), streamed).await;
                 assert!(
@@ -35,7 +35,7 @@ pub(super) async fn nothing_is_asked_but_once(wire: &Wire) {
     for streamed in [false, true] {
         let busy = || Reply::json(503, &json!({})).header("retry-after", "1");
         let server = Loopback::replying([busy(), busy(), busy()]);
-        let (result, _) = ask_at(wire, &server.url(), streamed).await;
+        let (result, _) = ask_at(wire, &server.url(), streamed, patient()).await;
         let error = result.expect_err("a server that is busy does not answer");
         assert!(error.is_retryable(), "{error}");
         assert_eq!(server.count(), 1, "trying again is left to who asks (streamed: {streamed})");
@@ -52,7 +52,7 @@ pub(super) async fn nothing_is_asked_but_once(wire: &Wire) {
 /// Nobody waits for the answer any more, so nobody need go on making it.
 #[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
 pub(super) async fn a_dropped_call_closes_its_connection(wire: &Wire) {
-    let limit = Duration::from_secs(5);
+    let limit = Duration::from_secs(10);
     for streamed in [false, true] {
         let whole = wire.says(&answer(wire), streamed);
         for ending in [Ending::HangBeforeHead, Ending::HangAt(whole.body.len() / 2)] {
@@ -76,14 +76,17 @@ pub(super) async fn what_breaks_may_be_tried_again(wire: &Wire) {
     for streamed in [false, true] {
         let whole = wire.says(&answer(wire), streamed);
         let half = whole.body.len() / 2;
-        for (name, broken) in [
-            ("a reset", whole.clone().ending(Ending::ResetAt(half))),
-            ("a hang inside the answer", whole.clone().ending(Ending::HangAt(half))),
-            ("a hang before the answer", whole.clone().ending(Ending::HangBeforeHead)),
-            ("a page with status 502", Reply::html(502)),
-            ("a page with status 200", Reply::html(200)),
+        for (name, broken, timeouts) in [
+            ("a reset", whole.clone().ending(Ending::ResetAt(half)), patient()),
+            ("a hang inside the answer", whole.clone().ending(Ending::HangAt(half)), SHORT),
+            ("a hang before the answer", whole.clone().ending(Ending::HangBeforeHead), SHORT),
+            ("a page with status 502", Reply::html(502), patient()),
+            ("a page with status 200", Reply::html(200), patient()),
         ] {
-            let asked = tokio::time::timeout(limit, ask(wire, broken, streamed)).await;
+            let server = Loopback::replying([broken]);
+            let url = server.url();
+            let asked = ask_at(wire, &url, streamed, timeouts);
+            let asked = tokio::time::timeout(limit, asked).await;
             let Ok((result, _)) = asked else { panic!("{name} hangs the call") };
             match result {
                 Ok(_) => panic!("{name} is no answer (streamed: {streamed})"),
@@ -92,7 +95,7 @@ pub(super) async fn what_breaks_may_be_tried_again(wire: &Wire) {
         }
         let nobody = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let nobody = nobody.expect("a port of the loopback interface can be bound");
-        let (result, _) = ask_at(wire, &format!("http://{nobody}"), streamed).await;
+        let (result, _) = ask_at(wire, &format!("http://{nobody}"), streamed, patient()).await;
         let error = result.expect_err("nobody listens");
         assert!(error.is_retryable(), "a refused connection: {error}");
     }

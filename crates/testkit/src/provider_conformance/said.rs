@@ -42,10 +42,10 @@ async fn calls_arrive(wire: &Wire, streamed: bool, piece_bytes: Option<usize>, a
     let (result, _) = ask(wire, sent, streamed).await;
     let said = result.unwrap_or_else(|error| panic!("{at}: {error}"));
     assert_eq!(said.stop_reason, StopReason::ToolUse, "{at}");
-    let arguments: Vec<&Value> = said.tool_calls.iter().map(|call| &*call.arguments).collect();
+    let arguments: Vec<Value> = said.tool_calls.iter().map(|call| call.arguments.value()).collect();
     let scripted = calls().tool_calls;
     let expected: Vec<&Value> = scripted.iter().map(|call| &call.arguments).collect();
-    assert_eq!(arguments, expected, "calls in their order: {at}");
+    assert_eq!(arguments.iter().collect::<Vec<_>>(), expected, "calls in their order: {at}");
     assert!(said.tool_calls.iter().all(|call| &*call.name == "weather"), "{at}");
     // A call that was given no id gets one from the machine.
     for (call, id) in said.tool_calls.iter().zip(["call_1", "call_2"]) {
@@ -66,10 +66,10 @@ pub(super) async fn reasons_to_stop_are_what_they_were(wire: &Wire) {
         StopReason::ContextExceeded,
         StopReason::Malformed,
     ];
-    for reason in reasons.into_iter().filter(|reason| wire.can(Cannot::Stop(*reason))) {
+    for reason in reasons.into_iter().filter(|reason| wire.can(Cannot::Stop((*reason).clone()))) {
         let script = ScriptedAnswer {
             text: Some("so far".into()),
-            stop_reason: Some(reason),
+            stop_reason: Some(reason.clone()),
             ..ScriptedAnswer::default()
         };
         for streamed in [false, true] {
@@ -91,7 +91,8 @@ pub(super) async fn arguments_that_are_no_json_are_given_back(wire: &Wire) {
             let at = format!("`{written}` (streamed: {streamed})");
             let (result, _) = ask(wire, wire.says(&script, streamed), streamed).await;
             let said = result.unwrap_or_else(|error| panic!("{at}: {error}"));
-            let read: Vec<&Value> = said.tool_calls.iter().map(|call| &*call.arguments).collect();
+            let read: Vec<Value> =
+                said.tool_calls.iter().map(|call| call.arguments.value()).collect();
             assert_eq!(read, [written], "arguments that are no JSON are given back: {at}");
         }
     }
