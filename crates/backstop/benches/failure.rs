@@ -14,7 +14,9 @@ use async_trait::async_trait;
 use backstop::error_store::Summary;
 use backstop::layer0::message::{StopReason, ToolCall};
 use backstop::provider::{ModelRequest, ModelResponse};
-use backstop::{Agent, Budget, Limits, Provider, ProviderError, Redactor, ToolError};
+use backstop::{
+    Agent, AgentError, Budget, Limits, MemoryLog, Provider, ProviderError, Redactor, ToolError,
+};
 use serde_json::json;
 use testkit::measure::{Goal, Row, Spread, interleaved, median, now};
 
@@ -32,7 +34,9 @@ fn main() -> ExitCode {
     let effort = if quick { QUICK } else { FULL };
     println!("{}", Row::HEAD);
     let mut rows = summaries(&effort);
+    rows.extend(hostile(&effort));
     rows.push(late_turns(&effort));
+    rows.extend(refusals(&effort));
     for row in &rows {
         println!("{row}");
     }
@@ -69,6 +73,38 @@ fn summaries(effort: &Effort) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// Text that makes a careless search look at each place again from every other: four times as much of
+/// it costs four times as much, not sixteen.
+fn hostile(effort: &Effort) -> Vec<Row> {
+    let redactor = Redactor::new().with_secret("held-secret-key").with_secret("a".repeat(16));
+    let units = [
+        "sk-",
+        "xeyJaaaaaaaa_",
+        "token=",
+        "token=self.",
+        "password=\"\\",
+        "password='",
+        "-----BEGIN PRIVATE KEY-----\"",
+        "://a:",
+        "authorization: digest ",
+        "cookie: a=b;",
+        "\\",
+        "%25",
+        "&#",
+        "aaaaaaaa",
+        "held-\n ",
+    ];
+    let rows = units.into_iter().map(|unit| {
+        let [short, long] = [16_384, 65_536].map(|bytes| unit.repeat(bytes / unit.len()));
+        let redact = |text: &str| drop(black_box(redactor.redact(text)));
+        let [short, long] =
+            interleaved(effort.rounds.min(101), [&mut || redact(&short), &mut || redact(&long)]);
+        let ratio = Spread::of([median(&long).div_duration_f64(median(&short))]);
+        Row::new(format!("redact four times as much: {unit:?}"), ratio, Goal::AtMost(8.0))
+    });
+    rows.collect()
 }
 
 /// Begins with `head` and goes on, line by line, for so many characters.
@@ -211,4 +247,78 @@ async fn turns(turns: usize) -> Vec<Duration> {
     let asked = asked.lock().expect("nothing panicked");
     let took = asked.windows(2).map(|turn| turn[1].duration_since(turn[0]));
     std::iter::once(Duration::ZERO).chain(took).collect()
+}
+
+/// Asks for many tool calls in one answer.
+struct Flooding(Arc<[ToolCall]>);
+
+#[async_trait]
+impl Provider for Flooding {
+    fn name(&self) -> &str {
+        "bench"
+    }
+
+    fn model(&self) -> &str {
+        "bench"
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        Ok(ModelResponse {
+            text: Arc::default(),
+            thinking: None,
+            provider_state: None,
+            tool_calls: Arc::clone(&self.0),
+            stop_reason: StopReason::ToolUse,
+            usage: Default::default(),
+        })
+    }
+}
+
+/// Returns the CPU time of this thread, as Linux counts it.
+fn spent() -> Duration {
+    let counted = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts it");
+    let nanos = counted.split(' ').next().and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.expect("the first number is the time in nanoseconds"))
+}
+
+/// 8,000 calls in one answer, which is refused: the CPU time of the whole run, on one thread.
+fn refusals(effort: &Effort) -> Vec<Row> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.expect("a runtime of one thread can be made");
+    let call = |id: String, number: usize| ToolCall {
+        id: id.into(),
+        name: "add".into(),
+        arguments: json!({"x": number, "y": 2}).into(),
+    };
+    let flood = |id: &dyn Fn(usize) -> String| -> Arc<[ToolCall]> {
+        (0..8_000).map(|number| call(id(number), number)).collect()
+    };
+    let ids: [(&str, Arc<[ToolCall]>); 3] = [
+        ("ids of their own", flood(&|number| format!("call-{number}"))),
+        ("one id", flood(&|_| "call".to_owned())),
+        ("no ids", flood(&|_| String::new())),
+    ];
+    let mut rows = Vec::new();
+    for (name, calls) in ids {
+        for (place, log) in [("no log", false), ("log in memory", true)] {
+            let refuse = |_| {
+                let agent = Agent::builder(Flooding(Arc::clone(&calls))).tool(add);
+                let agent = if log { agent.log(MemoryLog::new()) } else { agent };
+                let agent = agent.build().expect("the agent is complete");
+                let began = spent();
+                let failure = runtime.block_on(agent.run("add")).expect_err("they are too many");
+                let took = spent() - began;
+                assert!(
+                    matches!(failure.error, AgentError::ParallelToolLimitExceeded { .. }),
+                    "{}",
+                    failure.error
+                );
+                took.div_duration_f64(Duration::from_millis(50))
+            };
+            let ratio = Spread::of((0..effort.runs.min(31)).map(refuse));
+            let name = format!("refuse 8,000 calls in one answer: {name}, {place}");
+            rows.push(Row::new(name, ratio, Goal::Within("50 ms")));
+        }
+    }
+    rows
 }

@@ -1,18 +1,27 @@
 //! One error for applications that want one.
 
-use std::{fmt, io};
+mod convert;
 
-use config::{ConfigError, InvalidStoreUrl};
+use std::borrow::Cow;
+use std::fmt;
+
+use config::InvalidStoreUrl;
 use error_store::StoreError;
 use event_log::LogError;
 use layer0::code;
-use layer0::error::{BoxError, OrchError};
+use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
+use layer0::event::DecodeError;
 use layer0::failure::{Chain, Effect, Failure, Retry};
-use provider_http::ConfigError as ProviderConfigError;
-use react::{ApprovalNotFound, BuildError, DefinitionError, Divergence, PackError, RunFailure};
-use store_sqlite::OpenError;
+use layer0::message::ImageError;
+use provider::ProviderError;
+use react::{
+    AgentError, ApprovalNotFound, Divergence, HookError, Misuse, PackError, RecordedFailure,
+    RequestError, ResumeError, RunFailure,
+};
+use store_sqlite::{BackupError, OpenError, RemoveError};
 use thiserror::Error;
-use tool::{PatternError, RegistrationError as ToolRegistrationError, ToolNotFound};
+use tool::RegistrationError as ToolRegistrationError;
+use tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 
 /// Everything that an application's own use of Backstop can meet, by category. Each error of the
 /// parts converts into it, so that `?` does in `main`.
@@ -68,48 +77,6 @@ impl std::error::Error for Error {
     }
 }
 
-impl From<ConfigurationError> for Error {
-    fn from(error: ConfigurationError) -> Self {
-        Self::Configuration(error)
-    }
-}
-
-impl From<ExecutionError> for Error {
-    fn from(error: ExecutionError) -> Self {
-        Self::Execution(error)
-    }
-}
-
-impl From<PackError> for Error {
-    fn from(error: PackError) -> Self {
-        Self::Pack(error)
-    }
-}
-
-impl From<PatternError> for Error {
-    fn from(error: PatternError) -> Self {
-        Self::Pattern(error)
-    }
-}
-
-impl From<RegistrationError> for Error {
-    fn from(error: RegistrationError) -> Self {
-        Self::Registration(error)
-    }
-}
-
-impl From<ReplayError> for Error {
-    fn from(error: ReplayError) -> Self {
-        Self::Replay(error)
-    }
-}
-
-impl From<StorageError> for Error {
-    fn from(error: StorageError) -> Self {
-        Self::Storage(error)
-    }
-}
-
 /// Says what cannot be used as configured.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -123,6 +90,9 @@ pub enum ConfigurationError {
         /// How to fix it.
         hint: Option<String>,
     },
+    /// Bytes are no image.
+    #[error("invalid image")]
+    InvalidImage(#[source] ImageError),
     /// A store URL is none.
     #[error("invalid store")]
     InvalidStoreUrl(#[source] InvalidStoreUrl),
@@ -132,15 +102,45 @@ pub enum ConfigurationError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ExecutionError {
+    /// An agent failed; [`ExecutionError::Run`] says more of a run.
+    #[error("agent failed")]
+    Agent(#[source] Box<AgentError>),
     /// No open question has this id.
     #[error("nothing to decide")]
     ApprovalNotFound(#[source] ApprovalNotFound),
     /// An orchestrator could not dispatch.
     #[error("dispatch failed")]
     Dispatch(#[source] OrchError),
+    /// An environment could not be used.
+    #[error("environment failed")]
+    Environment(#[source] Box<EnvError>),
+    /// A hook failed.
+    #[error("hook failed")]
+    Hook(#[source] Box<HookError>),
+    /// A value does not fit its schema.
+    #[error("invalid value")]
+    Misfit(#[source] Misfit),
+    /// A machine was fed what does not fit its state.
+    #[error("the machine refused an input")]
+    Misuse(#[source] Box<Misuse>),
+    /// An operator failed.
+    #[error("operator failed")]
+    Operator(#[source] Box<OperatorError>),
+    /// A model could not be used.
+    #[error("model call failed")]
+    Provider(#[source] Box<ProviderError>),
+    /// A run had failed, as its record says.
+    #[error("the run had failed")]
+    Recorded(#[source] Box<RecordedFailure>),
+    /// A request cannot be run.
+    #[error("invalid request")]
+    Request(#[source] Box<RequestError>),
     /// A run failed.
     #[error("agent failed")]
     Run(#[source] Box<RunFailure>),
+    /// A tool failed.
+    #[error("tool failed")]
+    Tool(#[source] Box<ToolError>),
 }
 
 /// Says what cannot be registered, or is not.
@@ -154,6 +154,9 @@ pub enum RegistrationError {
         /// The name.
         name: String,
     },
+    /// A JSON Schema cannot be used.
+    #[error("invalid schema")]
+    Schema(#[source] SchemaError),
     /// A tool cannot be added.
     #[error("invalid tool")]
     Tool(#[source] ToolRegistrationError),
@@ -169,18 +172,33 @@ pub enum ReplayError {
     /// What the record says is not what follows from it.
     #[error("replay diverged")]
     ReplayDivergence(#[source] Box<Divergence>),
+    /// A run cannot be gone on with or copied from there.
+    #[error("no such place in the record")]
+    Resume(#[source] Box<ResumeError>),
 }
 
 /// Says which store failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum StorageError {
+    /// A copy of the store.
+    #[error("no backup was made")]
+    Backup(#[source] BackupError),
+    /// An event as it was stored.
+    #[error("stored event cannot be read")]
+    Event(#[source] DecodeError),
     /// The event log.
     #[error("event log failed")]
     Log(#[source] LogError),
     /// The database as a whole.
     #[error("database cannot be used")]
     Open(#[source] OpenError),
+    /// A run or a session was not taken away.
+    #[error("nothing was removed")]
+    Remove(#[source] RemoveError),
+    /// The state store.
+    #[error("state store failed")]
+    State(#[source] StateError),
     /// The error or result store.
     #[error("error store failed")]
     Store(#[source] StoreError),
@@ -212,10 +230,17 @@ impl Error {
                 hint.clone()
             }
             Self::Configuration(ConfigurationError::InvalidStoreUrl(_)) => {
-                Some("use `sqlite:PATH`, `sqlite::memory:` or `postgres://…`".to_owned())
+                Some("use `sqlite:PATH` or `sqlite::memory:`".to_owned())
             }
             Self::Execution(ExecutionError::ApprovalNotFound(_)) => {
                 Some("list what is open; a question is decided once".to_owned())
+            }
+            Self::Configuration(ConfigurationError::InvalidImage(_)) => {
+                Some("give a PNG, JPEG, GIF or WebP file of at most 20 MiB".to_owned())
+            }
+            Self::Execution(ExecutionError::Request(error)) => Some(error.hint().to_owned()),
+            Self::Registration(RegistrationError::Schema(_)) => {
+                Some("give a JSON Schema that a validator takes".to_owned())
             }
             Self::Pack(_) => Some("load each pack once, and rename what clashes".to_owned()),
             Self::Pattern(_) => {
@@ -232,29 +257,55 @@ impl Error {
             }
             Self::Execution(_) | Self::Replay(_) | Self::Storage(_) => None,
         };
-        own.or_else(|| Some(code::find(self.code())?.advice.to_owned())).unwrap_or_default()
+        own.unwrap_or_else(|| layer0::failure::hint(self).into_owned())
     }
 
     /// Returns the failure inside, where the category adds nothing of its own.
     fn inner(&self) -> Option<&dyn Failure> {
         Some(match self {
-            Self::Execution(ExecutionError::ApprovalNotFound(error)) => error,
-            Self::Execution(ExecutionError::Dispatch(error)) => error,
-            Self::Execution(ExecutionError::Run(failure)) => &**failure,
+            Self::Execution(error) => return error.inner(),
             Self::Replay(ReplayError::ReplayDivergence(error)) => &**error,
+            Self::Replay(ReplayError::Resume(error)) => &**error,
             Self::Storage(StorageError::Log(error)) => error,
+            Self::Storage(StorageError::Backup(error)) => error,
             Self::Storage(StorageError::Open(error)) => error,
+            Self::Storage(StorageError::Remove(error)) => error,
+            Self::Storage(StorageError::State(error)) => error,
             Self::Storage(StorageError::Store(error)) => error,
-            Self::Configuration(_) | Self::Pack(_) | Self::Pattern(_) | Self::Registration(_) => {
-                return None;
-            }
+            Self::Configuration(_)
+            | Self::Pack(_)
+            | Self::Pattern(_)
+            | Self::Registration(_)
+            | Self::Storage(StorageError::Event(_)) => return None,
+        })
+    }
+}
+
+impl ExecutionError {
+    fn inner(&self) -> Option<&dyn Failure> {
+        Some(match self {
+            Self::Agent(error) => &**error,
+            Self::ApprovalNotFound(error) => error,
+            Self::Dispatch(error) => error,
+            Self::Environment(error) => &**error,
+            Self::Hook(error) => &**error,
+            Self::Operator(error) => &**error,
+            Self::Provider(error) => &**error,
+            Self::Recorded(error) => &**error,
+            Self::Request(error) => &**error,
+            Self::Run(failure) => &**failure,
+            Self::Tool(error) => &**error,
+            Self::Misfit(_) | Self::Misuse(_) => return None,
         })
     }
 }
 
 impl Failure for Error {
     fn code(&self) -> &'static str {
-        self.inner().map_or(code::INPUT_INVALID, Failure::code)
+        match self {
+            Self::Storage(StorageError::Event(_)) => code::LOG_UNREADABLE,
+            error => error.inner().map_or(code::INPUT_INVALID, Failure::code),
+        }
     }
 
     fn retry(&self) -> Retry {
@@ -264,95 +315,8 @@ impl Failure for Error {
     fn effect(&self) -> Effect {
         self.inner().map_or(Effect::None, Failure::effect)
     }
-}
 
-impl ConfigurationError {
-    fn new(source: impl Into<BoxError>, hint: Option<String>) -> Self {
-        Self::InvalidConfiguration { source: source.into(), hint }
-    }
-}
-
-impl From<BuildError> for Error {
-    fn from(error: BuildError) -> Self {
-        match error {
-            BuildError::Definition(error) => error.into(),
-            BuildError::Grant(error) => error.into(),
-            BuildError::Pack(error) => error.into(),
-            BuildError::Tool(error) => error.into(),
-            BuildError::ToolNotFound(error) => error.into(),
-            other => ConfigurationError::new(other, None).into(),
-        }
-    }
-}
-
-impl From<ConfigError> for Error {
-    fn from(error: ConfigError) -> Self {
-        let hint = error.hint().map(ToOwned::to_owned);
-        ConfigurationError::new(error, hint).into()
-    }
-}
-
-impl From<DefinitionError> for Error {
-    fn from(error: DefinitionError) -> Self {
-        let hint = "give the limit a value in its bounds".to_owned();
-        ConfigurationError::new(error, Some(hint)).into()
-    }
-}
-
-impl From<ProviderConfigError> for Error {
-    fn from(error: ProviderConfigError) -> Self {
-        let hint = error.hint();
-        ConfigurationError::new(error, Some(hint)).into()
-    }
-}
-
-/// Converts an error into a leaf of its category.
-macro_rules! leaf {
-    ($($error:ty => $category:ident::$leaf:ident),* $(,)?) => {
-        $(
-            impl From<$error> for Error {
-                fn from(error: $error) -> Self {
-                    $category::$leaf(error.into()).into()
-                }
-            }
-        )*
-    };
-}
-
-leaf! {
-    ApprovalNotFound => ExecutionError::ApprovalNotFound,
-    Divergence => ReplayError::ReplayDivergence,
-    InvalidStoreUrl => ConfigurationError::InvalidStoreUrl,
-    LogError => StorageError::Log,
-    OpenError => StorageError::Open,
-    OrchError => ExecutionError::Dispatch,
-    RunFailure => ExecutionError::Run,
-    StoreError => StorageError::Store,
-    ToolNotFound => RegistrationError::ToolNotFound,
-    ToolRegistrationError => RegistrationError::Tool,
-}
-
-/// Keeps the meaning where the standard library has a word for it.
-impl From<Error> for io::Error {
-    fn from(error: Error) -> Self {
-        let kind = match &error {
-            Error::Execution(ExecutionError::ApprovalNotFound(_))
-            | Error::Registration(
-                RegistrationError::BehaviorNotFound { .. } | RegistrationError::ToolNotFound(_),
-            )
-            | Error::Storage(
-                StorageError::Log(LogError::NotFound(_))
-                | StorageError::Open(OpenError::Missing(_)),
-            ) => io::ErrorKind::NotFound,
-            Error::Configuration(_)
-            | Error::Pack(_)
-            | Error::Pattern(_)
-            | Error::Registration(_) => io::ErrorKind::InvalidInput,
-            Error::Replay(_) => io::ErrorKind::InvalidData,
-            Error::Storage(_) if error.code() == code::STORE_FULL => io::ErrorKind::StorageFull,
-            Error::Storage(_) if error.code() == code::LOG_TAMPERED => io::ErrorKind::InvalidData,
-            Error::Execution(_) | Error::Storage(_) => io::ErrorKind::Other,
-        };
-        Self::new(kind, error)
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        self.inner().and_then(Failure::hint)
     }
 }

@@ -41,7 +41,7 @@ pub use error_store::{ErrorStore, MemoryErrorStore, MemoryResultStore, ResultSto
 pub use event_log::{EventLog, MemoryLog, Trace, read_events};
 pub use layer0::message::Image;
 pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
-pub use orchestrator::LocalOrchestrator;
+pub use orchestrator::{LocalOrchestrator, OperatorNameError};
 pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
 pub use provider_anthropic::Anthropic;
 pub use provider_bedrock::{AwsCredentials, Bedrock};
@@ -51,13 +51,14 @@ pub use provider_ollama::Ollama;
 pub use provider_openai::{OpenAi, OpenAiResponses};
 pub use react::{
     Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
-    Approver, Budget, BuildError, CancellationToken, Decision, Gate, HookContext, HookError,
-    HookPoint, Limits, Live, Memory, Moment, Observer, Pack, PackError, Piece, RunFailure,
-    RunOutcome, RunRequest, Subscriber, TypedOutcome, Upstream, Verdict,
+    Approver, Budget, BuildError, CancellationToken, Decision, Gate, History, HistoryFault,
+    HookContext, HookError, HookPoint, Limits, Live, Memory, Moment, Observer, Pack, PackError,
+    Piece, RequestError, RunFailure, RunOutcome, RunRequest, RunStream, StreamItem, Subscriber,
+    TypedOutcome, Upstream, Verdict,
 };
 pub use redact::Redactor;
 pub use retry::RetryConfig;
-pub use store_sqlite::{Database, Durability, OpenError};
+pub use store_sqlite::{BackupError, Database, Durability, OpenError, RemoveError, StoreRetention};
 pub use tool::{Grants, PatternError, Tool, ToolContext, ToolError, ToolSpec, Toolset};
 pub use tool_macros::backstop_tool as tool;
 
@@ -69,3 +70,8 @@ pub use ::tool as __tool;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The guide's programs, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/streaming.md")]
+struct Streaming;

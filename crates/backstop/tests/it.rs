@@ -4,10 +4,11 @@
 use std::error::Error as _;
 use std::io;
 
+use backstop::layer0::error::{OperatorError, OrchError};
 use backstop::layer0::failure::chain;
 use backstop::{
-    Agent, ApprovalDesk, Budget, Database, Error, Limits, Pack, RetryConfig, ScriptedProvider,
-    StoreUrl, tool,
+    Agent, ApprovalDesk, Budget, Database, Error, Limits, OpenAi, Pack, RetryConfig,
+    ScriptedProvider, StoreUrl, layer0, tool,
 };
 
 /// Adds.
@@ -50,8 +51,8 @@ async fn mistakes_have_a_category_a_reason_and_a_hint() {
     let url: Result<StoreUrl, _> = "mysql://x".parse();
     check(
         url.unwrap_err().into(),
-        "configuration: invalid store: invalid store URL `mysql://x`: expected `sqlite:PATH`, \
-         `sqlite::memory:` or `postgres://…`",
+        "configuration: invalid store: invalid store URL `mysql://x`: expected `sqlite:PATH` \
+         or `sqlite::memory:`",
         "sqlite:PATH",
         InvalidInput,
     );
@@ -115,4 +116,87 @@ async fn a_failed_run_keeps_its_facts() -> Result<(), Error> {
     }
     assert!(depth >= 4, "{}", chain(&error).join(": "));
     Ok(())
+}
+
+/// Spec: E12. With `?`, whichever part it comes from.
+#[test]
+fn every_error_of_the_parts_has_a_category() {
+    use backstop::event_log::LogError;
+    use backstop::layer0::Timestamp;
+    use backstop::layer0::error::{EnvError, StateError};
+    use backstop::layer0::event::EventKind;
+    use backstop::layer0::message::{ImageError, Message};
+    use backstop::provider::TimeoutPhase;
+    use backstop::react::{Divergence, Misuse, ResumeError};
+    use backstop::{AgentError, Failure, History, HookError, ProviderError, ToolError};
+    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, Other, PermissionDenied, TimedOut};
+
+    #[track_caller]
+    fn check(error: impl Into<Error>, category: &str, code: &str, kind: io::ErrorKind) {
+        let error = error.into();
+        assert_eq!((&*error.to_string(), error.code()), (category, code), "{error:?}");
+        assert!(error.source().is_some() && !error.hint().is_empty());
+        let texts = chain(&error);
+        for (index, text) in texts.iter().enumerate() {
+            assert!(!text.contains('\n') && !text.ends_with('.'), "{text}");
+            assert!(!texts[index + 1..].contains(text), "said twice: {texts:?}");
+        }
+        assert_eq!(io::Error::from(error).kind(), kind);
+    }
+    let run = |error: AgentError| check(error, "execution", "input.invalid", InvalidInput);
+    run(AgentError::InputValidation("the input is empty".into()));
+    let unasked = History::from([Message::assistant("x", [].into())]);
+    let invalid = unasked.check().unwrap_err();
+    run(invalid.clone().into());
+    check(invalid, "execution", "input.invalid", InvalidInput);
+    let timeout = || ProviderError::timeout(TimeoutPhase::Idle, None);
+    check(timeout(), "execution", "provider.timeout", TimedOut);
+    check(AgentError::Llm(timeout()), "execution", "provider.timeout", TimedOut);
+    check(
+        ProviderError::AuthFailed("no".into()),
+        "execution",
+        "provider.auth_failed",
+        PermissionDenied,
+    );
+    check(ToolError::NotFound("x".into()), "execution", "tool.not_found", NotFound);
+    check(ToolError::InvalidInput("x".into()), "execution", "tool.invalid_input", InvalidInput);
+    check(HookError::Panicked("x".into()), "execution", "hook.panicked", Other);
+    check(Misuse::Finished("run.started"), "execution", "input.invalid", InvalidInput);
+    check(OperatorError::Retryable("x".into()), "execution", "operator.retryable", Other);
+    check(EnvError::ProvisionFailed("x".into()), "execution", "env.provision_failed", Other);
+    check(
+        OrchError::OperatorNotFound("x".into()),
+        "execution",
+        "orch.operator_not_found",
+        NotFound,
+    );
+    check(StateError::WriteFailed("x".into()), "storage", "state.write_failed", Other);
+    check(StateError::Serialization("x".into()), "storage", "state.serialization", InvalidData);
+    check(EventKind::decode("x", "{}").unwrap_err(), "storage", "log.unreadable", InvalidData);
+    check(ImageError::UnknownFormat, "configuration", "input.invalid", InvalidInput);
+    let moment: Result<Timestamp, _> = "soon".parse();
+    check(moment.unwrap_err(), "configuration", "input.invalid", InvalidInput);
+    let diverged = || Divergence::new(7, "x", Default::default(), Default::default());
+    check(diverged(), "replay", "replay.diverged", InvalidData);
+    check(ResumeError::from(diverged()), "replay", "replay.diverged", InvalidData);
+    let gone = || LogError::NotFound("run_1".into());
+    check(ResumeError::from(gone()), "storage", gone().code(), NotFound);
+    check(LogError::Full("quota".into()), "storage", "store.full", io::ErrorKind::StorageFull);
+}
+
+/// Spec: E12, E7. The hint of the innermost failure is that of everything around it.
+#[tokio::test]
+async fn a_hint_reaches_the_application() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let model = OpenAi::new("m").base_url(format!("http://{free}")).build().unwrap();
+    let retry = RetryConfig { attempts: 1, ..Default::default() };
+    let agent = Agent::builder(model).retry(retry).build().unwrap();
+    let expected = format!("is it running? base_url is `http://{free}`");
+    let failure = agent.run("x").await.unwrap_err();
+    assert_eq!(failure.hint(), expected);
+    let error = OrchError::from(OperatorError::from(failure));
+    assert_eq!(layer0::failure::hint(&error), expected);
+    assert_eq!(Error::from(error).hint(), expected);
+    let failure = agent.run("x").await.unwrap_err();
+    assert_eq!(Error::from(failure).hint(), expected);
 }

@@ -62,9 +62,9 @@ pub fn page(summary: &RunSummary, events: &[Event], errors: &[ErrorRecord]) -> S
         errors: errors
             .iter()
             .map(|record| Stored {
-                id: record.id.as_str(),
-                text: readable(&record.raw),
-                occurrences: record.occurrences,
+                id: record.id().as_str(),
+                text: readable(record.raw()),
+                occurrences: record.occurrences(),
             })
             .collect(),
         codes,
@@ -84,6 +84,7 @@ fn inert(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use error_store::Origin;
     use layer0::event::{Actor, EventKind, Hash, ModelResponded, ToolFailure, ToolResponded};
     use layer0::message::{StopReason, ToolCall};
     use layer0::usage::TokenUsage;
@@ -130,23 +131,18 @@ mod tests {
             call_id: "c".into(),
             tool: HOSTILE.into(),
             ok: false,
-            output: json!({ "error": HOSTILE }),
+            output: json!({ "error": HOSTILE }).into(),
             duration_ms: 1,
             error: Some(failure),
         };
-        let stored = ErrorRecord {
-            id: "err_1".into(),
-            tool: HOSTILE.into(),
-            call_id: "c".into(),
-            reason: Code::new("tool.execution_failed"),
-            code: None,
-            summary: HOSTILE.to_owned(),
-            raw: json!({ "message": HOSTILE }).to_string(),
-            occurrences: 1,
-            run: "run_1".into(),
-            session: "ses_1".into(),
-            at: Timestamp::default(),
-        };
+        let stored = ErrorRecord::of_row(
+            "err_1",
+            Origin::new(Timestamp::default(), "ses_1", "run_1", "c", HOSTILE),
+            Code::new("tool.execution_failed"),
+            None,
+            HOSTILE,
+            &json!({ "message": HOSTILE }).to_string(),
+        );
         let mut summary = RunSummary::new("run_1".into());
         summary.agent = HOSTILE.into();
         page(&summary, &[event(1, responded), event(2, answered)], &[stored])
