@@ -3,7 +3,6 @@
 mod bedrock;
 mod model;
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use std::time::Duration;
 
 use builtin_tools::{CommandTool, FsRead, FsSearch};
 use config::{AgentFile, ConfigError, ToolKind, ToolTable};
-use layer0::message::Image;
+use layer0::message::{Image, MAX_IMAGE_BYTES};
 use layer0::{JsonText, ToolSpec};
 use provider::ModelSettings;
 use react::{Agent, AgentBuilder};
@@ -19,8 +18,9 @@ use redact::Redactor;
 use serde_json::{Value, json};
 use tool::Tool;
 
-use self::model::{Models, models};
+use self::model::{Models, held_keys, models};
 use crate::exit::CliError;
+use crate::output;
 
 /// The variables a command tool sees unless the file says otherwise.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -45,7 +45,7 @@ pub(crate) fn agent_from(
             path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
         }
     };
-    let redactor = keys.into_iter().fold(Redactor::new(), Redactor::with_secret);
+    let redactor = redactor_of(keys, file);
     let mut agent = AgentBuilder::on(first)
         .name(name)
         .instructions(file.agent.instructions(path, folder)?)
@@ -72,12 +72,23 @@ pub(crate) fn agent_from(
         agent = agent.grant(grant);
     }
     for table in &file.tools {
-        agent = agent.shared_tool(tool(table, path, folder)?);
+        agent = agent.shared_tool(tool(table, path, folder, file.agent.limits().max_result_bytes)?);
         if table.approval {
             agent = agent.require_approval(table.name.as_str());
         }
     }
     Ok(agent)
+}
+
+/// Returns what takes secrets out of what people say about a run: of the keys that its file names,
+/// those that this process holds.
+pub(crate) fn redactor(file: &AgentFile, path: &Path) -> Redactor {
+    redactor_of(held_keys(&file.model, path), file)
+}
+
+fn redactor_of(keys: Vec<String>, file: &AgentFile) -> Redactor {
+    let redactor = keys.into_iter().fold(Redactor::new(), Redactor::with_secret);
+    file.redact.patterns.iter().cloned().fold(redactor, Redactor::with_pattern)
 }
 
 /// Makes the agent.
@@ -96,29 +107,9 @@ fn source(file: &AgentFile, folder: &Path, redactor: &Redactor) -> Value {
     if let Some(agent) = source.get_mut("agent").and_then(Value::as_object_mut) {
         agent.remove("input");
     }
-    let redacted = redact(&mut source, redactor);
+    let redacted = redactor.redact_settings(&mut source);
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     json!({ "folder": folder.display().to_string(), "agent_file": source, "redacted": redacted })
-}
-
-/// Takes secrets out of every text of a value; says whether there were any.
-fn redact(value: &mut Value, redactor: &Redactor) -> bool {
-    match value {
-        Value::String(text) => match redactor.redact(text) {
-            Cow::Borrowed(_) => false,
-            Cow::Owned(redacted) => {
-                *text = redacted;
-                true
-            }
-        },
-        Value::Array(items) => {
-            items.iter_mut().fold(false, |any, item| redact(item, redactor) | any)
-        }
-        Value::Object(fields) => {
-            fields.values_mut().fold(false, |any, field| redact(field, redactor) | any)
-        }
-        _ => false,
-    }
 }
 
 /// Returns the folder a file stands in.
@@ -129,10 +120,15 @@ pub(crate) fn folder_of(path: &Path) -> &Path {
     }
 }
 
-fn tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn Tool>, CliError> {
+fn tool(
+    table: &ToolTable,
+    path: &Path,
+    folder: &Path,
+    max_result_bytes: u64,
+) -> Result<Arc<dyn Tool>, CliError> {
     match table.kind {
         ToolKind::Command => command_tool(table, path, folder),
-        _ => builtin_tool(table, path, folder),
+        _ => builtin_tool(table, path, folder, max_result_bytes),
     }
 }
 
@@ -168,7 +164,12 @@ fn command_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn
     Ok(Arc::new(CommandTool::new(spec, program, arguments.iter().cloned(), cwd, variables)))
 }
 
-fn builtin_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn Tool>, CliError> {
+fn builtin_tool(
+    table: &ToolTable,
+    path: &Path,
+    folder: &Path,
+    max_result_bytes: u64,
+) -> Result<Arc<dyn Tool>, CliError> {
     let given: [(&str, bool); 9] = [
         ("description", table.description.is_some()),
         ("schema", table.schema.is_some()),
@@ -186,7 +187,10 @@ fn builtin_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn
     }
     let base = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
     match table.name.as_str() {
-        "fs_read" => Ok(Arc::new(FsRead::new(base))),
+        "fs_read" => {
+            let max = usize::try_from(max_result_bytes).unwrap_or(usize::MAX);
+            Ok(Arc::new(FsRead::new(base).max_answer_bytes(max)))
+        }
         "fs_search" => Ok(Arc::new(FsSearch::new(base))),
         name @ ("fs_list" | "fs_write" | "http_fetch" | "shell") => {
             Err(ConfigError::new(path, format!("built-in tool `{name}` is not supported yet"))
@@ -206,10 +210,18 @@ pub(crate) fn input(
     path: &Path,
 ) -> Result<String, CliError> {
     match asked {
-        Some("-") => std::io::read_to_string(std::io::stdin())
-            .map_err(|error| CliError::usage(error).with_hint("--input - reads UTF-8 text")),
+        Some("-") => output::input().map_err(|error| {
+            CliError::usage(
+                ConfigError::new("standard input", "cannot be taken").with_source(error),
+            )
+            .with_hint("--input - reads UTF-8 text of at most 16 MiB")
+        }),
         Some(text) => match text.strip_prefix('@') {
-            Some(name) => Ok(config::read_text(Path::new(name))?),
+            Some(name) => config::read_text(Path::new(name)).map_err(|error| {
+                CliError::from(error).with_hint(
+                    "@FILE reads a regular file of UTF-8 text; for a pipe, use `--input -`",
+                )
+            }),
             None => Ok(text.to_owned()),
         },
         None => file.agent.input.clone().ok_or_else(|| {
@@ -221,18 +233,17 @@ pub(crate) fn input(
 }
 
 /// Returns the tools' arguments as the log shows them, for a progress line.
-pub(crate) fn brief(value: &Value) -> String {
-    let text = value.to_string();
+pub(crate) fn brief(arguments: &JsonText) -> String {
+    let text = arguments.get();
     match text.char_indices().nth(80) {
         Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
+        None => text.to_owned(),
     }
 }
 
 /// Reads a picture.
 pub(crate) fn image(path: &Path) -> Result<Image, CliError> {
-    let bytes = std::fs::read(path)
-        .map_err(|error| CliError::usage(ConfigError::new(path, error.to_string())))?;
+    let bytes = config::read_bytes(path, MAX_IMAGE_BYTES)?;
     Image::from_bytes(&bytes)
         .map_err(|error| CliError::usage(ConfigError::new(path, error.to_string())))
 }

@@ -1,6 +1,8 @@
 //! One module per command.
 
 pub(crate) mod approvals;
+pub(crate) mod backup;
+pub(crate) mod cancel;
 pub(crate) mod codes;
 pub(crate) mod diff;
 pub(crate) mod errors;
@@ -11,4 +13,7 @@ pub(crate) mod results;
 pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod runs;
+pub(crate) mod sessions;
 pub(crate) mod trace;
+pub(crate) mod vacuum;
+pub(crate) mod verify;

@@ -2,22 +2,25 @@
 
 use std::process::ExitCode;
 
+use clap::Parser;
 use config::{ConfigError, InvalidStoreUrl};
 use error_store::StoreError;
 use event_log::LogError;
 use layer0::error::BoxError;
 use layer0::failure::Chain;
+use layer0::id::RunId;
 use layer0::stop::Outcome;
 use react::ResumeError;
 use rehearse::RehearsalError;
-use store_sqlite::OpenError;
+use store_sqlite::{OpenError, RemoveError};
+
+use crate::args::Args;
+use crate::output;
 
 /// A run failed.
 pub(crate) const FAILED: u8 = 1;
 /// Usage or configuration.
 pub(crate) const USAGE: u8 = 2;
-/// The second Ctrl-C: 128 and the number of the signal, as shells do it.
-pub(crate) const INTERRUPTED: u8 = 130;
 const STOPPED: u8 = 3;
 const WAITING: u8 = 4;
 const STORAGE: u8 = 5;
@@ -49,6 +52,11 @@ impl CliError {
         }
     }
 
+    /// Says that the command line names a run that there is not.
+    pub(crate) fn no_run(run: RunId) -> Self {
+        Self { code: USAGE, ..LogError::NotFound(run).into() }
+    }
+
     /// Says why a run did not begin.
     pub(crate) fn not_started(error: &LogError) -> Self {
         let hint = hint_of(error).map(ToOwned::to_owned);
@@ -62,13 +70,29 @@ impl CliError {
 }
 
 /// Prints an error, with its causes and how to mend it.
-#[expect(clippy::print_stderr, reason = "this is where errors reach people")]
 pub(crate) fn report(error: &CliError) -> ExitCode {
-    eprintln!("error: {}", Chain(&*error.source));
+    output::note(&format!("error: {}", Chain(&*error.source)));
     if let Some(hint) = &error.hint {
-        eprintln!("  hint: {hint}");
+        output::note(&format!("  hint: {hint}"));
     }
     ExitCode::from(error.code)
+}
+
+/// Prints what is wrong with a command line, or the help that it asks for.
+pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // It repeats what was typed, in lines of its own.
+        let typed = std::env::args_os().map(|typed| output::escaped(&typed.to_string_lossy()));
+        let escaped = Args::try_parse_from(typed).err();
+        output::notes(escaped.as_ref().unwrap_or(error).render().to_string().trim_end());
+        return ExitCode::from(USAGE);
+    }
+    match error.print() {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            report(&CliError::internal("writing to standard output", error))
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 /// Returns the exit code of a run that ended so.
@@ -107,6 +131,12 @@ const fn hint_of(error: &LogError) -> Option<&'static str> {
             "wait for that run, or decide what it waits for (`backstop approvals`) and resume it",
         ),
         LogError::Tampered { .. } => Some("do not trust the run from that event on"),
+        LogError::UnreadableRun { .. } => {
+            Some("`backstop trace` shows what its events say; what they say counts")
+        }
+        LogError::Unreadable { .. } => {
+            Some("its hash chain holds; a version that knows the event can read it")
+        }
         _ => None,
     }
 }
@@ -132,6 +162,10 @@ impl From<OpenError> for CliError {
             }
             OpenError::SchemaNewer { .. } => Some("use the version that wrote it, or a later one"),
             OpenError::Foreign(_) => Some("name another file with --store sqlite:PATH"),
+            OpenError::Unreadable { .. } => Some(
+                "it has to be a file that Backstop made and that you may read; to write to it, you \
+                 have to be allowed to write to its folder too",
+            ),
             _ => None,
         };
         let error = Self::storage(error);
@@ -169,6 +203,24 @@ impl From<ResumeError> for CliError {
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         Self::storage(error)
+    }
+}
+
+impl From<RemoveError> for CliError {
+    fn from(error: RemoveError) -> Self {
+        let hint = match &error {
+            RemoveError::Store(_) => return Self::storage(error),
+            RemoveError::Dispatched { .. } => "delete the run that dispatched it",
+            RemoveError::Followed { .. } => {
+                "delete from the end of the session, or forget it: `backstop sessions forget`"
+            }
+            RemoveError::Open(_) => {
+                "wait for it, decide what it waits for (`backstop approvals`), or stop it \
+                 (`backstop cancel`)"
+            }
+            _ => "`backstop runs` lists the runs of the store",
+        };
+        Self::usage(error).with_hint(hint)
     }
 }
 

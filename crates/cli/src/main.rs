@@ -9,28 +9,44 @@ mod assemble;
 mod commands;
 mod exit;
 mod output;
+mod page;
 mod progress;
 mod prompt;
 mod recorded;
+mod signals;
 mod store;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use tracing_subscriber::EnvFilter;
 
 use crate::args::{Args, Command};
 use crate::exit::CliError;
 
+/// The variable that says what of our own running is shown.
+const LOG_VARIABLE: &str = "BACKSTOP_LOG";
+
 fn main() -> ExitCode {
-    let args = Args::parse();
+    std::panic::set_hook(Box::new(|panic| {
+        // Where it panicked stands on a line of its own.
+        output::note(&format!("internal error: {}", panic.to_string().replacen('\n', " ", 1)));
+    }));
+    // Only what panics in the command itself gets here.
+    let code = std::panic::catch_unwind(run).unwrap_or_else(|_| ExitCode::from(exit::FAILED));
+    output::drain();
+    code
+}
+
+fn run() -> ExitCode {
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return exit::refuse(&error),
+    };
     tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::builder()
-                .with_env_var("BACKSTOP_LOG")
-                .try_from_env()
-                .unwrap_or_else(|_| "off".into()),
-        )
-        .with_writer(std::io::stderr)
+        .with_env_filter(log_filter())
+        .with_ansi(false)
+        .with_writer(|| output::LogLines)
         .init();
     // For tests of agents: nothing may leave the machine.
     if std::env::var_os("BACKSTOP_DENY_REAL_REQUESTS").is_some_and(|value| value != "0") {
@@ -40,12 +56,26 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return exit::report(&CliError::internal("starting", error)),
     };
-    let result = runtime.block_on(dispatch(args.command));
+    let result = runtime.block_on(async {
+        signals::survive_the_file_limit();
+        dispatch(args.command).await
+    });
     // A tool that blocks a thread does not hold up the end.
     runtime.shutdown_background();
     match result {
         Ok(code) => code,
         Err(error) => exit::report(&error),
+    }
+}
+
+/// Returns what of our own running is shown: nothing, unless the variable says otherwise.
+fn log_filter() -> EnvFilter {
+    match std::env::var(LOG_VARIABLE) {
+        Ok(filter) if !filter.is_empty() => EnvFilter::try_new(filter).unwrap_or_else(|error| {
+            output::note(&format!("warning: {LOG_VARIABLE} is not used: {error}"));
+            "off".into()
+        }),
+        _ => "off".into(),
     }
 }
 
@@ -59,7 +89,12 @@ async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
         Command::Approvals(args) => commands::approvals::list(args).await,
         Command::Approve(args) => commands::approvals::approve(args).await,
         Command::Deny(args) => commands::approvals::deny(args).await,
+        Command::Cancel(args) => commands::cancel::run(args).await,
+        Command::Verify(args) => commands::verify::run(args).await,
         Command::Runs(args) => commands::runs::run(args).await,
+        Command::Sessions(args) => commands::sessions::run(args).await,
+        Command::Backup(args) => commands::backup::run(args).await,
+        Command::Vacuum(args) => commands::vacuum::run(args).await,
         Command::Trace(args) => commands::trace::run(args).await,
         Command::Errors(args) => commands::errors::run(args).await,
         Command::Results(args) => commands::results::run(args).await,

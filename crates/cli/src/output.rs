@@ -1,61 +1,173 @@
-//! Writing to standard output and standard error.
+//! The one place that writes to standard output and standard error, and asks at the terminal.
+//!
+//! Results go to standard output from the thread that has them. Everything for people goes to
+//! standard error through a queue. No text gets there unescaped.
+//!
+//! **Invariant:** nothing else in the command holds a handle to the three standard streams; clippy's
+//! `disallowed-methods` refuses it.
+#![expect(clippy::disallowed_methods, reason = "this module owns the standard streams")]
+
+mod ask;
+mod call;
+mod escape;
+mod screen;
+#[cfg(unix)]
+mod tty;
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::LazyLock;
 
+use anstyle::Style;
 use event_log::one_line;
 use serde::Serialize;
 
+pub(crate) use self::ask::{Answer, Prompt};
+pub(crate) use self::call::call;
+use self::screen::{Entry, SCREEN};
 use crate::exit::CliError;
 
 /// Writes a line to standard output. A reader that is gone, such as `head`, is no error.
 pub(crate) fn line(text: &str) -> Result<(), CliError> {
-    done(writeln!(io::stdout().lock(), "{text}"))
+    print(&escape::line(text))
+}
+
+/// Writes lines to standard output.
+pub(crate) fn lines(text: &str) -> Result<(), CliError> {
+    print(&escape::text(text))
+}
+
+/// Writes a line of coloured pieces, where standard output wants colours.
+pub(crate) fn pieces(pieces: &[(Style, &str)]) -> Result<(), CliError> {
+    let plain = anstream::AutoStream::choice(&io::stdout()) == anstream::ColorChoice::Never;
+    let piece = |(style, text): &(Style, &str)| match escape::line(text) {
+        text if plain => text,
+        text => format!("{style}{text}{style:#}"),
+    };
+    print(&pieces.iter().map(piece).collect::<String>())
 }
 
 /// Writes a value as one line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
     let text =
         serde_json::to_string(value).map_err(|error| CliError::internal("printing", error))?;
-    line(&text)
+    print(&escape::json(&text))
 }
 
-/// Writes text that others made. On a terminal, what could steer it is left out.
+/// Writes a text that others made, as it is; a terminal gets it escaped.
 pub(crate) fn foreign(text: &str) -> Result<(), CliError> {
-    if io::stdout().is_terminal() { line(&harmless(text)) } else { line(text) }
+    if io::stdout().is_terminal() { print(&escape::text(text)) } else { print(text) }
 }
 
-/// Says whether standard output is a terminal that wants colours.
-pub(crate) fn colours() -> bool {
-    anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
-}
-
-/// Writes a line for people to standard error.
+/// Writes a line for people to standard error. It is not waited for.
 pub(crate) fn note(text: &str) {
-    // Nobody is left to tell when standard error is gone.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    SCREEN.push(Entry::Line(escape::line(text)));
 }
 
-/// Leaves out control characters but line ends and tabs, and what turns the direction of writing.
-pub(crate) fn harmless(text: &str) -> String {
-    let steers = |c: &char| {
-        c.is_control() && !matches!(c, '\n' | '\t')
-            || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().filter(|c| !steers(c)).collect()
+/// Writes lines for people to standard error.
+pub(crate) fn notes(text: &str) {
+    SCREEN.push(Entry::Line(escape::text(text)));
 }
 
-fn done(result: io::Result<()>) -> Result<(), CliError> {
-    match result {
+/// Writes a line to standard error that can be done without when it is not read.
+pub(crate) fn progress(text: &str) {
+    SCREEN.push(Entry::Progress(escape::line(text)));
+}
+
+/// Escapes a text of others that is to become part of a text of several lines.
+pub(crate) fn escaped(text: &str) -> String {
+    escape::line(text)
+}
+
+/// Says what is going on, where a spinner turns.
+pub(crate) fn status(text: &str) {
+    SCREEN.status(escape::line(text));
+}
+
+/// Shows a spinner until it is dropped, where standard error is a terminal.
+pub(crate) fn spinner() -> Spinner {
+    SCREEN.push(Entry::Spin(true));
+    Spinner(())
+}
+
+/// A spinner on the screen.
+pub(crate) struct Spinner(());
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        SCREEN.push(Entry::Spin(false));
+    }
+}
+
+/// Waits until what was noted is written; for a reader that takes nothing, five seconds.
+pub(crate) fn drain() {
+    SCREEN.drain();
+}
+
+/// Is there a person to ask: are standard input and standard error a terminal?
+pub(crate) fn at_terminal() -> bool {
+    cfg!(unix) && io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Reads all of standard input, as text with a limit.
+pub(crate) fn input() -> io::Result<String> {
+    config::read_text_from(io::stdin().lock())
+}
+
+/// Returns how wide standard output is; `None` when it is no terminal.
+pub(crate) fn width() -> Option<usize> {
+    width_of(&io::stdout())
+}
+
+/// Returns how wide standard error is; `None` when it is no terminal.
+pub(crate) fn width_of_notes() -> Option<usize> {
+    width_of(&io::stderr())
+}
+
+#[cfg(unix)]
+fn width_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
+    stream.is_terminal().then(|| tty::width(stream).unwrap_or(80))
+}
+
+#[cfg(not(unix))]
+fn width_of(stream: &impl IsTerminal) -> Option<usize> {
+    stream.is_terminal().then_some(80)
+}
+
+/// Writes what is safe to write; where both streams are one, behind everything that was noted before.
+fn print(safe: &str) -> Result<(), CliError> {
+    if *ONE_STREAM {
+        drain();
+    }
+    match writeln!(io::stdout().lock(), "{safe}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(CliError::internal("writing to standard output", error)),
         Ok(()) => Ok(()),
     }
 }
 
+/// Do standard output and standard error end at one place, such as a terminal?
+static ONE_STREAM: LazyLock<bool> = LazyLock::new(|| {
+    let files = (file_of(&io::stdout()), file_of(&io::stderr()));
+    matches!(files, (Some(stdout), Some(stderr)) if stdout == stderr)
+});
+
+#[cfg(unix)]
+fn file_of(stream: &impl std::os::fd::AsFd) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let file = std::fs::File::from(stream.as_fd().try_clone_to_owned().ok()?);
+    file.metadata().ok().map(|file| (file.dev(), file.ino()))
+}
+
+#[cfg(not(unix))]
+fn file_of(stream: &impl IsTerminal) -> Option<bool> {
+    Some(stream.is_terminal())
+}
+
 /// Prints rows in aligned columns; the last column is not padded.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> Result<(), CliError> {
     // What others wrote stays in its place.
-    let row = |row: &Vec<String>| row.iter().map(|cell| one_line(cell)).collect::<Vec<_>>();
+    let cell = |cell: &String| escape::line(&one_line(cell));
+    let row = |row: &Vec<String>| row.iter().map(cell).collect::<Vec<_>>();
     let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -71,9 +183,29 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> Result<(), CliErro
     rows.iter().try_for_each(|row| print(&mut row.iter().map(String::as_str)))
 }
 
+/// Names a number of things.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Shows how a command of ours is typed here.
 pub(crate) fn command(rest: &str) -> String {
     // Cargo sets this for what it runs.
     let cargo = std::env::var_os("CARGO_MANIFEST_DIR").is_some();
     format!("{} {rest}", if cargo { "cargo run -q --" } else { "backstop" })
+}
+
+/// Takes the lines of the log of our own running.
+#[derive(Clone, Copy)]
+pub(crate) struct LogLines;
+
+impl Write for LogLines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        progress(String::from_utf8_lossy(bytes).trim_end_matches('\n'));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -1,24 +1,46 @@
 //! What people see while an agent runs: a spinner and tool lines on a terminal, plain lines
 //! otherwise. Always on standard error.
 
-use std::io::{IsTerminal, stderr};
-use std::time::Duration;
+use std::collections::VecDeque;
 
 use event_log::describe;
-use indicatif::{ProgressBar, ProgressStyle};
 use layer0::event::{Event, EventKind};
-use react::{Live, Piece, Subscriber};
+use react::{Live, Piece, RunFailure, RunOutcome, RunStream, StreamItem, Subscriber};
 
 use crate::assemble::brief;
-use crate::output::note;
+use crate::output::{self, progress};
 
-/// Shows a run until it ends.
+/// How many characters of the answer that is coming in are shown.
+const SHOWN: usize = 100;
+
+/// Shows a run until it ends, and returns how it did.
+///
+/// # Cancel safety
+///
+/// Dropping the future stops the run.
+pub(crate) async fn show_run(mut stream: RunStream) -> Result<RunOutcome, RunFailure> {
+    let _spinner = output::spinner();
+    let mut screen = Screen::default();
+    while let Some(item) = stream.next().await {
+        match item {
+            StreamItem::Logged(event) => screen.event(&event),
+            StreamItem::Delta { piece: Piece::Text(text), .. } => screen.text(&text),
+            StreamItem::Ended(result) => return result,
+            _ => {}
+        }
+    }
+    // A stream ends with the outcome, so that this is not reached.
+    stream.finish().await
+}
+
+/// Shows a run that is gone on with until it ends.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future stops showing.
-pub(crate) async fn show(mut events: Subscriber, spinner: Option<ProgressBar>) {
-    let mut screen = Screen { spinner, answer: String::new() };
+pub(crate) async fn show(mut events: Subscriber) {
+    let _spinner = output::spinner();
+    let mut screen = Screen::default();
     while let Some(live) = events.next().await {
         match live {
             Live::Logged(event) => {
@@ -31,24 +53,12 @@ pub(crate) async fn show(mut events: Subscriber, spinner: Option<ProgressBar>) {
             _ => {}
         }
     }
-    screen.clear();
 }
 
+#[derive(Default)]
 struct Screen {
-    /// `None` when nobody watches a terminal.
-    spinner: Option<ProgressBar>,
-    answer: String,
-}
-
-/// Makes a spinner, where somebody watches a terminal.
-pub(crate) fn spinner() -> Option<ProgressBar> {
-    stderr().is_terminal().then(|| {
-        let style = ProgressStyle::with_template("{spinner} {wide_msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_spinner());
-        let spinner = ProgressBar::new_spinner().with_style(style);
-        spinner.enable_steady_tick(Duration::from_millis(100));
-        spinner
-    })
+    /// The end of the answer that is coming in.
+    answer: VecDeque<char>,
 }
 
 impl Screen {
@@ -57,56 +67,34 @@ impl Screen {
         match &event.kind {
             EventKind::ModelRequested(e) => {
                 self.answer.clear();
-                self.status(format!("asking the model (call {})", e.call));
+                output::status(&format!("asking the model (call {})", e.call));
             }
             EventKind::ModelAttempted(e) if e.code.is_some() => {
-                self.line(&format!("! model {what}"));
+                progress(&format!("! model {what}"));
             }
             EventKind::ToolRequested(e) => {
-                self.status(format!("running {} {}", e.tool, brief(&e.arguments)));
+                output::status(&format!("running {} {}", e.tool, brief(&e.arguments)));
             }
-            EventKind::ToolResponded(e) if e.ok => self.line(&format!("✓ {what}")),
-            EventKind::ToolResponded(_) => self.line(&format!("✗ {what}")),
-            EventKind::ApprovalGranted(_) => self.line(&format!("✓ approved {what}")),
-            EventKind::ApprovalDenied(_) => self.line(&format!("✗ denied {what}")),
-            EventKind::HookFailed(_) => self.line(&format!("! hook {what}")),
-            EventKind::HookAborted(_) => self.line(&format!("! hook {what}")),
-            EventKind::MemoryDegraded(_) => self.line(&format!("! memory {what}")),
-            EventKind::BudgetExhausted(_) => self.line(&format!("! budget {what}")),
-            EventKind::RunWaiting(_) => self.line("… waiting for approval"),
-            EventKind::ErrorStored(_) => self.line(&format!("  stored {what}")),
-            EventKind::ErrorStoreDegraded(_) => self.line(&format!("! error store: {what}")),
-            EventKind::GuardTripped(_) => self.line(&format!("! guard {what}")),
+            EventKind::ToolResponded(e) if e.ok => progress(&format!("✓ {what}")),
+            EventKind::ToolResponded(_) => progress(&format!("✗ {what}")),
+            EventKind::ApprovalGranted(_) => progress(&format!("✓ approved {what}")),
+            EventKind::ApprovalDenied(_) => progress(&format!("✗ denied {what}")),
+            EventKind::HookFailed(_) => progress(&format!("! hook {what}")),
+            EventKind::HookAborted(_) => progress(&format!("! hook {what}")),
+            EventKind::MemoryDegraded(_) => progress(&format!("! memory {what}")),
+            EventKind::BudgetExhausted(_) => progress(&format!("! budget {what}")),
+            EventKind::RunWaiting(_) => progress("… waiting for approval"),
+            EventKind::ErrorStored(_) => progress(&format!("  stored {what}")),
+            EventKind::ErrorStoreDegraded(_) => progress(&format!("! error store: {what}")),
+            EventKind::GuardTripped(_) => progress(&format!("! guard {what}")),
             _ => {}
         }
     }
 
     /// Shows the end of the answer that is coming in.
     fn text(&mut self, piece: &str) {
-        if let Some(spinner) = &self.spinner {
-            self.answer.extend(piece.chars().map(|c| if c.is_control() { ' ' } else { c }));
-            let count = self.answer.chars().count();
-            let end: String = self.answer.chars().skip(count.saturating_sub(100)).collect();
-            spinner.set_message(end);
-        }
-    }
-
-    fn status(&self, text: String) {
-        if let Some(spinner) = &self.spinner {
-            spinner.set_message(text);
-        }
-    }
-
-    fn line(&self, text: &str) {
-        match &self.spinner {
-            Some(spinner) => spinner.println(text),
-            None => note(text),
-        }
-    }
-
-    fn clear(&self) {
-        if let Some(spinner) = &self.spinner {
-            spinner.finish_and_clear();
-        }
+        self.answer.extend(piece.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
+        self.answer.drain(..self.answer.len().saturating_sub(SHOWN));
+        output::status(&self.answer.iter().collect::<String>());
     }
 }

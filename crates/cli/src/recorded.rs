@@ -7,6 +7,7 @@ use event_log::{EventLog, LogError, read_events};
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 use react::AgentBuilder;
+use redact::Redactor;
 use store_sqlite::Database;
 
 use crate::assemble;
@@ -69,15 +70,26 @@ impl Recorded {
         Ok(Self { events, file, path })
     }
 
+    /// Returns what takes secrets out of what people say about a run, as far as its record names the
+    /// agent file.
+    pub(crate) async fn redactor(log: &dyn EventLog, run: &RunId) -> Redactor {
+        let Ok((_, events)) = read_events(log, run).await else { return Redactor::new() };
+        let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
+            return Redactor::new();
+        };
+        let definition: serde_json::Value = started.agent.definition.read().unwrap_or_default();
+        let source = &definition["runtime"]["source"];
+        let path = Path::new(source["folder"].as_str().unwrap_or_default()).join("agent.toml");
+        match AgentFile::recorded(&path, source["agent_file"].clone()) {
+            Ok(file) => assemble::redactor(&file, &path),
+            Err(_) => Redactor::new(),
+        }
+    }
+
     /// Puts the agent together; a scripted model goes on behind the first `until` events.
     pub(crate) fn agent(&self, until: usize) -> Result<AgentBuilder, CliError> {
-        let answered = |asked: &str| {
-            let attempts = self.events.iter().take(until).filter(|event| match &event.kind {
-                EventKind::ModelAttempted(attempted) => *attempted.provider == *asked,
-                _ => false,
-            });
-            attempts.count()
-        };
+        let events = self.events.get(..until).unwrap_or(&self.events);
+        let answered = |asked: &str| outcomes(events, asked);
         let agent = assemble::agent_from(&self.file, &self.path, &answered);
         let folder = assemble::folder_of(&self.path);
         agent.map_err(|error| match folder.is_dir() {
@@ -89,5 +101,80 @@ impl Recorded {
     /// Makes a mistake of the agent file known.
     pub(crate) fn build(&self, agent: AgentBuilder) -> Result<react::Agent, CliError> {
         assemble::build(agent, &self.path)
+    }
+}
+
+/// Returns how many answers of a scripted provider a record has used up: an outcome is an answer, or an
+/// attempt that failed. An attempt that worked and whose answer was lost before it was logged is asked
+/// for again.
+fn outcomes(events: &[Event], provider: &str) -> usize {
+    let mut outcomes = 0;
+    let mut answered = false;
+    for event in events {
+        match &event.kind {
+            EventKind::ModelAttempted(attempted) if *attempted.provider == *provider => {
+                answered = attempted.code.is_none();
+                outcomes += usize::from(!answered);
+            }
+            // Another provider answered.
+            EventKind::ModelAttempted(_) => answered = false,
+            EventKind::ModelResponded(_) if std::mem::take(&mut answered) => outcomes += 1,
+            _ => {}
+        }
+    }
+    outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use event_log::{MemoryLog, RunWriter};
+    use layer0::Timestamp;
+    use layer0::event::{Actor, ModelAttempted, ModelResponded};
+    use serde_json::json;
+
+    use super::*;
+
+    fn attempted(provider: &str, code: Option<&str>) -> EventKind {
+        let attempted = json!({
+            "call": 1, "attempt": 1, "provider": provider, "code": code, "status": null,
+            "delay_ms": null, "usage": null,
+        });
+        serde_json::from_value::<ModelAttempted>(attempted).unwrap().into()
+    }
+
+    fn responded() -> EventKind {
+        let responded = json!({
+            "call": 1, "text": "x", "thinking": null, "tool_calls": [], "stop_reason": "end_turn",
+            "usage": { "input_tokens": 1, "output_tokens": 1, "cached_tokens": 0 },
+        });
+        serde_json::from_value::<ModelResponded>(responded).unwrap().into()
+    }
+
+    /// SCENARIOS.md: the place in a script is the number of outcomes in the record, wherever it is cut.
+    #[tokio::test]
+    async fn outcomes_are_answers_and_failed_attempts() {
+        let log = Arc::new(MemoryLog::new());
+        let mut writer = RunWriter::new(log as Arc<dyn EventLog>, "run_1".into());
+        for kind in [
+            attempted("script", Some("provider.transient")),
+            attempted("script", None),
+            responded(),
+            attempted("script", Some("provider.quota_exhausted")),
+            attempted("other", None),
+            responded(),
+            attempted("script", None),
+            attempted("script", None),
+            responded(),
+        ] {
+            writer.stage(Timestamp::from_millis(1), Actor::Runtime, None, kind);
+        }
+        let events: Vec<Event> = writer.commit().await.unwrap().collect();
+        let count = |provider| -> Vec<usize> {
+            (0..=events.len()).map(|until| outcomes(&events[..until], provider)).collect()
+        };
+        assert_eq!(count("script"), [0, 1, 1, 2, 3, 3, 3, 3, 3, 4]);
+        assert_eq!(count("other"), [0, 0, 0, 0, 0, 0, 1, 1, 1, 1]);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use config::{DurabilityName, StoreTable, StoreUrl};
 use error_store::Retention;
 use etcetera::BaseStrategy;
-use store_sqlite::{Database, Durability};
+use store_sqlite::{Database, Durability, StoreRetention};
 
 use crate::args::StoreArgs;
 use crate::exit::CliError;
@@ -14,7 +14,7 @@ use crate::exit::CliError;
 /// The variable that names the store when neither command line nor agent file does.
 const VARIABLE: &str = "BACKSTOP_STORE";
 
-/// A store, and whether somebody named it.
+/// A store, and whether the user named it.
 pub(crate) struct Chosen {
     pub(crate) url: StoreUrl,
     named: bool,
@@ -30,8 +30,8 @@ impl Chosen {
     pub(crate) fn flag(&self) -> String {
         match self.url.to_string() {
             _ if !self.named => String::new(),
-            url if url.contains(char::is_whitespace) => format!(" --store '{url}'"),
-            url => format!(" --store {url}"),
+            url if url.chars().all(is_plain) => format!(" --store {url}"),
+            url => format!(" --store '{}'", url.replace('\'', r"'\''")),
         }
     }
 }
@@ -50,6 +50,11 @@ pub(crate) fn choose(args: &StoreArgs, file: Option<(&str, &Path)>) -> Result<Ch
         return Ok(Chosen { url: url.parse::<StoreUrl>()?, named: false });
     }
     Ok(Chosen { url: StoreUrl::Sqlite(default_path()?), named: false })
+}
+
+/// Does a shell take it as it is?
+fn is_plain(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, ':' | '/' | '.' | '_' | '-' | '@' | '%' | '+' | ',' | '=')
 }
 
 fn default_path() -> Result<PathBuf, CliError> {
@@ -73,9 +78,13 @@ pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database
     };
     match &chosen.url {
         StoreUrl::Sqlite(path) => {
-            let mut retention = Retention::default();
+            let mut texts = Retention::default();
             if let Some(number) = table.error_retention_days {
-                retention.max_age = Some(days(number));
+                texts.max_age = Some(days(number));
+            }
+            let mut retention = StoreRetention::from(texts);
+            if let Some(number) = table.run_retention_days {
+                retention = retention.runs(days(number));
             }
             Ok(Database::open_keeping(path, durability, retention).await?)
         }
@@ -88,7 +97,7 @@ pub(crate) fn days(number: u32) -> Duration {
     Duration::from_secs(u64::from(number) * 24 * 60 * 60)
 }
 
-/// Opens a store to write to that is already there; `None` when nobody named it and nothing was
+/// Opens a store to write to that is already there; `None` when the user named none and nothing was
 /// recorded yet.
 pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, CliError> {
     match open_read_only(chosen).await? {
@@ -106,7 +115,7 @@ pub(crate) fn named(url: &str) -> Result<Chosen, CliError> {
     Ok(Chosen { url: url.parse::<StoreUrl>()?, named: true })
 }
 
-/// Opens a store to read from; `None` when nobody named it and nothing was recorded yet.
+/// Opens a store to read from; `None` when the user named none and nothing was recorded yet.
 pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<Database>, CliError> {
     match &chosen.url {
         StoreUrl::Sqlite(path) if !chosen.named && !path.exists() => Ok(None),

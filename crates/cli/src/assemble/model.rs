@@ -56,6 +56,28 @@ pub(super) fn models(
     Ok(Models { first, fallbacks, keys })
 }
 
+/// Returns the keys of a file that this process holds, of models that need not be usable here.
+pub(super) fn held_keys(model: &ModelTable, path: &Path) -> Vec<String> {
+    let fallbacks = model.fallback.iter().map(|table| model.of_fallback(table));
+    let tables: Vec<ModelTable> = std::iter::once(model.clone()).chain(fallbacks).collect();
+    let held = |table: &ModelTable| {
+        let usual = match table.provider {
+            ProviderName::Openai | ProviderName::OpenaiResponses => {
+                Some(provider_openai::KEY_VARIABLE)
+            }
+            ProviderName::Anthropic => Some(provider_anthropic::KEY_VARIABLE),
+            ProviderName::Gemini => Some(provider_gemini::KEY_VARIABLE),
+            ProviderName::Ollama => Some(provider_ollama::KEY_VARIABLE),
+            _ => None,
+        };
+        let key = ApiKey::from_env(table.api_key_env.as_deref().or(usual)?).ok()?;
+        Some(key.reveal().to_owned())
+    };
+    let keys = tables.iter().filter_map(held);
+    let further = tables.iter().flat_map(|table| further_secrets(table, path).unwrap_or_default());
+    keys.chain(further).collect()
+}
+
 type Keyed = (Arc<dyn Provider>, Option<String>);
 
 /// Gives a builder what all of them take, and builds.

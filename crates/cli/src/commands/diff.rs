@@ -43,7 +43,8 @@ pub(crate) async fn run(args: DiffArgs) -> Result<ExitCode, CliError> {
         Some(seq) => {
             output::line(&format!("the same up to event {same}; they part at {seq}"))?;
             for (events, summary) in [(&events, &first), (&others, &second)] {
-                output::line(&format!("\n{}", summary.run))?;
+                output::line("")?;
+                output::line(summary.run.as_str())?;
                 let mut trace = Trace::new();
                 let lines = events.iter().map(|event| trace.line(event));
                 lines.skip(same).take(SHOWN).try_for_each(|line| output::line(&line))?;

@@ -3,15 +3,19 @@
 use std::process::ExitCode;
 
 use clock::{Clock, SystemClock};
-use error_store::{ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Pruned, Retention, readable};
+use error_store::{
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Lookup, Pruned, ResultStore, Retention,
+    readable,
+};
+use layer0::id::ErrorId;
+use serde_json::json;
 
 use crate::args::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
-    StoreArgs,
 };
 use crate::exit::CliError;
-use crate::store::days;
-use crate::{output, store};
+use crate::output::{self, counted};
+use crate::store::{self, days};
 
 pub(crate) async fn run(args: ErrorsArgs) -> Result<ExitCode, CliError> {
     match args.command {
@@ -23,14 +27,19 @@ pub(crate) async fn run(args: ErrorsArgs) -> Result<ExitCode, CliError> {
 }
 
 async fn list(args: ErrorsListArgs) -> Result<ExitCode, CliError> {
-    let filter = ErrorFilter {
-        session: args.session.map(Into::into),
-        run: args.run.map(Into::into),
-        tool: args.tool,
-        limit: Some(args.limit),
-        ..ErrorFilter::default()
+    let mut filter = ErrorFilter::new().limit(args.limit);
+    filter.session = args.session.map(Into::into);
+    filter.run = args.run.map(Into::into);
+    filter.tool = args.tool;
+    let chosen = store::choose(&args.store, None)?;
+    let errors = match store::open_read_only(&chosen).await? {
+        Some(database) => {
+            let errors = database.errors().list(filter).await;
+            database.close().await;
+            errors?
+        }
+        None => Vec::new(),
     };
-    let errors = read(&args.store, filter).await?;
     if args.json {
         errors.iter().try_for_each(output::json)?;
     } else if errors.is_empty() {
@@ -38,12 +47,12 @@ async fn list(args: ErrorsListArgs) -> Result<ExitCode, CliError> {
     } else {
         let row = |error: &ErrorRecord| {
             vec![
-                error.id.to_string(),
-                error.tool.to_string(),
-                error.reason.to_string(),
-                error.occurrences.to_string(),
-                readable(&error.raw).chars().count().to_string(),
-                error.summary.clone(),
+                error.id().to_string(),
+                error.tool().to_string(),
+                error.reason().to_string(),
+                error.occurrences().to_string(),
+                readable(error.raw()).chars().count().to_string(),
+                error.summary().to_owned(),
             ]
         };
         let rows: Vec<Vec<String>> = errors.iter().map(row).collect();
@@ -53,56 +62,75 @@ async fn list(args: ErrorsListArgs) -> Result<ExitCode, CliError> {
 }
 
 async fn show(args: ErrorsShowArgs) -> Result<ExitCode, CliError> {
-    let filter = ErrorFilter { id: Some(args.id.as_str().into()), ..ErrorFilter::default() };
-    let Some(error) = read(&args.store, filter).await?.pop() else {
-        return Err(CliError::usage(format!("no error `{}`", args.id))
+    let chosen = store::choose(&args.store, None)?;
+    let id = ErrorId::from(args.id.as_str());
+    let found = match store::open_read_only(&chosen).await? {
+        Some(database) => {
+            let found = database.errors().find(&id).await;
+            database.close().await;
+            found?
+        }
+        None => Lookup::Missing,
+    };
+    if found.is_expired() {
+        return Err(CliError::usage(format!("error `{id}` has expired"))
+            .with_hint("errors are kept as long as error_retention_days in [store] says"));
+    }
+    let Some(error) = found.found() else {
+        return Err(CliError::usage(format!("no error `{id}`"))
             .with_hint("`backstop errors list` lists the errors of the store"));
     };
     if args.json {
         output::json(&error)?;
         return Ok(ExitCode::SUCCESS);
     }
-    output::note(&format!("{} from {} at {}", error.id, error.tool, error.at));
+    output::note(&format!("{} from {} at {}", error.id(), error.tool(), error.at()));
     output::note(&format!(
         "run {}, call {}, seen {} times",
-        error.run, error.call_id, error.occurrences
+        error.run(),
+        error.call_id(),
+        error.occurrences()
     ));
-    let author =
-        error.code.as_ref().map(|code| format!(", the tool's code {code}")).unwrap_or_default();
-    output::note(&format!("{}{author}: {}", error.reason, error.summary));
+    let author = error.code().map(|code| format!(", the tool's code {code}")).unwrap_or_default();
+    output::note(&format!("{}{author}: {}", error.reason(), error.summary()));
     output::note("");
-    output::foreign(&readable(&error.raw))?;
+    output::foreign(&readable(error.raw()))?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn prune(args: ErrorsPruneArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let retention = Retention {
-        max_age: Some(days(args.days)),
-        max_rows: args.rows,
-        max_bytes: Some(args.bytes),
-    };
-    let pruned = match store::open_existing(&chosen).await? {
+    let mut retention = Retention::NONE.max_age(days(args.days)).max_bytes(args.bytes);
+    retention.max_rows = args.rows;
+    let (errors, results) = match store::open_existing(&chosen).await? {
         Some(database) => {
-            let pruned = database.errors().prune(retention, SystemClock.now()).await;
+            let now = SystemClock.now();
+            let errors = database.errors().prune(retention, now).await;
+            let results = database.results().prune(retention, now).await;
             database.close().await;
-            pruned?
+            (errors?, results?)
         }
-        None => Pruned::default(),
+        None => (Pruned::default(), Pruned::default()),
     };
     if args.json {
-        output::json(&pruned)?;
+        output::json(&json!({ "rows": errors.rows, "bytes": errors.bytes, "results": results }))?;
     } else {
-        output::line(&format!("{} errors taken away, {} bytes", pruned.rows, pruned.bytes))?;
+        output::line(&pruned("error", errors))?;
+        output::line(&pruned("result", results))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what was taken away of a kind.
+fn pruned(kind: &str, pruned: Pruned) -> String {
+    format!("{} taken away, {}", counted(pruned.rows, kind), counted(pruned.bytes, "byte"))
 }
 
 async fn stats(args: ErrorsStatsArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let stats = match store::open_read_only(&chosen).await? {
         Some(database) => {
-            let stats = database.errors().stats().await;
+            let stats = database.errors().stats(Some(args.limit)).await;
             database.close().await;
             stats?
         }
@@ -131,12 +159,4 @@ async fn stats(args: ErrorsStatsArgs) -> Result<ExitCode, CliError> {
         )?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-async fn read(args: &StoreArgs, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, CliError> {
-    let chosen = store::choose(args, None)?;
-    let Some(database) = store::open_read_only(&chosen).await? else { return Ok(Vec::new()) };
-    let errors = database.errors().list(filter).await;
-    database.close().await;
-    Ok(errors?)
 }

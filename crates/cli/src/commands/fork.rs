@@ -1,16 +1,16 @@
 //! `backstop fork`
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use layer0::id::RunId;
 use react::{ForkRequest, Source};
 
 use crate::args::ForkArgs;
-use crate::commands::run::{conclude_resumed, equipped, interrupt};
+use crate::commands::run::{conclude_resumed, equipped};
 use crate::exit::CliError;
 use crate::progress;
 use crate::recorded::Recorded;
+use crate::signals;
 use crate::store;
 
 pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
@@ -25,7 +25,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::storage(what));
     }
     let agent = recorded.agent(until)?;
-    let mut request = ForkRequest::new(run, args.at).cancelled_by(interrupt());
+    let mut request = ForkRequest::new(run, args.at).cancelled_by(signals::interrupt());
     if let Some(input) = args.input {
         request = request.input(input);
     }
@@ -34,15 +34,12 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         Some(url) => {
             let to = store::named(url)?;
             let database = store::open(&to, &recorded.file.store).await?;
-            let source = Source::new(Arc::new(from.log()));
-            request = request
-                .from(source.errors(Arc::new(from.errors())).results(Arc::new(from.results())));
+            request = request.from(Source::of(&from));
             (to, database)
         }
     };
-    let spinner = progress::spinner();
-    let agent = recorded.build(equipped(agent, &database, spinner.clone()))?;
-    let shown = tokio::spawn(progress::show(agent.subscribe(), spinner));
+    let agent = recorded.build(equipped(agent, &database))?;
+    let shown = tokio::spawn(progress::show(agent.subscribe()));
     let result = agent.fork(request).await;
     drop(agent);
     let _ = shown.await;

@@ -21,8 +21,7 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
     let replayed = async {
         let Some(path) = &args.agent else { return Ok(replay(&log, &run).await) };
         let recorded = Recorded::read(&log, &run, Some(path.as_path())).await?;
-        let agent = recorded.agent(0)?.log(log.clone()).error_store(database.errors());
-        let agent = recorded.build(agent.result_store(database.results()))?;
+        let agent = recorded.build(recorded.agent(0)?.store(&database))?;
         Ok::<_, CliError>(agent.replay(&run).await)
     };
     let replayed = replayed.await;
@@ -59,8 +58,8 @@ fn show(run: &RunId, events: u64, found: &Divergence, json: bool) -> Result<(), 
         return output::json(&json!({"run": run, "events": events, "divergence": divergence}));
     }
     output::note(&format!("error: replay.diverged: {run} at seq {}: {}", found.seq, found.kind));
-    output::note(&format!("  recorded: {}", output::harmless(&found.expected.to_string())));
-    output::note(&format!("  replayed: {}", output::harmless(&found.actual.to_string())));
+    output::note(&format!("  recorded: {}", found.expected));
+    output::note(&format!("  replayed: {}", found.actual));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use error_store::ResultStore;
+use error_store::{Lookup, ResultRecord, ResultStore};
 use layer0::id::ResultId;
 use serde_json::json;
 
@@ -21,31 +21,31 @@ async fn show(args: ResultsShowArgs) -> Result<ExitCode, CliError> {
     let id = ResultId::from(args.id.as_str());
     let found = match store::open_read_only(&chosen).await? {
         Some(database) => {
-            let found = database.results().get(None, &id).await;
+            let found = database.results().find(&id).await;
             database.close().await;
             found?
         }
-        None => None,
+        None => Lookup::Missing,
     };
-    let Some(result) = found else {
+    if found.is_expired() {
+        return Err(CliError::usage(format!("result `{id}` has expired"))
+            .with_hint("results are kept as long as errors: error_retention_days in [store]"));
+    }
+    let Some(ResultRecord { origin, body, .. }) = found.found() else {
         return Err(CliError::usage(format!("no result `{id}`"))
             .with_hint("the trace of a run names the results it stored"));
     };
-    let Some(body) = result.body else {
-        return Err(CliError::usage(format!("result `{id}` has expired"))
-            .with_hint("results are kept as long as errors: error_retention_days in [store]"));
-    };
     if args.json {
         output::json(&json!({
-            "id": result.id, "run": result.run, "session": result.session, "call_id": result.call_id,
-            "tool": result.tool, "at": result.at, "body": body,
+            "id": id, "run": origin.run, "session": origin.session, "call_id": origin.call_id,
+            "tool": origin.tool, "at": origin.at, "body": *body,
         }))?;
     } else {
         output::note(&format!(
             "{} from {} at {}, {} bytes",
-            result.id,
-            result.tool,
-            result.at,
+            id,
+            origin.tool,
+            origin.at,
             body.len()
         ));
         output::foreign(&body)?;

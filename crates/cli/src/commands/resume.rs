@@ -7,11 +7,12 @@ use layer0::id::RunId;
 use react::ResumeRequest;
 
 use crate::args::ResumeArgs;
-use crate::commands::run::{conclude_resumed, equipped, interrupt};
+use crate::commands::run::{conclude_resumed, equipped};
 use crate::exit::CliError;
 use crate::progress;
 use crate::prompt::user;
 use crate::recorded::Recorded;
+use crate::signals;
 use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
@@ -21,14 +22,12 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
         return Ok(exit);
     }
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
-    let spinner = progress::spinner();
-    let agent =
-        recorded.build(equipped(recorded.agent(usize::MAX)?, &database, spinner.clone()))?;
-    let mut request = ResumeRequest::new(run).by(user()).cancelled_by(interrupt());
+    let agent = recorded.build(equipped(recorded.agent(usize::MAX)?, &database))?;
+    let mut request = ResumeRequest::new(run).by(user()).cancelled_by(signals::interrupt());
     if args.agent.is_some() {
         request = request.allow_other_agent();
     }
-    let shown = tokio::spawn(progress::show(agent.subscribe(), spinner));
+    let shown = tokio::spawn(progress::show(agent.subscribe()));
     let result = agent.resume(request).await;
     drop(agent);
     let _ = shown.await;

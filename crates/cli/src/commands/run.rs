@@ -4,21 +4,19 @@ use std::process::ExitCode;
 
 use config::AgentFile;
 use event_log::{LogError, read_events};
-use indicatif::ProgressBar;
 use layer0::event::{Event, EventKind};
 use layer0::failure::{Chain, Seconds};
-use react::{
-    AgentBuilder, AgentError, CancellationToken, ResumeError, RunFailure, RunOutcome, RunRequest,
-};
+use react::{AgentBuilder, AgentError, Approval, ResumeError, RunFailure, RunOutcome, RunRequest};
 use rehearse::{RunReport, stored_errors};
 use store_sqlite::Database;
 
 use crate::args::RunArgs;
 use crate::assemble;
 use crate::exit::{self, CliError};
-use crate::output::{self, note};
+use crate::output::{self, counted, note, notes};
 use crate::progress;
 use crate::prompt::Prompt;
+use crate::signals;
 use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
@@ -32,30 +30,19 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let agent = assemble::agent(&file, &args.agent)?;
     assemble::build(agent.clone(), &args.agent)?;
     let database = store::open(&chosen, &file.store).await?;
-    let spinner = progress::spinner();
-    let agent = equipped(agent, &database, spinner.clone());
-    let agent = assemble::build(agent, &args.agent)?;
+    let agent = assemble::build(equipped(agent, &database), &args.agent)?;
 
     let mut request = RunRequest::new(input).images(images);
     request.session = args.session.map(Into::into);
-    let request = request.cancelled_by(interrupt());
-    let shown = tokio::spawn(progress::show(agent.subscribe(), spinner));
-    let result = agent.run(request).await;
-    // With the agent gone, the screen has seen all there was.
-    drop(agent);
-    let _ = shown.await;
+    let request = request.cancelled_by(signals::interrupt());
+    let result = progress::show_run(agent.stream(request)).await;
     conclude(&database, &result, args.json, &chosen).await
 }
 
-/// Gives an agent its log, its stores, and whoever is at the terminal.
-pub(crate) fn equipped(
-    agent: AgentBuilder,
-    database: &Database,
-    spinner: Option<ProgressBar>,
-) -> AgentBuilder {
-    let agent = agent.log(database.log()).error_store(database.errors());
-    let agent = agent.result_store(database.results());
-    match Prompt::at_terminal(spinner) {
+/// Gives an agent its log, its stores, and the person at the terminal.
+pub(crate) fn equipped(agent: AgentBuilder, database: &Database) -> AgentBuilder {
+    let agent = agent.store(database);
+    match Prompt::at_terminal() {
         Some(prompt) => agent.approver(prompt),
         None => agent,
     }
@@ -86,23 +73,32 @@ async fn conclude(
     json: bool,
     chosen: &Chosen,
 ) -> Result<ExitCode, CliError> {
+    signals::run_is_over();
     let report = match not_started(result) {
         Some(_) => RunReport::new(result, Vec::new(), Vec::new()),
         None => report(database, result).await,
     };
     database.close().await;
-    if json {
-        output::json(&report)?;
+    let printed = if json {
+        output::json(&report)
     } else if let Some(error) = not_started(result) {
         return Err(CliError::not_started(error));
     } else {
-        print(&report, result, chosen)?;
-    }
-    Ok(match result {
+        print(&report, result, chosen)
+    };
+    let code = match result {
         Err(RunFailure { error: AgentError::NotStarted(error), .. }) => exit::of_log(error),
         Err(RunFailure { error: AgentError::Storage(error), .. }) => exit::of_log(error),
         _ => exit::of(report.outcome),
-    })
+    };
+    match printed {
+        // How the run ended says more than that it could not be printed.
+        Err(error) if code != ExitCode::SUCCESS => {
+            exit::report(&error);
+            Ok(code)
+        }
+        printed => printed.map(|()| code),
+    }
 }
 
 /// Returns why a run did not even begin.
@@ -113,42 +109,6 @@ fn not_started(result: &Result<RunOutcome, RunFailure>) -> Option<&LogError> {
     }
 }
 
-/// Returns a token that the first Ctrl-C cancels, so that the run ends with a complete record. The
-/// second one ends the process at once.
-pub(crate) fn interrupt() -> CancellationToken {
-    let token = CancellationToken::new();
-    let cancelled = token.clone();
-    tokio::spawn(async move {
-        if asked_to_stop().await {
-            note("stopping; press Ctrl-C again to stop at once");
-            cancelled.cancel();
-        }
-        if asked_to_stop().await {
-            std::process::exit(i32::from(exit::INTERRUPTED));
-        }
-    });
-    token
-}
-
-/// Waits for Ctrl-C, or to be told to terminate.
-#[cfg(unix)]
-async fn asked_to_stop() -> bool {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return tokio::signal::ctrl_c().await.is_ok();
-    };
-    tokio::select! {
-        pressed = tokio::signal::ctrl_c() => pressed.is_ok(),
-        told = terminate.recv() => told.is_some(),
-    }
-}
-
-/// Waits for Ctrl-C.
-#[cfg(not(unix))]
-async fn asked_to_stop() -> bool {
-    tokio::signal::ctrl_c().await.is_ok()
-}
-
 /// Reports a run; one whose record cannot be read back is reported without it.
 async fn report(database: &Database, result: &Result<RunOutcome, RunFailure>) -> RunReport {
     let run = match result {
@@ -157,6 +117,8 @@ async fn report(database: &Database, result: &Result<RunOutcome, RunFailure>) ->
     };
     let events = match read_events(&database.log(), run).await {
         Ok((_, events)) => events,
+        // A run that was refused, or whose first event could not be written, has no record.
+        Err(LogError::NotFound(_)) if result.is_err() => Vec::new(),
         Err(error) => {
             note(&format!("warning: the run's log cannot be read: {}", Chain(&error)));
             Vec::new()
@@ -178,53 +140,41 @@ fn print(
     result: &Result<RunOutcome, RunFailure>,
     chosen: &Chosen,
 ) -> Result<(), CliError> {
-    if !report.output.is_empty() {
-        output::foreign(&report.output)?;
-    }
+    // What a failed run had of an answer is none.
+    let printed = match result {
+        Ok(_) if !report.output.is_empty() => output::foreign(&report.output),
+        _ => Ok(()),
+    };
     note("");
     if let Err(failure) = result {
         note(&format!("error: {}: {}", failure.code(), Chain(&failure.error)));
-        if let Some(entry) = layer0::code::find(failure.code()) {
-            note(&format!("  hint: {}", entry.advice));
-        }
+        note(&format!("  hint: {}", failure.hint()));
     }
     if let Ok(outcome) = result {
-        for approval in &outcome.approvals {
-            note(&format!(
-                "waiting for approval: {} {} {}",
-                approval.id,
-                output::harmless(&approval.tool),
-                assemble::brief(&approval.arguments)
-            ));
-            if chosen.is_kept() {
-                let store = chosen.flag();
-                let decide = format!("approve {} --by NAME{store}", approval.id);
-                note(&format!("  {}   (or deny, with --reason TEXT)", output::command(&decide)));
-                note(&format!("  {}", output::command(&format!("resume {}{store}", report.run))));
-            }
-        }
+        outcome.approvals.iter().for_each(|approval| waiting(approval, report, chosen));
     }
     let usage = &report.usage;
     let reason = report.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     note(&format!(
-        "run {} {}{reason} in {}: {} model calls, {} tool calls, {} tokens",
+        "run {} {}{reason} in {}: {}, {}, {}",
         report.run,
         report.outcome.as_str(),
-        Seconds(std::time::Duration::from_millis(report.elapsed_ms)),
-        usage.model_calls,
-        usage.tool_calls,
-        usage.total_tokens,
+        // What a copy took over from another run, and waiting for people, is no time of its own.
+        Seconds(std::time::Duration::from_millis(usage.wall_ms)),
+        counted(usage.model_calls.into(), "model call"),
+        counted(usage.tool_calls.into(), "tool call"),
+        counted(usage.total_tokens, "token"),
     ));
     let (errors, kept, read) = error_text(&report.events);
     let store = chosen.flag();
     if errors > 0 {
-        let stored = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
+        let stored = counted(errors, "error");
         note(&format!(
             "{stored} stored: {kept} characters of error text kept from the model, {read} read on request"
         ));
     }
-    if !chosen.is_kept() {
-        return Ok(());
+    if !chosen.is_kept() || report.events.is_empty() {
+        return printed;
     }
     note("look further:");
     note(&format!("  {}", output::command(&format!("trace {}{store}", report.run))));
@@ -234,12 +184,24 @@ fn print(
             output::command(&format!("errors list --run {}{store}", report.run))
         ));
     }
-    Ok(())
+    printed
+}
+
+/// Prints a call that waits, whole, and how to decide about it.
+fn waiting(approval: &Approval, report: &RunReport, chosen: &Chosen) {
+    let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
+    notes(&format!("waiting for approval: {} {call}", approval.id));
+    if chosen.is_kept() {
+        let store = chosen.flag();
+        let decide = format!("approve {} --by NAME{store}", approval.id);
+        note(&format!("  {}   (or deny, with --reason TEXT)", output::command(&decide)));
+        note(&format!("  {}", output::command(&format!("resume {}{store}", report.run))));
+    }
 }
 
 /// Returns how many errors were stored, how many characters of them the model was not shown, and how
 /// many it asked for.
-fn error_text(events: &[Event]) -> (usize, u64, usize) {
+fn error_text(events: &[Event]) -> (u64, u64, usize) {
     let (mut errors, mut kept, mut read) = (0, 0, 0);
     for event in events {
         match &event.kind {
@@ -248,7 +210,8 @@ fn error_text(events: &[Event]) -> (usize, u64, usize) {
                 kept += stored.chars_kept;
             }
             EventKind::ToolResponded(e) if e.ok && &*e.tool == "get_error_detail" => {
-                read += e.output["raw_error"].as_str().map_or(0, |text| text.chars().count());
+                let page = e.output.value();
+                read += page["raw_error"].as_str().map_or(0, |text| text.chars().count());
             }
             _ => {}
         }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clock::{Clock, SystemClock};
 use event_log::{EventLog, RunFilter, RunState, RunSummary};
 use layer0::failure::Seconds;
 use layer0::id::{RunId, SessionId};
@@ -11,12 +12,22 @@ use layer0::usage::Usage;
 use layer0::{Code, Timestamp};
 use react::priced;
 use serde::Serialize;
+use store_sqlite::{RemoveError, Removed};
 
-use crate::args::RunsArgs;
+use crate::args::{EndedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs};
 use crate::exit::CliError;
-use crate::{output, store};
+use crate::output::{self, counted};
+use crate::store;
 
 pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
+    match args.command {
+        None => list(args.list).await,
+        Some(RunsCommand::Prune(args)) => prune(args).await,
+        Some(RunsCommand::Delete(args)) => delete(args).await,
+    }
+}
+
+async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let filter = RunFilter { session: args.session.map(Into::into), limit: Some(args.limit) };
     let runs: Vec<RunSummary> = match store::open_read_only(&chosen).await? {
@@ -40,6 +51,58 @@ pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
         output::table(&header, &rows)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn prune(args: RunsPruneArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let states: Vec<RunState> = args
+        .states
+        .iter()
+        .map(|state| match state {
+            EndedState::Finished => RunState::Finished,
+            EndedState::Failed => RunState::Failed,
+        })
+        .collect();
+    let removed = match store::open_existing(&chosen).await? {
+        Some(database) => {
+            let removed = database.prune_runs(args.older_than, &states, SystemClock.now()).await;
+            database.close().await;
+            removed?
+        }
+        None => Removed::default(),
+    };
+    report(&removed, args.json)
+}
+
+async fn delete(args: RunsDeleteArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let run = RunId::from(args.run);
+    let Some(database) = store::open_existing(&chosen).await? else {
+        return Err(RemoveError::NoRun(run).into());
+    };
+    let removed = database.delete_run(&run).await;
+    database.close().await;
+    report(&removed?, args.json)
+}
+
+fn report(removed: &Removed, json: bool) -> Result<ExitCode, CliError> {
+    if json {
+        output::json(removed)?;
+    } else {
+        output::line(&describe(removed))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what was taken away.
+pub(crate) fn describe(removed: &Removed) -> String {
+    let runs = u64::try_from(removed.runs.len()).unwrap_or(u64::MAX);
+    format!(
+        "{} taken away, {}, {}",
+        counted(runs, "run"),
+        counted(removed.errors, "error"),
+        counted(removed.results, "result")
+    )
 }
 
 /// A run as one line of JSON.

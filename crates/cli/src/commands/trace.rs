@@ -1,9 +1,9 @@
 //! `backstop trace`
 
-use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anstyle::{AnsiColor, Style};
 use event_log::{LogError, RunSummary, Trace, read_events};
 use layer0::event::{Event, EventKind};
 use layer0::failure::Chain;
@@ -14,7 +14,7 @@ use store_sqlite::Database;
 use crate::args::TraceArgs;
 use crate::exit::CliError;
 use crate::output::{self, note};
-use crate::store;
+use crate::{page, store};
 
 pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     let run = RunId::from(args.run);
@@ -50,54 +50,35 @@ async fn write_page(
     };
     let page = trace_html::page(summary, events, &errors);
     if file == Path::new("-") {
-        return output::line(&page);
+        return output::foreign(&page);
     }
-    let same = |file: &Path| std::fs::canonicalize(file).ok();
-    if same(file).is_some_and(|file| Some(file) == same(database.path())) {
-        return Err(CliError::usage(format!("{}: is the store itself", file.display()))
-            .with_hint("name another file"));
-    }
-    write_whole(file, &page).map_err(|error| {
-        CliError::usage(format!("{}: cannot be written: {error}", file.display()))
-            .with_hint("name a file in a folder that exists and that you may write to")
-    })?;
+    page::write(file, &page, database)?;
     note(&format!("written: {}", file.display()));
     Ok(())
 }
 
-/// Writes a file that is there as a whole or not at all.
-fn write_whole(file: &Path, text: &str) -> io::Result<()> {
-    // A device or a pipe cannot be replaced.
-    if file.exists() && !file.is_file() {
-        return std::fs::write(file, text);
-    }
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".new");
-    let written = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, file));
-    written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
-}
-
 fn print(events: &[Event]) -> Result<(), CliError> {
-    let colours = output::colours();
     let mut trace = Trace::new();
     for event in events {
         let line = trace.line(event);
-        output::line(&if colours { coloured(event, &line) } else { line })?;
+        output::pieces(&coloured(event, &line))?;
     }
     Ok(())
 }
 
 /// Colours a failure red and takes the weight from the type, which is the same on many lines.
-fn coloured(event: &Event, line: &str) -> String {
-    let (red, dim) = (anstyle::AnsiColor::Red.on_default(), anstyle::Style::new().dimmed());
+fn coloured<'a>(event: &Event, line: &'a str) -> Vec<(Style, &'a str)> {
+    let (red, dim) = (AnsiColor::Red.on_default(), Style::new().dimmed());
     if is_failure(&event.kind) {
-        return format!("{red}{line}{red:#}");
+        return vec![(red, line)];
     }
     let kind = event.kind.event_type();
     // Before the type stand only numbers.
     match line.split_once(kind) {
-        Some((before, after)) => format!("{before}{dim}{kind}{dim:#}{after}"),
-        None => line.to_owned(),
+        Some((before, after)) => {
+            vec![(Style::new(), before), (dim, kind), (Style::new(), after)]
+        }
+        None => vec![(Style::new(), line)],
     }
 }
 

@@ -1,6 +1,7 @@
 //! Each exit code, and what people read with it. Spec: C3
 
 use crate::bench::Bench;
+use crate::sqlite;
 
 const SAYS: &str = "[[model]]\ntext = \"ok\"\n";
 
@@ -99,20 +100,7 @@ fn a_log_that_was_changed_exits_6_and_names_the_event() {
         bench.run(&["runs", "--store", "sqlite:x.db", "--json"]).ok().json()[0]["run"].clone();
     let changed =
         "UPDATE events SET data = replace(data, 'ok', 'no') WHERE type = 'model.responded'";
-    std::thread::scope(|scope| {
-        let path = bench.path().join("x.db");
-        scope.spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                use sqlx::{ConnectOptions, Connection, Executor};
-                let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-                let mut connection = options.connect().await.unwrap();
-                connection.execute(changed).await.unwrap();
-                connection.close().await.unwrap();
-            });
-        });
-    });
+    sqlite::execute(&bench.path().join("x.db"), changed);
     bench
         .run(&["trace", run.as_str().unwrap(), "--store", "sqlite:x.db"])
         .fails(6, "hash chain broken at seq 4");
@@ -151,4 +139,46 @@ fn what_the_model_says_cannot_steer_a_trace() {
     for text in [&trace, &ran.err] {
         assert!(!text.contains('\u{1b}') && !text.contains("\nforged"), "{text:?}");
     }
+}
+
+/// Spec: C4, C5
+#[test]
+fn values_out_of_range_are_refused_before_anything_runs() {
+    let bench = Bench::new();
+    for (line, more, said) in [
+        (6, "temperature = 9\n", "`temperature` must be from 0 to 2, and is 9"),
+        (6, "temperature = nan\n", "`temperature` must be from 0 to 2, and is NaN"),
+        (7, "[agent.limits]\ntool_timeout_ms = 0\n", "`tool_timeout_ms` must be at least 1"),
+        (7, "[agent.policy]\ngrant = [\"fs:raed:x\"]\n", "grant `fs:raed:x` is not valid"),
+        (
+            9,
+            "[[tools]]\nkind = \"command\"\nname = \"t\"\ntimeout_ms = 0\n",
+            "`timeout_ms` must be",
+        ),
+        (
+            9,
+            "[[tools]]\nkind = \"command\"\nname = \"t\"\nschema = {}\n",
+            "`schema` must have `type",
+        ),
+        (8, "[[tools]]\nkind = \"command\"\nname = \"\"\n", "tool: the name `` is empty"),
+    ] {
+        bench.agent(SAYS, more);
+        let ran = bench.run(&["run", "agent.toml"]).fails(2, said);
+        assert!(ran.err.contains(&format!("agent.toml:{line}: ")), "{}", ran.err);
+    }
+    bench.agent(SAYS, "");
+    for args in [
+        &["run", "agent.toml", "--session", ""][..],
+        &["run", "agent.toml", "--session", " "],
+        &["approve", "apr_1", "--by", ""],
+        &["approve", "apr_1", "--by", "\t "],
+        &["deny", "apr_1", "--by", "", "--reason", "no"],
+        &["sessions", "forget", ""],
+        &["sessions", "forget", "s", "--by", ""],
+        &["runs", "--session", ""],
+        &["errors", "list", "--tool", ""],
+    ] {
+        bench.run(args).fails(2, "must not be empty");
+    }
+    assert!(!bench.files().iter().any(|file| file.extension().is_some_and(|end| end == "db")));
 }

@@ -6,9 +6,25 @@ mod bedrock;
 mod bench;
 mod durable;
 mod exit_codes;
+#[cfg(unix)]
+mod files;
+mod harmless;
+mod newcomer;
+mod numbers;
 mod page;
+#[cfg(unix)]
+mod prompting;
 mod reading;
 // Elsewhere the platform says whom to trust, and no variable does.
 #[cfg(target_os = "linux")]
 mod refusing;
+mod outside;
 mod running;
+mod secrets;
+mod sqlite;
+// Pipes of a chosen size, and a device that is always full.
+#[cfg(target_os = "linux")]
+mod streams;
+#[cfg(unix)]
+mod terminal;
+mod upkeep;

@@ -36,13 +36,81 @@ fn a_run_is_written_as_one_page() {
     assert!(!bench.path().join("x.html").exists());
     let printed = bench.run(&["trace", &run, "--html", "-"]).ok();
     assert_eq!(printed.out.trim_end(), page.trim_end());
-    bench.run(&["run", "triage/agent.toml", "--store", "sqlite:x.db"]).ok();
-    let runs = bench.run(&["runs", "--json", "--store", "sqlite:x.db"]).ok().json();
+}
+
+/// Spec: D10
+#[cfg(unix)]
+#[test]
+fn a_page_takes_no_other_file_along() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let (bench, run) = triage();
+    bench.write("mine", "mine");
+    bench.write("page.html.new", "mine");
+    symlink("mine", bench.path().join("linked.html.new")).unwrap();
+    symlink("mine", bench.path().join("link.html")).unwrap();
+    let before = bench.files().len();
+    for name in ["page.html", "linked.html", "link.html"] {
+        bench.run(&["trace", &run, "--html", name]).ok();
+        let page = bench.path().join(name);
+        assert!(std::fs::read_to_string(&page).unwrap().contains(&run), "{name}");
+        let mode = page.symlink_metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600, "{name}");
+    }
+    for name in ["mine", "page.html.new", "linked.html.new"] {
+        assert_eq!(std::fs::read_to_string(bench.path().join(name)).unwrap(), "mine", "{name}");
+    }
+    assert_eq!(bench.files().len(), before + 1, "{:?}", bench.files());
+    bench.run(&["trace", &run, "--html", "triage"]).fails(2, "triage: cannot be written");
+    bench.run(&["trace", &run, "--html", "/dev/null"]).ok();
+    let printed = bench.run(&["trace", &run, "--html", "/dev/stdout"]).ok();
+    assert!(printed.out.contains(&run));
+    assert!(Path::new("/dev/stdout").is_symlink());
+}
+
+/// Spec: D10. Whatever it is called.
+#[cfg(unix)]
+#[test]
+fn a_page_is_never_written_over_its_store() {
+    use std::os::unix::fs::symlink;
+    let bench = Bench::new();
+    bench.triage();
+    std::fs::create_dir(bench.path().join("data")).unwrap();
+    let store = ["--store", "sqlite:data/x.db"];
+    bench.run(&[&["run", "triage/agent.toml"], &store[..]].concat()).ok();
+    let runs = bench.run(&[&["runs", "--json"], &store[..]].concat()).ok().json();
     let run = runs[0]["run"].as_str().unwrap();
-    bench
-        .run(&["trace", run, "--store", "sqlite:x.db", "--html", "x.db"])
-        .fails(2, "x.db: is the store itself");
-    bench.run(&["trace", run, "--store", "sqlite:x.db"]).ok();
+    let at = |name: &str| bench.path().join(name);
+    std::fs::create_dir(at("data/x.db.runs")).unwrap();
+    std::fs::write(at("data/x.db-owner-1"), "").unwrap();
+    symlink("data/x.db-owner-1", at("owner.html")).unwrap();
+    symlink("data", at("other")).unwrap();
+    symlink("data/x.db", at("link.html")).unwrap();
+    symlink("data/x.db", at("y.db")).unwrap();
+    std::fs::hard_link(at("data/x.db-owner-1"), at("hard.html")).unwrap();
+    let absolute = at("data/x.db").display().to_string();
+    for (store, page) in [
+        ("data/x.db", "data/x.db"),
+        ("data/x.db", "data/../data/x.db-wal"),
+        ("data/x.db", "other/x.db-shm"),
+        ("data/x.db", "other/x.db-journal"),
+        ("data/x.db", "data/x.db.runs"),
+        ("data/x.db", "other/x.db.runs/00"),
+        ("data/x.db", "other/x.db-owner-1"),
+        ("data/x.db", "owner.html"),
+        ("data/x.db", "link.html"),
+        ("data/x.db", "hard.html"),
+        ("data/x.db", absolute.as_str()),
+        ("y.db", "y.db"),
+        ("y.db", "y.db-wal"),
+        ("y.db", "data/x.db"),
+        ("y.db", "data/x.db-wal"),
+    ] {
+        let store = format!("sqlite:{store}");
+        let ran = bench.run(&["trace", run, "--store", &store, "--html", page]);
+        ran.fails(2, "belongs to the store itself");
+    }
+    bench.run(&[&["trace", run, "--html", "data/x.html"], &store[..]].concat()).ok();
+    bench.run(&[&["trace", run], &store[..]].concat()).ok();
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn errors_are_counted_and_pruned() {
     assert_eq!((&stats[0]["tool"], &stats[0]["code"]), (&"latency".into(), &"exit_2".into()));
     assert!(stats[0]["chars_kept"].as_u64().unwrap() > 4_000);
     let ran = bench.run(&["errors", "prune", "--rows", "0"]).ok();
-    assert!(ran.out.starts_with("1 errors taken away, "), "{}", ran.out);
+    assert!(ran.out.starts_with("1 error taken away, "), "{}", ran.out);
     bench.run(&["errors", "stats"]).ok();
     assert!(bench.run(&["errors", "list", "--json"]).ok().json().is_empty());
 }

@@ -38,6 +38,36 @@ fn a_request_that_a_server_refuses_is_sent_once_for_each_attempt() {
     }
 }
 
+/// Spec: E7
+#[test]
+fn a_server_that_is_not_trusted_has_a_hint() {
+    let server = Refusing::start();
+    let ran = ask(&Bench::new(), &server.url).fails(1, "provider.transient");
+    assert!(ran.err.contains("SSL_CERT_FILE"), "{}", ran.err);
+    assert!(ran.err.contains(&format!("base_url is `{}`", server.url)), "{}", ran.err);
+}
+
+/// Spec: E7, E10
+#[test]
+fn a_server_that_does_not_run_has_a_hint() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let ran = ask(&Bench::new(), &format!("http://{free}/t0ken/v1")).fails(1, "no connection to");
+    let hint = format!("  hint: is it running? base_url is `http://{free}/…/v1`\n");
+    assert!(ran.err.contains(&hint), "{}", ran.err);
+    assert!(!ran.err.contains("t0ken"), "{}", ran.err);
+}
+
+fn ask(bench: &Bench, base_url: &str) -> crate::bench::Ran {
+    bench.write(
+        "agent.toml",
+        &format!(
+            "[agent]\ninput = \"x\"\n[agent.retry]\nattempts = 1\n[model]\n\
+             provider = \"openai\"\nmodel = \"m\"\nbase_url = \"{base_url}\"\n"
+        ),
+    );
+    bench.run(&["run", "agent.toml"])
+}
+
 struct Refusing {
     url: String,
     asked: Arc<AtomicUsize>,
@@ -50,8 +80,8 @@ impl Refusing {
         let certificates = CertificateDer::pem_file_iter(CERTIFICATE).unwrap();
         let certificates = certificates.collect::<Result<_, _>>().unwrap();
         let key = PrivateKeyDer::from_pem_file(CERTIFICATE).unwrap();
-        let ring = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(ring);
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ServerConfig::builder_with_provider(provider);
         let config = config.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
         let mut config = config.with_single_cert(certificates, key).unwrap();
         config.alpn_protocols = vec![b"h2".to_vec()];

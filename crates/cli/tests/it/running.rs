@@ -288,32 +288,6 @@ fn a_run_that_needs_a_person_waits_where_there_is_none() {
     );
 }
 
-/// Spec: A1, A2. Real questions at a real terminal.
-#[test]
-fn a_person_at_the_terminal_is_asked() {
-    let bench = Bench::new();
-    bench.agent(REFUNDS, ASKS);
-    for (answers, expected, code) in [
-        ("y\n", "approved", 0),
-        ("n\nnot today\n", "not today", 0),
-        ("l\n", "waiting for approval", 4),
-    ] {
-        let command = format!("{} run agent.toml", env!("CARGO_BIN_EXE_backstop"));
-        let mut terminal = Command::new("script");
-        terminal.args(["-qec", &command, "/dev/null"]).current_dir(bench.path());
-        terminal.env("USER", "ada").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let Ok(mut terminal) = terminal.spawn() else {
-            return println!("skipped: there is no `script` command to make a terminal with");
-        };
-        terminal.stdin.take().unwrap().write_all(answers.as_bytes()).unwrap();
-        let output = terminal.wait_with_output().unwrap();
-        let screen = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(code), "{screen}");
-        assert!(screen.contains("run it? [y]es, [n]o, [l]ater"), "{screen}");
-        assert!(screen.contains(expected), "{screen}");
-    }
-}
-
 /// Spec: E10, S9. The key of who is asked second is as secret as that of who is asked first.
 #[test]
 fn the_key_of_a_fallback_is_printed_nowhere_even_when_its_server_echoes_it() {

@@ -1,0 +1,42 @@
+//! `backstop cancel`
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use event_log::{EventLog, LogError};
+use layer0::id::RunId;
+use react::ResumeError;
+
+use crate::args::CancelArgs;
+use crate::exit::CliError;
+use crate::prompt::user;
+use crate::recorded::Recorded;
+use crate::{output, store};
+
+pub(crate) async fn run(args: CancelArgs) -> Result<ExitCode, CliError> {
+    let run = RunId::from(args.run);
+    let by = args.by.unwrap_or_else(user);
+    let chosen = store::choose(&args.store, None)?;
+    let missing = || CliError::no_run(run.clone());
+    let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    // Who stops it is recorded.
+    let redactor = Recorded::redactor(&*log, &run).await;
+    let cancelled = react::cancel(log, &run, &redactor.redact(&by)).await;
+    let over = match &cancelled {
+        Ok(_) => database.log().summary(&run).await?.is_some_and(|summary| !summary.is_open()),
+        Err(_) => false,
+    };
+    database.close().await;
+    match cancelled {
+        Err(ResumeError::Log(LogError::NotFound(_))) => Err(missing()),
+        Err(error) => Err(error.into()),
+        Ok(false) => Err(CliError::usage(format!("run `{run}` is over"))
+            .with_hint("`backstop trace` shows how it ended")),
+        Ok(true) => {
+            let done = if over { "is cancelled" } else { "is told to stop" };
+            output::note(&format!("{run} {done}"));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! `backstop sessions`
+
+use std::process::ExitCode;
+
+use clock::{Clock, SystemClock};
+use layer0::id::SessionId;
+use serde_json::{Value, json};
+use store_sqlite::RemoveError;
+
+use crate::args::{SessionsArgs, SessionsCommand, SessionsForgetArgs};
+use crate::commands::runs::describe;
+use crate::exit::CliError;
+use crate::prompt::user;
+use crate::{output, store};
+
+pub(crate) async fn run(args: SessionsArgs) -> Result<ExitCode, CliError> {
+    match args.command {
+        SessionsCommand::Forget(args) => forget(args).await,
+    }
+}
+
+async fn forget(args: SessionsForgetArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let session = SessionId::from(args.session);
+    let by = args.by.unwrap_or_else(user);
+    if by.is_empty() {
+        return Err(CliError::usage("`--by` is empty").with_hint("say who wants it forgotten"));
+    }
+    let Some(database) = store::open_existing(&chosen).await? else {
+        return Err(RemoveError::NoSession(session).into());
+    };
+    let now = SystemClock.now();
+    let forgotten = database.forget_session(&session, &by, args.with_forks, now).await;
+    database.close().await;
+    let forgotten = forgotten?;
+    if args.json {
+        let mut object = json!({ "session": session, "by": by, "at": now });
+        if let (Value::Object(object), Ok(Value::Object(rest))) =
+            (&mut object, serde_json::to_value(&forgotten))
+        {
+            object.extend(rest);
+        }
+        output::json(&object)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::line(&describe(&forgotten.removed))?;
+    for fork in &forgotten.forks {
+        output::note(&format!("{} of session {} holds a copy", fork.run, fork.session));
+    }
+    if !forgotten.forks.is_empty() {
+        output::note("  hint: --with-forks takes those sessions too");
+    }
+    Ok(ExitCode::SUCCESS)
+}

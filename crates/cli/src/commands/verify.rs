@@ -1,0 +1,81 @@
+//! `backstop verify`
+
+use std::process::ExitCode;
+
+use event_log::{EventLog, LogError, RunFilter, verify_run};
+use layer0::failure::{Chain, Failure};
+use layer0::id::RunId;
+use serde_json::json;
+
+use crate::args::VerifyArgs;
+use crate::exit::{self, CliError};
+use crate::{output, store};
+
+pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let Some(database) = store::open_read_only(&chosen).await? else {
+        return match args.run {
+            Some(run) => Err(CliError::no_run(run.into())),
+            None => {
+                output::note(&format!("no runs in {}", chosen.url));
+                Ok(ExitCode::SUCCESS)
+            }
+        };
+    };
+    let log = database.log();
+    let verified = async {
+        let runs: Vec<RunId> = match args.run {
+            Some(run) => vec![run.into()],
+            None => log
+                .runs(RunFilter::default())
+                .await?
+                .into_iter()
+                .map(|summary| summary.run)
+                .collect(),
+        };
+        let mut broken = 0_usize;
+        for run in &runs {
+            broken += usize::from(!report(run, verify_run(&log, run).await, args.json)?);
+        }
+        if !args.json && runs.len() != 1 {
+            output::line(&format!("{} runs verified, {broken} cannot be trusted", runs.len()))?;
+        }
+        Ok::<_, CliError>(broken == 0)
+    };
+    let verified = verified.await;
+    database.close().await;
+    Ok(if verified? { ExitCode::SUCCESS } else { exit::of_divergence() })
+}
+
+/// Prints what became of a run; says whether it can be trusted. What is no fault of the record is an error.
+fn report(
+    run: &RunId,
+    verified: Result<event_log::RunSummary, LogError>,
+    json: bool,
+) -> Result<bool, CliError> {
+    match verified {
+        Ok(summary) => {
+            if json {
+                let sound = json!({"run": run, "ok": true, "events": summary.last_seq,
+                    "head": summary.head, "code": null, "message": null});
+                output::json(&sound)?;
+            } else {
+                output::line(&format!("{run}: {} events, sound", summary.last_seq))?;
+            }
+            Ok(true)
+        }
+        Err(LogError::NotFound(run)) => Err(CliError::no_run(run)),
+        Err(error @ (LogError::Locked(_) | LogError::Closed)) => Err(error.into()),
+        Err(error) => {
+            let message = Chain(&error).to_string();
+            if json {
+                let broken = json!({"run": run, "ok": false, "events": null, "head": null,
+                    "code": error.code(), "message": message});
+                output::json(&broken)?;
+            } else {
+                output::line(&format!("{run}: {}: {message}", error.code()))?;
+            }
+            Ok(false)
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Asking the person at the terminal.
+//!
+//! Only what was typed after the prompt was drawn is an answer: what was typed before is thrown away
+//! right before. A prompt whose [`Answered`] is dropped is withdrawn.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+
+use super::escape;
+use super::screen::{Entry, SCREEN};
+
+/// What a person is asked.
+pub(crate) struct Prompt {
+    /// What stands above it; already escaped.
+    pub(super) shown: String,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Is it to be approved, as the command line says?
+    Confirm,
+    /// May a tool run?
+    Decide,
+}
+
+/// What a person said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Later,
+    /// And why.
+    No(String),
+    Yes,
+}
+
+/// A prompt that is on its way to the screen.
+pub(super) struct Pending {
+    prompt: Prompt,
+    answer: oneshot::Sender<Answer>,
+    withdrawn: io::PipeReader,
+}
+
+/// What is said to a prompt; `None` when there is no answer.
+///
+/// # Cancel safety
+///
+/// Dropping it takes the prompt back.
+#[derive(Default)]
+pub(crate) struct Answered {
+    /// Nothing is written to it; the other end sees that it is closed.
+    asked: Option<(oneshot::Receiver<Answer>, io::PipeWriter)>,
+}
+
+impl Prompt {
+    /// Asks whether a call may run, which [`super::call`] shows.
+    pub(crate) fn to_decide(call: &str) -> Self {
+        Self { shown: format!("\nneeds approval: {call}\n"), kind: Kind::Decide }
+    }
+
+    /// Asks whether a call is to be approved, which [`super::call`] shows.
+    pub(crate) fn to_confirm(call: &str) -> Self {
+        Self { shown: format!("{call}\n"), kind: Kind::Confirm }
+    }
+
+    /// Asks. One prompt is on the screen at a time.
+    pub(crate) fn ask(self) -> Answered {
+        let Ok((withdrawn, asking)) = io::pipe() else { return Answered::default() };
+        let (answer, answered) = oneshot::channel();
+        SCREEN.push(Entry::Ask(Pending { prompt: self, answer, withdrawn }));
+        Answered { asked: Some((answered, asking)) }
+    }
+}
+
+impl Future for Answered {
+    type Output = Option<Answer>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.asked {
+            Some((answered, _)) => Pin::new(answered).poll(context).map(Result::ok),
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+/// Asks on this thread, until there is an answer or the prompt is withdrawn.
+pub(super) fn perform(pending: Pending) {
+    let Pending { prompt, answer, withdrawn } = pending;
+    if answer.is_closed() {
+        return;
+    }
+    #[cfg(unix)]
+    if let Ok(Some(said)) = converse(&prompt, &mut super::tty::Tty::new(&withdrawn)) {
+        // A prompt that was withdrawn meanwhile has no reader.
+        let _ = answer.send(said);
+    }
+    #[cfg(not(unix))]
+    drop((prompt, withdrawn));
+}
+
+/// A screen and a keyboard.
+pub(super) trait Terminal {
+    /// Throws away what was typed so far.
+    fn forget(&mut self) -> io::Result<()>;
+    fn read(&mut self) -> io::Result<Typed>;
+    fn write(&mut self, text: &str) -> io::Result<()>;
+}
+
+/// What came from the keyboard.
+pub(super) enum Typed {
+    End,
+    Line(String),
+    /// Nothing: the prompt is withdrawn.
+    Withdrawn,
+}
+
+#[cfg_attr(not(unix), expect(dead_code, reason = "there is no terminal to ask at"))]
+fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<Answer>> {
+    let asks = match prompt.kind {
+        Kind::Confirm => "approve it? [y]es, [n]o: ",
+        Kind::Decide => "run it? [y]es, [n]o, [l]ater: ",
+    };
+    terminal.write(&prompt.shown)?;
+    loop {
+        terminal.forget()?;
+        terminal.write(asks)?;
+        let Some(line) = heard(terminal)? else { return Ok(None) };
+        match (line.to_lowercase().as_str(), prompt.kind) {
+            ("y" | "yes", _) => return Ok(Some(Answer::Yes)),
+            ("n" | "no", Kind::Confirm) => return Ok(Some(Answer::No(String::new()))),
+            ("n" | "no", Kind::Decide) => {
+                terminal.write("why not? the model reads it (empty for no reason): ")?;
+                // It is denied already, with a reason or without one.
+                return Ok(Some(Answer::No(heard(terminal)?.unwrap_or_default())));
+            }
+            ("l" | "later", Kind::Decide) => return Ok(Some(Answer::Later)),
+            (_, Kind::Confirm) => terminal.write("please answer y or n\n")?,
+            (_, Kind::Decide) => terminal.write("please answer y, n or l\n")?,
+        }
+    }
+}
+
+/// Reads a line; `None` when there is none.
+fn heard(terminal: &mut impl Terminal) -> io::Result<Option<String>> {
+    match terminal.read()? {
+        Typed::Line(line) => Ok(Some(line.trim().to_owned())),
+        Typed::End => {
+            terminal.write("\n")?;
+            Ok(None)
+        }
+        Typed::Withdrawn => {
+            // What was begun is no command for the shell either.
+            terminal.forget()?;
+            terminal.write(&escape::text("\n  withdrawn: no answer is needed any more\n"))?;
+            Ok(None)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is typed while each prompt stands; what is left of it is gone with the next prompt.
+    struct Script<'a> {
+        typed: Vec<&'a str>,
+        lines: Vec<&'a str>,
+        screen: String,
+    }
+
+    impl Terminal for Script<'_> {
+        fn forget(&mut self) -> io::Result<()> {
+            let typed = if self.typed.is_empty() { "" } else { self.typed.remove(0) };
+            self.lines = typed.lines().collect();
+            Ok(())
+        }
+
+        fn read(&mut self) -> io::Result<Typed> {
+            Ok(match self.lines.is_empty() {
+                true => Typed::End,
+                false if self.lines[0] == "withdrawn" => Typed::Withdrawn,
+                false => Typed::Line(self.lines.remove(0).to_owned()),
+            })
+        }
+
+        fn write(&mut self, text: &str) -> io::Result<()> {
+            self.screen.push_str(text);
+            Ok(())
+        }
+    }
+
+    #[track_caller]
+    fn check(kind: Kind, typed: &[&str], expected: Option<Answer>) -> String {
+        let prompt = Prompt { shown: "refund {}\n".to_owned(), kind };
+        let mut script = Script { typed: typed.to_vec(), lines: vec!["y"], screen: String::new() };
+        assert_eq!(converse(&prompt, &mut script).unwrap(), expected);
+        script.screen
+    }
+
+    /// Spec: A1, A2
+    #[test]
+    fn only_a_clear_answer_decides() {
+        let no = |why: &str| Some(Answer::No(why.to_owned()));
+        check(Kind::Decide, &["y"], Some(Answer::Yes));
+        check(Kind::Decide, &["No\n too late "], no("too late"));
+        check(Kind::Decide, &["n\n\n"], no(""));
+        check(Kind::Decide, &["l"], Some(Answer::Later));
+        let screen = check(Kind::Decide, &["sure", "\n", "YES"], Some(Answer::Yes));
+        assert_eq!(screen.matches("please answer").count(), 2);
+        check(Kind::Decide, &["perhaps\ny"], None);
+        check(Kind::Decide, &[""], None);
+        check(Kind::Decide, &["n"], no(""));
+        check(Kind::Confirm, &["n"], no(""));
+        check(Kind::Confirm, &["l", "yes"], Some(Answer::Yes));
+        let screen = check(Kind::Decide, &["withdrawn"], None);
+        assert!(screen.ends_with("withdrawn: no answer is needed any more\n"), "{screen}");
+    }
+}

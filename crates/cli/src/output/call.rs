@@ -1,0 +1,162 @@
+//! Showing a call whole, so that a person can decide about it.
+
+use layer0::JsonText;
+
+use super::escape;
+
+/// Arguments that are at most this long stand beside the name of the tool.
+const BESIDE: usize = 60;
+/// More lines than this may have left the screen when the last one is shown.
+const A_SCREEN: usize = 20;
+/// What a line of arguments begins with; nothing in them can begin one.
+const LINE: &str = "  | ";
+/// What the rest of a line begins with that is longer than the screen is wide.
+const REST: &str = "  > ";
+
+/// Returns a call as a person reads it: the tool, and every character of its arguments.
+///
+/// They are JSON, and what cannot be seen is escaped. Where the width of a screen is given, its lines
+/// end before it does, and behind each `\n` of a text; runs of blanks that are longer than a line are
+/// written `\s{80}`, those of line ends `\N{80}`.
+pub(crate) fn call(tool: &str, arguments: &JsonText, width: Option<usize>) -> String {
+    let tool = escape::line(tool);
+    let short = escape::strict_json(arguments.get());
+    if short.chars().count() <= BESIDE {
+        return format!("{tool} {short}");
+    }
+    let whole = escape::strict_json(&arguments.pretty());
+    let mut shown = vec![tool];
+    for line in whole.lines() {
+        let parts = match width {
+            Some(width) => broken(line, width.max(40) - LINE.len() - 1),
+            None => vec![line.to_owned()],
+        };
+        let prefix = |index| if index == 0 { LINE } else { REST };
+        shown.extend(parts.iter().enumerate().map(|(at, part)| format!("{}{part}", prefix(at))));
+    }
+    let lines = shown.len() - 1;
+    if width.is_some() && lines > A_SCREEN {
+        shown.push(format!("  ({lines} lines; scroll up to read all of them)"));
+    }
+    shown.join("\n")
+}
+
+/// Breaks a line of JSON into parts of at most so many columns.
+fn broken(line: &str, width: usize) -> Vec<String> {
+    let (mut parts, mut part, mut columns) = (Vec::new(), String::new(), 0);
+    let pieces = folded(&pieces(line), width);
+    for (at, piece) in pieces.iter().enumerate() {
+        let wide: usize = piece.chars().map(columns_of).sum();
+        if columns + wide > width {
+            // A word stays whole where it is not longer than half a line.
+            let keep = match part.rfind(' ') {
+                Some(space) if space + 1 > part.len() / 2 => part.split_off(space + 1),
+                _ => String::new(),
+            };
+            parts.push(std::mem::replace(&mut part, keep));
+            columns = part.chars().map(columns_of).sum();
+        }
+        part.push_str(piece);
+        columns += wide;
+        let ends = piece.starts_with("\\n") && pieces.get(at + 1).is_some_and(|next| next != "\"");
+        if ends {
+            parts.push(std::mem::take(&mut part));
+            columns = 0;
+        }
+    }
+    if !part.is_empty() || parts.is_empty() {
+        parts.push(part);
+    }
+    parts
+}
+
+/// Cuts a line into characters and whole escapes.
+fn pieces(line: &str) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let length = match rest.as_bytes() {
+            [b'\\', b'u', ..] => rest.len().min(6),
+            [b'\\', _, ..] => 2,
+            _ => first.len_utf8(),
+        };
+        let (piece, behind) = rest.split_at(length);
+        pieces.push(piece);
+        rest = behind;
+    }
+    pieces
+}
+
+/// Writes long runs of blanks as their number, behind an escape that JSON does not have.
+fn folded(pieces: &[&str], width: usize) -> Vec<String> {
+    let mut folded = Vec::new();
+    for run in pieces.chunk_by(|a, b| a == b) {
+        let (name, most) = match run[0] {
+            " " => ("\\s", width),
+            "\\n" => ("\\N", 3),
+            "\\r" => ("\\R", 3),
+            "\\t" => ("\\T", width / 2),
+            _ => ("", usize::MAX),
+        };
+        match run.len() {
+            count if count > most => folded.push(format!("{name}{{{count}}}")),
+            _ => folded.extend(run.iter().map(|&piece| piece.to_owned())),
+        }
+    }
+    folded
+}
+
+/// How many columns it takes; wide characters are all beyond ASCII.
+fn columns_of(c: char) -> usize {
+    if c.is_ascii() { 1 } else { 2 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Spec: A1
+    #[test]
+    fn every_character_of_a_call_is_shown() {
+        let hidden = format!("ls -la{}; rm -rf /", " ".repeat(80));
+        let arguments: JsonText =
+            json!({ "command": hidden, "note": "a\u{202e}b\u{1b}[2J\u{a0}" }).into();
+        let piped = call("run\u{1b}]0;x", &arguments, None);
+        assert!(piped.starts_with("run\\u001b]0;x\n"), "{piped}");
+        assert!(piped.contains(&hidden), "{piped}");
+        assert!(piped.contains(r"a\u202eb\u001b[2J\u00a0"), "{piped}");
+        assert_eq!(call("t", &json!({ "order": 7 }).into(), Some(80)), "t {\"order\":7}");
+    }
+
+    #[test]
+    fn a_call_fits_the_screen_and_loses_nothing() {
+        let script = "set -e\necho \"one two\"\n".repeat(3) + &"word ".repeat(60) + &"ö".repeat(90);
+        let arguments: JsonText =
+            json!({ "script": script, "deep": [[["x\\n{5}\u{9b}"]]], "n": 1 }).into();
+        for width in [40, 80, 133] {
+            let shown = call("tool", &arguments, Some(width));
+            let mut text = String::new();
+            for line in shown.lines().skip(1) {
+                let fits = line.chars().map(columns_of).sum::<usize>() < width;
+                assert!(fits || line.contains("; scroll up"), "{line}");
+                match (line.strip_prefix(LINE), line.strip_prefix(REST)) {
+                    (Some(line), _) => text.extend(["\n", line]),
+                    (_, Some(rest)) => text.push_str(rest),
+                    _ => assert!(line.contains("lines; scroll up"), "{line}"),
+                }
+            }
+            assert_eq!(JsonText::parse(&text).unwrap(), arguments, "{shown}");
+        }
+        assert!(call("tool", &arguments, Some(80)).contains("\\n\n  > echo"));
+    }
+
+    #[test]
+    fn blanks_cannot_push_the_rest_off_the_screen() {
+        let text = format!("a{}b{}c", " ".repeat(9_000), "\n".repeat(9_000));
+        let shown = call("tool", &json!({ "text": text }).into(), Some(80));
+        assert!(shown.contains(r"a\s{9000}b\N{9000}"), "{shown}");
+        assert!(shown.contains("c\""), "{shown}");
+        assert!(shown.lines().count() < 8, "{shown}");
+    }
+}

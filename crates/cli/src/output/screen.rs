@@ -1,0 +1,237 @@
+//! Standard error, which one thread of its own writes to.
+//!
+//! What is printed is put into a queue, so that a terminal that stands still or a pipe that is not
+//! read holds up no other thread. Progress that the queue has no room for is left out; the rest is
+//! kept until it is written, or until the end of the command has waited for it.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::ask::{self, Pending};
+
+/// How much progress waits to be written, in bytes.
+const MAX_PROGRESS: usize = 1024 * 1024;
+/// How long the end waits for a reader that takes nothing at all.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How much is written at once. A pipe takes as much without a break.
+const PIECE: usize = 4096;
+/// How often the spinner turns.
+const TICK: Duration = Duration::from_millis(100);
+
+/// The one screen of the process.
+pub(super) static SCREEN: LazyLock<Screen> = LazyLock::new(Screen::start);
+
+pub(super) struct Screen {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Is there no thread? Then the caller writes.
+    alone: bool,
+}
+
+/// What the thread is to do.
+pub(super) enum Entry {
+    Ask(Pending),
+    Line(String),
+    /// A line that may be left out.
+    Progress(String),
+    Spin(bool),
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Entry>,
+    /// The bytes of all progress in the queue.
+    progress: usize,
+    left_out: usize,
+    /// What the spinner says next.
+    status: Option<String>,
+    spins: bool,
+    works: bool,
+    /// Grows with everything that is done.
+    moves: u64,
+    /// The reader took nothing for too long.
+    stuck: bool,
+}
+
+impl Screen {
+    fn start() -> Self {
+        let work = || SCREEN.work();
+        let started = thread::Builder::new().name("screen".to_owned()).spawn(work);
+        Self { state: Mutex::default(), changed: Condvar::new(), alone: started.is_err() }
+    }
+
+    /// Puts something into the queue.
+    pub(super) fn push(&self, entry: Entry) {
+        if self.alone {
+            return self.perform(entry, &mut None);
+        }
+        let mut state = self.lock();
+        if let Entry::Progress(text) = &entry {
+            if state.progress + text.len() > MAX_PROGRESS {
+                state.left_out += 1;
+                return;
+            }
+            state.progress += text.len();
+        }
+        state.queue.push_back(entry);
+        self.changed.notify_all();
+    }
+
+    /// Changes what the spinner says.
+    pub(super) fn status(&self, text: String) {
+        self.lock().status = Some(text);
+    }
+
+    /// Waits until everything is written, but not for a reader that takes nothing.
+    pub(super) fn drain(&self) {
+        let mut state = self.lock();
+        while !self.alone && !state.stuck && (state.works || !state.queue.is_empty()) {
+            let moves = state.moves;
+            let waited = self.changed.wait_timeout(state, PATIENCE);
+            let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = next;
+            state.stuck = timeout.timed_out() && state.moves == moves;
+        }
+    }
+
+    fn work(&self) {
+        let mut spinner = None;
+        loop {
+            match self.next() {
+                Some(entry) => self.perform(entry, &mut spinner),
+                None => tick(spinner.as_ref(), self.lock().status.take()),
+            }
+            self.moved();
+        }
+    }
+
+    /// Returns what is to be done next; `None` when it is only time to turn the spinner.
+    fn next(&self) -> Option<Entry> {
+        let mut state = self.lock();
+        state.works = false;
+        self.changed.notify_all();
+        loop {
+            let entry = state.queue.pop_front();
+            if let Some(Entry::Progress(text)) = &entry {
+                state.progress -= text.len();
+            }
+            if let Some(Entry::Spin(spins)) = &entry {
+                state.spins = *spins;
+            }
+            let left_out = match state.queue.is_empty() {
+                true => std::mem::take(&mut state.left_out),
+                false => 0,
+            };
+            if left_out > 0 {
+                let text = format!("… progress was left out that was not read in time: {left_out}");
+                state.queue.push_back(Entry::Line(text));
+            }
+            if entry.is_some() {
+                state.works = true;
+                return entry;
+            }
+            if !state.queue.is_empty() {
+                continue;
+            }
+            if state.spins {
+                let waited = self.changed.wait_timeout(state, TICK);
+                let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                state = next;
+                if timeout.timed_out() && state.queue.is_empty() {
+                    state.works = true;
+                    return None;
+                }
+            } else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+    }
+
+    fn perform(&self, entry: Entry, spinner: &mut Option<ProgressBar>) {
+        match entry {
+            Entry::Spin(true) if stderr().is_terminal() => *spinner = Some(new_spinner()),
+            Entry::Spin(_) => {
+                if let Some(spinner) = spinner.take() {
+                    spinner.finish_and_clear();
+                }
+            }
+            Entry::Ask(pending) => beside(spinner.as_ref(), || ask::perform(pending)),
+            Entry::Line(text) | Entry::Progress(text) => {
+                beside(spinner.as_ref(), || self.write(&format!("{text}\n")));
+            }
+        }
+    }
+
+    fn write(&self, text: &str) {
+        for piece in text.as_bytes().chunks(PIECE) {
+            // No one is left to tell when standard error is gone.
+            if stderr().write_all(piece).is_err() {
+                return;
+            }
+            self.moved();
+        }
+    }
+
+    fn moved(&self) {
+        let mut state = self.lock();
+        state.moves += 1;
+        state.stuck = false;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn new_spinner() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {wide_msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner());
+    ProgressBar::new_spinner().with_style(style)
+}
+
+fn tick(spinner: Option<&ProgressBar>, status: Option<String>) {
+    if let Some(spinner) = spinner {
+        if let Some(status) = status {
+            spinner.set_message(status);
+        }
+        spinner.tick();
+    }
+}
+
+/// Does something while the spinner is off the screen.
+fn beside(spinner: Option<&ProgressBar>, act: impl FnOnce()) {
+    match spinner {
+        Some(spinner) => spinner.suspend(act),
+        None => act(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: C1, V1
+    #[test]
+    fn progress_is_left_out_and_nothing_else() {
+        let screen = Screen { state: Mutex::default(), changed: Condvar::new(), alone: false };
+        let progress = || Entry::Progress("x".repeat(MAX_PROGRESS / 4));
+        for _ in 0..6 {
+            screen.push(progress());
+        }
+        screen.push(Entry::Line("result".to_owned()));
+        let next = || match screen.next() {
+            Some(Entry::Line(text) | Entry::Progress(text)) => text,
+            _ => String::new(),
+        };
+        assert!((0..4).all(|_| next().starts_with('x')));
+        assert_eq!(next(), "result");
+        assert!(next().ends_with("not read in time: 2"));
+        screen.push(progress());
+        assert!(next().starts_with('x'), "there is room again");
+    }
+}

@@ -1,0 +1,44 @@
+//! Writing a page to a file that its reader gets whole or not at all.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use store_sqlite::Database;
+
+use crate::assemble::folder_of;
+use crate::exit::CliError;
+
+/// Writes a page, which only its owner can read, unless the file is one of the store's own.
+pub(crate) fn write(file: &Path, page: &str, database: &Database) -> Result<(), CliError> {
+    if database.owns(file) {
+        return Err(CliError::usage(format!("{}: belongs to the store itself", file.display()))
+            .with_hint("name another file"));
+    }
+    let written =
+        if is_written_through(file) { std::fs::write(file, page) } else { replace(file, page) };
+    written.map_err(|error| {
+        CliError::usage(format!("{}: cannot be written: {error}", file.display()))
+            .with_hint("name a file in a folder that exists and that you may write to")
+    })
+}
+
+/// Writes to a new file with a random name, then gives it its own.
+fn replace(file: &Path, page: &str) -> io::Result<()> {
+    let folder = folder_of(file);
+    std::fs::metadata(folder.join("."))?;
+    let new = tempfile::Builder::new().prefix(".backstop-").tempfile_in(folder);
+    // Its error has the name of the new file, of which the user never heard.
+    let mut new = new.map_err(|error| io::Error::from(error.kind()))?;
+    new.write_all(page.as_bytes())?;
+    new.as_file().sync_all()?;
+    new.persist(file)?;
+    Ok(())
+}
+
+/// Is it a device, a pipe or a name for one, such as `/dev/stdout`? These cannot be replaced.
+fn is_written_through(file: &Path) -> bool {
+    // A folder is refused when its name is to be given away.
+    let is_special = file.exists() && !file.is_file() && !file.is_dir();
+    let folder = folder_of(file).canonicalize().unwrap_or_default();
+    is_special || file.is_symlink() && (folder == Path::new("/dev") || folder.starts_with("/proc"))
+}

@@ -1,0 +1,124 @@
+//! Being told to stop by the system: Ctrl-C, SIGTERM, a terminal that goes away.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use react::CancellationToken;
+
+use crate::output;
+
+/// Is there nothing left to cancel?
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// Returns a token that the first signal cancels, so that the run ends with a complete record. The
+/// second one ends the process at once, and so does the first one when the run is over.
+///
+/// A signal cancels before anything is printed, and waits for no lock.
+pub(crate) fn interrupt() -> CancellationToken {
+    let token = CancellationToken::new();
+    let cancelled = token.clone();
+    tokio::spawn(async move {
+        let mut signals = Signals::new();
+        while let Some(Told { number, insists }) = signals.next().await {
+            let again = insists && cancelled.is_cancelled();
+            if again || OVER.load(Ordering::SeqCst) {
+                // 128 and the number of the signal, as shells do it.
+                std::process::exit(128 + number);
+            }
+            if !cancelled.is_cancelled() {
+                cancelled.cancel();
+                output::note("stopping; press Ctrl-C again to stop at once");
+            }
+        }
+    });
+    token
+}
+
+/// A signal that came.
+struct Told {
+    number: i32,
+    /// Does the second one mean more than the first? A terminal that goes away may say so twice.
+    insists: bool,
+}
+
+/// Says that the run is over, and only its report is left to print.
+pub(crate) fn run_is_over() {
+    OVER.store(true, Ordering::SeqCst);
+}
+
+/// The signals that tell to stop.
+#[cfg(unix)]
+struct Signals {
+    hangup: Option<tokio::signal::unix::Signal>,
+    interrupt: Option<tokio::signal::unix::Signal>,
+    terminate: Option<tokio::signal::unix::Signal>,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> Self {
+        use tokio::signal::unix::{SignalKind, signal};
+        // Under `nohup`, a terminal that goes away changes nothing.
+        let hangup = SignalKind::hangup();
+        let hangup = (!is_ignored(hangup)).then(|| signal(hangup).ok()).flatten();
+        let interrupt = signal(SignalKind::interrupt()).ok();
+        Self { hangup, interrupt, terminate: signal(SignalKind::terminate()).ok() }
+    }
+
+    async fn next(&mut self) -> Option<Told> {
+        use tokio::signal::unix::{Signal, SignalKind};
+        async fn next(signal: &mut Option<Signal>) {
+            let came = match signal {
+                Some(signal) => signal.recv().await,
+                None => None,
+            };
+            if came.is_none() {
+                std::future::pending::<()>().await;
+            }
+        }
+        let (kind, insists) = tokio::select! {
+            () = next(&mut self.interrupt) => (SignalKind::interrupt(), true),
+            () = next(&mut self.terminate) => (SignalKind::terminate(), true),
+            () = next(&mut self.hangup) => (SignalKind::hangup(), false),
+        };
+        Some(Told { number: kind.as_raw_value(), insists })
+    }
+}
+
+/// Was the process started with a signal ignored? Where the system does not tell, it was not.
+#[cfg(unix)]
+fn is_ignored(signal: tokio::signal::unix::SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.unwrap_or_default() >> (signal.as_raw_value() - 1) & 1 == 1
+}
+
+/// Ctrl-C.
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    const fn new() -> Self {
+        Self
+    }
+
+    async fn next(&mut self) -> Option<Told> {
+        tokio::signal::ctrl_c().await.ok().map(|()| Told { number: 2, insists: true })
+    }
+}
+
+/// Makes a write past the limit of a file's size an error, where the system would end the process.
+///
+/// The signal is received rather than ignored, so that the commands that tools run get it as usual.
+#[cfg(unix)]
+pub(crate) fn survive_the_file_limit() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let exceeded = rustix::process::Signal::XFSZ.as_raw();
+    // Once received, it stays so; without it, the system's answer is the only one.
+    let _ = signal(SignalKind::from_raw(exceeded));
+}
+
+/// There is no such signal.
+#[cfg(not(unix))]
+pub(crate) const fn survive_the_file_limit() {}

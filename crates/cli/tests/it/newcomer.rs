@@ -1,0 +1,72 @@
+//! What goes wrong on a first day, and what is said of it.
+
+use crate::bench::{Bench, repository};
+
+const SAYS: &str = "[[model]]\ntext = \"ok\"\n";
+
+fn bench() -> Bench {
+    let bench = Bench::new();
+    bench.agent(SAYS, "");
+    bench
+}
+
+/// Spec: C4, E7
+#[test]
+fn a_store_that_is_no_url_is_offered_what_is_supported() {
+    let ran = bench().run(&["run", "agent.toml", "--store", "x.db"]);
+    let ran = ran.fails(2, "invalid store URL `x.db`: expected `sqlite:PATH` or `sqlite::memory:`");
+    assert!(!ran.err.contains("postgres"), "{}", ran.err);
+}
+
+/// Spec: E7
+#[test]
+fn a_file_that_is_no_database_has_a_hint() {
+    let bench = bench();
+    let ran = bench.run(&["run", "agent.toml", "--store", "sqlite:agent.toml"]);
+    let ran = ran.fails(5, "error: cannot open database `agent.toml`: ");
+    assert!(ran.err.contains("\n  hint: it has to be a file that Backstop made"), "{}", ran.err);
+}
+
+#[test]
+fn a_limit_of_nothing_is_refused() {
+    let bench = bench();
+    bench.run(&["run", "agent.toml"]).ok();
+    for list in [&["runs"][..], &["errors", "list"], &["errors", "stats"]] {
+        let ran = bench.run(&[list, &["--limit", "0"]].concat());
+        ran.fails(2, "invalid value '0' for '--limit <N>'");
+        bench.run(&[list, &["--limit", "1"]].concat()).ok();
+    }
+}
+
+#[test]
+fn a_log_filter_that_cannot_be_read_is_named() {
+    let bench = bench().with("BACKSTOP_LOG", "debug=nonsense");
+    let ran = bench.run(&["runs"]).ok();
+    assert!(ran.err.starts_with("warning: BACKSTOP_LOG is not used: "), "{}", ran.err);
+    let bench = self::bench().with("BACKSTOP_LOG", "");
+    assert!(!bench.run(&["runs"]).ok().err.contains("warning"));
+}
+
+/// A copy begins when its run began; what it says of itself is the time that it ran.
+///
+/// Spec: D7
+#[test]
+fn a_copy_says_how_long_it_ran_itself() {
+    let bench = bench().with("BACKSTOP_STORE", "sqlite:x.db");
+    let run = bench.run(&["run", "agent.toml", "--json"]).ok().json().remove(0);
+    let copy = bench.run(&["fork", run["run"].as_str().unwrap(), "--at", "2"]).ok();
+    let listed = bench.run(&["runs", "--limit", "1"]).ok();
+    let took = listed.out.lines().nth(1).unwrap().split_whitespace().nth(4).unwrap().to_owned();
+    assert!(copy.err.contains(&format!(" completed in {took}: ")), "{took}: {}", copy.err);
+}
+
+/// Spec: C6
+#[test]
+fn the_scenario_of_the_page_passes() {
+    let page = std::fs::read_to_string(repository().join("docs/scenarios.md")).unwrap();
+    let (_, rest) = page.split_once("```toml\n").unwrap();
+    let bench = Bench::new();
+    bench.write("page.toml", rest.split_once("```").unwrap().0);
+    let ran = bench.run(&["rehearse", "page.toml"]).ok();
+    assert_eq!(ran.err, "1 of 1 scenarios pass\n", "{}", ran.out);
+}

@@ -1,0 +1,17 @@
+//! Changing a store behind the back of the command.
+
+use std::path::Path;
+
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+
+/// Runs a statement on a database.
+pub(crate) fn execute(file: &Path, statement: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = SqliteConnectOptions::new().filename(file);
+        let mut connection = options.connect().await.unwrap();
+        connection.execute(AssertSqlSafe(statement.to_owned())).await.unwrap();
+        connection.close().await.unwrap();
+    });
+}

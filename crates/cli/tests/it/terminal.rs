@@ -1,0 +1,79 @@
+//! The command at a terminal: a real pseudo-terminal, with a person who types.
+
+use std::io::{Read, Write};
+use std::process::Child;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use pty_process::Size;
+use pty_process::blocking::{Command, Pty, open};
+
+use crate::bench::Bench;
+
+/// Far longer than anything takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A terminal with the command in it.
+pub(crate) struct Terminal {
+    child: Child,
+    keyboard: Arc<Pty>,
+    screen: Arc<(Mutex<String>, Condvar)>,
+    reads: JoinHandle<()>,
+}
+
+impl Bench {
+    /// Runs the command at a terminal of 80 columns, where this was typed before it started.
+    pub(crate) fn at_terminal(&self, typed_ahead: &str, args: &[&str]) -> Terminal {
+        let (pty, inside) = open().unwrap();
+        pty.resize(Size::new(24, 80)).unwrap();
+        (&pty).write_all(typed_ahead.as_bytes()).unwrap();
+        let mut command = self.command(args);
+        command.env("USER", "ada").env("TERM", "xterm");
+        let child = Command::from(command).spawn(inside).unwrap();
+        let (keyboard, screen) = (Arc::new(pty), Arc::<(Mutex<String>, Condvar)>::default());
+        let (pty, shown) = (Arc::clone(&keyboard), Arc::clone(&screen));
+        // Ends when the command does.
+        let reads = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = (&*pty).read(&mut bytes) {
+                shown.0.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..read]));
+                shown.1.notify_all();
+            }
+        });
+        Terminal { child, keyboard, screen, reads }
+    }
+}
+
+impl Terminal {
+    /// Waits until a text stands on the screen so many times.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, text: &str, times: usize) {
+        let screen = self.screen.0.lock().unwrap();
+        let missing = |screen: &mut String| screen.matches(text).count() < times;
+        let waited = self.screen.1.wait_timeout_while(screen, PATIENCE, missing).unwrap();
+        assert!(!waited.1.timed_out(), "no {text} is on the screen: {}", waited.0);
+    }
+
+    pub(crate) fn type_in(&self, text: &str) {
+        (&*self.keyboard).write_all(text.as_bytes()).unwrap();
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end; returns the exit code and everything that was shown.
+    pub(crate) fn end(mut self) -> (i32, String) {
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        self.reads.join().unwrap();
+        let screen = self.screen.0.lock().unwrap().clone();
+        (code, screen)
+    }
+}
+
+/// Sends a signal.
+pub(crate) fn kill(signal: &str, process: u32) {
+    let id = process.to_string();
+    assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+}
