@@ -5,6 +5,8 @@ use backstop::{
     Agent, AgentBuilder, ApprovalRequest, Approver, Database, Decision, EventLog, Gate,
     HookContext, HookPoint, Live, Memory, Moment, OpenAi, ToolError, Verdict, read_events,
 };
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use error_store::{ErrorFilter, ErrorStore};
 use layer0::error::BoxError;
 use layer0::id::SessionId;
@@ -15,6 +17,37 @@ use testkit::{Loopback, Reply};
 use tracing::instrument::WithSubscriber;
 
 use crate::lines::Lines;
+
+/// The ways in which a tool, a server or a model may write the key, at the least.
+fn forms() -> Vec<String> {
+    let percent = |upper: bool| -> String {
+        let digits = |byte: u8| if upper { format!("%{byte:02X}") } else { format!("%{byte:02x}") };
+        KEY.bytes().map(digits).collect()
+    };
+    let base64 = |before: &str| STANDARD.encode(format!("{before}{KEY} and more"));
+    let lines = |text: &str, width: usize, fold: &str| {
+        let letters: Vec<char> = text.chars().collect();
+        let lines: Vec<String> = letters.chunks(width).map(|line| line.iter().collect()).collect();
+        lines.join(fold)
+    };
+    vec![
+        KEY.replace('/', "\\/"),
+        KEY.chars().map(|char| format!("\\u{:04x}", u32::from(char))).collect(),
+        percent(true),
+        percent(false),
+        KEY.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D"),
+        KEY.replace('+', "%252b").replace('/', "%252f").replace('=', "%253d"),
+        base64(""),
+        base64("a"),
+        base64("ab"),
+        base64("").replace('+', "-").replace('/', "_"),
+        lines(&base64("user:"), 20, "\n"),
+        KEY.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        lines(KEY, 9, "\n"),
+        lines(KEY, 9, "\r\n    "),
+        KEY.replace('/', "&#x2F;"),
+    ]
+}
 
 /// The key the process holds; it looks like nothing a pattern would know.
 const KEY: &str = "canary+Zm9vYmFy/key=0123456789";
@@ -29,6 +62,8 @@ async fn leak(how: String) -> Result<Value, ToolError> {
         "panic" => std::panic::resume_unwind(Box::new(said)),
         "code" => Err(ToolError::ExecutionFailed(said).with_code(FOREIGN)),
         "large" => Ok(json!(format!("{KEY} {}", "x".repeat(40_000)))),
+        "forms" => Err(ToolError::ExecutionFailed(forms().join(" or "))),
+        "written" => Ok(json!(forms())),
         "nested" => Ok(json!({"a": [{KEY: KEY}]})),
         "invalid" => Err(ToolError::InvalidInput(said)),
         _ => Err(ToolError::ExecutionFailed(format!("{said}\n{}", "trace\n".repeat(200)))),
@@ -83,13 +118,13 @@ impl Memory for Chatty {
 }
 
 fn calls() -> Value {
-    let ways = ["long", "panic", "code", "large", "nested", "invalid"];
+    let ways = ["long", "panic", "code", "large", "nested", "invalid", "forms", "written"];
     let mut calls: Vec<Value> =
         ways.iter().map(|how| function(how, "leak", &json!({"how": how}))).collect();
     calls.push(function("skipped", "leak", &json!({"how": "long"})));
     calls.push(function("asked", "send", &json!({"to": KEY})));
     calls.push(function("unknown", KEY, &json!({"key": KEY})));
-    json!({"role": "assistant", "content": format!("I know {KEY}"), "tool_calls": calls})
+    json!({"role": "assistant", "content": format!("I know {KEY} as {}", forms().join(" or ")), "tool_calls": calls})
 }
 
 fn function(id: &str, name: &str, arguments: &Value) -> Value {
@@ -148,9 +183,11 @@ async fn everything_said(agent: AgentBuilder) -> String {
     if let Err(failure) = &result {
         said += &format!("{failure:#} {failure}");
     }
-    let (_, events) = read_events(&database.log() as &dyn EventLog, &run).await.unwrap();
+    let (summary, events) = read_events(&database.log() as &dyn EventLog, &run).await.unwrap();
     said += &serde_json::to_string(&events).unwrap();
-    said += &format!("{:?}", database.errors().list(ErrorFilter::default()).await.unwrap());
+    let errors = database.errors().list(ErrorFilter::default()).await.unwrap();
+    said += &format!("{errors:?}");
+    said += &trace_html::page(&summary, &events, &errors);
     drop(agent);
     while let Some(live) = subscriber.next().await {
         assert!(!matches!(live, Live::Missed(_)));
@@ -166,7 +203,13 @@ async fn everything_said(agent: AgentBuilder) -> String {
 
 #[track_caller]
 fn nothing_leaks(said: &str, marks: usize) {
-    for secret in [KEY, FOREIGN, "canary"] {
+    let forms = forms();
+    let parts =
+        forms.iter().flat_map(|form| form.split('\n').map(str::trim)).filter(|part| part.len() > 8);
+    // As a part of JSON, and as it is.
+    let escaped = |part: &str| part.replace('\\', "\\\\");
+    let parts: Vec<String> = parts.flat_map(|part| [part.to_owned(), escaped(part)]).collect();
+    for secret in parts.iter().map(String::as_str).chain([KEY, FOREIGN, "canary", "Y2FuYXJ5"]) {
         if let Some(at) = said.find(secret) {
             let from = said[..at].char_indices().rev().nth(120).map_or(0, |(index, _)| index);
             panic!("{secret} after: {}", &said[from..at]);

@@ -159,7 +159,7 @@ async fn a_dispatched_task_shows_its_pictures() {
     let server =
         Loopback::serving(move |_| testkit::openai::reply(&says, &json!({ "stream": true })));
     let agent = AgentBuilder::shared(openai(&server.url(), "m")).name("sees").build().unwrap();
-    let orchestrator = LocalOrchestrator::builder().operator(agent).build();
+    let orchestrator = LocalOrchestrator::builder().operator(agent).build().unwrap();
     let image = Image::from_bytes(b"GIF89a").unwrap();
     let task = Task::text("What is it?").images([image.clone()]);
     let answer = orchestrator.dispatch("sees", task, Context::root()).await.unwrap();

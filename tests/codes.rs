@@ -14,6 +14,8 @@ const ELSEWHERE: &[&str] = &[
     "../crates/layer0/tests/snapshots/it__every_variant_states_its_facts.snap",
     "../crates/provider/tests/snapshots/it__every_variant_states_its_facts.snap",
     "../crates/tool/tests/snapshots/it__every_variant_states_its_facts.snap",
+    "../crates/react/tests/it/budgets.rs",
+    "../crates/react/tests/it/durable.rs",
     "../crates/react/tests/it/parts.rs",
     "../crates/react/tests/it/typed.rs",
 ];

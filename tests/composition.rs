@@ -6,10 +6,12 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use backstop::layer0::event::EventKind;
-use backstop::layer0::failure::Failure;
+use backstop::layer0::failure::{Chain, Failure};
 use backstop::layer0::operator::{Context, Task};
 use backstop::retry::Jitter;
 use backstop::{
@@ -18,6 +20,7 @@ use backstop::{
 };
 
 use event_log::RunFilter;
+use provider::{ModelRequest, ModelResponse, ProviderError};
 use provider_http::Timeouts;
 use serde_json::json;
 use testkit::{Ending, Loopback, Reply};
@@ -25,18 +28,47 @@ use testkit::{Ending, Loopback, Reply};
 use crate::pages;
 use crate::wires::{ANTHROPIC, Endpoint, OPENAI};
 
-const SHORT: Duration = Duration::from_secs(1);
+/// What a busy machine needs for a reply that does not hang.
+const LONG: Duration = Duration::from_secs(30);
 
 /// The adapters that make the same of each fault.
 const ENDPOINTS: [Endpoint; 2] = [OPENAI, ANTHROPIC];
 
-fn timeouts() -> Timeouts {
-    Timeouts { connect: SHORT * 6, first_byte: SHORT, idle: SHORT, ..Timeouts::default() }
+const PATIENT: Timeouts = Timeouts { connect: LONG, first_byte: LONG, idle: LONG, attempt: LONG };
+
+/// The limit that ends an attempt at a server that hangs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Limit {
+    FirstByte,
+    Idle,
+    Attempt,
+}
+
+impl Limit {
+    /// Returns limits of which this one is short, and all others long.
+    fn timeouts(self) -> Timeouts {
+        let short = Duration::from_secs(2);
+        match self {
+            Self::FirstByte => Timeouts { first_byte: short, ..PATIENT },
+            Self::Idle => Timeouts { idle: short, ..PATIENT },
+            // The answer that comes at last has to keep it too.
+            Self::Attempt => Timeouts { attempt: short * 2, ..PATIENT },
+        }
+    }
+
+    /// Returns what a call says that this limit ended.
+    const fn says(self) -> &'static str {
+        match self {
+            Self::FirstByte => "timed out waiting for the first byte after 2s",
+            Self::Idle => "timed out waiting for the next chunk after 2s",
+            Self::Attempt => "timed out as a whole after 4s",
+        }
+    }
 }
 
 impl Endpoint {
     fn provider(&self, url: &str) -> Arc<dyn Provider> {
-        (self.wire.provider)(url, timeouts())
+        (self.wire.provider)(url, PATIENT)
     }
 
     fn says(&self, text: &str) -> Reply {
@@ -59,21 +91,36 @@ impl Endpoint {
 }
 
 /// What a server does to a run, and the same for both adapters.
-type Fault = (&'static str, fn(&Endpoint) -> Reply);
+struct Fault {
+    name: &'static str,
+    /// What ends an attempt at a server that hangs.
+    limit: Option<Limit>,
+    reply: fn(&Endpoint) -> Reply,
+}
 
-const FAULTS: [Fault; 14] = [
-    ("429 with a hint of 50 ms", |to| {
+impl Fault {
+    const fn new(name: &'static str, reply: fn(&Endpoint) -> Reply) -> Self {
+        Self { name, limit: None, reply }
+    }
+
+    const fn hanging(name: &'static str, limit: Limit, reply: fn(&Endpoint) -> Reply) -> Self {
+        Self { name, limit: Some(limit), reply }
+    }
+}
+
+static FAULTS: [Fault; 13] = [
+    Fault::new("429 with a hint of 50 ms", |to| {
         to.error(429, "rate_limit_error", "slow down").header("retry-after-ms", "50")
     }),
-    ("a quota that is used up", |to| match to.name {
+    Fault::new("a quota that is used up", |to| match to.name {
         "openai" => to.error(429, "insufficient_quota", "no credit is left"),
         _ => to.error(400, "invalid_request_error", "Your credit balance is too low"),
     }),
-    ("429 with a hint of two minutes", |to| {
+    Fault::new("429 with a hint of two minutes", |to| {
         to.error(429, "rate_limit_error", "slow down").header("retry-after", "120")
     }),
-    ("503", |to| to.error(503, "server_error", "overloaded")),
-    ("an error inside the stream", |to| {
+    Fault::new("503", |to| to.error(503, "server_error", "overloaded")),
+    Fault::new("an error inside the stream", |to| {
         let error = match to.name {
             "openai" => r#"data: {"error":{"type":"server_error","message":"overloaded"}}"#,
             _ => {
@@ -83,21 +130,20 @@ const FAULTS: [Fault; 14] = [
         };
         Reply::events(format!("{error}\n\n"))
     }),
-    ("connection reset inside the answer", |to| to.broken(Ending::ResetAt)),
-    ("half an answer, then nothing", |to| to.broken(Ending::HangAt)),
-    ("an answer that drips, and never ends in time", |to| Reply {
+    Fault::new("connection reset inside the answer", |to| to.broken(Ending::ResetAt)),
+    Fault::hanging("half an answer, then nothing", Limit::Idle, |to| to.broken(Ending::HangAt)),
+    Fault::hanging("an answer that drips, and never ends in time", Limit::Attempt, |to| Reply {
         piece_bytes: Some(1),
         piece_delay: Duration::from_millis(50),
         ..to.says("a long answer of many words")
     }),
-    ("a whole answer that is said to be text", |to| {
-        Reply::new(200, "text/plain", to.wire.says(&Default::default(), false).body)
+    Fault::hanging("no answer at all", Limit::FirstByte, |to| {
+        to.says("x").ending(Ending::HangBeforeHead)
     }),
-    ("no answer at all", |to| to.says("x").ending(Ending::HangBeforeHead)),
-    ("a stream that ends early", |to| to.broken(Ending::CutAt)),
-    ("an HTML page with status 502", |_| Reply::html(502)),
-    ("an HTML page with status 200", |_| Reply::html(200)),
-    ("400", |to| to.error(400, "invalid_request_error", "messages: field required")),
+    Fault::new("a stream that ends early", |to| to.broken(Ending::CutAt)),
+    Fault::new("an HTML page with status 502", |_| Reply::html(502)),
+    Fault::new("an HTML page with status 200", |_| Reply::html(200)),
+    Fault::new("400", |to| to.error(400, "invalid_request_error", "messages: field required")),
 ];
 
 /// What came of a run.
@@ -108,6 +154,8 @@ struct Seen {
     /// The waits between attempts, in milliseconds.
     waits: Vec<u64>,
     events: Vec<&'static str>,
+    /// What a run that failed says.
+    said: String,
     took: Duration,
 }
 
@@ -118,12 +166,12 @@ impl Seen {
     }
 
     /// Holds time and record against what the attempts say.
-    fn check(&self, name: &str) {
+    fn check(&self, Fault { name, limit, .. }: &Fault) {
         let waited = Duration::from_millis(self.waits.iter().sum());
-        let attempts = u32::try_from(self.attempts.len()).unwrap();
-        // An attempt ends with its own limit; the rest is left to a busy machine.
-        let most = waited + SHORT * 3 * attempts + Duration::from_secs(20);
-        assert!((waited..most).contains(&self.took), "{name}: {:?}", self.took);
+        assert!(self.took >= waited, "{name}: {:?}", self.took);
+        if let (Some(limit), false) = (limit, self.outcome == "completed") {
+            assert!(self.said.contains(limit.says()), "{name}: {}", self.said);
+        }
         assert_eq!(self.requests, self.attempts.len(), "{name}: each attempt is one request");
         let (answered, ended) = match self.outcome.as_str() {
             "completed" => ("model.responded", "run.finished"),
@@ -141,14 +189,14 @@ fn agent(provider: Arc<dyn Provider>, log: &Arc<MemoryLog>) -> AgentBuilder {
     AgentBuilder::shared(provider)
         .name("asks")
         .retry(retry)
-        .attempt_timeout(SHORT * 3)
+        .attempt_timeout(LONG)
         .shared_log(Arc::clone(log) as Arc<dyn EventLog>)
 }
 
 /// Dispatches a run to an agent; the orchestrator would dispatch again what another try can help.
 async fn dispatched(agent: Agent, log: &MemoryLog, server: &Loopback) -> Seen {
     let retry = RetryConfig { base_ms: 0, ..Default::default() };
-    let orchestrator = LocalOrchestrator::builder().operator(agent).retry(retry).build();
+    let orchestrator = LocalOrchestrator::builder().operator(agent).retry(retry).build().unwrap();
     let began = now();
     let answer = orchestrator.dispatch("asks", Task::text("hello"), Context::root()).await;
     let took = began.elapsed();
@@ -156,6 +204,7 @@ async fn dispatched(agent: Agent, log: &MemoryLog, server: &Loopback) -> Seen {
         Ok(answer) => answer.stop.outcome().as_str().to_owned(),
         Err(error) => error.code().to_owned(),
     };
+    let said = answer.err().map(|error| Chain(&error).to_string()).unwrap_or_default();
     let runs = log.runs(RunFilter::default()).await.unwrap();
     assert_eq!(runs.len(), 1, "a dispatch never multiplies what the retry stack tried");
     let (_, events) = read_events(log, &runs[0].run).await.unwrap();
@@ -173,6 +222,7 @@ async fn dispatched(agent: Agent, log: &MemoryLog, server: &Loopback) -> Seen {
         attempts: attempted.iter().map(|attempt| ended(&attempt.code)).collect(),
         waits: attempted.iter().filter_map(|attempt| attempt.delay_ms).collect(),
         events: events.iter().map(|event| event.kind.event_type()).collect(),
+        said,
         took,
     }
 }
@@ -182,14 +232,66 @@ fn now() -> Instant {
     Instant::now()
 }
 
-async fn seen(to: &Endpoint, fault: fn(&Endpoint) -> Reply, times: usize) -> Seen {
-    let log = Arc::new(MemoryLog::new());
-    let mut replies: Vec<Reply> = (0..times).map(|_| fault(to)).collect();
-    replies.extend((0..4).map(|_| to.says("hello")));
-    let server = Loopback::replying(replies);
-    let retry = RetryConfig { base_ms: 40, ..Default::default() };
-    let agent = agent(to.provider(&server.url()), &log).retry(retry).jitter(Jitter::seeded(7));
-    dispatched(agent.build().unwrap(), &log, &server).await
+/// Asks a server that hangs within a short limit, and within long ones when it hangs no more: what a
+/// busy machine needs for a good answer is no failure.
+struct HangsAtFirst {
+    hanging: Arc<dyn Provider>,
+    sound: Arc<dyn Provider>,
+    left: AtomicUsize,
+}
+
+#[async_trait]
+impl Provider for HangsAtFirst {
+    fn name(&self) -> &str {
+        self.sound.name()
+    }
+
+    fn model(&self) -> &str {
+        self.sound.model()
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        self.sound.complete(request).await
+    }
+
+    async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        let left = self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
+        let provider = if left.is_ok() { &self.hanging } else { &self.sound };
+        provider.stream(request).await
+    }
+}
+
+/// A server, and an agent that asks it. They are made before any of them runs: making a client takes a
+/// while, which another one's limits would count.
+struct Stage {
+    agent: Agent,
+    log: Arc<MemoryLog>,
+    server: Loopback,
+}
+
+impl Stage {
+    fn new(to: &Endpoint, fault: &Fault, times: usize) -> Self {
+        let log = Arc::new(MemoryLog::new());
+        let mut replies: Vec<Reply> = (0..times).map(|_| (fault.reply)(to)).collect();
+        replies.extend((0..4).map(|_| to.says("hello")));
+        let server = Loopback::replying(replies);
+        let sound = to.provider(&server.url());
+        let (provider, limits) = match fault.limit.map(Limit::timeouts) {
+            None => (sound, PATIENT),
+            Some(limits) => {
+                let hanging = (to.wire.provider)(&server.url(), limits);
+                let left = AtomicUsize::new(times);
+                (Arc::new(HangsAtFirst { hanging, sound, left }) as Arc<dyn Provider>, limits)
+            }
+        };
+        let retry = RetryConfig { base_ms: 40, ..Default::default() };
+        let agent = agent(provider, &log).attempt_timeout(limits.attempt).retry(retry);
+        Self { agent: agent.jitter(Jitter::seeded(7)).build().unwrap(), log, server }
+    }
+
+    async fn seen(self) -> Seen {
+        dispatched(self.agent, &self.log, &self.server).await
+    }
 }
 
 const HEAD: &str = "# Failures of a model's endpoint, end to end
@@ -200,8 +302,8 @@ Each row is a test (`tests/composition.rs`): an orchestrator dispatches an agent
 through the retry stack (3 attempts), which asks a server on loopback over real HTTP. The server fails
 once and then answers, or fails every time. `requests` is what the server saw; `waits` are the
 milliseconds before each further attempt, as the record has them, here with a base of 40 ms and the same
-dice for every row. The run takes as long as its waits and its attempts, each of which ends with its own
-limit (3 s here; a second for the first byte, and between two pieces).
+dice for every row. Attempts at a server that hangs end with the limit of their phase (2 s here for the
+first byte and between two pieces, 4 s as a whole), and the failure names it.
 
 The record of a run is `run.started`, `model.requested`, a `model.attempted` for each request, and
 `model.responded` and `run.finished`, or `model.failed` and `run.failed`.
@@ -214,17 +316,22 @@ The record of a run is `run.started`, `model.requested`, a `model.attempted` for
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_fault_ends_as_the_page_says() {
     let mut page = HEAD.to_owned();
+    let stages: Vec<_> = FAULTS
+        .iter()
+        .map(|fault| (fault, ENDPOINTS.map(|to| [1, 4].map(|times| Stage::new(&to, fault, times)))))
+        .collect();
     // Side by side: most of the time is waiting for limits.
-    let seen_twice = |fault, to: Endpoint| {
-        tokio::spawn(async move { (seen(&to, fault, 1).await, seen(&to, fault, 4).await) })
-    };
-    let all = FAULTS.map(|(name, fault)| (name, ENDPOINTS.map(|to| seen_twice(fault, to))));
-    for (name, both) in all {
+    let running: Vec<_> = stages
+        .into_iter()
+        .map(|(fault, both)| (fault, both.map(|of_one| of_one.map(|it| tokio::spawn(it.seen())))))
+        .collect();
+    for (fault, both) in running {
+        let name = fault.name;
         let mut rows = Vec::new();
-        for one in both {
-            let (once, always) = one.await.unwrap();
-            once.check(name);
-            always.check(name);
+        for [once, always] in both {
+            let (once, always) = (once.await.unwrap(), always.await.unwrap());
+            once.check(fault);
+            always.check(fault);
             if name.contains("50 ms") {
                 assert!(once.waits[0] >= 50, "a hint is a floor: {:?}", once.waits);
             }
@@ -349,7 +456,7 @@ async fn the_retries_of_all_runs_share_one_budget() {
     let log = Arc::new(MemoryLog::new());
     let openai = OPENAI;
     // Every other request fails, so that no breaker opens.
-    let turn = std::sync::atomic::AtomicUsize::new(0);
+    let turn = AtomicUsize::new(0);
     let (up, down) = (openai.says("hello"), openai.error(503, "server_error", "overloaded"));
     let server = Loopback::serving(move |_| {
         let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

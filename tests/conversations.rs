@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use event_log::{EventLog, LogError, RunFilter};
+use layer0::Timestamp;
 use layer0::message::Message;
 use provider::{ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
 use react::{Agent, AgentBuilder, AgentError, ForkRequest, RunOutcome, RunRequest, Source, replay};
@@ -127,7 +128,7 @@ async fn the_conversation_of_a_copy_goes_on() {
 async fn stored_error(database: &Database) -> String {
     use error_store::ErrorStore;
     let errors = database.errors().list(Default::default()).await.unwrap();
-    errors[0].id.to_string()
+    errors[0].id().to_string()
 }
 
 fn tool_text(outcome: &RunOutcome) -> String {
@@ -208,7 +209,7 @@ async fn a_decision_is_about_one_run() {
     let log = database.log();
     assert_eq!(log.open_approvals().await.unwrap().len(), 2);
     let yes = event_log::Decision::approve("ops");
-    assert!(log.decide(&files.approvals[0].id, yes).await.unwrap());
+    assert!(log.decide(&files.approvals[0].id, yes, Timestamp::default()).await.unwrap());
     let going_on = agent(&database, vec![says("done")]).tool(wipe).clock(Arc::new(clock.clone()));
     let going_on = going_on.build().unwrap();
     let still = going_on.resume("run_b").await.unwrap();

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use backstop::react::Divergence;
-use backstop::{AgentError, ApprovalNotFound, HookError, OpenError, ProviderError};
+use backstop::{AgentError, ApprovalNotFound, History, HookError, OpenError, ProviderError};
 use error_store::StoreError;
 use event_log::LogError;
+use layer0::event::DecodeError;
 use layer0::failure::{Chain, Failure};
+use layer0::message::Message;
 use serde_json::Value;
 
 fn row(failure: &(impl Failure + 'static)) -> String {
@@ -20,8 +22,11 @@ fn agent_errors() -> Vec<AgentError> {
         AgentError::hook_rejected("audit", HookError::Failed("no connection".into())),
         AgentError::InputValidation("the input is empty".into()),
         AgentError::Internal("a rule was broken".into()),
+        AgentError::InvalidRequest(
+            History::from([Message::user("a"), Message::user("b")]).check().unwrap_err(),
+        ),
         AgentError::Llm(ProviderError::AuthFailed("no key".into())),
-        AgentError::loop_detected("sql:08f44b07b5901a25"),
+        AgentError::loop_detected("sql:08f44b07b5901a25", 5, 4),
         AgentError::MaxIterationsReached(25),
         AgentError::OutputSerialization("cause is required".into()),
         AgentError::parallel_tool_limit(26, 25),
@@ -49,6 +54,7 @@ fn every_variant_states_its_facts() {
         LogError::NotFound("run_1".into()),
         LogError::schema_newer(2, 1),
         LogError::tampered(7, "the hash does not match"),
+        LogError::unreadable(7, DecodeError::UnknownType("run.dreamt".into())),
     ];
     rows.extend(logs.iter().map(row));
     let stores = [
@@ -97,7 +103,7 @@ async fn sources_lead_from_the_orchestrator_to_the_wire() {
         .retry(backstop::RetryConfig { attempts: 2, base_ms: 1, ..Default::default() })
         .build()
         .unwrap();
-    let orchestrator = LocalOrchestrator::builder().operator(agent).build();
+    let orchestrator = LocalOrchestrator::builder().operator(agent).build().unwrap();
     let error =
         orchestrator.dispatch("triage", Task::text("x"), Context::root()).await.unwrap_err();
     assert!(matches!(error, OrchError::OperatorError(_)), "an orchestrator's own level");

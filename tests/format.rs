@@ -7,11 +7,27 @@ use crate::played::{Played, failing, passing};
 
 /// The keys of each event's data.
 const EVENTS: &[(&str, &[&str])] = &[
-    ("run.started", &["input", "session", "agent", "parent"]),
+    (
+        "run.started",
+        &[
+            "input",
+            "session",
+            "agent",
+            "parent",
+            "follows",
+            "machine",
+            "depth",
+            "allowance",
+            "deadline",
+        ],
+    ),
     ("run.finished", &["outcome", "reason", "message", "output", "usage"]),
     ("run.failed", &["reason", "message", "chain", "usage"]),
     ("model.requested", &["call", "request_digest", "tools_digest", "messages"]),
-    ("model.attempted", &["call", "attempt", "provider", "code", "status", "delay_ms", "usage"]),
+    (
+        "model.attempted",
+        &["call", "attempt", "provider", "code", "status", "delay_ms", "usage", "cost_nanousd"],
+    ),
     ("model.responded", &["call", "text", "thinking", "tool_calls", "stop_reason", "usage"]),
     ("model.failed", &["call", "reason", "message", "chain", "attempts"]),
     ("tool.requested", &["call_id", "tool", "arguments", "execution"]),
@@ -28,6 +44,7 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("warning", &["message"]),
     ("budget.exhausted", &["reason", "message", "dimension", "limit", "used"]),
     ("tool.attempted", &["call_id", "execution", "reason", "message", "delay_ms"]),
+    ("hook.passed", &["point", "call_id"]),
     ("hook.failed", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("hook.aborted", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("run.waiting", &["approvals"]),

@@ -5,11 +5,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod canary;
+// Snapshots of JSON are in the order that serde_json keeps.
+#[cfg(not(feature = "unified-json"))]
 mod carried;
 mod codes;
 mod commits;
 mod composition;
 mod conversations;
+mod converted;
+mod cut;
 mod defects;
 mod facts;
 mod format;
@@ -29,7 +33,9 @@ mod rules;
 mod scenarios;
 mod shared;
 mod story;
+#[cfg(not(feature = "unified-json"))]
 mod texts;
 mod traced;
+mod unified;
 mod wire_page;
 mod wires;

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 
 use backstop::event_log::{Decision, LogError, RunState};
+use backstop::layer0::Timestamp;
 use backstop::layer0::event::{Event, EventKind};
 use backstop::layer0::id::RunId;
 use backstop::react::{Finish, replay};
@@ -68,7 +69,9 @@ impl Folder {
         let database = Database::open(self.path("a.db"), Durability::Normal).await.unwrap();
         let log = database.log();
         for open in log.open_approvals().await.unwrap() {
-            assert!(log.decide(&open.id, Decision::approve("ops")).await.unwrap());
+            assert!(
+                log.decide(&open.id, Decision::approve("ops"), Timestamp::default()).await.unwrap()
+            );
         }
         database.close().await;
     }

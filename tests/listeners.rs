@@ -124,3 +124,48 @@ async fn the_record_does_not_depend_on_who_listens_or_how_the_answer_comes() {
     let next = position(&|live| matches!(live, Live::Delta { call: 2, attempt: 2, .. }));
     assert!(failed < next);
 }
+
+/// Spec: D14. A stream that is read when its log is gone says which events are there, and how the run
+/// ended.
+#[tokio::test]
+async fn stream_says_what_it_cannot_read() {
+    use backstop::{Budget, Database, Limits, StreamItem};
+    let database = Database::in_memory().await.unwrap();
+    let script: Vec<serde_json::Value> = (0..60)
+        .map(|n| serde_json::json!({"tool_calls": [{"id": format!("c{n}"), "name": "look", "arguments": {"at": n.to_string()}}]}))
+        .chain([serde_json::json!({"text": "done"})])
+        .collect();
+    let script: Vec<ScriptedAnswer> = serde_json::from_value(script.into()).unwrap();
+    let budget = Budget { max_model_calls: None, max_tool_calls: None, ..Budget::default() };
+    let agent = Agent::builder(ScriptedProvider::new(script))
+        .tool(look)
+        .limits(Limits { max_iterations: 100, ..Limits::default() })
+        .budget(budget)
+        .log(database.log())
+        .build()
+        .unwrap();
+    let mut stream = agent.stream("?");
+    let log = database.log();
+    while log.summary(stream.run_id()).await.unwrap().is_none_or(|summary| summary.is_open()) {
+        tokio::task::yield_now().await;
+    }
+    database.close().await;
+    let (mut next, mut unread, mut end) = (1, 0, None);
+    while let Some(item) = stream.next().await {
+        match item {
+            StreamItem::Logged(event) => {
+                assert_eq!(event.seq, next);
+                next += 1;
+            }
+            StreamItem::Unread { from, to, .. } => {
+                assert_eq!(from, next);
+                unread += to + 1 - from;
+                next = to + 1;
+            }
+            StreamItem::Ended(result) => end = Some(result.unwrap()),
+            _ => {}
+        }
+    }
+    assert_eq!(end.unwrap().text(), "done");
+    assert_eq!((next - 1 - unread, unread > 40), (256, true), "256 are held in memory");
+}

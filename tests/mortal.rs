@@ -12,11 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use backstop::event_log::{
-    Batch, Claim, Decision, LogError, OpenApproval, Record, RunFilter, RunSummary,
+    Batch, Claim, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
+    RunFilter, RunSummary,
 };
+use backstop::layer0::Timestamp;
 use backstop::layer0::event::{Event, EventKind};
 use backstop::layer0::failure::Chain;
-use backstop::layer0::id::{ApprovalId, RunId};
+use backstop::layer0::id::{RunId, SessionId};
 use backstop::layer0::stop::Stop;
 use backstop::react::ResumeRequest;
 use backstop::{
@@ -119,16 +121,28 @@ impl EventLog for Deadly {
         self.log.runs(filter).await
     }
 
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.log.claim_new(run)
+    }
+
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.log.last_root(session).await
+    }
+
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         self.log.open_approvals().await
     }
 
-    async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<bool, LogError> {
-        self.log.decide(id, decision).await
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        self.log.send(request, by, at).await
     }
 
-    async fn decision(&self, id: &ApprovalId) -> Result<Option<Decision>, LogError> {
-        self.log.decision(id).await
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        self.log.inbox(run).await
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.log.watch_inbox(run)
     }
 }
 
@@ -195,7 +209,7 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
 }
 
 #[tokio::main]
-#[allow(clippy::print_stderr, reason = "whoever calls it wants to know")]
+#[allow(clippy::print_stderr, reason = "the test that starts it shows its standard error")]
 async fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match act(&args).await {

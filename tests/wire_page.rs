@@ -133,8 +133,8 @@ fn glance(tables: &[(&Endpoint, Vec<Line>)]) -> String {
         for line in lines {
             for (verdict, _) in &line.made {
                 let empty = (BTreeSet::new(), vec![BTreeSet::new(); tables.len()]);
-                let (again, statuses) = classes.entry(class(*verdict)).or_insert(empty);
-                again.insert(kind(*verdict));
+                let (again, statuses) = classes.entry(class(verdict)).or_insert(empty);
+                again.insert(kind(verdict));
                 statuses[column].insert(&line.http);
             }
         }
@@ -155,9 +155,9 @@ fn table(lines: &[Line]) -> String {
         String::from("| HTTP | says | becomes | again | inside a 200 |\n|---|---|---|---|---|\n");
     for Line { http, says, made, inside } in lines {
         let cell = |parts: BTreeSet<String>| parts.into_iter().collect::<Vec<_>>().join("<br>");
-        let becomes = cell(made.iter().map(|(verdict, _)| becomes(*verdict)).collect());
-        let again = cell(made.iter().map(|(verdict, hints)| again(*verdict, hints)).collect());
-        let inside = cell(inside.iter().map(|verdict| compared(*verdict, made)).collect());
+        let becomes = cell(made.iter().map(|(verdict, _)| becomes(verdict)).collect());
+        let again = cell(made.iter().map(|(verdict, hints)| again(verdict, hints)).collect());
+        let inside = cell(inside.iter().map(|verdict| compared(verdict, made)).collect());
         let says = says.replace('|', "\\|");
         text += &format!("| {http} | `{says}` | {becomes} | {again} | {inside} |\n");
     }
@@ -165,28 +165,25 @@ fn table(lines: &[Line]) -> String {
 }
 
 /// Says in what a failure inside a 200 differs from the same one with its status.
-fn compared(inside: Verdict, made: &[Made]) -> String {
-    if !made.iter().any(|(verdict, _)| becomes(*verdict) == becomes(inside)) {
+fn compared(inside: &Verdict, made: &[Made]) -> String {
+    if !made.iter().any(|(verdict, _)| becomes(verdict) == becomes(inside)) {
         return format!("{}, {}", becomes(inside), kind(inside));
     }
-    match made.iter().any(|(verdict, _)| kind(*verdict) == kind(inside)) {
+    match made.iter().any(|(verdict, _)| kind(verdict) == kind(inside)) {
         true => "the same".into(),
         false => format!("the same, {}", kind(inside)),
     }
 }
 
-fn class(verdict: Verdict) -> String {
+fn class(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Failed { code, .. } => format!("`{code}`"),
-        Verdict::Stopped(reason) => {
-            let name = serde_json::to_value(reason).unwrap();
-            format!("stop: `{}`", name.as_str().unwrap())
-        }
+        Verdict::Stopped(reason) => format!("stop: `{}`", reason.as_str()),
     }
 }
 
 /// Returns the class, and the status that the failure keeps.
-fn becomes(verdict: Verdict) -> String {
+fn becomes(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Failed { status: Some(status), .. } => format!("{} {status}", class(verdict)),
         _ => class(verdict),
@@ -194,7 +191,7 @@ fn becomes(verdict: Verdict) -> String {
 }
 
 /// Says whether another try can help, and when.
-const fn kind(verdict: Verdict) -> &'static str {
+const fn kind(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Failed { retry: Retry::After(_), .. } => "after the wait it names",
         Verdict::Failed { retry: Retry::Backoff, .. } => "after a backoff",
@@ -203,7 +200,7 @@ const fn kind(verdict: Verdict) -> &'static str {
 }
 
 /// Says whether another try can help, when, and what said so.
-fn again(verdict: Verdict, hints: &BTreeSet<Option<String>>) -> String {
+fn again(verdict: &Verdict, hints: &BTreeSet<Option<String>>) -> String {
     let named: Vec<String> = hints.iter().flatten().map(|hint| format!("`{hint}`")).collect();
     let named = named.join(", ");
     match verdict {

@@ -1,0 +1,118 @@
+//! Every public error of the parts converts into the facade's one error.
+
+use std::path::Path;
+
+use regex::Regex;
+
+use backstop::Error;
+
+/// Holds that a type converts, and names it.
+fn converts<E: Into<Error>>() -> &'static str {
+    let name = std::any::type_name::<E>();
+    name.rsplit("::").next().unwrap_or(name)
+}
+
+fn converted() -> Vec<&'static str> {
+    vec![
+        converts::<backstop::AgentError>(),
+        converts::<backstop::ApprovalNotFound>(),
+        converts::<backstop::BackupError>(),
+        converts::<backstop::BuildError>(),
+        converts::<backstop::ConfigurationError>(),
+        converts::<backstop::ExecutionError>(),
+        converts::<backstop::HookError>(),
+        converts::<backstop::InvalidStoreUrl>(),
+        converts::<backstop::OpenError>(),
+        converts::<backstop::OperatorNameError>(),
+        converts::<backstop::PackError>(),
+        converts::<backstop::PatternError>(),
+        converts::<backstop::ProviderConfigError>(),
+        converts::<backstop::ProviderError>(),
+        converts::<backstop::RegistrationError>(),
+        converts::<backstop::RemoveError>(),
+        converts::<backstop::ReplayError>(),
+        converts::<backstop::RequestError>(),
+        converts::<backstop::RunFailure>(),
+        converts::<backstop::StorageError>(),
+        converts::<backstop::ToolError>(),
+        converts::<layer0::error::EnvError>(),
+        converts::<layer0::error::OperatorError>(),
+        converts::<layer0::error::OrchError>(),
+        converts::<layer0::error::StateError>(),
+        converts::<layer0::event::DecodeError>(),
+        converts::<layer0::message::ImageError>(),
+        converts::<layer0::time::ParseTimestampError>(),
+        converts::<react::DecideError>(),
+        converts::<react::DefinitionError>(),
+        converts::<react::Divergence>(),
+        converts::<react::Misuse>(),
+        converts::<react::RecordedFailure>(),
+        converts::<react::ResumeError>(),
+        converts::<config::ConfigError>(),
+        converts::<error_store::StoreError>(),
+        converts::<event_log::LogError>(),
+        converts::<tool::Misfit>(),
+        converts::<tool::RegistrationError>(),
+        converts::<tool::SchemaError>(),
+        converts::<tool::ToolNotFound>(),
+    ]
+}
+
+/// Errors that no application meets as such, and why.
+const EXCEPT: &[(&str, &str)] = &[
+    ("CircuitOpen", "a layer's; the service's own error is made from it"),
+    ("Error", "the facade's own"),
+    ("ErrorText", "the texts of a failure that is gone, as the source of another"),
+    ("Exhausted", "a layer's; it wraps the service's own error"),
+    ("NameError", "part of the errors that refuse a name"),
+    ("HistoryFault", "part of `RequestError`"),
+    ("RehearsalError", "of the crate that plays scenarios, which the facade does not have"),
+    ("TimedOut", "a layer's; the service's own error is made from it"),
+];
+
+/// The crates that no application is built from.
+const TOOLS: &[&str] = &["cli", "testkit"];
+
+fn public_errors(folder: &Path, found: &mut Vec<String>) {
+    let derived = Regex::new(
+        r"derive\([^)]*\b(?:Error|ThisError)\b[^)]*\)\]\s*(?:#\[[^\n]*\]\s*|///[^\n]*\s*)*pub (?:enum|struct) (\w+)",
+    )
+    .unwrap();
+    let written =
+        Regex::new(r"impl(?:<[^>]*>)? (?:std::error::|core::error::)?Error for (\w+)").unwrap();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            public_errors(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            for pattern in [&derived, &written] {
+                found.extend(pattern.captures_iter(&text).map(|found| found[1].to_owned()));
+            }
+        }
+    }
+}
+
+/// Spec: E12
+#[test]
+fn every_public_error_converts_into_the_facades() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(crates).unwrap() {
+        let entry = entry.unwrap();
+        if !TOOLS.contains(&&*entry.file_name().to_string_lossy()) {
+            public_errors(&entry.path().join("src"), &mut found);
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    assert!(found.len() > 35, "{found:?}");
+    let converted = converted();
+    for error in &found {
+        let known = converted.contains(&&**error) || EXCEPT.iter().any(|(name, _)| name == error);
+        assert!(known, "`{error}` has no conversion into `backstop::Error`");
+    }
+    for (name, why) in EXCEPT {
+        assert!(found.iter().any(|error| error == name), "`{name}` is gone: {why}");
+    }
+}
