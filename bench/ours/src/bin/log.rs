@@ -27,6 +27,11 @@ fn started(session: &str) -> EventKind {
         },
         parent: None,
         follows: None,
+        machine: 0,
+        depth: 0,
+        allowance: None,
+        deadline: None,
+        history: Default::default(),
     }
     .into()
 }

@@ -128,26 +128,28 @@ impl Plain {
         transaction: &mut SqliteConnection,
         error: &NewError,
     ) -> Result<(), sqlx::Error> {
-        let id = error_id(error.at).expect("the system has randomness");
-        let fingerprint = error.fingerprint();
+        let origin = error.origin();
+        let id = error_id(origin.at).expect("the system has randomness");
         sqlx::query(
-            "INSERT INTO errors (id, session, run, call_id, tool, reason, code, summary, raw, \
-             fingerprint, occurrences, at, last_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $11) \
+            "INSERT INTO errors (id, session, run, call_id, tool, reason, code, fingerprint, \
+             occurrences, at, last_at, bytes, chars_kept, summary, raw) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9, $9, $10, $11, $12, $13) \
              ON CONFLICT (fingerprint, session) DO UPDATE SET occurrences = occurrences + 1, \
              last_at = excluded.last_at ON CONFLICT (id) DO NOTHING RETURNING id, occurrences",
         )
         .bind(id.as_str())
-        .bind(error.session.as_str())
-        .bind(error.run.as_str())
-        .bind(error.call_id.as_str())
-        .bind(&*error.tool)
-        .bind(error.reason.as_str())
-        .bind(error.code.as_deref())
-        .bind(&error.summary)
-        .bind(&error.raw)
-        .bind(fingerprint)
-        .bind(error.at.as_millis())
+        .bind(origin.session.as_str())
+        .bind(origin.run.as_str())
+        .bind(origin.call_id.as_str())
+        .bind(&*origin.tool)
+        .bind(error.reason().as_str())
+        .bind(error.code().map(|code| &**code))
+        .bind(error.fingerprint())
+        .bind(origin.at.as_millis())
+        .bind(i64::try_from(error.raw().len()).unwrap_or(i64::MAX))
+        .bind(signed(error.chars_kept()))
+        .bind(&error.summary().text)
+        .bind(&**error.raw())
         .fetch_optional(&mut *transaction)
         .await
         .map(drop)

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use backstop::error_store::{NewError, raw_json};
-use backstop::event_log::{Batch, Record, RunSummary};
-use backstop::layer0::Timestamp;
+use backstop::Redactor;
+use backstop::error_store::{NewError, Origin};
+use backstop::event_log::{Batch, Claim, Record, RunSummary};
 use backstop::layer0::event::{Actor, EventKind, Hash, SCHEMA, Warning};
+use backstop::layer0::{Code, Timestamp, code};
 
 /// How long a round took, and each write of it.
 pub(crate) struct Took {
@@ -96,7 +97,7 @@ fn summary(run: &str) -> RunSummary {
 /// Makes the next append of a run, of one event.
 fn batch(run: &mut RunSummary) -> Batch {
     let records = vec![record(run)];
-    Batch { run: run.run.clone(), records, summary: run.clone() }
+    Batch::new(run.run.clone(), Claim::FIRST, records, run.clone())
 }
 
 /// Makes the next record of a run, with 200 characters of payload.
@@ -134,17 +135,20 @@ impl Errors {
     pub(crate) fn next(&mut self, each: usize) -> Vec<Vec<NewError>> {
         let first = self.stored;
         self.stored += each;
-        let error = |caller: usize, number: usize| NewError {
+        let redactor = Redactor::new();
+        let error = |caller: usize, number: usize| {
             // An id holds the second; seconds apart, few are drawn twice.
-            at: Timestamp::from_millis(1_767_225_600_000 + i64::try_from(number).unwrap_or(0) * 10),
-            session: format!("ses_{}_{caller}", self.callers).into(),
-            run: format!("run_{}_{caller}", self.callers).into(),
-            call_id: format!("call_{number}").into(),
-            tool: "sql".into(),
-            reason: "tool.execution_failed".into(),
-            code: Some("SQL_ERROR".into()),
-            raw: raw_json(&format!("statement {number} failed\n{}", "at line 12\n".repeat(40))),
-            summary: format!("statement {number} failed"),
+            let at = 1_767_225_600_000 + i64::try_from(number).unwrap_or(0) * 10;
+            let origin = Origin::new(
+                Timestamp::from_millis(at),
+                format!("ses_{}_{caller}", self.callers),
+                format!("run_{}_{caller}", self.callers),
+                format!("call_{number}"),
+                "sql",
+            );
+            let reason = Code::new(code::TOOL_EXECUTION_FAILED);
+            let text = format!("statement {number} failed\n{}", "at line 12\n".repeat(40));
+            NewError::new(origin, reason, Some("SQL_ERROR"), &text, &redactor)
         };
         (0..self.callers)
             .map(|caller| (first..first + each).map(|number| error(caller, number)).collect())
