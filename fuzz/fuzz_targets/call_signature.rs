@@ -4,17 +4,17 @@
 
 use libfuzzer_sys::fuzz_target;
 use react_machine::call_signature;
-use serde_json::Value;
+use tool::JsonText;
 
 fuzz_target!(|given: (&str, &str)| {
     let (name, text) = given;
-    let Ok(arguments) = serde_json::from_str::<Value>(text) else { return };
+    let Ok(arguments) = JsonText::parse(text) else { return };
     let signature = call_signature(name, &arguments);
     let (escaped, digest) = signature.rsplit_once(':').unwrap();
     assert_eq!(escaped, name.replace('\\', r"\\").replace('|', r"\|"));
     assert_eq!(digest.len(), 16);
     assert!(digest.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')), "{digest}");
 
-    let again = serde_json::from_str(&arguments.to_string()).unwrap();
+    let again = JsonText::parse(arguments.get()).unwrap();
     assert_eq!(call_signature(name, &again), signature, "{arguments}");
 });

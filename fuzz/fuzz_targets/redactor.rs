@@ -19,10 +19,7 @@ fuzz_target!(|text: &str| {
     let held = REDACTOR.redact_held(text);
     assert_eq!(REDACTOR.redact_held(&held), held);
 
-    // A private key without an end takes all that follows it.
-    if !text.contains("PRIVATE KEY-----") {
-        let json = serde_json::json!({ "message": text }).to_string();
-        let redacted = Redactor::new().redact(&json).into_owned();
-        assert!(serde_json::from_str::<&RawValue>(&redacted).is_ok(), "{redacted}");
-    }
+    let json = serde_json::json!({ "message": text }).to_string();
+    let redacted = Redactor::new().redact(&json).into_owned();
+    assert!(serde_json::from_str::<&RawValue>(&redacted).is_ok(), "{redacted}");
 });

