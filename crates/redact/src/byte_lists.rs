@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use crate::context::Context;
 use crate::escapes::is_blank;
 use crate::held::Held;
 
@@ -27,16 +26,25 @@ const SUFFIXES: [&[u8]; 9] = [b"", b"h", b"H", b"u8", b"U8", b"i8", b"u", b"U", 
 /// What was found in a text that may go on.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
-    pub(crate) found: Vec<Range<usize>>,
+    pub(crate) found: Vec<Spelled>,
     /// Where a list may begin that is a secret by what is still to come.
     pub(crate) open: Option<usize>,
 }
 
-/// Finds the lists of bytes that spell a form of a secret. `context` is what stood before the text.
-pub(crate) fn scan(held: &Held, text: &[u8], context: Context, ends: bool) -> Lists {
+/// A list that spells a form of a secret.
+#[derive(Debug)]
+pub(crate) struct Spelled {
+    pub(crate) range: Range<usize>,
+    /// Where the row begins that says how it is read, or the list itself.
+    pub(crate) kept_from: usize,
+}
+
+/// Finds the lists of bytes that spell a form of a secret. `is_within_word` says that the text begins
+/// with the rest of a word; `ends`, that nothing follows it.
+pub(crate) fn scan(held: &Held, text: &[u8], is_within_word: bool, ends: bool) -> Lists {
     let mut lists = Lists::default();
     let mut readers = READINGS.map(Reader::new);
-    let mut at = if context.is_within_word() { word_end(text, 0) } else { 0 };
+    let mut at = if is_within_word { word_end(text, 0) } else { 0 };
     let mut until = text.len();
     while let Some(word) = next_word(text, at) {
         if !ends && is_unfinished(text, &word) {
@@ -144,13 +152,7 @@ impl Reader {
         Self { reading, bytes: Vec::new(), places: Vec::new(), end: 0, row: None }
     }
 
-    fn read(
-        &mut self,
-        held: &Held,
-        text: &[u8],
-        word: &Range<usize>,
-        found: &mut Vec<Range<usize>>,
-    ) {
+    fn read(&mut self, held: &Held, text: &[u8], word: &Range<usize>, found: &mut Vec<Spelled>) {
         let number = &text[word.clone()];
         if self.reading.is_dump() && is_offset(number) {
             self.row = Some(Row { start: word.start, taken: 0, end: word.end });
@@ -193,9 +195,10 @@ impl Reader {
         self.row = None;
     }
 
-    fn search(&self, held: &Held, found: &mut Vec<Range<usize>>) {
+    fn search(&self, held: &Held, found: &mut Vec<Spelled>) {
         for range in held.matches(&self.bytes) {
-            found.push(self.places[range.start].start..self.places[range.end - 1].end);
+            let (first, last) = (self.places[range.start], self.places[range.end - 1]);
+            found.push(Spelled { range: first.start..last.end, kept_from: first.kept_from });
         }
     }
 

@@ -8,13 +8,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 use crate::byte_lists;
-use crate::context::Context;
+use crate::context::{Context, JsonContext};
 use crate::escapes::is_blank;
-use crate::layer::Layer;
+use crate::layer::{Layer, MAX_LAYERS};
 use crate::ranges::Found;
 
-/// How many encodings around each other are taken off.
-const MAX_LAYERS: usize = 5;
 /// A shorter form would match by accident.
 const MIN_FORM_BYTES: usize = 8;
 /// With more blanks in a secret, a fold is looked for at each of them, but not at several.
@@ -37,6 +35,19 @@ pub(crate) struct Scan {
     pub(crate) found: Vec<Found>,
     /// Where a form may begin whose end is still to come.
     pub(crate) open: Option<usize>,
+    /// What stands before it.
+    pub(crate) context: Context,
+}
+
+impl Scan {
+    /// Keeps what shows that a part goes, as long as the part itself is kept.
+    fn keep_rows(&mut self) {
+        while let Some(open) = self.open {
+            let cut = |found: &&Found| found.kept_from < open && found.range.start >= open;
+            let Some(found) = self.found.iter().find(cut) else { return };
+            self.open = Some(found.kept_from);
+        }
+    }
 }
 
 impl Held {
@@ -56,7 +67,7 @@ impl Held {
     /// Finds every form of every secret. `context` is what stood before the text; `ends` says that
     /// nothing follows it.
     pub(crate) fn scan(&self, text: &str, context: Context, ends: bool) -> Scan {
-        let mut scan = Scan::default();
+        let mut scan = Scan { context, ..Scan::default() };
         let mut layers: Vec<Layer> = Vec::new();
         loop {
             let next = match layers.last() {
@@ -65,7 +76,7 @@ impl Held {
                 Some(_) => None,
             };
             let bytes = layers.last().map_or(text.as_bytes(), |layer| &layer.bytes);
-            let lists = byte_lists::scan(self, bytes, context, ends);
+            let lists = byte_lists::scan(self, bytes, context.is_within_word(layers.len()), ends);
             let in_text = |mut range: Range<usize>| {
                 // What stands in the text as it is may cut an escape in half.
                 if let (Some(next), true) = (&next, layers.is_empty()) {
@@ -74,8 +85,11 @@ impl Held {
                 layers.iter().rev().fold(range, |range, layer| layer.source_of(&range))
             };
             scan.found.extend(self.matches(bytes).map(|range| Found::at(in_text(range))));
-            let listed = lists.found.into_iter().map(in_text).collect();
-            scan.found.extend(values(text, context, listed));
+            let listed = lists.found.into_iter().map(|spelled| {
+                let row = in_text(spelled.kept_from..spelled.kept_from + 1);
+                Found { kept_from: row.start, ..Found::at(in_text(spelled.range)) }
+            });
+            scan.found.extend(values(text, context.json, listed.collect()));
             if !ends {
                 let tail = next.as_ref().and_then(|next| next.tail);
                 let open = [self.open(bytes), lists.open, tail].into_iter().flatten().min();
@@ -91,7 +105,11 @@ impl Held {
             }
             match next {
                 Some(next) => layers.push(next),
-                None => return scan,
+                None => {
+                    scan.keep_rows();
+                    scan.context.advance(text, &layers, scan.open.unwrap_or(text.len()));
+                    return scan;
+                }
             }
         }
     }
@@ -133,18 +151,19 @@ impl Held {
 }
 
 /// Quotes lists of numbers where they are values of JSON.
-fn values(text: &str, mut context: Context, mut lists: Vec<Range<usize>>) -> Vec<Found> {
-    lists.sort_by_key(|range| range.start);
+fn values(text: &str, mut context: JsonContext, mut lists: Vec<Found>) -> Vec<Found> {
+    lists.sort_by_key(|found| found.range.start);
     let mut at = 0;
-    let quoted = |range: Range<usize>| {
+    for Found { range, quote, .. } in &mut lists {
         context.advance(&text.as_bytes()[at..range.start]);
         at = range.start;
         let mut behind = context;
         behind.advance(&text.as_bytes()[range.clone()]);
-        let is_value = context.is_outside_strings() && behind.is_outside_strings();
-        Found { quote: if is_value { "\"" } else { "" }, range }
-    };
-    lists.into_iter().map(quoted).collect()
+        if context.is_outside_strings() && behind.is_outside_strings() {
+            *quote = "\"";
+        }
+    }
+    lists
 }
 
 /// Returns a secret as it stands, with its own layers taken off, as the text's are, and encoded in

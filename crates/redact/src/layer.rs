@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::escapes::{Escape, escape, is_blank, is_special};
 
+/// How many encodings around each other are taken off.
+pub(crate) const MAX_LAYERS: usize = 5;
+
 /// A longer run of white space is no fold of a line; so that what a fold may hide is bounded.
 const MAX_FOLD: usize = 256;
 
@@ -134,6 +137,17 @@ impl Layer {
     /// Returns where in the source this byte begins.
     pub(crate) fn source_at(&self, out: usize) -> usize {
         self.source_of(&(out..out + 1)).start
+    }
+
+    /// Returns where in the layer what stands before this place of the source ends.
+    pub(crate) fn out_of(&self, source: usize) -> usize {
+        let after = self.pieces.partition_point(|piece| piece.source < source);
+        let next = self.pieces.get(after).map_or(self.bytes.len(), |piece| piece.out);
+        match self.pieces[..after].last() {
+            Some(piece) if piece.escape == 0 => next.min(piece.out + (source - piece.source)),
+            Some(_) => next,
+            None => 0,
+        }
     }
 
     fn piece_at(&self, out: usize) -> Piece {

@@ -221,7 +221,7 @@ fn value(
     let is_last = is_line_end(bytes, range.end);
     if is_secret_bare(&text[range.clone()], hint, is_last) {
         let quote = if hint.is_json { quote_behind(&text[after..quoted_name]) } else { "" };
-        return Some(Found { range, quote });
+        return Some(Found { quote, ..Found::at(range) });
     }
     // A type between name and value: `password: &str = "…"`.
     let is_type =
