@@ -41,6 +41,9 @@ enum Task {
     },
     /// Run everything a change must pass, stopping at the first failure
     Ci {
+        /// Also what takes long: each package and feature alone, more cases of each law
+        #[arg(long)]
+        full: bool,
         /// Leave a step out (may be repeated)
         #[arg(long, value_name = "STEP", value_parser = ci::step_names())]
         without: Vec<String>,
@@ -67,7 +70,7 @@ fn main() -> ExitCode {
     let root = root();
     let result = match Cli::parse().task {
         Task::Bench { quick, only } => bench::run(root, quick, only.as_deref()),
-        Task::Ci { without } => ci::run(root, &without),
+        Task::Ci { full, without } => ci::run(root, &without, full),
         Task::Errors { check: true } => errors_page::check(root),
         Task::Errors { check: false } => errors_page::write(root),
         Task::Rules { check: true } => rules_page::check(root),

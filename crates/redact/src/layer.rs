@@ -92,21 +92,28 @@ impl Layer {
         let copied = copied.map_or(self.bytes.len(), |piece| piece.out);
         let copied = self.bytes[copied..].iter().rev();
         let before = copied.take_while(|byte| is_blank(**byte)).count();
+        let kept = self.bytes.len() - before;
+        // Each escape is a piece of its own, so that a range is widened by those it cuts only.
+        let pieces = self.pieces.len();
+        self.pieces.push(Piece { out: kept, source: begin, escape: end - begin });
         let mut at = end;
         while let Some(byte) = source.get(at) {
-            at += match escape(&source[at..]) {
+            let length = match escape(&source[at..]) {
                 Escape::Line(length) => length,
                 Escape::Byte(decoded, length) if is_blank(decoded) => length,
                 _ if is_blank(*byte) => 1,
                 _ => break,
             };
+            self.pieces.push(Piece { out: kept, source: at, escape: length });
+            at += length;
         }
         if at - begin > MAX_FOLD {
+            self.pieces.truncate(pieces);
             self.escape(begin, at - begin, &[GAP]);
             return at;
         }
-        self.bytes.truncate(self.bytes.len() - before);
-        self.leave_out(begin, at);
+        self.bytes.truncate(kept);
+        self.pieces.push(Piece { out: kept, source: at, escape: 0 });
         at + self.plain(source, at)
     }
 
