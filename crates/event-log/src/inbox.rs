@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Decision;
 
 /// What a caller in any process asks of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum InboxRequest {
     /// The run is to stop. Accepted while the run is open.
@@ -51,7 +51,7 @@ impl InboxRequest {
 }
 
 /// A row of an inbox: what was accepted and is not recorded yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InboxMessage {
     /// Names the row in its log.

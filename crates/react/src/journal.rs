@@ -7,6 +7,7 @@
 //! No step waits for another, and none is raced against anything outside of it: one that is told to stop
 //! ends by itself, and what it says then comes by `next` as well.
 
+mod note;
 mod step;
 
 use async_trait::async_trait;
@@ -15,13 +16,15 @@ use layer0::Timestamp;
 use layer0::event::{Event, ToolLate};
 use layer0::id::RunId;
 use react_machine::Entry;
+use serde::{Deserialize, Serialize};
 
+pub(crate) use note::{Note, Notes};
 pub(crate) use step::{
     Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Step, StopFact,
 };
 
 /// Names a step; unique in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct StepId(pub(crate) u64);
 
 /// What is written in one append.
@@ -34,7 +37,7 @@ pub(crate) struct Batch {
 }
 
 /// Something that a run learns.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Fact {
     /// A step has ended.
     Ended(StepId, End),
