@@ -43,8 +43,7 @@ pub(crate) enum Fact {
     Ended(StepId, End),
     /// The time that was asked for has come.
     Timer,
-    /// Rows of the inbox, each told once. Each [`Journal::watch`] is answered, with no rows if there are
-    /// none.
+    /// Rows of the inbox, each told once. No rows end a run that waits for people only.
     Inbox(Vec<InboxMessage>),
     /// The caller in this process wants the run to stop.
     Cancelled,
@@ -73,7 +72,8 @@ pub(crate) trait Journal: Send {
     /// Wants to hear when this time has come; the last call counts.
     fn timer(&mut self, at: Option<Timestamp>);
 
-    /// Asks what is in the run's inbox now. Later rows come unasked.
+    /// Asks what is in the run's inbox now. Later rows come unasked. A journal that keeps a waiting run
+    /// alive need not answer before there is one.
     fn watch(&mut self);
 
     /// Waits for what happens next, and says when that was. An error means that what happened could not
