@@ -2,6 +2,7 @@
 //! rebuilt from its entries and executed again from the start, a run comes to the same record.
 
 mod durable;
+mod generated;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,7 @@ use layer0::Timestamp;
 use layer0::event::Event;
 use layer0::failure::Retry;
 use layer0::id::RunId;
+use layer0::stop::Stop;
 use provider::{ScriptedAnswer, ScriptedProvider};
 use react_machine::{Machine, Setup};
 use retry::{Jitter, RetryConfig};
@@ -27,7 +29,6 @@ use super::start::Start;
 use crate::agent::Agent;
 use crate::approval::{ApprovalRequest, Approver};
 use crate::local_journal::LocalJournal;
-use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
 use crate::run_clock::RunClock;
 
@@ -36,7 +37,7 @@ const RUN: &str = "run_durable";
 /// What a tool of a history does.
 enum Does {
     Answers,
-    /// Asks to be called again later, the first times.
+    /// Asks to be called again later, if it has not done so yet.
     Waits(AtomicU32),
     /// Stops the run.
     Cancels(CancellationToken),
@@ -55,7 +56,7 @@ impl Tool for Scripted {
 
     async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
         match &self.does {
-            Does::Waits(times) if times.fetch_sub(1, Ordering::Relaxed) > 0 => {
+            Does::Waits(left) if left.swap(0, Ordering::Relaxed) > 0 => {
                 let busy = ToolError::ExecutionFailed("busy".into());
                 Err(busy.with_retry(Retry::After(Duration::from_secs(2))))
             }
@@ -78,6 +79,9 @@ impl Approver for Agrees {
     }
 }
 
+/// How a run ended, or the code it failed with.
+type Ended = Result<Stop, &'static str>;
+
 /// One process: what it keeps goes on in the next one.
 struct Process {
     log: Arc<MemoryLog>,
@@ -88,7 +92,7 @@ struct Process {
 
 impl Process {
     /// Executes the run from its start; `None` when it dies.
-    async fn execute(&self, answers: Value) -> Option<RunOutcome> {
+    async fn execute(&self, answers: Value) -> Option<Ended> {
         let clock = VirtualClock::starting_at(Timestamp::from_millis(1_000));
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let log: Arc<dyn EventLog> = Arc::clone(&self.log) as _;
@@ -120,12 +124,12 @@ impl Process {
             let started = run.ledger.fact(start.started(&run, None));
             let lived = async {
                 run.ledger.step([started]).await.unwrap();
-                run.go().await.unwrap()
+                run.go().await.map(|outcome| outcome.stop).map_err(|failure| failure.code())
             };
             let _ = done.send(tokio::select! {
                 biased;
                 _ = dies => None,
-                outcome = lived => Some(outcome),
+                ended = lived => Some(ended),
             });
         };
         tokio::spawn(clock.track(Box::pin(run)));
@@ -166,6 +170,13 @@ fn agent(
         .unwrap()
 }
 
+impl Process {
+    async fn record(&self) -> Vec<Value> {
+        let (_, events) = read_events(&*self.log, &RunId::from(RUN)).await.unwrap();
+        essence(&events)
+    }
+}
+
 /// Returns a record without what depends on the clock of its process.
 fn essence(events: &[Event]) -> Vec<Value> {
     events
@@ -182,32 +193,50 @@ fn essence(events: &[Event]) -> Vec<Value> {
         .collect()
 }
 
+/// A history that was executed in one process.
+struct Undisturbed {
+    answers: Value,
+    ended: Ended,
+    record: Vec<Value>,
+    /// How many entries its journal has.
+    entries: usize,
+}
+
+impl Undisturbed {
+    async fn execute(answers: Value) -> Self {
+        let process = Process {
+            log: Arc::new(MemoryLog::new()),
+            entries: Entries::default(),
+            dies_after: usize::MAX,
+        };
+        let ended = process.execute(answers.clone()).await.unwrap();
+        let record = process.record().await;
+        Self { answers, ended, record, entries: process.entries.count() }
+    }
+
+    /// Executes the history again, with a death after this entry.
+    async fn dies_after(&self, entry: usize) {
+        let (log, entries) = (Arc::new(MemoryLog::new()), Entries::default());
+        let first = Process { log: Arc::clone(&log), entries: entries.clone(), dies_after: entry };
+        let ended = first.execute(self.answers.clone()).await;
+        assert!(ended.is_none() || entry == self.entries, "it lived beyond {entry}");
+        let second = Process { log, entries, dies_after: usize::MAX };
+        let ended = second.execute(self.answers.clone()).await.unwrap();
+        assert_eq!(ended, self.ended, "after {entry}");
+        let record = second.record().await;
+        for (again, once) in record.iter().zip(&self.record) {
+            assert_eq!(again, once, "after {entry}");
+        }
+        assert_eq!(record.len(), self.record.len(), "after {entry}");
+    }
+}
+
 /// Executes a history in one process, then again with a death after each of its entries.
 async fn check(answers: Value) {
-    let alone = Process {
-        log: Arc::new(MemoryLog::new()),
-        entries: Entries::default(),
-        dies_after: usize::MAX,
-    };
-    let expected = alone.execute(answers.clone()).await.unwrap();
-    let (_, events) = read_events(&*alone.log, &RunId::from(RUN)).await.unwrap();
-    let all = alone.entries.count();
-    assert!(all > 8, "{all} entries");
-    for dies_after in 1..=all {
-        let log = Arc::new(MemoryLog::new());
-        let entries = Entries::default();
-        let first = Process { log: Arc::clone(&log), entries: entries.clone(), dies_after };
-        let ended = first.execute(answers.clone()).await;
-        assert!(ended.is_none() || dies_after == all, "it lived beyond {dies_after}");
-        let second = Process { log, entries, dies_after: usize::MAX };
-        let outcome = second.execute(answers.clone()).await.unwrap();
-        assert_eq!(outcome.stop, expected.stop, "after {dies_after}");
-        let (_, again) = read_events(&*second.log, &RunId::from(RUN)).await.unwrap();
-        let (again, once) = (essence(&again), essence(&events));
-        for (again, once) in again.iter().zip(&once) {
-            assert_eq!(again, once, "after {dies_after}");
-        }
-        assert_eq!(again.len(), once.len(), "after {dies_after}");
+    let undisturbed = Undisturbed::execute(answers).await;
+    assert!(undisturbed.entries > 8, "{} entries", undisturbed.entries);
+    for entry in 1..=undisturbed.entries {
+        undisturbed.dies_after(entry).await;
     }
 }
 
