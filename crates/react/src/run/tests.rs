@@ -28,6 +28,7 @@ use self::durable::{Durable, Entries};
 use super::start::Start;
 use crate::agent::Agent;
 use crate::approval::{ApprovalRequest, Approver};
+use crate::journal::Journal;
 use crate::local_journal::LocalJournal;
 use crate::request::RunRequest;
 use crate::run_clock::RunClock;
@@ -86,11 +87,15 @@ type Ended = Result<Stop, &'static str>;
 struct Process {
     log: Arc<MemoryLog>,
     entries: Entries,
-    /// How many entries there will be when it dies.
-    dies_after: usize,
+    /// How many entries of the durable journal there will be when it dies; `None` on the local journal.
+    dies_after: Option<usize>,
 }
 
 impl Process {
+    fn new(entries: Entries, dies_after: Option<usize>) -> Self {
+        Self { log: Arc::new(MemoryLog::new()), entries, dies_after }
+    }
+
     /// Executes the run from its start; `None` when it dies.
     async fn execute(&self, answers: Value) -> Option<Ended> {
         let clock = VirtualClock::starting_at(Timestamp::from_millis(1_000));
@@ -116,11 +121,18 @@ impl Process {
         let inbox = agent.inner.log.as_ref();
         let live = LocalJournal::new(writer, Arc::clone(&effects), run_clock, inbox, token);
         let (died, dies) = oneshot::channel();
-        let journal = Durable::new(live, self.entries.clone(), self.dies_after, died);
+        let journal: Box<dyn Journal> = match self.dies_after {
+            Some(entries) => Box::new(Durable::new(live, self.entries.clone(), entries, died)),
+            None => {
+                // The local journal does not die.
+                std::mem::forget(died);
+                Box::new(live)
+            }
+        };
         let machine = Machine::new(start.definition.clone(), Setup::new(RunId::from(RUN)));
         let (done, result) = oneshot::channel();
         let run = async move {
-            let mut run = start.open_on(Box::new(journal), effects, machine).await;
+            let mut run = start.open_on(journal, effects, machine).await;
             let started = run.ledger.fact(start.started(&run, None));
             let lived = async {
                 run.ledger.step([started]).await.unwrap();
@@ -193,34 +205,32 @@ fn essence(events: &[Event]) -> Vec<Value> {
         .collect()
 }
 
-/// A history that was executed in one process.
+/// A history that was executed in one process, on each journal.
 struct Undisturbed {
     answers: Value,
     ended: Ended,
     record: Vec<Value>,
-    /// How many entries its journal has.
+    /// How many entries its durable journal has.
     entries: usize,
 }
 
 impl Undisturbed {
     async fn execute(answers: Value) -> Self {
-        let process = Process {
-            log: Arc::new(MemoryLog::new()),
-            entries: Entries::default(),
-            dies_after: usize::MAX,
-        };
-        let ended = process.execute(answers.clone()).await.unwrap();
-        let record = process.record().await;
-        Self { answers, ended, record, entries: process.entries.count() }
+        let local = Process::new(Entries::default(), None);
+        let ended = local.execute(answers.clone()).await.unwrap();
+        let record = local.record().await;
+        let mut undisturbed = Self { answers, ended, record, entries: usize::MAX };
+        undisturbed.entries = undisturbed.dies_after(usize::MAX).await;
+        undisturbed
     }
 
-    /// Executes the history again, with a death after this entry.
-    async fn dies_after(&self, entry: usize) {
-        let (log, entries) = (Arc::new(MemoryLog::new()), Entries::default());
-        let first = Process { log: Arc::clone(&log), entries: entries.clone(), dies_after: entry };
+    /// Executes the history on the durable journal, with a death after this entry. Returns how many there
+    /// are at the end.
+    async fn dies_after(&self, entry: usize) -> usize {
+        let first = Process::new(Entries::default(), Some(entry));
         let ended = first.execute(self.answers.clone()).await;
-        assert!(ended.is_none() || entry == self.entries, "it lived beyond {entry}");
-        let second = Process { log, entries, dies_after: usize::MAX };
+        assert!(ended.is_none() || entry >= self.entries, "it lived beyond {entry}");
+        let second = Process { dies_after: Some(usize::MAX), ..first };
         let ended = second.execute(self.answers.clone()).await.unwrap();
         assert_eq!(ended, self.ended, "after {entry}");
         let record = second.record().await;
@@ -228,6 +238,7 @@ impl Undisturbed {
             assert_eq!(again, once, "after {entry}");
         }
         assert_eq!(record.len(), self.record.len(), "after {entry}");
+        second.entries.count()
     }
 }
 

@@ -28,7 +28,7 @@ fn answer() -> impl Strategy<Value = Value> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 16,
+        cases: 48,
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
