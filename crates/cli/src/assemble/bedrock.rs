@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use config::ModelTable;
-use provider_bedrock::Bedrock;
+use provider_bedrock::{Bedrock, Converse};
 use provider_http::ApiKey;
 
 use super::model::{model_name, timeouts};
@@ -14,14 +14,14 @@ pub(super) fn setup(model: &ModelTable, path: &Path) -> Result<Bedrock, CliError
     let name = model_name(model, path)?;
     let setup = match &model.api_key_env {
         Some(variable) => ApiKey::from_env(variable)
-            .map(|key| Bedrock::new(name.as_str()).region_from_env().api_key(key)),
+            .map(|key| Bedrock::new(name.as_str()).with(Converse::region_from_env).api_key(key)),
         None => Bedrock::from_env(name.as_str()),
     };
     let setup = match setup {
         Ok(setup) => setup,
         // A gateway needs none.
         Err(_) if model.api_key_env.is_none() && model.base_url.is_some() => {
-            Bedrock::new(name).region_from_env()
+            Bedrock::new(name).with(Converse::region_from_env)
         }
         Err(error) => {
             let hint = error.hint();

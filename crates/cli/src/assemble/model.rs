@@ -127,10 +127,10 @@ fn provider(
             let key = key(model, provider_openai::KEY_VARIABLE)?;
             let mut openai = OpenAi::new(model_name(model, path)?);
             if let Some(omits) = model.omits_done {
-                openai = openai.omits_done(omits);
+                openai = openai.with(|it| it.omits_done(omits));
             }
             if let Some(yes) = model.max_completion_tokens {
-                openai = openai.max_completion_tokens(yes);
+                openai = openai.with(|it| it.max_completion_tokens(yes));
             }
             let provider = built!(openai, model, &key, path);
             Ok((Arc::new(provider), key))

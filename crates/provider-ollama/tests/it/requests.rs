@@ -50,7 +50,7 @@ fn conversation() -> ModelRequest {
 
 #[tokio::test]
 async fn what_is_sent_to_stream() {
-    let request = sent(|it| it.context_tokens(8192), &conversation(), true).await;
+    let request = sent(|it| it.with(|it| it.context_tokens(8192)), &conversation(), true).await;
     assert_eq!(request.path, "/api/chat");
     assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(request.header("content-type"), Some("application/json"));
