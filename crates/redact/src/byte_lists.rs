@@ -1,9 +1,9 @@
 //! Lists of bytes: what is printed byte by byte as numbers, such as `68:65:6c`, `[104, 101]` or a dump.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
-use crate::escapes::is_blank;
-use crate::held::Held;
+use crate::escapes::{ends_escape, is_blank};
+use crate::forms::Forms;
 
 /// What of a list's text may stand between two of its bytes, white space aside, as in `chr(104) + chr(101)`.
 const MAX_GAP: usize = 16;
@@ -41,7 +41,7 @@ pub(crate) struct Spelled {
 
 /// Finds the lists of bytes that spell a form of a secret. `is_within_word` says that the text begins
 /// with the rest of a word; `ends`, that nothing follows it.
-pub(crate) fn scan(held: &Held, text: &[u8], is_within_word: bool, ends: bool) -> Lists {
+pub(crate) fn scan(forms: &Forms, text: &[u8], is_within_word: bool, ends: bool) -> Lists {
     let mut lists = Lists::default();
     let mut readers = READINGS.map(Reader::new);
     let mut at = if is_within_word { word_end(text, 0) } else { 0 };
@@ -55,18 +55,23 @@ pub(crate) fn scan(held: &Held, text: &[u8], is_within_word: bool, ends: bool) -
             break;
         }
         at = word.end;
-        if !looks_like_number(&text[word.clone()]) {
-            readers.iter_mut().for_each(Reader::end_row);
-            continue;
-        }
-        for reader in &mut readers {
-            reader.read(held, text, &word, &mut lists.found);
+        match Number::of(&text[word.clone()]) {
+            Some(number) => {
+                let is_name = is_name(text, &word);
+                for reader in &mut readers {
+                    if !reader.begin_row(number, word.start) {
+                        let read = if is_name { None } else { reader.reading.bytes_of(number) };
+                        reader.take(forms, text, &word, read, &mut lists.found);
+                    }
+                }
+            }
+            None => readers.iter_mut().for_each(Reader::end_row),
         }
     }
     for reader in &mut readers {
-        reader.search(held, &mut lists.found);
+        reader.search(forms, &mut lists.found);
         if !ends {
-            let open = reader.open(held, &text[..until]);
+            let open = reader.open(forms, &text[..until]);
             lists.open = [lists.open, open].into_iter().flatten().min();
         }
     }
@@ -100,22 +105,88 @@ impl Reading {
         matches!(self, Self::Dump | Self::SwappedDump)
     }
 
-    /// Reads the bytes of a number into `bytes`; says whether it is one.
-    fn bytes_of(self, word: &[u8], bytes: &mut Vec<u8>) -> bool {
-        match self {
-            Self::Binary => small(word, &[b"0b", b"0B"], 2, 7..=8, bytes),
-            Self::Decimal => small(word, &[], 10, 1..=3, bytes),
-            Self::Octal => small(word, &[b"0o", b"0O"], 8, 1..=4, bytes),
-            Self::Hex => hex(word, bytes),
-            Self::Dump => matches!(word.len(), 2 | 4) && pairs(word, bytes),
-            Self::SwappedDump => {
-                word.len() == 4 && pairs(word, bytes) && {
-                    let end = bytes.len();
-                    bytes.swap(end - 2, end - 1);
-                    true
-                }
+    /// Returns the bytes of a number, where it is one.
+    fn bytes_of(self, number: Number<'_>) -> Option<Bytes> {
+        let Number { digits, form, .. } = number;
+        match (self, form) {
+            (Self::Binary, Form::Plain) => {
+                let digits = [b"0b", b"0B"].iter().find_map(|it| digits.strip_prefix(*it));
+                small(digits.unwrap_or(number.digits), 2, 7..=8)
             }
+            (Self::Decimal, Form::Plain) => small(digits, 10, 1..=3),
+            (Self::Octal, Form::Plain | Form::Octal) => small(digits, 8, 1..=4),
+            (Self::Hex, Form::Plain | Form::Hex) => pairs(digits),
+            (Self::Hex, Form::CodeUnit) if digits.len() >= 4 => pairs(digits),
+            (Self::Dump, Form::Plain) if number.is_bare && matches!(digits.len(), 2 | 4) => {
+                pairs(digits)
+            }
+            (Self::SwappedDump, Form::Plain) if number.is_bare && digits.len() == 4 => {
+                pairs(digits).map(|Bytes { bytes: [low, high, ..], .. }| Bytes::of(&[high, low]))
+            }
+            _ => None,
         }
+    }
+}
+
+/// A word that may be a number: digits, with what says how they are read.
+#[derive(Debug, Clone, Copy)]
+struct Number<'t> {
+    word: &'t [u8],
+    /// Hexadecimal ones, without what stands before and behind them.
+    digits: &'t [u8],
+    form: Form,
+    /// Is there no suffix?
+    is_bare: bool,
+}
+
+/// What stands before the digits.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    /// `u`, as in `\u0068`.
+    CodeUnit,
+    /// `0x`, or `x` as in `\x68`.
+    Hex,
+    /// `0o`.
+    Octal,
+    /// Nothing; the `0b` of binary numbers are digits too.
+    Plain,
+}
+
+impl<'t> Number<'t> {
+    fn of(word: &'t [u8]) -> Option<Self> {
+        let (form, rest) = match word {
+            [b'0', b'x' | b'X', rest @ ..] | [b'x' | b'X', rest @ ..] => (Form::Hex, rest),
+            [b'u', rest @ ..] => (Form::CodeUnit, rest),
+            [b'0', b'o' | b'O', rest @ ..] => (Form::Octal, rest),
+            _ => (Form::Plain, word),
+        };
+        let length = rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let (digits, suffix) = rest.split_at(length);
+        let is_number = length > 0 && word.len() <= MAX_NUMBER && SUFFIXES.contains(&suffix);
+        is_number.then_some(Self { word, digits, form, is_bare: suffix.is_empty() })
+    }
+
+    fn is_offset(self) -> bool {
+        self.digits.len() >= MIN_OFFSET_DIGITS && is_offset(self.word)
+    }
+}
+
+/// The bytes of one number.
+#[derive(Debug, Clone, Copy)]
+struct Bytes {
+    bytes: [u8; MAX_NUMBER / 2],
+    length: usize,
+}
+
+impl Bytes {
+    fn of(bytes: &[u8]) -> Self {
+        let mut all = Self { bytes: [0; MAX_NUMBER / 2], length: bytes.len() };
+        all.bytes[..bytes.len()].copy_from_slice(bytes);
+        all
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.length]
     }
 }
 
@@ -152,39 +223,45 @@ impl Reader {
         Self { reading, bytes: Vec::new(), places: Vec::new(), end: 0, row: None }
     }
 
-    fn read(&mut self, held: &Held, text: &[u8], word: &Range<usize>, found: &mut Vec<Spelled>) {
-        let number = &text[word.clone()];
-        if self.reading.is_dump() && is_offset(number) {
-            self.row = Some(Row { start: word.start, taken: 0, end: word.end });
-            return;
+    /// Begins a row of a dump, where that is what is read and this is its offset.
+    fn begin_row(&mut self, number: Number<'_>, at: usize) -> bool {
+        let begins = self.reading.is_dump() && number.is_offset();
+        if begins {
+            self.row = Some(Row { start: at, taken: 0, end: at + number.word.len() });
         }
-        let collected = self.bytes.len();
-        let is_read = (!self.reading.is_dump() || self.row.is_some())
-            && !is_name(text, word)
-            && self.reading.bytes_of(number, &mut self.bytes);
-        if !is_read {
-            self.end_row();
-            return;
-        }
-        if collected > 0 && !self.is_gap(&text[self.end..word.start]) {
-            let next = self.bytes.split_off(collected);
-            self.search(held, found);
-            self.bytes = next;
+        begins
+    }
+
+    /// Takes the bytes of the next number, if it is one in this reading.
+    fn take(
+        &mut self,
+        forms: &Forms,
+        text: &[u8],
+        word: &Range<usize>,
+        read: Option<Bytes>,
+        found: &mut Vec<Spelled>,
+    ) {
+        let is_read = !self.reading.is_dump() || self.row.is_some();
+        let Some(read) = read.filter(|_| is_read) else { return self.end_row() };
+        if !self.bytes.is_empty() && !self.is_gap(&text[self.end..word.start]) {
+            self.search(forms, found);
+            self.bytes.clear();
             self.places.clear();
         }
+        self.bytes.extend_from_slice(read.as_slice());
         self.end = word.end;
         let mut kept_from = word.start;
         if let Some(row) = &mut self.row {
             kept_from = row.start;
-            row.taken += self.bytes.len() - self.places.len();
+            row.taken += read.length;
             row.end = word.end;
         }
         let place = Place { start: word.start, end: word.end, kept_from };
         self.places.resize(self.bytes.len(), place);
         self.row = self.row.filter(|row| row.taken < ROW_BYTES);
         if self.bytes.len() >= MAX_COLLECTED {
-            self.search(held, found);
-            let searched = self.bytes.len() - (held.longest() - 1).min(self.bytes.len());
+            self.search(forms, found);
+            let searched = self.bytes.len() - (forms.longest() - 1).min(self.bytes.len());
             self.bytes.drain(..searched);
             self.places.drain(..searched);
         }
@@ -195,26 +272,30 @@ impl Reader {
         self.row = None;
     }
 
-    fn search(&self, held: &Held, found: &mut Vec<Spelled>) {
-        for range in held.matches(&self.bytes) {
+    fn search(&self, forms: &Forms, found: &mut Vec<Spelled>) {
+        if self.bytes.len() < forms.shortest() {
+            return;
+        }
+        for range in forms.matches(&self.bytes) {
             let (first, last) = (self.places[range.start], self.places[range.end - 1]);
             found.push(Spelled { range: first.start..last.end, kept_from: first.kept_from });
         }
     }
 
     /// Returns from where on the text has to be kept, because the list may go on.
-    fn open(&self, held: &Held, text: &[u8]) -> Option<usize> {
+    fn open(&self, forms: &Forms, text: &[u8]) -> Option<usize> {
         let row = self.row.filter(|row| self.is_gap(&text[row.end..])).map(|row| row.start);
         let is_open = !self.bytes.is_empty() && self.is_gap(&text[self.end..]);
-        let at = if is_open { held.open_at_end(&self.bytes) } else { None };
+        let at = if is_open { forms.open_at_end(&self.bytes) } else { None };
         [row, at.map(|at| self.places[at].kept_from)].into_iter().flatten().min()
     }
 
     /// May this stand between two bytes of a list?
     fn is_gap(&self, between: &[u8]) -> bool {
         let most = if self.reading.is_dump() { MAX_ROW_GAP } else { MAX_GAP };
-        between.len() <= MAX_SPACE
-            && between.iter().filter(|byte| !byte.is_ascii_whitespace()).count() <= most
+        between.len() <= most
+            || between.len() <= MAX_SPACE
+                && between.iter().filter(|byte| !byte.is_ascii_whitespace()).count() <= most
     }
 }
 
@@ -222,7 +303,7 @@ impl Reader {
 fn next_word(text: &[u8], from: usize) -> Option<Range<usize>> {
     let mut at = from;
     loop {
-        at += text[at..].iter().position(|byte| *byte == b'\\' || byte.is_ascii_alphanumeric())?;
+        at += text[at..].iter().position(|byte| *byte == b'\\' || is_of_word(*byte))?;
         if text[at] != b'\\' {
             return Some(at..word_end(text, at));
         }
@@ -231,15 +312,25 @@ fn next_word(text: &[u8], from: usize) -> Option<Range<usize>> {
     }
 }
 
-/// Is this the letter of an escape that stands for white space?
-pub(crate) const fn ends_escape(byte: u8) -> bool {
-    matches!(byte, b'n' | b'r' | b't')
-}
-
 fn word_end(text: &[u8], from: usize) -> usize {
     let rest = &text[from..];
-    from + rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len())
+    from + rest.iter().position(|byte| !is_of_word(*byte)).unwrap_or(rest.len())
 }
+
+/// Letters and digits, looked up: that takes half the time of comparing.
+const fn is_of_word(byte: u8) -> bool {
+    WORD[byte as usize]
+}
+
+static WORD: [bool; 256] = {
+    let mut word = [false; 256];
+    let mut byte: u8 = 0;
+    while byte < 128 {
+        word[byte as usize] = byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    word
+};
 
 /// Does it take what follows to say what this word is?
 fn is_unfinished(text: &[u8], word: &Range<usize>) -> bool {
@@ -252,15 +343,6 @@ fn is_unfinished(text: &[u8], word: &Range<usize>) -> bool {
 /// Is this the index in `{"0": 104, "1": 101}`?
 fn is_name(text: &[u8], word: &Range<usize>) -> bool {
     text[word.end..].starts_with(b"\":")
-}
-
-/// Rules most words out by their ends.
-const fn looks_like_number(word: &[u8]) -> bool {
-    let [first, ..] = word else { return false };
-    let [.., last] = word else { return false };
-    (first.is_ascii_hexdigit() || matches!(first, b'x' | b'X' | b'u'))
-        && (last.is_ascii_hexdigit() || matches!(last, b'h' | b'H' | b'u' | b'U' | b'L'))
-        && word.len() <= MAX_NUMBER
 }
 
 /// Is this the beginning of a number, of whatever reading?
@@ -280,48 +362,27 @@ fn is_offset(word: &[u8]) -> bool {
 }
 
 /// Reads a number of one byte.
-fn small(
-    word: &[u8],
-    prefixes: &[&[u8]],
-    radix: u32,
-    digits: std::ops::RangeInclusive<usize>,
-    bytes: &mut Vec<u8>,
-) -> bool {
-    let rest = prefixes.iter().find_map(|prefix| word.strip_prefix(*prefix)).unwrap_or(word);
-    let length = rest.iter().take_while(|byte| char::from(**byte).is_digit(radix)).count();
-    if !digits.contains(&length) || !SUFFIXES.contains(&&rest[length..]) {
-        return false;
+fn small(digits: &[u8], radix: u32, lengths: RangeInclusive<usize>) -> Option<Bytes> {
+    if !lengths.contains(&digits.len()) {
+        return None;
     }
-    let digit = |byte: &u8| char::from(*byte).to_digit(radix).unwrap_or_default();
-    let number = rest[..length].iter().fold(0, |number, byte| number * radix + digit(byte));
-    u8::try_from(number).map(|byte| bytes.push(byte)).is_ok()
+    let number = digits
+        .iter()
+        .try_fold(0, |number, byte| Some(number * radix + char::from(*byte).to_digit(radix)?))?;
+    u8::try_from(number).ok().map(|byte| Bytes::of(&[byte]))
 }
 
-/// Reads a number of one byte, or of several in pairs of digits, as in `6865 6c64`.
-fn hex(word: &[u8], bytes: &mut Vec<u8>) -> bool {
-    let prefixes: [&[u8]; 5] = [b"0x", b"0X", b"x", b"X", b"u"];
-    let rest = prefixes.iter().find_map(|prefix| word.strip_prefix(*prefix)).unwrap_or(word);
-    let length = rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let (digits, suffix) = rest.split_at(length);
-    // `u8` is a suffix that stands by itself, as in `0x68_u8`.
-    let is_code_unit = word[0] != b'u' || length >= 4;
-    SUFFIXES.contains(&suffix) && is_code_unit && pairs(digits, bytes)
-}
-
-/// Reads pairs of digits, or one digit.
-fn pairs(digits: &[u8], bytes: &mut Vec<u8>) -> bool {
-    if digits.is_empty() || (digits.len() > 1 && digits.len() % 2 == 1) {
-        return false;
+/// Reads one digit, or pairs of digits: one byte, or several as in `6865 6c64`.
+fn pairs(digits: &[u8]) -> Option<Bytes> {
+    if digits.len() > 1 && digits.len() % 2 == 1 {
+        return None;
     }
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let begin = bytes.len();
+    let mut read = Bytes::of(&[]);
     for pair in digits.chunks(2) {
-        let byte = pair.iter().try_fold(0, |number, byte| Some(number << 4 | digit(*byte)?));
-        let Some(byte) = byte else {
-            bytes.truncate(begin);
-            return false;
-        };
-        bytes.push(byte);
+        let digit = |number: u32, byte: &u8| Some(number << 4 | char::from(*byte).to_digit(16)?);
+        let byte = pair.iter().try_fold(0, digit)?;
+        read.bytes[read.length] = u8::try_from(byte).ok()?;
+        read.length += 1;
     }
-    true
+    Some(read)
 }

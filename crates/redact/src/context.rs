@@ -1,6 +1,6 @@
 //! What stands before a part of a text.
 
-use crate::byte_lists::ends_escape;
+use crate::escapes::ends_escape;
 use crate::layer::{Layer, MAX_LAYERS};
 
 /// What a reader has to know of the text before the part it reads.

@@ -8,8 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use regex::{Captures, Regex};
 
-use crate::ranges::Found;
-use crate::redactor::REDACTED;
+use crate::ranges::{Found, REDACTED};
 use crate::tokens::{TOKENS, begins_word};
 use crate::values::is_placeholder;
 use crate::{quoted, settings};

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::redactor::REDACTED;
+/// What stands where a secret was.
+pub const REDACTED: &str = "[redacted]";
 
 /// A part of a text that goes.
 #[derive(Debug, Clone, PartialEq, Eq)]

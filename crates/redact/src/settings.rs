@@ -8,7 +8,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use crate::quoted;
 use crate::ranges::Found;
-use crate::values::{Hint, is_placeholder, is_secret_bare, is_secret_quoted};
+use crate::values::{Hint, Name, is_placeholder, is_secret_bare, is_secret_quoted};
 
 /// How names of secrets end, lower case.
 const WORDS: [&str; 12] = [
@@ -68,15 +68,6 @@ static FINDER: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .build(WORDS)
         .expect("the words above are few")
 });
-
-/// How sure the name is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Name {
-    /// `password`, `client_secret`: what follows is one.
-    Sure,
-    /// `token`, `pass`: what follows may be a word of a grammar, or a number.
-    Likely,
-}
 
 /// Is this the name of a secret?
 pub(crate) fn is_secret_name(name: &str) -> bool {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::held::Held;
-use crate::ranges::{Found, merged};
-use crate::redactor::REDACTED;
+use crate::ranges::{Found, REDACTED, merged};
 
 /// Takes the secrets a process holds out of a text that comes in pieces, wherever a secret is cut.
 ///
