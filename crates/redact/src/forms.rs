@@ -19,8 +19,12 @@ const MAX_BLANKS: usize = 4;
 pub(crate) struct Forms {
     forms: Vec<Vec<u8>>,
     finder: AhoCorasick,
+    /// Tells several times faster that there is none; most texts have none.
+    filter: AhoCorasick,
     /// Does a form begin with this byte?
     begins: [bool; 256],
+    /// Does a form have this byte?
+    has: [bool; 256],
     shortest: usize,
     longest: usize,
 }
@@ -31,20 +35,29 @@ impl Forms {
         let forms: BTreeSet<Vec<u8>> = secrets.iter().flat_map(|secret| forms_of(secret)).collect();
         let forms: Vec<Vec<u8>> = forms.into_iter().collect();
         let finder = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&forms).ok()?;
+        let filter =
+            AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&forms).ok()?;
         let mut begins = [false; 256];
+        let mut has = [false; 256];
         for form in &forms {
             begins[usize::from(form[0])] = true;
+            form.iter().for_each(|byte| has[usize::from(*byte)] = true);
         }
         let shortest = forms.iter().map(Vec::len).min()?;
         let longest = forms.iter().map(Vec::len).max()?;
-        Some(Self { forms, finder, begins, shortest, longest })
+        Some(Self { forms, finder, filter, begins, has, shortest, longest })
     }
 
     /// Returns where forms stand.
     pub(crate) fn matches(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
-        let is_match = self.finder.is_match(bytes);
+        let is_match = self.filter.is_match(bytes);
         let bytes = if is_match { bytes } else { &[] };
         self.finder.find_overlapping_iter(bytes).map(|found| found.range())
+    }
+
+    /// Does any form have this byte?
+    pub(crate) const fn have(&self, byte: u8) -> bool {
+        self.has[byte as usize]
     }
 
     /// Returns how long the shortest form is.
