@@ -62,8 +62,9 @@ fn hexadecimal_lists_go() {
             gone(secret, &joined(secret, between, |byte| format!("\\x{byte:02x}")));
             gone(secret, &joined(secret, between, |byte| format!("\\x{{{byte:x}}}")));
         }
-        for (prefix, suffix) in [("0x", ""), ("0X", ""), ("0x", "u8"), ("", "h"), ("U+00", "")] {
-            if prefix == "U+00" && !secret.is_ascii() {
+        let prefixes = ["0x", "0X", "x", "", "U+00", "u00"].map(|prefix| (prefix, ""));
+        for (prefix, suffix) in prefixes.into_iter().chain([("0x", "u8"), ("", "h")]) {
+            if prefix.ends_with("00") && !secret.is_ascii() {
                 continue;
             }
             gone(secret, &joined(secret, ", ", |byte| format!("{prefix}{byte:02X}{suffix}")));
