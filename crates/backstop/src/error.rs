@@ -11,7 +11,7 @@ use event_log::LogError;
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::DecodeError;
-use layer0::failure::{Chain, Effect, Failure, Retry};
+use layer0::failure::{Chain, Effect, Facts, Failure};
 use layer0::message::ImageError;
 use provider::ProviderError;
 use react::{
@@ -301,19 +301,15 @@ impl ExecutionError {
 }
 
 impl Failure for Error {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Storage(StorageError::Event(_)) => code::LOG_UNREADABLE,
-            error => error.inner().map_or(code::INPUT_INVALID, Failure::code),
+            Self::Storage(StorageError::Event(_)) => {
+                Facts::never(code::LOG_UNREADABLE, Effect::None)
+            }
+            error => error
+                .inner()
+                .map_or(Facts::never(code::INPUT_INVALID, Effect::None), Failure::facts),
         }
-    }
-
-    fn retry(&self) -> Retry {
-        self.inner().map_or(Retry::Never, Failure::retry)
-    }
-
-    fn effect(&self) -> Effect {
-        self.inner().map_or(Effect::None, Failure::effect)
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {

@@ -1,6 +1,6 @@
 use layer0::code;
 use layer0::error::BoxError;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
 /// Says why an error store could not be written or read.
@@ -52,26 +52,12 @@ impl StoreError {
 }
 
 impl Failure for StoreError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Closed => code::STORE_CLOSED,
-            Self::Failed(_) => code::STORE_FAILED,
-            Self::Full(_) => code::STORE_FULL,
-            Self::Locked(_) => code::STORE_LOCKED,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Locked(_) => Retry::Backoff,
-            Self::Closed | Self::Failed(_) | Self::Full(_) => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Failed(_) => Effect::Unknown,
-            Self::Closed | Self::Full(_) | Self::Locked(_) => Effect::None,
+            Self::Closed => Facts::never(code::STORE_CLOSED, Effect::None),
+            Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
+            Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
+            Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
         }
     }
 }

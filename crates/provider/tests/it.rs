@@ -4,19 +4,19 @@
 use std::time::Duration;
 
 use layer0::code;
-use layer0::failure::{Failure, GiveUp};
+use layer0::failure::{Exhausted, Failure};
 use provider::{ProviderError, TimeoutPhase};
 
 fn samples() -> Vec<ProviderError> {
     let hint = Some(Duration::from_secs(7));
-    let mut exhausted = ProviderError::transient("overloaded", Some(529));
-    exhausted.give_up(3, Duration::from_secs(4));
+    let last = ProviderError::transient("overloaded", Some(529));
+    let exhausted = Exhausted { attempts: 3, elapsed: Duration::from_secs(4), last };
     vec![
         ProviderError::AuthFailed("bad key".into()),
         ProviderError::circuit_open(hint),
         ProviderError::content_blocked("no"),
         ProviderError::context_overflow("too long"),
-        exhausted,
+        exhausted.into(),
         ProviderError::invalid_request("no such parameter", Some(400)),
         ProviderError::InvalidResponse("an HTML page".into()),
         ProviderError::not_found("no such model"),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use layer0::code;
 use layer0::event::{Actor, EventKind};
-use layer0::failure::{Effect as WorldEffect, Failure, Retry};
+use layer0::failure::{Effect as WorldEffect, Facts, Failure};
 use layer0::id::{CallId, RunId};
 use serde_json::Value;
 use thiserror::Error;
@@ -171,16 +171,8 @@ fn without_words(kind: &EventKind) -> Value {
 }
 
 impl Failure for Divergence {
-    fn code(&self) -> &'static str {
-        code::REPLAY_DIVERGED
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-
-    fn effect(&self) -> WorldEffect {
-        WorldEffect::None
+    fn facts(&self) -> Facts {
+        Facts::never(code::REPLAY_DIVERGED, WorldEffect::None)
     }
 }
 

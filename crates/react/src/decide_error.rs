@@ -2,7 +2,7 @@
 
 use event_log::LogError;
 use layer0::code;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::ApprovalId;
 use thiserror::Error;
 
@@ -24,16 +24,8 @@ impl ApprovalNotFound {
 }
 
 impl Failure for ApprovalNotFound {
-    fn code(&self) -> &'static str {
-        code::INPUT_INVALID
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::None
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
     }
 }
 
@@ -59,27 +51,11 @@ pub enum DecideError {
 }
 
 impl Failure for DecideError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Blank(_) => code::INPUT_INVALID,
-            Self::NotFound(error) => error.code(),
-            Self::Log(error) => error.code(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Blank(_) => Retry::Never,
-            Self::NotFound(error) => error.retry(),
-            Self::Log(error) => error.retry(),
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Blank(_) => Effect::None,
-            Self::NotFound(error) => error.effect(),
-            Self::Log(error) => error.effect(),
+            Self::Blank(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::NotFound(error) => error.facts(),
+            Self::Log(error) => error.facts(),
         }
     }
 }

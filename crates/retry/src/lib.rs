@@ -15,11 +15,13 @@ mod breaker;
 mod budget;
 mod fallback;
 mod policy;
+mod service;
 mod timeout;
 
 pub use backoff::{Jitter, RetryConfig};
 pub use breaker::{Breaker, BreakerConfig, BreakerLayer, CircuitBreaker};
 pub use budget::RetryBudget;
-pub use fallback::{Fallback, FallbackRequest};
-pub use policy::{Decision, FailedAttempt, RetryLayer, RetryPolicy, RetryRequest, Tried};
+pub use fallback::Fallback;
+pub use policy::{Decision, RetryPolicy, Tried};
+pub use service::{FailedAttempt, Retry, RetryLayer, RetryRequest};
 pub use timeout::{AttemptTimeout, AttemptTimeoutLayer};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use error_store::StoreError;
 use layer0::code;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use thiserror::Error;
 
@@ -38,23 +38,12 @@ pub enum BackupError {
 }
 
 impl Failure for BackupError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Exists(_) | Self::OwnFile(_) => code::INPUT_INVALID,
-            Self::File { .. } => code::STORE_FAILED,
-            Self::Store(error) => error.code(),
+            Self::Exists(_) | Self::OwnFile(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::File { .. } => Facts::never(code::STORE_FAILED, Effect::None),
+            Self::Store(error) => error.facts().with_effect(Effect::None),
         }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Exists(_) | Self::File { .. } | Self::OwnFile(_) => Retry::Never,
-            Self::Store(error) => error.retry(),
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::None
     }
 }
 

@@ -7,7 +7,7 @@ use event_log::RunState;
 use layer0::Timestamp;
 use layer0::code;
 use layer0::event::Hash;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
 use serde::Serialize;
 use sqlx::Row;
@@ -102,29 +102,14 @@ pub enum RemoveError {
 }
 
 impl Failure for RemoveError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
             Self::Dispatched { .. }
             | Self::Followed { .. }
             | Self::NoRun(_)
             | Self::NoSession(_)
-            | Self::Open(_) => code::INPUT_INVALID,
-            Self::Store(error) => error.code(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Dispatched { .. }
-            | Self::Followed { .. }
-            | Self::NoRun(_)
-            | Self::NoSession(_)
-            | Self::Open(_) => Effect::None,
-            Self::Store(_) => Effect::Unknown,
+            | Self::Open(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Store(error) => Facts::never(error.code(), Effect::Unknown),
         }
     }
 }
