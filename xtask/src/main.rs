@@ -10,6 +10,7 @@ mod bench;
 mod ci;
 mod error;
 mod errors_page;
+mod facts;
 mod page;
 mod rules_page;
 mod tidy;
@@ -48,9 +49,9 @@ enum Task {
         #[arg(long, value_name = "STEP", value_parser = ci::step_names())]
         without: Vec<String>,
     },
-    /// Write docs/errors.md from the catalogue of codes
+    /// Write docs/errors.md from the catalogue of codes and the facts of failures
     Errors {
-        /// Change nothing; fail if the page differs from the catalogue
+        /// Change nothing; fail if the page or the docs of a failure differ
         #[arg(long)]
         check: bool,
     },

@@ -31,18 +31,32 @@ use tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 #[non_exhaustive]
 pub enum Error {
     /// What was configured cannot be used.
+    ///
+    /// Retry: never. Effect: none.
     Configuration(ConfigurationError),
     /// What was asked for was not carried out.
+    ///
+    /// Retry: as the error inside says, else never. Effect: as it says, else none.
     Execution(ExecutionError),
     /// A pack cannot be loaded.
+    ///
+    /// Retry: never. Effect: none.
     Pack(PackError),
     /// A pattern cannot be read.
+    ///
+    /// Retry: never. Effect: none.
     Pattern(PatternError),
     /// Something cannot be registered, or is not.
+    ///
+    /// Retry: never. Effect: none.
     Registration(RegistrationError),
     /// A record does not replay.
+    ///
+    /// Retry: as the error inside says. Effect: as it says.
     Replay(ReplayError),
     /// A store cannot be opened, read or written.
+    ///
+    /// Retry: as the error inside says, never for an event. Effect: as it says, none for an event.
     Storage(StorageError),
 }
 
@@ -262,21 +276,36 @@ impl Error {
 
     /// Returns the failure inside, where the category adds nothing of its own.
     fn inner(&self) -> Option<&dyn Failure> {
+        match self {
+            Self::Execution(error) => error.inner(),
+            Self::Replay(error) => Some(error.inner()),
+            Self::Storage(error) => error.inner(),
+            Self::Configuration(_) | Self::Pack(_) | Self::Pattern(_) | Self::Registration(_) => {
+                None
+            }
+        }
+    }
+}
+
+impl ReplayError {
+    fn inner(&self) -> &dyn Failure {
+        match self {
+            Self::ReplayDivergence(error) => &**error,
+            Self::Resume(error) => &**error,
+        }
+    }
+}
+
+impl StorageError {
+    fn inner(&self) -> Option<&dyn Failure> {
         Some(match self {
-            Self::Execution(error) => return error.inner(),
-            Self::Replay(ReplayError::ReplayDivergence(error)) => &**error,
-            Self::Replay(ReplayError::Resume(error)) => &**error,
-            Self::Storage(StorageError::Log(error)) => error,
-            Self::Storage(StorageError::Backup(error)) => error,
-            Self::Storage(StorageError::Open(error)) => error,
-            Self::Storage(StorageError::Remove(error)) => error,
-            Self::Storage(StorageError::State(error)) => error,
-            Self::Storage(StorageError::Store(error)) => error,
-            Self::Configuration(_)
-            | Self::Pack(_)
-            | Self::Pattern(_)
-            | Self::Registration(_)
-            | Self::Storage(StorageError::Event(_)) => return None,
+            Self::Backup(error) => error,
+            Self::Event(_) => return None,
+            Self::Log(error) => error,
+            Self::Open(error) => error,
+            Self::Remove(error) => error,
+            Self::State(error) => error,
+            Self::Store(error) => error,
         })
     }
 }
@@ -303,12 +332,16 @@ impl ExecutionError {
 impl Failure for Error {
     fn facts(&self) -> Facts {
         match self {
-            Self::Storage(StorageError::Event(_)) => {
-                Facts::never(code::LOG_UNREADABLE, Effect::None)
+            Self::Configuration(_) | Self::Pack(_) | Self::Pattern(_) | Self::Registration(_) => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
             }
-            error => error
+            Self::Execution(error) => error
                 .inner()
                 .map_or(Facts::never(code::INPUT_INVALID, Effect::None), Failure::facts),
+            Self::Replay(error) => error.inner().facts(),
+            Self::Storage(error) => error
+                .inner()
+                .map_or(Facts::never(code::LOG_UNREADABLE, Effect::None), Failure::facts),
         }
     }
 

@@ -106,6 +106,8 @@ pub fn hint<'f>(failure: &'f (impl Failure + ?Sized)) -> Cow<'f, str> {
 ///
 /// The class is never rewritten: code and effect are those of `last`. The retry answer becomes
 /// [`Retry::Never`], so that an outer retry layer does not multiply the attempts of an inner one.
+///
+/// Retry: never. Effect: as the last error says.
 #[derive(Debug, ThisError)]
 #[error("gave up after {attempts} attempts")]
 pub struct Exhausted<E: Error + 'static> {

@@ -41,6 +41,8 @@ pub struct Replayed {
 }
 
 /// The first difference between a record and what the machine makes of it.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("replay diverged at seq {seq}: `{kind}` was recorded")]
 #[non_exhaustive]

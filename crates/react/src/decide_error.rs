@@ -7,6 +7,8 @@ use layer0::id::ApprovalId;
 use thiserror::Error;
 
 /// Says that no open approval has this id: it never had, or it is decided already.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no open approval `{id}`")]
 #[non_exhaustive]
@@ -40,7 +42,7 @@ pub enum DecideError {
     Blank(&'static str),
     /// No such approval is open.
     ///
-    /// Retry: never. Effect: none.
+    /// Retry: as the error inside says. Effect: as it says.
     #[error("the decision was not accepted")]
     NotFound(#[from] ApprovalNotFound),
     /// The log could not be written.

@@ -62,7 +62,7 @@ pub enum AgentError {
     Llm(#[from] ProviderError),
     /// The request cannot be run; nothing was started.
     ///
-    /// Retry: never. Effect: none.
+    /// Retry: as the request's error says. Effect: as it says.
     #[error("invalid request")]
     InvalidRequest(#[from] RequestError),
     /// The model asked for the same tools again and again.
@@ -106,7 +106,7 @@ pub enum AgentError {
     },
     /// The run failed in another process; this is what its record says.
     ///
-    /// Retry: never. Effect: unknown.
+    /// Retry: as the record's failure says. Effect: as it says.
     #[error("the run had failed")]
     Recorded(#[source] RecordedFailure),
     /// The model said the same text too often, the last time without asking for anything that is new
@@ -243,6 +243,8 @@ impl From<AgentError> for EnvError {
 }
 
 /// What a log says of a failure: its code, and itself with its causes as text.
+///
+/// Retry: never. Effect: unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedFailure {
     code: &'static str,
@@ -281,6 +283,8 @@ impl Failure for RecordedFailure {
 /// A run that failed, with everything it had done until then.
 ///
 /// Prints as `run … failed`; with `{:#}` as the whole chain on one line.
+///
+/// Retry: as the error inside says. Effect: as the error inside says, happened where a tool acted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RunFailure {

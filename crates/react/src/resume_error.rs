@@ -20,7 +20,7 @@ pub enum ResumeError {
     Blank(&'static str),
     /// What is recorded does not follow from this agent, or was recorded by another version.
     ///
-    /// Retry: never. Effect: none.
+    /// Retry: as the divergence says. Effect: as it says.
     #[error("the record is not this agent's")]
     Diverged(#[source] Box<Divergence>),
     /// The copy is over where it ends, so its model would never read what was to be said to it.

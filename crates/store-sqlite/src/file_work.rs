@@ -18,9 +18,13 @@ use crate::own_files::folder_of;
 #[non_exhaustive]
 pub enum BackupError {
     /// There is a file of this name; it was left alone.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{}` is there already", .0.display())]
     Exists(PathBuf),
     /// The file cannot be written.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{}` cannot be written", path.display())]
     #[non_exhaustive]
     File {
@@ -30,9 +34,13 @@ pub enum BackupError {
         source: io::Error,
     },
     /// It is the name of one of the database's own files, such as its write-ahead log.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{}` belongs to the store itself", .0.display())]
     OwnFile(PathBuf),
     /// The database cannot be read.
+    ///
+    /// Retry: as the store's error says. Effect: none.
     #[error("the store failed")]
     Store(#[from] StoreError),
 }
