@@ -8,6 +8,7 @@ mod decisions;
 mod cancelling;
 mod durable;
 mod errors;
+mod histories;
 mod history;
 mod forks;
 mod hooks;
