@@ -2,7 +2,8 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::{BoxError, OperatorError, inherent_is_retryable};
+use super::boxed::BoxError;
+use super::operator::OperatorError;
 use crate::code;
 use crate::failure::{Effect, Facts, Failure};
 

@@ -2,7 +2,8 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::{BoxError, OrchError, inherent_is_retryable};
+use super::boxed::BoxError;
+use super::orchestrator::OrchError;
 use crate::code;
 use crate::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Inner, Retry};
 

@@ -1,6 +1,6 @@
 use thiserror::Error;
 
-use super::{BoxError, inherent_is_retryable};
+use super::boxed::BoxError;
 use crate::code;
 use crate::failure::{Effect, Facts, Failure};
 

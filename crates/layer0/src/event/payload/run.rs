@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Hash;
-use super::payload;
 use crate::code::Code;
+use crate::event::hash::Hash;
 use crate::id::{ApprovalId, CallId, RunId, SessionId};
 use crate::json_text::JsonText;
 use crate::message::{Image, Transcript};

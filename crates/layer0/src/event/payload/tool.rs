@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::payload;
 use crate::code::Code;
 use crate::id::{ApprovalId, CallId, ErrorId, ResultId};
 use crate::json_text::JsonText;

@@ -1,0 +1,41 @@
+//! The links of the chain.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A link of the hash chain: 32 bytes, printed as 64 lower-case hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Hash(pub [u8; 32]);
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        let mut bytes = [0; 32];
+        let digits = text.as_bytes();
+        if digits.len() != 64 {
+            return Err(Error::custom("a hash has 64 hex digits"));
+        }
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = str::from_utf8(pair)
+                .ok()
+                .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+                .ok_or_else(|| Error::custom("a hash has 64 hex digits"))?;
+        }
+        Ok(Self(bytes))
+    }
+}
