@@ -29,20 +29,6 @@ pub enum StoreError {
     Locked(#[source] BoxError),
 }
 
-/// Returns the code of a store's failure that is only known as text, as tools report it.
-#[must_use]
-pub fn code_of_text(text: &str) -> &'static str {
-    let known = [
-        (StoreError::Closed, code::STORE_CLOSED),
-        (StoreError::Full(BoxError::from("")), code::STORE_FULL),
-        (StoreError::Locked(BoxError::from("")), code::STORE_LOCKED),
-    ];
-    known
-        .into_iter()
-        .find(|(error, _)| text.starts_with(&error.to_string()))
-        .map_or(code::STORE_FAILED, |(_, code)| code)
-}
-
 impl StoreError {
     /// Can trying again help?
     #[must_use]

@@ -33,7 +33,7 @@ fn samples() -> Vec<ProviderError> {
     ]
 }
 
-/// Spec: E2, E6, E9
+/// Spec: E2, E6, E9, E14
 #[test]
 fn every_variant_states_its_facts() {
     let rows: Vec<String> = samples()
@@ -42,7 +42,10 @@ fn every_variant_states_its_facts() {
             let (retry, effect) = (format!("{:?}", error.retry()), format!("{:?}", error.effect()));
             assert_eq!(error.is_retryable(), error.retry().is_retryable());
             assert!(code::find(error.code()).is_some());
-            format!("{:<28} {retry:<10} {effect:<8} {error}", error.code())
+            let elsewhere = format!("{:?}", error.elsewhere());
+            let counts = if error.counts_against() { "against" } else { "-" };
+            let code = error.code();
+            format!("{code:<28} {retry:<10} {effect:<8} {elsewhere:<12} {counts:<8} {error}")
         })
         .collect();
     insta::assert_snapshot!(rows.join("\n"));

@@ -26,6 +26,11 @@ pub enum ToolError {
     /// Retry: never. Effect: unknown.
     #[error("cancelled")]
     Cancelled,
+    /// The tool ran and could not do its work because of this error. The model reads the error.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("tool could not do its work")]
+    Caused(#[source] BoxError),
     /// Another variant, with what the tool's author adds to it.
     ///
     /// Retry: as the author says, else as the error inside. Effect: as the error inside.
@@ -228,6 +233,7 @@ impl Failure for ToolError {
         match self {
             Self::ApprovalDenied { .. } => Facts::never(code::TOOL_APPROVAL_DENIED, Effect::None),
             Self::Cancelled => Facts::never(code::TOOL_CANCELLED, Effect::Unknown),
+            Self::Caused(_) => Facts::never(code::TOOL_EXECUTION_FAILED, Effect::Unknown),
             Self::Detailed { retry: Some(retry), error, .. } => error.facts().with_retry(*retry),
             Self::Detailed { retry: None, error, .. } => error.facts(),
             Self::ExecutionFailed(_) => Facts::never(code::TOOL_EXECUTION_FAILED, Effect::Unknown),

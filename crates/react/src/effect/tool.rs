@@ -4,10 +4,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use error_store::{DATABASE_ERROR, Summary, code_of_text};
+use error_store::{StoreError, Summary};
 use layer0::JsonText;
 use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
-use layer0::failure::{Failure, Retry};
+use layer0::failure::{Chain, Failure, Retry, sources};
 use react_machine::HookPoint;
 use retry::{Decision, RetryPolicy, Tried};
 use tokio_util::sync::CancellationToken;
@@ -194,12 +194,13 @@ async fn answer(
         }
         Err(error) => {
             let answer = failing.respond(&error, &failed_text(&run.tool, &error));
-            let unread = error.author_code().is_some_and(|code| &**code == DATABASE_ERROR);
-            if stores || !unread {
-                vec![answer]
-            } else {
-                let why = error.kind().to_string();
-                vec![failing.degraded("get", code_of_text(&why), &why), answer]
+            // A detail tool that cannot read its store says so in its cause.
+            match sources(error.kind()).find_map(|cause| cause.downcast_ref::<StoreError>()) {
+                Some(store) if !stores => {
+                    let why = Chain(store).to_string();
+                    vec![failing.degraded("get", store.code(), &why), answer]
+                }
+                _ => vec![answer],
             }
         }
     };
