@@ -114,6 +114,9 @@ impl Facts {
         if arms.is_empty() || documented.variants.is_empty() {
             return self.hold(name, &documented.docs, Row::of_block(body));
         }
+        if arms.iter().any(|arm| row::is_for_all(&arm.pat)) {
+            self.drifted.push(format!("`{name}` has a row for variants that it does not name"));
+        }
         for (variant, docs) in &documented.variants {
             let rows = arms.iter().filter(|arm| row::names(&arm.pat, variant));
             let rows: Vec<_> = rows.flat_map(|arm| Row::of(&arm.body)).collect();
@@ -192,6 +195,15 @@ mod tests {
                 "Self::Two => Facts::never(code::A, Effect::None),",
                 vec![
                     "`a::E::Two` says `Effect: none, unknown while it runs`, its row none",
+                    "`a::E::Inner` says `Retry: as the error inside says`, its row nothing",
+                ],
+            ),
+            (
+                "Self::Two if x => Facts::never(code::A, Effect::None),
+                Self::Two => Facts::never(code::A, Effect::Unknown),
+                e => e.facts(),",
+                vec![
+                    "`a::E` has a row for variants that it does not name",
                     "`a::E::Inner` says `Retry: as the error inside says`, its row nothing",
                 ],
             ),

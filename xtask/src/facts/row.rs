@@ -190,11 +190,20 @@ fn code(argument: &Expr) -> Option<String> {
 pub(super) fn names(pattern: &Pat, variant: &str) -> bool {
     match pattern {
         Pat::Guard(guarded) => names(&guarded.pat, variant),
-        Pat::Ident(_) | Pat::Wild(_) => true,
         Pat::Or(either) => either.cases.iter().any(|case| names(case, variant)),
         Pat::Path(path) => is_last(&path.path, variant),
         Pat::Struct(fields) => is_last(&fields.path, variant),
         Pat::TupleStruct(fields) => is_last(&fields.path, variant),
+        _ => false,
+    }
+}
+
+/// Does a pattern take whatever comes?
+pub(super) fn is_for_all(pattern: &Pat) -> bool {
+    match pattern {
+        Pat::Guard(guarded) => is_for_all(&guarded.pat),
+        Pat::Ident(_) | Pat::Wild(_) => true,
+        Pat::Or(either) => either.cases.iter().any(is_for_all),
         _ => false,
     }
 }
