@@ -27,15 +27,22 @@ pub(super) async fn attempt(
     if stop.is_cancelled() {
         return End::Attempt(AttemptEnd::NotBegun);
     }
-    let endpoint = attempt.endpoint(&effects);
+    let (call, number) = (attempt.call.call, attempt.number());
+    let price = effects.agent.definition.price;
+    let record = |label| {
+        let shown = Shown::new(&effects.agent.redactor);
+        AttemptRecord::new(call, number, label, price, effects.listeners(), shown)
+    };
+    let Some(endpoint) = effects.agent.models.get(attempt.provider) else {
+        // The step is data, and may be that of an agent with more providers.
+        let why = format!("the agent has no provider {}", attempt.provider + 1);
+        let error = ProviderError::Other(why.into());
+        return End::Attempt(given_up(&effects, &record("none".into()), error, false));
+    };
     if attempt.made_here == 0 {
         endpoint.retry.begin();
     }
-    let (call, number) = (attempt.call.call, attempt.number());
-    let (label, price) = (Arc::clone(&endpoint.label), effects.agent.definition.price);
-    let shown = Shown::new(&effects.agent.redactor);
-    let record = AttemptRecord::new(call, number, label, price, effects.listeners(), shown);
-    let record = Arc::new(record);
+    let record = Arc::new(record(Arc::clone(&endpoint.label)));
     let request = ModelRequest {
         messages: attempt.messages.clone(),
         tools: Arc::clone(&attempt.tools),
@@ -60,19 +67,19 @@ pub(super) async fn attempt(
             let attempted = record.attempted(Some(response.usage), None, None);
             AttemptEnd::Answered(Box::new((attempted, responded(&effects, call, response))))
         }
-        Some(Err(error)) => failed(&effects, attempt, &record, error, took),
+        Some(Err(error)) => failed(&effects, endpoint, attempt, &record, error, took),
     })
 }
 
 /// Decides what follows a failed attempt.
 fn failed(
     effects: &Effects,
+    endpoint: &Endpoint,
     mut attempt: Box<Attempt>,
     record: &AttemptRecord,
     error: ProviderError,
     took: Duration,
 ) -> AttemptEnd {
-    let endpoint = attempt.endpoint(effects);
     attempt.count(effects, record, took);
     let billed = record.billed();
     let tried = attempt.tried(effects);
@@ -93,8 +100,17 @@ fn failed(
         attempt.go_to_next_provider(&error);
         return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
     }
-    let is_limited = matches!(decision, Decision::Stop { is_limited: true, .. });
-    let attempted = record.attempted(billed, Some(&error), None);
+    given_up(effects, record, error, matches!(decision, Decision::Stop { is_limited: true, .. }))
+}
+
+/// Says that no other attempt follows.
+fn given_up(
+    effects: &Effects,
+    record: &AttemptRecord,
+    error: ProviderError,
+    is_limited: bool,
+) -> AttemptEnd {
+    let attempted = record.attempted(record.billed(), Some(&error), None);
     let redact = |text: String| effects.agent.redactor.redact(&text).into_owned();
     let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
     let failed = ModelFailed {
@@ -136,12 +152,6 @@ impl Effects {
 }
 
 impl Attempt {
-    /// Returns the provider that is asked.
-    fn endpoint<'e>(&self, effects: &'e Effects) -> &'e Endpoint {
-        let models = &effects.agent.models;
-        models.get(self.provider).expect("an attempt goes on only to a provider that stands behind")
-    }
-
     /// Counts this attempt among those that were made.
     fn count(&mut self, effects: &Effects, record: &AttemptRecord, took: Duration) {
         self.made = self.made.saturating_add(1);
