@@ -91,7 +91,7 @@ impl InboxRequest {
             }
             Self::Input { text, .. } => Data { approved: None, text: Some(text.to_string()) },
         };
-        serde_json::to_string(&data).unwrap_or_default()
+        serde_json::to_string(&data).expect("a truth value and a text are JSON")
     }
 
     /// Reads a request back from the columns of a row; `None` for what no version wrote.

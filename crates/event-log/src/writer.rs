@@ -155,8 +155,8 @@ fn is_deep(data: &str) -> bool {
 /// Makes the record of an event, chained to the one before.
 fn sealed(event: &Event, previous: &Hash, text: &mut Vec<u8>) -> Record {
     text.clear();
-    // Our own payloads always serialise: their maps have string keys.
-    let _ = serde_json::to_writer(&mut *text, &event.kind);
+    serde_json::to_writer(&mut *text, &event.kind)
+        .expect("payloads have string keys, and memory takes any text");
     let mut record = Record {
         seq: event.seq,
         at: event.at,
@@ -164,7 +164,7 @@ fn sealed(event: &Event, previous: &Hash, text: &mut Vec<u8>) -> Record {
         actor: event.actor,
         caused_by: event.caused_by,
         schema: event.schema,
-        data: str::from_utf8(text).unwrap_or_default().to_owned(),
+        data: str::from_utf8(text).expect("JSON is UTF-8").to_owned(),
         hash: Hash::default(),
     };
     record.hash = record.seal(previous);

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use event_log::{Claim, EventLog, RunSummary, RunWriter};
+use event_log::{Claim, EventLog, LogError, RunSummary, RunWriter};
 use layer0::event::{Actor, EventKind, RunFailed, ToolResponded};
 use layer0::failure::{Failure, chain};
 use layer0::id::CallId;
@@ -26,7 +26,7 @@ pub(crate) async fn abandon(
     why: &ResumeError,
     now: Timestamp,
 ) -> Result<(), AgentError> {
-    let open = open_calls(&**log, &summary).await;
+    let open = open_calls(&**log, &summary).await?;
     let usage = summary.usage;
     let cause = Some(summary.last_seq);
     tracing::warn!(run = %summary.run, error = %why, "an open run is closed, because it cannot go on");
@@ -48,9 +48,16 @@ pub(crate) async fn abandon(
 }
 
 /// Returns the calls without an answer, as far as the record can be read.
-async fn open_calls(log: &dyn EventLog, summary: &RunSummary) -> BTreeMap<CallId, Arc<str>> {
+async fn open_calls(
+    log: &dyn EventLog,
+    summary: &RunSummary,
+) -> Result<BTreeMap<CallId, Arc<str>>, LogError> {
     let mut open = BTreeMap::new();
-    let records = log.records(&summary.run, 1).await.unwrap_or_default();
+    let records = match log.records(&summary.run, 1).await {
+        // What was changed is no record, and says nothing of calls.
+        Err(LogError::Tampered { .. } | LogError::SchemaNewer { .. }) => Vec::new(),
+        records => records?,
+    };
     for event in records.iter().filter_map(|record| record.decode(&summary.run).ok()) {
         match event.kind {
             EventKind::ModelResponded(answer) => {
@@ -64,5 +71,5 @@ async fn open_calls(log: &dyn EventLog, summary: &RunSummary) -> BTreeMap<CallId
             _ => {}
         }
     }
-    open
+    Ok(open)
 }

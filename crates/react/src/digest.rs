@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 /// Returns what `run.started` says of an agent: its definition, and the SHA-256 of that as compact
 /// JSON with sorted keys.
 pub(crate) fn record(definition: &AgentDefinition) -> AgentRecord {
-    // Our own definitions always serialise: their maps have string keys.
-    let text = JsonText::of(definition).unwrap_or_default();
+    let text = JsonText::of(definition)
+        .expect("schemas and sources are nested less deeply than a record may be");
     AgentRecord {
         name: Arc::clone(&definition.name),
         digest: digest(&text).into(),

@@ -234,9 +234,10 @@ impl Database {
             .map_err(Fault::from)?;
         let Some(row) = row else { return Ok(None) };
         let head: &[u8] = row.try_get("head").map_err(Fault::from)?;
+        let changed = |_| StoreError::Failed("the hash of a tombstone has another length".into());
         Ok(Some(Tombstone {
             run: run.clone(),
-            head: Hash(head.try_into().unwrap_or_default()),
+            head: head.try_into().map(Hash).map_err(changed)?,
             at: Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?),
             by: row.try_get("forgotten_by").map_err(Fault::from)?,
         }))
