@@ -44,17 +44,15 @@ impl Row {
 
     fn of_call(call: &ExprCall) -> Option<Self> {
         let Expr::Path(function) = &*call.func else { return None };
-        let mut row = Self::default();
-        row.retry = match last(&function.path, "Facts")?.as_str() {
+        let retry = match last(&function.path, "Facts")?.as_str() {
             "never" => [NEVER].into(),
             "backoff" => [BACKOFF].into(),
             "hinted" => [HINT, BACKOFF].into(),
             "new" => words(call.args.iter().nth(1)?, retry_word),
             _ => return None,
         };
-        row.effect = words(call.args.last()?, effect_word);
-        row.codes.extend(code(call.args.first()?));
-        Some(row)
+        let effect = words(call.args.last()?, effect_word);
+        Some(Self { codes: code(call.args.first()?).into_iter().collect(), retry, effect })
     }
 
     fn of_method(call: &ExprMethodCall) -> Vec<Self> {

@@ -118,8 +118,7 @@ impl History {
             agent = agent.fallback_on(upstream);
         }
         if let Some(limit) = self.limit {
-            let mut budget = Budget::default();
-            budget.max_model_calls = Some(limit);
+            let budget = Budget { max_model_calls: Some(limit), ..Budget::default() };
             agent = agent.budget(budget);
         }
         let agent: Agent = agent.build().unwrap();
