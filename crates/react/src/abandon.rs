@@ -54,8 +54,8 @@ async fn open_calls(
 ) -> Result<BTreeMap<CallId, Arc<str>>, LogError> {
     let mut open = BTreeMap::new();
     let records = match log.records(&summary.run, 1).await {
-        // What was changed is no record, and says nothing of calls.
-        Err(LogError::Tampered { .. } | LogError::SchemaNewer { .. }) => Vec::new(),
+        // The store may do better later; the record will not.
+        Err(error) if !error.is_retryable() => Vec::new(),
         records => records?,
     };
     for event in records.iter().filter_map(|record| record.decode(&summary.run).ok()) {
