@@ -13,36 +13,19 @@
 //!
 //! Start at [`ScriptedEndpoint`].
 
-pub mod adapter;
-pub mod anthropic;
-mod ask;
-pub mod bedrock;
 mod chaos;
-pub mod conformance;
-pub mod gemini;
-mod http;
-mod log_conformance;
-mod loopback;
+pub mod contract;
+pub mod failures;
 pub mod measure;
-pub mod ollama;
-pub mod openai;
-mod provider_conformance;
-mod reply;
-pub mod responses;
-mod scripted;
-mod store_conformance;
+mod server;
 mod wire;
 
-pub use ask::{Heard, KEY, TOKEN, hello, send};
 pub use chaos::Chaos;
-pub use http::Request;
-pub use log_conformance::event_log_conformance;
-pub use loopback::Loopback;
-pub use provider_conformance::provider_conformance;
-pub use reply::{Ending, Reply};
-pub use scripted::ScriptedEndpoint;
-pub use store_conformance::{
-    StoreTrial, error_store_conformance, error_store_trials, result_store_conformance,
-    result_store_trials,
+pub use contract::{
+    StoreTrial, error_store_conformance, error_store_trials, event_log_conformance,
+    provider_conformance, result_store_conformance, result_store_trials,
 };
-pub use wire::{Cannot, MakeProvider, Wire};
+pub use server::{
+    Ending, Heard, KEY, Loopback, Reply, Request, ScriptedEndpoint, TOKEN, hello, send,
+};
+pub use wire::{Cannot, MakeProvider, Wire, anthropic, bedrock, gemini, ollama, openai, responses};

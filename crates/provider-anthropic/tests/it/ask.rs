@@ -6,8 +6,8 @@ use layer0::message::StopReason;
 use provider::{ModelResponse, ProviderError};
 use provider_anthropic::{Anthropic, AnthropicProvider};
 use serde_json::{Value, json};
-use testkit::adapter::Adapter;
-use testkit::{Reply, ScriptedEndpoint, conformance};
+use testkit::contract::adapter::Adapter;
+use testkit::{Reply, ScriptedEndpoint, failures};
 
 pub(super) use testkit::{KEY, hello, send};
 
@@ -18,7 +18,7 @@ pub(super) const ADAPTER: Adapter = Adapter {
     endpoint: ScriptedEndpoint::anthropic,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
     shown: || format!("{:?} {:?}", to(NOWHERE), *READER),
-    failures: || conformance::samples(&["anthropic"]),
+    failures: || failures::samples(&["anthropic"]),
     no_answers,
     repeating,
     reasons: &[

@@ -6,9 +6,9 @@ use layer0::message::StopReason;
 use provider::{ModelResponse, ProviderError};
 use provider_bedrock::{AwsCredentials, Bedrock, BedrockProvider};
 use serde_json::{Value, json};
-use testkit::adapter::Adapter;
 use testkit::bedrock::{event, exception, frame, stream};
-use testkit::{Reply, ScriptedEndpoint, conformance};
+use testkit::contract::adapter::Adapter;
+use testkit::{Reply, ScriptedEndpoint, failures};
 
 pub(super) use testkit::{KEY, TOKEN, hello, send};
 
@@ -23,7 +23,7 @@ pub(super) const ADAPTER: Adapter = Adapter {
         let built = bearer.clone().build().unwrap();
         format!("{:?} {:?} {bearer:?} {built:?}", to(NOWHERE), *READER)
     },
-    failures: || conformance::samples(&["bedrock"]),
+    failures: || failures::samples(&["bedrock"]),
     no_answers,
     repeating,
     reasons: &[

@@ -6,8 +6,8 @@ use layer0::message::StopReason;
 use provider::{ModelResponse, ProviderError};
 use provider_gemini::{Gemini, GeminiProvider};
 use serde_json::{Value, json};
-use testkit::adapter::Adapter;
-use testkit::{Reply, ScriptedEndpoint, conformance};
+use testkit::contract::adapter::Adapter;
+use testkit::{Reply, ScriptedEndpoint, failures};
 
 pub(super) use testkit::{KEY, hello, send};
 
@@ -18,7 +18,7 @@ pub(super) const ADAPTER: Adapter = Adapter {
     endpoint: ScriptedEndpoint::gemini,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
     shown: || format!("{:?} {:?}", to(MODEL, NOWHERE), *READER),
-    failures: || conformance::samples(&["gemini"]),
+    failures: || failures::samples(&["gemini"]),
     no_answers,
     repeating,
     reasons: &[

@@ -6,8 +6,8 @@ use layer0::message::StopReason;
 use provider::{ModelResponse, ProviderError};
 use provider_openai::{OpenAiResponses, OpenAiResponsesProvider};
 use serde_json::{Value, json};
-use testkit::adapter::Adapter;
-use testkit::{KEY, Reply, ScriptedEndpoint, conformance};
+use testkit::contract::adapter::Adapter;
+use testkit::{KEY, Reply, ScriptedEndpoint, failures};
 
 pub(super) const ADAPTER: Adapter = Adapter {
     wire: testkit::responses::wire(|url, timeouts| {
@@ -16,7 +16,7 @@ pub(super) const ADAPTER: Adapter = Adapter {
     endpoint: ScriptedEndpoint::openai_responses,
     read: |content_type, body| Box::pin(READER.read(content_type, body)),
     shown: || format!("{:?} {:?}", to(NOWHERE), *READER),
-    failures: conformance::responses_samples,
+    failures: failures::responses_samples,
     no_answers,
     repeating,
     reasons: &[
@@ -25,7 +25,7 @@ pub(super) const ADAPTER: Adapter = Adapter {
         ("content_filter", StopReason::ContentFilter),
         ("steered", StopReason::Pause),
     ],
-    stopped: conformance::responses_stopped,
+    stopped: failures::responses_stopped,
     transient_inside: Some(502),
     no_arguments: || vec![json!(""), json!("null")],
     // The empty line that ends the last event.

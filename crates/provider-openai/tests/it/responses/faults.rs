@@ -1,13 +1,13 @@
 use layer0::message::StopReason;
 use serde_json::json;
-use testkit::{Reply, conformance};
+use testkit::{Reply, failures};
 
 use super::ask::{ADAPTER, ask};
 
 #[test]
 fn every_known_reason_of_an_incomplete_answer_is_read() {
     let read: Vec<_> = ADAPTER.reasons.iter().map(|(name, _)| *name).collect();
-    assert_eq!(conformance::responses_stop_reasons(), read);
+    assert_eq!(failures::responses_stop_reasons(), read);
 }
 
 /// Spec: P9

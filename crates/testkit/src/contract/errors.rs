@@ -1,0 +1,268 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use error_store::{
+    ErrorFilter, ErrorRecord, ErrorStore, Lookup, NewError, Origin, Retention, Stored, readable,
+};
+use layer0::id::{ErrorId, SessionId};
+use layer0::{Code, Timestamp, code};
+use redact::Redactor;
+
+use super::suite::StoreTrial;
+
+type Store = Arc<dyn ErrorStore>;
+
+/// Returns what an error store has to hold.
+///
+/// Specification: S1, S2, S3, S8, S10, S14.
+#[must_use]
+pub fn error_store_trials() -> Vec<StoreTrial<dyn ErrorStore>> {
+    vec![
+        StoreTrial::new("an error comes out as it went in", |s| Box::pin(keeps_an_error(s))),
+        StoreTrial::new("an error is its session's", |s| Box::pin(is_its_sessions(s))),
+        StoreTrial::new("a repeated error is counted", |s| Box::pin(counts_repeats(s))),
+        StoreTrial::new("ids carry the time and differ", |s| Box::pin(makes_ids(s))),
+        StoreTrial::new("errors are listed newest first", |s| Box::pin(lists_newest_first(s))),
+        StoreTrial::new("every filter leaves what fits", |s| Box::pin(filters(s))),
+        StoreTrial::new("a run has the errors it met", |s| Box::pin(lists_what_a_run_met(s))),
+        StoreTrial::new("an old error expires", |s| Box::pin(prunes_by_age(s))),
+        StoreTrial::new("the longest unseen go first", |s| Box::pin(prunes_the_longest_unseen(s))),
+        StoreTrial::new("bytes are bounded", |s| Box::pin(prunes_by_bytes(s))),
+        StoreTrial::new("a held session is not pruned", |s| Box::pin(keeps_what_is_held(s))),
+        StoreTrial::new("an expired error can come again", |s| Box::pin(stores_anew(s))),
+        StoreTrial::new("a copied error keeps its id", |s| Box::pin(keeps_copies(s))),
+        StoreTrial::new("a copied id stays expired", |s| Box::pin(keeps_what_expired(s))),
+        StoreTrial::new("counts are of the errors kept", |s| Box::pin(counts(s))),
+        StoreTrial::new("any text is kept", |s| Box::pin(keeps_any_text(s))),
+    ]
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_millis(1_767_225_600_000 + second * 1_000)
+}
+
+fn error(session: &str, run: &str, tool: &str, second: i64, text: &str) -> NewError {
+    let origin = Origin::new(at(second), session, run, "c1", tool);
+    let reason = Code::new(code::TOOL_EXECUTION_FAILED);
+    NewError::new(origin, reason, Some("SQL_ERROR"), text, &Redactor::new())
+}
+
+async fn put(store: &Store, session: &str, second: i64, text: &str) -> Stored {
+    store.store(error(session, "run_1", "sql", second, text)).await.expect("it is stored")
+}
+
+async fn get(store: &Store, session: &str, id: &ErrorId) -> Lookup<ErrorRecord> {
+    store.get(&SessionId::from(session), id).await.expect("it is read")
+}
+
+async fn listed(store: &Store, filter: ErrorFilter) -> Vec<String> {
+    let errors = store.list(filter).await.expect("errors are listed");
+    errors.iter().map(|error| readable(error.raw())).collect()
+}
+
+async fn prune(store: &Store, retention: Retention, second: i64) -> (u64, u64) {
+    let pruned = store.prune(retention, at(second)).await.expect("it is pruned");
+    (pruned.rows, pruned.bytes)
+}
+
+async fn keeps_an_error(store: Store) {
+    let json = "{\"b\": 1,  \"a\":\t[1.0, 2e3], \"message\": \"bad\"}";
+    let new = error("s", "run_1", "sql", 0, json);
+    let stored = store.store(new.clone()).await.expect("it is stored");
+    let found = get(&store, "s", &stored.id).await.found().expect("it is found");
+    assert_eq!(found, new.into_record(stored.id.clone()));
+    assert_eq!(&**found.raw(), json, "byte for byte");
+    let for_people = store.find(&stored.id).await.expect("it is read");
+    assert_eq!(for_people.found(), Some(found));
+}
+
+async fn is_its_sessions(store: Store) {
+    let stored = put(&store, "s", 0, "boom").await;
+    assert_eq!(get(&store, "other", &stored.id).await, Lookup::Missing);
+    assert_eq!(get(&store, "s", &"err_20260101_000000_zzzzzz".into()).await, Lookup::Missing);
+    let odd = put(&store, "s'; DROP TABLE errors; --", 1, "boom").await;
+    assert!(get(&store, "s'; DROP TABLE errors; --", &odd.id).await.found().is_some());
+}
+
+async fn counts_repeats(store: Store) {
+    let first = put(&store, "s", 0, "boom").await;
+    let again = store.store(error("s", "run_2", "sql", 5, "boom")).await.expect("it is stored");
+    assert_eq!((&again.id, first.occurrences, again.occurrences), (&first.id, 1, 2));
+    // One that comes late does not make it older.
+    put(&store, "s", 3, "boom").await;
+    let found = get(&store, "s", &first.id).await.found().expect("it is found");
+    assert_eq!((found.occurrences(), found.at(), found.last_at()), (3, at(0), at(5)));
+    assert_ne!(put(&store, "other", 6, "boom").await.id, first.id, "another session's is another");
+    assert_ne!(put(&store, "s", 7, "bang").await.id, first.id);
+    let other_tool = store.store(error("s", "run_1", "web", 8, "boom")).await;
+    assert_ne!(other_tool.expect("it is stored").id, first.id);
+}
+
+async fn makes_ids(store: Store) {
+    let mut ids = Vec::new();
+    for number in 0..100 {
+        ids.push(put(&store, "s", 0, &format!("error {number}")).await.id);
+    }
+    for id in &ids {
+        assert!(id.as_str().starts_with("err_20260101_000000_") && id.as_str().len() == 26, "{id}");
+    }
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), 100, "no error is lost to an id");
+}
+
+async fn lists_newest_first(store: Store) {
+    for (second, text) in [(5, "b"), (1, "a"), (9, "d"), (5, "c")] {
+        put(&store, "s", second, text).await;
+    }
+    assert_eq!(listed(&store, ErrorFilter::new()).await, ["d", "c", "b", "a"]);
+    assert_eq!(listed(&store, ErrorFilter::new().limit(2)).await, ["d", "c"]);
+    assert!(listed(&store, ErrorFilter::new().limit(0)).await.is_empty());
+}
+
+async fn filters(store: Store) {
+    for (session, tool, second, text) in
+        [("a", "sql", 1, "1"), ("a", "web", 2, "2"), ("b", "sql", 3, "3"), ("b", "web", 4, "4")]
+    {
+        store.store(error(session, "run_1", tool, second, text)).await.expect("it is stored");
+    }
+    let all = ErrorFilter::new;
+    for (filter, expected) in [
+        (all().session("a"), vec!["2", "1"]),
+        (all().tool("web"), vec!["4", "2"]),
+        (all().session("b").tool("sql"), vec!["3"]),
+        (all().from(at(2)), vec!["4", "3", "2"]),
+        (all().to(at(2)), vec!["1"]),
+        (all().from(at(2)).to(at(4)), vec!["3", "2"]),
+        (all().run("run_1").session("a").from(at(2)), vec!["2"]),
+        (all().run("run_2"), vec![]),
+        (all().session("a").limit(1), vec!["2"]),
+    ] {
+        assert_eq!(listed(&store, filter.clone()).await, expected, "{filter:?}");
+    }
+}
+
+async fn lists_what_a_run_met(store: Store) {
+    put(&store, "s", 1, "first").await;
+    put(&store, "s", 2, "not met again").await;
+    store.store(error("s", "run_2", "sql", 3, "first")).await.expect("it is stored");
+    store.store(error("s", "run_2", "sql", 4, "second")).await.expect("it is stored");
+    assert_eq!(listed(&store, ErrorFilter::new().run("run_2")).await, ["second", "first"]);
+    assert_eq!(listed(&store, ErrorFilter::new().run("run_1")).await, ["not met again", "first"]);
+}
+
+async fn prunes_by_age(store: Store) {
+    let old = put(&store, "s", 0, "old").await;
+    let seen = put(&store, "s", 0, "seen again").await;
+    put(&store, "s", 50, "seen again").await;
+    let edge = put(&store, "s", 40, "at the edge").await;
+    let retention = Retention::NONE.max_age(Duration::from_secs(60));
+    assert_eq!(prune(&store, retention, 100).await.0, 1);
+    assert_eq!(get(&store, "s", &old.id).await, Lookup::Expired, "never: not found");
+    assert!(store.find(&old.id).await.expect("it is read").is_expired());
+    assert_eq!(get(&store, "other", &old.id).await, Lookup::Missing);
+    for kept in [seen, edge] {
+        assert!(get(&store, "s", &kept.id).await.found().is_some());
+    }
+}
+
+async fn prunes_the_longest_unseen(store: Store) {
+    for (second, text) in [(1, "a"), (2, "b"), (3, "c"), (3, "d"), (4, "e")] {
+        put(&store, "s", second, text).await;
+    }
+    put(&store, "s", 5, "a").await;
+    assert_eq!(prune(&store, Retention::NONE.max_rows(3), 9).await.0, 2);
+    let left = listed(&store, ErrorFilter::new()).await;
+    assert_eq!(left, ["e", "d", "a"], "of one moment, the first stored goes");
+    assert_eq!(prune(&store, Retention::NONE, 9).await, (0, 0));
+}
+
+async fn prunes_by_bytes(store: Store) {
+    let sizes = [(1, 400), (2, 100), (3, 300), (4, 100)];
+    for (second, size) in sizes {
+        let text = format!("[\"{}\"]", second.to_string().repeat(size - 4));
+        put(&store, "s", second, &text).await;
+    }
+    assert_eq!(prune(&store, Retention::NONE.max_bytes(500), 9).await, (1, 400));
+    assert_eq!(prune(&store, Retention::NONE.max_bytes(400), 9).await, (1, 100));
+    assert_eq!(prune(&store, Retention::NONE.max_bytes(399), 9).await, (1, 300));
+    assert_eq!(prune(&store, Retention::NONE.max_bytes(99), 9).await, (1, 100));
+}
+
+async fn keeps_what_is_held(store: Store) {
+    let held = put(&store, "held", 1, "a").await;
+    let hold = store.hold(&"held".into());
+    let second = store.hold(&"held".into());
+    let free = put(&store, "free", 2, "b").await;
+    let none = Retention::NONE.max_rows(0).max_age(Duration::from_secs(1));
+    assert_eq!(prune(&store, none, 1_000).await.0, 1);
+    assert!(get(&store, "held", &held.id).await.found().is_some(), "a run of it is open");
+    assert_eq!(get(&store, "free", &free.id).await, Lookup::Expired);
+    drop(hold);
+    assert_eq!(prune(&store, none, 1_000).await.0, 0, "another run of it is open");
+    drop(second);
+    assert_eq!(prune(&store, none, 1_000).await.0, 1);
+    assert_eq!(get(&store, "held", &held.id).await, Lookup::Expired);
+}
+
+async fn stores_anew(store: Store) {
+    let first = put(&store, "s", 1, "boom").await;
+    prune(&store, Retention::NONE.max_rows(0), 2).await;
+    let again = put(&store, "s", 3, "boom").await;
+    assert_eq!(again.occurrences, 1);
+    assert_ne!(again.id, first.id);
+    assert_eq!(get(&store, "s", &first.id).await, Lookup::Expired);
+}
+
+async fn keeps_copies(store: Store) {
+    let here = put(&store, "s", 1, "boom").await;
+    let copy =
+        error("s", "run_0", "sql", 0, "boom").into_record("err_20251231_000000_abcdef".into());
+    let copy = copy.seen(7, at(4), 0);
+    store.keep(copy.clone()).await.expect("it is kept");
+    store.keep(copy.clone()).await.expect("once is enough");
+    let found = get(&store, "s", copy.id()).await.found().expect("a record refers to it");
+    assert_eq!((found.occurrences(), found.last_at()), (7, at(4)));
+    assert_eq!(put(&store, "s", 5, "boom").await.id, here.id, "the one that was here is counted");
+    assert_eq!(store.list(ErrorFilter::new()).await.expect("they are listed").len(), 2);
+}
+
+async fn keeps_what_expired(store: Store) {
+    let id = ErrorId::from("err_20251231_000000_abcdef");
+    store.keep_expired(&"s".into(), &id).await.expect("it is kept");
+    assert_eq!(get(&store, "s", &id).await, Lookup::Expired);
+    assert_eq!(get(&store, "other", &id).await, Lookup::Missing);
+    let there = put(&store, "s", 1, "boom").await;
+    store.keep_expired(&"s".into(), &there.id).await.expect("it is no error");
+    assert!(get(&store, "s", &there.id).await.found().is_some(), "what is there stays");
+}
+
+async fn counts(store: Store) {
+    let long = "first line\n".to_owned() + &"\"\u{1b}".repeat(500);
+    put(&store, "s", 1, &long).await;
+    put(&store, "s", 2, &long).await;
+    put(&store, "s", 3, "short").await;
+    store.store(error("s", "run_1", "web", 4, "short")).await.expect("it is stored");
+    let stats = store.stats(None).await.expect("they are counted");
+    let counted: Vec<_> = stats
+        .iter()
+        .map(|stats| (&*stats.tool, stats.errors, stats.occurrences, stats.chars_kept))
+        .collect();
+    // The summary has the first line; an escape is no character of the error.
+    assert_eq!(counted, [("sql", 2, 3, 2_002), ("web", 1, 1, 0)]);
+    assert_eq!(stats[0].code.as_deref(), Some("SQL_ERROR"));
+    assert_eq!(store.stats(Some(1)).await.expect("they are counted").len(), 1);
+    prune(&store, Retention::NONE.max_rows(1), 9).await;
+    let left = store.stats(None).await.expect("they are counted");
+    assert_eq!(left.len(), 1, "what was taken away is not counted");
+    assert_eq!((&*left[0].tool, left[0].errors), ("web", 1));
+}
+
+async fn keeps_any_text(store: Store) {
+    for text in ["", "\u{0}", "{broken", "\"quoted\"", "42", "ä\u{1f600}\r\n\t'", "null"] {
+        let new = error("s", "run_1", "sql", 0, text);
+        let stored = store.store(new.clone()).await.expect("it is stored");
+        let found = get(&store, "s", &stored.id).await.found().expect("it is found");
+        assert_eq!(found.raw(), new.raw(), "{text:?}");
+    }
+}

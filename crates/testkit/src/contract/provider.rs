@@ -1,0 +1,142 @@
+//! What every provider has to keep, over real HTTP.
+
+mod asked;
+mod broken;
+mod failed;
+mod said;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use layer0::usage::TokenUsage;
+use provider::{
+    ModelRequest, ModelResponse, ProviderError, ScriptedAnswer, ScriptedToolCall, StreamSink,
+};
+use provider_http::Timeouts;
+use serde_json::{Value, json};
+
+use crate::server::patient;
+use crate::server::{Heard, Loopback, Reply, hello, send};
+use crate::wire::{Cannot, Wire};
+
+/// Holds a provider against the contract of [`Provider`](provider::Provider), over real HTTP:
+///
+/// - The whole conversation, the tools and the settings are sent, and the key with them.
+/// - Answers, thinking and tool calls arrive whole wherever bytes are split, and what is streamed is
+///   what is answered.
+/// - Each reason to stop is itself, arguments that are no JSON are given back as they were written,
+///   and what was billed is neither lost nor made up.
+/// - Whoever listens is told the status and what was billed, also by what fails.
+/// - Each failure that a script can name is itself behind the wire, with the wait it asks for.
+/// - No error shows the key.
+/// - No part of an answer is taken for the whole.
+/// - A server that hangs, resets, sends a page for people or is not there is a failure that may be
+///   tried again, and is not tried again by the provider itself.
+/// - A redirect, which would carry the key elsewhere, is not followed.
+/// - Whoever drops a call closes its connection.
+///
+/// It needs what makes the provider with [`KEY`](crate::KEY), and what makes the bytes of an answer in its
+/// protocol; for a protocol that this crate speaks there is a function, such as
+/// [`openai::wire`](crate::wire::openai::wire).
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use testkit::{KEY, provider_conformance};
+/// # struct MyProvider;
+/// # #[async_trait::async_trait]
+/// # impl provider::Provider for MyProvider {
+/// #     fn name(&self) -> &str { "mine" }
+/// #     fn model(&self) -> &str { "m" }
+/// #     async fn complete(
+/// #         &self,
+/// #         _: &provider::ModelRequest,
+/// #     ) -> Result<provider::ModelResponse, provider::ProviderError> { unimplemented!() }
+/// # }
+/// # impl MyProvider {
+/// #     fn new(_: &str, _: &str) -> Self { Self }
+/// #     fn idle_timeout(self, _: std::time::Duration) -> Self { self }
+/// # }
+///
+/// // #[tokio::test]
+/// async fn my_provider_keeps_the_contract() {
+///     let wire = testkit::openai::wire(|url, timeouts| {
+///         Arc::new(MyProvider::new(url, KEY).idle_timeout(timeouts.idle))
+///     });
+///     provider_conformance(wire).await;
+/// }
+/// ```
+///
+/// What a protocol of your own cannot say goes into [`Wire::that_cannot`].
+///
+/// # Panics
+///
+/// When the provider breaks the contract; the message says where.
+pub async fn provider_conformance(wire: Wire) {
+    it_has_a_name(&wire);
+    asked::all_of_a_request_is_sent(&wire).await;
+    said::answers_arrive_whole(&wire).await;
+    said::reasons_to_stop_are_what_they_were(&wire).await;
+    said::arguments_that_are_no_json_are_given_back(&wire).await;
+    failed::failures_are_what_they_were(&wire).await;
+    failed::tokens_of_a_failure_are_heard(&wire).await;
+    failed::no_error_shows_the_key(&wire).await;
+    broken::no_part_is_taken_for_the_whole(&wire).await;
+    broken::nothing_is_asked_but_once(&wire).await;
+    broken::a_dropped_call_closes_its_connection(&wire).await;
+    broken::what_breaks_may_be_tried_again(&wire).await;
+}
+
+/// The limits of a call that hangs. All others are patient: a busy machine is no defect.
+const SHORT: Timeouts = {
+    let second = Duration::from_secs(1);
+    Timeouts { first_byte: second, idle: second, ..patient() }
+};
+
+fn it_has_a_name(wire: &Wire) {
+    let provider = (wire.provider)("http://127.0.0.1:9", patient());
+    assert!(!provider.name().is_empty(), "a provider has a name");
+    assert!(!provider.model().is_empty(), "a model has a name");
+}
+
+type Result = std::result::Result<ModelResponse, ProviderError>;
+
+async fn ask(wire: &Wire, reply: Reply, streamed: bool) -> (Result, Arc<Heard>) {
+    let server = Loopback::replying([reply]);
+    ask_at(wire, &server.url(), streamed, patient()).await
+}
+
+async fn ask_at(
+    wire: &Wire,
+    url: &str,
+    streamed: bool,
+    timeouts: Timeouts,
+) -> (Result, Arc<Heard>) {
+    let heard = Arc::new(Heard::default());
+    let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
+    let request = ModelRequest { sink: Some(sink), ..hello() };
+    let provider = (wire.provider)(url, timeouts);
+    (send(&*provider, &request, streamed).await, heard)
+}
+
+fn answer(wire: &Wire) -> ScriptedAnswer {
+    ScriptedAnswer {
+        text: Some("grüße 👍 one two three".into()),
+        usage: Some(billed(wire)),
+        ..ScriptedAnswer::default()
+    }
+}
+
+fn billed(wire: &Wire) -> TokenUsage {
+    let cached_tokens = if wire.can(Cannot::CountCached) { 3 } else { 0 };
+    TokenUsage { input_tokens: 7, output_tokens: 5, cached_tokens }
+}
+
+fn calls() -> ScriptedAnswer {
+    let call = |id: &str, city: &str| calling(id, json!({ "city": city, "days": [1, 2] }));
+    let tool_calls = vec![call("call_1", "Zürich"), call("call_2", "Oslo")];
+    ScriptedAnswer { tool_calls, ..ScriptedAnswer::default() }
+}
+
+fn calling(id: &str, arguments: Value) -> ScriptedToolCall {
+    ScriptedToolCall { id: id.into(), name: "weather".into(), arguments }
+}

@@ -1,0 +1,103 @@
+//! What a network and a server can do to a call, and what a caller can.
+
+use std::net::TcpListener;
+use std::time::Duration;
+
+use layer0::failure::{Failure, Retry};
+use serde_json::json;
+
+use super::{SHORT, answer, ask, ask_at, calls};
+use crate::server::patient;
+use crate::server::{Ending, Loopback, Reply, hello, send};
+use crate::wire::Wire;
+
+pub(super) async fn no_part_is_taken_for_the_whole(wire: &Wire) {
+    for streamed in [false, true] {
+        for answer in [answer(wire), calls()] {
+            let whole = wire.says(&answer, streamed);
+            let length = whole.body.len();
+            // The last bytes may be an end of line that says nothing more.
+            let cuts = (0..length.saturating_sub(4)).step_by(length / 40 + 1);
+            let cut = |at| whole.clone().ending(Ending::CutAt(at));
+            let server = Loopback::replying(cuts.clone().map(cut));
+            let provider = (wire.provider)(&server.url(), patient());
+            for at in cuts {
+                let result = send(&*provider, &hello(), streamed).await;
+                assert!(
+                    result.is_err(),
+                    "{at} of {length} bytes were taken for an answer (streamed: {streamed})"
+                );
+            }
+        }
+    }
+}
+
+pub(super) async fn nothing_is_asked_but_once(wire: &Wire) {
+    for streamed in [false, true] {
+        let busy = || Reply::json(503, &json!({})).header("retry-after", "1");
+        let server = Loopback::replying([busy(), busy(), busy()]);
+        let (result, _) = ask_at(wire, &server.url(), streamed, patient()).await;
+        let error = result.expect_err("a server that is busy does not answer");
+        assert!(error.is_retryable(), "{error}");
+        assert_eq!(server.count(), 1, "trying again is left to who asks (streamed: {streamed})");
+
+        let elsewhere = Loopback::replying([]);
+        let moved = Reply::new(307, "text/plain", "").header("location", elsewhere.url());
+        let (result, _) = ask(wire, moved, streamed).await;
+        let error = result.expect_err("a redirect is no answer");
+        assert_eq!(error.retry(), Retry::Never, "a redirect leads where it led before: {error}");
+        assert_eq!(elsewhere.count(), 0, "a redirect is not followed (streamed: {streamed})");
+    }
+}
+
+/// Nobody waits for the answer any more, so nobody need go on making it.
+#[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
+pub(super) async fn a_dropped_call_closes_its_connection(wire: &Wire) {
+    let limit = Duration::from_secs(10);
+    for streamed in [false, true] {
+        let whole = wire.says(&answer(wire), streamed);
+        for ending in [Ending::HangBeforeHead, Ending::HangAt(whole.body.len() / 2)] {
+            let server = Loopback::replying([whole.clone().ending(ending)]);
+            let provider = (wire.provider)(&server.url(), patient());
+            let (hello, at) = (hello(), format!("{ending:?} (streamed: {streamed})"));
+            tokio::select! {
+                biased;
+                result = send(&*provider, &hello, streamed) => panic!("{at}: {result:?}"),
+                () = server.hangs(1) => {}
+            }
+            let closed = tokio::time::timeout(limit, server.is_left(1)).await;
+            assert!(closed.is_ok(), "a dropped call closes its connection: {at}");
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
+pub(super) async fn what_breaks_may_be_tried_again(wire: &Wire) {
+    let limit = Duration::from_secs(20);
+    for streamed in [false, true] {
+        let whole = wire.says(&answer(wire), streamed);
+        let half = whole.body.len() / 2;
+        for (name, broken, timeouts) in [
+            ("a reset", whole.clone().ending(Ending::ResetAt(half)), patient()),
+            ("a hang inside the answer", whole.clone().ending(Ending::HangAt(half)), SHORT),
+            ("a hang before the answer", whole.clone().ending(Ending::HangBeforeHead), SHORT),
+            ("a page with status 502", Reply::html(502), patient()),
+            ("a page with status 200", Reply::html(200), patient()),
+        ] {
+            let server = Loopback::replying([broken]);
+            let url = server.url();
+            let asked = ask_at(wire, &url, streamed, timeouts);
+            let asked = tokio::time::timeout(limit, asked).await;
+            let Ok((result, _)) = asked else { panic!("{name} hangs the call") };
+            match result {
+                Ok(_) => panic!("{name} is no answer (streamed: {streamed})"),
+                Err(error) => assert!(error.is_retryable(), "{name}: {error}"),
+            }
+        }
+        let nobody = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let nobody = nobody.expect("a port of the loopback interface can be bound");
+        let (result, _) = ask_at(wire, &format!("http://{nobody}"), streamed, patient()).await;
+        let error = result.expect_err("nobody listens");
+        assert!(error.is_retryable(), "a refused connection: {error}");
+    }
+}

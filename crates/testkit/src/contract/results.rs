@@ -1,0 +1,114 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use error_store::{Lookup, NewResult, Origin, ResultRecord, ResultStore, Retention};
+use layer0::Timestamp;
+use layer0::id::{ResultId, SessionId};
+use redact::Redactor;
+
+use super::suite::StoreTrial;
+
+type Store = Arc<dyn ResultStore>;
+
+/// Returns what a result store has to hold.
+///
+/// Specification: L1, L2, S10.
+#[must_use]
+pub fn result_store_trials() -> Vec<StoreTrial<dyn ResultStore>> {
+    vec![
+        StoreTrial::new("a result comes out as it went in", |s| Box::pin(keeps_a_result(s))),
+        StoreTrial::new("a result is its session's", |s| Box::pin(is_its_sessions(s))),
+        StoreTrial::new("an old result expires", |s| Box::pin(prunes_by_age(s))),
+        StoreTrial::new("the oldest go first", |s| Box::pin(prunes_the_oldest(s))),
+        StoreTrial::new("a held session is not pruned", |s| Box::pin(keeps_what_is_held(s))),
+        StoreTrial::new("a copied result keeps its id", |s| Box::pin(keeps_copies(s))),
+        StoreTrial::new("a copied id stays expired", |s| Box::pin(keeps_what_expired(s))),
+    ]
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_millis(1_767_225_600_000 + second * 1_000)
+}
+
+fn result(session: &str, second: i64, body: &str) -> NewResult {
+    NewResult::new(Origin::new(at(second), session, "run_1", "c1", "log"), body, &Redactor::new())
+}
+
+async fn put(store: &Store, session: &str, second: i64, body: &str) -> ResultId {
+    store.put(result(session, second, body)).await.expect("it is stored")
+}
+
+async fn get(store: &Store, session: &str, id: &ResultId) -> Lookup<ResultRecord> {
+    store.get(&SessionId::from(session), id).await.expect("it is read")
+}
+
+async fn prune(store: &Store, retention: Retention, second: i64) -> (u64, u64) {
+    let pruned = store.prune(retention, at(second)).await.expect("it is pruned");
+    (pruned.rows, pruned.bytes)
+}
+
+async fn keeps_a_result(store: Store) {
+    let body = "line\r\n\u{0}ä\u{1f600} ".repeat(10_000);
+    let new = result("s", 0, &body);
+    let id = store.put(new.clone()).await.expect("it is stored");
+    assert!(id.as_str().starts_with("res_20260101_000000_") && id.as_str().len() == 26, "{id}");
+    assert_eq!(get(&store, "s", &id).await, Lookup::Found(new.clone().into_record(id.clone())));
+    let for_people = store.find(&id).await.expect("it is read");
+    assert_eq!(for_people, Lookup::Found(new.into_record(id)));
+    let twice = put(&store, "s", 0, "same").await;
+    assert_ne!(twice, put(&store, "s", 0, "same").await, "each has an id of its own");
+}
+
+async fn is_its_sessions(store: Store) {
+    let id = put(&store, "s", 0, "whole").await;
+    assert_eq!(get(&store, "other", &id).await, Lookup::Missing);
+    assert_eq!(get(&store, "s", &"res_20260101_000000_zzzzzz".into()).await, Lookup::Missing);
+}
+
+async fn prunes_by_age(store: Store) {
+    let old = put(&store, "s", 0, "old").await;
+    let edge = put(&store, "s", 40, "at the edge").await;
+    let retention = Retention::NONE.max_age(Duration::from_secs(60));
+    assert_eq!(prune(&store, retention, 100).await, (1, 3));
+    assert_eq!(get(&store, "s", &old).await, Lookup::Expired, "never: not found");
+    assert_eq!(get(&store, "other", &old).await, Lookup::Missing);
+    assert!(get(&store, "s", &edge).await.found().is_some());
+}
+
+async fn prunes_the_oldest(store: Store) {
+    let mut ids = Vec::new();
+    for (second, size) in [(3, 300), (1, 400), (2, 100), (3, 100)] {
+        ids.push(put(&store, "s", second, &"x".repeat(size)).await);
+    }
+    assert_eq!(prune(&store, Retention::NONE.max_bytes(500), 9).await, (1, 400));
+    assert_eq!(prune(&store, Retention::NONE.max_rows(1), 9).await, (2, 400));
+    let mut left = Vec::new();
+    for id in &ids {
+        left.push(get(&store, "s", id).await.found().is_some());
+    }
+    assert_eq!(left, [false, false, false, true], "of one moment, the first stored goes");
+}
+
+async fn keeps_what_is_held(store: Store) {
+    let id = put(&store, "s", 0, "whole").await;
+    let hold = store.hold(&"s".into());
+    assert_eq!(prune(&store, Retention::NONE.max_rows(0), 9).await.0, 0, "a run of it is open");
+    drop(hold);
+    assert_eq!(prune(&store, Retention::NONE.max_rows(0), 9).await.0, 1);
+    assert_eq!(get(&store, "s", &id).await, Lookup::Expired);
+}
+
+async fn keeps_copies(store: Store) {
+    let copy = result("s", 0, "whole").into_record("res_20251231_000000_abcdef".into());
+    store.keep(copy.clone()).await.expect("it is kept");
+    let other = result("s", 0, "other").into_record(copy.id.clone());
+    store.keep(other).await.expect("what is there stays");
+    assert_eq!(get(&store, "s", &copy.id.clone()).await, Lookup::Found(copy));
+}
+
+async fn keeps_what_expired(store: Store) {
+    let id = ResultId::from("res_20251231_000000_abcdef");
+    store.keep_expired(&"s".into(), &id).await.expect("it is kept");
+    assert_eq!(get(&store, "s", &id).await, Lookup::Expired);
+    assert_eq!(get(&store, "other", &id).await, Lookup::Missing);
+}

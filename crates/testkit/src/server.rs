@@ -1,0 +1,15 @@
+//! Servers on loopback, and the client that asks them.
+
+mod client;
+mod http;
+mod loopback;
+mod reply;
+mod scripted;
+
+pub use client::{Heard, KEY, TOKEN, hello, send};
+pub use http::Request;
+pub use loopback::Loopback;
+pub use reply::{Ending, Reply};
+pub use scripted::ScriptedEndpoint;
+
+pub(crate) use client::{all_of, patient, shows_a_secret};

@@ -1,0 +1,8 @@
+//! What is kept, and what comes of it in another process.
+
+mod commits;
+#[cfg(unix)]
+mod kill;
+mod recorded;
+mod replayed;
+mod sessions;

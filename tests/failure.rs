@@ -1,0 +1,13 @@
+//! What fails, and where it lands.
+
+mod canary;
+mod composition;
+mod cut;
+mod invariants;
+mod layers;
+mod load;
+mod scenarios;
+mod shared;
+#[cfg(not(feature = "unified-json"))]
+mod texts;
+mod traced;
