@@ -10,7 +10,7 @@ use crate::support::played::{Played, failing, passing};
 /// Where codes that no scenario can bring about are brought about: the tables of every error's
 /// variants, and the tests of what scenarios have no words for.
 const ELSEWHERE: &[&str] = &[
-    "snapshots/it__facts__every_variant_states_its_facts.snap",
+    "contract/snapshots/it__contract__facts__every_variant_states_its_facts.snap",
     "../crates/layer0/tests/snapshots/it__every_variant_states_its_facts.snap",
     "../crates/provider/tests/snapshots/it__every_variant_states_its_facts.snap",
     "../crates/tool/tests/snapshots/it__every_variant_states_its_facts.snap",

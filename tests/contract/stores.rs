@@ -1,27 +1,43 @@
-//! Every event log there is, held against the contract.
+//! Every store there is, held against its contract.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backstop::{Database, Durability, EventLog, MemoryLog};
-use testkit::event_log_conformance;
+use backstop::{Database, Durability, MemoryLog};
+use event_log::EventLog;
+use testkit::contract::{self, Open};
 
-/// Spec: D1, D2, D4, D8
+/// Spec: A1, D1, D2, D4, D7, D8
 #[tokio::test]
 async fn the_memory_log_keeps_the_contract() {
-    event_log_conformance(Arc::new(MemoryLog::new())).await;
+    contract::event_log(async || Arc::new(MemoryLog::new()) as _).check().await;
+    contract::approvals(async || Arc::new(MemoryLog::new()) as _).check().await;
 }
 
-/// Spec: D1, D2, D4, D8, S11
+/// Spec: A1, D1, D2, D3, D4, D7, D8, S11
 #[tokio::test]
 async fn the_sqlite_log_keeps_the_contract() {
-    let folder = tempfile::tempdir().unwrap();
+    let log = async || Arc::new(Database::in_memory().await.unwrap().log()) as _;
+    contract::event_log(log).check().await;
+    contract::approvals(log).check().await;
+    let folder = Arc::new(tempfile::tempdir().unwrap());
     for durability in [Durability::Normal, Durability::Full] {
-        let path = folder.path().join(format!("{durability:?}.db"));
-        let database = Database::open(path, durability).await.unwrap();
-        event_log_conformance(Arc::new(database.log()) as Arc<dyn EventLog>).await;
-        database.close().await;
+        let folder = Arc::clone(&folder);
+        let log = async move || place(&folder, durability)().await;
+        contract::event_log(log).check().await;
     }
-    let database = Database::in_memory().await.unwrap();
-    event_log_conformance(Arc::new(database.log())).await;
-    database.close().await;
+    let place = async move || place(&folder, Durability::Normal);
+    contract::reopened_event_log(place).check().await;
+}
+
+/// A new file, which is opened as often as asked.
+fn place(folder: &tempfile::TempDir, durability: Durability) -> Open<dyn EventLog> {
+    static FILES: AtomicUsize = AtomicUsize::new(0);
+    let file = folder.path().join(format!("{}.db", FILES.fetch_add(1, Ordering::Relaxed)));
+    Box::new(move || {
+        let file = file.clone();
+        Box::pin(
+            async move { Arc::new(Database::open(file, durability).await.unwrap().log()) as _ },
+        )
+    })
 }

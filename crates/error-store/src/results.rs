@@ -65,7 +65,7 @@ impl ResultRecord {
     }
 }
 
-/// Keeps large results. `testkit::result_store_trials` hold a store of one's own against this
+/// Keeps large results. `testkit::contract::result_store` holds a store of your own against this
 /// contract.
 #[async_trait]
 pub trait ResultStore: Send + Sync {

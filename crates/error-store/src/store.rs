@@ -123,7 +123,7 @@ impl ErrorStats {
 /// Keeps whole errors.
 ///
 /// What it is given is redacted, valid and summarised, because [`NewError`] is; a store only keeps
-/// it. `testkit::error_store_trials` hold a store of one's own against this contract.
+/// it. `testkit::contract::error_store` holds a store of your own against this contract.
 #[async_trait]
 pub trait ErrorStore: Send + Sync {
     /// Stores an error. When it returns, the error is as durable as the store was opened to be.

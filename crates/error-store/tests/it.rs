@@ -22,13 +22,15 @@ fn error(session: &str, second: i64, text: &str) -> NewError {
 /// Spec: S1, S10
 #[tokio::test]
 async fn memory_errors_hold_the_contract() {
-    testkit::error_store_conformance(async || Arc::new(MemoryErrorStore::new()) as _).await;
+    let suite = testkit::contract::error_store(async || Arc::new(MemoryErrorStore::new()) as _);
+    suite.check().await;
 }
 
 /// Spec: L2, S10
 #[tokio::test]
 async fn memory_results_hold_the_contract() {
-    testkit::result_store_conformance(async || Arc::new(MemoryResultStore::new()) as _).await;
+    let suite = testkit::contract::result_store(async || Arc::new(MemoryResultStore::new()) as _);
+    suite.check().await;
 }
 
 /// Spec: S7. Ids sort by time, so that even those it no longer lists answer "expired".

@@ -1,14 +1,16 @@
-//! What an implementation of each trait has to keep.
+//! What an implementation of each trait has to keep, as [`Suite`]s of named [`Trial`]s.
 
 pub mod adapter;
+mod approvals;
 mod errors;
 mod log;
 mod provider;
 mod results;
 mod suite;
 
-pub use errors::error_store_trials;
-pub use log::event_log_conformance;
-pub use provider::provider_conformance;
-pub use results::result_store_trials;
-pub use suite::{StoreTrial, error_store_conformance, result_store_conformance};
+pub use approvals::approvals;
+pub use errors::error_store;
+pub use log::{event_log, reopened_event_log};
+pub use provider::provider;
+pub use results::result_store;
+pub use suite::{FailedTrial, Open, Suite, Trial};

@@ -21,10 +21,6 @@ mod server;
 mod wire;
 
 pub use chaos::Chaos;
-pub use contract::{
-    StoreTrial, error_store_conformance, error_store_trials, event_log_conformance,
-    provider_conformance, result_store_conformance, result_store_trials,
-};
 pub use server::{
     Ending, Heard, KEY, Loopback, Reply, Request, ScriptedEndpoint, TOKEN, hello, send,
 };

@@ -19,19 +19,19 @@ const DAY: i64 = 24 * 60 * 60 * 1_000;
 /// Spec: S1, S10, S11
 #[tokio::test]
 async fn sqlite_errors_hold_the_contract() {
-    testkit::error_store_conformance(async || {
+    let suite = testkit::contract::error_store(async || {
         Arc::new(Database::in_memory().await.unwrap().errors()) as _
-    })
-    .await;
+    });
+    suite.check().await;
 }
 
 /// Spec: L2, S10, S11
 #[tokio::test]
 async fn sqlite_results_hold_the_contract() {
-    testkit::result_store_conformance(async || {
+    let suite = testkit::contract::result_store(async || {
         Arc::new(Database::in_memory().await.unwrap().results()) as _
-    })
-    .await;
+    });
+    suite.check().await;
 }
 
 pub(crate) fn finished() -> EventKind {

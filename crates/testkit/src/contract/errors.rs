@@ -8,33 +8,47 @@ use layer0::id::{ErrorId, SessionId};
 use layer0::{Code, Timestamp, code};
 use redact::Redactor;
 
-use super::suite::StoreTrial;
+use super::suite::{Suite, checks};
 
 type Store = Arc<dyn ErrorStore>;
 
-/// Returns what an error store has to hold.
+/// Holds error stores against the contract of [`ErrorStore`]. `make` makes an empty store for each
+/// trial.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use error_store::MemoryErrorStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// testkit::contract::error_store(async || Arc::new(MemoryErrorStore::new()) as _).check().await;
+/// # }
+/// ```
 ///
 /// Specification: S1, S2, S3, S8, S10, S14.
-#[must_use]
-pub fn error_store_trials() -> Vec<StoreTrial<dyn ErrorStore>> {
-    vec![
-        StoreTrial::new("an error comes out as it went in", |s| Box::pin(keeps_an_error(s))),
-        StoreTrial::new("an error is its session's", |s| Box::pin(is_its_sessions(s))),
-        StoreTrial::new("a repeated error is counted", |s| Box::pin(counts_repeats(s))),
-        StoreTrial::new("ids carry the time and differ", |s| Box::pin(makes_ids(s))),
-        StoreTrial::new("errors are listed newest first", |s| Box::pin(lists_newest_first(s))),
-        StoreTrial::new("every filter leaves what fits", |s| Box::pin(filters(s))),
-        StoreTrial::new("a run has the errors it met", |s| Box::pin(lists_what_a_run_met(s))),
-        StoreTrial::new("an old error expires", |s| Box::pin(prunes_by_age(s))),
-        StoreTrial::new("the longest unseen go first", |s| Box::pin(prunes_the_longest_unseen(s))),
-        StoreTrial::new("bytes are bounded", |s| Box::pin(prunes_by_bytes(s))),
-        StoreTrial::new("a held session is not pruned", |s| Box::pin(keeps_what_is_held(s))),
-        StoreTrial::new("an expired error can come again", |s| Box::pin(stores_anew(s))),
-        StoreTrial::new("a copied error keeps its id", |s| Box::pin(keeps_copies(s))),
-        StoreTrial::new("a copied id stays expired", |s| Box::pin(keeps_what_expired(s))),
-        StoreTrial::new("counts are of the errors kept", |s| Box::pin(counts(s))),
-        StoreTrial::new("any text is kept", |s| Box::pin(keeps_any_text(s))),
-    ]
+pub fn error_store(make: impl AsyncFn() -> Store + Send + Sync + 'static) -> Suite {
+    Suite::new(
+        make,
+        checks![
+            keeps_an_error,
+            is_its_sessions,
+            counts_repeats,
+            makes_ids,
+            lists_newest_first,
+            filters,
+            lists_what_a_run_met,
+            prunes_by_age,
+            prunes_the_longest_unseen,
+            prunes_by_bytes,
+            keeps_what_is_held,
+            stores_anew,
+            keeps_copies,
+            keeps_what_expired,
+            counts,
+            keeps_any_text,
+        ],
+    )
 }
 
 fn at(second: i64) -> Timestamp {

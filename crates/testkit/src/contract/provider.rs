@@ -15,6 +15,7 @@ use provider::{
 use provider_http::Timeouts;
 use serde_json::{Value, json};
 
+use super::suite::{Suite, checks};
 use crate::server::patient;
 use crate::server::{Heard, Loopback, Reply, hello, send};
 use crate::wire::{Cannot, Wire};
@@ -41,7 +42,7 @@ use crate::wire::{Cannot, Wire};
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use testkit::{KEY, provider_conformance};
+/// use testkit::KEY;
 /// # struct MyProvider;
 /// # #[async_trait::async_trait]
 /// # impl provider::Provider for MyProvider {
@@ -62,28 +63,30 @@ use crate::wire::{Cannot, Wire};
 ///     let wire = testkit::openai::wire(|url, timeouts| {
 ///         Arc::new(MyProvider::new(url, KEY).idle_timeout(timeouts.idle))
 ///     });
-///     provider_conformance(wire).await;
+///     testkit::contract::provider(wire).check().await;
 /// }
 /// ```
 ///
 /// What a protocol of your own cannot say goes into [`Wire::that_cannot`].
 ///
-/// # Panics
-///
-/// When the provider breaks the contract; the message says where.
-pub async fn provider_conformance(wire: Wire) {
-    it_has_a_name(&wire);
-    asked::all_of_a_request_is_sent(&wire).await;
-    said::answers_arrive_whole(&wire).await;
-    said::reasons_to_stop_are_what_they_were(&wire).await;
-    said::arguments_that_are_no_json_are_given_back(&wire).await;
-    failed::failures_are_what_they_were(&wire).await;
-    failed::tokens_of_a_failure_are_heard(&wire).await;
-    failed::no_error_shows_the_key(&wire).await;
-    broken::no_part_is_taken_for_the_whole(&wire).await;
-    broken::nothing_is_asked_but_once(&wire).await;
-    broken::a_dropped_call_closes_its_connection(&wire).await;
-    broken::what_breaks_may_be_tried_again(&wire).await;
+pub fn provider(wire: Wire) -> Suite {
+    Suite::new(
+        async move || wire,
+        checks![
+            it_has_a_name,
+            asked::all_of_a_request_is_sent,
+            said::answers_arrive_whole,
+            said::reasons_to_stop_are_what_they_were,
+            said::arguments_that_are_no_json_are_given_back,
+            failed::failures_are_what_they_were,
+            failed::tokens_of_a_failure_are_heard,
+            failed::no_error_shows_the_key,
+            broken::no_part_is_taken_for_the_whole,
+            broken::nothing_is_asked_but_once,
+            broken::a_dropped_call_closes_its_connection,
+            broken::what_breaks_may_be_tried_again,
+        ],
+    )
 }
 
 /// The limits of a call that hangs. All others are patient: a busy machine is no defect.
@@ -92,7 +95,7 @@ const SHORT: Timeouts = {
     Timeouts { first_byte: second, idle: second, ..patient() }
 };
 
-fn it_has_a_name(wire: &Wire) {
+async fn it_has_a_name(wire: Wire) {
     let provider = (wire.provider)("http://127.0.0.1:9", patient());
     assert!(!provider.name().is_empty(), "a provider has a name");
     assert!(!provider.model().is_empty(), "a model has a name");

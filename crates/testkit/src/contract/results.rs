@@ -6,24 +6,27 @@ use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
 use redact::Redactor;
 
-use super::suite::StoreTrial;
+use super::suite::{Suite, checks};
 
 type Store = Arc<dyn ResultStore>;
 
-/// Returns what a result store has to hold.
+/// Holds result stores against the contract of [`ResultStore`]. `make` makes an empty store for each
+/// trial.
 ///
 /// Specification: L1, L2, S10.
-#[must_use]
-pub fn result_store_trials() -> Vec<StoreTrial<dyn ResultStore>> {
-    vec![
-        StoreTrial::new("a result comes out as it went in", |s| Box::pin(keeps_a_result(s))),
-        StoreTrial::new("a result is its session's", |s| Box::pin(is_its_sessions(s))),
-        StoreTrial::new("an old result expires", |s| Box::pin(prunes_by_age(s))),
-        StoreTrial::new("the oldest go first", |s| Box::pin(prunes_the_oldest(s))),
-        StoreTrial::new("a held session is not pruned", |s| Box::pin(keeps_what_is_held(s))),
-        StoreTrial::new("a copied result keeps its id", |s| Box::pin(keeps_copies(s))),
-        StoreTrial::new("a copied id stays expired", |s| Box::pin(keeps_what_expired(s))),
-    ]
+pub fn result_store(make: impl AsyncFn() -> Store + Send + Sync + 'static) -> Suite {
+    Suite::new(
+        make,
+        checks![
+            keeps_a_result,
+            is_its_sessions,
+            prunes_by_age,
+            prunes_the_oldest,
+            keeps_what_is_held,
+            keeps_copies,
+            keeps_what_expired,
+        ],
+    )
 }
 
 fn at(second: i64) -> Timestamp {

@@ -5,7 +5,7 @@ use layer0::message::StopReason;
 use serde_json::json;
 
 use super::Adapter;
-use crate::contract::provider_conformance;
+use crate::contract::provider;
 use crate::server::{Ending, KEY, Reply};
 use crate::server::{all_of, shows_a_secret};
 
@@ -13,7 +13,7 @@ use crate::server::{all_of, shows_a_secret};
 ///
 /// Spec: P1, P3, P4, P7, P8
 pub async fn it_keeps_the_contract_of_a_provider(adapter: &Adapter) {
-    provider_conformance(adapter.wire).await;
+    provider(adapter.wire).check().await;
 }
 
 /// Those of [`Adapter::failures`], whole and byte by byte.

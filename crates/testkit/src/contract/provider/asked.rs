@@ -30,7 +30,8 @@ const MAX_OUTPUT_TOKENS: u32 = 4711;
 /// Is the same number in binary, however many digits are kept.
 const TEMPERATURE: f32 = 0.625;
 
-pub(super) async fn all_of_a_request_is_sent(wire: &Wire) {
+pub(super) async fn all_of_a_request_is_sent(wire: Wire) {
+    let wire = &wire;
     for streamed in [false, true] {
         let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
         let provider = (wire.provider)(&server.url(), patient());

@@ -11,7 +11,8 @@ use crate::server::patient;
 use crate::server::{Ending, Loopback, Reply, hello, send};
 use crate::wire::Wire;
 
-pub(super) async fn no_part_is_taken_for_the_whole(wire: &Wire) {
+pub(super) async fn no_part_is_taken_for_the_whole(wire: Wire) {
+    let wire = &wire;
     for streamed in [false, true] {
         for answer in [answer(wire), calls()] {
             let whole = wire.says(&answer, streamed);
@@ -32,7 +33,8 @@ pub(super) async fn no_part_is_taken_for_the_whole(wire: &Wire) {
     }
 }
 
-pub(super) async fn nothing_is_asked_but_once(wire: &Wire) {
+pub(super) async fn nothing_is_asked_but_once(wire: Wire) {
+    let wire = &wire;
     for streamed in [false, true] {
         let busy = || Reply::json(503, &json!({})).header("retry-after", "1");
         let server = Loopback::replying([busy(), busy(), busy()]);
@@ -52,7 +54,8 @@ pub(super) async fn nothing_is_asked_but_once(wire: &Wire) {
 
 /// Nobody waits for the answer any more, so nobody need go on making it.
 #[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
-pub(super) async fn a_dropped_call_closes_its_connection(wire: &Wire) {
+pub(super) async fn a_dropped_call_closes_its_connection(wire: Wire) {
+    let wire = &wire;
     let limit = Duration::from_secs(10);
     for streamed in [false, true] {
         let whole = wire.says(&answer(wire), streamed);
@@ -72,7 +75,8 @@ pub(super) async fn a_dropped_call_closes_its_connection(wire: &Wire) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
-pub(super) async fn what_breaks_may_be_tried_again(wire: &Wire) {
+pub(super) async fn what_breaks_may_be_tried_again(wire: Wire) {
+    let wire = &wire;
     let limit = Duration::from_secs(20);
     for streamed in [false, true] {
         let whole = wire.says(&answer(wire), streamed);

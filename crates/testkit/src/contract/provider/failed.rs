@@ -9,7 +9,8 @@ use crate::server::{KEY, Reply};
 use crate::server::{all_of, shows_a_secret};
 use crate::wire::{Cannot, Wire};
 
-pub(super) async fn failures_are_what_they_were(wire: &Wire) {
+pub(super) async fn failures_are_what_they_were(wire: Wire) {
+    let wire = &wire;
     let kinds = [
         ErrorKind::Transient,
         ErrorKind::RateLimited,
@@ -52,7 +53,8 @@ pub(super) async fn failures_are_what_they_were(wire: &Wire) {
 /// What was billed counts, also for an answer that broke off.
 ///
 /// Spec: R8
-pub(super) async fn tokens_of_a_failure_are_heard(wire: &Wire) {
+pub(super) async fn tokens_of_a_failure_are_heard(wire: Wire) {
+    let wire = &wire;
     if !wire.can(Cannot::BillFailures) {
         return;
     }
@@ -66,7 +68,8 @@ pub(super) async fn tokens_of_a_failure_are_heard(wire: &Wire) {
 /// A server may repeat what it was sent.
 ///
 /// Spec: E10
-pub(super) async fn no_error_shows_the_key(wire: &Wire) {
+pub(super) async fn no_error_shows_the_key(wire: Wire) {
+    let wire = &wire;
     let told = format!("Incorrect API key provided: {KEY}. Ask for another one.");
     let error = json!({ "message": told, "type": told, "code": told, "status": told });
     let whole = json!({ "type": "error", "error": error, "message": told });

@@ -9,7 +9,8 @@ use super::{answer, ask, billed, calling, calls};
 use crate::server::Reply;
 use crate::wire::{Cannot, Wire};
 
-pub(super) async fn answers_arrive_whole(wire: &Wire) {
+pub(super) async fn answers_arrive_whole(wire: Wire) {
+    let wire = &wire;
     for streamed in [false, true] {
         for piece_bytes in [None, Some(1), Some(7)] {
             let at = format!("streamed: {streamed}, pieces of {piece_bytes:?} bytes");
@@ -57,7 +58,8 @@ async fn calls_arrive(wire: &Wire, streamed: bool, piece_bytes: Option<usize>, a
 }
 
 /// Spec: P9
-pub(super) async fn reasons_to_stop_are_what_they_were(wire: &Wire) {
+pub(super) async fn reasons_to_stop_are_what_they_were(wire: Wire) {
+    let wire = &wire;
     // An end and calls are among the answers.
     let reasons = [
         StopReason::MaxTokens,
@@ -84,7 +86,8 @@ pub(super) async fn reasons_to_stop_are_what_they_were(wire: &Wire) {
 }
 
 /// Spec: P7
-pub(super) async fn arguments_that_are_no_json_are_given_back(wire: &Wire) {
+pub(super) async fn arguments_that_are_no_json_are_given_back(wire: Wire) {
+    let wire = &wire;
     for written in [r#"{"city": "#, "<tool>é👍"] {
         let tool_calls = vec![calling("call_1", json!(written))];
         let script = ScriptedAnswer { tool_calls, ..ScriptedAnswer::default() };

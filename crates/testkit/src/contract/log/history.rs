@@ -1,0 +1,135 @@
+//! Runs to be written into a log.
+
+use event_log::{EventLog, InboxRequest, LogError, Record, RunWriter};
+use layer0::event::{
+    Actor, AgentRecord, EventKind, Follows, Hash, RunFinished, RunStarted, Warning,
+};
+use layer0::id::RunId;
+use layer0::message::Transcript;
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+use layer0::{Timestamp, code};
+use serde_json::json;
+use std::sync::Arc;
+
+use super::Log;
+
+/// The start of a root run of a session.
+pub(crate) fn started(session: &str) -> RunStarted {
+    let agent = AgentRecord {
+        name: "conformance".into(),
+        digest: "0".into(),
+        definition: (&json!({"text": "quote ' zero \u{0} umlaut ä"})).into(),
+    };
+    RunStarted {
+        input: "x".into(),
+        images: Arc::default(),
+        session: session.into(),
+        agent,
+        parent: None,
+        follows: None,
+        machine: 0,
+        depth: 0,
+        allowance: None,
+        deadline: None,
+        history: Transcript::default(),
+    }
+}
+
+/// The start of a run that goes on after another one.
+pub(crate) fn following(session: &str, run: &str) -> RunStarted {
+    let follows = Follows { run: run.into(), seq: 2, digest: Hash::default(), messages: 1 };
+    RunStarted { follows: Some(follows), ..started(session) }
+}
+
+/// The start of a run that another one dispatched.
+pub(crate) fn dispatched(session: &str, parent: &str) -> RunStarted {
+    RunStarted { parent: Some(parent.into()), ..started(session) }
+}
+
+pub(crate) fn warning(text: &str) -> EventKind {
+    Warning { message: text.into() }.into()
+}
+
+pub(crate) fn finished() -> EventKind {
+    ended(Outcome::Completed, None)
+}
+
+pub(crate) fn cancelled() -> EventKind {
+    ended(Outcome::Cancelled, Some(code::RUN_CANCELLED))
+}
+
+fn ended(outcome: Outcome, reason: Option<&'static str>) -> EventKind {
+    RunFinished {
+        outcome,
+        reason: reason.map(layer0::Code::new),
+        message: None,
+        output: "done".into(),
+        usage: Usage::default(),
+    }
+    .into()
+}
+
+pub(crate) fn at(ms: i64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+/// Appends events in one batch.
+pub(crate) async fn write(
+    writer: &mut RunWriter,
+    ms: i64,
+    kinds: impl IntoIterator<Item = EventKind>,
+) -> Result<(), LogError> {
+    for kind in kinds {
+        writer.stage(at(ms), Actor::Runtime, None, kind);
+    }
+    writer.commit().await.map(drop)
+}
+
+/// Begins a run.
+pub(crate) async fn begin(
+    log: &Log,
+    run: &str,
+    ms: i64,
+    start: RunStarted,
+) -> Result<RunWriter, LogError> {
+    let mut writer = RunWriter::new(Arc::clone(log), run.into());
+    write(&mut writer, ms, [start.into()]).await?;
+    Ok(writer)
+}
+
+/// Begins the first run of a session.
+pub(crate) async fn open(log: &Log, run: &str, session: &str, ms: i64) -> RunWriter {
+    let begun = begin(log, run, ms, started(session)).await;
+    begun.unwrap_or_else(|error| panic!("{run} begins: {error:?}"))
+}
+
+/// Writes the first run of a session from its start to its end.
+pub(crate) async fn whole(log: &Log, run: &str, session: &str, ms: i64) {
+    let mut writer = open(log, run, session, ms).await;
+    write(&mut writer, ms + 1, [finished()]).await.expect("a run ends");
+}
+
+/// Goes on with a run that no writer has.
+pub(crate) async fn resume(log: &Log, run: &str) -> RunWriter {
+    let run = RunId::from(run);
+    let claim = log.claim(&run).await.expect("the run is free");
+    let summary = log.summary(&run).await.expect("it is read").expect("the run is known");
+    RunWriter::resume(Arc::clone(log), summary, claim)
+}
+
+pub(crate) async fn records(log: &Log, run: &str) -> Vec<Record> {
+    log.records(&run.into(), 1).await.expect("records are read")
+}
+
+pub(crate) async fn send(log: &dyn EventLog, request: InboxRequest, ms: i64) -> bool {
+    log.send(request, "ops", at(ms)).await.expect("it is sent")
+}
+
+pub(crate) fn input(run: &str, text: &str) -> InboxRequest {
+    InboxRequest::Input { run: run.into(), text: text.into() }
+}
+
+pub(crate) fn cancel(run: &str) -> InboxRequest {
+    InboxRequest::Cancel { run: run.into() }
+}

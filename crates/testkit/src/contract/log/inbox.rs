@@ -1,0 +1,125 @@
+//! What is sent to a run waits for its writer.
+
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use event_log::{Decision, InboxRequest};
+use futures_util::future::join_all;
+
+use super::Log;
+use super::history::{at, cancel, cancelled, finished, input, open, send, warning, write};
+use crate::contract::approvals::asked;
+
+async fn inbox(log: &Log, run: &str) -> Vec<event_log::InboxMessage> {
+    log.inbox(&run.into()).await.expect("it is read")
+}
+
+pub(super) async fn accepts_requests_while_the_run_is_open(log: Log) {
+    for request in [cancel("run_1"), input("run_1", "early")] {
+        assert!(!send(&*log, request, 59).await, "there is no such run");
+    }
+    let mut writer = open(&log, "run_1", "s", 60).await;
+    for request in [cancel("run_1"), input("run_1", "go on"), cancel("run_1")] {
+        assert!(send(&*log, request, 61).await, "the run is open");
+    }
+    write(&mut writer, 62, [finished()]).await.expect("it is appended");
+    for request in [cancel("run_1"), input("run_1", "late")] {
+        assert!(!send(&*log, request, 63).await, "the run is over");
+    }
+    let refused = inbox(&log, "run_1").await;
+    assert!(refused.is_empty(), "what is refused changes nothing: {refused:?}");
+}
+
+pub(super) async fn keeps_every_field_of_a_request(log: Log) {
+    let mut writer = open(&log, "run_1", "s", 60).await;
+    let asks = [asked("apr_1", "c1"), asked("apr_2", "c2")];
+    write(&mut writer, 61, asks).await.expect("it is appended");
+    let deny = Decision::deny("ops 'x'", "no \"quotes\" \u{0} ä");
+    let approve = Decision::approve("lead").because("fine");
+    let requests = [
+        input("run_1", "zero \u{0} quote ' umlaut ä \u{1f600}\n"),
+        InboxRequest::Decide { approval: "apr_2".into(), decision: deny.clone() },
+        cancel("run_1"),
+        InboxRequest::Decide { approval: "apr_1".into(), decision: approve.clone() },
+    ];
+    let by = ["me", &*deny.by, "", &*approve.by];
+    for ((request, by), ms) in requests.iter().zip(by).zip(70..) {
+        let sent = log.send(request.clone(), by, at(ms)).await.expect("it is sent");
+        assert!(sent, "{request:?} is accepted");
+    }
+    let kept = inbox(&log, "run_1").await;
+    let read: Vec<_> = kept.iter().map(|message| (&message.request, &*message.by)).collect();
+    assert_eq!(read, requests.iter().zip(by).collect::<Vec<_>>(), "oldest first");
+    let times: Vec<_> = kept.iter().map(|message| message.at).collect();
+    assert_eq!(times, [70, 71, 72, 73].map(at));
+    let mut ids: Vec<_> = kept.iter().map(|message| message.id).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4, "each row has a name of its own");
+}
+
+pub(super) async fn keeps_the_inboxes_of_runs_apart(log: Log) {
+    let _one = open(&log, "run_1", "s-1", 60).await;
+    let mut two = open(&log, "run_2", "s-2", 60).await;
+    assert!(send(&*log, input("run_1", "one"), 61).await);
+    assert!(send(&*log, input("run_2", "two"), 62).await);
+    let (of_one, of_two) = (inbox(&log, "run_1").await, inbox(&log, "run_2").await);
+    assert_eq!((of_one.len(), of_two.len()), (1, 1));
+    assert_eq!(
+        (&of_one[0].request, &of_two[0].request),
+        (&input("run_1", "one"), &input("run_2", "two"))
+    );
+    two.take(of_one[0].id);
+    two.take(of_two[0].id);
+    write(&mut two, 63, [warning("heard")]).await.expect("it is appended");
+    assert_eq!(inbox(&log, "run_1").await, of_one, "a run takes what is its own");
+    assert!(inbox(&log, "run_2").await.is_empty());
+    write(&mut two, 64, [finished()]).await.expect("it is appended");
+    assert_eq!(inbox(&log, "run_1").await, of_one, "the end of a run is not another's");
+}
+
+pub(super) async fn takes_a_request_with_the_append_that_records_it(log: Log) {
+    let mut writer = open(&log, "run_1", "s", 60).await;
+    let sends = ["a", "b", "c"].map(|text| {
+        let log = Arc::clone(&log);
+        tokio::spawn(async move { send(&*log, input("run_1", text), 61).await })
+    });
+    assert!(join_all(sends).await.into_iter().all(|sent| sent.is_ok_and(|sent| sent)));
+    let all = inbox(&log, "run_1").await;
+    assert_eq!(all.len(), 3, "none is lost");
+    writer.take(all[1].id);
+    assert_eq!(inbox(&log, "run_1").await.len(), 3, "taken by the append only");
+    write(&mut writer, 62, [warning("heard")]).await.expect("it is appended");
+    let left = inbox(&log, "run_1").await;
+    assert_eq!(left, [all[0].clone(), all[2].clone()], "what an append takes is gone");
+    write(&mut writer, 63, [warning("at work")]).await.expect("it is appended");
+    assert_eq!(inbox(&log, "run_1").await, left, "an append that takes nothing leaves all");
+}
+
+pub(super) async fn drops_requests_at_the_end_of_a_run(log: Log) {
+    for (run, end) in [("run_1", finished()), ("run_2", cancelled())] {
+        let mut writer = open(&log, run, run, 60).await;
+        assert!(send(&*log, input(run, "too late"), 61).await);
+        assert!(send(&*log, cancel(run), 61).await);
+        write(&mut writer, 62, [end]).await.expect("it is appended");
+        assert!(inbox(&log, run).await.is_empty(), "nothing waits for a run's end");
+    }
+}
+
+pub(super) async fn wakes_each_watch_of_the_run(log: Log) {
+    let mut early = log.watch_inbox(&"run_1".into());
+    let _writer = open(&log, "run_1", "s-1", 60).await;
+    let _other = open(&log, "run_2", "s-2", 60).await;
+    let mut late = log.watch_inbox(&"run_1".into());
+    let mut of_other = log.watch_inbox(&"run_2".into());
+    for watch in [&mut early, &mut late, &mut of_other] {
+        watch.changed().await;
+    }
+    for text in ["a", "b"] {
+        assert!(send(&*log, input("run_1", text), 61).await);
+        early.changed().await;
+        late.changed().await;
+    }
+    let changed = of_other.poll_changed(&mut Context::from_waker(Waker::noop()));
+    assert!(changed.is_pending(), "what is sent to a run wakes no other");
+}

@@ -1,0 +1,91 @@
+//! What a log keeps when it is opened again, and what holds between two that are open.
+
+use std::sync::Arc;
+
+use event_log::{EventLog, LogError, RunWriter, read_events};
+
+use super::history::{
+    begin, finished, following, input, open, resume, send, started, warning, whole, write,
+};
+use crate::contract::approvals::asked;
+use crate::contract::suite::Open;
+
+type Place = Open<dyn EventLog>;
+
+pub(super) async fn keeps_runs(place: Place) {
+    let log = place().await;
+    let mut writer = open(&log, "run_1", "s", 10).await;
+    write(&mut writer, 11, [warning("quote ' zero \u{0}")]).await.expect("it is appended");
+    let before = read_events(&*log, &"run_1".into()).await.expect("it is read");
+    drop((writer, log));
+    let log = place().await;
+    let after = read_events(&*log, &"run_1".into()).await.expect("it is read");
+    assert_eq!(before, after);
+    let mut writer = resume(&log, "run_1").await;
+    write(&mut writer, 12, [finished()]).await.expect("the run goes on");
+}
+
+pub(super) async fn keeps_epochs(place: Place) {
+    let log = place().await;
+    drop(open(&log, "run_1", "s", 10).await);
+    let claim = log.claim(&"run_1".into()).await.expect("the run is free");
+    let before = claim.epoch();
+    drop((claim, log));
+    let log = place().await;
+    let claim = log.claim(&"run_1".into()).await.expect("the run is free");
+    assert!(claim.epoch() > before, "epoch {} after {before}", claim.epoch());
+}
+
+pub(super) async fn keeps_requests(place: Place) {
+    let log = place().await;
+    let mut writer = open(&log, "run_1", "s", 10).await;
+    write(&mut writer, 11, [asked("apr_1", "c1")]).await.expect("it is appended");
+    assert!(send(&*log, input("run_1", "go on"), 12).await);
+    let (inbox, open) = (log.inbox(&"run_1".into()).await, log.open_approvals().await);
+    let before = (inbox.expect("it is read"), open.expect("they are read"));
+    drop((writer, log));
+    let log = place().await;
+    let (inbox, open) = (log.inbox(&"run_1".into()).await, log.open_approvals().await);
+    assert_eq!((inbox.expect("it is read"), open.expect("they are read")), before);
+    assert_eq!((before.0.len(), before.1.len()), (1, 1));
+}
+
+pub(super) async fn keeps_the_last_root(place: Place) {
+    let log = place().await;
+    whole(&log, "run_z", "s", 90).await;
+    drop(begin(&log, "run_a", 80, following("s", "run_z")).await.expect("it follows"));
+    drop(log);
+    let log = place().await;
+    let last = log.last_root(&"s".into()).await.expect("it is read");
+    assert_eq!(last.map(|last| last.run), Some("run_a".into()));
+    let busy = begin(&log, "run_b", 91, following("s", "run_z")).await.err();
+    assert!(
+        matches!(busy, Some(LogError::SessionBusy { .. })),
+        "the session is not free: {busy:?}"
+    );
+}
+
+/// Two handles are what two processes have.
+pub(super) async fn a_run_has_one_writer_by_whatever_handle(place: Place) {
+    let (one, two) = (place().await, place().await);
+    let mut writer = open(&one, "run_1", "s", 10).await;
+    let refused = two.claim(&"run_1".into()).await;
+    assert!(matches!(refused, Err(LogError::Claimed(_))), "{refused:?}");
+    let summary = two.summary(&"run_1".into()).await.expect("it is read").expect("it is known");
+    let stolen = event_log::Claim::new(event_log::Claim::FIRST + 99, ());
+    let mut thief = RunWriter::resume(Arc::clone(&two), summary, stolen);
+    let refused = write(&mut thief, 11, [warning("stolen")]).await;
+    assert!(matches!(refused, Err(LogError::Conflict { .. })), "{refused:?}");
+    write(&mut writer, 12, [finished()]).await.expect("the writer goes on");
+    let (summary, _) = read_events(&*two, &"run_1".into()).await.expect("it is read");
+    assert_eq!(&summary, writer.summary(), "what one writes, the other reads");
+    drop(writer);
+    drop(two.claim(&"run_1".into()).await.expect("a claim ends with its writer"));
+}
+
+pub(super) async fn a_session_has_one_open_run_by_whatever_handle(place: Place) {
+    let (one, two) = (place().await, place().await);
+    let _writer = open(&one, "run_1", "s", 10).await;
+    let busy = begin(&two, "run_2", 11, started("s")).await.err();
+    assert!(matches!(busy, Some(LogError::SessionBusy { .. })), "{busy:?}");
+}

@@ -1,0 +1,234 @@
+//! Event logs that break one promise about approvals each.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use backstop::MemoryLog;
+use event_log::{
+    ApprovalChange, Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError,
+    OpenApproval, Record, RunFilter, RunSummary,
+};
+use layer0::Timestamp;
+use layer0::id::{ApprovalId, RunId, SessionId};
+use testkit::contract::Suite;
+
+/// What a log may do wrong with approvals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Defect {
+    AcceptsAnyId,
+    AgreedStaysOpen,
+    AsksInAnyOrder,
+    CopyAsksAgain,
+    CopyTakesOver,
+    DecidesAfterTheEnd,
+    DecidesTwice,
+    DecisionStays,
+    DecisionsRace,
+    DeniedStaysOpen,
+    EndedStaysOpen,
+    EndsAllRuns,
+    FailedStaysOpen,
+    LosesTheArguments,
+    LosesTheCall,
+    LosesTheReason,
+    WhenItWasRead,
+}
+
+use Defect as D;
+
+/// All of them, with the trial that notices each.
+const DEFECTS: &[(Defect, &str)] = &[
+    (D::AcceptsAnyId, "refuses_an_unknown_approval"),
+    (D::AgreedStaysOpen, "an_agreed_call_is_open_no_more"),
+    (D::AsksInAnyOrder, "asks_the_oldest_first"),
+    (D::CopyAsksAgain, "a_copied_run_asks_anew"),
+    (D::CopyTakesOver, "a_copied_run_asks_anew"),
+    (D::DecidesAfterTheEnd, "refuses_a_decision_after_the_end"),
+    (D::DecidesTwice, "counts_the_first_decision"),
+    (D::DecisionStays, "drops_a_decision_nothing_waits_for"),
+    (D::DecisionsRace, "counts_one_of_many_decisions"),
+    (D::DeniedStaysOpen, "a_denied_call_is_open_no_more"),
+    (D::EndedStaysOpen, "has_no_approval_of_a_run_that_is_over"),
+    (D::EndsAllRuns, "has_no_approval_of_a_run_that_is_over"),
+    (D::FailedStaysOpen, "has_no_approval_of_a_run_that_is_over"),
+    (D::LosesTheArguments, "an_open_approval_says_what_was_asked"),
+    (D::LosesTheCall, "an_open_approval_says_what_was_asked"),
+    (D::LosesTheReason, "a_decision_waits_in_the_inbox_of_its_run"),
+    (D::WhenItWasRead, "an_open_approval_says_what_was_asked"),
+];
+
+/// Spec: A1
+#[test]
+fn every_defect_of_approvals_is_noticed() {
+    super::check(DEFECTS, suite);
+}
+
+fn suite(defect: Defect) -> Suite {
+    testkit::contract::approvals(async move || {
+        let (sound, noted) = (MemoryLog::new(), Mutex::default());
+        Arc::new(Defective { defect, sound, noted }) as _
+    })
+}
+
+/// Does one thing wrong, and leaves the rest to a sound log.
+struct Defective {
+    defect: Defect,
+    sound: MemoryLog,
+    noted: Mutex<Noted>,
+}
+
+/// What a defect needs to know.
+#[derive(Default)]
+struct Noted {
+    /// All that was ever asked.
+    asked: Vec<OpenApproval>,
+    /// What was copied to another run.
+    copied: Vec<OpenApproval>,
+    over: bool,
+    ended: Vec<RunId>,
+    /// Decisions that were accepted.
+    decided: BTreeMap<ApprovalId, InboxMessage>,
+}
+
+impl Defective {
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == defect
+    }
+
+    fn note(&self, batch: &Batch) {
+        let mut noted = self.noted.lock().unwrap();
+        let types: Vec<&str> = batch.records.iter().map(|it| &*it.event_type).collect();
+        if types.contains(&"run.forked") {
+            let of_parent = noted.asked.clone();
+            noted.copied = of_parent
+                .into_iter()
+                .map(|open| OpenApproval { run: batch.run.clone(), ..open })
+                .collect();
+        }
+        noted.asked.extend(batch.approval_changes().filter_map(|change| match change {
+            ApprovalChange::Asked(open) => Some(open),
+            _ => None,
+        }));
+        if !batch.summary.is_open() {
+            noted.over = true;
+            noted.ended.push(batch.run.clone());
+        }
+    }
+}
+
+#[async_trait]
+impl EventLog for Defective {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        self.sound.claim(run).await
+    }
+
+    fn claim_new(&self, run: &RunId) -> Claim {
+        self.sound.claim_new(run)
+    }
+
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        let mut hidden = batch.clone();
+        let kept_open = match self.defect {
+            D::AgreedStaysOpen => "approval.granted",
+            D::DeniedStaysOpen => "tool.responded",
+            D::EndedStaysOpen => "run.finished",
+            D::FailedStaysOpen => "run.failed",
+            _ => "",
+        };
+        // The sound log looks at the type alone.
+        for record in &mut hidden.records {
+            if record.event_type == kept_open {
+                record.event_type = "warning".into();
+            }
+        }
+        self.sound.append(hidden).await?;
+        self.note(&batch);
+        Ok(())
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        self.sound.summary(run).await
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        self.sound.records(run, from_seq).await
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        self.sound.runs(filter).await
+    }
+
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        self.sound.last_root(session).await
+    }
+
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        let mut open = self.sound.open_approvals().await?;
+        let noted = self.noted.lock().unwrap();
+        match self.defect {
+            D::AsksInAnyOrder => open.sort_by_key(|open| open.id.clone()),
+            D::CopyAsksAgain => open.extend(noted.copied.iter().cloned()),
+            D::EndsAllRuns if noted.over => open.clear(),
+            _ => {}
+        }
+        for open in &mut open {
+            match self.defect {
+                D::LosesTheArguments => open.arguments = Default::default(),
+                D::LosesTheCall => open.call_id = "".into(),
+                D::WhenItWasRead => open.requested_at = Timestamp::from_millis(1_000_000),
+                _ => {}
+            }
+        }
+        Ok(open)
+    }
+
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        let InboxRequest::Decide { approval, decision } = request else {
+            return self.sound.send(request, by, at).await;
+        };
+        let mut decision = decision;
+        if self.is(D::LosesTheReason) {
+            decision.reason = None;
+        }
+        let request = InboxRequest::Decide { approval: approval.clone(), decision };
+        if self.is(D::DecisionsRace) {
+            let open = self.sound.open_approvals().await?;
+            tokio::task::yield_now().await;
+            self.sound.send(request, by, at).await?;
+            return Ok(open.iter().any(|open| open.id == approval));
+        }
+        let accepted = self.sound.send(request.clone(), by, at).await?;
+        let mut noted = self.noted.lock().unwrap();
+        if accepted {
+            let message = InboxMessage::new(1_000, request, by, at);
+            noted.decided.insert(approval, message);
+            return Ok(true);
+        }
+        let known = noted.asked.iter().find(|open| open.id == approval);
+        let is_over = known.is_some_and(|open| noted.ended.contains(&open.run));
+        Ok(match self.defect {
+            D::AcceptsAnyId => known.is_none(),
+            D::DecidesAfterTheEnd => is_over,
+            D::DecidesTwice => known.is_some() && !is_over,
+            _ => false,
+        })
+    }
+
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        let noted = |of: fn(&Noted) -> Vec<InboxMessage>| of(&self.noted.lock().unwrap());
+        let has_copy = !self.noted.lock().unwrap().copied.is_empty();
+        match self.defect {
+            D::CopyTakesOver if has_copy => {
+                let other = if run.as_str() == "run_1" { "run_2" } else { "run_1" };
+                self.sound.inbox(&other.into()).await
+            }
+            D::DecisionStays => Ok(noted(|noted| noted.decided.values().cloned().collect())),
+            _ => self.sound.inbox(run).await,
+        }
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        self.sound.watch_inbox(run)
+    }
+}

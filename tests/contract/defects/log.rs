@@ -1,0 +1,481 @@
+//! Event logs that break one promise each.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use backstop::MemoryLog;
+use event_log::{
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError,
+    OpenApproval, Record, RunFilter, RunSummary,
+};
+use layer0::Timestamp;
+use layer0::event::Actor;
+use layer0::id::{RunId, SessionId};
+use testkit::contract::Suite;
+
+/// What a log may do wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Defect {
+    AcceptsRequestsAfterTheEnd,
+    AcceptsRequestsBeforeTheStart,
+    BeginsARunAgain,
+    ChecksAndThenWrites,
+    ClaimIsGivenTwice,
+    ClaimNeverEnds,
+    ClaimOfAStartIsNone,
+    ClaimsCollide,
+    ClaimsWhatIsNot,
+    CutsLongText,
+    CutsNames,
+    EndsTheSessionWithADispatchedRun,
+    EpochStays,
+    FailsForAnUnknownRun,
+    FencesBySeqAlone,
+    FollowsTheOldest,
+    ForgetsACopysSession,
+    ForkClosesItsParent,
+    IgnoresTheLimit,
+    InboxIsShared,
+    InboxNewestFirst,
+    KeepsRequestsAfterTheEnd,
+    LastRootByTime,
+    LastRootIsStale,
+    LetsAnyRunFollow,
+    LimitsBeforeItFilters,
+    ListsAllRuns,
+    ListsByName,
+    ListsOldestFirst,
+    ListsTheStart,
+    LosesCausedBy,
+    LosesFollows,
+    LosesOtherRuns,
+    LosesParent,
+    LosesTerms,
+    LosesTheActor,
+    LosesUsage,
+    NeverWakes,
+    NeverTakes,
+    ReadsAfterTheSeq,
+    ReadsAll,
+    RefusesDispatchedRuns,
+    ReplacesControlCharacters,
+    RequestIsFromNowhere,
+    SessionsRace,
+    SummaryIsStale,
+    TakesAtOnce,
+    TakesThoughRefused,
+    TearsABatch,
+    TwoRunsASession,
+    WakesOne,
+    WritesAfterAGap,
+    WritesThoughRefused,
+}
+
+use Defect as D;
+
+/// All of them, with the trial that notices each.
+const DEFECTS: &[(Defect, &str)] = &[
+    (D::AcceptsRequestsAfterTheEnd, "accepts_requests_while_the_run_is_open"),
+    (D::AcceptsRequestsBeforeTheStart, "accepts_requests_while_the_run_is_open"),
+    (D::BeginsARunAgain, "refuses_a_run_that_exists"),
+    (D::ChecksAndThenWrites, "takes_one_of_many_appends"),
+    (D::ClaimIsGivenTwice, "a_claim_ends_when_it_is_dropped"),
+    (D::ClaimNeverEnds, "a_claim_ends_when_it_is_dropped"),
+    (D::ClaimOfAStartIsNone, "a_run_that_begins_is_claimed"),
+    (D::ClaimsCollide, "gives_a_run_to_one_of_many_claims"),
+    (D::ClaimsWhatIsNot, "has_no_claim_for_a_run_it_has_not"),
+    (D::CutsLongText, "keeps_what_is_appended"),
+    (D::CutsNames, "keeps_runs_apart"),
+    (D::EndsTheSessionWithADispatchedRun, "lets_a_dispatched_run_share_the_session"),
+    (D::EpochStays, "raises_the_epoch_with_each_claim"),
+    (D::FailsForAnUnknownRun, "has_nothing_of_a_run_it_was_not_given"),
+    (D::FencesBySeqAlone, "refuses_a_writer_that_was_overtaken"),
+    (D::FollowsTheOldest, "refuses_a_run_that_does_not_follow_the_last"),
+    (D::ForgetsACopysSession, "a_copied_run_has_a_session_of_its_own"),
+    (D::ForkClosesItsParent, "a_copied_run_has_a_session_of_its_own"),
+    (D::IgnoresTheLimit, "lists_at_most_as_many_as_asked"),
+    (D::InboxIsShared, "keeps_the_inboxes_of_runs_apart"),
+    (D::InboxNewestFirst, "keeps_every_field_of_a_request"),
+    (D::KeepsRequestsAfterTheEnd, "drops_requests_at_the_end_of_a_run"),
+    (D::LastRootByTime, "finds_the_last_root_of_a_session"),
+    (D::LastRootIsStale, "finds_the_last_root_of_a_session"),
+    (D::LetsAnyRunFollow, "refuses_a_run_that_does_not_follow_the_last"),
+    (D::LimitsBeforeItFilters, "lists_at_most_as_many_as_asked"),
+    (D::ListsAllRuns, "lists_the_runs_of_one_session"),
+    (D::ListsByName, "lists_runs_newest_first"),
+    (D::ListsOldestFirst, "lists_runs_newest_first"),
+    (D::ListsTheStart, "lists_runs_as_they_stand"),
+    (D::LosesCausedBy, "keeps_every_field_of_a_record"),
+    (D::LosesFollows, "keeps_every_field_of_a_summary"),
+    (D::LosesOtherRuns, "keeps_the_appends_of_many_runs"),
+    (D::LosesParent, "lets_a_dispatched_run_share_the_session"),
+    (D::LosesTerms, "keeps_every_field_of_a_summary"),
+    (D::LosesTheActor, "keeps_every_field_of_a_record"),
+    (D::LosesUsage, "keeps_every_field_of_a_summary"),
+    (D::NeverWakes, "wakes_each_watch_of_the_run"),
+    (D::NeverTakes, "takes_a_request_with_the_append_that_records_it"),
+    (D::ReadsAfterTheSeq, "reads_records_from_a_seq_on"),
+    (D::ReadsAll, "reads_records_from_a_seq_on"),
+    (D::RefusesDispatchedRuns, "lets_a_dispatched_run_share_the_session"),
+    (D::ReplacesControlCharacters, "keeps_every_field_of_a_record"),
+    (D::RequestIsFromNowhere, "keeps_every_field_of_a_request"),
+    (D::SessionsRace, "begins_one_of_many_runs_of_a_session"),
+    (D::SummaryIsStale, "keeps_what_is_appended"),
+    (D::TakesAtOnce, "takes_a_request_with_the_append_that_records_it"),
+    (D::TakesThoughRefused, "a_refused_batch_changes_nothing"),
+    (D::TearsABatch, "writes_a_dropped_append_whole_or_not_at_all"),
+    (D::TwoRunsASession, "has_one_open_run_a_session"),
+    (D::WakesOne, "wakes_each_watch_of_the_run"),
+    (D::WritesAfterAGap, "refuses_a_gap"),
+    (D::WritesThoughRefused, "refuses_a_second_writer"),
+];
+
+/// Spec: D1, D2, D4, D7, D8
+#[test]
+fn every_defect_of_a_log_is_noticed() {
+    super::check(DEFECTS, suite);
+}
+
+pub(super) fn suite(defect: Defect) -> Suite {
+    testkit::contract::event_log(async move || Arc::new(Defective::new(defect)) as _)
+}
+
+/// Does one thing wrong, and leaves the rest to a sound log.
+struct Defective {
+    defect: Defect,
+    sound: MemoryLog,
+    noted: Mutex<Noted>,
+    watches: InboxWatches,
+}
+
+/// What a defect needs to know.
+#[derive(Default)]
+struct Noted {
+    /// The summaries before the last append, by run.
+    before: BTreeMap<RunId, RunSummary>,
+    /// The summaries of the first append, by run.
+    starts: BTreeMap<RunId, RunSummary>,
+    /// The rows that were taken by appends that were refused.
+    taken: BTreeSet<u64>,
+    /// The requests that runs were sent, whatever became of them.
+    sent: Vec<(RunId, InboxMessage)>,
+    /// The newest epoch, by run.
+    epochs: BTreeMap<RunId, u64>,
+    /// The batch that is being written.
+    slot: Option<Batch>,
+    claimed: BTreeSet<RunId>,
+    over: BTreeSet<RunId>,
+}
+
+impl Defective {
+    fn new(defect: Defect) -> Self {
+        let (sound, noted) = (MemoryLog::new(), Mutex::default());
+        Self { defect, sound, noted, watches: InboxWatches::default() }
+    }
+
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == defect
+    }
+
+    fn shown(&self, mut summary: RunSummary) -> RunSummary {
+        let noted = self.noted.lock().unwrap();
+        match self.defect {
+            D::LosesFollows => summary.follows = None,
+            D::LosesParent => summary.parent = None,
+            D::LosesTerms => summary.terms = Default::default(),
+            D::LosesUsage => summary.usage.tool_calls = 0,
+            D::ForgetsACopysSession if summary.session.as_str().starts_with("ses_") => {
+                summary.session = "s".into();
+            }
+            D::SummaryIsStale => {
+                summary = noted.before.get(&summary.run).cloned().unwrap_or(summary);
+            }
+            _ => {}
+        }
+        summary
+    }
+
+    fn record(&self, mut record: Record) -> Record {
+        match self.defect {
+            D::CutsLongText => {
+                let end = record.data.floor_char_boundary(1_000);
+                record.data.truncate(end);
+            }
+            D::LosesCausedBy => record.caused_by = None,
+            D::LosesTheActor => record.actor = Actor::Runtime,
+            D::ReplacesControlCharacters => record.data = record.data.replace("\\u0000", " "),
+            _ => {}
+        }
+        record
+    }
+
+    /// Makes the sound log take a batch that it refuses, as if the run were another's.
+    async fn force(&self, batch: Batch) -> Result<(), LogError> {
+        let mut forced = batch;
+        forced.summary.parent = Some("any".into());
+        self.sound.append(forced).await
+    }
+
+    async fn write(&self, mut batch: Batch) -> Result<(), LogError> {
+        let is_start = batch.records[0].seq == 1;
+        if self.is(D::FencesBySeqAlone) {
+            let epochs = &self.noted.lock().unwrap().epochs;
+            batch.epoch = epochs.get(&batch.run).copied().unwrap_or(batch.epoch);
+        }
+        match self.defect {
+            D::NeverTakes => batch.taken.clear(),
+            D::EndsTheSessionWithADispatchedRun | D::RefusesDispatchedRuns
+                if is_start && batch.summary.parent.is_some() =>
+            {
+                let session = batch.summary.session.clone();
+                if self.is(D::RefusesDispatchedRuns) {
+                    return Err(LogError::session_busy(session, batch.run));
+                }
+                batch.summary.follows = batch.summary.parent.take();
+                return match self.sound.append(batch.clone()).await {
+                    Err(LogError::SessionBusy { .. }) => self.force(batch).await,
+                    written => written,
+                };
+            }
+            D::ForkClosesItsParent
+                if batch.records.iter().any(|it| it.event_type == "run.forked") =>
+            {
+                self.noted.lock().unwrap().over.insert("run_1".into());
+            }
+            D::ChecksAndThenWrites => {
+                let known = self.sound.summary(&batch.run).await?;
+                let fits = known.is_none_or(|it| it.last_seq + 1 == batch.records[0].seq);
+                tokio::task::yield_now().await;
+                return match self.sound.append(batch).await {
+                    Err(LogError::Conflict { .. }) if fits => Ok(()),
+                    written => written,
+                };
+            }
+            D::SessionsRace if is_start => {
+                let last = self.sound.last_root(&batch.summary.session).await?;
+                tokio::task::yield_now().await;
+                return match self.sound.append(batch.clone()).await {
+                    Err(LogError::SessionBusy { .. }) if last.is_none() => self.force(batch).await,
+                    written => written,
+                };
+            }
+            D::TearsABatch if batch.records.len() > 1 && !is_start => {
+                let rest = batch.records.split_off(1);
+                let mut first = batch.clone();
+                let record = &first.records[0];
+                (first.summary.last_seq, first.summary.head) = (record.seq, record.hash);
+                self.sound.append(first).await?;
+                tokio::task::yield_now().await;
+                batch.records = rest;
+                return self.sound.append(batch).await;
+            }
+            D::LosesOtherRuns => {
+                self.noted.lock().unwrap().slot = Some(batch);
+                tokio::task::yield_now().await;
+                let Some(batch) = self.noted.lock().unwrap().slot.take() else { return Ok(()) };
+                return self.sound.append(batch).await;
+            }
+            D::WritesAfterAGap => {
+                let last = self.sound.summary(&batch.run).await?.map_or(0, |it| it.last_seq);
+                if batch.records[0].seq > last + 1 {
+                    return Ok(());
+                }
+            }
+            D::BeginsARunAgain if is_start => {
+                return match self.sound.append(batch).await {
+                    Err(LogError::Conflict { seq: 1, .. }) => Ok(()),
+                    written => written,
+                };
+            }
+            _ => {}
+        }
+        let result = self.sound.append(batch.clone()).await;
+        match (self.defect, &result) {
+            (D::TakesThoughRefused, Err(_)) => {
+                self.noted.lock().unwrap().taken.extend(batch.taken);
+                result
+            }
+            (D::WritesThoughRefused, Err(LogError::Conflict { .. })) => Ok(()),
+            (D::TwoRunsASession, Err(LogError::SessionBusy { run, .. })) => {
+                let other = self.sound.summary(run).await?;
+                if other.is_some_and(|it| it.is_open()) { self.force(batch).await } else { result }
+            }
+            (D::LetsAnyRunFollow, Err(LogError::SessionBusy { run, .. })) => {
+                let other = self.sound.summary(run).await?;
+                if other.is_some_and(|it| !it.is_open()) { self.force(batch).await } else { result }
+            }
+            (D::FollowsTheOldest, Err(LogError::SessionBusy { .. })) => {
+                if batch.summary.follows == Some("run_1".into()) {
+                    return self.force(batch).await;
+                }
+                result
+            }
+            _ => result,
+        }
+    }
+}
+
+#[async_trait]
+impl EventLog for Defective {
+    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
+        if self.is(D::ClaimNeverEnds) && !self.noted.lock().unwrap().claimed.insert(run.clone()) {
+            return Err(LogError::Claimed(run.clone()));
+        }
+        match self.sound.claim(run).await {
+            Err(LogError::NotFound(_)) if self.is(D::ClaimsWhatIsNot) => {
+                Ok(self.sound.claim_new(run))
+            }
+            Err(LogError::Claimed(_)) if self.is(D::ClaimIsGivenTwice) => Ok(Claim::new(2, ())),
+            Ok(claim) if self.is(D::ClaimsCollide) => {
+                let epoch = claim.epoch();
+                drop(claim);
+                tokio::task::yield_now().await;
+                Ok(Claim::new(epoch, ()))
+            }
+            Ok(claim) if self.is(D::EpochStays) => Ok(Claim::new(Claim::FIRST, claim)),
+            Ok(claim) => {
+                let mut noted = self.noted.lock().unwrap();
+                noted.epochs.insert(run.clone(), claim.epoch());
+                Ok(claim)
+            }
+            refused => refused,
+        }
+    }
+
+    fn claim_new(&self, run: &RunId) -> Claim {
+        match self.defect {
+            D::ClaimOfAStartIsNone => Claim::new(Claim::FIRST, ()),
+            _ => self.sound.claim_new(run),
+        }
+    }
+
+    async fn append(&self, batch: Batch) -> Result<(), LogError> {
+        let (run, after) = (batch.run.clone(), batch.summary.clone());
+        let before = self.sound.summary(&run).await?;
+        self.write(batch).await?;
+        let mut noted = self.noted.lock().unwrap();
+        noted.starts.entry(run.clone()).or_insert(after);
+        noted.before.extend(before.map(|before| (run, before)));
+        Ok(())
+    }
+
+    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        let known = self.sound.summary(run).await?;
+        if known.is_none() && self.is(D::FailsForAnUnknownRun) {
+            return Err(LogError::NotFound(run.clone()));
+        }
+        Ok(known.map(|summary| self.shown(summary)))
+    }
+
+    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
+        let name = run.as_str().split('\'').next().unwrap_or_default();
+        let run = if self.is(D::CutsNames) { &name.into() } else { run };
+        let from = match self.defect {
+            D::ReadsAfterTheSeq if from_seq > 1 => from_seq + 1,
+            D::ReadsAll => 1,
+            _ => from_seq,
+        };
+        let records = self.sound.records(run, from).await?;
+        Ok(records.into_iter().map(|record| self.record(record)).collect())
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        let sound = match self.defect {
+            D::IgnoresTheLimit => RunFilter { limit: None, ..filter.clone() },
+            D::LimitsBeforeItFilters => RunFilter { session: None, ..filter.clone() },
+            D::ListsAllRuns => RunFilter { session: None, ..filter.clone() },
+            _ => filter.clone(),
+        };
+        let mut runs = self.sound.runs(sound).await?;
+        match self.defect {
+            D::LimitsBeforeItFilters => {
+                runs.retain(|run| filter.session.as_ref().is_none_or(|it| *it == run.session));
+            }
+            D::ListsByName => runs.sort_by_key(|run| Reverse(run.run.clone())),
+            D::ListsOldestFirst => runs.reverse(),
+            D::ListsTheStart => {
+                let noted = self.noted.lock().unwrap();
+                runs = runs.iter().filter_map(|run| noted.starts.get(&run.run).cloned()).collect();
+            }
+            _ => {}
+        }
+        Ok(runs.into_iter().map(|summary| self.shown(summary)).collect())
+    }
+
+    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
+        if self.is(D::LastRootByTime) {
+            let filter = RunFilter { session: Some(session.clone()), limit: None };
+            let runs = self.sound.runs(filter).await?;
+            return Ok(runs.into_iter().find(|run| run.parent.is_none()));
+        }
+        let last = self.sound.last_root(session).await?.map(|summary| self.shown(summary));
+        let noted = self.noted.lock().unwrap();
+        Ok(match last {
+            Some(last) if self.is(D::LastRootIsStale) => noted.starts.get(&last.run).cloned(),
+            Some(last) if noted.over.contains(&last.run) => None,
+            last => last,
+        })
+    }
+
+    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        self.sound.open_approvals().await
+    }
+
+    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        let run = match &request {
+            InboxRequest::Cancel { run } | InboxRequest::Input { run, .. } => run.clone(),
+            _ => "run_1".into(),
+        };
+        let by = if self.is(D::RequestIsFromNowhere) { "" } else { by };
+        let accepted = self.sound.send(request.clone(), by, at).await?;
+        if accepted {
+            let message = self.sound.inbox(&run).await?.pop();
+            self.noted.lock().unwrap().sent.extend(message.map(|message| (run.clone(), message)));
+            self.watches.ring(&run);
+            return Ok(true);
+        }
+        let is_known = self.sound.summary(&run).await?.is_some();
+        Ok(match self.defect {
+            D::AcceptsRequestsAfterTheEnd => is_known,
+            D::AcceptsRequestsBeforeTheStart => !is_known,
+            _ => false,
+        })
+    }
+
+    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
+        let mut inbox = self.sound.inbox(run).await?;
+        match self.defect {
+            D::InboxIsShared => {
+                let noted = self.noted.lock().unwrap();
+                inbox = noted.sent.iter().map(|(_, message)| message.clone()).collect();
+            }
+            D::InboxNewestFirst => inbox.reverse(),
+            D::KeepsRequestsAfterTheEnd if inbox.is_empty() => {
+                let noted = self.noted.lock().unwrap();
+                let sent = noted.sent.iter().filter(|(to, _)| to == run);
+                inbox = sent.map(|(_, message)| message.clone()).collect();
+            }
+            D::TakesAtOnce if inbox.len() > 2 => drop(inbox.remove(1)),
+            D::TakesThoughRefused => {
+                let noted = self.noted.lock().unwrap();
+                inbox.retain(|message| !noted.taken.contains(&message.id));
+            }
+            _ => {}
+        }
+        Ok(inbox)
+    }
+
+    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        match self.defect {
+            D::NeverWakes => InboxWatches::default().watch(run),
+            // The second one to watch replaces the first.
+            D::WakesOne if !self.noted.lock().unwrap().claimed.insert(run.clone()) => {
+                self.watches.watch(run)
+            }
+            D::WakesOne => InboxWatches::default().watch(run),
+            _ => self.sound.watch_inbox(run),
+        }
+    }
+}
