@@ -2,11 +2,13 @@
 //! that notices it.
 
 mod approvals;
+mod errors;
 mod log;
 mod reopened;
+mod results;
 
 use std::fmt::Debug;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -61,9 +63,8 @@ fn check<D: Copy + Debug + Sync>(planted: &[(D, &str)], suite: impl Fn(D) -> Sui
 /// A defect that no trial notices is reported as such.
 #[test]
 fn a_surviving_defect_is_reported() {
-    let sound = |_| {
-        testkit::contract::event_log(async || std::sync::Arc::new(backstop::MemoryLog::new()) as _)
-    };
+    let sound =
+        |_| testkit::contract::event_log(async || Arc::new(backstop::MemoryLog::new()) as _);
     let said = unnoticed(&[("a defect that is none", "keeps_what_is_appended")], sound);
     assert_eq!(said, ["\"a defect that is none\" survives"]);
     let other = unnoticed(&[(log::Defect::ListsAllRuns, "keeps_what_is_appended")], log::suite);

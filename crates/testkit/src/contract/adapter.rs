@@ -9,7 +9,6 @@ mod answers;
 mod failures;
 mod faults;
 mod gateways;
-mod numbers;
 
 use std::pin::Pin;
 
@@ -46,7 +45,6 @@ pub use gateways::{
     lines_may_end_with_carriage_returns, what_stands_beside_an_answer_costs_no_answer,
     words_of_any_vendor_are_understood,
 };
-pub use numbers::numbers_in_arguments_keep_their_text;
 
 /// What is particular to an adapter. Each is made with [`KEY`](crate::KEY).
 #[derive(Debug, Clone, Copy)]
@@ -110,7 +108,6 @@ macro_rules! adapter_suite {
             no_error_shows_the_key
             no_part_of_an_answer_is_taken_for_the_whole
             nothing_is_asked_twice
-            numbers_in_arguments_keep_their_text
             stop_reasons_of_the_wire_are_read_without_loss
             tokens_of_a_failed_stream_are_heard
             what_is_no_answer_is_an_invalid_response

@@ -1,9 +1,15 @@
+//! What every error store has to keep.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use error_store::{
     ErrorFilter, ErrorRecord, ErrorStore, Lookup, NewError, Origin, Retention, Stored, readable,
 };
+use futures_util::future::join_all;
 use layer0::id::{ErrorId, SessionId};
 use layer0::{Code, Timestamp, code};
 use redact::Redactor;
@@ -47,6 +53,9 @@ pub fn error_store(make: impl AsyncFn() -> Store + Send + Sync + 'static) -> Sui
             keeps_what_expired,
             counts,
             keeps_any_text,
+            counts_repeats_at_once,
+            stores_many_at_once,
+            stores_a_dropped_error_whole_or_not_at_all,
         ],
     )
 }
@@ -278,5 +287,53 @@ async fn keeps_any_text(store: Store) {
         let stored = store.store(new.clone()).await.expect("it is stored");
         let found = get(&store, "s", &stored.id).await.found().expect("it is found");
         assert_eq!(found.raw(), new.raw(), "{text:?}");
+    }
+}
+
+async fn counts_repeats_at_once(store: Store) {
+    let stores = (0..8).map(|second| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { put(&store, "s", second, "boom").await })
+    });
+    let stored = join_all(stores).await.into_iter().map(|it| it.expect("it does not panic"));
+    let (ids, mut counts): (BTreeSet<_>, Vec<_>) =
+        stored.map(|stored| (stored.id, stored.occurrences)).unzip();
+    counts.sort_unstable();
+    assert_eq!((ids.len(), counts), (1, (1..=8).collect()), "one error, seen eight times");
+    let listed = store.list(ErrorFilter::new()).await.expect("they are listed");
+    assert_eq!(listed.iter().map(|it| it.occurrences()).collect::<Vec<_>>(), [8]);
+}
+
+async fn stores_many_at_once(store: Store) {
+    let stores = (0..32).map(|number| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { put(&store, "s", 0, &format!("error {number}")).await.id })
+    });
+    for (number, id) in join_all(stores).await.into_iter().enumerate() {
+        let id = id.expect("it does not panic");
+        let found = get(&store, "s", &id).await.found().expect("it is found");
+        assert_eq!(readable(found.raw()), format!("error {number}"), "each is found by its own id");
+    }
+}
+
+/// A future is dropped after each number of polls there can be.
+async fn stores_a_dropped_error_whole_or_not_at_all(store: Store) {
+    for polls in 0..6 {
+        let text = format!("error {polls}");
+        {
+            let mut storing = pin!(store.store(error("s", "run_1", "sql", 1, &text)));
+            let mut cx = Context::from_waker(Waker::noop());
+            for _ in 0..polls {
+                if storing.as_mut().poll(&mut cx).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        let again = put(&store, "s", 2, &text).await;
+        let found = get(&store, "s", &again.id).await.found().expect("what is counted is there");
+        assert_eq!(readable(found.raw()), text);
+        assert!(matches!(again.occurrences, 1 | 2), "seen {} times", again.occurrences);
+        assert_eq!(found.occurrences(), again.occurrences);
     }
 }

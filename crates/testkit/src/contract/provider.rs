@@ -3,6 +3,8 @@
 mod asked;
 mod broken;
 mod failed;
+mod many;
+mod numbers;
 mod said;
 
 use std::sync::Arc;
@@ -22,19 +24,23 @@ use crate::wire::{Cannot, Wire};
 
 /// Holds a provider against the contract of [`Provider`](provider::Provider), over real HTTP:
 ///
-/// - The whole conversation, the tools and the settings are sent, and the key with them.
+/// - The whole transcript, its images, the tools and the settings are sent, and the key with them;
+///   what a provider wants back goes back to it alone.
 /// - Answers, thinking and tool calls arrive whole wherever bytes are split, and what is streamed is
 ///   what is answered.
 /// - Each reason to stop is itself, arguments that are no JSON are given back as they were written,
 ///   and what was billed is neither lost nor made up.
-/// - Whoever listens is told the status and what was billed, also by what fails.
+/// - The sink gets each piece as it comes, and is told the status and what was billed, also by what
+///   fails.
 /// - Each failure that a script can name is itself behind the wire, with the wait it asks for.
 /// - No error shows the key.
+/// - A failure in a body of another's making is what its status says, and no body is read without bound.
 /// - No part of an answer is taken for the whole.
+/// - Calls at the same time neither wait for each other nor mix, and leave nothing for the next.
 /// - A server that hangs, resets, sends a page for people or is not there is a failure that may be
 ///   tried again, and is not tried again by the provider itself.
 /// - A redirect, which would carry the key elsewhere, is not followed.
-/// - Whoever drops a call closes its connection.
+/// - A dropped call closes its connection.
 ///
 /// It needs what makes the provider with [`KEY`](crate::KEY), and what makes the bytes of an answer in its
 /// protocol; for a protocol that this crate speaks there is a function, such as
@@ -75,12 +81,24 @@ pub fn provider(wire: Wire) -> Suite {
         checks![
             it_has_a_name,
             asked::all_of_a_request_is_sent,
+            asked::arguments_are_sent_as_they_are,
+            asked::failed_results_are_marked,
+            asked::images_are_sent,
+            asked::results_name_their_call,
+            asked::state_goes_back_to_whom_it_came_from,
+            many::answers_go_to_their_callers,
+            many::calls_do_not_wait_for_each_other,
+            many::nothing_is_left_of_the_call_before,
+            many::pieces_are_passed_on_as_they_come,
+            numbers::numbers_in_arguments_keep_their_text,
             said::answers_arrive_whole,
             said::reasons_to_stop_are_what_they_were,
             said::arguments_that_are_no_json_are_given_back,
             failed::failures_are_what_they_were,
             failed::tokens_of_a_failure_are_heard,
             failed::no_error_shows_the_key,
+            broken::bodies_are_bounded,
+            broken::foreign_failures_are_what_their_status_says,
             broken::no_part_is_taken_for_the_whole,
             broken::nothing_is_asked_but_once,
             broken::a_dropped_call_closes_its_connection,

@@ -1,7 +1,12 @@
+//! What every result store has to keep.
+
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use error_store::{Lookup, NewResult, Origin, ResultRecord, ResultStore, Retention};
+use futures_util::future::join_all;
 use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
 use redact::Redactor;
@@ -25,6 +30,9 @@ pub fn result_store(make: impl AsyncFn() -> Store + Send + Sync + 'static) -> Su
             keeps_what_is_held,
             keeps_copies,
             keeps_what_expired,
+            keeps_any_text,
+            stores_many_at_once,
+            stores_a_dropped_result_whole_or_not_at_all,
         ],
     )
 }
@@ -95,8 +103,13 @@ async fn prunes_the_oldest(store: Store) {
 async fn keeps_what_is_held(store: Store) {
     let id = put(&store, "s", 0, "whole").await;
     let hold = store.hold(&"s".into());
-    assert_eq!(prune(&store, Retention::NONE.max_rows(0), 9).await.0, 0, "a run of it is open");
+    let second = store.hold(&"s".into());
+    let free = put(&store, "free", 1, "whole").await;
+    assert_eq!(prune(&store, Retention::NONE.max_rows(0), 9).await.0, 1, "a run of it is open");
+    assert_eq!(get(&store, "free", &free).await, Lookup::Expired);
     drop(hold);
+    assert_eq!(prune(&store, Retention::NONE.max_rows(0), 9).await.0, 0, "another run is open");
+    drop(second);
     assert_eq!(prune(&store, Retention::NONE.max_rows(0), 9).await.0, 1);
     assert_eq!(get(&store, "s", &id).await, Lookup::Expired);
 }
@@ -114,4 +127,45 @@ async fn keeps_what_expired(store: Store) {
     store.keep_expired(&"s".into(), &id).await.expect("it is kept");
     assert_eq!(get(&store, "s", &id).await, Lookup::Expired);
     assert_eq!(get(&store, "other", &id).await, Lookup::Missing);
+    let there = put(&store, "s", 1, "whole").await;
+    store.keep_expired(&"s".into(), &there).await.expect("it is no error");
+    assert!(get(&store, "s", &there).await.found().is_some(), "what is there stays");
+}
+
+async fn keeps_any_text(store: Store) {
+    for text in ["", "\u{0}", "{broken", "\"quoted\"", "42", "ä\u{1f600}\r\n\t'", "null", " x "] {
+        let id = put(&store, "s", 0, text).await;
+        let found = get(&store, "s", &id).await.found().expect("it is found");
+        assert_eq!(&*found.body, text);
+    }
+}
+
+async fn stores_many_at_once(store: Store) {
+    let puts = (0..32).map(|number| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move { put(&store, "s", 0, &format!("result {number}")).await })
+    });
+    for (number, id) in join_all(puts).await.into_iter().enumerate() {
+        let id = id.expect("it does not panic");
+        let found = get(&store, "s", &id).await.found().expect("it is found");
+        assert_eq!(*found.body, format!("result {number}"), "each is found by its own id");
+    }
+}
+
+/// A future is dropped after each number of polls there can be.
+async fn stores_a_dropped_result_whole_or_not_at_all(store: Store) {
+    for polls in 0..6 {
+        let mut putting = pin!(store.put(result("s", polls, "whole")));
+        let mut cx = Context::from_waker(Waker::noop());
+        for _ in 0..polls {
+            if putting.as_mut().poll(&mut cx).is_ready() {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+    let last = put(&store, "s", 9, "last").await;
+    assert!(get(&store, "s", &last).await.found().is_some());
+    let (rows, bytes) = prune(&store, Retention::NONE.max_rows(0), 99).await;
+    assert_eq!(bytes, (rows - 1) * 5 + 4, "{rows} results, each of them whole");
 }

@@ -23,6 +23,8 @@ pub const fn wire(provider: MakeProvider) -> Wire {
         Cannot::FailMidway(ErrorKind::QuotaExhausted),
         Cannot::FailMidway(ErrorKind::RateLimited),
         Cannot::FailMidway(ErrorKind::Timeout),
+        Cannot::KeepState,
+        Cannot::MarkFailures,
         Cannot::Stop(StopReason::ContentFilter),
         Cannot::Stop(StopReason::ContextExceeded),
         Cannot::Stop(StopReason::Malformed),

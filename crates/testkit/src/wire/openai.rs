@@ -13,8 +13,12 @@ use crate::wire::{Cannot, MakeProvider, Wire};
 /// Makes the wire of this protocol, for what speaks it.
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
-    Wire::of(provider, reply)
-        .that_cannot(&[Cannot::Stop(StopReason::Malformed), Cannot::Stop(StopReason::Pause)])
+    Wire::of(provider, reply).that_cannot(&[
+        Cannot::KeepState,
+        Cannot::MarkFailures,
+        Cannot::Stop(StopReason::Malformed),
+        Cannot::Stop(StopReason::Pause),
+    ])
 }
 
 /// Returns what the endpoint answers to this request body.

@@ -41,6 +41,10 @@ pub enum Cannot {
     Fail(ErrorKind),
     /// Fail like this after an answer has begun.
     FailMidway(ErrorKind),
+    /// Take back what the provider gave with an answer.
+    KeepState,
+    /// Mark the result of a tool as a failure.
+    MarkFailures,
     /// Stop for this reason.
     Stop(StopReason),
     /// Think aloud.

@@ -15,6 +15,7 @@ use crate::wire::{Cannot, MakeProvider, Wire};
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
     Wire::of(provider, reply).that_cannot(&[
+        Cannot::MarkFailures,
         Cannot::Stop(StopReason::ContextExceeded),
         Cannot::Stop(StopReason::Malformed),
     ])

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use layer0::ToolSpec;
-use layer0::message::{Message, ToolCall, Transcript};
+use layer0::message::{Image, Message, ProviderState, StatePart, ToolCall, Transcript};
 use provider::{ModelRequest, ModelSettings};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub(super) async fn all_of_a_request_is_sent(wire: Wire) {
         let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
         let provider = (wire.provider)(&server.url(), patient());
         if let Err(error) = send(&*provider, &request(), streamed).await {
-            panic!("a conversation with tools (streamed: {streamed}): {error}");
+            panic!("a transcript with tools (streamed: {streamed}): {error}");
         }
         let requests = server.requests();
         let [sent] = &*requests else { panic!("{} requests were sent", requests.len()) };
@@ -59,6 +59,142 @@ pub(super) async fn all_of_a_request_is_sent(wire: Wire) {
             carries_the_key(sent) || !wire.can(Cannot::CarryKey),
             "the provider is to be made with `testkit::KEY`, and no header carries it"
         );
+    }
+}
+
+/// Asks with a transcript, and returns the body that was sent.
+async fn sent(wire: &Wire, messages: impl IntoIterator<Item = Message>, streamed: bool) -> Request {
+    sent_by(wire, |_| messages, streamed).await
+}
+
+async fn sent_by<M: IntoIterator<Item = Message>>(
+    wire: &Wire,
+    messages: impl FnOnce(&Loopback) -> M,
+    streamed: bool,
+) -> Request {
+    let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
+    let mut transcript = Transcript::default();
+    messages(&server).into_iter().for_each(|message| transcript.push(message));
+    let provider = (wire.provider)(&server.url(), patient());
+    let said = send(&*provider, &ModelRequest::new(transcript), streamed).await;
+    said.unwrap_or_else(|error| panic!("a transcript (streamed: {streamed}): {error}"));
+    server.requests().swap_remove(0)
+}
+
+/// A user's message, an answer that called two tools, and what they came to.
+fn called(results: [Message; 2]) -> Vec<Message> {
+    let call = |id: &str, name: &str| ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: json!({ "quoted": "a \"b\" \\ ä" }).into(),
+    };
+    let calls = Arc::new([call("call_1", "first"), call("call_2", "second")]);
+    let mut messages = vec![Message::user("go on"), Message::assistant("", calls)];
+    messages.extend(results);
+    messages
+}
+
+fn result(call: &str, text: &str) -> Message {
+    Message::tool(call.into(), text, false)
+}
+
+/// As an object, or as the text of one: never as the text of a text.
+pub(super) async fn arguments_are_sent_as_they_are(wire: Wire) {
+    for streamed in [false, true] {
+        let results = [result("call_1", "one"), result("call_2", "two")];
+        let sent = sent(&wire, called(results), streamed).await;
+        let arguments = json!({ "quoted": "a \"b\" \\ ä" });
+        let count = count(&sent.body, &arguments);
+        assert_eq!(count, 2, "arguments of two calls (streamed: {streamed}): {}", sent.body);
+    }
+}
+
+/// How often does this value stand in another one, as it is or as its text?
+fn count(value: &Value, wanted: &Value) -> usize {
+    match value {
+        _ if value == wanted => 1,
+        Value::Array(items) => items.iter().map(|item| count(item, wanted)).sum(),
+        Value::Object(fields) => fields.values().map(|field| count(field, wanted)).sum(),
+        Value::String(text) => match serde_json::from_str::<Value>(text) {
+            Ok(read) => usize::from(read == *wanted),
+            Err(_) => 0,
+        },
+        _ => 0,
+    }
+}
+
+pub(super) async fn results_name_their_call(wire: Wire) {
+    for streamed in [false, true] {
+        let as_called = [result("call_1", "one"), result("call_2", "two")];
+        let swapped = [result("call_2", "one"), result("call_1", "two")];
+        let as_called = sent(&wire, called(as_called), streamed).await.body;
+        let swapped = sent(&wire, called(swapped), streamed).await.body;
+        assert_ne!(as_called, swapped, "a result says whose it is (streamed: {streamed})");
+    }
+}
+
+/// Spec: T4
+pub(super) async fn failed_results_are_marked(wire: Wire) {
+    if !wire.can(Cannot::MarkFailures) {
+        return;
+    }
+    for streamed in [false, true] {
+        let failed = |is_error| {
+            called([Message::tool("call_1".into(), "one", is_error), result("call_2", "two")])
+        };
+        let ok = sent(&wire, failed(false), streamed).await.body;
+        let error = sent(&wire, failed(true), streamed).await.body;
+        assert_ne!(ok, error, "a failed result is marked (streamed: {streamed})");
+    }
+}
+
+pub(super) async fn images_are_sent(wire: Wire) {
+    for streamed in [false, true] {
+        let pictures = [b"GIF89a\x01\x00\x01\x00one", b"GIF89a\x01\x00\x01\x00two"];
+        let images = pictures.map(|bytes| Image::from_bytes(bytes).expect("it begins as a GIF"));
+        let data = images.clone().map(|image| image.data);
+        let message = Message::User { content: "look".into(), images: Arc::new(images) };
+        let body = sent(&wire, [message], streamed).await.body.to_string();
+        let places = data.map(|data| body.find(&*data));
+        assert!(
+            places[0].is_some() && places[0] < places[1],
+            "images are sent in their order (streamed: {streamed}): {body}"
+        );
+    }
+}
+
+/// Spec: P1
+pub(super) async fn state_goes_back_to_whom_it_came_from(wire: Wire) {
+    if !wire.can(Cannot::KeepState) {
+        return;
+    }
+    let own = (wire.provider)("http://127.0.0.1:9", patient());
+    for streamed in [false, true] {
+        for provider in [own.name(), "another"] {
+            let sent = sent_by(
+                &wire,
+                |server| {
+                    let data = json!({ "type": "thinking", "signature": "signedthought" });
+                    let part = StatePart { text_before: 0, calls_before: 0, data };
+                    let state = ProviderState {
+                        provider: provider.into(),
+                        model: own.model().into(),
+                        endpoint: server.url().into(),
+                        parts: Arc::new([part]),
+                    };
+                    let said = Message::Assistant {
+                        content: "hello".into(),
+                        tool_calls: Arc::default(),
+                        provider_state: Some(state),
+                    };
+                    [Message::user("hi"), said, Message::user("go on")]
+                },
+                streamed,
+            )
+            .await;
+            let is_sent = sent.body.to_string().contains("signedthought");
+            assert_eq!(is_sent, provider == own.name(), "state of `{provider}`: {}", sent.body);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::time::Duration;
 
+use layer0::code;
 use layer0::failure::{Failure, Retry};
 use serde_json::json;
 
@@ -10,6 +11,58 @@ use super::{SHORT, answer, ask, ask_at, calls};
 use crate::server::patient;
 use crate::server::{Ending, Loopback, Reply, hello, send};
 use crate::wire::Wire;
+
+/// A proxy, a gateway or a firewall answers in a form of its own.
+///
+/// Spec: P2
+pub(super) async fn foreign_failures_are_what_their_status_says(wire: Wire) {
+    let statuses = [
+        (401, code::PROVIDER_AUTH_FAILED),
+        (403, code::PROVIDER_AUTH_FAILED),
+        (404, code::PROVIDER_NOT_FOUND),
+        (429, code::PROVIDER_RATE_LIMITED),
+        (502, code::PROVIDER_TRANSIENT),
+    ];
+    let bodies = [
+        ("text/plain", ""),
+        ("text/plain", "no"),
+        ("text/html", "<html><body>no</body></html>"),
+        ("application/json", "[]"),
+        ("application/json", "null"),
+        ("application/json", r#"{"detail": "no"}"#),
+        ("application/json", r#"{"error": "no"}"#),
+        ("application/json", r#"{"error": {"reason": ["no"]}}"#),
+        ("application/json", r#"{"error": "#),
+    ];
+    for (status, code) in statuses {
+        for (content_type, body) in bodies {
+            for streamed in [false, true] {
+                let at = format!("status {status}, `{body}` (streamed: {streamed})");
+                let (result, _) =
+                    ask(&wire, Reply::new(status, content_type, body), streamed).await;
+                let error = result.err().unwrap_or_else(|| panic!("no failure: {at}"));
+                assert_eq!(error.code(), code, "{at}: {error:?}");
+            }
+        }
+    }
+}
+
+/// What has no end is not read to its end.
+pub(super) async fn bodies_are_bounded(wire: Wire) {
+    const BYTES: usize = 64 * 1024 * 1024;
+    for status in [200, 500] {
+        let endless = Reply::new(status, "application/json", vec![b' '; BYTES]);
+        let server = Loopback::replying([endless.ending(Ending::HangAt(BYTES))]);
+        let url = server.url();
+        tokio::select! {
+            biased;
+            () = server.hangs(1) => panic!("{BYTES} bytes of status {status} were read"),
+            (result, _) = ask_at(&wire, &url, false, patient()) => {
+                assert!(result.is_err(), "spaces are no answer");
+            }
+        }
+    }
+}
 
 pub(super) async fn no_part_is_taken_for_the_whole(wire: Wire) {
     let wire = &wire;
@@ -36,12 +89,16 @@ pub(super) async fn no_part_is_taken_for_the_whole(wire: Wire) {
 pub(super) async fn nothing_is_asked_but_once(wire: Wire) {
     let wire = &wire;
     for streamed in [false, true] {
-        let busy = || Reply::json(503, &json!({})).header("retry-after", "1");
-        let server = Loopback::replying([busy(), busy(), busy()]);
-        let (result, _) = ask_at(wire, &server.url(), streamed, patient()).await;
-        let error = result.expect_err("a server that is busy does not answer");
-        assert!(error.is_retryable(), "{error}");
-        assert_eq!(server.count(), 1, "trying again is left to who asks (streamed: {streamed})");
+        for status in [429, 500, 503] {
+            let busy = || Reply::json(status, &json!({})).header("retry-after", "1");
+            let server = Loopback::replying([busy(), busy(), busy()]);
+            let (result, _) = ask_at(wire, &server.url(), streamed, patient()).await;
+            let error = result.expect_err("a server that is busy does not answer");
+            assert!(error.is_retryable(), "{error}");
+            let hint = Retry::After(Duration::from_secs(1));
+            assert_eq!(error.retry(), hint, "status {status}: the wait it asks for");
+            assert_eq!(server.count(), 1, "trying again is the caller's (streamed: {streamed})");
+        }
 
         let elsewhere = Loopback::replying([]);
         let moved = Reply::new(307, "text/plain", "").header("location", elsewhere.url());
@@ -52,7 +109,7 @@ pub(super) async fn nothing_is_asked_but_once(wire: Wire) {
     }
 }
 
-/// Nobody waits for the answer any more, so nobody need go on making it.
+/// No caller waits for the answer any more, so the server need not go on making it.
 #[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
 pub(super) async fn a_dropped_call_closes_its_connection(wire: Wire) {
     let wire = &wire;
@@ -98,10 +155,10 @@ pub(super) async fn what_breaks_may_be_tried_again(wire: Wire) {
                 Err(error) => assert!(error.is_retryable(), "{name}: {error}"),
             }
         }
-        let nobody = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let nobody = nobody.expect("a port of the loopback interface can be bound");
-        let (result, _) = ask_at(wire, &format!("http://{nobody}"), streamed, patient()).await;
-        let error = result.expect_err("nobody listens");
+        let closed = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+        let closed = closed.expect("a port of the loopback interface can be bound");
+        let (result, _) = ask_at(wire, &format!("http://{closed}"), streamed, patient()).await;
+        let error = result.expect_err("nothing listens");
         assert!(error.is_retryable(), "a refused connection: {error}");
     }
 }

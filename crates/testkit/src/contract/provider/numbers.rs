@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use layer0::JsonText;
 use layer0::message::{Message, Transcript};
-use provider::ModelRequest;
+use provider::{ModelRequest, ScriptedAnswer};
 use serde_json::{Value, json};
 
-use super::{Adapter, scripted};
-use crate::server::patient;
-use crate::server::{Loopback, Reply, send};
+use super::{answer, calling};
+use crate::server::{Loopback, Reply, patient, send};
+use crate::wire::Wire;
 
 /// What no 64-bit float or integer holds as it is written.
 const NUMBERS: &[&str] =
@@ -20,19 +20,20 @@ const MARK: &str = "@numbers@";
 /// Arguments are the model's words, down to the zeros of a price.
 ///
 /// Spec: P12
-pub async fn numbers_in_arguments_keep_their_text(adapter: &Adapter) {
+pub(super) async fn numbers_in_arguments_keep_their_text(wire: Wire) {
+    let wire = &wire;
     let written = format!(r#"{{"n":[{}]}}"#, NUMBERS.join(","));
     for streamed in [false, true] {
-        let said = adapter.wire.ask(reply(adapter, &written, streamed), streamed).await;
+        let said = wire.ask(reply(wire, &written, streamed), streamed).await;
         let said = said.unwrap_or_else(|error| panic!("streamed: {streamed}: {error}"));
         assert_eq!(said.tool_calls[0].arguments.get(), written, "streamed: {streamed}");
 
-        let server = Loopback::replying([adapter.plain(streamed)]);
+        let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
         let mut messages = Transcript::default();
         messages.push(Message::user("go on"));
         messages.push(Message::assistant("", Arc::clone(&said.tool_calls)));
         messages.push(Message::tool(said.tool_calls[0].id.clone(), "paid", false));
-        let provider = (adapter.wire.provider)(&server.url(), patient());
+        let provider = (wire.provider)(&server.url(), patient());
         let request = ModelRequest::new(messages);
         send(&*provider, &request, streamed).await.expect("an answer");
         let sent = String::from_utf8_lossy(&server.requests()[0].bytes).into_owned();
@@ -41,10 +42,10 @@ pub async fn numbers_in_arguments_keep_their_text(adapter: &Adapter) {
 }
 
 /// Returns an answer whose one call has these arguments.
-fn reply(adapter: &Adapter, written: &str, streamed: bool) -> Reply {
+fn reply(wire: &Wire, written: &str, streamed: bool) -> Reply {
     let says = |arguments: Value| {
-        let call = json!({ "id": "call-1", "name": "pay", "arguments": arguments });
-        adapter.wire.says(&scripted(json!({ "tool_calls": [call] })), streamed)
+        let tool_calls = vec![calling("call-1", arguments)];
+        wire.says(&ScriptedAnswer { tool_calls, ..ScriptedAnswer::default() }, streamed)
     };
     let marked = says(json!({ "n": MARK }));
     let quoted = JsonText::string(MARK).to_string();

@@ -1,0 +1,111 @@
+//! Several calls of one provider, and the pieces of one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use layer0::message::{Message, Transcript};
+use provider::{ModelRequest, ScriptedAnswer, StreamSink};
+
+use super::{answer, calls};
+use crate::server::{Ending, Heard, Loopback, hello, patient, send};
+use crate::wire::Wire;
+
+fn saying(text: &str) -> ScriptedAnswer {
+    ScriptedAnswer { text: Some(text.into()), ..ScriptedAnswer::default() }
+}
+
+/// What was said, what was thought and what was called is of one answer.
+pub(super) async fn nothing_is_left_of_the_call_before(wire: Wire) {
+    for streamed in [false, true] {
+        let answers = [answer(&wire), calls(), saying("second"), calls(), saying("third")];
+        let replies = answers.iter().map(|answer| wire.says(answer, streamed));
+        let server = Loopback::replying(replies);
+        let provider = (wire.provider)(&server.url(), patient());
+        for answer in &answers {
+            let heard = Arc::new(Heard::default());
+            let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
+            let request = ModelRequest { sink: Some(sink), ..hello() };
+            let said = send(&*provider, &request, streamed).await.expect("an answer");
+            let text = answer.text.as_deref().unwrap_or_default();
+            assert_eq!(&*said.text, text, "streamed: {streamed}");
+            assert_eq!(said.tool_calls.len(), answer.tool_calls.len(), "streamed: {streamed}");
+            assert_eq!(said.usage, answer.usage.unwrap_or_default(), "streamed: {streamed}");
+            if streamed {
+                assert_eq!(heard.text(), text, "what is streamed is of this call");
+            }
+        }
+    }
+}
+
+/// Each asks for a word of its own, and the server answers with it.
+pub(super) async fn answers_go_to_their_callers(wire: Wire) {
+    for streamed in [false, true] {
+        let words = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot"];
+        let server = Loopback::serving(move |request| {
+            let asked = String::from_utf8_lossy(&request.bytes);
+            let word = words.iter().find(|word| asked.contains(**word));
+            wire.says(&saying(word.unwrap_or(&"nothing")), streamed)
+        });
+        let provider = (wire.provider)(&server.url(), patient());
+        let asked = words.map(|word| {
+            let mut messages = Transcript::default();
+            messages.push(Message::user(word));
+            let (request, provider) = (ModelRequest::new(messages), Arc::clone(&provider));
+            async move { send(&*provider, &request, streamed).await }
+        });
+        for (said, word) in join_all(asked).await.into_iter().zip(words) {
+            assert_eq!(&*said.expect("an answer").text, word, "streamed: {streamed}");
+        }
+    }
+}
+
+/// The first call hangs, and the second is answered all the same.
+pub(super) async fn calls_do_not_wait_for_each_other(wire: Wire) {
+    for streamed in [false, true] {
+        let count = AtomicUsize::new(0);
+        let server = Loopback::serving(move |_| {
+            let reply = wire.says(&saying("here"), streamed);
+            match count.fetch_add(1, Ordering::Relaxed) {
+                0 => reply.ending(Ending::HangBeforeHead),
+                _ => reply,
+            }
+        });
+        let provider = (wire.provider)(&server.url(), patient());
+        let request = hello();
+        let second = async {
+            server.hangs(1).await;
+            send(&*provider, &request, streamed).await
+        };
+        let said = tokio::select! {
+            biased;
+            result = send(&*provider, &request, streamed) => panic!("it hangs: {result:?}"),
+            said = second => said,
+        };
+        assert_eq!(&*said.expect("an answer").text, "here", "streamed: {streamed}");
+    }
+}
+
+/// While the server has more to say, what it said is heard.
+pub(super) async fn pieces_are_passed_on_as_they_come(wire: Wire) {
+    let text = "one two three four ".repeat(50);
+    let whole = wire.says(&saying(&text), true);
+    let half = whole.body.len() / 2;
+    let server = Loopback::replying([whole.ending(Ending::HangAt(half))]);
+    let heard = Arc::new(Heard::default());
+    let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
+    let request = ModelRequest { sink: Some(sink), ..hello() };
+    let provider = (wire.provider)(&server.url(), patient());
+    let listening = async {
+        while heard.text().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        heard.text()
+    };
+    let said = tokio::select! {
+        biased;
+        result = send(&*provider, &request, true) => panic!("it hangs: {result:?}"),
+        said = listening => said,
+    };
+    assert!(text.starts_with(&said), "what is heard is what was said: {said}");
+}

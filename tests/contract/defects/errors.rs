@@ -1,0 +1,355 @@
+//! Error stores that break one promise each.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use backstop::MemoryErrorStore;
+use error_store::{
+    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, Origin, Pruned,
+    Retention, StoreError, Stored, readable,
+};
+use layer0::Timestamp;
+use layer0::id::{ErrorId, SessionId};
+
+/// What an error store may do wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Defect {
+    AnySessionReads,
+    CopyIsCounted,
+    CopyIsReplaced,
+    CountsAcrossSessions,
+    CountsEachOnce,
+    ExpiredIsMissing,
+    ExpiredReplacesWhatIsThere,
+    FirstSeenMoves,
+    ForgetsACopy,
+    ForgetsAnExpiredCopy,
+    HoldsNothing,
+    HoldsTheFirstRun,
+    IdsWithoutATime,
+    IgnoresFrom,
+    IgnoresRun,
+    IgnoresSession,
+    IgnoresTheLimit,
+    IgnoresTool,
+    LastSeenGoesBack,
+    ListsOldestFirst,
+    LosesOneOfMany,
+    LosesTheCall,
+    LosesTheCode,
+    NeverPrunes,
+    PrunesAll,
+    PrunesByFirstSeen,
+    PrunesTheRecent,
+    PrunesWithoutBytes,
+    RepeatsRace,
+    RunIsTheFirst,
+    ShowsPrunedStats,
+    StatsCountOnce,
+    StoresTwice,
+    TearsAStore,
+    ToIsIncluded,
+    TrimsText,
+}
+
+use Defect as D;
+
+/// All of them, with the trial that notices each.
+const DEFECTS: &[(Defect, &str)] = &[
+    (D::AnySessionReads, "is_its_sessions"),
+    (D::CopyIsCounted, "keeps_copies"),
+    (D::CopyIsReplaced, "keeps_copies"),
+    (D::CountsAcrossSessions, "counts_repeats"),
+    (D::CountsEachOnce, "counts_repeats"),
+    (D::ExpiredIsMissing, "stores_anew"),
+    (D::ExpiredReplacesWhatIsThere, "keeps_what_expired"),
+    (D::FirstSeenMoves, "counts_repeats"),
+    (D::ForgetsACopy, "keeps_copies"),
+    (D::ForgetsAnExpiredCopy, "keeps_what_expired"),
+    (D::HoldsNothing, "keeps_what_is_held"),
+    (D::HoldsTheFirstRun, "keeps_what_is_held"),
+    (D::IdsWithoutATime, "makes_ids"),
+    (D::IgnoresFrom, "filters"),
+    (D::IgnoresRun, "lists_what_a_run_met"),
+    (D::IgnoresSession, "filters"),
+    (D::IgnoresTheLimit, "lists_newest_first"),
+    (D::IgnoresTool, "filters"),
+    (D::LastSeenGoesBack, "counts_repeats"),
+    (D::ListsOldestFirst, "lists_newest_first"),
+    (D::LosesOneOfMany, "stores_many_at_once"),
+    (D::LosesTheCall, "keeps_an_error"),
+    (D::LosesTheCode, "keeps_an_error"),
+    (D::NeverPrunes, "prunes_by_age"),
+    (D::PrunesAll, "prunes_by_age"),
+    (D::PrunesByFirstSeen, "prunes_by_age"),
+    (D::PrunesTheRecent, "prunes_the_longest_unseen"),
+    (D::PrunesWithoutBytes, "prunes_by_bytes"),
+    (D::RepeatsRace, "counts_repeats_at_once"),
+    (D::RunIsTheFirst, "lists_what_a_run_met"),
+    (D::ShowsPrunedStats, "counts"),
+    (D::StatsCountOnce, "counts"),
+    (D::StoresTwice, "counts_repeats"),
+    (D::TearsAStore, "stores_a_dropped_error_whole_or_not_at_all"),
+    (D::ToIsIncluded, "filters"),
+    (D::TrimsText, "keeps_any_text"),
+];
+
+/// Spec: S1, S2, S3, S8, S10
+#[test]
+fn every_defect_of_an_error_store_is_noticed() {
+    super::check(DEFECTS, |defect| {
+        testkit::contract::error_store(async move || {
+            let (sound, noted) = (MemoryErrorStore::new(), Mutex::default());
+            Arc::new(Defective { defect, sound, noted }) as _
+        })
+    });
+}
+
+/// Does one thing wrong, and leaves the rest to a sound store.
+struct Defective {
+    defect: Defect,
+    sound: MemoryErrorStore,
+    noted: Mutex<Noted>,
+}
+
+/// What a defect needs to know.
+#[derive(Default)]
+struct Noted {
+    /// Where each text was stored first.
+    first: BTreeMap<String, Stored>,
+    /// What was stored last, with the time at which it was said to happen.
+    last: BTreeMap<ErrorId, Timestamp>,
+    stats: Vec<ErrorStats>,
+    stored: u32,
+    is_held: bool,
+}
+
+fn rebuilt(record: &ErrorRecord, at: Timestamp, call: &str, code: Option<String>) -> ErrorRecord {
+    let (session, run) = (record.session().clone(), record.run().clone());
+    let origin = Origin::new(at, session, run, call, Arc::clone(record.tool()));
+    let id = record.id().clone();
+    let (reason, summary) = (record.reason().clone(), record.summary());
+    let rebuilt = ErrorRecord::of_row(id, origin, reason, code, summary, record.raw());
+    rebuilt.seen(record.occurrences(), record.last_at(), record.chars_kept())
+}
+
+impl Defective {
+    fn is(&self, defect: Defect) -> bool {
+        self.defect == defect
+    }
+
+    fn shown(&self, record: ErrorRecord) -> ErrorRecord {
+        let code = record.code().map(ToString::to_string);
+        let (at, call) = (record.at(), record.call_id().as_str());
+        match self.defect {
+            D::CountsEachOnce => {
+                let (last, kept) = (record.last_at(), record.chars_kept());
+                record.seen(1, last, kept)
+            }
+            D::FirstSeenMoves => rebuilt(&record, record.last_at(), call, code),
+            D::LastSeenGoesBack => {
+                let last = self.noted.lock().unwrap().last.get(record.id()).copied();
+                let (count, kept) = (record.occurrences(), record.chars_kept());
+                let last = last.unwrap_or(record.last_at());
+                record.seen(count, last, kept)
+            }
+            D::LosesTheCall => rebuilt(&record, at, "", code),
+            D::LosesTheCode => rebuilt(&record, at, call, None),
+            D::TrimsText => {
+                let raw = record.raw().replace("\\u0000", "").replace("\\t'", "");
+                let origin =
+                    Origin::new(at, record.session().clone(), record.run().clone(), call, "sql");
+                let reason = record.reason().clone();
+                ErrorRecord::of_row(
+                    record.id().clone(),
+                    origin,
+                    reason,
+                    code,
+                    record.summary(),
+                    &raw,
+                )
+            }
+            _ => record,
+        }
+    }
+}
+
+#[async_trait]
+impl ErrorStore for Defective {
+    async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
+        let (text, at) = (readable(error.raw()), error.origin().at);
+        let known = self.noted.lock().unwrap().first.get(&text).cloned();
+        match (self.defect, known) {
+            (D::CountsAcrossSessions, Some(known)) => return Ok(known),
+            (D::StoresTwice, Some(_)) => {
+                let id =
+                    ErrorId::from(format!("err_20260101_000000_{:06}", at.as_millis() % 999_983));
+                self.sound.keep(error.into_record(id.clone())).await?;
+                return Ok(Stored { id, occurrences: 1 });
+            }
+            (D::RepeatsRace, known) => {
+                tokio::task::yield_now().await;
+                let stored = self.sound.store(error).await?;
+                self.noted.lock().unwrap().first.entry(text).or_insert(stored.clone());
+                let occurrences = if known.is_none() { 1 } else { stored.occurrences };
+                return Ok(Stored { occurrences, ..stored });
+            }
+            (D::TearsAStore, known) => {
+                if let Some(known) = known {
+                    return Ok(Stored { occurrences: 2, ..known });
+                }
+                let id = ErrorId::from("err_20260101_000000_aaaaaa");
+                let torn = Stored { id, occurrences: 1 };
+                self.noted.lock().unwrap().first.insert(text.clone(), torn);
+                tokio::task::yield_now().await;
+            }
+            (D::LosesOneOfMany, _) => {
+                let count = {
+                    let mut noted = self.noted.lock().unwrap();
+                    noted.stored += 1;
+                    noted.stored
+                };
+                if count == 20 {
+                    let id = ErrorId::from("err_20260101_000000_aaaaaa");
+                    return Ok(Stored { id, occurrences: 1 });
+                }
+            }
+            _ => {}
+        }
+        let mut stored = self.sound.store(error).await?;
+        let mut noted = self.noted.lock().unwrap();
+        noted.first.insert(text, stored.clone());
+        noted.last.insert(stored.id.clone(), at);
+        if self.is(D::IdsWithoutATime) {
+            stored.id = format!("err_{}", stored.occurrences).into();
+        }
+        Ok(stored)
+    }
+
+    async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError> {
+        match self.defect {
+            D::ForgetsACopy => Ok(()),
+            D::CopyIsCounted => {
+                let known = self.noted.lock().unwrap().first.values().next().cloned();
+                let Some(known) = known else { return self.sound.keep(error).await };
+                let copy = rebuilt(&error, error.at(), "c1", None);
+                self.noted.lock().unwrap().last.insert(known.id, copy.at());
+                Ok(())
+            }
+            D::CopyIsReplaced => self.sound.keep(error.seen(1, Timestamp::default(), 0)).await,
+            _ => self.sound.keep(error).await,
+        }
+    }
+
+    async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError> {
+        match self.defect {
+            D::ForgetsAnExpiredCopy => Ok(()),
+            D::ExpiredReplacesWhatIsThere => {
+                self.sound.prune(Retention::NONE.max_rows(0), Timestamp::default()).await?;
+                self.sound.keep_expired(session, id).await
+            }
+            _ => self.sound.keep_expired(session, id).await,
+        }
+    }
+
+    async fn get(
+        &self,
+        session: &SessionId,
+        id: &ErrorId,
+    ) -> Result<Lookup<ErrorRecord>, StoreError> {
+        let found = match self.defect {
+            D::AnySessionReads => self.sound.find(id).await?,
+            _ => self.sound.get(session, id).await?,
+        };
+        if self.is(D::ExpiredIsMissing) && found.is_expired() {
+            return Ok(Lookup::Missing);
+        }
+        Ok(found.map(|record| self.shown(record)))
+    }
+
+    async fn find(&self, id: &ErrorId) -> Result<Lookup<ErrorRecord>, StoreError> {
+        Ok(self.sound.find(id).await?.map(|record| self.shown(record)))
+    }
+
+    async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
+        let mut sound = filter.clone();
+        match self.defect {
+            D::IgnoresFrom => sound.from = None,
+            D::IgnoresRun | D::RunIsTheFirst => sound.run = None,
+            D::IgnoresSession => sound.session = None,
+            D::IgnoresTheLimit => sound.limit = None,
+            D::IgnoresTool => sound.tool = None,
+            D::ToIsIncluded => {
+                sound.to = filter.to.map(|to| Timestamp::from_millis(to.as_millis() + 1));
+            }
+            _ => {}
+        }
+        let mut errors = self.sound.list(sound).await?;
+        match self.defect {
+            D::ListsOldestFirst => errors.reverse(),
+            D::RunIsTheFirst => {
+                errors.retain(|error| filter.run.as_ref().is_none_or(|run| run == error.run()));
+            }
+            _ => {}
+        }
+        Ok(errors)
+    }
+
+    async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
+        self.noted.lock().unwrap().stats = self.sound.stats(None).await?;
+        match self.defect {
+            D::NeverPrunes => Ok(Pruned::new(0, 0)),
+            D::PrunesAll => self.sound.prune(Retention::NONE.max_rows(0), now).await,
+            D::PrunesByFirstSeen => {
+                let oldest = retention.oldest(now).unwrap_or_default();
+                let old = self.sound.list(ErrorFilter::new().to(oldest)).await?;
+                let pruned = self.sound.prune(retention, now).await?;
+                Ok(Pruned::new(u64::try_from(old.len()).unwrap().max(pruned.rows), pruned.bytes))
+            }
+            D::PrunesTheRecent => {
+                let all = self.sound.list(ErrorFilter::new()).await?;
+                let keep = usize::try_from(retention.max_rows.unwrap_or(99)).unwrap();
+                let pruned = self.sound.prune(Retention::NONE.max_rows(0), now).await?;
+                let left = all.into_iter().rev().take(keep);
+                let rows = pruned.rows - u64::try_from(left.len()).unwrap();
+                for (number, record) in left.enumerate() {
+                    let raw = record.raw().to_string();
+                    let origin = Origin::new(record.at(), "s", "run_1", "c1", "sql");
+                    let id = format!("err_20260101_000000_00000{number}");
+                    let reason = record.reason().clone();
+                    let kept = ErrorRecord::of_row(id, origin, reason, None, "", &raw);
+                    self.sound.keep(kept).await?;
+                }
+                Ok(Pruned::new(rows, pruned.bytes))
+            }
+            D::PrunesWithoutBytes => {
+                let mut retention = retention;
+                retention.max_bytes = None;
+                self.sound.prune(retention, now).await
+            }
+            _ => self.sound.prune(retention, now).await,
+        }
+    }
+
+    async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
+        let mut stats = self.sound.stats(limit).await?;
+        match self.defect {
+            D::ShowsPrunedStats if !self.noted.lock().unwrap().stats.is_empty() => {
+                stats = self.noted.lock().unwrap().stats.clone();
+            }
+            D::StatsCountOnce => stats.iter_mut().for_each(|it| it.occurrences = it.errors),
+            _ => {}
+        }
+        Ok(stats)
+    }
+
+    fn hold(&self, session: &SessionId) -> Hold {
+        let held = std::mem::replace(&mut self.noted.lock().unwrap().is_held, true);
+        match self.defect {
+            D::HoldsNothing => Hold::none(),
+            D::HoldsTheFirstRun if held => Hold::none(),
+            _ => self.sound.hold(session),
+        }
+    }
+}
