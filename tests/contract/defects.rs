@@ -4,8 +4,13 @@
 mod approvals;
 mod errors;
 mod log;
+mod memory;
+mod operator;
+mod orchestrator;
+mod provider;
 mod reopened;
 mod results;
+mod tool;
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};

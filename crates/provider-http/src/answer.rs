@@ -10,6 +10,10 @@ use crate::endpoint::Endpoint;
 use crate::limits::MAX_ANSWER_BYTES;
 use crate::said::looks_like_html;
 
+/// How many blank bytes may stand before what an answer is. A server that sends nothing else must not be
+/// read for ever.
+const MAX_BLANK_BYTES: usize = 64 * 1024;
+
 /// How a server-sent event may begin.
 const FIELDS: [&[u8]; 5] = [b"data", b"event", b"id", b"retry", b":"];
 
@@ -57,6 +61,7 @@ impl<'e> Answer<'e> {
                 Body::Whole => return Ok(false),
                 Body::Stream => return Ok(true),
                 Body::Other => return Ok(is_labelled),
+                Body::Undecided if head.len() > MAX_BLANK_BYTES => return Ok(is_labelled),
                 Body::Undecided => {}
             }
             let Some(chunk) = self.next_chunk().await? else { return Ok(is_labelled) };

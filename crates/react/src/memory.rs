@@ -50,6 +50,13 @@ pub struct MemoryQuery {
     pub input: Arc<str>,
 }
 
+impl MemoryQuery {
+    /// Makes the query of a run of a session.
+    pub fn new(session: impl Into<SessionId>, input: impl Into<Arc<str>>) -> Self {
+        Self { session: session.into(), input: input.into() }
+    }
+}
+
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,6 +69,23 @@ pub struct MemoryEntry {
     pub input: Arc<str>,
     /// The answer.
     pub output: Arc<str>,
+}
+
+impl MemoryEntry {
+    /// Makes the entry of a run that was asked `input` and answered `output`.
+    pub fn new(
+        session: impl Into<SessionId>,
+        run: impl Into<RunId>,
+        input: impl Into<Arc<str>>,
+        output: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            session: session.into(),
+            run: run.into(),
+            input: input.into(),
+            output: output.into(),
+        }
+    }
 }
 
 /// A memory that lives as long as the process, and returns the latest answers of a session.

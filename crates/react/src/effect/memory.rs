@@ -21,7 +21,7 @@ use crate::memory::{Memory, MemoryEntry, MemoryQuery};
 pub(super) async fn read(effects: &Effects, input: Arc<str>) -> End {
     let session = effects.context.session.clone();
     let asked = ask(effects, code::MEMORY_READ_FAILED, move |memory| async move {
-        memory.read(MemoryQuery { session, input }).await
+        memory.read(MemoryQuery::new(session, input)).await
     });
     let redactor = &effects.agent.redactor;
     End::Memory(Box::new(Note(match asked.await {
@@ -40,7 +40,7 @@ pub(super) async fn read(effects: &Effects, input: Arc<str>) -> End {
 pub(super) async fn write(effects: &Effects, input: Arc<str>, output: Arc<str>) -> End {
     let HookContext { run, session } = effects.context.clone();
     let asked = ask(effects, code::MEMORY_WRITE_FAILED, move |memory| async move {
-        memory.write(MemoryEntry { session, run, input, output }).await
+        memory.write(MemoryEntry::new(session, run, input, output)).await
     });
     End::Memory(Box::new(Note(match asked.await {
         Ok(()) => MemoryWrote { count: 1 }.into(),

@@ -15,6 +15,7 @@ use crate::wire::{Cannot, MakeProvider, Wire};
 pub const fn wire(provider: MakeProvider) -> Wire {
     Wire::of(provider, |answer, request| reply(answer, request, request["stream"] == true))
         .that_cannot(&[
+            Cannot::KeepState,
             Cannot::Stop(StopReason::ContextExceeded),
             Cannot::Stop(StopReason::Malformed),
             Cannot::Stop(StopReason::Pause),

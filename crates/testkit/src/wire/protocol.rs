@@ -41,7 +41,7 @@ pub enum Cannot {
     Fail(ErrorKind),
     /// Fail like this after an answer has begun.
     FailMidway(ErrorKind),
-    /// Take back what the provider gave with an answer.
+    /// Take back what the provider gave with an answer, in whatever shape it came.
     KeepState,
     /// Mark the result of a tool as a failure.
     MarkFailures,

@@ -1,0 +1,111 @@
+//! Operators that break one promise each.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use async_trait::async_trait;
+use backstop::{Agent, ScriptedProvider};
+use layer0::Operator;
+use layer0::error::OperatorError;
+use layer0::id::RunId;
+use layer0::operator::{Answer, Context, Task};
+use layer0::stop::Stop;
+use serde_json::{Value, json};
+use testkit::contract::{OperatorSample, Suite};
+
+/// What an operator may do wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Defect {
+    AnswersNothing,
+    HasNoName,
+    IsRenamed,
+    JamsWhenDropped,
+    NeedsToBeRoot,
+    NeverCompletes,
+    OneRunAtATime,
+    RecordsOneRun,
+    RunsOnce,
+}
+
+use Defect as D;
+
+/// All of them, with the trial that notices each.
+const DEFECTS: &[(Defect, &str)] = &[
+    (D::AnswersNothing, "completes_its_task"),
+    (D::HasNoName, "can_be_called_by_its_name"),
+    (D::IsRenamed, "can_be_called_by_its_name"),
+    (D::JamsWhenDropped, "survives_a_dropped_run"),
+    (D::NeedsToBeRoot, "runs_below_another"),
+    (D::NeverCompletes, "completes_its_task"),
+    (D::OneRunAtATime, "runs_at_once"),
+    (D::RecordsOneRun, "names_each_run_it_records"),
+    (D::RunsOnce, "runs_again"),
+];
+
+/// Spec: O1
+#[test]
+fn every_defect_of_an_operator_is_noticed() {
+    super::check(DEFECTS, |defect| {
+        testkit::contract::operator(async move || {
+            let (runs, is_busy) = (AtomicU32::new(0), AtomicBool::new(false));
+            let operator = Arc::new(Defective { defect, runs, is_busy });
+            OperatorSample::new(operator, Task::text("x"))
+        })
+    });
+}
+
+/// Spec: O1
+#[tokio::test]
+async fn an_agent_keeps_the_contract_of_an_operator() {
+    agent().check().await;
+}
+
+fn agent() -> Suite {
+    testkit::contract::operator(async || {
+        let model = ScriptedProvider::saying(["done"; 8]);
+        let agent = Agent::builder(model).build().unwrap();
+        OperatorSample::new(Arc::new(agent), Task::text("x"))
+    })
+}
+
+struct Defective {
+    defect: Defect,
+    runs: AtomicU32,
+    is_busy: AtomicBool,
+}
+
+#[async_trait]
+impl Operator for Defective {
+    fn name(&self) -> &str {
+        match self.defect {
+            D::HasNoName => "",
+            D::IsRenamed if self.runs.load(Ordering::Relaxed) > 0 => "another",
+            _ => "defective",
+        }
+    }
+
+    async fn run(&self, _: Task, context: &Context) -> Result<Answer, OperatorError> {
+        let runs = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
+        let was_busy = self.is_busy.swap(true, Ordering::Relaxed);
+        let fails = match self.defect {
+            D::JamsWhenDropped | D::OneRunAtATime => was_busy,
+            D::NeedsToBeRoot => context.depth > 0,
+            D::RunsOnce => runs > 1,
+            _ => false,
+        };
+        if fails {
+            return Err(OperatorError::NonRetryable("not now".into()));
+        }
+        tokio::task::yield_now().await;
+        self.is_busy.store(false, Ordering::Relaxed);
+        let mut answer = Answer::completed(json!("done"));
+        let run = if self.defect == D::RecordsOneRun { 1 } else { runs };
+        answer.run = Some(RunId::from(format!("run_{run}")));
+        match self.defect {
+            D::AnswersNothing => answer.output = Value::Null,
+            D::NeverCompletes => answer.stop = Stop::Cancelled,
+            _ => {}
+        }
+        Ok(answer)
+    }
+}
