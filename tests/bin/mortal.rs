@@ -66,7 +66,7 @@ async fn query(context: &ToolContext) -> Result<String, ToolError> {
     Err(ToolError::ExecutionFailed("no such table\n".repeat(50)).with_code("SQL_ERROR"))
 }
 
-/// Wipes, if somebody agrees.
+/// Wipes, if a person agrees.
 #[backstop::tool(approval)]
 async fn wipe(context: &ToolContext) -> Result<String, ToolError> {
     note(context)?;

@@ -1,4 +1,4 @@
-//! What goes to a model with the conversation besides words: pictures, and what it wants back of its
+//! What goes to a model with the transcript besides words: images, and what it wants back of its
 //! own thinking.
 
 use std::sync::Arc;
@@ -80,14 +80,14 @@ fn thinking_server(answer: Answer) -> Loopback {
     })
 }
 
-/// Runs an agent in one conversation with its model, then with another one, and then with a model of
+/// Runs an agent in one session with its model, then with another one, and then with a model of
 /// the same name elsewhere. Returns what was asked: twice in the first run, once in each of the others.
-async fn conversation(make: Make, answer: Answer) -> Vec<Value> {
+async fn session(make: Make, answer: Answer) -> Vec<Value> {
     let server = thinking_server(answer);
     let says = ScriptedAnswer { text: Some("It is 3.".into()), ..ScriptedAnswer::default() };
     let elsewhere = Loopback::serving(move |_| answer(&says, &json!({ "stream": true })));
     let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
-    for (model, question, server) in [
+    for (model, input, server) in [
         ("one", "1 + 2?", &server),
         ("one", "Sure?", &server),
         ("two", "Really?", &server),
@@ -95,7 +95,7 @@ async fn conversation(make: Make, answer: Answer) -> Vec<Value> {
     ] {
         let provider = make(&server.url(), model);
         let agent = AgentBuilder::shared(provider).tool(add).shared_log(Arc::clone(&log));
-        let request = RunRequest::new(question).session("s");
+        let request = RunRequest::new(input).session("s");
         assert_eq!(agent.build().unwrap().run(request).await.unwrap().text(), "It is 3.");
     }
     let requests = server.requests().into_iter().chain(elsewhere.requests());
@@ -112,7 +112,7 @@ async fn signed_thinking_goes_back_to_the_model_it_came_from_and_to_no_other() {
         ("bedrock", bedrock, in_bedrock, "/messages/1"),
     ];
     for (name, make, answer, place) in providers {
-        let asked = conversation(make, answer).await;
+        let asked = session(make, answer).await;
         assert_eq!(asked.len(), 5, "{name}");
         let carries = |body: &Value| {
             let text = body.to_string();
@@ -143,9 +143,9 @@ async fn pictures_reach_every_provider_and_are_in_the_record() {
         let says = ScriptedAnswer { text: Some("A cat.".into()), ..ScriptedAnswer::default() };
         let server = Loopback::serving(move |_| answer(&says, &json!({ "stream": true })));
         let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
-        for (question, images) in [("What is it?", vec![image.clone()]), ("Sure?", vec![])] {
+        for (input, images) in [("What is it?", vec![image.clone()]), ("Sure?", vec![])] {
             let agent = AgentBuilder::shared(make(&server.url(), "m")).shared_log(Arc::clone(&log));
-            let request = RunRequest::new(question).images(images).session("s");
+            let request = RunRequest::new(input).images(images).session("s");
             let outcome = agent.build().unwrap().run(request).await.unwrap();
             assert_eq!(outcome.text(), "A cat.", "{name}");
         }

@@ -1,6 +1,20 @@
 //! Each contract is worth what its suite notices: subjects that break one promise each, and the trial
 //! that notices it.
 
+/// Lists what a subject may do wrong, each with the trial that notices it.
+macro_rules! defects {
+    ($($defect:ident => $trial:ident,)+) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Defect {
+            $($defect,)+
+        }
+
+        const DEFECTS: &[(Defect, &str)] = &[$((Defect::$defect, stringify!($trial)),)+];
+    };
+}
+
+use defects;
+
 mod approvals;
 mod errors;
 mod log;

@@ -1,4 +1,4 @@
-//! The same run leaves the same record, whoever listens and however the answer comes.
+//! The same run leaves the same record, whether or not it is listened to and however the answer comes.
 
 use std::sync::Arc;
 

@@ -93,10 +93,10 @@ fn named(row: &Value) -> (String, String, String) {
     (text("provider"), text("http"), text("match"))
 }
 
-/// Asks where nobody listens, which no server can do.
+/// Asks where nothing listens, which no server can do.
 async fn refused(endpoint: &Endpoint) -> Line {
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let provider = (endpoint.wire.provider)(&format!("http://{nobody}"), Timeouts::default());
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let provider = (endpoint.wire.provider)(&format!("http://{closed}"), Timeouts::default());
     let error = send(&*provider, &hello(), true).await.unwrap_err();
     let (code, retry, status) = (error.code(), error.retry(), error.status());
     let made = vec![(Verdict::Failed { code, retry, status }, BTreeSet::from([None]))];

@@ -41,7 +41,7 @@ async fn commits(database: &Database, turns: u32, calls_per_turn: u32, stores: b
         agent = agent.error_store(database.errors());
     }
     let before = database.commits();
-    agent.build().unwrap().run("question").await.unwrap();
+    agent.build().unwrap().run("input").await.unwrap();
     database.commits() - before
 }
 

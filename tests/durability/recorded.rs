@@ -1,4 +1,4 @@
-//! Exchanges with a model, recorded over real HTTP and given again without anybody to ask.
+//! Exchanges with a model, recorded over real HTTP and given again without a model to ask.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -24,8 +24,8 @@ fn says(text: &str) -> Reply {
     testkit::openai::reply(&answer, &json!({ "stream": true }))
 }
 
-/// Spec: P10, P11. A recording of real exchanges is given again without anybody to ask; another
-/// question is refused.
+/// Spec: P10, P11. A recording of real exchanges is given again without a model to ask; another
+/// input is refused.
 #[tokio::test]
 async fn recorded_exchanges_are_given_again_strictly() {
     const KEY: &str = "a-key-that-was-said";
@@ -35,9 +35,9 @@ async fn recorded_exchanges_are_given_again_strictly() {
     let redact = |text: &str| text.replace(KEY, "[redacted]");
     let recording = Arc::new(RecordedProvider::recording(Arc::new(openai), redact));
     let config = RetryConfig { base_ms: 0, ..Default::default() };
-    let ask = |provider: Arc<dyn Provider>, question: &'static str| async move {
+    let ask = |provider: Arc<dyn Provider>, input: &'static str| async move {
         let agent: Agent = AgentBuilder::shared(provider).retry(config).build().unwrap();
-        agent.run(question).await
+        agent.run(input).await
     };
     let provider = || Arc::clone(&recording) as Arc<dyn Provider>;
     ask(provider(), "what is the key?").await.unwrap();
@@ -158,8 +158,8 @@ async fn what_a_wire_says_is_seen_alike_when_it_is_given_again() {
             let server = Loopback::replying([reply]);
             codes.extend(check((wire.provider)(&server.url(), timeouts), streamed).await);
         }
-        let nobody = Loopback::replying([]).url();
-        codes.extend(check((wire.provider)(&nobody, timeouts(Ending::Whole)), streamed).await);
+        let silent = Loopback::replying([]).url();
+        codes.extend(check((wire.provider)(&silent, timeouts(Ending::Whole)), streamed).await);
     }
     // What no attempt over HTTP ends with is in the next test.
     let known = layer0::code::CATALOGUE.iter().map(|entry| entry.code);

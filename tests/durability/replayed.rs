@@ -58,7 +58,7 @@ fn diverges_at(result: Result<(), ResumeError>, seq: u64, what: &str) {
     match result {
         Err(ResumeError::Diverged(divergence)) => assert_eq!(divergence.seq, seq, "{what}"),
         Err(other) => panic!("{what}: {}", Chain(&other)),
-        Ok(()) => panic!("{what}: nobody noticed"),
+        Ok(()) => panic!("{what}: it was not noticed"),
     }
 }
 
@@ -70,7 +70,7 @@ fn diverges_from(result: Result<(), ResumeError>, seq: u64, what: &str) {
             assert!((seq..=seq + 2).contains(&divergence.seq), "{what}: {}", divergence.seq);
         }
         Err(other) => panic!("{what}: {}", Chain(&other)),
-        Ok(()) => panic!("{what}: nobody noticed"),
+        Ok(()) => panic!("{what}: it was not noticed"),
     }
 }
 
@@ -171,7 +171,7 @@ fn an_added_or_vanished_failure_is_found() {
                     answer.ok = !answer.ok;
                     answer.error = None;
                     other[index].kind = answer.into();
-                    // The model reads it differently from the next question on.
+                    // The model reads it differently from the next call on.
                     let asked = events[index..].iter().find_map(|event| match &event.kind {
                         EventKind::ModelRequested(_) => Some(event.seq),
                         _ => None,
@@ -242,7 +242,7 @@ fn contradicting_facts_are_found() {
         }),
         ("an attempt of no call", |events, index| {
             let EventKind::ToolAttempted(attempted) = &events[index].kind else { return None };
-            with(events, index, ToolAttempted { call_id: "nobody".into(), ..attempted.clone() })
+            with(events, index, ToolAttempted { call_id: "unknown".into(), ..attempted.clone() })
         }),
     ];
     for (what, change) in changes {

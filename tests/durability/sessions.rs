@@ -1,4 +1,4 @@
-//! Conversations over several runs, processes and stores, with real database files.
+//! Sessions over several runs, processes and stores, with real database files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ async fn runs_that_begin_at_once_take_turns() {
 
 /// Spec: D7. The session of a copy goes on with what was said before the copy, too.
 #[tokio::test]
-async fn the_conversation_of_a_copy_goes_on() {
+async fn the_session_of_a_copy_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let database = open(folder.path(), "one.db").await;
     ask(agent(&database, vec![says("one")]), "s", "1?").await;
@@ -183,7 +183,7 @@ async fn wipe(what: String) -> Result<String, ToolError> {
     Ok(format!("wiped {what}"))
 }
 
-/// Spec: A1. Runs that start in the same millisecond ask questions of their own, and a decision
+/// Spec: A1. Runs that start in the same millisecond ask for approvals of their own, and a decision
 /// about one lets no other run.
 #[tokio::test]
 async fn a_decision_is_about_one_run() {
@@ -226,7 +226,7 @@ async fn hang() -> Result<(), ToolError> {
 
 /// Spec: D4. A run is seen as it is, from a process that does not run it.
 #[tokio::test]
-async fn the_status_of_somebody_elses_run_is_known() {
+async fn the_status_of_another_processs_run_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let (here, there) = (open(folder.path(), "one.db").await, open(folder.path(), "one.db").await);
     assert!(react::status(&there.log(), &"run_1".into()).await.unwrap().is_none());

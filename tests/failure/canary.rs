@@ -155,7 +155,7 @@ fn agent(server: &Loopback, aborts: bool) -> AgentBuilder {
         .memory(Chatty(false))
 }
 
-/// Runs an agent and returns everything that anybody could read of it afterwards.
+/// Runs an agent and returns everything that can be read of it afterwards.
 async fn everything_said(agent: AgentBuilder) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("canary.db");

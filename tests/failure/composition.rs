@@ -446,7 +446,7 @@ async fn an_open_breaker_is_not_waited_for_where_another_provider_stands() {
     for _ in 0..4 {
         agent.run("hello").await.unwrap();
     }
-    assert!(began.elapsed() < Duration::from_secs(20), "nobody waits for the breaker");
+    assert!(began.elapsed() < Duration::from_secs(20), "no run waits for the breaker");
     assert_eq!((first.count(), second.count()), (5, 4), "five failures in a row open it");
 }
 

@@ -1,4 +1,4 @@
-//! What the layers around a provider make of each failure, and that nobody else tries again.
+//! What the layers around a provider make of each failure, and that no other layer tries again.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};

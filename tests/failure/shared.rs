@@ -65,7 +65,7 @@ async fn a_circuit_that_one_agent_opened_is_open_for_the_others() {
     assert_eq!(server.count(), 5);
     let refused = on(&upstream, 1).run("?").await.unwrap_err();
     assert_eq!(refused.code(), "provider.circuit_open");
-    assert_eq!(server.count(), 5, "nobody was asked");
+    assert_eq!(server.count(), 5, "no server was asked");
 }
 
 /// Spec: R11
@@ -144,7 +144,7 @@ async fn a_call_that_waits_for_an_open_circuit_holds_no_place() {
     let openai = OpenAi::new("m").base_url(other.url()).build().unwrap();
     let agent = AgentBuilder::on(upstream).fallback(openai).build().unwrap();
     let run = tokio::time::timeout(Duration::from_secs(10), agent.run("?"));
-    assert_eq!(run.await.expect("it waits for nobody").unwrap().text(), "from the other");
+    assert_eq!(run.await.expect("it waits for no other").unwrap().text(), "from the other");
     assert!(!waits.is_finished());
     waits.abort();
 }

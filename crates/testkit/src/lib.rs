@@ -2,10 +2,10 @@
 //! told, samples of every way a provider is known to fail, and the measuring of benchmarks.
 //!
 //! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
-//! [`provider::ScriptedAnswer`]s as a real endpoint that speaks a provider's protocol. [`conformance`]
+//! [`provider::ScriptedAnswer`]s as a real endpoint that speaks a provider's protocol. [`failures`]
 //! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
-//! [`event_log_conformance`] holds any event log against the contract, [`error_store_conformance`] any
-//! error store, [`result_store_conformance`] any result store, [`provider_conformance`] any provider; [`adapter_suite!`] holds Backstop's own against more. [`Chaos`] fails by seed.
+//! [`contract`] holds implementations of Backstop's traits against their contracts, and
+//! [`adapter_suite!`] its own adapters against more. [`Chaos`] fails by seed.
 //!
 //! It never listens beyond `127.0.0.1`, and it never passes over anything in silence: what a script
 //! cannot say, or has not got, is answered with status 400 and the reason. Servers run on a thread

@@ -79,7 +79,7 @@ pub fn median(times: &[Duration]) -> Duration {
     Duration::try_from_secs_f64(seconds).unwrap_or_default()
 }
 
-/// Returns this moment, for whoever takes the time by itself.
+/// Returns this moment, for a caller that takes the time by itself.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "what is measured here is the machine itself")]
 pub fn now() -> Instant {

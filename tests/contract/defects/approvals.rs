@@ -13,50 +13,27 @@ use layer0::Timestamp;
 use layer0::id::{ApprovalId, RunId, SessionId};
 use testkit::contract::Suite;
 
-/// What a log may do wrong with approvals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Defect {
-    AcceptsAnyId,
-    AgreedStaysOpen,
-    AsksInAnyOrder,
-    CopyAsksAgain,
-    CopyTakesOver,
-    DecidesAfterTheEnd,
-    DecidesTwice,
-    DecisionStays,
-    DecisionsRace,
-    DeniedStaysOpen,
-    EndedStaysOpen,
-    EndsAllRuns,
-    FailedStaysOpen,
-    LosesTheArguments,
-    LosesTheCall,
-    LosesTheReason,
-    WhenItWasRead,
+super::defects! {
+    AcceptsAnyId => refuses_an_unknown_approval,
+    AgreedStaysOpen => an_agreed_call_is_open_no_more,
+    AsksInAnyOrder => asks_the_oldest_first,
+    CopyAsksAgain => a_copied_run_asks_anew,
+    CopyTakesOver => a_copied_run_asks_anew,
+    DecidesAfterTheEnd => refuses_a_decision_after_the_end,
+    DecidesTwice => counts_the_first_decision,
+    DecisionStays => drops_a_decision_nothing_waits_for,
+    DecisionsRace => counts_one_of_many_decisions,
+    DeniedStaysOpen => a_denied_call_is_open_no_more,
+    EndedStaysOpen => has_no_approval_of_a_run_that_is_over,
+    EndsAllRuns => has_no_approval_of_a_run_that_is_over,
+    FailedStaysOpen => has_no_approval_of_a_run_that_is_over,
+    LosesTheArguments => an_open_approval_says_what_was_asked,
+    LosesTheCall => an_open_approval_says_what_was_asked,
+    LosesTheReason => a_decision_waits_in_the_inbox_of_its_run,
+    WhenItWasRead => an_open_approval_says_what_was_asked,
 }
 
 use Defect as D;
-
-/// All of them, with the trial that notices each.
-const DEFECTS: &[(Defect, &str)] = &[
-    (D::AcceptsAnyId, "refuses_an_unknown_approval"),
-    (D::AgreedStaysOpen, "an_agreed_call_is_open_no_more"),
-    (D::AsksInAnyOrder, "asks_the_oldest_first"),
-    (D::CopyAsksAgain, "a_copied_run_asks_anew"),
-    (D::CopyTakesOver, "a_copied_run_asks_anew"),
-    (D::DecidesAfterTheEnd, "refuses_a_decision_after_the_end"),
-    (D::DecidesTwice, "counts_the_first_decision"),
-    (D::DecisionStays, "drops_a_decision_nothing_waits_for"),
-    (D::DecisionsRace, "counts_one_of_many_decisions"),
-    (D::DeniedStaysOpen, "a_denied_call_is_open_no_more"),
-    (D::EndedStaysOpen, "has_no_approval_of_a_run_that_is_over"),
-    (D::EndsAllRuns, "has_no_approval_of_a_run_that_is_over"),
-    (D::FailedStaysOpen, "has_no_approval_of_a_run_that_is_over"),
-    (D::LosesTheArguments, "an_open_approval_says_what_was_asked"),
-    (D::LosesTheCall, "an_open_approval_says_what_was_asked"),
-    (D::LosesTheReason, "a_decision_waits_in_the_inbox_of_its_run"),
-    (D::WhenItWasRead, "an_open_approval_says_what_was_asked"),
-];
 
 /// Spec: A1
 #[test]

@@ -8,38 +8,21 @@ use layer0::error::BoxError;
 use layer0::id::SessionId;
 use react::{MemoryEntry, MemoryQuery, RecentMemory};
 
-/// What a memory may do wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Defect {
-    BeginsWithATip,
-    DropsNonAscii,
-    ForgetsAllSessions,
-    ForgetsNothing,
-    ForgetsTheFirst,
-    MiscountsWhatItForgets,
-    ReadsOnce,
-    RemembersTheQuestionAlone,
-    StaysEmptyAfterForgetting,
-    WritesRace,
-    WritesInTwoSteps,
+super::defects! {
+    BeginsWithATip => begins_empty,
+    DropsNonAscii => keeps_any_text,
+    ForgetsAllSessions => forgets_what_a_session_left,
+    ForgetsNothing => forgets_everything,
+    ForgetsTheFirst => remembers_what_a_run_came_to,
+    MiscountsWhatItForgets => forgets_what_a_session_left,
+    ReadsOnce => reading_changes_nothing,
+    RemembersTheQuestionAlone => remembers_what_a_run_came_to,
+    StaysEmptyAfterForgetting => forgets_everything,
+    WritesRace => takes_many_writes_at_once,
+    WritesInTwoSteps => writes_a_dropped_entry_whole_or_not_at_all,
 }
 
 use Defect as D;
-
-/// All of them, with the trial that notices each.
-const DEFECTS: &[(Defect, &str)] = &[
-    (D::BeginsWithATip, "begins_empty"),
-    (D::DropsNonAscii, "keeps_any_text"),
-    (D::ForgetsAllSessions, "forgets_what_a_session_left"),
-    (D::ForgetsNothing, "forgets_everything"),
-    (D::ForgetsTheFirst, "remembers_what_a_run_came_to"),
-    (D::MiscountsWhatItForgets, "forgets_what_a_session_left"),
-    (D::ReadsOnce, "reading_changes_nothing"),
-    (D::RemembersTheQuestionAlone, "remembers_what_a_run_came_to"),
-    (D::StaysEmptyAfterForgetting, "forgets_everything"),
-    (D::WritesRace, "takes_many_writes_at_once"),
-    (D::WritesInTwoSteps, "writes_a_dropped_entry_whole_or_not_at_all"),
-];
 
 /// Spec: M1
 #[test]

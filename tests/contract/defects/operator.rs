@@ -13,34 +13,19 @@ use layer0::stop::Stop;
 use serde_json::{Value, json};
 use testkit::contract::{OperatorSample, Suite};
 
-/// What an operator may do wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Defect {
-    AnswersNothing,
-    HasNoName,
-    IsRenamed,
-    JamsWhenDropped,
-    NeedsToBeRoot,
-    NeverCompletes,
-    OneRunAtATime,
-    RecordsOneRun,
-    RunsOnce,
+super::defects! {
+    AnswersNothing => completes_its_task,
+    HasNoName => can_be_called_by_its_name,
+    IsRenamed => can_be_called_by_its_name,
+    JamsWhenDropped => survives_a_dropped_run,
+    NeedsToBeRoot => runs_below_another,
+    NeverCompletes => completes_its_task,
+    OneRunAtATime => runs_at_once,
+    RecordsOneRun => names_each_run_it_records,
+    RunsOnce => runs_again,
 }
 
 use Defect as D;
-
-/// All of them, with the trial that notices each.
-const DEFECTS: &[(Defect, &str)] = &[
-    (D::AnswersNothing, "completes_its_task"),
-    (D::HasNoName, "can_be_called_by_its_name"),
-    (D::IsRenamed, "can_be_called_by_its_name"),
-    (D::JamsWhenDropped, "survives_a_dropped_run"),
-    (D::NeedsToBeRoot, "runs_below_another"),
-    (D::NeverCompletes, "completes_its_task"),
-    (D::OneRunAtATime, "runs_at_once"),
-    (D::RecordsOneRun, "names_each_run_it_records"),
-    (D::RunsOnce, "runs_again"),
-];
 
 /// Spec: O1
 #[test]

@@ -10,50 +10,27 @@ use layer0::id::WorkflowId;
 use layer0::operator::{Answer, Context, Signal, Task};
 use serde_json::{Value, json};
 
-/// What an orchestrator may do wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Defect {
-    AnswersAsTheyCome,
-    Detaches,
-    DispatchesTheFirst,
-    FindsNearNames,
-    GoesDeep,
-    HidesTheFailure,
-    IgnoresTheDeadline,
-    LosesTheDeadline,
-    LosesTheSession,
-    LosesTheTask,
-    OneAfterTheOther,
-    PanicsToo,
-    QueriesNothing,
-    RunsItAgain,
-    SignalsNothing,
-    StopsAtAFailure,
-    SubDispatchesAsRoot,
+super::defects! {
+    AnswersAsTheyCome => answers_many_in_the_order_asked,
+    Detaches => a_dropped_dispatch_stops_its_operator,
+    DispatchesTheFirst => dispatches_by_name,
+    FindsNearNames => has_no_unknown_operator,
+    GoesDeep => refuses_endless_depth,
+    HidesTheFailure => a_failure_stays_what_it_is,
+    IgnoresTheDeadline => starts_nothing_after_its_deadline,
+    LosesTheDeadline => gives_an_operator_its_task_and_context,
+    LosesTheSession => gives_an_operator_its_task_and_context,
+    LosesTheTask => gives_an_operator_its_task_and_context,
+    OneAfterTheOther => runs_many_at_once,
+    PanicsToo => a_panic_is_a_failed_dispatch,
+    QueriesNothing => has_no_unknown_workflow,
+    RunsItAgain => repeats_nothing_that_may_have_acted,
+    SignalsNothing => has_no_unknown_workflow,
+    StopsAtAFailure => one_failure_stops_no_other,
+    SubDispatchesAsRoot => lets_an_operator_dispatch_another,
 }
 
 use Defect as D;
-
-/// All of them, with the trial that notices each.
-const DEFECTS: &[(Defect, &str)] = &[
-    (D::AnswersAsTheyCome, "answers_many_in_the_order_asked"),
-    (D::Detaches, "a_dropped_dispatch_stops_its_operator"),
-    (D::DispatchesTheFirst, "dispatches_by_name"),
-    (D::FindsNearNames, "has_no_unknown_operator"),
-    (D::GoesDeep, "refuses_endless_depth"),
-    (D::HidesTheFailure, "a_failure_stays_what_it_is"),
-    (D::IgnoresTheDeadline, "starts_nothing_after_its_deadline"),
-    (D::LosesTheDeadline, "gives_an_operator_its_task_and_context"),
-    (D::LosesTheSession, "gives_an_operator_its_task_and_context"),
-    (D::LosesTheTask, "gives_an_operator_its_task_and_context"),
-    (D::OneAfterTheOther, "runs_many_at_once"),
-    (D::PanicsToo, "a_panic_is_a_failed_dispatch"),
-    (D::QueriesNothing, "has_no_unknown_workflow"),
-    (D::RunsItAgain, "repeats_nothing_that_may_have_acted"),
-    (D::SignalsNothing, "has_no_unknown_workflow"),
-    (D::StopsAtAFailure, "one_failure_stops_no_other"),
-    (D::SubDispatchesAsRoot, "lets_an_operator_dispatch_another"),
-];
 
 /// Spec: O1
 #[test]

@@ -16,18 +16,10 @@ use serde_json::{Value, json};
 use testkit::contract::Suite;
 use testkit::{KEY, MakeProvider};
 
-/// Lists defects, each with the trial that notices it, and what makes a provider with one: the suite
-/// takes functions that know nothing.
+/// Lists defects, and what makes a provider with each: the suite takes functions that know nothing.
 macro_rules! defects {
     ($($defect:ident => $trial:ident,)+) => {
-        /// What a provider may do wrong.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        enum Defect {
-            $($defect,)+
-        }
-
-        /// All of them, with the trial that notices each.
-        const DEFECTS: &[(Defect, &str)] = &[$((Defect::$defect, stringify!($trial)),)+];
+        super::defects! { $($defect => $trial,)+ }
 
         fn maker(defect: Defect) -> MakeProvider {
             match defect {

@@ -12,28 +12,16 @@ use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use testkit::contract::{Open, Suite};
 
-/// What a place may do wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Defect {
-    ClaimsAreOfTheHandle,
-    EpochsBeginAnew,
-    ForgetsAll,
-    ForgetsRequests,
-    ForgetsTheLastRoot,
-    SessionsAreOfTheHandle,
+super::defects! {
+    ClaimsAreOfTheHandle => a_run_has_one_writer_by_whatever_handle,
+    EpochsBeginAnew => keeps_epochs,
+    ForgetsAll => keeps_runs,
+    ForgetsRequests => keeps_requests,
+    ForgetsTheLastRoot => keeps_the_last_root,
+    SessionsAreOfTheHandle => a_session_has_one_open_run_by_whatever_handle,
 }
 
 use Defect as D;
-
-/// All of them, with the trial that notices each.
-const DEFECTS: &[(Defect, &str)] = &[
-    (D::ClaimsAreOfTheHandle, "a_run_has_one_writer_by_whatever_handle"),
-    (D::EpochsBeginAnew, "keeps_epochs"),
-    (D::ForgetsAll, "keeps_runs"),
-    (D::ForgetsRequests, "keeps_requests"),
-    (D::ForgetsTheLastRoot, "keeps_the_last_root"),
-    (D::SessionsAreOfTheHandle, "a_session_has_one_open_run_by_whatever_handle"),
-];
 
 /// Spec: D3, D8
 #[test]

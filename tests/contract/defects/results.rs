@@ -11,58 +11,31 @@ use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
 use testkit::contract::Suite;
 
-/// What a result store may do wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Defect {
-    AnySessionReads,
-    BodyIsTrimmed,
-    CopyReplacesWhatIsThere,
-    CutsLongBodies,
-    ExpiredIsMissing,
-    ExpiredReplacesWhatIsThere,
-    ForgetsAnExpiredCopy,
-    ForgetsCopies,
-    HoldsNothing,
-    HoldsTheFirstRun,
-    IdsWithoutATime,
-    IgnoresAge,
-    LosesOneOfMany,
-    LosesTheCall,
-    NeverPrunes,
-    OneIdForTheSame,
-    OthersSeeWhatExpired,
-    PrunesAll,
-    PrunesWithoutBytes,
-    PutsInTwoSteps,
-    ReplacesControlCharacters,
+super::defects! {
+    AnySessionReads => is_its_sessions,
+    BodyIsTrimmed => keeps_any_text,
+    CopyReplacesWhatIsThere => keeps_copies,
+    CutsLongBodies => keeps_a_result,
+    ExpiredIsMissing => prunes_by_age,
+    ExpiredReplacesWhatIsThere => keeps_what_expired,
+    ForgetsAnExpiredCopy => keeps_what_expired,
+    ForgetsCopies => keeps_copies,
+    HoldsNothing => keeps_what_is_held,
+    HoldsTheFirstRun => keeps_what_is_held,
+    IdsWithoutATime => keeps_a_result,
+    IgnoresAge => prunes_by_age,
+    LosesOneOfMany => stores_many_at_once,
+    LosesTheCall => keeps_a_result,
+    NeverPrunes => prunes_by_age,
+    OneIdForTheSame => keeps_a_result,
+    OthersSeeWhatExpired => keeps_what_expired,
+    PrunesAll => prunes_by_age,
+    PrunesWithoutBytes => prunes_the_oldest,
+    PutsInTwoSteps => stores_a_dropped_result_whole_or_not_at_all,
+    ReplacesControlCharacters => keeps_any_text,
 }
 
 use Defect as D;
-
-/// All of them, with the trial that notices each.
-const DEFECTS: &[(Defect, &str)] = &[
-    (D::AnySessionReads, "is_its_sessions"),
-    (D::BodyIsTrimmed, "keeps_any_text"),
-    (D::CopyReplacesWhatIsThere, "keeps_copies"),
-    (D::CutsLongBodies, "keeps_a_result"),
-    (D::ExpiredIsMissing, "prunes_by_age"),
-    (D::ExpiredReplacesWhatIsThere, "keeps_what_expired"),
-    (D::ForgetsAnExpiredCopy, "keeps_what_expired"),
-    (D::ForgetsCopies, "keeps_copies"),
-    (D::HoldsNothing, "keeps_what_is_held"),
-    (D::HoldsTheFirstRun, "keeps_what_is_held"),
-    (D::IdsWithoutATime, "keeps_a_result"),
-    (D::IgnoresAge, "prunes_by_age"),
-    (D::LosesOneOfMany, "stores_many_at_once"),
-    (D::LosesTheCall, "keeps_a_result"),
-    (D::NeverPrunes, "prunes_by_age"),
-    (D::OneIdForTheSame, "keeps_a_result"),
-    (D::OthersSeeWhatExpired, "keeps_what_expired"),
-    (D::PrunesAll, "prunes_by_age"),
-    (D::PrunesWithoutBytes, "prunes_the_oldest"),
-    (D::PutsInTwoSteps, "stores_a_dropped_result_whole_or_not_at_all"),
-    (D::ReplacesControlCharacters, "keeps_any_text"),
-];
 
 /// Spec: L1, L2, S10
 #[test]

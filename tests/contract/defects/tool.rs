@@ -10,40 +10,22 @@ use serde_json::json;
 use testkit::contract::{Suite, ToolSample};
 use tool::{Arguments, ToolContext};
 
-/// What a tool may do wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Defect {
-    ChangesItsMind,
-    CountsItsCalls,
-    DeniesWithoutAWord,
-    Fails,
-    HasNoDescription,
-    HasNoName,
-    JamsWhenDropped,
-    NeedsMoreEachTime,
-    OneCallAtATime,
-    OutputIsAnother,
-    SchemaIsNoObject,
-    WantsOtherArguments,
+super::defects! {
+    ChangesItsMind => says_the_same_of_itself_at_every_call,
+    CountsItsCalls => says_the_same_of_itself_at_every_call,
+    DeniesWithoutAWord => names_what_is_denied,
+    Fails => answers_as_it_declares,
+    HasNoDescription => is_described,
+    HasNoName => can_be_registered,
+    JamsWhenDropped => survives_a_dropped_call,
+    NeedsMoreEachTime => needs_the_same_for_the_same_call,
+    OneCallAtATime => answers_calls_at_once,
+    OutputIsAnother => answers_as_it_declares,
+    SchemaIsNoObject => can_be_registered,
+    WantsOtherArguments => answers_as_it_declares,
 }
 
 use Defect as D;
-
-/// All of them, with the trial that notices each.
-const DEFECTS: &[(Defect, &str)] = &[
-    (D::ChangesItsMind, "says_the_same_of_itself_at_every_call"),
-    (D::CountsItsCalls, "says_the_same_of_itself_at_every_call"),
-    (D::DeniesWithoutAWord, "names_what_is_denied"),
-    (D::Fails, "answers_as_it_declares"),
-    (D::HasNoDescription, "is_described"),
-    (D::HasNoName, "can_be_registered"),
-    (D::JamsWhenDropped, "survives_a_dropped_call"),
-    (D::NeedsMoreEachTime, "needs_the_same_for_the_same_call"),
-    (D::OneCallAtATime, "answers_calls_at_once"),
-    (D::OutputIsAnother, "answers_as_it_declares"),
-    (D::SchemaIsNoObject, "can_be_registered"),
-    (D::WantsOtherArguments, "answers_as_it_declares"),
-];
 
 /// Spec: T1, T13
 #[test]

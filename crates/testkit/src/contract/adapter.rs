@@ -22,9 +22,8 @@ use crate::wire::{Cannot, Wire};
 
 pub use answers::{
     a_listener_hears_what_the_answer_says, a_recorded_answer_is_read_as_one_from_the_wire,
-    a_script_fills_ids_from_the_conversation_and_says_when_it_is_over,
-    an_answer_is_the_same_whole_streamed_and_split, an_endpoint_that_cannot_stream_is_read_whole,
-    arguments_of_a_cut_answer_stay_as_written,
+    a_script_fills_ids_and_says_its_end, an_answer_is_the_same_whole_streamed_and_split,
+    an_endpoint_that_cannot_stream_is_read_whole, arguments_of_a_cut_answer_stay_as_written,
     arguments_that_are_no_json_are_given_back_as_they_are,
     stop_reasons_of_the_wire_are_read_without_loss, tokens_of_a_failed_stream_are_heard,
 };
@@ -95,7 +94,7 @@ macro_rules! adapter_suite {
             a_redirect_is_not_followed
             a_refused_connection_is_transient_and_names_the_place
             a_word_on_retrying_counts_where_it_may
-            a_script_fills_ids_from_the_conversation_and_says_when_it_is_over
+            a_script_fills_ids_and_says_its_end
             an_answer_is_the_same_whole_streamed_and_split
             an_endpoint_that_cannot_stream_is_read_whole
             arguments_of_a_cut_answer_stay_as_written

@@ -17,7 +17,7 @@ type Operators = Vec<Arc<dyn Operator>>;
 type Make = Arc<dyn Fn(Operators) -> Arc<dyn Orchestrator> + Send + Sync>;
 
 /// How deep operators call each other before this suite gives up.
-const DEEP: u32 = 200;
+const DEEP: u32 = 32;
 
 /// Holds orchestrators against the contract of [`Orchestrator`]: operators are found by name, are given
 /// what their caller says, and fail as what they are. `make` makes an orchestrator of these operators

@@ -182,7 +182,7 @@ pub async fn tokens_of_a_failed_stream_are_heard(adapter: &Adapter) {
 }
 
 /// The scripted endpoint finds ids in requests of this protocol.
-pub async fn a_script_fills_ids_from_the_conversation_and_says_when_it_is_over(adapter: &Adapter) {
+pub async fn a_script_fills_ids_and_says_its_end(adapter: &Adapter) {
     let server = (adapter.endpoint)(vec![scripted(json!({
         "tool_calls": [{
             "id": "call-2",

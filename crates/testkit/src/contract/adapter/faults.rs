@@ -95,16 +95,16 @@ pub async fn no_part_of_an_answer_is_taken_for_the_whole(adapter: &Adapter) {
     }
 }
 
-/// Nobody listens.
+/// Nothing listens.
 ///
 /// Spec: P2
 pub async fn a_refused_connection_is_transient_and_names_the_place(adapter: &Adapter) {
-    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let nobody = nobody.expect("a port of the loopback interface can be bound");
+    let closed = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let closed = closed.expect("a port of the loopback interface can be bound");
     for streamed in [false, true] {
-        let gone = (adapter.wire.provider)(&format!("http://{nobody}"), patient());
-        let error = send(&*gone, &hello(), streamed).await.expect_err("nobody listens");
-        assert_eq!(error.to_string(), format!("no connection to `{nobody}`"));
+        let gone = (adapter.wire.provider)(&format!("http://{closed}"), patient());
+        let error = send(&*gone, &hello(), streamed).await.expect_err("nothing listens");
+        assert_eq!(error.to_string(), format!("no connection to `{closed}`"));
         assert_eq!((error.code(), error.retry()), ("provider.transient", Retry::Backoff));
         assert!(error.source().is_some(), "{error:?}");
     }
