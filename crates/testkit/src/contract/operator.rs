@@ -98,7 +98,7 @@ async fn survives_a_dropped_run(sample: OperatorSample) {
         tokio::select! {
             biased;
             _ = run => {}
-            () = tokio::task::yield_now() => {}
+            () = std::future::ready(()) => {}
         }
     }
     sample.run(&context).await;
