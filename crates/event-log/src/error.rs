@@ -30,6 +30,15 @@ pub enum LogError {
         /// The first seq that was to be written.
         seq: u64,
     },
+    /// The payload of an event was erased on request.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("event {seq} was erased")]
+    #[non_exhaustive]
+    Erased {
+        /// The event.
+        seq: u64,
+    },
     /// The back end failed in a way that has no class of its own.
     ///
     /// Retry: never. Effect: unknown.
@@ -40,6 +49,15 @@ pub enum LogError {
     /// Retry: never. Effect: none.
     #[error("no space left for the log")]
     Full(#[source] BoxError),
+    /// A run is sealed with a key that the log was not opened with.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the run is sealed with key `{key_id}`, which was not given")]
+    #[non_exhaustive]
+    KeyMissing {
+        /// How records name the key.
+        key_id: Box<str>,
+    },
     /// The back end is locked by somebody else.
     ///
     /// Retry: with backoff. Effect: none.
@@ -160,12 +178,15 @@ impl Failure for LogError {
             Self::Claimed(_) | Self::SessionBusy { .. } => code::RUN_OPEN,
             Self::Locked(_) => code::STORE_LOCKED,
             Self::Closed => code::STORE_CLOSED,
+            Self::Erased { .. } => code::LOG_ERASED,
             Self::Conflict { .. } => code::LOG_APPEND_FAILED,
             Self::Failed(_) | Self::NotFound(_) => code::STORE_FAILED,
             Self::Full(_) => code::STORE_FULL,
             Self::SchemaNewer { .. } => code::LOG_SCHEMA_NEWER,
             Self::Tampered { .. } => code::LOG_TAMPERED,
-            Self::Unreadable { .. } | Self::UnreadableRun { .. } => code::LOG_UNREADABLE,
+            Self::KeyMissing { .. } | Self::Unreadable { .. } | Self::UnreadableRun { .. } => {
+                code::LOG_UNREADABLE
+            }
         }
     }
 
@@ -174,8 +195,10 @@ impl Failure for LogError {
             Self::Claimed(_) | Self::Locked(_) | Self::SessionBusy { .. } => Retry::Backoff,
             Self::Closed
             | Self::Conflict { .. }
+            | Self::Erased { .. }
             | Self::Failed(_)
             | Self::Full(_)
+            | Self::KeyMissing { .. }
             | Self::NotFound(_)
             | Self::SchemaNewer { .. }
             | Self::Tampered { .. }
@@ -190,7 +213,9 @@ impl Failure for LogError {
             Self::Claimed(_)
             | Self::Closed
             | Self::Conflict { .. }
+            | Self::Erased { .. }
             | Self::Full(_)
+            | Self::KeyMissing { .. }
             | Self::Locked(_)
             | Self::NotFound(_)
             | Self::SchemaNewer { .. }

@@ -3,7 +3,7 @@
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
-use crate::log::{EventLog, events_of};
+use crate::log::{EventLog, records_of};
 use crate::{LogError, RunSummary};
 
 /// Checks a run: its chain of hashes, the head that its row keeps, and the row's summary, which has to be
@@ -22,7 +22,8 @@ use crate::{LogError, RunSummary};
 pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<RunSummary, LogError> {
     let kept = log.kept_summary(run).await?;
     let summary = kept.ok_or_else(|| LogError::NotFound(run.clone()))?;
-    let events = events_of(log, &summary).await?;
+    let records = records_of(log, &summary).await?;
+    let events = records.iter().map(|record| record.decode(run)).collect::<Result<Vec<_>, _>>()?;
     let mut folded = RunSummary::new(run.clone());
     events.iter().for_each(|event| folded.apply(event));
     if is_of_first_layout(&events) {
@@ -56,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Batch, Claim, LastFailure, MemoryLog, RunWriter};
+    use crate::{Batch, Claim, LastFailure, MemoryLog, RunWriter, Seed};
 
     fn started() -> EventKind {
         let started = json!({
@@ -72,13 +73,25 @@ mod tests {
         let log = Arc::new(MemoryLog::new());
         let run = RunId::from("run_1");
         let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
-        writer.stage(Timestamp::from_millis(5), Actor::Runtime, None, started());
+        writer.stage(
+            &Seed::new("test"),
+            Timestamp::from_millis(5),
+            Actor::Runtime,
+            None,
+            started(),
+        );
         let attempted = json!({
             "call": 1, "attempt": 1, "provider": "p", "model": "m", "code": null, "status": null,
             "delay_ms": 0, "cost_nanousd": 5,
         });
         let attempted: ModelAttempted = serde_json::from_value(attempted).unwrap();
-        writer.stage(Timestamp::from_millis(6), Actor::Runtime, None, attempted.into());
+        writer.stage(
+            &Seed::new("test"),
+            Timestamp::from_millis(6),
+            Actor::Runtime,
+            None,
+            attempted.into(),
+        );
         writer.commit().await.unwrap();
         let sound = verify_run(&*log, &run).await.unwrap();
         assert_eq!((sound.last_seq, sound.messages), (2, 1));

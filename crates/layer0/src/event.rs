@@ -36,8 +36,11 @@ pub struct Event {
     pub schema: u32,
     /// Its type and payload.
     pub kind: EventKind,
-    /// The link to the event before it: SHA-256, chained, over everything but `run`; zero where no
-    /// log keeps the run.
+    /// What is hashed with the payload, so that an erased one cannot be guessed; `None` where no log
+    /// keeps the run, and in records of the first layout.
+    pub salt: Option<Salt>,
+    /// The link to the event before it, chained, over everything but `run`; zero where no log keeps
+    /// the run.
     pub hash: Hash,
 }
 
@@ -98,35 +101,46 @@ impl Actor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Hash(pub [u8; 32]);
 
-impl std::fmt::Display for Hash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
+/// What is hashed before a payload: 16 bytes, printed as 32 lower-case hex digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Salt(pub [u8; 16]);
+
+macro_rules! hex_bytes {
+    ($name:ident $bytes:literal $wrong:literal) => {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                let mut bytes = [0; $bytes];
+                let digits = text.as_bytes();
+                if digits.len() != 2 * bytes.len() {
+                    return Err(de::Error::custom($wrong));
+                }
+                for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+                    *byte = std::str::from_utf8(pair)
+                        .ok()
+                        .and_then(|pair| u8::from_str_radix(pair, 16).ok())
+                        .ok_or_else(|| de::Error::custom($wrong))?;
+                }
+                Ok(Self(bytes))
+            }
+        }
+    };
 }
 
-impl Serialize for Hash {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Hash {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        let mut bytes = [0; 32];
-        let digits = text.as_bytes();
-        if digits.len() != 64 {
-            return Err(de::Error::custom("a hash has 64 hex digits"));
-        }
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = std::str::from_utf8(pair)
-                .ok()
-                .and_then(|pair| u8::from_str_radix(pair, 16).ok())
-                .ok_or_else(|| de::Error::custom("a hash has 64 hex digits"))?;
-        }
-        Ok(Self(bytes))
-    }
-}
+hex_bytes!(Hash 32 "a hash has 64 hex digits");
+hex_bytes!(Salt 16 "a salt has 32 hex digits");
 
 /// Says why the parts of a stored event make no event.
 #[derive(Debug, thiserror::Error)]
@@ -247,7 +261,7 @@ event_kinds! {
 
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut event = serializer.serialize_struct("Event", 9)?;
+        let mut event = serializer.serialize_struct("Event", 10)?;
         event.serialize_field("run", &self.run)?;
         event.serialize_field("seq", &self.seq)?;
         event.serialize_field("at", &self.at)?;
@@ -256,6 +270,7 @@ impl Serialize for Event {
         event.serialize_field("caused_by", &self.caused_by)?;
         event.serialize_field("schema", &self.schema)?;
         event.serialize_field("data", &self.kind)?;
+        event.serialize_field("salt", &self.salt)?;
         event.serialize_field("hash", &self.hash)?;
         event.end()
     }
@@ -275,6 +290,8 @@ impl<'de> Deserialize<'de> for Event {
             caused_by: Option<u64>,
             schema: u32,
             data: Box<RawValue>,
+            #[serde(default)]
+            salt: Option<Salt>,
             hash: Hash,
         }
         let envelope = Envelope::deserialize(deserializer)?;
@@ -288,6 +305,7 @@ impl<'de> Deserialize<'de> for Event {
             caused_by: envelope.caused_by,
             schema: envelope.schema,
             kind,
+            salt: envelope.salt,
             hash: envelope.hash,
         })
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
-use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash};
+use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash, Salt};
 use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry, Seconds, chain, sources};
 use layer0::message::{Message, ToolCall};
 use layer0::{Timestamp, code};
@@ -130,8 +130,8 @@ fn durations_read_as_people_write_them() {
 #[test]
 fn events_are_read_back_as_written() {
     let samples = json!({
-        "run.started": {"input": "x", "session": "s", "agent": {"name": "a", "digest": "d", "definition": {}}, "parent": null, "follows": null,
-            "machine": 1, "depth": 2, "allowance": {"model_calls": 3, "cost_nanousd": 4}, "deadline": null},
+        "run.started": {"run": "run_1", "input": "x", "session": "s", "agent": {"name": "a", "digest": "d", "definition": {}}, "parent": null, "follows": null,
+            "machine": 1, "depth": 2, "allowance": {"model_calls": 3, "cost_nanousd": 4}, "deadline": null, "key_id": null},
         "hook.passed": {"point": "after_model", "call_id": null},
         "tool.responded": {"call_id": "c", "tool": "t", "ok": false, "output": {"error": "e"}, "duration_ms": 1,
             "error": {"reason": "tool.timeout", "code": null, "message": "m", "error_id": "err_1"}},
@@ -153,6 +153,7 @@ fn events_are_read_back_as_written() {
             caused_by: None,
             schema: 1,
             kind,
+            salt: Some(Salt([6; 16])),
             hash: Hash([7; 32]),
         };
         let text = serde_json::to_string(&event).unwrap();

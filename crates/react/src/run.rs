@@ -19,7 +19,7 @@ mod tools;
 use std::sync::Arc;
 
 use error_store::Hold;
-use event_log::InboxMessage;
+use event_log::{InboxMessage, Seed};
 use layer0::Timestamp;
 use layer0::id::SessionId;
 use react_machine::{CheckedDefinition, Effect, Finish, HookPoint, Machine};
@@ -100,6 +100,7 @@ impl Run {
         let Parts { agent, definition, context, machine, mut journal, effects, feed, reporter } =
             parts;
         let at = journal.now().await;
+        let seed = Seed::new(journal.new_id().await.as_str());
         let readers = Readers { agent: Arc::clone(&agent), feed, reporter };
         Self {
             agent,
@@ -108,7 +109,7 @@ impl Run {
             context,
             depth: 0,
             effects,
-            ledger: Ledger::new(Box::new(machine), journal, readers, at),
+            ledger: Ledger::new(Box::new(machine), journal, readers, seed, at),
             in_flight: Vec::new(),
             asking: Asking::default(),
             tools: Tools::default(),

@@ -1,6 +1,6 @@
 //! How the log is written: appends to several runs share their statements.
 
-use event_log::{Batch, LogError, Record, RunSummary, Terms};
+use event_log::{Batch, LogError, Payload, Record, RunSummary, Terms};
 use layer0::event::Hash;
 use layer0::id::RunId;
 use sqlx::SqliteConnection;
@@ -52,13 +52,13 @@ fn without_columns(summary: &RunSummary) -> RunSummary {
 
 /// Puts events at the end of the table, each linked to the one before it in its run.
 static INSERT: Many = Many::new(
-    "INSERT INTO events (id, prev, run_id, seq, at, type, actor, caused_by, schema, hash, data) \
+    "INSERT INTO events (id, prev, run_id, seq, at, type, actor, caused_by, schema, hash, data, salt, erased) \
      SELECT (SELECT coalesce(max(id), 0) FROM events) + new.column1, \
      CASE WHEN new.column2 THEN runs.last_event \
      ELSE (SELECT coalesce(max(id), 0) FROM events) + new.column1 - 1 END, \
      runs.id, new.column4, new.column5, new.column6, new.column7, new.column8, new.column9, \
-     new.column10, new.column11 FROM",
-    11,
+     new.column10, new.column11, new.column12, new.column13 FROM",
+    13,
     "CROSS JOIN runs ON runs.run = new.column3",
 );
 
@@ -112,6 +112,10 @@ async fn insert(connection: &mut SqliteConnection, appends: &[&Append]) -> Resul
     for records in records.chunks(MAX_ROWS) {
         let numbered: Vec<_> = (1_i64..).zip(records).collect();
         let bind = |values: &mut Values, (place, (batch, record)): &(i64, &(&Batch, &Record))| {
+            let erased = match &record.payload {
+                Payload::Erased(digest) => Some(digest.0.to_vec()),
+                _ => None,
+            };
             let is_first = batch.records.first().is_some_and(|first| first.seq == record.seq);
             values
                 .put(place)
@@ -124,7 +128,9 @@ async fn insert(connection: &mut SqliteConnection, appends: &[&Append]) -> Resul
                 .put(record.caused_by.map(signed))
                 .put(i64::from(record.schema))
                 .put(&record.hash.0[..])
-                .put(&record.data);
+                .put(record.payload.text().unwrap_or_default())
+                .put(record.payload.salt().map(|salt| salt.0.to_vec()))
+                .put(erased);
         };
         INSERT.execute(connection, &numbered, bind).await?;
     }

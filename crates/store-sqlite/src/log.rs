@@ -3,11 +3,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunFilter, RunState, RunSummary, Terms, verify,
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval,
+    Payload, Record, RunFilter, RunState, RunSummary, Terms, verify,
 };
 use layer0::Timestamp;
-use layer0::event::{Actor, EVENT_TYPES, Hash};
+use layer0::event::{Actor, EVENT_TYPES, Hash, Salt};
 use layer0::id::{RunId, SessionId};
 use layer0::{Code, code};
 use sqlx::Row;
@@ -77,7 +77,7 @@ impl SqliteLog {
         let mut records = self.records(&run, 1).await?;
         records.retain(|record| record.seq <= left.last_seq);
         let unreadable = |error: LogError| LogError::unreadable_run(run.clone(), error);
-        verify(&records, &left.head).map_err(unreadable)?;
+        verify(&records, &left, self.key()).map_err(unreadable)?;
         let mut summary = RunSummary::new(run.clone());
         for record in &records {
             summary.apply(&record.decode(&run).map_err(unreadable)?);
@@ -110,10 +110,11 @@ impl SqliteLog {
 }
 
 /// The events of a run from one of them on, along their links.
-const LINKED: &str =
-    chain!("SELECT seq, at, type, actor, caused_by, schema, data, hash FROM chain ORDER BY id");
+const LINKED: &str = chain!(
+    "SELECT seq, at, type, actor, caused_by, schema, data, hash, salt, erased FROM chain ORDER BY id"
+);
 /// The events of a run from one of them on, linked or not. Reads the events of all runs.
-const ALL: &str = "SELECT seq, at, type, actor, caused_by, schema, data, hash FROM events \
+const ALL: &str = "SELECT seq, at, type, actor, caused_by, schema, data, hash, salt, erased FROM events \
     WHERE run_id = (SELECT id FROM runs WHERE run = $1) AND seq >= $2 ORDER BY seq";
 
 #[async_trait]
@@ -355,9 +356,22 @@ fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
             .transpose()?,
         schema: u32::try_from(row.try_get::<i64, _>("schema").map_err(changed)?)
             .unwrap_or(u32::MAX),
-        data: row.try_get("data").map_err(changed)?,
+        payload: payload_of(row, seq)?,
         hash: hash_of(row, "hash", seq)?,
     })
+}
+
+fn payload_of(row: &SqliteRow, seq: u64) -> Result<Payload, LogError> {
+    let changed = |_| LogError::tampered(seq, "a column has another type");
+    if row.try_get::<Option<&[u8]>, _>("erased").map_err(changed)?.is_some() {
+        return hash_of(row, "erased", seq).map(Payload::Erased);
+    }
+    let text = row.try_get("data").map_err(changed)?;
+    match row.try_get::<Option<&[u8]>, _>("salt").map_err(changed)?.map(<[u8; 16]>::try_from) {
+        None => Ok(Payload::Plain(text)),
+        Some(Ok(salt)) => Ok(Payload::Salted(Salt(salt), text)),
+        Some(Err(_)) => Err(LogError::tampered(seq, "its salt has another length")),
+    }
 }
 
 fn known_type(text: String) -> Cow<'static, str> {

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use event_log::{
-    Claim, Decision, EventLog, InboxRequest, LogError, RunFilter, RunState, RunWriter, read_events,
-    verify,
+    Claim, Decision, EventLog, InboxRequest, LogError, RunFilter, RunState, RunWriter, Seed,
+    read_events, verify,
 };
 use layer0::event::{
     Actor, AgentRecord, ApprovalRequested, EventKind, Follows, Hash, RunFailed, RunFinished,
     RunStarted, RunWaiting, Warning,
 };
 use layer0::id::RunId;
-use layer0::message::Transcript;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Code, Timestamp, code};
@@ -45,20 +44,7 @@ fn started(session: &str, parent: Option<&str>) -> EventKind {
         definition: (&json!({"text": "quote ' zero \u{0} umlaut ä"})).into(),
     };
     let parent = parent.map(RunId::from);
-    RunStarted {
-        input: "x".into(),
-        images: Arc::default(),
-        session: session.into(),
-        agent,
-        parent,
-        follows: None,
-        machine: 0,
-        depth: 0,
-        allowance: None,
-        deadline: None,
-        history: Transcript::default(),
-    }
-    .into()
+    RunStarted { parent, ..RunStarted::new("x", session.into(), agent) }.into()
 }
 
 fn behind(run: &str) -> Follows {
@@ -82,7 +68,7 @@ fn finished() -> EventKind {
 
 async fn write(writer: &mut RunWriter, at: i64, kinds: Vec<EventKind>) -> Result<(), LogError> {
     for kind in kinds {
-        writer.stage(Timestamp::from_millis(at), Actor::Runtime, None, kind);
+        writer.stage(&Seed::new("test"), Timestamp::from_millis(at), Actor::Runtime, None, kind);
     }
     writer.commit().await.map(drop)
 }
@@ -107,7 +93,7 @@ async fn keeps_what_is_appended(log: &Arc<dyn EventLog>) {
     let from = log.records(&run, 3).await.expect("records are read");
     assert_eq!(from.first().map(|record| record.seq), Some(3), "from a seq on");
     let all = log.records(&run, 1).await.expect("records are read");
-    assert!(verify(&all, &summary.head).is_ok(), "the chain holds");
+    assert!(verify(&all, &summary, log.key()).is_ok(), "the chain holds");
     assert!(log.summary(&"run_none".into()).await.expect("no run is no error").is_none());
     assert!(log.records(&"run_none".into(), 1).await.expect("no run is no error").is_empty());
 }

@@ -104,21 +104,16 @@ pub(crate) fn hooks() -> Arc<[HookRecord]> {
 
 pub(crate) fn started() -> RunStarted {
     RunStarted {
-        input: "question".into(),
-        images: Arc::default(),
-        session: "s".into(),
-        agent: AgentRecord {
-            name: "prop".into(),
-            digest: "d".into(),
-            definition: (&json!({})).into(),
-        },
-        parent: None,
-        follows: None,
         machine: VERSION,
-        depth: 0,
-        allowance: None,
-        deadline: None,
-        history: Default::default(),
+        ..RunStarted::new(
+            "question",
+            "s".into(),
+            AgentRecord {
+                name: "prop".into(),
+                digest: "d".into(),
+                definition: (&json!({})).into(),
+            },
+        )
     }
 }
 

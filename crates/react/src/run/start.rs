@@ -162,6 +162,7 @@ impl Start {
         let at = run.ledger.at();
         let grant = self.request.below.as_ref().map(|below| below.grant);
         RunStarted {
+            run: Some(self.run.clone()),
             input: self.agent.redactor.redact_held(&self.request.input).into(),
             images: Arc::clone(&self.request.images),
             session: self.session.clone(),
@@ -172,8 +173,14 @@ impl Start {
             depth: self.request.depth,
             allowance: grant.map(|grant| Box::new(grant.allowance)),
             deadline: grant.and_then(|grant| grant.time).map(|time| at.after(time)),
+            key_id: self.key_id(),
             history: recordable_messages(&self.agent.redactor, self.request.history.messages()),
         }
+    }
+
+    /// Returns how the record names the key that it is sealed with.
+    fn key_id(&self) -> Option<Arc<str>> {
+        Some(self.agent.log.as_ref()?.key()?.id().into())
     }
 
     /// Prepares the machine of this run, for the agent as the request wants it.

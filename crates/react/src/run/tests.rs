@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use clock::{Clock, VirtualClock};
-use event_log::{Decision, EventLog, MemoryLog, RunWriter, read_events};
+use event_log::{Decision, EventLog, MemoryLog, RunWriter, Seed, read_events};
 use layer0::Timestamp;
 use layer0::event::Event;
 use layer0::failure::Retry;
@@ -116,9 +116,9 @@ impl Process {
         let machine = Machine::new(start.definition.clone(), Setup::new(RunId::from(RUN)));
         let (done, result) = oneshot::channel();
         let run = async move {
-            let mut run = start.open_on(Box::new(journal), effects, machine).await;
-            let started = run.ledger.fact(start.started(&run, None));
             let lived = async {
+                let mut run = start.open_on(Box::new(journal), effects, machine).await;
+                let started = run.ledger.fact(start.started(&run, None));
                 run.ledger.step([started]).await.unwrap();
                 run.go().await.unwrap()
             };
@@ -203,6 +203,10 @@ async fn check(answers: Value) {
         let outcome = second.execute(answers.clone()).await.unwrap();
         assert_eq!(outcome.stop, expected.stop, "after {dies_after}");
         let (_, again) = read_events(&*second.log, &RunId::from(RUN)).await.unwrap();
+        let seed = Seed::new(second.entries.first_id().unwrap().as_str());
+        for event in &again {
+            assert_eq!(event.salt, Some(seed.salt(event.seq)), "after {dies_after}");
+        }
         let (again, once) = (essence(&again), essence(&events));
         for (again, once) in again.iter().zip(&once) {
             assert_eq!(again, once, "after {dies_after}");
@@ -211,7 +215,7 @@ async fn check(answers: Value) {
     }
 }
 
-/// Spec: J1
+/// Spec: J1, D1. The salts too.
 #[tokio::test]
 async fn tools_in_parallel_come_to_the_same_record() {
     check(json!([

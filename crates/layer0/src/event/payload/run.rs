@@ -28,6 +28,9 @@ pub struct AgentRecord {
 payload! {
     /// A run began.
     RunStarted {
+        /// The run itself, because no hash covers the envelope's; null in records of the first layout.
+        #[serde(default)]
+        run: Option<RunId>,
         /// What the caller asked.
         input: Arc<str>,
         /// The pictures it was asked about.
@@ -54,9 +57,35 @@ payload! {
         /// When it has to be done, on the clock of its events; null without a bound of its caller's.
         #[serde(default)]
         deadline: Option<Timestamp>,
+        /// The id of the key that the record is sealed with; null for an unkeyed one.
+        #[serde(default)]
+        key_id: Option<Arc<str>>,
         /// What was said before, where the caller brought it along.
         #[serde(default, skip_serializing_if = "Transcript::is_empty")]
         history: Transcript,
+    }
+}
+
+impl RunStarted {
+    /// Makes the first event of a run that nothing dispatched, that follows no other one, and that
+    /// says nothing of itself but this.
+    #[must_use]
+    pub fn new(input: impl Into<Arc<str>>, session: SessionId, agent: AgentRecord) -> Self {
+        Self {
+            run: None,
+            input: input.into(),
+            images: Arc::default(),
+            session,
+            agent,
+            parent: None,
+            follows: None,
+            machine: 0,
+            depth: 0,
+            allowance: None,
+            deadline: None,
+            key_id: None,
+            history: Transcript::default(),
+        }
     }
 }
 
@@ -96,10 +125,16 @@ impl From<RecordedFollows> for Follows {
 payload! {
     /// A run was copied from another one up to an event.
     RunForked {
+        /// The run itself; null in records of the first layout.
+        #[serde(default)]
+        run: Option<RunId>,
         /// The run it was copied from.
         parent: RunId,
         /// The last event that was copied.
         at: u64,
+        /// The session of the copy; null in records of the first layout.
+        #[serde(default)]
+        session: Option<SessionId>,
     }
 }
 

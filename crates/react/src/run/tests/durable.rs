@@ -33,6 +33,14 @@ impl Entries {
         self.lock().len()
     }
 
+    /// Returns the first id that was drawn.
+    pub(super) fn first_id(&self) -> Option<RunId> {
+        self.lock().iter().find_map(|entry| match entry {
+            Entry::Id(id) => Some(id.clone()),
+            _ => None,
+        })
+    }
+
     /// Returns when the last thing happened.
     pub(super) fn last_time(&self) -> Timestamp {
         let times = self.lock().iter().rev().find_map(|entry| match entry {
