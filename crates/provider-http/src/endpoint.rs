@@ -222,6 +222,9 @@ impl Endpoint {
             .map_err(|error| self.not_sent(error))?;
         if let Some(sink) = sink {
             sink.status(response.status().as_u16());
+            if let Some(id) = hint::request_id(response.headers()) {
+                sink.request_id(&self.wording.clean(id));
+            }
         }
         let retry_after = hint::retry_after(response.headers(), self.clock.now());
         if response.status().is_success() {

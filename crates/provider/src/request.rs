@@ -76,6 +76,11 @@ pub trait StreamSink: Send + Sync {
         let _ = status;
     }
 
+    /// Takes what the provider calls the request, once it is known.
+    fn request_id(&self, id: &str) {
+        let _ = id;
+    }
+
     /// Takes the tokens billed so far, so that an attempt that fails is counted too. A later call
     /// replaces an earlier one.
     fn usage(&self, usage: TokenUsage);

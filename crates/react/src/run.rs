@@ -21,7 +21,7 @@ use std::sync::Arc;
 use error_store::Hold;
 use event_log::{InboxMessage, Seed};
 use layer0::Timestamp;
-use layer0::id::SessionId;
+use layer0::id::{RunId, SessionId};
 use react_machine::{CheckedDefinition, Effect, Finish, HookPoint, Machine};
 
 use crate::below::Reporter;
@@ -48,6 +48,8 @@ pub(crate) struct Run {
     sessions: Arc<[SessionId]>,
     /// How many dispatches are above the run.
     depth: u32,
+    /// The run at the head of its callers.
+    root: RunId,
     effects: Arc<Effects>,
     ledger: Ledger,
     /// The steps that have not ended.
@@ -106,6 +108,7 @@ impl Run {
             agent,
             definition,
             sessions: Arc::from([context.session.clone()]),
+            root: context.run.clone(),
             context,
             depth: 0,
             effects,

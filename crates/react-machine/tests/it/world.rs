@@ -385,14 +385,9 @@ impl World {
     pub(crate) fn attempt(&mut self, code: Option<Code>) {
         let Some(call) = &self.model else { return };
         let attempted = ModelAttempted {
-            call: call.call,
-            attempt: self.attempts + 1,
-            provider: "script".into(),
             code,
-            status: None,
-            delay_ms: None,
             usage: Some(TokenUsage { input_tokens: 3, output_tokens: 2, cached_tokens: 1 }),
-            cost_nanousd: None,
+            ..ModelAttempted::new(call.call, self.attempts + 1, "script")
         };
         self.attempts += 1;
         let (id, at) = (call.id, self.at());

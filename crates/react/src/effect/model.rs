@@ -36,7 +36,8 @@ pub(super) async fn attempt(
     let (call, number) = (attempt.call.call, attempt.number());
     let (label, price) = (Arc::clone(&endpoint.label), effects.agent.definition.price);
     let shown = Shown::new(&effects.agent.redactor);
-    let record = AttemptRecord::new(call, number, label, price, effects.listeners(), shown);
+    let record =
+        AttemptRecord::new(call, number, label, price, effects.listeners(), shown, &effects.agent);
     let record = Arc::new(record);
     let request = ModelRequest {
         messages: attempt.messages.clone(),
@@ -45,7 +46,6 @@ pub(super) async fn attempt(
         sink: None,
     };
     let request = AttemptRequest { request, record: Arc::clone(&record) };
-    let began = effects.agent.clock.monotonic();
     let span = tracing::info_span!("model", call);
     let result = {
         let mut asked = endpoint.service.clone().oneshot(request).instrument(span);
@@ -55,7 +55,7 @@ pub(super) async fn attempt(
             result = &mut asked => Some(result),
         }
     };
-    let took = effects.agent.clock.monotonic().saturating_sub(began);
+    let took = record.elapsed();
     End::Attempt(match result {
         None => AttemptEnd::Cut(Box::new(record.attempted(record.billed(), None, None))),
         Some(Ok(response)) => {
@@ -105,8 +105,10 @@ fn failed(
             is_limited = true;
         } else {
             tracing::warn!(code = error.code(), "asking another provider");
-            let attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
+            let mut attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
             attempt.go_to_next_provider(&error);
+            let next = effects.agent.models.get(attempt.provider);
+            attempted.next_provider = next.map(|next| Arc::clone(&next.label));
             return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
         }
     }

@@ -1,5 +1,6 @@
 //! A run: begun, copied, taken up again, ended.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,8 @@ use crate::usage::{Allowance, Usage};
 pub struct AgentRecord {
     /// The agent's name.
     pub name: Arc<str>,
-    /// SHA-256 of the definition, in hex.
+    /// SHA-256, in hex, of what makes it this agent: name, instructions, limits, guards, budget, memory,
+    /// hooks and tools. Another model or price is the same agent.
     pub digest: Arc<str>,
     /// Everything the run needs to be rebuilt, without secrets.
     pub definition: JsonText,
@@ -40,6 +42,14 @@ payload! {
         session: SessionId,
         /// Who answers.
         agent: AgentRecord,
+        /// SHA-256 of everything that was resolved for the run, in hex: the agent's definition as it
+        /// stands here. Null in records of the first layout, where `agent.digest` is that.
+        #[serde(default)]
+        definition_digest: Option<Arc<str>>,
+        /// The run at the head of its callers, as far as they are known: itself, where nothing
+        /// dispatched it. Null in records of the first layout.
+        #[serde(default)]
+        root: Option<RunId>,
         /// The run that started this one.
         parent: Option<RunId>,
         /// The run of the session that this one goes on after.
@@ -57,6 +67,24 @@ payload! {
         /// When it has to be done, on the clock of its events; null without a bound of its caller's.
         #[serde(default)]
         deadline: Option<Timestamp>,
+        /// JSON Schema that the final answer has to fit, where the caller wants one.
+        #[serde(default)]
+        output_schema: Option<JsonText>,
+        /// What its MCP servers listed; null without one.
+        #[serde(default)]
+        mcp: Option<JsonText>,
+        /// What the caller files the run under.
+        #[serde(default)]
+        labels: Arc<BTreeMap<String, String>>,
+        /// The caller's place in a distributed trace, as W3C `traceparent`.
+        #[serde(default)]
+        trace_parent: Option<Arc<str>>,
+        /// The event of another run that led to this one.
+        #[serde(default)]
+        cause: Option<Box<Cause>>,
+        /// Whose journal decides what happens next.
+        #[serde(default)]
+        journal: JournalKind,
         /// The id of the key that the record is sealed with; null for an unkeyed one.
         #[serde(default)]
         key_id: Option<Arc<str>>,
@@ -77,16 +105,43 @@ impl RunStarted {
             images: Arc::default(),
             session,
             agent,
+            definition_digest: None,
+            root: None,
             parent: None,
             follows: None,
             machine: 0,
             depth: 0,
             allowance: None,
             deadline: None,
+            output_schema: None,
+            mcp: None,
+            labels: Arc::default(),
+            trace_parent: None,
+            cause: None,
+            journal: JournalKind::default(),
             key_id: None,
             history: Transcript::default(),
         }
     }
+}
+
+/// An event of another run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The run.
+    pub run: RunId,
+    /// The event.
+    pub seq: u64,
+}
+
+/// Whose journal decides what happens next in a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum JournalKind {
+    /// That of the process that has the run: its record is the journal.
+    #[default]
+    Local,
 }
 
 /// Where the transcript of a session stood when a run began.
