@@ -4,6 +4,7 @@
 //! `scenarios/failing/` must not pass, and show how a mismatch is reported.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod attempts;
 mod canary;
 // Snapshots of JSON are in the order that serde_json keeps.
 #[cfg(not(feature = "unified-json"))]

@@ -93,7 +93,61 @@ pub(crate) fn key_named<'a>(
         None => Ok(None),
         Some(id) => match key.filter(|key| key.id() == id) {
             Some(key) => Ok(Some(key)),
-            None => Err(LogError::KeyMissing { key_id: id.into() }),
+            None => Err(LogError::key_missing(id)),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layer0::event::{Actor, AgentRecord, RunStarted, Warning};
+    use layer0::{JsonText, Timestamp};
+
+    use super::*;
+    use crate::{EventLog, MemoryLog, RunWriter, Seed, read_records};
+
+    /// Writes the record of the golden vectors, and returns it as `trace --json` prints it.
+    async fn golden(key: Option<&str>, erased: Option<u64>) -> String {
+        let log = match key.and_then(LogKey::new) {
+            Some(key) => Arc::new(MemoryLog::new().with_key(key)),
+            None => Arc::new(MemoryLog::new()),
+        };
+        let run = RunId::from("run_golden");
+        let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
+        let seed = Seed::new("the seed of the golden vectors");
+        let agent = AgentRecord {
+            name: "golden".into(),
+            digest: "d".into(),
+            definition: JsonText::default(),
+        };
+        let mut started = RunStarted::new("Wie heißt das?", "s-1".into(), agent);
+        started.run = Some(run.clone());
+        started.key_id = log.key().map(|key| key.id().into());
+        let at = Timestamp::from_millis(1_767_225_600_001);
+        writer.stage(&seed, at, Actor::Runtime, None, started.into());
+        for message in ["private", "\u{7f}\u{200d} \"quoted\"\n"] {
+            let warning = Warning { message: message.into() };
+            writer.stage(&seed, at, Actor::Machine, Some(1), warning.into());
+        }
+        writer.commit().await.unwrap();
+        drop(writer);
+        if let Some(seq) = erased {
+            log.erase(&run, seq).await.unwrap();
+        }
+        let (_, records) = read_records(&*log, &run).await.unwrap();
+        records.iter().map(|record| record.envelope(&run).unwrap() + "\n").collect()
+    }
+
+    /// Spec: D13, D1
+    #[tokio::test]
+    async fn records_are_the_golden_vectors() {
+        let key = Some("correct horse battery staple");
+        for (file, expected, key, erased) in [
+            ("unkeyed", include_str!("../../../docs/record-format/unkeyed.jsonl"), None, None),
+            ("keyed", include_str!("../../../docs/record-format/keyed.jsonl"), key, None),
+            ("erased", include_str!("../../../docs/record-format/erased.jsonl"), None, Some(2)),
+        ] {
+            assert_eq!(golden(key, erased).await, expected, "{file}");
+        }
     }
 }

@@ -63,6 +63,17 @@ pub enum LogError {
     /// Retry: with backoff. Effect: none.
     #[error("log is locked")]
     Locked(#[source] BoxError),
+    /// An event cannot be erased.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("event {seq} cannot be erased: {why}")]
+    #[non_exhaustive]
+    NotErasable {
+        /// The event.
+        seq: u64,
+        /// Why not.
+        why: &'static str,
+    },
     /// There is no such run.
     ///
     /// Retry: never. Effect: none.
@@ -135,6 +146,24 @@ impl LogError {
         Self::Conflict { run, seq }
     }
 
+    /// Makes [`LogError::Erased`].
+    #[must_use]
+    pub const fn erased(seq: u64) -> Self {
+        Self::Erased { seq }
+    }
+
+    /// Makes [`LogError::KeyMissing`].
+    #[must_use]
+    pub fn key_missing(key_id: &str) -> Self {
+        Self::KeyMissing { key_id: key_id.into() }
+    }
+
+    /// Makes [`LogError::NotErasable`].
+    #[must_use]
+    pub const fn not_erasable(seq: u64, why: &'static str) -> Self {
+        Self::NotErasable { seq, why }
+    }
+
     /// Makes [`LogError::SchemaNewer`].
     #[must_use]
     pub const fn schema_newer(found: u32, known: u32) -> Self {
@@ -182,6 +211,7 @@ impl Failure for LogError {
             Self::Conflict { .. } => code::LOG_APPEND_FAILED,
             Self::Failed(_) | Self::NotFound(_) => code::STORE_FAILED,
             Self::Full(_) => code::STORE_FULL,
+            Self::NotErasable { .. } => code::INPUT_INVALID,
             Self::SchemaNewer { .. } => code::LOG_SCHEMA_NEWER,
             Self::Tampered { .. } => code::LOG_TAMPERED,
             Self::KeyMissing { .. } | Self::Unreadable { .. } | Self::UnreadableRun { .. } => {
@@ -199,6 +229,7 @@ impl Failure for LogError {
             | Self::Failed(_)
             | Self::Full(_)
             | Self::KeyMissing { .. }
+            | Self::NotErasable { .. }
             | Self::NotFound(_)
             | Self::SchemaNewer { .. }
             | Self::Tampered { .. }
@@ -217,6 +248,7 @@ impl Failure for LogError {
             | Self::Full(_)
             | Self::KeyMissing { .. }
             | Self::Locked(_)
+            | Self::NotErasable { .. }
             | Self::NotFound(_)
             | Self::SchemaNewer { .. }
             | Self::SessionBusy { .. }

@@ -154,6 +154,23 @@ pub trait EventLog: Send + Sync {
     /// As [`EventLog::summary`].
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError>;
 
+    /// Erases what an event says, with its salt: the chain of hashes still verifies, the run can be
+    /// traced, and no longer replayed, resumed or copied. An event that was erased before stays so. What
+    /// the run stored as errors and results is not looked at. Returns the runs that hold a copy.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::NotErasable`] for an event that is not there or has no salt, and from a log that
+    /// cannot erase; and as [`EventLog::claim`], whose claim it needs.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the event is erased or as it was.
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let _ = run;
+        Err(LogError::not_erasable(seq, "this log cannot erase"))
+    }
+
     /// Watches the inbox of a run, whichever process sends to it.
     fn watch_inbox(&self, run: &RunId) -> InboxWatch;
 

@@ -10,9 +10,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::{LogError, LogKey};
+use crate::{LogError, LogKey, escape_json};
 
-/// One row of a log. The payload is kept as the text that was hashed, never re-serialised.
+/// One row of a log. The payload is kept as the text that was written, never re-serialised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Its place in the run: 1, 2, ….
@@ -64,20 +64,16 @@ impl Payload {
         }
     }
 
-    /// Returns what is left of it when it is erased; `None` in the first layout, whose hashes cover
-    /// the text itself.
+    /// Returns the digest that the chain covers, which is what is left when the payload is erased;
+    /// `None` in the first layout, where it covers the text itself.
     #[must_use]
-    pub fn erased(&self) -> Option<Self> {
-        self.digest().map(Self::Erased)
-    }
-
-    /// Returns the digest that the chain covers; `None` in the first layout.
-    fn digest(&self) -> Option<Hash> {
+    pub fn digest(&self) -> Option<Hash> {
         match self {
             Self::Erased(digest) => Some(*digest),
             Self::Plain(_) => None,
             Self::Salted(salt, text) => {
-                let digest = Sha256::new().chain_update(salt.0).chain_update(text);
+                let digest = Sha256::new().chain_update(salt.0);
+                let digest = digest.chain_update(escape_json(text).as_bytes());
                 Some(Hash(digest.finalize().into()))
             }
         }
@@ -128,7 +124,7 @@ impl Record {
         if self.schema > SCHEMA {
             return Err(LogError::schema_newer(self.schema, SCHEMA));
         }
-        let text = self.payload.text().ok_or(LogError::Erased { seq: self.seq })?;
+        let text = self.payload.text().ok_or(LogError::erased(self.seq))?;
         let kind = EventKind::decode(&self.event_type, text)
             .map_err(|error| LogError::unreadable(self.seq, error))?;
         Ok(Event {
@@ -144,8 +140,8 @@ impl Record {
         })
     }
 
-    /// Returns the record as JSON with the fields of an [`Event`]. The payload stands in it as the
-    /// text that was hashed; of one that was erased, `data` is `{"erased": digest}`.
+    /// Returns the record as JSON with the fields of an [`Event`]. The payload stands in it in the form
+    /// that was hashed, with [`escape_json`]; of one that was erased, `data` is `{"erased": digest}`.
     ///
     /// # Errors
     ///
@@ -171,11 +167,10 @@ impl Record {
             Erased { erased: Hash },
             Text(&'a RawValue),
         }
-        let data = match &self.payload {
-            Payload::Erased(digest) => Data::Erased { erased: *digest },
-            Payload::Plain(text) | Payload::Salted(_, text) => {
-                Data::Text(serde_json::from_str(text)?)
-            }
+        let text = self.payload.text().map(escape_json);
+        let data = match (&self.payload, &text) {
+            (_, Some(text)) => Data::Text(serde_json::from_str(text)?),
+            (payload, None) => Data::Erased { erased: payload.digest().unwrap_or_default() },
         };
         serde_json::to_string(&Envelope {
             run,

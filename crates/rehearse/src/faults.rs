@@ -37,6 +37,11 @@ impl EventLog for Held<Arc<dyn EventLog>> {
         self.store.key()
     }
 
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let _hold = self.clock.hold();
+        self.store.erase(run, seq).await
+    }
+
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let _hold = self.clock.hold();
         self.store.claim(run).await

@@ -11,6 +11,7 @@ mod approvals;
 mod chore;
 mod claims;
 mod database;
+mod erasure;
 mod errors;
 mod fault;
 mod file;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval,
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval,
     Payload, Record, RunFilter, RunState, RunSummary, Terms, verify,
 };
 use layer0::Timestamp;
@@ -18,7 +18,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::inbox::Sent;
 use crate::writer::Writer;
-use crate::{approvals, inbox};
+use crate::{approvals, erasure, inbox};
 
 /// The events of a run from one of them on, as table `chain`: `$1` is the run, `$2` the seq of that
 /// one. Links lead back in the table, so that a changed one does not lead in circles.
@@ -33,6 +33,7 @@ macro_rules! chain {
         )
     };
 }
+pub(crate) use chain;
 
 /// What a run's row says of it.
 macro_rules! runs {
@@ -119,6 +120,15 @@ const ALL: &str = "SELECT seq, at, type, actor, caused_by, schema, data, hash, s
 
 #[async_trait]
 impl EventLog for SqliteLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.0.log_key()
+    }
+
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let _claim = self.claim(run).await?;
+        erasure::erase(&self.0, run, seq).await
+    }
+
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let writer = self.0.writer().ok_or_else(read_only)?;
         let queue = writer.queue().ok_or(LogError::Closed)?;
@@ -361,7 +371,7 @@ fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
     })
 }
 
-fn payload_of(row: &SqliteRow, seq: u64) -> Result<Payload, LogError> {
+pub(crate) fn payload_of(row: &SqliteRow, seq: u64) -> Result<Payload, LogError> {
     let changed = |_| LogError::tampered(seq, "a column has another type");
     if row.try_get::<Option<&[u8]>, _>("erased").map_err(changed)?.is_some() {
         return hash_of(row, "erased", seq).map(Payload::Erased);
@@ -381,7 +391,7 @@ fn known_type(text: String) -> Cow<'static, str> {
     }
 }
 
-fn hash_of(row: &SqliteRow, column: &str, seq: u64) -> Result<Hash, LogError> {
+pub(crate) fn hash_of(row: &SqliteRow, column: &str, seq: u64) -> Result<Hash, LogError> {
     let bytes: &[u8] = row.try_get(column).map_err(Fault::from)?;
     bytes.try_into().map(Hash).map_err(|_| LogError::tampered(seq, "its hash has another length"))
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use event_log::{
-    Claim, Decision, EventLog, InboxRequest, LogError, RunFilter, RunState, RunWriter, Seed,
-    read_events, verify,
+    Claim, Decision, EventLog, InboxRequest, LogError, Payload, RunFilter, RunState, RunWriter,
+    Seed, read_events, verify, verify_run,
 };
 use layer0::event::{
     Actor, AgentRecord, ApprovalRequested, EventKind, Follows, Hash, RunFailed, RunFinished,
@@ -35,6 +35,7 @@ pub async fn event_log_conformance(log: Arc<dyn EventLog>) {
     accepts_requests_for_open_runs(&log).await;
     keeps_questions_until_they_are_decided(&log).await;
     lists_runs_newest_first(&log).await;
+    erases_what_an_event_says(&log).await;
 }
 
 fn started(session: &str, parent: Option<&str>) -> EventKind {
@@ -315,4 +316,37 @@ async fn lists_runs_newest_first(log: &Arc<dyn EventLog>) {
     let newest = log.runs(of("s-busy", Some(1))).await.expect("runs are listed");
     assert_eq!(newest.len(), 1, "at most as many as asked for");
     assert!(log.runs(of("s-none", None)).await.expect("runs are listed").is_empty());
+}
+
+async fn erases_what_an_event_says(log: &Arc<dyn EventLog>) {
+    let run = RunId::from("run_erased");
+    let missing = log.erase(&run, 1).await;
+    assert!(matches!(&missing, Err(LogError::NotFound(_))), "no run: {missing:?}");
+    let mut writer = begin(log, "run_erased", "s-erased", 70).await;
+    assert!(write(&mut writer, 71, vec![warning("private"), warning("public")]).await.is_ok());
+    let refused = log.erase(&run, 2).await;
+    assert!(matches!(&refused, Err(LogError::Claimed(_))), "its writer lives: {refused:?}");
+    drop(writer);
+    let (summary, events) = read_events(&**log, &run).await.expect("a run is read back");
+    let whole = log.records(&run, 1).await.expect("records are read");
+    let mut copy = RunWriter::copy(Arc::clone(log), "run_copied".into(), &events, whole.clone());
+    assert!(copy.commit().await.is_ok_and(|events| events.count() == 0), "a copy is kept");
+    let unknown = log.erase(&run, 9).await;
+    assert!(matches!(&unknown, Err(LogError::NotErasable { seq: 9, .. })), "{unknown:?}");
+    for _ in 0..2 {
+        let copies = log.erase(&run, 2).await.expect("an event is erased, also again");
+        assert_eq!(copies, ["run_copied".into()], "who holds a copy is named");
+    }
+    let left = log.records(&run, 1).await.expect("records are read");
+    assert!(verify(&left, &summary, log.key()).is_ok(), "the chain holds");
+    let digest = whole[1].payload.digest().expect("it has a salt");
+    assert_eq!(left[1].payload, Payload::Erased(digest));
+    assert_eq!((&left[0], &left[2]), (&whole[0], &whole[2]), "the others stay");
+    let read = read_events(&**log, &run).await;
+    assert!(matches!(&read, Err(LogError::Erased { seq: 2, .. })), "{read:?}");
+    let claim = log.claim(&run).await.expect("it is free");
+    let mut writer = RunWriter::resume(Arc::clone(log), summary, claim);
+    assert!(write(&mut writer, 72, vec![finished()]).await.is_ok(), "it can be ended");
+    let verified = verify_run(&**log, &run).await.expect("it verifies");
+    assert_eq!((verified.erased, verified.summary.last_seq), (vec![2], 4));
 }

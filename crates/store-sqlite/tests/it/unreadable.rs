@@ -39,7 +39,10 @@ async fn an_unreadable_open_run_is_read_from_its_record() {
     let warning = layer0::event::Warning { message: "goes on".into() };
     writer.stage(&Seed::new("test"), at(2), Actor::Runtime, None, warning.into());
     writer.commit().await.unwrap();
-    assert_eq!(event_log::verify_run(&*log, &run).await.unwrap().last_seq, whole.last_seq + 1);
+    assert_eq!(
+        event_log::verify_run(&*log, &run).await.unwrap().summary.last_seq,
+        whole.last_seq + 1
+    );
 }
 
 /// Spec: D11. Where the record is broken too, what is left is enough to close the run.
