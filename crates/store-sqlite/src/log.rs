@@ -110,12 +110,11 @@ impl SqliteLog {
     }
 }
 
-/// The events of a run from one of them on, along their links.
-const LINKED: &str = chain!(
-    "SELECT seq, at, type, actor, caused_by, schema, data, hash, salt, erased FROM chain ORDER BY id"
-);
+/// The events of a run from one of them on, along their links. All columns: a file of an older version,
+/// which a reader leaves as it is, has no salts.
+const LINKED: &str = chain!("SELECT * FROM chain ORDER BY id");
 /// The events of a run from one of them on, linked or not. Reads the events of all runs.
-const ALL: &str = "SELECT seq, at, type, actor, caused_by, schema, data, hash, salt, erased FROM events \
+const ALL: &str = "SELECT * FROM events \
     WHERE run_id = (SELECT id FROM runs WHERE run = $1) AND seq >= $2 ORDER BY seq";
 
 #[async_trait]
@@ -373,11 +372,15 @@ fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
 
 pub(crate) fn payload_of(row: &SqliteRow, seq: u64) -> Result<Payload, LogError> {
     let changed = |_| LogError::tampered(seq, "a column has another type");
-    if row.try_get::<Option<&[u8]>, _>("erased").map_err(changed)?.is_some() {
+    let bytes = |column| match row.try_get::<Option<&[u8]>, _>(column) {
+        Err(sqlx::Error::ColumnNotFound(_)) => Ok(None),
+        bytes => bytes.map_err(changed),
+    };
+    if bytes("erased")?.is_some() {
         return hash_of(row, "erased", seq).map(Payload::Erased);
     }
     let text = row.try_get("data").map_err(changed)?;
-    match row.try_get::<Option<&[u8]>, _>("salt").map_err(changed)?.map(<[u8; 16]>::try_from) {
+    match bytes("salt")?.map(<[u8; 16]>::try_from) {
         None => Ok(Payload::Plain(text)),
         Some(Ok(salt)) => Ok(Payload::Salted(Salt(salt), text)),
         Some(Err(_)) => Err(LogError::tampered(seq, "its salt has another length")),

@@ -57,7 +57,8 @@ fn another_program_verifies_a_record() {
     assert!(by_program(&changed, None, &[]).out.contains("not sound at seq 4"));
     let cut: String = trace.split_inclusive('\n').take(4).collect();
     assert!(by_program(&cut, None, &["--head", head]).out.contains("not sound at seq 5"));
-    let moved = trace.replace(&format!("{{\"run\":\"{run}\""), "{\"run\":\"run_2\"");
+    let named = format!("{{\"run\":\"{run}\",\"seq\"");
+    let moved = trace.replace(&named, "{\"run\":\"run_2\",\"seq\"");
     assert!(by_program(&moved, None, &[]).out.contains("it names another run"));
 }
 
@@ -81,7 +82,7 @@ fn a_change_of_any_field_is_found() {
         "at = at + 1",
         "type = 'memory.wrote'",
         "actor = 'person'",
-        "caused_by = 2",
+        "caused_by = 1",
         "schema = 0",
         "data = replace(data, 'Gr', 'gr')",
         "salt = zeroblob(16)",
