@@ -10,8 +10,9 @@ use sqlx::{Row, SqliteConnection};
 use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::log::{chain, hash_of, payload_of, signed};
+use crate::log::{chain, signed};
 use crate::removal::erase_what_is_freed;
+use crate::rows::{hash_of, payload_of};
 use crate::writer::JobError;
 
 /// Erases the payload and the salt of an event, in the file too, and returns the runs that hold a copy of

@@ -27,6 +27,7 @@ mod owner;
 mod prune;
 mod removal;
 mod results;
+mod rows;
 mod schema;
 mod upkeep;
 mod writer;

@@ -103,7 +103,7 @@ async fn keeps_every_field_of_a_summary(log: &Arc<dyn EventLog>) {
     let mut first = begin(log, "run_summed_1", "s-summed", 20).await;
     assert!(write(&mut first, 21, vec![finished()]).await.is_ok());
     let EventKind::RunStarted(mut next) = started("s-summed", None) else { unreachable!() };
-    next.follows = Some(behind("run_summed_1"));
+    next.follows = Some(Box::new(behind("run_summed_1")));
     let terms = json!({"budget": {"max_model_calls": 3}, "price": {"input": 1.5}});
     next.agent.definition = (&terms).into();
     let mut child = next.clone();
@@ -167,12 +167,12 @@ async fn has_one_open_run_a_session(log: &Arc<dyn EventLog>) {
         other => panic!("a run follows the last one of its session: {other:?}"),
     }
     let EventKind::RunStarted(mut after) = started("s-busy", None) else { unreachable!() };
-    after.follows = Some(behind("run_open"));
+    after.follows = Some(Box::new(behind("run_open")));
     let mut next = RunWriter::new(Arc::clone(log), "run_next".into());
     let begun = write(&mut next, 44, vec![after.clone().into()]).await;
     assert!(begun.is_ok(), "one that knows it begins: {begun:?}");
     let mut early = after.clone();
-    early.follows = Some(behind("run_next"));
+    early.follows = Some(Box::new(behind("run_next")));
     let mut ahead = RunWriter::new(Arc::clone(log), "run_ahead".into());
     let refused = write(&mut ahead, 44, vec![early.into()]).await;
     match refused {
@@ -223,7 +223,7 @@ async fn finds_the_last_root_of_a_session(log: &Arc<dyn EventLog>) {
     let mut one = begin(log, "run_z", "s-roots", 90).await;
     assert!(write(&mut one, 91, vec![finished()]).await.is_ok());
     let EventKind::RunStarted(mut second) = started("s-roots", None) else { unreachable!() };
-    second.follows = Some(behind("run_z"));
+    second.follows = Some(Box::new(behind("run_z")));
     let mut two = RunWriter::new(Arc::clone(log), "run_a".into());
     // The clock was set back: the order of a session is that of its runs, not that of their times.
     assert!(write(&mut two, 80, vec![second.into()]).await.is_ok());

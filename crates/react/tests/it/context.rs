@@ -1,7 +1,6 @@
 //! What a record says of where its run belongs, and of the agent that ran.
 
 use layer0::event::{EventKind, JournalKind, RunStarted};
-use layer0::failure::Failure;
 use layer0::id::RunId;
 use react::RunRequest;
 use retry::RetryConfig;

@@ -42,7 +42,7 @@ async fn over(database: &Database, day: i64, run: &str, first: EventKind) {
 fn following(session: &str, earlier: &str) -> EventKind {
     let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
     let (run, digest) = (earlier.into(), Hash::default());
-    first.follows = Some(Follows { run, seq: 1, digest, messages: 1 });
+    first.follows = Some(Box::new(Follows { run, seq: 1, digest, messages: 1 }));
     first.into()
 }
 

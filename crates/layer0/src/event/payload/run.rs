@@ -41,7 +41,7 @@ payload! {
         /// The conversation it belongs to.
         session: SessionId,
         /// Who answers.
-        agent: AgentRecord,
+        agent: Box<AgentRecord>,
         /// SHA-256 of everything that was resolved for the run, in hex: the agent's definition as it
         /// stands here. Null in records of the first layout, where `agent.digest` is that.
         #[serde(default)]
@@ -54,7 +54,7 @@ payload! {
         parent: Option<RunId>,
         /// The run of the session that this one goes on after.
         #[serde(default)]
-        follows: Option<Follows>,
+        follows: Option<Box<Follows>>,
         /// The version of the machine that decides; 0 in records that do not say.
         #[serde(default)]
         machine: u32,
@@ -104,7 +104,7 @@ impl RunStarted {
             input: input.into(),
             images: Arc::default(),
             session,
-            agent,
+            agent: Box::new(agent),
             definition_digest: None,
             root: None,
             parent: None,
