@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use event_log::{
     Claim, Decision, EventLog, InboxRequest, LogError, Payload, RunFilter, RunState, RunWriter,
-    Seed, read_events, verify, verify_run,
+    Seed, read_events, session_of_fork, verify, verify_run,
 };
 use layer0::event::{
     Actor, AgentRecord, ApprovalRequested, EventKind, Follows, Hash, RunFailed, RunFinished,
-    RunStarted, RunWaiting, Warning,
+    RunForked, RunStarted, RunWaiting, Warning,
 };
 use layer0::id::RunId;
 use layer0::stop::Outcome;
@@ -330,7 +330,13 @@ async fn erases_what_an_event_says(log: &Arc<dyn EventLog>) {
     let (summary, events) = read_events(&**log, &run).await.expect("a run is read back");
     let whole = log.records(&run, 1).await.expect("records are read");
     let mut copy = RunWriter::copy(Arc::clone(log), "run_copied".into(), &events, whole.clone());
-    assert!(copy.commit().await.is_ok_and(|events| events.count() == 0), "a copy is kept");
+    let forked = RunForked {
+        run: Some("run_copied".into()),
+        parent: run.clone(),
+        at: 3,
+        session: Some(session_of_fork(&"run_copied".into())),
+    };
+    assert!(write(&mut copy, 71, vec![forked.into()]).await.is_ok(), "a copy is kept");
     let unknown = log.erase(&run, 9).await;
     assert!(matches!(&unknown, Err(LogError::NotErasable { seq: 9, .. })), "{unknown:?}");
     for _ in 0..2 {
