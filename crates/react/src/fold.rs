@@ -74,8 +74,8 @@ fn recorded_definition(started: &RunStarted) -> Result<AgentDefinition, ResumeEr
         return Err(ResumeError::other_agent(sealed, &actual));
     }
     let mut definition: AgentDefinition = started.agent.definition.read().map_err(unreadable)?;
-    if started.output_schema.is_some() {
-        definition.output_schema.clone_from(&started.output_schema);
+    if let Some(schema) = &started.output_schema {
+        definition.output_schema = Some((**schema).clone());
     }
     Ok(definition)
 }
@@ -94,7 +94,7 @@ fn own_definition(
     let mut own = own.clone();
     let digest = match &started.definition_digest {
         Some(_) => {
-            own.output_schema.clone_from(&started.output_schema);
+            own.output_schema = started.output_schema.as_deref().cloned();
             record(&own).agent.digest
         }
         // The first layout had one digest, of all that was resolved.

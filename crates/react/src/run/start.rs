@@ -179,7 +179,7 @@ impl Start {
             depth: self.request.depth,
             allowance: grant.map(|grant| Box::new(grant.allowance)),
             deadline: grant.and_then(|grant| grant.time).map(|time| at.after(time)),
-            output_schema: self.output_schema.clone(),
+            output_schema: self.output_schema.clone().map(Box::new),
             mcp: None,
             labels: self.labels(),
             trace_parent: self.request.trace_parent.clone(),

@@ -69,10 +69,10 @@ payload! {
         deadline: Option<Timestamp>,
         /// JSON Schema that the final answer has to fit, where the caller wants one.
         #[serde(default)]
-        output_schema: Option<JsonText>,
+        output_schema: Option<Box<JsonText>>,
         /// What its MCP servers listed; null without one.
         #[serde(default)]
-        mcp: Option<JsonText>,
+        mcp: Option<Box<JsonText>>,
         /// What the caller files the run under.
         #[serde(default)]
         labels: Arc<BTreeMap<String, String>>,
