@@ -279,7 +279,7 @@ impl Endpoint {
             body.extend_from_slice(&chunk);
         }
         if body.len() >= MAX_FAILURE_BYTES {
-            // What was cut may be half a secret, which nobody would find.
+            // What was cut may be half a secret, which no search would find.
             let word = body.iter().rposition(u8::is_ascii_whitespace);
             body.truncate(word.unwrap_or(0));
         }

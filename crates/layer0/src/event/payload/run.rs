@@ -29,10 +29,10 @@ payload! {
     RunStarted {
         /// What the caller asked.
         input: Arc<str>,
-        /// The pictures it was asked about.
+        /// The images of its input.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
-        /// The conversation it belongs to.
+        /// The session it belongs to.
         session: SessionId,
         /// Who answers.
         agent: AgentRecord,
