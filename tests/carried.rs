@@ -37,7 +37,10 @@ fn ollama(url: &str, model: &str) -> Arc<dyn Provider> {
 }
 
 fn bedrock(url: &str, model: &str) -> Arc<dyn Provider> {
-    let bedrock = Bedrock::new(model).base_url(url).region("eu-central-1").api_key("0123456789");
+    let bedrock = Bedrock::new(model)
+        .base_url(url)
+        .with(|it| it.region("eu-central-1"))
+        .api_key("0123456789");
     Arc::new(bedrock.build().unwrap())
 }
 

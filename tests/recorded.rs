@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop::{Agent, OpenAi, Provider, RetryConfig, ScriptedAnswer};
-use layer0::failure::{Effect, Failure, GiveUp, Retry, chain};
+use layer0::failure::{Effect, Exhausted, Failure, Retry, chain};
 use layer0::usage::TokenUsage;
 use provider::{
     ErrorKind, ModelRequest, ModelResponse, ProviderError, RecordedProvider, ScriptedError,
@@ -171,10 +171,8 @@ async fn what_a_wire_says_is_seen_alike_when_it_is_given_again() {
 /// Spec: D6, E8, P10
 #[tokio::test]
 async fn what_layers_and_programs_say_is_seen_alike_when_it_is_given_again() {
-    let exhausted = |mut error: ProviderError| {
-        error.give_up(3, Duration::from_millis(4_321));
-        error
-    };
+    let elapsed = Duration::from_millis(4_321);
+    let exhausted = |last| ProviderError::from(Exhausted { attempts: 3, elapsed, last });
     let io = std::io::Error::other(ProviderError::transport("inner", "innermost"));
     for error in [
         ProviderError::circuit_open(None),

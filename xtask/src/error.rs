@@ -14,6 +14,12 @@ pub(crate) enum XtaskError {
         #[source]
         source: std::io::Error,
     },
+    /// Docs of failures do not say what their rows say.
+    #[error("docs differ from facts: {}", drifted.join("; "))]
+    FactsDrifted {
+        /// Which, and how.
+        drifted: Vec<String>,
+    },
     /// A manifest is not TOML.
     #[error("cannot parse `{path}`")]
     Manifest {
@@ -59,6 +65,15 @@ pub(crate) enum XtaskError {
         /// How the program ended.
         status: std::process::ExitStatus,
     },
+    /// A file is not Rust.
+    #[error("cannot parse `{}`", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        #[source]
+        source: syn::Error,
+    },
     /// `tidy` found something that must not be.
     #[error("tidy found {errors} error(s)")]
     Untidy {
@@ -71,6 +86,9 @@ impl XtaskError {
     /// Returns what a person can do, where that is not plain from the message.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
+            Self::FactsDrifted { .. } => {
+                Some("mend the row in `facts`, or `Retry: …. Effect: ….` beside it".to_owned())
+            }
             Self::PageStale { command, .. } => Some(format!("run `{command}` and commit the page")),
             Self::RulesOpen { .. } => {
                 Some("name the rule in the `Spec:` line of what holds it".to_owned())
@@ -80,6 +98,7 @@ impl XtaskError {
             | Self::Metadata(_)
             | Self::Start { .. }
             | Self::Step { .. }
+            | Self::Syntax { .. }
             | Self::Untidy { .. } => None,
         }
     }

@@ -1,57 +1,100 @@
 //! `cargo xtask errors`: `docs/errors.md`, written from the catalogue of codes.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
 use layer0::code::{CATALOGUE, Entry};
 
 use crate::error::XtaskError;
+use crate::facts::{self, Facts};
 use crate::page;
 
 const PAGE: &str = "docs/errors.md";
 
 const INTRO: &str = "\
-<!-- Written by `cargo xtask errors` from crates/layer0/src/code.rs; change it there. -->
+<!-- Written by `cargo xtask errors` from crates/layer0/src/code.rs and the facts of failures; change it there. -->
 
 # Errors
 
 Every way to fail or to stop has a code: a stable name that is printed, logged and matched on. Not
 every code ends a run: a tool's failure goes to the model, a memory's is noted and passed over. The
 message and the chain of causes beside the code say what went wrong this time.
+
+`again` says whether trying the same thing once more can help, `acted` whether the attempt may already
+have acted on the world. Some codes have several failures; a dash stands for codes that are no error of
+their own.
 ";
 
 /// Writes the page.
 ///
 /// # Errors
 ///
-/// [`XtaskError::File`] when it cannot be written.
+/// [`XtaskError::File`] when it cannot be written, and as [`stated`].
 pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
-    page::write(root, PAGE, &text(CATALOGUE))
+    page::write(root, PAGE, &text(CATALOGUE, &stated(root)?))
 }
 
-/// Compares the page with the catalogue and changes nothing.
+/// Compares the page with the catalogue and the docs of failures with their facts; changes nothing.
 ///
 /// # Errors
 ///
-/// [`XtaskError::PageStale`] when they differ, [`XtaskError::File`] when the page cannot be read.
+/// [`XtaskError::PageStale`] when the page differs, [`XtaskError::File`] when it cannot be read, and as
+/// [`stated`].
 pub(crate) fn check(root: &Path) -> Result<(), XtaskError> {
-    page::check(root, PAGE, "cargo xtask errors", &text(CATALOGUE))
+    page::check(root, PAGE, "cargo xtask errors", &text(CATALOGUE, &stated(root)?))
+}
+
+/// Reads what failures state.
+///
+/// # Errors
+///
+/// [`XtaskError::FactsDrifted`] when docs say something else, [`XtaskError::File`] and
+/// [`XtaskError::Syntax`] when the source cannot be read.
+fn stated(root: &Path) -> Result<Facts, XtaskError> {
+    let Facts { by_code, drifted } = facts::read(root)?;
+    if drifted.is_empty() {
+        Ok(Facts { by_code, drifted })
+    } else {
+        Err(XtaskError::FactsDrifted { drifted })
+    }
 }
 
 /// Lays the catalogue out as Markdown: one heading per family, one row per code.
-fn text(catalogue: &[Entry]) -> String {
+fn text(catalogue: &[Entry], facts: &Facts) -> String {
     let mut page = String::from(INTRO);
     for family in catalogue.chunk_by(|a, b| family(a) == family(b)) {
         let name = family.first().map_or("", self::family);
         let _infallible = write!(
             page,
-            "\n## {name}\n\n| code | what happened | what to do |\n| --- | --- | --- |\n"
+            "\n## {name}\n\n| code | what happened | again | acted | what to do |\n\
+             | --- | --- | --- | --- | --- |\n"
         );
         for Entry { code, meaning, advice } in family {
-            let _infallible = writeln!(page, "| `{code}` | {} | {} |", cell(meaning), cell(advice));
+            // `PROVIDER_RATE_LIMITED` is the constant of `provider.rate_limited`.
+            let row = facts.by_code.get(&code.to_uppercase().replace('.', "_"));
+            let again = row.map_or("–".to_owned(), |row| said(&row.retry));
+            let acted = row.map_or("–".to_owned(), |row| said(&row.effect));
+            let (meaning, advice) = (cell(meaning), cell(advice));
+            let _infallible =
+                writeln!(page, "| `{code}` | {meaning} | {again} | {acted} | {advice} |");
         }
     }
     page
+}
+
+/// Says what answers a code's failures give.
+fn said(words: &BTreeSet<&'static str>) -> String {
+    let say = |word: &&'static str| match *word {
+        "as" => "as the cause",
+        "backoff" => "with backoff",
+        "hint" => "after the hint",
+        "none" => "no",
+        "unknown" => "perhaps",
+        "happened" => "yes",
+        word => word,
+    };
+    words.iter().map(say).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns what stands before the dot.
@@ -66,6 +109,7 @@ fn cell(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::facts::Row;
 
     #[test]
     fn docs_errors_md_says_what_the_catalogue_says() {
@@ -77,15 +121,20 @@ mod tests {
     #[test]
     fn a_family_has_one_heading_and_a_row_per_code() {
         let entry = |code| Entry { code, meaning: "It broke | badly.", advice: "Fix it." };
-        let page = text(&[entry("a.one"), entry("a.two"), entry("internal")]);
+        let row =
+            Row { retry: ["never"].into(), effect: ["none", "unknown"].into(), ..Row::default() };
+        let facts = Facts { by_code: [("A_TWO".to_owned(), row)].into(), ..Facts::default() };
+        let page = text(&[entry("a.one"), entry("a.two"), entry("internal")], &facts);
         let tables = page.strip_prefix(INTRO).unwrap();
         assert_eq!(
             tables,
-            "\n## a\n\n| code | what happened | what to do |\n| --- | --- | --- |\n\
-             | `a.one` | It broke \\| badly. | Fix it. |\n\
-             | `a.two` | It broke \\| badly. | Fix it. |\n\
-             \n## internal\n\n| code | what happened | what to do |\n| --- | --- | --- |\n\
-             | `internal` | It broke \\| badly. | Fix it. |\n"
+            "\n## a\n\n| code | what happened | again | acted | what to do |\n\
+             | --- | --- | --- | --- | --- |\n\
+             | `a.one` | It broke \\| badly. | – | – | Fix it. |\n\
+             | `a.two` | It broke \\| badly. | never | no, perhaps | Fix it. |\n\
+             \n## internal\n\n| code | what happened | again | acted | what to do |\n\
+             | --- | --- | --- | --- | --- |\n\
+             | `internal` | It broke \\| badly. | – | – | Fix it. |\n"
         );
     }
 

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use backstop::provider::ScriptedToolCall;
 use backstop::{Agent, OpenAi, ScriptedAnswer, ToolError, tool};
-use provider_http::{Endpoint, EndpointSettings, Timeouts};
+use provider_http::{Events, Framing};
 use serde_json::json;
 use testkit::measure::{Goal, Row, Spread, interleaved, now, ratios};
 use testkit::{Loopback, Reply};
@@ -25,8 +25,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime of one thread can be made");
     println!("{}", Row::HEAD);
-    let rows =
-        [turns(&runtime, 1), turns(&runtime, TURNS), layers_time(&runtime), decoding(&runtime)];
+    let rows = [turns(&runtime, 1), turns(&runtime, TURNS), layers_time(&runtime), decoding()];
     rows.iter().for_each(|row| println!("{row}"));
     if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -112,18 +111,7 @@ fn layers_time(runtime: &tokio::runtime::Runtime) -> Row {
 }
 
 /// Reads the events of a long stream.
-fn decoding(runtime: &tokio::runtime::Runtime) -> Row {
-    let endpoint = Endpoint::open(&EndpointSettings {
-        provider: "bench",
-        model: "m",
-        base_url: "http://127.0.0.1:9",
-        path: "/",
-        credential: None,
-        headers: &[],
-        timeouts: Timeouts::default(),
-        rows: &[],
-    });
-    let endpoint = endpoint.expect("it is configured");
+fn decoding() -> Row {
     let event = format!(
         "data: {}\n\n",
         json!({ "choices": [{ "delta": { "content": "a few words of an answer ".repeat(4) } }] })
@@ -131,16 +119,10 @@ fn decoding(runtime: &tokio::runtime::Runtime) -> Row {
     let body = event.repeat(40_000).into_bytes();
     let limit = body.len() as f64 / 200e6;
     let read = |_| {
-        let body = body.clone();
         let began = now();
-        let events = runtime.block_on(async {
-            let mut events = endpoint.recorded("text/event-stream", body).events();
-            let mut count = 0;
-            while events.next().await.expect("it is well-formed").is_some() {
-                count += 1;
-            }
-            count
-        });
+        let mut events = Events::default();
+        events.push(&body).expect("it is small enough");
+        let events = std::iter::from_fn(|| events.next().expect("it is well-formed")).count();
         assert_eq!(events, 40_000);
         began.elapsed().as_secs_f64() / limit
     };

@@ -11,7 +11,7 @@ use event_log::LogError;
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::DecodeError;
-use layer0::failure::{Chain, Effect, Failure, Retry};
+use layer0::failure::{Chain, Effect, Facts, Failure};
 use layer0::message::ImageError;
 use provider::ProviderError;
 use react::{
@@ -31,18 +31,32 @@ use tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 #[non_exhaustive]
 pub enum Error {
     /// What was configured cannot be used.
+    ///
+    /// Retry: never. Effect: none.
     Configuration(ConfigurationError),
     /// What was asked for was not carried out.
+    ///
+    /// Retry: as the error inside says, else never. Effect: as it says, else none.
     Execution(ExecutionError),
     /// A pack cannot be loaded.
+    ///
+    /// Retry: never. Effect: none.
     Pack(PackError),
     /// A pattern cannot be read.
+    ///
+    /// Retry: never. Effect: none.
     Pattern(PatternError),
     /// Something cannot be registered, or is not.
+    ///
+    /// Retry: never. Effect: none.
     Registration(RegistrationError),
     /// A record does not replay.
+    ///
+    /// Retry: as the error inside says. Effect: as it says.
     Replay(ReplayError),
     /// A store cannot be opened, read or written.
+    ///
+    /// Retry: as the error inside says, never for an event. Effect: as it says, none for an event.
     Storage(StorageError),
 }
 
@@ -105,7 +119,7 @@ pub enum ExecutionError {
     /// An agent failed; [`ExecutionError::Run`] says more of a run.
     #[error("agent failed")]
     Agent(#[source] Box<AgentError>),
-    /// No open question has this id.
+    /// No open approval has this id.
     #[error("nothing to decide")]
     ApprovalNotFound(#[source] ApprovalNotFound),
     /// An orchestrator could not dispatch.
@@ -233,7 +247,7 @@ impl Error {
                 Some("use `sqlite:PATH` or `sqlite::memory:`".to_owned())
             }
             Self::Execution(ExecutionError::ApprovalNotFound(_)) => {
-                Some("list what is open; a question is decided once".to_owned())
+                Some("list what is open; an approval is decided once".to_owned())
             }
             Self::Configuration(ConfigurationError::InvalidImage(_)) => {
                 Some("give a PNG, JPEG, GIF or WebP file of at most 20 MiB".to_owned())
@@ -262,21 +276,36 @@ impl Error {
 
     /// Returns the failure inside, where the category adds nothing of its own.
     fn inner(&self) -> Option<&dyn Failure> {
+        match self {
+            Self::Execution(error) => error.inner(),
+            Self::Replay(error) => Some(error.inner()),
+            Self::Storage(error) => error.inner(),
+            Self::Configuration(_) | Self::Pack(_) | Self::Pattern(_) | Self::Registration(_) => {
+                None
+            }
+        }
+    }
+}
+
+impl ReplayError {
+    fn inner(&self) -> &dyn Failure {
+        match self {
+            Self::ReplayDivergence(error) => &**error,
+            Self::Resume(error) => &**error,
+        }
+    }
+}
+
+impl StorageError {
+    fn inner(&self) -> Option<&dyn Failure> {
         Some(match self {
-            Self::Execution(error) => return error.inner(),
-            Self::Replay(ReplayError::ReplayDivergence(error)) => &**error,
-            Self::Replay(ReplayError::Resume(error)) => &**error,
-            Self::Storage(StorageError::Log(error)) => error,
-            Self::Storage(StorageError::Backup(error)) => error,
-            Self::Storage(StorageError::Open(error)) => error,
-            Self::Storage(StorageError::Remove(error)) => error,
-            Self::Storage(StorageError::State(error)) => error,
-            Self::Storage(StorageError::Store(error)) => error,
-            Self::Configuration(_)
-            | Self::Pack(_)
-            | Self::Pattern(_)
-            | Self::Registration(_)
-            | Self::Storage(StorageError::Event(_)) => return None,
+            Self::Backup(error) => error,
+            Self::Event(_) => return None,
+            Self::Log(error) => error,
+            Self::Open(error) => error,
+            Self::Remove(error) => error,
+            Self::State(error) => error,
+            Self::Store(error) => error,
         })
     }
 }
@@ -301,19 +330,19 @@ impl ExecutionError {
 }
 
 impl Failure for Error {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Storage(StorageError::Event(_)) => code::LOG_UNREADABLE,
-            error => error.inner().map_or(code::INPUT_INVALID, Failure::code),
+            Self::Configuration(_) | Self::Pack(_) | Self::Pattern(_) | Self::Registration(_) => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
+            Self::Execution(error) => error
+                .inner()
+                .map_or(Facts::never(code::INPUT_INVALID, Effect::None), Failure::facts),
+            Self::Replay(error) => error.inner().facts(),
+            Self::Storage(error) => error
+                .inner()
+                .map_or(Facts::never(code::LOG_UNREADABLE, Effect::None), Failure::facts),
         }
-    }
-
-    fn retry(&self) -> Retry {
-        self.inner().map_or(Retry::Never, Failure::retry)
-    }
-
-    fn effect(&self) -> Effect {
-        self.inner().map_or(Effect::None, Failure::effect)
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {

@@ -242,7 +242,7 @@ pub(crate) fn brief(arguments: &JsonText) -> String {
     }
 }
 
-/// Reads a picture.
+/// Reads an image.
 pub(crate) fn image(path: &Path) -> Result<Image, CliError> {
     let bytes = config::read_bytes(path, MAX_IMAGE_BYTES)?;
     Image::from_bytes(&bytes)

@@ -3,7 +3,6 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use layer0::failure::Chain;
 use layer0::id::ErrorId;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
@@ -12,10 +11,12 @@ use tracing::Instrument;
 
 use crate::lookup::{Lookup, look_up};
 use crate::page::{INVALID_INPUT, add_page, page_schema};
-use crate::{ErrorStore, readable};
+use crate::{ErrorStore, StoreError, readable};
 
-/// The code of a detail that could not be read because the store failed.
-pub const DATABASE_ERROR: &str = "DATABASE_ERROR";
+/// Says that a detail could not be read because the store failed.
+pub(crate) fn unreadable(store: StoreError) -> ToolError {
+    ToolError::Caused(store.into()).with_code("DATABASE_ERROR")
+}
 
 static SPEC: LazyLock<ToolSpec> = LazyLock::new(|| {
     let description = "Read the complete text of an error that an earlier tool call reported with \
@@ -64,9 +65,7 @@ impl Tool for ErrorDetail {
         let error_id = ErrorId::from(id);
         let get = |session| self.0.get(session, &error_id);
         let found = look_up(&context.sessions, get).instrument(span).await;
-        let found = found.map_err(|error| {
-            ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
-        })?;
+        let found = found.map_err(unreadable)?;
         let shown: String = id.chars().take(100).collect();
         let refused = |text: String, code| Err(ToolError::ExecutionFailed(text).with_code(code));
         let record = match found {

@@ -1,6 +1,6 @@
 use layer0::code;
 use layer0::error::BoxError;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
 /// Says why an error store could not be written or read.
@@ -22,25 +22,11 @@ pub enum StoreError {
     /// Retry: never. Effect: none.
     #[error("no space left for the store")]
     Full(#[source] BoxError),
-    /// The back end is locked by somebody else.
+    /// The back end is locked by another process.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("store is locked")]
     Locked(#[source] BoxError),
-}
-
-/// Returns the code of a store's failure that is only known as text, as tools report it.
-#[must_use]
-pub fn code_of_text(text: &str) -> &'static str {
-    let known = [
-        (StoreError::Closed, code::STORE_CLOSED),
-        (StoreError::Full(BoxError::from("")), code::STORE_FULL),
-        (StoreError::Locked(BoxError::from("")), code::STORE_LOCKED),
-    ];
-    known
-        .into_iter()
-        .find(|(error, _)| text.starts_with(&error.to_string()))
-        .map_or(code::STORE_FAILED, |(_, code)| code)
 }
 
 impl StoreError {
@@ -52,26 +38,12 @@ impl StoreError {
 }
 
 impl Failure for StoreError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Closed => code::STORE_CLOSED,
-            Self::Failed(_) => code::STORE_FAILED,
-            Self::Full(_) => code::STORE_FULL,
-            Self::Locked(_) => code::STORE_LOCKED,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Locked(_) => Retry::Backoff,
-            Self::Closed | Self::Failed(_) | Self::Full(_) => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Failed(_) => Effect::Unknown,
-            Self::Closed | Self::Full(_) | Self::Locked(_) => Effect::None,
+            Self::Closed => Facts::never(code::STORE_CLOSED, Effect::None),
+            Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
+            Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
+            Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
         }
     }
 }

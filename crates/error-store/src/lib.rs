@@ -32,8 +32,8 @@ mod store;
 mod stores;
 mod summary;
 
-pub use detail::{DATABASE_ERROR, ErrorDetail};
-pub use error::{StoreError, code_of_text};
+pub use detail::ErrorDetail;
+pub use error::StoreError;
 pub use hold::{Hold, Holds};
 pub use id::error_id;
 pub use lookup::Lookup;

@@ -3,13 +3,12 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use layer0::failure::Chain;
 use layer0::id::ResultId;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 use tool::{Arguments, Tool, ToolContext, ToolError};
 
-use crate::detail::DATABASE_ERROR;
+use crate::detail::unreadable;
 use crate::lookup::{Lookup, look_up};
 use crate::page::{INVALID_INPUT, add_page, page_schema};
 use crate::results::ResultStore;
@@ -59,9 +58,7 @@ impl Tool for ResultDetail {
         let result_id = ResultId::from(id);
         let get = |session| self.0.get(session, &result_id);
         let found = look_up(&context.sessions, get).await;
-        let found = found.map_err(|error| {
-            ToolError::ExecutionFailed(Chain(&error).to_string()).with_code(DATABASE_ERROR)
-        })?;
+        let found = found.map_err(unreadable)?;
         let shown: String = id.chars().take(100).collect();
         let refused = |text: String, code| Err(ToolError::ExecutionFailed(text).with_code(code));
         let record = match found {

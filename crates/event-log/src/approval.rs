@@ -5,7 +5,7 @@ use std::sync::Arc;
 use layer0::event::{ApprovalRequested, EventKind};
 use layer0::id::{ApprovalId, CallId, RunId};
 use layer0::{JsonText, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::Batch;
 
@@ -40,7 +40,7 @@ impl OpenApproval {
 }
 
 /// What a person said to a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Decision {
     /// May the call run?

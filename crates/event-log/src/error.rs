@@ -1,7 +1,7 @@
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::event::DecodeError;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
 use thiserror::Error;
 
@@ -202,59 +202,24 @@ impl LogError {
 }
 
 impl Failure for LogError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Claimed(_) | Self::SessionBusy { .. } => code::RUN_OPEN,
-            Self::Locked(_) => code::STORE_LOCKED,
-            Self::Closed => code::STORE_CLOSED,
-            Self::Erased { .. } => code::LOG_ERASED,
-            Self::Conflict { .. } => code::LOG_APPEND_FAILED,
-            Self::Failed(_) | Self::NotFound(_) => code::STORE_FAILED,
-            Self::Full(_) => code::STORE_FULL,
-            Self::NotErasable { .. } => code::INPUT_INVALID,
-            Self::SchemaNewer { .. } => code::LOG_SCHEMA_NEWER,
-            Self::Tampered { .. } => code::LOG_TAMPERED,
-            Self::KeyMissing { .. } | Self::Unreadable { .. } | Self::UnreadableRun { .. } => {
-                code::LOG_UNREADABLE
+            Self::Claimed(_) | Self::SessionBusy { .. } => {
+                Facts::backoff(code::RUN_OPEN, Effect::None)
             }
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Claimed(_) | Self::Locked(_) | Self::SessionBusy { .. } => Retry::Backoff,
-            Self::Closed
-            | Self::Conflict { .. }
-            | Self::Erased { .. }
-            | Self::Failed(_)
-            | Self::Full(_)
-            | Self::KeyMissing { .. }
-            | Self::NotErasable { .. }
-            | Self::NotFound(_)
-            | Self::SchemaNewer { .. }
-            | Self::Tampered { .. }
-            | Self::Unreadable { .. }
-            | Self::UnreadableRun { .. } => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Failed(_) => Effect::Unknown,
-            Self::Claimed(_)
-            | Self::Closed
-            | Self::Conflict { .. }
-            | Self::Erased { .. }
-            | Self::Full(_)
-            | Self::KeyMissing { .. }
-            | Self::Locked(_)
-            | Self::NotErasable { .. }
-            | Self::NotFound(_)
-            | Self::SchemaNewer { .. }
-            | Self::SessionBusy { .. }
-            | Self::Tampered { .. }
-            | Self::Unreadable { .. }
-            | Self::UnreadableRun { .. } => Effect::None,
+            Self::Closed => Facts::never(code::STORE_CLOSED, Effect::None),
+            Self::Conflict { .. } => Facts::never(code::LOG_APPEND_FAILED, Effect::None),
+            Self::Erased { .. } => Facts::never(code::LOG_ERASED, Effect::None),
+            Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
+            Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
+            Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
+            Self::NotErasable { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::NotFound(_) => Facts::never(code::STORE_FAILED, Effect::None),
+            Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
+            Self::Tampered { .. } => Facts::never(code::LOG_TAMPERED, Effect::None),
+            Self::KeyMissing { .. } | Self::Unreadable { .. } | Self::UnreadableRun { .. } => {
+                Facts::never(code::LOG_UNREADABLE, Effect::None)
+            }
         }
     }
 }

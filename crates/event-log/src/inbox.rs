@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Decision;
 
 /// What a caller in any process asks of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum InboxRequest {
     /// The run is to stop. Accepted while the run is open.
@@ -51,7 +51,7 @@ impl InboxRequest {
 }
 
 /// A row of an inbox: what was accepted and is not recorded yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct InboxMessage {
     /// Names the row in its log.
@@ -91,7 +91,7 @@ impl InboxRequest {
             }
             Self::Input { text, .. } => Data { approved: None, text: Some(text.to_string()) },
         };
-        serde_json::to_string(&data).unwrap_or_default()
+        serde_json::to_string(&data).expect("a truth value and a text are JSON")
     }
 
     /// Reads a request back from the columns of a row; `None` for what no version wrote.

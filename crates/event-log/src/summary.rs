@@ -84,8 +84,7 @@ impl Terms {
     /// Returns them alone, without the rest of the definition, to be stored.
     #[must_use]
     pub fn alone(&self) -> JsonText {
-        // Two texts that are JSON always serialise.
-        JsonText::of(&self.parts()).unwrap_or_default()
+        JsonText::of(&self.parts()).expect("two texts that are JSON are JSON together")
     }
 
     fn parts(&self) -> Parts {

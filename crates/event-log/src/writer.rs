@@ -175,9 +175,9 @@ fn is_deep(data: &str) -> bool {
 /// Makes the record of an event, chained to the one before.
 fn sealed(event: &Event, previous: &Hash, key: Option<&LogKey>, text: &mut Vec<u8>) -> Record {
     text.clear();
-    // Our own payloads always serialise: their maps have string keys.
-    let _ = serde_json::to_writer(&mut *text, &event.kind);
-    let data = str::from_utf8(text).unwrap_or_default().to_owned();
+    serde_json::to_writer(&mut *text, &event.kind)
+        .expect("payloads have string keys, and memory takes any text");
+    let data = str::from_utf8(text).expect("JSON is UTF-8").to_owned();
     let mut record = Record {
         seq: event.seq,
         at: event.at,

@@ -265,7 +265,7 @@ catalogue! {
         "The answer could not be turned into the asked type."
         "Simplify the type or improve the instructions."
     STORE_LOCKED "store.locked"
-        "The database is locked by somebody else."
+        "The database is locked by another process."
         "Find the process that holds it."
     STORE_FULL "store.full"
         "The disk or the quota is full."

@@ -4,19 +4,7 @@
 //! orchestrator sees [`OrchError`], never what is inside. What is inside stays reachable through
 //! [`std::error::Error::source`].
 
-mod environment;
-mod operator;
-mod orchestrator;
-mod state;
-
-pub use environment::EnvError;
-pub use operator::OperatorError;
-pub use orchestrator::OrchError;
-pub use state::StateError;
-
-/// Any error that can cross threads: what the `Other` variants hold.
-pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
+// Before the modules, which see it without importing it from here.
 /// Gives an error enum its inherent `is_retryable`, so that callers need no trait import.
 macro_rules! inherent_is_retryable {
     ($error:ty) => {
@@ -29,4 +17,15 @@ macro_rules! inherent_is_retryable {
         }
     };
 }
-pub(crate) use inherent_is_retryable;
+
+mod boxed;
+mod environment;
+mod operator;
+mod orchestrator;
+mod state;
+
+pub use boxed::BoxError;
+pub use environment::EnvError;
+pub use operator::OperatorError;
+pub use orchestrator::OrchError;
+pub use state::StateError;

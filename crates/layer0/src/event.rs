@@ -4,8 +4,10 @@
 //! **decision** (the machine derived it and derives it again on replay). The [`Actor`] tells which:
 //! decisions are the machine's.
 
+mod hash;
 mod payload;
 
+pub use hash::{Hash, Salt};
 pub use payload::*;
 
 use serde::de::{self, Deserializer};
@@ -96,51 +98,6 @@ impl Actor {
         .find(|actor| actor.as_str() == text)
     }
 }
-
-/// A link of the hash chain: 32 bytes, printed as 64 lower-case hex digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Hash(pub [u8; 32]);
-
-/// What is hashed before a payload: 16 bytes, printed as 32 lower-case hex digits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Salt(pub [u8; 16]);
-
-macro_rules! hex_bytes {
-    ($name:ident $bytes:literal $wrong:literal) => {
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_str(self)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-                let mut bytes = [0; $bytes];
-                let digits = text.as_bytes();
-                if digits.len() != 2 * bytes.len() {
-                    return Err(de::Error::custom($wrong));
-                }
-                for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-                    *byte = std::str::from_utf8(pair)
-                        .ok()
-                        .and_then(|pair| u8::from_str_radix(pair, 16).ok())
-                        .ok_or_else(|| de::Error::custom($wrong))?;
-                }
-                Ok(Self(bytes))
-            }
-        }
-    };
-}
-
-hex_bytes!(Hash 32 "a hash has 64 hex digits");
-hex_bytes!(Salt 16 "a salt has 32 hex digits");
 
 /// Says why the parts of a stored event make no event.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,7 @@
-//! The three facts every error states, and what wraps an error without changing them.
+//! The facts every error states, and what wraps an error without changing them.
 
 mod chain;
+mod facts;
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -12,38 +13,75 @@ use thiserror::Error as ThisError;
 use crate::code;
 
 pub use chain::{Chain, ErrorText, chain, sources};
+pub use facts::{Effect, Elsewhere, Facts, Retry};
 
-/// States what a failure is: a stable code, an honest retry answer and an honest effect answer.
+/// States what a failure is: a stable code, an honest retry answer and an honest effect answer, and
+/// what it says of the endpoint that was asked.
 ///
 /// Retry policies, logs and models read these facts; nothing reads the text of an error to decide.
-/// Implementations match on every variant without a `_` arm, so that a new variant cannot be added
-/// without deciding its facts.
+/// An implementation is one match with a row for each variant and without a `_` arm, so that a new
+/// variant cannot be added without deciding its facts.
+///
+/// ```
+/// use layer0::failure::{Effect, Facts, Failure};
+///
+/// /// Says why a scale gave no weight.
+/// #[derive(Debug, thiserror::Error)]
+/// enum ScaleError {
+///     /// It still swings.
+///     ///
+///     /// Retry: with backoff. Effect: none.
+///     #[error("not at rest")]
+///     Swinging,
+///     /// It is broken.
+///     ///
+///     /// Retry: never. Effect: none.
+///     #[error("out of order")]
+///     OutOfOrder,
+/// }
+///
+/// impl Failure for ScaleError {
+///     fn facts(&self) -> Facts {
+///         match self {
+///             Self::Swinging => Facts::backoff("scale.swinging", Effect::None),
+///             Self::OutOfOrder => Facts::never("scale.out_of_order", Effect::None),
+///         }
+///     }
+/// }
+/// assert!(ScaleError::Swinging.is_retryable());
+/// ```
 pub trait Failure: Error {
+    /// Returns the row of the failure.
+    fn facts(&self) -> Facts;
+
     /// Returns the stable, dotted code, such as `provider.rate_limited`.
-    fn code(&self) -> &'static str;
+    fn code(&self) -> &'static str {
+        self.facts().code
+    }
 
     /// Says whether trying the same thing again can help, and how long to wait.
-    fn retry(&self) -> Retry;
+    fn retry(&self) -> Retry {
+        self.facts().retry
+    }
 
     /// Says whether the attempt may already have acted on the world.
-    fn effect(&self) -> Effect;
+    fn effect(&self) -> Effect {
+        self.facts().effect
+    }
 
     /// Is `retry()` anything but [`Retry::Never`]?
     fn is_retryable(&self) -> bool {
         self.retry().is_retryable()
     }
 
-    /// May another endpoint do better? It may where trying again can help, unless an implementation
-    /// knows more: a quota that is used up is gone here and may be there elsewhere.
-    fn elsewhere(&self) -> bool {
-        self.is_retryable()
+    /// Says whether another endpoint may do better.
+    fn elsewhere(&self) -> Elsewhere {
+        self.facts().elsewhere
     }
 
-    /// Does it speak against the endpoint, so that it is left alone after several of them? So it does
-    /// where trying again can help, unless an implementation knows more: an endpoint that asks to slow
-    /// down is alive.
+    /// Does it speak against the endpoint, so that it is left alone after several of them?
     fn counts_against(&self) -> bool {
-        self.is_retryable()
+        self.facts().counts_against
     }
 
     /// Says how a person can mend it, where the failure knows more than its code does. [`hint`] is
@@ -64,53 +102,12 @@ pub fn hint<'f>(failure: &'f (impl Failure + ?Sized)) -> Cow<'f, str> {
     })
 }
 
-/// Answers "can trying again help?".
-///
-/// Closed on purpose: a policy must handle every answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Retry {
-    /// Trying again gives the same failure.
-    Never,
-    /// Trying again can help after a wait the caller chooses.
-    Backoff,
-    /// Trying again can help, and not earlier than this.
-    After(Duration),
-}
-
-impl Retry {
-    /// Is this anything but [`Retry::Never`]?
-    #[must_use]
-    pub const fn is_retryable(self) -> bool {
-        !matches!(self, Self::Never)
-    }
-
-    /// Returns [`Retry::After`] when there is a hint, else [`Retry::Backoff`].
-    #[must_use]
-    pub const fn hinted(hint: Option<Duration>) -> Self {
-        match hint {
-            Some(wait) => Self::After(wait),
-            None => Self::Backoff,
-        }
-    }
-}
-
-/// Answers "may the attempt already have acted on the world?".
-///
-/// Closed on purpose: a policy must handle every answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
-    /// Nothing was done; a repeat is harmless.
-    None,
-    /// It may or may not have acted; only an idempotent request may be repeated.
-    Unknown,
-    /// It acted; a repeat acts twice.
-    Happened,
-}
-
 /// Wraps the last error of a retry loop that gave up.
 ///
 /// The class is never rewritten: code and effect are those of `last`. The retry answer becomes
 /// [`Retry::Never`], so that an outer retry layer does not multiply the attempts of an inner one.
+///
+/// Retry: never. Effect: as the last error says.
 #[derive(Debug, ThisError)]
 #[error("gave up after {attempts} attempts")]
 pub struct Exhausted<E: Error + 'static> {
@@ -124,40 +121,12 @@ pub struct Exhausted<E: Error + 'static> {
 }
 
 impl<E: Failure + 'static> Failure for Exhausted<E> {
-    fn code(&self) -> &'static str {
-        self.last.code()
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-
-    fn effect(&self) -> Effect {
-        self.last.effect()
-    }
-
-    fn elsewhere(&self) -> bool {
-        self.last.elsewhere()
-    }
-
-    fn counts_against(&self) -> bool {
-        self.last.counts_against()
+    fn facts(&self) -> Facts {
+        self.last.facts().with_retry(Retry::Never)
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {
         self.last.hint()
-    }
-}
-
-/// An error that a retry layer can wrap in [`Exhausted`] where it stands.
-pub trait GiveUp: Failure + From<Exhausted<Self>> + 'static {
-    /// Returns any cheap value; it stands in for the error while that is being wrapped.
-    fn stand_in() -> Self;
-
-    /// Wraps the error in [`Exhausted`].
-    fn give_up(&mut self, attempts: u32, elapsed: Duration) {
-        let last = std::mem::replace(self, Self::stand_in());
-        *self = Exhausted { attempts, elapsed, last }.into();
     }
 }
 

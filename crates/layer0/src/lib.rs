@@ -22,6 +22,7 @@ pub mod operator;
 pub mod orchestrator;
 pub mod state;
 pub mod stop;
+pub mod text;
 pub mod time;
 pub mod tool_spec;
 pub mod usage;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::code::{self, Code};
 
 /// How an `Ok` run ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Stop {
     /// The model gave its final answer.

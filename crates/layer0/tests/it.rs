@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash, Salt};
-use layer0::failure::{Effect, Exhausted, Failure, GiveUp, Retry, Seconds, chain, sources};
+use layer0::failure::{Effect, Exhausted, Failure, Retry, Seconds, chain, sources};
 use layer0::message::{Message, ToolCall};
 use layer0::{Timestamp, code};
 use serde_json::json;
@@ -107,8 +107,9 @@ fn wrappers_lead_to_the_error_inside() {
 /// Spec: E8, R9
 #[test]
 fn giving_up_keeps_the_class_and_takes_the_retry() {
-    let mut error = OrchError::from(OperatorError::Retryable("busy".into()));
-    error.give_up(3, Duration::from_secs(2));
+    let last = OrchError::from(OperatorError::Retryable("busy".into()));
+    let exhausted = Exhausted { attempts: 3, elapsed: Duration::from_secs(2), last };
+    let error = OrchError::from(exhausted);
     assert_eq!(
         (error.code(), error.retry(), error.effect()),
         ("operator.retryable", Retry::Never, Effect::None)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clock::{Clock, VirtualClock};
 use layer0::error::{OperatorError, OrchError};
-use layer0::failure::{Chain, Effect, Failure, Retry, sources};
+use layer0::failure::{Chain, Effect, Facts, Failure, Retry, sources};
 use layer0::id::WorkflowId;
 use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::{Operator, Orchestrator, Timestamp};
@@ -173,14 +173,8 @@ async fn what_may_have_acted_is_dispatched_again_only_when_idempotent() {
     #[error("half done")]
     struct HalfDone;
     impl Failure for HalfDone {
-        fn code(&self) -> &'static str {
-            "test.half_done"
-        }
-        fn retry(&self) -> Retry {
-            Retry::Backoff
-        }
-        fn effect(&self) -> Effect {
-            Effect::Happened
+        fn facts(&self) -> Facts {
+            Facts::backoff("test.half_done", Effect::Happened)
         }
     }
     for (task, expected) in [(Task::text("x"), 1), (Task::text("x").idempotent(), 3)] {

@@ -12,10 +12,11 @@
 //! # Ok::<(), provider_http::ConfigError>(())
 //! ```
 
-mod anthropic;
 mod classify;
+mod messages;
 mod request;
 mod response;
 mod stream;
 
-pub use anthropic::{Anthropic, AnthropicProvider, BASE_URL, DEFAULT_MAX_TOKENS, KEY_VARIABLE};
+pub use messages::{Anthropic, AnthropicProvider, BASE_URL, KEY_VARIABLE, Messages};
+pub use request::DEFAULT_MAX_TOKENS;

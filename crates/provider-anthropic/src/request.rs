@@ -9,7 +9,8 @@ use provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::DEFAULT_MAX_TOKENS;
+/// The output limit where the request names none; the protocol requires one.
+pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
 
 #[derive(Serialize)]
 pub(crate) struct MessagesRequest<'a> {
@@ -101,10 +102,11 @@ struct WireTool<'a> {
 }
 
 impl<'a> MessagesRequest<'a> {
-    pub(crate) fn whole(
+    pub(crate) fn new(
         endpoint: &'a Endpoint,
         request: &'a ModelRequest,
         caches: bool,
+        stream: bool,
     ) -> Result<Self, ProviderError> {
         let mut conversation = Conversation::of(endpoint);
         for message in request.messages.messages() {
@@ -128,16 +130,8 @@ impl<'a> MessagesRequest<'a> {
             messages: conversation.messages,
             tools,
             temperature: request.settings.temperature,
-            stream: false,
+            stream,
         })
-    }
-
-    pub(crate) fn streamed(
-        endpoint: &'a Endpoint,
-        request: &'a ModelRequest,
-        caches: bool,
-    ) -> Result<Self, ProviderError> {
-        Ok(Self { stream: true, ..Self::whole(endpoint, request, caches)? })
     }
 }
 

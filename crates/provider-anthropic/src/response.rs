@@ -1,16 +1,17 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use layer0::message::{StatePart, StopReason};
+use layer0::message::StopReason;
 use layer0::read_tagged;
 use layer0::usage::TokenUsage;
-use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Answer, CallDraft, Endpoint, finish_calls, lenient};
+use provider::{ModelResponse, ProviderError};
+use provider_http::{CallDraft, Draft, Reply, lenient};
 use serde::{Deserialize, Deserializer};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
+/// A whole answer.
 #[derive(Deserialize)]
-struct WireResponse {
+pub struct WireResponse {
     #[serde(deserialize_with = "lenient::or_default")]
     content: Vec<WireBlock>,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -93,96 +94,57 @@ impl WireUsage {
     }
 }
 
-/// Reads a whole answer. Only usage goes to the sink: nobody waits for text that is there at once.
-pub(crate) async fn read(
-    endpoint: &Endpoint,
-    answer: Answer<'_>,
-    sink: Option<&dyn StreamSink>,
-) -> Result<ModelResponse, ProviderError> {
-    let response: WireResponse = answer.json().await?;
-    let usage = response.usage.map(|usage| usage.billed());
-    if let (Some(sink), Some(usage)) = (sink, usage) {
-        sink.usage(usage);
-    }
-    let mut draft = Draft::billed(usage.unwrap_or_default());
-    response.content.into_iter().for_each(|block| draft.push(block));
-    draft.finish(endpoint, response.stop_reason.as_deref())
-}
-
-/// An answer that is being put together.
-#[derive(Default)]
-pub(crate) struct Draft {
-    text: String,
-    thinking: String,
-    calls: Vec<CallDraft>,
-    /// Signed thinking: the protocol wants it back with the calls it led to.
-    kept: Vec<StatePart>,
-    usage: TokenUsage,
-}
-
-impl Draft {
-    pub(crate) fn billed(usage: TokenUsage) -> Self {
-        Self { usage, ..Self::default() }
-    }
-
-    /// Adds a block that is complete.
-    pub(crate) fn push(&mut self, block: WireBlock) {
-        match block {
-            WireBlock::Text { text } => self.text.push_str(&text),
-            WireBlock::Thinking { thinking, signature } => {
-                self.thinking.push_str(&thinking);
-                if !signature.is_empty() {
-                    self.keep(json!({
-                        "type": "thinking", "thinking": thinking, "signature": signature,
-                    }));
-                }
-            }
-            WireBlock::RedactedThinking { data } => {
-                self.keep(json!({ "type": "redacted_thinking", "data": data }));
-            }
-            WireBlock::ToolUse { id, name, input } => {
-                let mut call = CallDraft::new(id, name);
-                call.take(input);
-                self.calls.push(call);
-            }
-            WireBlock::Unknown => {}
+impl WireResponse {
+    pub(crate) fn read(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        let mut draft = Draft::default();
+        if let Some(usage) = self.usage {
+            draft.bill(usage.billed(), reply);
         }
-    }
-
-    fn keep(&mut self, data: Value) {
-        let (text_before, calls_before) = (self.text.len(), self.calls.len());
-        self.kept.push(StatePart { text_before, calls_before, data });
-    }
-
-    pub(crate) fn finish(
-        self,
-        endpoint: &Endpoint,
-        stop_reason: Option<&str>,
-    ) -> Result<ModelResponse, ProviderError> {
-        let Some(reason) = stop_reason.filter(|reason| !reason.is_empty()) else {
-            return Err(ProviderError::stream_truncated("a stop reason"));
-        };
-        let stop_reason = read_stop_reason(endpoint, reason);
-        Ok(ModelResponse {
-            text: self.text.into(),
-            thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
-            provider_state: endpoint.state_of(self.kept),
-            tool_calls: finish_calls(self.calls, &stop_reason),
-            stop_reason,
-            usage: self.usage,
-        })
+        self.content.into_iter().for_each(|block| add(&mut draft, block));
+        finish(draft, self.stop_reason.as_deref(), reply)
     }
 }
 
-/// Reads a stop reason; one that is not known is taken for no other.
-fn read_stop_reason(endpoint: &Endpoint, reason: &str) -> StopReason {
-    match reason {
-        "end_turn" | "stop_sequence" => StopReason::End,
-        "tool_use" => StopReason::ToolUse,
-        "max_tokens" => StopReason::MaxTokens,
-        "refusal" => StopReason::Refusal,
-        "pause_turn" => StopReason::Pause,
-        "model_context_window_exceeded" => StopReason::ContextExceeded,
-        word => endpoint.unknown_stop(word),
+/// Adds a block that is complete.
+pub(crate) fn add(draft: &mut Draft, block: WireBlock) {
+    match block {
+        WireBlock::Text { text } => draft.text.push_str(&text),
+        WireBlock::Thinking { thinking, signature } => {
+            draft.thinking.push_str(&thinking);
+            // Signed thinking goes back with the calls it led to.
+            if !signature.is_empty() {
+                draft.keep(json!({
+                    "type": "thinking", "thinking": thinking, "signature": signature,
+                }));
+            }
+        }
+        WireBlock::RedactedThinking { data } => {
+            draft.keep(json!({ "type": "redacted_thinking", "data": data }));
+        }
+        WireBlock::ToolUse { id, name, input } => {
+            let mut call = CallDraft::new(id, name);
+            call.take(input);
+            draft.calls.push(call);
+        }
+        WireBlock::Unknown => {}
     }
+}
+
+pub(crate) fn finish(
+    draft: Draft,
+    stop_reason: Option<&str>,
+    reply: &Reply<'_>,
+) -> Result<ModelResponse, ProviderError> {
+    // One that is not known is taken for no other.
+    let stop_reason = match stop_reason {
+        None | Some("") => return Err(ProviderError::stream_truncated("a stop reason")),
+        Some("end_turn" | "stop_sequence") => StopReason::End,
+        Some("tool_use") => StopReason::ToolUse,
+        Some("max_tokens") => StopReason::MaxTokens,
+        Some("refusal") => StopReason::Refusal,
+        Some("pause_turn") => StopReason::Pause,
+        Some("model_context_window_exceeded") => StopReason::ContextExceeded,
+        Some(word) => reply.unknown_stop(word),
+    };
+    Ok(draft.finish(stop_reason, reply))
 }

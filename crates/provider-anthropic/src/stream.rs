@@ -1,15 +1,16 @@
 //! What comes back as a stream.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use layer0::read_tagged;
-use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Events, lenient};
+use provider::{ModelResponse, ProviderError};
+use provider_http::{Draft, Event, Reply, Stream, lenient};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-use crate::response::{Draft, WireBlock, WireUsage};
+use crate::response::{WireBlock, WireUsage, add, finish};
 
 #[derive(Deserialize)]
 #[serde(remote = "Self", rename_all = "snake_case")]
@@ -80,42 +81,13 @@ enum BlockDelta {
     Unknown,
 }
 
-/// Reads a stream to its end, which is `message_stop`.
-pub(crate) async fn read(
-    mut events: Events<'_>,
-    sink: Option<&dyn StreamSink>,
-) -> Result<ModelResponse, ProviderError> {
-    let mut assembly = Assembly { sink, usage: WireUsage::default(), blocks: BTreeMap::new() };
-    let mut stop_reason = None;
-    while let Some(event) = events.next().await? {
-        match events.decode(&event)? {
-            WireEvent::MessageStart { message } => assembly.take_usage(message.usage),
-            WireEvent::ContentBlockStart { index, content_block } => {
-                assembly.begin(index, content_block);
-            }
-            WireEvent::ContentBlockDelta { index, delta } => {
-                if !assembly.take(index, &delta) {
-                    let why = format!("a piece of block {index}, which is not of that type");
-                    return Err(events.endpoint().invalid_response(&why));
-                }
-            }
-            WireEvent::MessageDelta { delta, usage } => {
-                stop_reason = delta.stop_reason.or(stop_reason);
-                assembly.take_usage(usage);
-            }
-            WireEvent::MessageStop => {
-                return assembly.into_draft().finish(events.endpoint(), stop_reason.as_deref());
-            }
-            WireEvent::Unknown => {}
-        }
-    }
-    Err(ProviderError::stream_truncated("`message_stop`"))
-}
-
-struct Assembly<'s> {
-    sink: Option<&'s dyn StreamSink>,
+/// An answer as its events tell it; its end is `message_stop`.
+#[derive(Default)]
+pub struct MessagesStream {
     usage: WireUsage,
     blocks: BTreeMap<u64, OpenBlock>,
+    stop_reason: Option<String>,
+    has_stopped: bool,
 }
 
 struct OpenBlock {
@@ -124,19 +96,69 @@ struct OpenBlock {
     input: String,
 }
 
-impl Assembly<'_> {
-    fn take_usage(&mut self, usage: Option<WireUsage>) {
-        let Some(usage) = usage else { return };
-        self.usage.update(&usage);
-        if let Some(sink) = self.sink {
-            sink.usage(self.usage.billed());
+impl Stream for MessagesStream {
+    type Frame = Event;
+
+    fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+        match reply.decode(event.data.as_bytes())? {
+            WireEvent::MessageStart { message } => self.bill(message.usage, reply),
+            WireEvent::ContentBlockStart { index, content_block } => {
+                self.begin(index, content_block, reply);
+            }
+            WireEvent::ContentBlockDelta { index, delta } => {
+                if !self.add(index, &delta, reply) {
+                    let why = format!("a piece of block {index}, which is not of that type");
+                    return Err(reply.invalid_response(&why));
+                }
+            }
+            WireEvent::MessageDelta { delta, usage } => {
+                self.stop_reason = delta.stop_reason.or(self.stop_reason.take());
+                self.bill(usage, reply);
+            }
+            WireEvent::MessageStop => {
+                self.has_stopped = true;
+                return Ok(ControlFlow::Break(()));
+            }
+            WireEvent::Unknown => {}
         }
+        Ok(ControlFlow::Continue(()))
     }
 
-    fn begin(&mut self, index: u64, block: WireBlock) {
+    fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        if !self.has_stopped {
+            return Err(ProviderError::stream_truncated("`message_stop`"));
+        }
+        let mut draft = Draft { usage: self.usage.billed(), ..Draft::default() };
+        for open in self.blocks.into_values() {
+            add(&mut draft, open.into_block());
+        }
+        finish(draft, self.stop_reason.as_deref(), reply)
+    }
+}
+
+impl OpenBlock {
+    fn into_block(self) -> WireBlock {
+        match self.block {
+            WireBlock::ToolUse { id, name, input } => {
+                let input = whole_input(input, &self.input);
+                WireBlock::ToolUse { id, name, input }
+            }
+            block => block,
+        }
+    }
+}
+
+impl MessagesStream {
+    fn bill(&mut self, usage: Option<WireUsage>, reply: &Reply<'_>) {
+        let Some(usage) = usage else { return };
+        self.usage.update(&usage);
+        reply.tell_usage(self.usage.billed());
+    }
+
+    fn begin(&mut self, index: u64, block: WireBlock, reply: &Reply<'_>) {
         match &block {
-            WireBlock::Text { text } => self.say(text),
-            WireBlock::Thinking { thinking, .. } => self.think(thinking),
+            WireBlock::Text { text } => reply.tell_text(text),
+            WireBlock::Thinking { thinking, .. } => reply.tell_thinking(thinking),
             WireBlock::RedactedThinking { .. } | WireBlock::ToolUse { .. } | WireBlock::Unknown => {
             }
         }
@@ -144,19 +166,19 @@ impl Assembly<'_> {
     }
 
     /// Adds a piece to its block; says whether the block can take it.
-    fn take(&mut self, index: u64, delta: &BlockDelta) -> bool {
+    fn add(&mut self, index: u64, delta: &BlockDelta, reply: &Reply<'_>) -> bool {
         let Some(open) = self.blocks.get_mut(&index) else { return false };
         match (&mut open.block, delta) {
             (WireBlock::Text { text }, BlockDelta::TextDelta { text: piece }) => {
                 text.push_str(piece);
-                self.say(piece);
+                reply.tell_text(piece);
             }
             (
                 WireBlock::Thinking { thinking, .. },
                 BlockDelta::ThinkingDelta { thinking: piece },
             ) => {
                 thinking.push_str(piece);
-                self.think(piece);
+                reply.tell_thinking(piece);
             }
             (
                 WireBlock::Thinking { signature, .. },
@@ -179,32 +201,6 @@ impl Assembly<'_> {
             }
         }
         true
-    }
-
-    fn into_draft(self) -> Draft {
-        let mut draft = Draft::billed(self.usage.billed());
-        for open in self.blocks.into_values() {
-            match open.block {
-                WireBlock::ToolUse { id, name, input } => {
-                    let input = whole_input(input, &open.input);
-                    draft.push(WireBlock::ToolUse { id, name, input });
-                }
-                block => draft.push(block),
-            }
-        }
-        draft
-    }
-
-    fn say(&self, piece: &str) {
-        if let Some(sink) = self.sink.filter(|_| !piece.is_empty()) {
-            sink.text(piece);
-        }
-    }
-
-    fn think(&self, piece: &str) {
-        if let Some(sink) = self.sink.filter(|_| !piece.is_empty()) {
-            sink.thinking(piece);
-        }
     }
 }
 

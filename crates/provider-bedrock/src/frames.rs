@@ -1,126 +1,104 @@
 //! The frames of `application/vnd.amazon.eventstream`, in whatever pieces they come,
 //! <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 
+use std::ops::Range;
+
 use aws_smithy_eventstream::frame::read_message_from;
-use provider::ProviderError;
-use provider_http::{Answer, Endpoint, MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
+use provider_http::{FrameError, Framing, MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 use serde_json::{Value, json};
 
 /// Total length, length of the headers, and the checksum of both.
 const PRELUDE_BYTES: usize = 12;
 
-/// The frames of an answer. One that the end of the body cut off is an error.
-pub(crate) struct Frames<'e> {
-    endpoint: &'e Endpoint,
-    answer: Answer<'e>,
-    buffer: FrameBuffer,
-}
-
-/// An event: its type and its data, which is JSON.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Frame {
-    pub(crate) kind: String,
-    pub(crate) payload: Vec<u8>,
-}
-
-impl<'e> Frames<'e> {
-    pub(crate) fn new(endpoint: &'e Endpoint, answer: Answer<'e>) -> Self {
-        Self { endpoint, answer, buffer: FrameBuffer::default() }
-    }
-
-    /// Waits for the next event, `None` at the end of the body. An exception is the failure it names.
-    pub(crate) async fn next(&mut self) -> Result<Option<Frame>, ProviderError> {
-        loop {
-            match self.buffer.next().map_err(|why| self.endpoint.invalid_response(&why))? {
-                Some(Said::Event(frame)) => return Ok(Some(frame)),
-                Some(Said::Failure(body)) => {
-                    return Err(self.endpoint.failure(body, self.answer.retry_after()));
-                }
-                Some(Said::Nothing) => {}
-                None => {
-                    let Some(chunk) = self.answer.chunk().await? else { break };
-                    self.buffer.push(&chunk).map_err(|why| self.endpoint.invalid_response(&why))?;
-                }
-            }
-        }
-        if self.buffer.is_empty() {
-            Ok(None)
-        } else {
-            Err(ProviderError::stream_truncated("the end of a frame"))
-        }
-    }
-}
-
-/// What a frame says.
-#[derive(Debug, PartialEq)]
-enum Said {
-    Event(Frame),
-    /// The body that this failure would have had, had it come with a status.
-    Failure(Value),
-    /// A kind of frame that may come to be.
-    Nothing,
-}
-
-/// Puts frames together.
+/// Cuts a body into frames. Kinds of frames that may come to be are passed over.
 #[derive(Default)]
-struct FrameBuffer {
+pub struct Frames {
     bytes: Vec<u8>,
     /// How far the bytes were taken.
     taken: usize,
     of_stream: usize,
 }
 
-impl FrameBuffer {
-    fn is_empty(&self) -> bool {
-        self.bytes.len() == self.taken
-    }
+/// What a frame says.
+#[derive(Debug, PartialEq)]
+pub enum Frame {
+    /// Its type and its data, which is JSON.
+    Event { kind: String, payload: Vec<u8> },
+    /// The body that this failure would have had, had it come with a status.
+    Failure(Value),
+}
 
-    fn push(&mut self, chunk: &[u8]) -> Result<(), String> {
+impl Framing for Frames {
+    type Frame = Frame;
+
+    fn push(&mut self, chunk: &[u8]) -> Result<(), FrameError> {
         self.of_stream = self.of_stream.saturating_add(chunk.len());
         if self.of_stream > MAX_STREAM_BYTES {
-            return Err(format!("stream is larger than {MAX_STREAM_BYTES} bytes"));
+            return Err(invalid(format!("stream is larger than {MAX_STREAM_BYTES} bytes")));
         }
         self.bytes.drain(..std::mem::take(&mut self.taken));
         self.bytes.extend_from_slice(chunk);
         Ok(())
     }
 
-    /// Takes the next whole frame.
-    fn next(&mut self) -> Result<Option<Said>, String> {
+    fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+        while let Some(frame) = self.next_range()? {
+            let message = read_message_from(&self.bytes[frame]);
+            let message = message.map_err(|error| invalid(error.to_string()))?;
+            let header = |name: &str| {
+                let header = message.headers().iter().find(|it| it.name().as_str() == name)?;
+                Some(header.value().as_string().ok()?.as_str())
+            };
+            let payload = message.payload();
+            return Ok(Some(match header(":message-type") {
+                Some("event") => Frame::Event {
+                    kind: header(":event-type").unwrap_or_default().to_owned(),
+                    payload: payload.to_vec(),
+                },
+                Some("exception") => Frame::Failure(failure(header(":exception-type"), payload)),
+                Some("error") => Frame::Failure(json!({
+                    "type": header(":error-code"),
+                    "message": header(":error-message"),
+                })),
+                _ => continue,
+            }));
+        }
+        Ok(None)
+    }
+
+    fn rest(&mut self) -> Result<Option<Frame>, FrameError> {
+        if self.bytes.len() == self.taken {
+            return Ok(None);
+        }
+        Err(FrameError::Truncated("the end of a frame"))
+    }
+}
+
+impl Frames {
+    /// Returns where the next whole frame is, and goes behind it.
+    fn next_range(&mut self) -> Result<Option<Range<usize>>, FrameError> {
         let rest = &self.bytes[self.taken..];
         let Some(prelude) = rest.first_chunk::<PRELUDE_BYTES>() else { return Ok(None) };
         // Checked before the rest is waited for: a garbled length may ask for bytes that never come.
         let [length @ .., _, _, _, _, c0, c1, c2, c3] = *prelude;
         if crc32fast::hash(&prelude[..8]) != u32::from_be_bytes([c0, c1, c2, c3]) {
-            return Err("a frame whose head does not match its checksum".to_owned());
+            return Err(invalid("a frame whose head does not match its checksum"));
         }
         let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > MAX_ANSWER_BYTES {
-            return Err(format!("a frame is larger than {MAX_ANSWER_BYTES} bytes"));
+            return Err(invalid(format!("a frame is larger than {MAX_ANSWER_BYTES} bytes")));
         }
         if rest.len() < length {
             return Ok(None);
         }
-        let message = read_message_from(&rest[..length]).map_err(|error| error.to_string())?;
-        self.taken += length;
-        let header = |name: &str| {
-            let header = message.headers().iter().find(|it| it.name().as_str() == name)?;
-            Some(header.value().as_string().ok()?.as_str())
-        };
-        let payload = message.payload();
-        Ok(Some(match header(":message-type") {
-            Some("event") => Said::Event(Frame {
-                kind: header(":event-type").unwrap_or_default().to_owned(),
-                payload: payload.to_vec(),
-            }),
-            Some("exception") => Said::Failure(failure(header(":exception-type"), payload)),
-            Some("error") => Said::Failure(json!({
-                "type": header(":error-code"),
-                "message": header(":error-message"),
-            })),
-            _ => Said::Nothing,
-        }))
+        let frame = self.taken..self.taken + length;
+        self.taken = frame.end;
+        Ok(Some(frame))
     }
+}
+
+fn invalid(why: impl Into<String>) -> FrameError {
+    FrameError::Invalid(why.into())
 }
 
 /// Returns the body of an exception with its type, as if it had come with a status.
@@ -142,8 +120,8 @@ mod tests {
     use super::*;
 
     /// Returns what a body says, cut into pieces of this size, and whether it ends with a frame.
-    fn read(body: &[u8], size: usize) -> Result<(Vec<Said>, bool), String> {
-        let mut buffer = FrameBuffer::default();
+    fn read(body: &[u8], size: usize) -> Result<(Vec<Frame>, bool), FrameError> {
+        let mut buffer = Frames::default();
         let mut said = Vec::new();
         for piece in body.chunks(size) {
             buffer.push(piece)?;
@@ -151,19 +129,19 @@ mod tests {
                 said.push(next);
             }
         }
-        Ok((said, buffer.is_empty()))
+        Ok((said, buffer.rest().is_ok()))
     }
 
     #[test]
     fn a_stream_does_not_grow_without_bound() {
-        let mut buffer = FrameBuffer { of_stream: MAX_STREAM_BYTES, ..FrameBuffer::default() };
+        let mut buffer = Frames { of_stream: MAX_STREAM_BYTES, ..Frames::default() };
         assert!(buffer.push(b"x").is_err());
 
         let mut head = [0xff; PRELUDE_BYTES];
         let checksum = crc32fast::hash(&head[..8]);
         head[8..].copy_from_slice(&checksum.to_be_bytes());
         let why = read(&head, 1).unwrap_err();
-        assert_eq!(why, format!("a frame is larger than {MAX_ANSWER_BYTES} bytes"));
+        assert_eq!(why, invalid(format!("a frame is larger than {MAX_ANSWER_BYTES} bytes")));
     }
 
     proptest::proptest! {

@@ -9,20 +9,20 @@
 //! ```
 //! use provider_bedrock::{AwsCredentials, Bedrock};
 //!
+//! let credentials = AwsCredentials::new("an access key id", "from a vault");
 //! let provider = Bedrock::new("anthropic.claude-sonnet-4-5-20250929-v1:0")
-//!     .region("eu-central-1")
-//!     .credentials(AwsCredentials::new("an access key id", "from a vault"))
+//!     .with(|it| it.region("eu-central-1").credentials(credentials))
 //!     .build()?;
 //! # Ok::<(), provider_http::ConfigError>(())
 //! ```
 
-mod bedrock;
 mod classify;
+mod converse;
 mod frames;
 mod request;
 mod response;
 mod sign;
 mod stream;
 
-pub use bedrock::{BEARER_VARIABLE, Bedrock, BedrockProvider, REGION_VARIABLES};
+pub use converse::{BEARER_VARIABLE, Bedrock, BedrockProvider, Converse, REGION_VARIABLES};
 pub use sign::{ACCESS_KEY_VARIABLE, AwsCredentials, SECRET_KEY_VARIABLE, SESSION_TOKEN_VARIABLE};

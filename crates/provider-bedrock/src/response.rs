@@ -1,16 +1,17 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use layer0::message::{StatePart, StopReason};
+use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
-use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Answer, CallDraft, Endpoint, finish_calls, lenient};
+use provider::{ModelResponse, ProviderError};
+use provider_http::{CallDraft, Draft, Reply, lenient};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+/// A whole answer.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireResponse {
+pub struct WireResponse {
     output: WireOutput,
     #[serde(default, deserialize_with = "lenient::text")]
     stop_reason: Option<String>,
@@ -110,21 +111,18 @@ impl WireUsage {
     }
 }
 
-/// Reads a whole answer. Only usage goes to the sink: nobody waits for text that is there at once.
-pub(crate) async fn read(
-    endpoint: &Endpoint,
-    answer: Answer<'_>,
-    sink: Option<&dyn StreamSink>,
-) -> Result<ModelResponse, ProviderError> {
-    let response: WireResponse = answer.json().await?;
-    let usage = response.usage.map(|usage| usage.billed());
-    if let (Some(sink), Some(usage)) = (sink, usage) {
-        sink.usage(usage);
+impl WireResponse {
+    pub(crate) fn read(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        let mut draft = Draft::default();
+        if let Some(usage) = self.usage {
+            draft.bill(usage.billed(), reply);
+        }
+        let content = self.output.message.map(|message| message.content).unwrap_or_default();
+        for part in content.into_iter().filter_map(WireBlock::into_part) {
+            part.add_to(&mut draft);
+        }
+        finish(draft, self.stop_reason.as_deref(), reply)
     }
-    let mut draft = Draft::billed(usage.unwrap_or_default());
-    let content = response.output.message.map(|message| message.content).unwrap_or_default();
-    content.into_iter().filter_map(WireBlock::into_part).for_each(|part| draft.push(part));
-    draft.finish(endpoint, response.stop_reason.as_deref())
 }
 
 impl WireBlock {
@@ -179,65 +177,37 @@ impl Thinking {
     }
 }
 
-/// An answer that is being put together.
-#[derive(Default)]
-pub(crate) struct Draft {
-    text: String,
-    thinking: String,
-    calls: Vec<CallDraft>,
-    kept: Vec<StatePart>,
-    usage: TokenUsage,
-}
-
-impl Draft {
-    pub(crate) fn billed(usage: TokenUsage) -> Self {
-        Self { usage, ..Self::default() }
-    }
-
-    pub(crate) fn push(&mut self, part: Part) {
-        match part {
-            Part::Text(text) => self.text.push_str(&text),
-            Part::Thinking(thinking) => {
-                self.thinking.push_str(&thinking.text);
-                let (text_before, calls_before) = (self.text.len(), self.calls.len());
-                let kept = thinking.kept();
-                let kept = kept.map(|data| StatePart { text_before, calls_before, data });
-                self.kept.extend(kept);
+impl Part {
+    pub(crate) fn add_to(self, draft: &mut Draft) {
+        match self {
+            Self::Text(text) => draft.text.push_str(&text),
+            Self::Thinking(thinking) => {
+                draft.thinking.push_str(&thinking.text);
+                if let Some(data) = thinking.kept() {
+                    draft.keep(data);
+                }
             }
-            Part::Call(call) => self.calls.push(call),
+            Self::Call(call) => draft.calls.push(call),
         }
     }
-
-    pub(crate) fn finish(
-        self,
-        endpoint: &Endpoint,
-        stop_reason: Option<&str>,
-    ) -> Result<ModelResponse, ProviderError> {
-        let Some(reason) = stop_reason.filter(|reason| !reason.is_empty()) else {
-            return Err(ProviderError::stream_truncated("a stop reason"));
-        };
-        let stop_reason = read_stop_reason(endpoint, reason);
-        Ok(ModelResponse {
-            text: self.text.into(),
-            thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
-            provider_state: endpoint.state_of(self.kept),
-            tool_calls: finish_calls(self.calls, &stop_reason),
-            stop_reason,
-            usage: self.usage,
-        })
-    }
 }
 
-/// Reads a stop reason; one that is not known is taken for no other.
-fn read_stop_reason(endpoint: &Endpoint, reason: &str) -> StopReason {
-    match reason {
-        "end_turn" | "stop_sequence" => StopReason::End,
-        "tool_use" => StopReason::ToolUse,
-        "max_tokens" => StopReason::MaxTokens,
-        "content_filtered" | "guardrail_intervened" => StopReason::ContentFilter,
+pub(crate) fn finish(
+    draft: Draft,
+    stop_reason: Option<&str>,
+    reply: &Reply<'_>,
+) -> Result<ModelResponse, ProviderError> {
+    // One that is not known is taken for no other.
+    let stop_reason = match stop_reason {
+        None | Some("") => return Err(ProviderError::stream_truncated("a stop reason")),
+        Some("end_turn" | "stop_sequence") => StopReason::End,
+        Some("tool_use") => StopReason::ToolUse,
+        Some("max_tokens") => StopReason::MaxTokens,
+        Some("content_filtered" | "guardrail_intervened") => StopReason::ContentFilter,
         // The loop asks again for what was billed and is of no use.
-        "malformed_model_output" | "malformed_tool_use" => StopReason::Malformed,
-        "model_context_window_exceeded" => StopReason::ContextExceeded,
-        word => endpoint.unknown_stop(word),
-    }
+        Some("malformed_model_output" | "malformed_tool_use") => StopReason::Malformed,
+        Some("model_context_window_exceeded") => StopReason::ContextExceeded,
+        Some(word) => reply.unknown_stop(word),
+    };
+    Ok(draft.finish(stop_reason, reply))
 }

@@ -1,14 +1,14 @@
 //! What comes back as a stream.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
-use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{CallDraft, Endpoint, lenient};
+use provider::{ModelResponse, ProviderError};
+use provider_http::{CallDraft, Draft, Reply, Stream, lenient};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
-use crate::frames::{Frame, Frames};
-use crate::response::{Draft, Part, Thinking, WireUsage};
+use crate::frames::Frame;
+use crate::response::{Part, Thinking, WireUsage, finish};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -84,52 +84,14 @@ struct Metadata {
     usage: Option<WireUsage>,
 }
 
-/// Reads a stream to its end, which is `messageStop`; what was billed comes behind it.
-pub(crate) async fn read(
-    endpoint: &Endpoint,
-    mut frames: Frames<'_>,
-    sink: Option<&dyn StreamSink>,
-) -> Result<ModelResponse, ProviderError> {
-    let mut assembly = Assembly { sink, usage: WireUsage::default(), blocks: BTreeMap::new() };
-    let mut stop: Option<MessageStop> = None;
-    let mut is_billed = false;
-    while !(is_billed && stop.is_some())
-        && let Some(frame) = frames.next().await?
-    {
-        let fits = match frame.kind.as_str() {
-            "contentBlockStart" => assembly.begin(decode(endpoint, &frame)?),
-            "contentBlockDelta" => assembly.take(&decode(endpoint, &frame)?),
-            "messageStop" => {
-                stop = Some(decode(endpoint, &frame)?);
-                true
-            }
-            "metadata" => {
-                let metadata: Metadata = decode(endpoint, &frame)?;
-                assembly.take_usage(metadata.usage);
-                is_billed = true;
-                true
-            }
-            // `messageStart`, `contentBlockStop`, and what may come to be.
-            _ => true,
-        };
-        if !fits {
-            return Err(endpoint.invalid_response("a piece of a block which is not of that type"));
-        }
-    }
-    match stop {
-        Some(stop) => assembly.into_draft().finish(endpoint, stop.stop_reason.as_deref()),
-        None => Err(ProviderError::stream_truncated("`messageStop`")),
-    }
-}
-
-fn decode<T: DeserializeOwned>(endpoint: &Endpoint, frame: &Frame) -> Result<T, ProviderError> {
-    endpoint.decode(&frame.payload, None)
-}
-
-struct Assembly<'s> {
-    sink: Option<&'s dyn StreamSink>,
-    usage: WireUsage,
+/// An answer as its events tell it; its end is `messageStop`, and what was billed comes behind it.
+#[derive(Default)]
+pub struct ConverseStream {
+    usage: Option<WireUsage>,
     blocks: BTreeMap<u64, OpenBlock>,
+    stop: Option<MessageStop>,
+    /// Was said what was billed, be it nothing?
+    is_billed: bool,
 }
 
 enum OpenBlock {
@@ -139,15 +101,59 @@ enum OpenBlock {
     Call(CallDraft),
 }
 
-impl Assembly<'_> {
-    fn take_usage(&mut self, usage: Option<WireUsage>) {
-        let Some(usage) = usage else { return };
-        self.usage = usage;
-        if let Some(sink) = self.sink {
-            sink.usage(self.usage.billed());
+impl Stream for ConverseStream {
+    type Frame = Frame;
+
+    fn take(&mut self, frame: Frame, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+        let (kind, payload) = match frame {
+            Frame::Event { kind, payload } => (kind, payload),
+            Frame::Failure(body) => return Err(reply.failure(body)),
+        };
+        let fits = match kind.as_str() {
+            "contentBlockStart" => self.begin(reply.decode(&payload)?),
+            "contentBlockDelta" => self.add(&reply.decode(&payload)?, reply),
+            "messageStop" => {
+                self.stop = Some(reply.decode(&payload)?);
+                true
+            }
+            "metadata" => {
+                let metadata: Metadata = reply.decode(&payload)?;
+                if let Some(usage) = &metadata.usage {
+                    reply.tell_usage(usage.billed());
+                }
+                self.usage = metadata.usage.or(self.usage.take());
+                self.is_billed = true;
+                true
+            }
+            // `messageStart`, `contentBlockStop`, and what may come to be.
+            _ => true,
+        };
+        if !fits {
+            return Err(reply.invalid_response("a piece of a block which is not of that type"));
         }
+        let is_done = self.is_billed && self.stop.is_some();
+        Ok(if is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
 
+    fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        let Some(stop) = self.stop else {
+            return Err(ProviderError::stream_truncated("`messageStop`"));
+        };
+        let usage = self.usage.unwrap_or_default().billed();
+        let mut draft = Draft { usage, ..Draft::default() };
+        for open in self.blocks.into_values() {
+            let part = match open {
+                OpenBlock::Text(text) => Part::Text(text),
+                OpenBlock::Thinking(thinking) => Part::Thinking(thinking),
+                OpenBlock::Call(call) => Part::Call(call),
+            };
+            part.add_to(&mut draft);
+        }
+        finish(draft, stop.stop_reason.as_deref(), reply)
+    }
+}
+
+impl ConverseStream {
     /// Opens a block; says whether it was not open yet.
     fn begin(&mut self, event: BlockStart) -> bool {
         let Some(head) = event.start.tool_use else { return true };
@@ -156,16 +162,14 @@ impl Assembly<'_> {
     }
 
     /// Adds a piece to its block; says whether the block can take it.
-    fn take(&mut self, event: &BlockDelta) -> bool {
+    fn add(&mut self, event: &BlockDelta, reply: &Reply<'_>) -> bool {
         let Delta { text, reasoning_content, tool_use } = &event.delta;
         let index = event.content_block_index;
         if let Some(piece) = text {
             let block = self.blocks.entry(index).or_insert(OpenBlock::Text(String::new()));
             let OpenBlock::Text(text) = block else { return false };
             text.push_str(piece);
-            if let Some(sink) = self.sink.filter(|_| !piece.is_empty()) {
-                sink.text(piece);
-            }
+            reply.tell_text(piece);
         }
         if let Some(ReasoningDelta { text: piece, signature, redacted_content }) = reasoning_content
         {
@@ -173,11 +177,9 @@ impl Assembly<'_> {
                 self.blocks.entry(index).or_insert(OpenBlock::Thinking(Thinking::default()));
             let OpenBlock::Thinking(thinking) = block else { return false };
             thinking.text.push_str(piece);
-            add(&mut thinking.signature, signature.as_deref());
-            add(&mut thinking.redacted, redacted_content.as_deref());
-            if let Some(sink) = self.sink.filter(|_| !piece.is_empty()) {
-                sink.thinking(piece);
-            }
+            append(&mut thinking.signature, signature.as_deref());
+            append(&mut thinking.redacted, redacted_content.as_deref());
+            reply.tell_thinking(piece);
         }
         if let Some(CallDelta { input: piece }) = tool_use {
             let Some(OpenBlock::Call(call)) = self.blocks.get_mut(&index) else { return false };
@@ -185,21 +187,9 @@ impl Assembly<'_> {
         }
         true
     }
-
-    fn into_draft(self) -> Draft {
-        let mut draft = Draft::billed(self.usage.billed());
-        for open in self.blocks.into_values() {
-            draft.push(match open {
-                OpenBlock::Text(text) => Part::Text(text),
-                OpenBlock::Thinking(thinking) => Part::Thinking(thinking),
-                OpenBlock::Call(call) => Part::Call(call),
-            });
-        }
-        draft
-    }
 }
 
-fn add(text: &mut Option<String>, piece: Option<&str>) {
+fn append(text: &mut Option<String>, piece: Option<&str>) {
     if let Some(piece) = piece {
         text.get_or_insert_default().push_str(piece);
     }

@@ -13,9 +13,9 @@
 //! ```
 
 mod classify;
-mod gemini;
+mod generate;
 mod request;
 mod response;
 mod stream;
 
-pub use gemini::{BASE_URL, Gemini, GeminiProvider, KEY_VARIABLE};
+pub use generate::{BASE_URL, Gemini, GeminiProvider, GenerateContent, KEY_VARIABLE};

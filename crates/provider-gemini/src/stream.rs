@@ -1,20 +1,126 @@
-//! What comes back as a stream.
+//! How an answer is put together.
 
-use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::Events;
+use std::ops::ControlFlow;
 
-use crate::response::{Draft, WireResponse};
+use layer0::message::{StatePart, StopReason};
+use provider::{ModelResponse, ProviderError};
+use provider_http::{CallDraft, Draft, Event, Reply, Stream};
+use serde_json::json;
 
-/// Reads a stream to its end. The protocol has no end marker but a finish reason, which some models
-/// give with every piece: the last one counts.
-pub(crate) async fn read(
-    mut events: Events<'_>,
-    sink: Option<&dyn StreamSink>,
-) -> Result<ModelResponse, ProviderError> {
-    let mut draft = Draft::default();
-    while let Some(event) = events.next().await? {
-        let response: WireResponse = events.decode(&event)?;
-        draft.take(events.endpoint(), response, sink, sink)?;
+use crate::response::{Part, PromptFeedback, Signed, WireResponse, WireUsage};
+
+/// An answer as its pieces tell it. The protocol has no end marker but a finish reason, which some
+/// models give with every piece: the last one counts.
+#[derive(Default)]
+pub struct GenerateStream {
+    draft: Draft,
+    usage: WireUsage,
+    finish_reason: Option<String>,
+}
+
+impl Stream for GenerateStream {
+    type Frame = Event;
+
+    fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+        self.add(reply.decode(event.data.as_bytes())?, reply)?;
+        Ok(ControlFlow::Continue(()))
     }
-    draft.finish(events.endpoint())
+
+    fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        let reason = match self.finish_reason.as_deref() {
+            None | Some("") => return Err(ProviderError::stream_truncated("a finish reason")),
+            Some(reason) => read_finish_reason(reason, reply),
+        };
+        let stop_reason = match reason {
+            // The protocol stops for tools as it does at the end.
+            StopReason::End if !self.draft.calls.is_empty() => StopReason::ToolUse,
+            reason => reason,
+        };
+        Ok(self.draft.finish(stop_reason, reply))
+    }
+}
+
+impl GenerateStream {
+    /// Takes an answer, or the next piece of one.
+    pub(crate) fn add(
+        &mut self,
+        response: WireResponse,
+        reply: &Reply<'_>,
+    ) -> Result<(), ProviderError> {
+        if let Some(usage) = response.usage_metadata {
+            self.usage.update(&usage);
+            self.draft.bill(self.usage.billed(), reply);
+        }
+        if let Some(error) = response.prompt_feedback.and_then(|it| blocked(it, reply)) {
+            return Err(error);
+        }
+        // More than one is answered only where more than one is asked for.
+        let mut candidates = response.candidates.unwrap_or_default().into_iter();
+        let candidate = candidates.find(|candidate| candidate.index.unwrap_or_default() == 0);
+        let Some(candidate) = candidate else { return Ok(()) };
+        let parts = candidate.content.and_then(|content| content.parts).unwrap_or_default();
+        parts.into_iter().for_each(|part| self.push(part, reply));
+        self.finish_reason = candidate.finish_reason.or(self.finish_reason.take());
+        Ok(())
+    }
+
+    fn push(&mut self, part: Part, reply: &Reply<'_>) {
+        let draft = &mut self.draft;
+        if let Some(signature) = part.thought_signature.filter(|it| !it.is_empty()) {
+            // A stream may end with a text that is empty but for its signature.
+            let (of, calls_before) = match &part.function_call {
+                Some(_) => (Signed::Call, draft.calls.len()),
+                None => (Signed::Text, 0),
+            };
+            let data = json!({ of.as_str(): signature });
+            draft.kept.push(StatePart { text_before: 0, calls_before, data });
+        }
+        match part.text {
+            Some(text) if part.thought == Some(true) => draft.think(&text, reply),
+            Some(text) => draft.say(&text, reply),
+            None => {}
+        }
+        if let Some(call) = part.function_call {
+            let mut whole = CallDraft::new(call.id.unwrap_or_default(), call.name);
+            whole.take(call.args);
+            draft.calls.push(whole);
+        }
+    }
+}
+
+/// Says what a blocked prompt is, by the table as any other failure.
+fn blocked(feedback: PromptFeedback, reply: &Reply<'_>) -> Option<ProviderError> {
+    let reason = feedback.block_reason?;
+    let message = match feedback.block_reason_message {
+        Some(message) => format!("the prompt was blocked: `{reason}`: {message}"),
+        None => format!("the prompt was blocked: `{reason}`"),
+    };
+    let body = json!({ "message": message, "promptFeedback": { "blockReason": reason } });
+    Some(reply.failure(body))
+}
+
+/// Reads a finish reason; one that is not known is taken for no other.
+fn read_finish_reason(reason: &str, reply: &Reply<'_>) -> StopReason {
+    match reason {
+        "STOP" => StopReason::End,
+        "MAX_TOKENS" => StopReason::MaxTokens,
+        "SAFETY"
+        | "RECITATION"
+        | "BLOCKLIST"
+        | "PROHIBITED_CONTENT"
+        | "SPII"
+        | "MODEL_ARMOR"
+        | "LANGUAGE"
+        | "ESCALATION"
+        | "PUP_LIMITED_DISABLED"
+        | "IMAGE_SAFETY"
+        | "IMAGE_PROHIBITED_CONTENT"
+        | "IMAGE_RECITATION" => StopReason::ContentFilter,
+        "MALFORMED_FUNCTION_CALL"
+        | "UNEXPECTED_TOOL_CALL"
+        | "MALFORMED_RESPONSE"
+        | "TOO_MANY_TOOL_CALLS"
+        | "MISSING_THOUGHT_SIGNATURE" => StopReason::Malformed,
+        word => reply.unknown_stop(word),
+    }
 }

@@ -1,41 +1,40 @@
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use bytes::Bytes;
-use provider::{ModelResponse, ProviderError, StreamSink, TimeoutPhase};
+use provider::{ProviderError, TimeoutPhase};
 use reqwest::Response;
-use reqwest::header::CONTENT_TYPE;
-use serde::de::DeserializeOwned;
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
 
+use crate::decode::BYTE_ORDER_MARK;
+use crate::endpoint::Endpoint;
+use crate::limits::MAX_ANSWER_BYTES;
 use crate::said::looks_like_html;
-use crate::{Endpoint, Events, Lines, MAX_ANSWER_BYTES};
 
 /// How a server-sent event may begin.
 const FIELDS: [&[u8]; 5] = [b"data", b"event", b"id", b"retry", b":"];
 
 /// An answer whose head said success. Its body may still be a failure.
 #[derive(Debug)]
-pub struct Answer<'e> {
-    pub(crate) endpoint: &'e Endpoint,
+pub(crate) struct Answer<'e> {
+    endpoint: &'e Endpoint,
     response: Response,
     /// What was read of the body to see what it is.
     begun: VecDeque<Bytes>,
-    retry_after: Option<Duration>,
 }
 
 impl<'e> Answer<'e> {
-    pub(crate) const fn new(
-        endpoint: &'e Endpoint,
-        response: Response,
-        retry_after: Option<Duration>,
-    ) -> Self {
-        Self { endpoint, response, begun: VecDeque::new(), retry_after }
+    pub(crate) const fn new(endpoint: &'e Endpoint, response: Response) -> Self {
+        Self { endpoint, response, begun: VecDeque::new() }
     }
 
-    /// Returns the wait that the head of the answer asked for.
-    #[must_use]
-    pub const fn retry_after(&self) -> Option<Duration> {
-        self.retry_after
+    /// Makes an answer of bytes that are here already. Its head says success and this content type;
+    /// one that no header can carry is left out.
+    pub(crate) fn recorded(endpoint: &'e Endpoint, content_type: &str, body: Vec<u8>) -> Self {
+        let mut response = http::Response::new(body);
+        if let Ok(value) = HeaderValue::from_str(content_type) {
+            response.headers_mut().insert(CONTENT_TYPE, value);
+        }
+        Self::new(endpoint, response.into())
     }
 
     /// Is the body a stream of events? JSON and HTML are not, whatever was asked for.
@@ -50,7 +49,7 @@ impl<'e> Answer<'e> {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing of the body.
-    pub async fn is_event_stream(&mut self) -> Result<bool, ProviderError> {
+    pub(crate) async fn is_event_stream(&mut self) -> Result<bool, ProviderError> {
         let is_labelled = !self.has_content_type("application/json") && !self.is_html();
         let mut head = Vec::new();
         loop {
@@ -67,23 +66,16 @@ impl<'e> Answer<'e> {
     }
 
     /// Does the head say that the body is a page?
-    #[must_use]
-    pub fn is_html(&self) -> bool {
+    pub(crate) fn is_html(&self) -> bool {
         self.has_content_type("text/html")
     }
 
-    /// Reads the whole body.
+    /// Reads the whole body, which is no page.
     ///
     /// # Errors
     ///
-    /// As [`Answer::events`]; [`ProviderError::StreamTruncated`] when the JSON ends early;
-    /// [`ProviderError::InvalidResponse`] when it is HTML, no JSON, not what was expected, or too
-    /// large; whatever a failure in the body is.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future closes the connection.
-    pub async fn json<T: DeserializeOwned>(mut self) -> Result<T, ProviderError> {
+    /// As [`Answer::chunk`]; [`ProviderError::InvalidResponse`] when it is HTML or too large.
+    pub(crate) async fn whole(mut self) -> Result<Vec<u8>, ProviderError> {
         let is_html = self.is_html();
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk().await? {
@@ -93,23 +85,13 @@ impl<'e> Answer<'e> {
             }
             body.extend_from_slice(&chunk);
         }
-        let body = body.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&body);
-        if is_html || looks_like_html(body) {
+        if body.starts_with(BYTE_ORDER_MARK) {
+            body.drain(..BYTE_ORDER_MARK.len());
+        }
+        if is_html || looks_like_html(&body) {
             return Err(self.endpoint.invalid_response("an HTML page instead of JSON"));
         }
-        self.endpoint.decode_last(body, self.retry_after)
-    }
-
-    /// Reads the body as server-sent events.
-    #[must_use]
-    pub fn events(self) -> Events<'e> {
-        Events::new(self)
-    }
-
-    /// Reads the body as JSON values, one on each line.
-    #[must_use]
-    pub fn lines(self) -> Lines<'e> {
-        Lines::new(self)
+        Ok(body)
     }
 
     /// Waits for the next piece of the body, wherever it was split; `None` at its end.
@@ -122,7 +104,7 @@ impl<'e> Answer<'e> {
     /// # Cancel safety
     ///
     /// Dropping the future loses no piece.
-    pub async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
+    pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ProviderError> {
         match self.begun.pop_front() {
             Some(chunk) => Ok(Some(chunk)),
             None => self.next_chunk().await,
@@ -143,8 +125,6 @@ impl<'e> Answer<'e> {
         kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(expected.as_bytes()))
     }
 }
-
-pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// What the first bytes of a body tell.
 #[derive(Debug, PartialEq)]
@@ -173,17 +153,6 @@ impl Body {
             Some(_) if FIELDS.iter().any(|field| field.starts_with(head)) => Self::Undecided,
             Some(_) => Self::Other,
         }
-    }
-}
-
-/// Tells the listener of a stream an answer that came whole. Its usage was told before.
-pub fn read_aloud(response: &ModelResponse, sink: Option<&dyn StreamSink>) {
-    let Some(sink) = sink else { return };
-    if let Some(thinking) = &response.thinking {
-        sink.thinking(thinking);
-    }
-    if !response.text.is_empty() {
-        sink.text(&response.text);
     }
 }
 

@@ -7,19 +7,8 @@ use serde_json::value::RawValue;
 use crate::arguments::{parse, parse_arguments};
 use crate::decode::from_slice;
 
-/// A tool call as it comes over the wire, whole or in pieces. [`finish_calls`] makes the calls of an
-/// answer of them, once it is known why the answer stopped.
-///
-/// ```
-/// use layer0::message::StopReason;
-/// use provider_http::{CallDraft, finish_calls};
-///
-/// let draft = CallDraft::new("call-1", "now");
-/// let whole = finish_calls([draft.clone()], &StopReason::ToolUse);
-/// assert_eq!(whole[0].arguments.get(), "{}");
-/// let cut = finish_calls([draft], &StopReason::MaxTokens);
-/// assert_eq!(cut[0].arguments.get(), "\"\"");
-/// ```
+/// A tool call as it comes over the wire, whole or in pieces. [`Draft::finish`](crate::Draft::finish)
+/// makes a call of it, once it is known why the answer stopped.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CallDraft {
     /// The call's id; empty where the provider gives none.
@@ -88,10 +77,7 @@ impl CallDraft {
 }
 
 /// Makes the calls of an answer that stopped for this reason.
-///
-/// Only in an answer that came to its end does no text mean no arguments. In one that was cut, what
-/// is no whole object stays the text it is, which no tool takes as its input.
-pub fn finish_calls(
+pub(crate) fn finish_calls(
     drafts: impl IntoIterator<Item = CallDraft>,
     stop_reason: &StopReason,
 ) -> Arc<[ToolCall]> {

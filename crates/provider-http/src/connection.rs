@@ -4,6 +4,7 @@ use std::error::Error;
 use std::io;
 
 use provider::ProviderError;
+use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls::CertificateError;
 use thiserror::Error;
@@ -54,6 +55,12 @@ fn is_version(segment: &str) -> bool {
     let (major, rest) = rest.split_at(number(rest));
     let rest = rest.strip_prefix("alpha").or(rest.strip_prefix("beta")).unwrap_or(rest);
     (1..=2).contains(&major.len()) && rest.len() <= 2 && number(rest) == rest.len()
+}
+
+/// Is it this machine?
+pub(crate) fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
 /// Finds the address of a host as the system does, and says in a type of its own that there is none.
@@ -159,8 +166,7 @@ fn tls_hint(error: &rustls::Error, base_url: &str) -> String {
 
 /// Names the variable that sends requests elsewhere first; what stands in it may hold a password.
 fn proxy_note(base_url: &str) -> String {
-    let is_local =
-        reqwest::Url::parse(base_url).is_ok_and(|url| crate::endpoint::is_loopback(&url));
+    let is_local = Url::parse(base_url).is_ok_and(|url| is_loopback(&url));
     let names = PROXIES[usize::from(!is_https(base_url))];
     let is_set = |name: &&&str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     match names.iter().find(is_set).filter(|_| !is_local) {
@@ -232,6 +238,19 @@ mod tests {
             let hint = hints.filter_map(|cause| hint_for(cause, "https://x")).next().unwrap();
             assert!(hint.contains(expected), "{error}: {hint}");
             assert!(hint.ends_with("; base_url is `https://x`"), "{hint}");
+        }
+    }
+
+    #[test]
+    fn loopback_is_told_from_the_network() {
+        for (url, expected) in [
+            ("http://127.0.0.1:1/", true),
+            ("http://localhost/", true),
+            ("http://[::1]:8080/", true),
+            ("https://api.example.com/", false),
+            ("http://localhost.example.com/", false),
+        ] {
+            assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
         }
     }
 }

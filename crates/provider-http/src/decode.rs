@@ -1,71 +1,10 @@
 //! JSON from outside, as leniently as JSON can be read without guessing.
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use provider::ProviderError;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
-use crate::Endpoint;
-use crate::said::is_failure;
-
-impl Endpoint {
-    /// Decodes JSON that a provider sent with a 200 and that is here as a whole: the data of an event,
-    /// or a frame.
-    ///
-    /// # Errors
-    ///
-    /// Whatever a failure in it is; [`ProviderError::InvalidResponse`] when it is not JSON, not what
-    /// was expected, or ends early: what follows it shows that nothing was cut.
-    pub fn decode<T: DeserializeOwned>(
-        &self,
-        json: &[u8],
-        retry_after: Option<Duration>,
-    ) -> Result<T, ProviderError> {
-        self.read(json, retry_after)?.map_err(|error| self.unexpected(&error))
-    }
-
-    /// Decodes JSON that the end of the body may have cut off.
-    ///
-    /// # Errors
-    ///
-    /// As [`Endpoint::decode`], and [`ProviderError::StreamTruncated`] when it ends early.
-    pub(crate) fn decode_last<T: DeserializeOwned>(
-        &self,
-        json: &[u8],
-        retry_after: Option<Duration>,
-    ) -> Result<T, ProviderError> {
-        self.read(json, retry_after)?.map_err(|error| {
-            if error.is_eof() {
-                ProviderError::stream_truncated("the end of the JSON")
-            } else {
-                self.unexpected(&error)
-            }
-        })
-    }
-
-    /// Decodes JSON, unless it is a failure.
-    pub(crate) fn read<T: DeserializeOwned>(
-        &self,
-        json: &[u8],
-        retry_after: Option<Duration>,
-    ) -> Result<serde_json::Result<T>, ProviderError> {
-        // Failures are rare, so only what names one is read twice.
-        let names_one = |name: &str| memchr::memmem::find(json, name.as_bytes()).is_some();
-        if (names_one(r#""error""#) || names_one(r#""base_resp""#))
-            && let Ok(body) = from_slice::<Value>(json)
-            && is_failure(&body)
-        {
-            return Err(self.failure(body, retry_after));
-        }
-        Ok(from_slice(json))
-    }
-
-    fn unexpected(&self, error: &serde_json::Error) -> ProviderError {
-        self.invalid_response(&format!("not the expected JSON: {error}"))
-    }
-}
+pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Reads JSON. Bytes that are no UTF-8, and escapes of half a surrogate pair, which the grammar of JSON
 /// allows, are read as U+FFFD.
@@ -116,6 +55,8 @@ fn unit(text: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     /// Spec: P7

@@ -12,10 +12,15 @@ use reqwest::{Client, Response, Url};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::classify::classify;
+use crate::classify::{Row, classify};
+use crate::config_error::ConfigError;
 use crate::extra::body_with;
+use crate::key::ApiKey;
+use crate::said::Said;
+use crate::sign::{Sign, Unsigned};
+use crate::timeouts::Timeouts;
 use crate::wording::Wording;
-use crate::{Answer, ApiKey, ConfigError, Row, Said, Sign, Timeouts, Unsigned, connection, hint};
+use crate::{connection, hint};
 
 /// The most bytes of a failure's body that are read.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
@@ -29,47 +34,40 @@ pub fn deny_real_requests() {
 }
 
 /// What an [`Endpoint`] is opened with.
-#[derive(Debug, Clone)]
-pub struct EndpointSettings<'a> {
-    /// The provider's name.
-    pub provider: &'static str,
-    /// The model that is asked.
-    pub model: &'a str,
+pub(crate) struct EndpointSettings<'a> {
+    pub(crate) provider: &'static str,
+    pub(crate) model: &'a str,
     /// Scheme, host and path prefix; a slash at its end makes no difference.
-    pub base_url: &'a str,
-    /// What is appended, such as `/chat/completions`.
-    pub path: &'a str,
-    /// The key, where one is sent.
-    pub credential: Option<Credential<'a>>,
-    /// Further headers.
-    pub headers: &'a [(&'static str, &'static str)],
-    /// How long each phase may take.
-    pub timeouts: Timeouts,
-    /// What the provider's failures are.
-    pub rows: &'static [Row],
+    pub(crate) base_url: &'a str,
+    /// Is it where the provider itself answers, with no other base URL set?
+    pub(crate) is_own: bool,
+    /// What is appended for an answer in one piece, and for a stream.
+    pub(crate) paths: [String; 2],
+    /// The key, where one is sent, with its header and what stands before it.
+    pub(crate) key: Option<((&'static str, &'static str), &'a ApiKey)>,
+    /// What is kept out of errors.
+    pub(crate) secrets: Vec<&'a ApiKey>,
+    /// Signs every request, after everything else in it is settled.
+    pub(crate) signer: Option<Arc<dyn Sign>>,
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+    pub(crate) timeouts: Timeouts,
+    pub(crate) rows: &'static [Row],
+    /// The header of an answer that names the type of a failure.
+    pub(crate) kind_header: Option<&'static str>,
+    pub(crate) extra_body: Map<String, Value>,
 }
 
-/// A key and the header that carries it.
-#[derive(Debug, Clone)]
-pub struct Credential<'a> {
-    /// The header, such as `authorization`.
-    pub header: &'static str,
-    /// What stands before the key, such as `Bearer `.
-    pub prefix: &'static str,
-    /// The key.
-    pub key: &'a ApiKey,
-}
-
-/// One URL that model calls are posted to, with its own connections, which clones share.
-#[derive(Clone)]
+/// Where one model is asked: the URLs that its calls are posted to, and its connections.
 pub struct Endpoint {
     provider: &'static str,
     model: Arc<str>,
+    is_own: bool,
     /// Scheme, host and port.
     origin: Arc<str>,
     /// The base URL without what may be a secret.
-    base_url: Arc<str>,
-    url: Url,
+    base_url: String,
+    /// For an answer in one piece, and for a stream.
+    urls: [Url; 2],
     headers: HeaderMap,
     client: Client,
     timeouts: Timeouts,
@@ -87,81 +85,41 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::InvalidKey`], [`ConfigError::Client`].
-    pub fn open(settings: &EndpointSettings<'_>) -> Result<Self, ConfigError> {
-        let key = settings.credential.as_ref().map(|credential| credential.key);
-        let wording = Wording::hiding(key);
-        let url = url_of(settings, &wording)?;
+    pub(crate) fn open(settings: EndpointSettings<'_>) -> Result<Self, ConfigError> {
+        let wording = Wording::hiding(settings.secrets);
+        let [whole, streamed] = &settings.paths;
+        let url = |path| url_of(settings.base_url, path, &wording);
+        let urls = [url(whole)?, url(streamed)?];
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in settings.headers {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        if let Some(credential) = &settings.credential {
-            let text = format!("{}{}", credential.prefix, credential.key.reveal());
+        if let Some(((name, prefix), key)) = settings.key {
+            let text = format!("{prefix}{}", key.reveal());
             let mut value = HeaderValue::from_str(&text).map_err(|_| ConfigError::InvalidKey)?;
             value.set_sensitive(true);
-            headers.insert(HeaderName::from_static(credential.header), value);
+            headers.insert(HeaderName::from_static(name), value);
         }
-        let client = client(&url, settings.timeouts.connect)?;
-        let (timeouts, rows) = (settings.timeouts, settings.rows);
-        let base = url.as_str().strip_suffix(settings.path).unwrap_or(url.as_str());
+        let [url, _] = &urls;
+        let base = url.as_str().strip_suffix(whole.as_str()).unwrap_or(url.as_str());
         Ok(Self {
             provider: settings.provider,
             model: settings.model.into(),
+            is_own: settings.is_own,
             origin: url.origin().ascii_serialization().into(),
-            base_url: connection::shown(base).into(),
-            url,
+            base_url: connection::shown(base),
+            client: client(url, settings.timeouts.connect)?,
+            urls,
             headers,
-            client,
-            timeouts,
-            rows,
+            timeouts: settings.timeouts,
+            rows: settings.rows,
             wording,
             clock: Arc::new(SystemClock),
-            kind_header: None,
-            signer: None,
-            extra_body: Map::new(),
+            kind_header: settings.kind_header,
+            signer: settings.signer,
+            extra_body: settings.extra_body,
         })
-    }
-
-    /// Adds these fields to every request. Objects are merged at every depth; another value takes
-    /// the place of what the adapter would send.
-    #[must_use]
-    pub fn extra_body(mut self, fields: Map<String, Value>) -> Self {
-        self.extra_body = fields;
-        self
-    }
-
-    /// Signs every request, after everything else in it is settled.
-    #[must_use]
-    pub fn signed_by(mut self, signer: Arc<dyn Sign>) -> Self {
-        self.signer = Some(signer);
-        self
-    }
-
-    /// Keeps a further secret out of errors, such as the key of a signer.
-    #[must_use]
-    pub fn hiding(mut self, secret: &ApiKey) -> Self {
-        self.wording = self.wording.also_hiding(secret);
-        self
-    }
-
-    /// Reads the type of a failure from this header of the answer too, in front of the body's.
-    #[must_use]
-    pub const fn kind_header(mut self, name: &'static str) -> Self {
-        self.kind_header = Some(name);
-        self
-    }
-
-    /// Opens a further path of the same base URL, over the same connections. Only base URL and path
-    /// of the settings count.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError::InvalidBaseUrl`].
-    pub fn beside(&self, settings: &EndpointSettings<'_>) -> Result<Self, ConfigError> {
-        let url = url_of(settings, &self.wording)?;
-        let origin = url.origin().ascii_serialization().into();
-        Ok(Self { url, origin, ..self.clone() })
     }
 
     /// Returns the model that is asked.
@@ -170,9 +128,14 @@ impl Endpoint {
         &self.model
     }
 
-    /// Makes what an answer of this provider and model wants back; `None` of no parts.
+    /// Is it where the provider itself answers, with no other base URL set?
     #[must_use]
-    pub fn state_of(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
+    pub const fn is_own(&self) -> bool {
+        self.is_own
+    }
+
+    /// Makes what an answer of this provider and model wants back; `None` of no parts.
+    pub(crate) fn state_of(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
         (!parts.is_empty()).then(|| ProviderState {
             provider: self.provider.into(),
             model: Arc::clone(&self.model),
@@ -187,13 +150,19 @@ impl Endpoint {
         state.map_or(&[], |state| state.parts_for(self.provider, &self.model, &self.origin))
     }
 
-    /// Returns how long each phase may take.
-    #[must_use]
-    pub const fn timeouts(&self) -> Timeouts {
+    pub(crate) const fn timeouts(&self) -> Timeouts {
         self.timeouts
     }
 
-    /// Posts a request and waits for the head of the answer. A status other than 2xx is an error.
+    /// Writes the body of a request, with the further fields that are set.
+    pub(crate) fn encode(&self, body: &impl Serialize) -> Result<Vec<u8>, ProviderError> {
+        body_with(body, &self.extra_body).map_err(|error| {
+            ProviderError::invalid_request(format!("request is no JSON: {error}"), None)
+        })
+    }
+
+    /// Posts a request and waits for the head of the answer, and returns with it the wait that it asks
+    /// for. A status other than 2xx is an error.
     ///
     /// # Errors
     ///
@@ -203,19 +172,18 @@ impl Endpoint {
     /// # Cancel safety
     ///
     /// Dropping the future closes the connection.
-    pub async fn post(
+    pub(crate) async fn post(
         &self,
-        body: &(impl Serialize + Sync),
+        body: Vec<u8>,
+        is_streamed: bool,
         sink: Option<&dyn StreamSink>,
-    ) -> Result<Answer<'_>, ProviderError> {
-        if REAL_REQUESTS_DENIED.load(Ordering::Relaxed) && !is_loopback(&self.url) {
+    ) -> Result<(Response, Option<Duration>), ProviderError> {
+        let url = &self.urls[usize::from(is_streamed)];
+        if REAL_REQUESTS_DENIED.load(Ordering::Relaxed) && !connection::is_loopback(url) {
             return Err(ProviderError::Other("real requests are denied in this process".into()));
         }
-        let body = body_with(body, &self.extra_body).map_err(|error| {
-            ProviderError::invalid_request(format!("request is no JSON: {error}"), None)
-        })?;
-        let headers = self.headers_for(&body)?;
-        let request = self.client.post(self.url.clone()).headers(headers).body(body).send();
+        let headers = self.headers_for(url, &body)?;
+        let request = self.client.post(url.clone()).headers(headers).body(body).send();
         let response = self
             .within(self.timeouts.first_byte, TimeoutPhase::FirstByte, request)
             .await?
@@ -228,38 +196,24 @@ impl Endpoint {
         }
         let retry_after = hint::retry_after(response.headers(), self.clock.now());
         if response.status().is_success() {
-            return Ok(Answer::new(self, response, retry_after));
+            return Ok((response, retry_after));
         }
         Err(self.refused(response, retry_after).await)
     }
 
-    /// Makes an answer of bytes that are here already, such as a recorded one. Its head says
-    /// success and this content type; one that no header can carry is left out.
-    #[must_use]
-    pub fn recorded(&self, content_type: &str, body: impl Into<Vec<u8>>) -> Answer<'_> {
-        let mut response = http::Response::new(body.into());
-        if let Ok(value) = HeaderValue::from_str(content_type) {
-            response.headers_mut().insert(CONTENT_TYPE, value);
-        }
-        Answer::new(self, response.into(), None)
-    }
-
     /// Says what a failure inside a 200 is.
-    #[must_use]
-    pub fn failure(&self, body: Value, retry_after: Option<Duration>) -> ProviderError {
+    pub(crate) fn failure(&self, body: Value, retry_after: Option<Duration>) -> ProviderError {
         self.classified(None, &Said::read_json(body), retry_after)
     }
 
     /// Makes [`ProviderError::InvalidResponse`], with words that may come from outside.
-    #[must_use]
-    pub fn invalid_response(&self, why: &str) -> ProviderError {
+    pub(crate) fn invalid_response(&self, why: &str) -> ProviderError {
         ProviderError::InvalidResponse(self.wording.clean(why))
     }
 
     /// Makes [`StopReason::Unknown`] of a provider's word for why it stopped; the reason itself,
     /// where the word is one of ours.
-    #[must_use]
-    pub fn unknown_stop(&self, word: &str) -> StopReason {
+    pub(crate) fn unknown_stop(&self, word: &str) -> StopReason {
         StopReason::named(&self.wording.clean(word))
     }
 
@@ -281,10 +235,10 @@ impl Endpoint {
     }
 
     /// Returns the headers of a request: those of all requests, and its signature.
-    fn headers_for(&self, body: &[u8]) -> Result<HeaderMap, ProviderError> {
+    fn headers_for(&self, url: &Url, body: &[u8]) -> Result<HeaderMap, ProviderError> {
         let mut headers = self.headers.clone();
         if let Some(signer) = &self.signer {
-            let url = self.url.as_str();
+            let url = url.as_str();
             let at = self.clock.now();
             let request = Unsigned { method: "POST", url, headers: &headers, body, at };
             let mut signature = signer.sign(&request)?;
@@ -300,8 +254,9 @@ impl Endpoint {
             return ProviderError::timeout(TimeoutPhase::Connect, Some(self.timeouts.connect))
                 .with_hint(connection::unreachable_hint(&self.base_url));
         }
-        let host = self.url.host_str().unwrap_or_default();
-        let place = match self.url.port() {
+        let [url, _] = &self.urls;
+        let host = url.host_str().unwrap_or_default();
+        let place = match url.port() {
             Some(port) => format!("{host}:{port}"),
             None => host.to_owned(),
         };
@@ -327,7 +282,7 @@ impl Endpoint {
             body.extend_from_slice(&chunk);
         }
         if body.len() >= MAX_FAILURE_BYTES {
-            // What was cut may be half a secret, which nobody would find.
+            // What was cut may be half a secret, which no search would find.
             let word = body.iter().rposition(u8::is_ascii_whitespace);
             body.truncate(word.unwrap_or(0));
         }
@@ -360,12 +315,12 @@ impl fmt::Debug for Endpoint {
     }
 }
 
-fn url_of(settings: &EndpointSettings<'_>, wording: &Wording) -> Result<Url, ConfigError> {
+fn url_of(base_url: &str, path: &str, wording: &Wording) -> Result<Url, ConfigError> {
     let invalid = |reason: &str| ConfigError::InvalidBaseUrl {
-        url: wording.clean(&connection::shown(settings.base_url)),
+        url: wording.clean(&connection::shown(base_url)),
         reason: reason.to_owned(),
     };
-    let base = settings.base_url.trim().trim_end_matches('/');
+    let base = base_url.trim().trim_end_matches('/');
     let parsed = Url::parse(base).map_err(|error| invalid(&error.to_string()))?;
     if !matches!(parsed.scheme(), "http" | "https") {
         return Err(invalid("the scheme is neither `http` nor `https`"));
@@ -376,7 +331,7 @@ fn url_of(settings: &EndpointSettings<'_>, wording: &Wording) -> Result<Url, Con
     if parsed.query().is_some() || parsed.fragment().is_some() {
         return Err(invalid("a path is appended to it, so it cannot end in `?…` or `#…`"));
     }
-    Url::parse(&format!("{base}{}", settings.path)).map_err(|error| invalid(&error.to_string()))
+    Url::parse(&format!("{base}{path}")).map_err(|error| invalid(&error.to_string()))
 }
 
 fn client(url: &Url, connect: Duration) -> Result<Client, ConfigError> {
@@ -394,13 +349,8 @@ fn client(url: &Url, connect: Duration) -> Result<Client, ConfigError> {
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never());
     // A proxy is for what leaves the machine.
-    let builder = if is_loopback(url) { builder.no_proxy() } else { builder };
+    let builder = if connection::is_loopback(url) { builder.no_proxy() } else { builder };
     builder.build().map_err(|error| ConfigError::Client(BoxError::from(error)))
-}
-
-pub(crate) fn is_loopback(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
-    host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback())
 }
 
 #[cfg(test)]

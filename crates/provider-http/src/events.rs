@@ -1,20 +1,11 @@
 use std::borrow::Cow;
 use std::ops::Range;
-use std::time::Duration;
 
-use provider::ProviderError;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::IgnoredAny;
 
-use crate::answer::BYTE_ORDER_MARK;
-use crate::{Answer, Endpoint, MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
-
-/// The server-sent events of an answer. An event that the end of the body cut off is no event, unless
-/// nothing but the empty line behind it is missing.
-#[derive(Debug)]
-pub struct Events<'e> {
-    answer: Answer<'e>,
-    buffer: EventBuffer,
-}
+use crate::decode::BYTE_ORDER_MARK;
+use crate::framing::{FrameError, Framing};
+use crate::limits::{MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 
 /// One server-sent event.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,67 +36,16 @@ impl Event {
 /// How often an event is looked for inside another.
 const MAX_WRAPPINGS: usize = 3;
 
-impl<'e> Events<'e> {
-    pub(crate) fn new(answer: Answer<'e>) -> Self {
-        Self { answer, buffer: EventBuffer::default() }
-    }
-
-    /// Waits for the next event, `None` at the end of the body. Bytes that are no UTF-8 are replaced.
-    ///
-    /// # Errors
-    ///
-    /// [`ProviderError::StreamInterrupted`] when the connection breaks, [`ProviderError::Timeout`]
-    /// when nothing comes, [`ProviderError::InvalidResponse`] when an event, or all together, is too
-    /// large.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future loses no event.
-    pub async fn next(&mut self) -> Result<Option<Event>, ProviderError> {
-        loop {
-            if let Some(event) = self.buffer.next() {
-                return Ok(Some(event.unwrapped()));
-            }
-            let Some(chunk) = self.answer.chunk().await? else {
-                return Ok(self.buffer.take_rest().map(Event::unwrapped));
-            };
-            if let Err(TooLarge) = self.buffer.push(&chunk) {
-                return Err(self.endpoint().invalid_response("stream is too large"));
-            }
-        }
-    }
-
-    /// Decodes the data of an event, as [`Endpoint::decode`] does.
-    ///
-    /// # Errors
-    ///
-    /// Whatever a failure in the data is; [`ProviderError::InvalidResponse`].
-    pub fn decode<T: DeserializeOwned>(&self, event: &Event) -> Result<T, ProviderError> {
-        self.endpoint().decode(event.data.as_bytes(), self.retry_after())
-    }
-
-    /// Returns the endpoint the events come from.
-    #[must_use]
-    pub const fn endpoint(&self) -> &'e Endpoint {
-        self.answer.endpoint
-    }
-
-    /// Returns the wait that the head of the answer asked for.
-    #[must_use]
-    pub const fn retry_after(&self) -> Option<Duration> {
-        self.answer.retry_after()
-    }
-}
-
-/// Puts events together as the [HTML standard] says, so that it makes no difference where bytes were
-/// split. Ids and waits before a new connection are passed over: nobody asks for them here.
+/// Cuts a body into server-sent events as the [HTML standard] says. An event that the end of the body
+/// cut off is no event, unless nothing but the empty line behind it is missing. Bytes that are no UTF-8
+/// are replaced; ids and waits before a new connection are passed over.
 ///
 /// `eventsource-stream` 0.2.3 needs as much code around it, because it panics on a byte order mark and
 /// reads long lines again with every piece of them, and takes ten times as long.
 ///
 /// [HTML standard]: https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation
 #[derive(Debug, Default)]
-struct EventBuffer {
+pub struct Events {
     bytes: Vec<u8>,
     /// How far lines were taken.
     taken: usize,
@@ -129,24 +69,7 @@ struct Draft {
     bytes: usize,
 }
 
-#[derive(Debug)]
-struct TooLarge;
-
-impl EventBuffer {
-    /// Takes a piece of the body. The events before it have all been taken.
-    fn push(&mut self, chunk: &[u8]) -> Result<(), TooLarge> {
-        self.bytes.drain(..self.taken);
-        self.searched -= self.taken;
-        self.taken = 0;
-        self.of_stream = self.of_stream.saturating_add(chunk.len());
-        let of_event = self.draft.bytes + self.bytes.len() + chunk.len();
-        if self.of_stream > MAX_STREAM_BYTES || of_event > MAX_ANSWER_BYTES {
-            return Err(TooLarge);
-        }
-        self.bytes.extend_from_slice(chunk);
-        Ok(())
-    }
-
+impl Events {
     /// Returns where the next complete line is, without its end, and goes behind it.
     fn next_line(&mut self) -> Option<Range<usize>> {
         if self.is_behind_return {
@@ -180,25 +103,8 @@ impl EventBuffer {
         None
     }
 
-    /// Takes what the end of the body left without an empty line behind it, where that is whole: the
-    /// end marker, or an object.
-    fn take_rest(&mut self) -> Option<Event> {
-        let rest = self.taken..self.bytes.len();
-        self.taken = rest.end;
-        self.searched = rest.end;
-        let ended = self.take_line(rest);
-        let event = ended.or_else(|| std::mem::take(&mut self.draft).end())?;
-        let data = event.data.trim();
-        let is_object = || serde_json::from_str::<IgnoredAny>(data).is_ok();
-        (data == "[DONE]" || (data.starts_with('{') && is_object())).then_some(event)
-    }
-}
-
-impl Iterator for EventBuffer {
-    type Item = Event;
-
     /// Takes the next complete event.
-    fn next(&mut self) -> Option<Event> {
+    fn next_event(&mut self) -> Option<Event> {
         loop {
             let line = self.next_line()?;
             let event = self.take_line(line);
@@ -206,6 +112,43 @@ impl Iterator for EventBuffer {
                 return event;
             }
         }
+    }
+}
+
+impl Framing for Events {
+    type Frame = Event;
+
+    fn push(&mut self, chunk: &[u8]) -> Result<(), FrameError> {
+        self.bytes.drain(..self.taken);
+        self.searched -= self.taken;
+        self.taken = 0;
+        self.of_stream = self.of_stream.saturating_add(chunk.len());
+        let of_event = self.draft.bytes + self.bytes.len() + chunk.len();
+        if self.of_stream > MAX_STREAM_BYTES || of_event > MAX_ANSWER_BYTES {
+            return Err(FrameError::too_large());
+        }
+        self.bytes.extend_from_slice(chunk);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Event>, FrameError> {
+        Ok(self.next_event().map(Event::unwrapped))
+    }
+
+    /// Takes what is left without an empty line behind it, where that is whole: the end marker, or an
+    /// object.
+    fn rest(&mut self) -> Result<Option<Event>, FrameError> {
+        let rest = self.taken..self.bytes.len();
+        self.taken = rest.end;
+        self.searched = rest.end;
+        let ended = self.take_line(rest);
+        let Some(event) = ended.or_else(|| std::mem::take(&mut self.draft).end()) else {
+            return Ok(None);
+        };
+        let data = event.data.trim();
+        let is_object = || serde_json::from_str::<IgnoredAny>(data).is_ok();
+        let is_whole = data == "[DONE]" || (data.starts_with('{') && is_object());
+        Ok(is_whole.then(|| event.unwrapped()))
     }
 }
 
@@ -245,19 +188,14 @@ mod tests {
 
     /// Feeds the pieces and returns the events.
     fn read(pieces: &[&[u8]]) -> Vec<String> {
-        let mut buffer = EventBuffer::default();
+        let mut buffer = Events::default();
         let mut read = Vec::new();
         for piece in pieces {
             buffer.push(piece).unwrap();
-            read.extend(buffer.by_ref().map(shown));
+            read.extend(std::iter::from_fn(|| buffer.next().unwrap()));
         }
-        read.extend(buffer.take_rest().map(shown));
-        read
-    }
-
-    fn shown(event: Event) -> String {
-        let event = event.unwrapped();
-        format!("{}|{}", event.kind, event.data)
+        read.extend(buffer.rest().unwrap());
+        read.iter().map(|event| format!("{}|{}", event.kind, event.data)).collect()
     }
 
     /// Spec: P7
@@ -358,14 +296,14 @@ mod tests {
         for end in [b'x', b'\n'] {
             let mut megabyte = vec![b'x'; 1024 * 1024];
             megabyte.push(end);
-            let mut buffer = EventBuffer::default();
+            let mut buffer = Events::default();
             for _ in 0..31 {
                 buffer.push(&megabyte).unwrap();
-                assert_eq!(buffer.next(), None);
+                assert_eq!(buffer.next().unwrap(), None);
             }
             assert!(buffer.push(&megabyte).is_err());
         }
-        let mut stream = EventBuffer { of_stream: MAX_STREAM_BYTES - 1, ..EventBuffer::default() };
+        let mut stream = Events { of_stream: MAX_STREAM_BYTES - 1, ..Events::default() };
         assert!(stream.push(b"\n").is_ok());
         assert!(stream.push(b"\n").is_err());
     }

@@ -1,52 +1,62 @@
-//! What the HTTP provider adapters share, once: one client, timeouts by phase, server-sent events,
-//! hints how long to wait, and the table that says what a failure on the wire is.
+//! What the HTTP provider adapters share, once: one provider and its builder, one client, timeouts by
+//! phase, server-sent events, hints how long to wait, and the table that says what a failure on the
+//! wire is.
 //!
-//! An adapter is a table and a mapping on top of this: it opens an [`Endpoint`] with its [`Row`]s,
-//! posts a request to it and reads the [`Answer`], whole, as [`Events`] or as [`Lines`].
+//! An adapter is a [`Protocol`]: the [`Row`]s of its failures, what is sent, and how an answer is read,
+//! whole or from the frames of a stream. [`HttpProvider`] asks an endpoint that speaks it.
 //!
 //! It never retries, never follows a redirect and never waits longer than its [`Timeouts`] allow.
 //! No byte from outside can make it panic, and no key it holds can be printed: what a provider says
 //! is redacted, put on one line and bounded before it enters an error.
 //!
-//! Start at [`Endpoint`], then [`classify`].
+//! Start at [`Protocol`], which has an example, then [`HttpProviderBuilder`] and [`classify`].
 
 mod answer;
 mod arguments;
+mod builder;
 mod calls;
+mod class;
 pub mod classify;
 mod config_error;
 mod connection;
 mod decode;
+mod draft;
 mod endpoint;
 mod events;
 mod extra;
+mod framing;
 mod hint;
 mod key;
 pub mod lenient;
-mod lines;
+mod limits;
 pub mod phrases;
+mod protocol;
+mod http_provider;
+mod reply;
 mod said;
 mod sign;
 mod state;
 mod timeouts;
+mod values;
 mod wording;
 
-pub use answer::{Answer, read_aloud};
 pub use arguments::{parse_arguments, sendable_arguments, sendable_id};
-pub use calls::{CallDraft, finish_calls};
-pub use classify::{Class, Row, When};
+pub use builder::HttpProviderBuilder;
+pub use calls::CallDraft;
+pub use class::Class;
+pub use classify::{Row, When};
 pub use config_error::ConfigError;
-pub use endpoint::{Credential, Endpoint, EndpointSettings, deny_real_requests};
+pub use draft::Draft;
+pub use endpoint::{Endpoint, deny_real_requests};
 pub use events::{Event, Events};
+pub use framing::{FrameError, Framing};
+pub use http_provider::HttpProvider;
 pub use key::ApiKey;
-pub use lines::Lines;
+pub use limits::{MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
+pub use protocol::{Protocol, Stream};
+pub use reply::Reply;
 pub use said::Said;
 pub use sign::{Sign, Unsigned};
 pub use state::{Piece, pieces};
 pub use timeouts::Timeouts;
-
-/// The most bytes one answer, or one event of a stream, may have.
-pub const MAX_ANSWER_BYTES: usize = 32 * 1024 * 1024;
-
-/// The most bytes a stream may have as a whole: a long answer in small, wordy events.
-pub const MAX_STREAM_BYTES: usize = 512 * 1024 * 1024;
+pub use values::Values;

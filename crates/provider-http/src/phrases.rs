@@ -4,24 +4,12 @@
 //! before: an adapter that knew its own vendor's alone would take an overflow of the context for a
 //! malformed request. So every adapter knows all of them. Each has a body it was seen in.
 
-use crate::{Class, Said};
+use crate::class::Class;
+use crate::said::Said;
 
 mod lists;
 
-pub use lists::{FILTERED, OVERFLOWS, QUOTAS};
-
-/// Words that say what a failure is.
-#[derive(Debug, Clone, Copy)]
-pub struct Phrase {
-    /// Who says so.
-    pub from: &'static str,
-    /// What it says: these pieces, in this order, without regard to ASCII case.
-    pub words: &'static [&'static str],
-    /// The status it comes with.
-    pub status: u16,
-    /// A body it was seen in.
-    pub body: &'static str,
-}
+pub use lists::{FILTERED, OVERFLOWS, Phrase, QUOTAS};
 
 /// Words of a limit that passes, which may speak of tokens too.
 const PASSING: &[&str] = &["rate limit", "rate_limit", "too many requests", "per min", "throttl"];
@@ -41,20 +29,6 @@ pub(crate) fn by_words(status: Option<u16>, said: &Said) -> Option<Class> {
     let is_other = matches!(status.or(said.status), Some(401..=404 | 408 | 409 | 429 | 499));
     let passes = PASSING.iter().any(|word| words.contains(word));
     (!is_other && !passes && any(OVERFLOWS)).then_some(Class::ContextOverflow)
-}
-
-impl Phrase {
-    /// Does this text, in lower case, have all pieces in their order?
-    fn is_in(&self, text: &str) -> bool {
-        let mut rest = text;
-        self.words.iter().all(|word| match rest.split_once(word) {
-            Some((_, behind)) => {
-                rest = behind;
-                true
-            }
-            None => false,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -9,20 +9,14 @@ const MAX_CHARS: usize = 500;
 const MAX_WORD_BYTES: usize = 64 * 1024;
 
 /// Makes text from outside fit for an error: redacted, on one line, bounded.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Wording(Redactor);
 
 impl Wording {
-    pub(crate) fn hiding(key: Option<&ApiKey>) -> Self {
-        let redactor = Redactor::new();
-        Self(match key {
-            Some(key) => redactor.with_secret(key.reveal()),
-            None => redactor,
-        })
-    }
-
-    pub(crate) fn also_hiding(self, key: &ApiKey) -> Self {
-        Self(self.0.with_secret(key.reveal()))
+    /// Keeps these secrets out of it.
+    pub(crate) fn hiding<'k>(keys: impl IntoIterator<Item = &'k ApiKey>) -> Self {
+        let keys = keys.into_iter().map(ApiKey::reveal);
+        Self(keys.fold(Redactor::new(), |redactor, key| redactor.with_secret(key)))
     }
 
     pub(crate) fn clean(&self, text: &str) -> String {
@@ -61,13 +55,13 @@ mod tests {
 
     #[test]
     fn a_provider_s_words_become_one_bounded_line_without_the_key() {
-        let wording = Wording::hiding(Some(&ApiKey::new("held-secret-key")));
+        let wording =
+            Wording::hiding([&ApiKey::new("held-secret-key"), &ApiKey::new("another-secret")]);
         assert_eq!(
             wording.clean("Incorrect API key:\r\n\theld-secret-key.\u{1b}[31m\0"),
             "Incorrect API key: [redacted]. [31m"
         );
         assert_eq!(wording.clean("Overloaded."), "Overloaded");
-        let wording = wording.also_hiding(&ApiKey::new("another-secret"));
         assert_eq!(wording.clean("held-secret-key another-secret"), "[redacted] [redacted]");
         assert_eq!(wording.clean("held-sec\n  ret-key, too"), "[redacted], too");
         let long = wording.clean(&"é".repeat(10_000));
@@ -79,7 +73,7 @@ mod tests {
     #[test]
     fn a_key_is_not_cut_in_half_before_it_is_found() {
         let key = "ahovcjqx".repeat(12) + "tail";
-        let wording = Wording::hiding(Some(&ApiKey::new(key.as_str())));
+        let wording = Wording::hiding([&ApiKey::new(key.as_str())]);
         for spaces in [0, 400, 480, 3_900, 3_934, 3_999, 4_100, 100_000] {
             let said = wording.clean(&format!("denied{}{key}", " ".repeat(spaces)));
             assert!(!said.contains("ahov") && !said.contains("tail"), "{spaces}: {said}");

@@ -1,31 +1,117 @@
 //! The client in its surroundings: other clients in the process, and servers that are none.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+use std::borrow::Cow;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::ops::ControlFlow;
 
 use layer0::Failure;
 use layer0::failure::Chain;
-use provider_http::{Endpoint, EndpointSettings, Timeouts};
+use layer0::message::{StopReason, Transcript};
+use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
+use provider_http::{
+    ConfigError, Draft, Endpoint, Event, Events, HttpProvider, HttpProviderBuilder, Protocol,
+    Reply, Row, Stream,
+};
 use reqwest::Client;
 use rustls::crypto::CryptoProvider;
+use serde::Serialize;
+use serde_json::json;
 
-fn open() -> Endpoint {
+/// The smallest protocol there can be. Nothing here is answered.
+#[derive(Debug, Default)]
+struct Plain;
+
+impl Protocol for Plain {
+    const NAME: &'static str = "plain";
+    const KEY_VARIABLE: &'static str = "PLAIN_API_KEY";
+    const ROWS: &'static [Row] = &[];
+    type Framing = Events;
+    type Response = String;
+    type Stream = Pieces;
+
+    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+        Err(ConfigError::missing_setting("base URL", "PLAIN_URL"))
+    }
+
+    fn path(&self, _model: &str, _is_streamed: bool) -> String {
+        "/chat".to_owned()
+    }
+
+    fn request<'a>(
+        &'a self,
+        _endpoint: &'a Endpoint,
+        _request: &'a ModelRequest,
+        is_streamed: bool,
+    ) -> Result<impl Serialize + 'a, ProviderError> {
+        Ok(json!({ "stream": is_streamed }))
+    }
+
+    fn response(&self, text: String, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        Ok(Draft { text, ..Draft::default() }.finish(StopReason::End, reply))
+    }
+
+    fn stream(&self) -> Pieces {
+        Pieces::default()
+    }
+}
+
+#[derive(Default)]
+struct Pieces(Draft);
+
+impl Stream for Pieces {
+    type Frame = Event;
+
+    fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+        self.0.say(&event.data, reply);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        Ok(self.0.finish(StopReason::End, reply))
+    }
+}
+
+fn open() -> HttpProvider<Plain> {
     open_at("https://127.0.0.1:9")
 }
 
-fn open_at(base_url: &str) -> Endpoint {
-    Endpoint::open(&EndpointSettings {
-        provider: "test",
-        model: "m",
-        base_url,
-        path: "/chat",
-        credential: None,
-        headers: &[],
-        timeouts: Timeouts::default(),
-        rows: &[],
-    })
-    .unwrap()
+fn open_at(base_url: &str) -> HttpProvider<Plain> {
+    HttpProviderBuilder::new("m").base_url(base_url).build().unwrap()
+}
+
+#[tokio::test]
+async fn first_bytes_tell_a_stream_from_an_answer() {
+    let provider = open();
+    for (content_type, body, expected) in [
+        ("application/json; charset=utf-8", r#""one""#, Ok("one")),
+        ("application/json", "data: one\n\n", Ok("one")),
+        ("text/event-stream", "data: one\n\ndata: two\n\n", Ok("onetwo")),
+        ("text/event-stream", "[1]", Err("invalid type: sequence, expected a string")),
+        ("application/json", "pardon?", Err("expected value")),
+        ("text/event-stream", "pardon?", Ok("")),
+        ("no header\ncarries this", "pardon?", Ok("")),
+        ("text/html", "pardon?", Err("an HTML page instead of JSON")),
+    ] {
+        let read = provider.read(content_type, body).await;
+        match (read, expected) {
+            (Ok(response), Ok(text)) => assert_eq!(&*response.text, text, "{content_type} {body}"),
+            (Err(error), Err(why)) => {
+                let error = Chain(&error).to_string();
+                assert!(error.contains(why), "{content_type} {body}: {error}");
+            }
+            (read, _) => panic!("{content_type} {body}: {read:?}"),
+        }
+    }
+}
+
+#[test]
+fn without_a_base_url_the_provider_s_own_is_wanted() {
+    let error = HttpProviderBuilder::<Plain>::new("m").build().unwrap_err();
+    assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
+    let error = HttpProviderBuilder::<Plain>::new("m").api_key("0123456789").build().unwrap_err();
+    assert!(matches!(error, ConfigError::MissingSetting { .. }), "{error:?}");
 }
 
 /// Says whether the process has a crypto provider for everyone; nothing that is tested here sets one.
@@ -88,14 +174,15 @@ async fn every_unanswered_request_has_a_hint() {
         (server("http", b""), "it closed the connection; check the port of base_url"),
         (server("https", b""), "a server without TLS needs `http://`"),
     ] {
-        let endpoint = open_at(&format!("{base_url}/t0ken-1n-the-path/v1"));
-        let error = endpoint.post(&serde_json::json!({}), None).await.err().unwrap();
+        let provider = open_at(&format!("{base_url}/t0ken-1n-the-path/v1"));
+        let request = ModelRequest::new(Transcript::default());
+        let error = provider.complete(&request).await.unwrap_err();
         let (text, hint) = (Chain(&error).to_string(), error.hint().unwrap_or_default());
         assert_eq!(error.code(), "provider.transient", "{text}");
         let expected = expected.replace("{}", &base_url);
         assert!(hint.contains(&expected), "{text}: {hint}");
         assert!(hint.contains(&format!("`{base_url}/…/v1`")), "{hint}");
-        for shown in [&text, &*hint, &format!("{error:?}"), &format!("{endpoint:?}")] {
+        for shown in [&text, &*hint, &format!("{error:?}"), &format!("{provider:?}")] {
             assert!(!shown.contains("t0ken"), "{shown}");
         }
     }

@@ -13,10 +13,10 @@
 //! # Ok::<(), provider_http::ConfigError>(())
 //! ```
 
+mod chat;
 mod classify;
-mod ollama;
 mod request;
 mod response;
 mod stream;
 
-pub use ollama::{BASE_URL, HOSTED_URL, KEY_VARIABLE, Ollama, OllamaProvider};
+pub use chat::{BASE_URL, HOSTED_URL, KEY_VARIABLE, Ollama, OllamaChat, OllamaProvider};

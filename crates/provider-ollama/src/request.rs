@@ -89,10 +89,11 @@ struct WireToolFunction<'a> {
 }
 
 impl<'a> ChatRequest<'a> {
-    pub(crate) fn whole(
+    pub(crate) fn new(
         model: &'a str,
         request: &'a ModelRequest,
         context_tokens: Option<u32>,
+        stream: bool,
     ) -> Result<Self, ProviderError> {
         // The protocol has no ids: a result names its tool, and stands in the order of the calls.
         let mut names = BTreeMap::new();
@@ -110,18 +111,10 @@ impl<'a> ChatRequest<'a> {
                 num_predict: request.settings.max_output_tokens,
                 temperature: request.settings.temperature,
             },
-            stream: false,
+            stream,
             truncate: false,
             shift: false,
         })
-    }
-
-    pub(crate) fn streamed(
-        model: &'a str,
-        request: &'a ModelRequest,
-        context_tokens: Option<u32>,
-    ) -> Result<Self, ProviderError> {
-        Ok(Self { stream: true, ..Self::whole(model, request, context_tokens)? })
     }
 }
 

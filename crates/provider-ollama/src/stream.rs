@@ -1,22 +1,63 @@
-//! What comes back as a stream.
+//! How an answer is put together.
 
-use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::Lines;
+use std::ops::ControlFlow;
 
-use crate::response::{Chunk, Draft, truncated};
+use layer0::message::StopReason;
+use provider::{ModelResponse, ProviderError};
+use provider_http::{CallDraft, Draft, Reply, Stream};
 
-/// Reads a stream to its end, which is a line that says `done: true`.
-pub(crate) async fn read(
-    mut lines: Lines<'_>,
-    sink: Option<&dyn StreamSink>,
-) -> Result<ModelResponse, ProviderError> {
-    let mut draft = Draft::default();
-    while let Some(chunk) = lines.next_value::<Chunk>().await? {
-        let is_done = chunk.done;
-        draft.take(chunk, sink);
-        if is_done {
-            return draft.finish(lines.endpoint());
-        }
+use crate::response::Chunk;
+
+/// An answer as its lines tell it; its end is a line that says `done: true`.
+#[derive(Default)]
+pub struct ChatStream {
+    draft: Draft,
+    done_reason: Option<String>,
+    is_done: bool,
+}
+
+impl Stream for ChatStream {
+    type Frame = String;
+
+    fn take(&mut self, line: String, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+        self.add(reply.decode(line.as_bytes())?, reply);
+        Ok(if self.is_done { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     }
-    Err(truncated())
+
+    fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        if !self.is_done {
+            return Err(ProviderError::stream_truncated("`done: true`"));
+        }
+        let stop_reason = match self.done_reason.as_deref() {
+            // Done without a reason is a runner that lost its connection.
+            None | Some("") => return Err(ProviderError::stream_truncated("a done reason")),
+            Some("stop") if !self.draft.calls.is_empty() => StopReason::ToolUse,
+            Some("stop") => StopReason::End,
+            Some("length") => StopReason::MaxTokens,
+            // It found nothing to answer, as in a conversation without a user; asking again is as
+            // useless.
+            Some(reason @ ("load" | "unload")) => {
+                let why = format!("there was nothing to answer, the model did only `{reason}`");
+                return Err(ProviderError::invalid_request(why, None));
+            }
+            Some(word) => reply.unknown_stop(word),
+        };
+        Ok(self.draft.finish(stop_reason, reply))
+    }
+}
+
+impl ChatStream {
+    /// Takes an answer, or the next piece of one.
+    pub(crate) fn add(&mut self, chunk: Chunk, reply: &Reply<'_>) {
+        if let Some(usage) = chunk.usage() {
+            self.draft.bill(usage, reply);
+        }
+        self.is_done = chunk.done;
+        self.done_reason = chunk.done_reason.or(self.done_reason.take());
+        let Some(said) = chunk.message else { return };
+        self.draft.think(said.thinking.as_deref().unwrap_or_default(), reply);
+        self.draft.say(said.content.as_deref().unwrap_or_default(), reply);
+        let calls = said.tool_calls.unwrap_or_default().into_iter();
+        self.draft.calls.extend(calls.map(CallDraft::from));
+    }
 }

@@ -15,14 +15,11 @@
 //! # Ok::<(), provider_http::ConfigError>(())
 //! ```
 
+mod chat;
 mod classify;
-mod openai;
-mod place;
-mod request;
-mod response;
+mod own;
 mod responses;
-mod stream;
 
-pub use openai::{OpenAi, OpenAiProvider};
-pub use place::{BASE_URL, KEY_VARIABLE};
-pub use responses::{OpenAiResponses, OpenAiResponsesProvider};
+pub use chat::{ChatCompletions, OpenAi, OpenAiProvider};
+pub use own::{BASE_URL, KEY_VARIABLE};
+pub use responses::{OpenAiResponses, OpenAiResponsesProvider, Responses};

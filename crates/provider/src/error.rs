@@ -24,7 +24,7 @@ pub enum ProviderError {
     AuthFailed(String),
     /// The breaker around the endpoint is open.
     ///
-    /// Retry: after the breaker's wait. Effect: none.
+    /// Retry: after the hint, else with backoff. Effect: none.
     #[error("circuit is open")]
     #[non_exhaustive]
     CircuitOpen {

@@ -19,7 +19,7 @@ pub use error::ProviderError;
 pub use recorded::RecordedProvider;
 pub use request::{ModelRequest, ModelResponse, ModelSettings, StreamSink};
 pub use script::{ErrorKind, ScriptedAnswer, ScriptedError, ScriptedToolCall};
-pub use scripted::{Placeholders, ScriptedProvider};
+pub use scripted::{Placeholders, ScriptExhausted, ScriptedProvider};
 pub use timeout::TimeoutPhase;
 
 /// Asks a model once.

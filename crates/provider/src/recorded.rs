@@ -1,11 +1,12 @@
 //! Exchanges with a model, kept and given again.
 
 mod failure;
+mod lock;
 mod told;
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use layer0::message::Message;
@@ -18,6 +19,7 @@ use crate::{ModelRequest, ModelResponse, Provider, ProviderError};
 pub use failure::RecordedFailure;
 pub use told::Told;
 
+use lock::lock;
 use told::Listening;
 
 /// What was asked and what came of it: one line of a recording.
@@ -53,7 +55,7 @@ type Redact = Box<dyn Fn(&str) -> String + Send + Sync>;
 /// request has to be the recorded one, asked in the same way, in the order in which calls began.
 ///
 /// A failure is given again as it was: its variant with all its fields, and the texts of its causes.
-/// Whoever listens is told the same status, text, thinking and tokens, text in one piece. A call that
+/// A listener is told the same status, text, thinking and tokens, text in one piece. A call that
 /// was dropped, as by a timeout around it, waits to be dropped again.
 ///
 /// ```
@@ -314,8 +316,4 @@ fn different_part(recorded: &Value, asked: &Value, at: String) -> Option<String>
         _ if recorded == asked => None,
         _ => Some(at),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

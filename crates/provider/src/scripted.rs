@@ -10,10 +10,16 @@ use serde_json::Value;
 
 use crate::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer};
 
+/// Says that a script was asked more often than it has answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("script exhausted")]
+#[non_exhaustive]
+pub struct ScriptExhausted;
+
 /// Answers from a list, one entry per attempt, in order.
 ///
-/// Asked more often than it has answers, it fails with [`ProviderError::Other`], "script
-/// exhausted". In texts and arguments, `${error_id.N}` and `${result_id.N}` stand for the N-th
+/// Asked more often than it has answers, it fails with [`ProviderError::Other`] around
+/// [`ScriptExhausted`]. In texts and arguments, `${error_id.N}` and `${result_id.N}` stand for the N-th
 /// distinct id that the tool messages of the conversation name.
 #[derive(Debug)]
 pub struct ScriptedProvider {
@@ -60,7 +66,7 @@ impl ScriptedProvider {
     async fn answer(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(answer) = self.answers.get(index) else {
-            return Err(ProviderError::Other("script exhausted".into()));
+            return Err(ProviderError::Other(ScriptExhausted.into()));
         };
         if answer.delay_ms > 0 {
             self.clock.sleep(Duration::from_millis(answer.delay_ms)).await;

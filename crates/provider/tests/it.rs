@@ -4,19 +4,19 @@
 use std::time::Duration;
 
 use layer0::code;
-use layer0::failure::{Failure, GiveUp};
+use layer0::failure::{Exhausted, Failure};
 use provider::{ProviderError, TimeoutPhase};
 
 fn samples() -> Vec<ProviderError> {
     let hint = Some(Duration::from_secs(7));
-    let mut exhausted = ProviderError::transient("overloaded", Some(529));
-    exhausted.give_up(3, Duration::from_secs(4));
+    let last = ProviderError::transient("overloaded", Some(529));
+    let exhausted = Exhausted { attempts: 3, elapsed: Duration::from_secs(4), last };
     vec![
         ProviderError::AuthFailed("bad key".into()),
         ProviderError::circuit_open(hint),
         ProviderError::content_blocked("no"),
         ProviderError::context_overflow("too long"),
-        exhausted,
+        exhausted.into(),
         ProviderError::invalid_request("no such parameter", Some(400)),
         ProviderError::InvalidResponse("an HTML page".into()),
         ProviderError::not_found("no such model"),
@@ -33,7 +33,7 @@ fn samples() -> Vec<ProviderError> {
     ]
 }
 
-/// Spec: E2, E6, E9
+/// Spec: E2, E6, E9, E14
 #[test]
 fn every_variant_states_its_facts() {
     let rows: Vec<String> = samples()
@@ -42,7 +42,10 @@ fn every_variant_states_its_facts() {
             let (retry, effect) = (format!("{:?}", error.retry()), format!("{:?}", error.effect()));
             assert_eq!(error.is_retryable(), error.retry().is_retryable());
             assert!(code::find(error.code()).is_some());
-            format!("{:<28} {retry:<10} {effect:<8} {error}", error.code())
+            let elsewhere = format!("{:?}", error.elsewhere());
+            let counts = if error.counts_against() { "against" } else { "-" };
+            let code = error.code();
+            format!("{code:<28} {retry:<10} {effect:<8} {elsewhere:<12} {counts:<8} {error}")
         })
         .collect();
     insta::assert_snapshot!(rows.join("\n"));

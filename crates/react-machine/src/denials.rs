@@ -7,9 +7,6 @@ use layer0::JsonText;
 use layer0::id::{ApprovalId, CallId, RunId};
 use sha2::{Digest, Sha256};
 
-/// How many characters of a person's words the model reads.
-const MAX_REASON: usize = 500;
-
 /// The calls that people denied in a run, by tool and hash of the arguments.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Denials(BTreeMap<(Arc<str>, Arc<str>), Denial>);
@@ -26,11 +23,7 @@ pub struct Denial {
 impl Denial {
     /// Returns what the model reads.
     pub(crate) fn text(&self) -> String {
-        if self.reason.is_empty() {
-            return format!("Denied by {}", self.by);
-        }
-        let reason: String = self.reason.chars().take(MAX_REASON).collect();
-        format!("Denied by {}: {reason}", self.by)
+        layer0::text::denied(&self.by, &self.reason)
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use layer0::{Code, code};
+use serde::{Deserialize, Serialize};
 
 use crate::text;
 
 /// Why a run failed, as the machine knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum FailureCause {
     /// A gate said that the run must not go on.
@@ -32,9 +33,9 @@ pub enum FailureCause {
         chain: Vec<String>,
     },
     /// The input cannot be answered.
-    InputInvalid(&'static str),
+    InputInvalid(Arc<str>),
     /// The model's answers were unusable twice in a row.
-    InvalidResponse(&'static str),
+    InvalidResponse(Arc<str>),
     /// The context was used up while the model answered.
     ContextExceeded,
     /// The model asked for the same tools again and again.
@@ -92,7 +93,7 @@ fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
             return (Code::new(code::HOOK_REJECTED), chain);
         }
         FailureCause::InputInvalid(why) => (code::INPUT_INVALID, text::input_invalid(why)),
-        FailureCause::InvalidResponse(why) => (code::PROVIDER_INVALID_RESPONSE, (*why).to_owned()),
+        FailureCause::InvalidResponse(why) => (code::PROVIDER_INVALID_RESPONSE, why.to_string()),
         FailureCause::ContextExceeded => (
             code::PROVIDER_CONTEXT_OVERFLOW,
             "the context was used up while the model answered".to_owned(),

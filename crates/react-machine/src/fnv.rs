@@ -45,8 +45,8 @@ impl io::Write for Fnv1a {
 impl Fnv1a {
     /// Adds a value's compact JSON.
     pub(crate) fn add(&mut self, value: &impl Serialize) {
-        // Neither the writer nor the serialisation of our own nouns fails.
-        let _ = serde_json::to_writer(self, value);
+        serde_json::to_writer(self, value)
+            .expect("a digest takes any bytes, and what is digested has string keys");
     }
 
     /// Returns 16 hex digits.
@@ -59,7 +59,7 @@ impl Fnv1a {
 pub(crate) fn hex_of(number: u64) -> Arc<str> {
     let digits = number.to_be_bytes().map(|byte| [byte >> 4, byte & 15]);
     let digits = digits.map(|pair| pair.map(|digit| b"0123456789abcdef"[usize::from(digit)]));
-    str::from_utf8(digits.as_flattened()).unwrap_or_default().into()
+    str::from_utf8(digits.as_flattened()).expect("hex digits are ASCII").into()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use layer0::message::{StopReason, ToolCall, Transcript};
 use layer0::stop::Stop;
 use layer0::usage::Allowance;
 use layer0::{JsonText, Timestamp};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::failure::FailureCause;
@@ -37,7 +38,7 @@ impl Input {
 }
 
 /// Names an effect, unique in a run across processes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EffectId {
     /// Which process life of the run asked for it; answers from an earlier one are stale.
     pub epoch: u32,
@@ -123,11 +124,11 @@ pub struct ToolBatch {
     pub approved: bool,
 }
 
-/// A question to a person: may this call run with these arguments?
-#[derive(Debug, Clone, PartialEq)]
+/// An approval to ask a person for: may this call run with these arguments?
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Approval {
-    /// Names the question; unique among runs.
+    /// Names the approval; unique among runs.
     pub id: ApprovalId,
     /// The call.
     pub call_id: CallId,
@@ -151,7 +152,7 @@ impl Approval {
 }
 
 /// A place between two steps at which hooks are called, and what they may know.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Pause {
     /// The run has started.
@@ -195,7 +196,7 @@ impl Pause {
 }
 
 /// A model call to make.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelCall {
     /// The effect.
     pub id: EffectId,
@@ -208,7 +209,7 @@ pub struct ModelCall {
 }
 
 /// A tool execution to perform.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRun {
     /// The effect.
     pub id: EffectId,
@@ -223,7 +224,7 @@ pub struct ToolRun {
 }
 
 /// How a run ended.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Finish {
     /// It did not fail.
@@ -255,7 +256,7 @@ pub enum Misuse {
     /// The input is a decision, which only the machine makes.
     #[error("`{0}` is the machine's to decide")]
     Decision(&'static str),
-    /// No such question is open.
+    /// No such approval is open.
     #[error("no open approval `{0}`")]
     UnknownApproval(ApprovalId),
     /// No call of the batch has this id.

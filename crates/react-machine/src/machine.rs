@@ -48,7 +48,7 @@ pub const VERSION: u32 = 1;
 pub const BUDGET_CANCELLED: &str = "Cancelled: a budget of the run is used up";
 
 /// What the model reads of a call that may have acted when the process died.
-pub(crate) const INTERRUPTED: &str = "Interrupted: may already have acted";
+pub(crate) use layer0::text::INTERRUPTED;
 
 /// One run. See the [crate documentation](crate).
 #[derive(Debug, Clone, PartialEq)]

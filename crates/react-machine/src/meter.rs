@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use layer0::code;
 use layer0::event::ModelAttempted;
 use layer0::id::{CallId, RunId};
 use layer0::usage::{Allowance, Usage};
+use layer0::{Code, code};
+use serde::{Deserialize, Serialize};
 
 use crate::budget::{Budget, Exhausted, Price};
 use crate::definition::AgentDefinition;
@@ -47,7 +48,7 @@ pub struct Dispatch {
 }
 
 /// What a run that is about to be dispatched may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Grant {
     /// Of the caller's budget.
@@ -63,18 +64,18 @@ impl Grant {
 }
 
 /// Says that a caller has nothing to give.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NothingLeft {
     /// The code of the budget.
-    pub reason: &'static str,
+    pub reason: Code,
     /// The budget for people.
     pub message: String,
 }
 
 impl From<Exhausted> for NothingLeft {
     fn from(exhausted: Exhausted) -> Self {
-        Self { reason: exhausted.reason, message: exhausted.text() }
+        Self { reason: Code::new(exhausted.reason), message: exhausted.text() }
     }
 }
 
@@ -176,7 +177,7 @@ impl Meter {
         if budget.max_cost_usd.is_some() && !is_priced {
             let message = "the caller has a cost budget, and what the run will cost is not known";
             return Err(NothingLeft {
-                reason: code::ORCH_PRICE_UNKNOWN,
+                reason: Code::new(code::ORCH_PRICE_UNKNOWN),
                 message: message.to_owned(),
             });
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use event_log::{Claim, EventLog, RunSummary, RunWriter, Seed};
+use event_log::{Claim, EventLog, LogError, RunSummary, RunWriter, Seed};
 use layer0::event::{Actor, EventKind, RunFailed, ToolResponded};
 use layer0::failure::{Failure, chain};
 use layer0::id::CallId;
@@ -27,7 +27,7 @@ pub(crate) async fn abandon(
     why: &ResumeError,
     now: Timestamp,
 ) -> Result<(), AgentError> {
-    let open = open_calls(&**log, &summary).await;
+    let open = open_calls(&**log, &summary).await?;
     let usage = summary.usage;
     let cause = Some(summary.last_seq);
     tracing::warn!(run = %summary.run, error = %why, "an open run is closed, because it cannot go on");
@@ -50,9 +50,16 @@ pub(crate) async fn abandon(
 }
 
 /// Returns the calls without an answer, as far as the record can be read.
-async fn open_calls(log: &dyn EventLog, summary: &RunSummary) -> BTreeMap<CallId, Arc<str>> {
+async fn open_calls(
+    log: &dyn EventLog,
+    summary: &RunSummary,
+) -> Result<BTreeMap<CallId, Arc<str>>, LogError> {
     let mut open = BTreeMap::new();
-    let records = log.records(&summary.run, 1).await.unwrap_or_default();
+    let records = match log.records(&summary.run, 1).await {
+        // The store may do better later; the record will not.
+        Err(error) if !error.is_retryable() => Vec::new(),
+        records => records?,
+    };
     for event in records.iter().filter_map(|record| record.decode(&summary.run).ok()) {
         match event.kind {
             EventKind::ModelResponded(answer) => {
@@ -66,5 +73,5 @@ async fn open_calls(log: &dyn EventLog, summary: &RunSummary) -> BTreeMap<CallId
             _ => {}
         }
     }
-    open
+    Ok(open)
 }

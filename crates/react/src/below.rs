@@ -78,7 +78,7 @@ impl Caller {
     /// The budget's code, when nothing is left to give.
     pub(crate) fn grant(&self) -> Result<Grant, ToolError> {
         self.grant.clone().map_err(|NothingLeft { reason, message, .. }| {
-            ToolError::ExecutionFailed(format!("not started: {message}")).with_code(reason)
+            ToolError::ExecutionFailed(format!("not started: {message}")).with_code(reason.as_str())
         })
     }
 }

@@ -2,11 +2,13 @@
 
 use event_log::LogError;
 use layer0::code;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::ApprovalId;
 use thiserror::Error;
 
 /// Says that no open approval has this id: it never had, or it is decided already.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("no open approval `{id}`")]
 #[non_exhaustive]
@@ -24,16 +26,8 @@ impl ApprovalNotFound {
 }
 
 impl Failure for ApprovalNotFound {
-    fn code(&self) -> &'static str {
-        code::INPUT_INVALID
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::None
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
     }
 }
 
@@ -48,7 +42,7 @@ pub enum DecideError {
     Blank(&'static str),
     /// No such approval is open.
     ///
-    /// Retry: never. Effect: none.
+    /// Retry: as the error inside says. Effect: as it says.
     #[error("the decision was not accepted")]
     NotFound(#[from] ApprovalNotFound),
     /// The log could not be written.
@@ -59,27 +53,11 @@ pub enum DecideError {
 }
 
 impl Failure for DecideError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Blank(_) => code::INPUT_INVALID,
-            Self::NotFound(error) => error.code(),
-            Self::Log(error) => error.code(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Blank(_) => Retry::Never,
-            Self::NotFound(error) => error.retry(),
-            Self::Log(error) => error.retry(),
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Blank(_) => Effect::None,
-            Self::NotFound(error) => error.effect(),
-            Self::Log(error) => error.effect(),
+            Self::Blank(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::NotFound(error) => error.facts(),
+            Self::Log(error) => error.facts(),
         }
     }
 }

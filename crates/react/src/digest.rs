@@ -18,8 +18,10 @@ pub(crate) struct Resolved {
 /// Returns what `run.started` says of an agent: its definition, and the digest of what makes it this
 /// agent, both as compact JSON with sorted keys. What a run asks for itself is no part of either.
 pub(crate) fn record(definition: &AgentDefinition) -> Resolved {
-    // Our own definitions always serialise: their maps have string keys.
-    let text = |definition: &AgentDefinition| JsonText::of(definition).unwrap_or_default();
+    let text = |definition: &AgentDefinition| {
+        JsonText::of(definition)
+            .expect("schemas and sources are nested less deeply than a record may be")
+    };
     let mut recorded = AgentDefinition { output_schema: None, ..definition.clone() };
     let whole = text(&recorded);
     (recorded.price, recorded.runtime) = (None, JsonText::default());

@@ -25,6 +25,7 @@ use crate::journal::{End, Step};
 
 pub(crate) use failure::Failing;
 pub(crate) use hooks::has_hooks;
+pub(crate) use tool::admit;
 
 /// The work of a step.
 pub(crate) type Work = Pin<Box<dyn Future<Output = End> + Send>>;

@@ -58,12 +58,11 @@ pub(crate) fn stack(
     let providers: Vec<&dyn Provider> =
         upstreams.iter().map(|upstream| &*upstream.provider).collect();
     let labels = attempt_labels(&providers);
-    let last = upstreams.len().saturating_sub(1);
-    let endpoint = |(place, (upstream, label)): (usize, (Upstream, Arc<str>))| {
+    let endpoint = |(upstream, label): (Upstream, Arc<str>)| {
         let Upstream { provider, budget, breaker, places, attempt_timeout: own } = upstream;
         let timeout = own.unwrap_or(attempt_timeout);
         Endpoint {
-            retry: retry.clone().budget(budget).yields(place < last),
+            retry: retry.clone().budget(budget),
             label,
             service: ServiceBuilder::new()
                 .layer(breaker.layer())
@@ -72,7 +71,7 @@ pub(crate) fn stack(
                 .service(Transport { provider, stream }),
         }
     };
-    upstreams.into_iter().zip(labels).enumerate().map(endpoint).collect()
+    upstreams.into_iter().zip(labels).map(endpoint).collect()
 }
 
 /// One attempt on its way to its provider.

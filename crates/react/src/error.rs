@@ -5,7 +5,7 @@ use std::sync::Arc;
 use event_log::LogError;
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError};
-use layer0::failure::{Chain, Effect, Failure, Retry};
+use layer0::failure::{Chain, Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::usage::Usage;
@@ -62,7 +62,7 @@ pub enum AgentError {
     Llm(#[from] ProviderError),
     /// The request cannot be run; nothing was started.
     ///
-    /// Retry: never. Effect: none.
+    /// Retry: as the request's error says. Effect: as it says.
     #[error("invalid request")]
     InvalidRequest(#[from] RequestError),
     /// The model asked for the same tools again and again.
@@ -106,7 +106,7 @@ pub enum AgentError {
     },
     /// The run failed in another process; this is what its record says.
     ///
-    /// Retry: never. Effect: unknown.
+    /// Retry: as the record's failure says. Effect: as it says.
     #[error("the run had failed")]
     Recorded(#[source] RecordedFailure),
     /// The model said the same text too often, the last time without asking for anything that is new
@@ -173,59 +173,32 @@ impl AgentError {
 }
 
 impl Failure for AgentError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Aborted { .. } => code::HOOK_ABORTED,
-            Self::HookRejected { .. } => code::HOOK_REJECTED,
-            Self::InputValidation(_) => code::INPUT_INVALID,
-            Self::Internal(_) => code::INTERNAL,
-            Self::InvalidRequest(error) => error.code(),
-            Self::Llm(error) => error.code(),
-            Self::LoopDetected { .. } => code::GUARD_LOOP_DETECTED,
-            Self::MaxIterationsReached(_) => code::GUARD_MAX_ITERATIONS,
-            Self::NotStarted(error) => error.code(),
-            Self::OutputSerialization(_) => code::OUTPUT_UNSERIALIZABLE,
-            Self::ParallelToolLimitExceeded { .. } => code::GUARD_PARALLEL_TOOL_LIMIT,
-            Self::Recorded(recorded) => recorded.code(),
-            Self::StagnationDetected { .. } => code::GUARD_STAGNATION,
-            Self::Storage(_) => code::LOG_APPEND_FAILED,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Llm(error) => error.retry(),
-            Self::NotStarted(error) | Self::Storage(error) => error.retry(),
-            Self::Aborted { .. }
-            | Self::HookRejected { .. }
-            | Self::InputValidation(_)
-            | Self::Internal(_)
-            | Self::InvalidRequest(_)
-            | Self::LoopDetected { .. }
-            | Self::MaxIterationsReached(_)
-            | Self::OutputSerialization(_)
-            | Self::Recorded(_)
-            | Self::ParallelToolLimitExceeded { .. }
-            | Self::StagnationDetected { .. } => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::InputValidation(_) | Self::InvalidRequest(_) | Self::NotStarted(_) => {
-                Effect::None
+            Self::Aborted { .. } => Facts::never(code::HOOK_ABORTED, Effect::Unknown),
+            Self::HookRejected { .. } => Facts::never(code::HOOK_REJECTED, Effect::Unknown),
+            Self::InputValidation(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Internal(_) => Facts::never(code::INTERNAL, Effect::Unknown),
+            Self::InvalidRequest(error) => error.facts(),
+            Self::Llm(error) => error.facts(),
+            Self::LoopDetected { .. } => Facts::never(code::GUARD_LOOP_DETECTED, Effect::Unknown),
+            Self::MaxIterationsReached(_) => {
+                Facts::never(code::GUARD_MAX_ITERATIONS, Effect::Unknown)
             }
-            Self::Llm(error) => error.effect(),
-            Self::Aborted { .. }
-            | Self::HookRejected { .. }
-            | Self::Internal(_)
-            | Self::LoopDetected { .. }
-            | Self::MaxIterationsReached(_)
-            | Self::OutputSerialization(_)
-            | Self::Recorded(_)
-            | Self::ParallelToolLimitExceeded { .. }
-            | Self::StagnationDetected { .. }
-            | Self::Storage(_) => Effect::Unknown,
+            Self::NotStarted(error) => error.facts().with_effect(Effect::None),
+            Self::OutputSerialization(_) => {
+                Facts::never(code::OUTPUT_UNSERIALIZABLE, Effect::Unknown)
+            }
+            Self::ParallelToolLimitExceeded { .. } => {
+                Facts::never(code::GUARD_PARALLEL_TOOL_LIMIT, Effect::Unknown)
+            }
+            Self::Recorded(recorded) => recorded.facts(),
+            Self::StagnationDetected { .. } => {
+                Facts::never(code::GUARD_STAGNATION, Effect::Unknown)
+            }
+            Self::Storage(error) => {
+                error.facts().with_code(code::LOG_APPEND_FAILED).with_effect(Effect::Unknown)
+            }
         }
     }
 
@@ -270,6 +243,8 @@ impl From<AgentError> for EnvError {
 }
 
 /// What a log says of a failure: its code, and itself with its causes as text.
+///
+/// Retry: never. Effect: unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedFailure {
     code: &'static str,
@@ -300,22 +275,16 @@ impl std::error::Error for RecordedFailure {
 }
 
 impl Failure for RecordedFailure {
-    fn code(&self) -> &'static str {
-        self.code
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::Unknown
+    fn facts(&self) -> Facts {
+        Facts::never(self.code, Effect::Unknown)
     }
 }
 
 /// A run that failed, with everything it had done until then.
 ///
 /// Prints as `run … failed`; with `{:#}` as the whole chain on one line.
+///
+/// Retry: as the error inside says. Effect: as the error inside says, happened where a tool acted.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct RunFailure {
@@ -387,16 +356,9 @@ impl std::error::Error for RunFailure {
 
 /// The facts of the error, but honest about the run as a whole: where a tool acted, the run acted.
 impl Failure for RunFailure {
-    fn code(&self) -> &'static str {
-        self.error.code()
-    }
-
-    fn retry(&self) -> Retry {
-        self.error.retry()
-    }
-
-    fn effect(&self) -> Effect {
-        if self.acted { Effect::Happened } else { self.error.effect() }
+    fn facts(&self) -> Facts {
+        let facts = self.error.facts();
+        if self.acted { facts.with_effect(Effect::Happened) } else { facts }
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use layer0::code;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::{Message, Transcript};
 use thiserror::Error;
@@ -127,20 +127,12 @@ impl RequestError {
 }
 
 impl Failure for RequestError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
             Self::HistoryInSession { .. }
             | Self::InvalidHistory { .. }
-            | Self::SessionWithoutLog { .. } => code::INPUT_INVALID,
+            | Self::SessionWithoutLog { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
         }
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::None
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use layer0::error::BoxError;
-use layer0::failure::{Effect, Failure, Retry, Seconds};
+use layer0::failure::{Effect, Facts, Failure, Seconds};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::{StopReason, ToolCall, Transcript};
 use layer0::stop::Outcome;
@@ -218,23 +218,11 @@ impl HookError {
 }
 
 impl Failure for HookError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Failed(_) => code::HOOK_FAILED,
-            Self::Panicked(_) => code::HOOK_PANICKED,
-            Self::Timeout { .. } => code::HOOK_TIMEOUT,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Failed(_) | Self::Panicked(_) | Self::Timeout { .. } => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Failed(_) | Self::Panicked(_) | Self::Timeout { .. } => Effect::Unknown,
+            Self::Failed(_) => Facts::never(code::HOOK_FAILED, Effect::Unknown),
+            Self::Panicked(_) => Facts::never(code::HOOK_PANICKED, Effect::Unknown),
+            Self::Timeout { .. } => Facts::never(code::HOOK_TIMEOUT, Effect::Unknown),
         }
     }
 }

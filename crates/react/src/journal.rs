@@ -7,6 +7,7 @@
 //! No step waits for another, and none is raced against anything outside of it: one that is told to stop
 //! ends by itself, and what it says then comes by `next` as well.
 
+mod note;
 mod step;
 
 use async_trait::async_trait;
@@ -15,13 +16,15 @@ use layer0::Timestamp;
 use layer0::event::{Event, ToolLate};
 use layer0::id::RunId;
 use react_machine::Entry;
+use serde::{Deserialize, Serialize};
 
+pub(crate) use note::{Note, Notes};
 pub(crate) use step::{
     Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Step, StopFact,
 };
 
 /// Names a step; unique in a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct StepId(pub(crate) u64);
 
 /// What is written in one append.
@@ -36,14 +39,13 @@ pub(crate) struct Batch {
 }
 
 /// Something that a run learns.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Fact {
     /// A step has ended.
     Ended(StepId, End),
     /// The time that was asked for has come.
     Timer,
-    /// Rows of the inbox, each told once. Each [`Journal::watch`] is answered, with no rows if there are
-    /// none.
+    /// Rows of the inbox, each told once. No rows end a run that waits for people only.
     Inbox(Vec<InboxMessage>),
     /// The caller in this process wants the run to stop.
     Cancelled,
@@ -72,7 +74,8 @@ pub(crate) trait Journal: Send {
     /// Wants to hear when this time has come; the last call counts.
     fn timer(&mut self, at: Option<Timestamp>);
 
-    /// Asks what is in the run's inbox now. Later rows come unasked.
+    /// Asks what is in the run's inbox now. Later rows come unasked. A journal that keeps a waiting run
+    /// alive need not answer before there is one.
     fn watch(&mut self);
 
     /// Waits for what happens next, and says when that was. An error means that what happened could not

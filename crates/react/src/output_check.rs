@@ -10,7 +10,7 @@ use tool::{Schema, SchemaError};
 /// Schema and answer are looked at in canonical form: which mistake is named first is sent to the
 /// model, so it must not depend on the order that keys came in.
 pub(crate) fn output_check(schema: &JsonText) -> Result<OutputCheck, SchemaError> {
-    let schema = Schema::new(&schema.read().unwrap_or_default())?;
+    let schema = Schema::new(&schema.value())?;
     Ok(OutputCheck::new(move |text| {
         let value: Value = serde_json::from_str::<JsonText>(without_fence(text))
             .and_then(|answer| answer.read())

@@ -260,9 +260,8 @@ async fn replay_as(
     let Folded { summary, replayed, .. } = fold(log, run, own, None).await?;
     let Replayed { mut machine, beyond, .. } = replayed;
     if let Some(missing) = beyond.first() {
-        let actual = serde_json::to_value(&missing.kind).unwrap_or_default();
         let seq = summary.last_seq + 1;
-        return Err(Divergence::new(seq, "end", Value::Null, actual).into());
+        return Err(Divergence::beyond_the_end(seq, &missing.kind).into());
     }
     Ok(match machine.poll() {
         react_machine::Output::Finish(finish) => Some(finish),

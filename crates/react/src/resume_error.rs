@@ -1,7 +1,8 @@
 //! Why a run cannot be gone on with.
 
 use event_log::LogError;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::RunId;
 use react_machine::Divergence;
 use thiserror::Error;
@@ -19,7 +20,7 @@ pub enum ResumeError {
     Blank(&'static str),
     /// What is recorded does not follow from this agent, or was recorded by another version.
     ///
-    /// Retry: never. Effect: none.
+    /// Retry: as the divergence says. Effect: as it says.
     #[error("the record is not this agent's")]
     Diverged(#[source] Box<Divergence>),
     /// The copy is over where it ends, so its model would never read what was to be said to it.
@@ -81,36 +82,14 @@ impl From<RunFailure> for ResumeError {
 }
 
 impl Failure for ResumeError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Diverged(divergence) => divergence.code(),
-            Self::Log(error) => error.code(),
             Self::Blank(_) | Self::CopyOver { .. } | Self::NoSuchEvent { .. } => {
-                layer0::code::INPUT_INVALID
+                Facts::never(code::INPUT_INVALID, Effect::None)
             }
-            Self::Run(failure) => failure.code(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Log(error) => error.retry(),
-            Self::Run(failure) => Failure::retry(&**failure),
-            Self::Blank(_)
-            | Self::CopyOver { .. }
-            | Self::Diverged(_)
-            | Self::NoSuchEvent { .. } => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Log(error) => error.effect(),
-            Self::Run(failure) => failure.effect(),
-            Self::Blank(_)
-            | Self::CopyOver { .. }
-            | Self::Diverged(_)
-            | Self::NoSuchEvent { .. } => Effect::None,
+            Self::Diverged(divergence) => divergence.facts(),
+            Self::Log(error) => error.facts(),
+            Self::Run(failure) => failure.facts(),
         }
     }
 }

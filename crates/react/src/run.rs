@@ -220,7 +220,7 @@ impl Run {
                 InFlight::Execution(work) => self.execution_ended(work, end).await,
                 _ => Ok(()),
             },
-            End::Hooks(notes, stop) => self.hooks_ended(notes, stop).await,
+            End::Hooks(notes, stop) => self.hooks_ended(notes.0, stop).await,
             End::Gates(gated) => match of {
                 InFlight::Admission(admission) => self.gates_answered(*admission, gated).await,
                 _ => Ok(()),
@@ -231,7 +231,7 @@ impl Run {
             },
             End::Approval(approval, decision) => self.approver_answered(*approval, decision).await,
             End::Memory(fact) => {
-                let fact = self.ledger.fact(*fact);
+                let fact = self.ledger.fact(fact.0);
                 self.ledger.step([fact]).await
             }
             End::Stopped => Ok(()),

@@ -32,12 +32,28 @@ pub(crate) enum Escape {
     Cut,
 }
 
+/// May an escape begin with this byte? Looked up, for every byte of a text is asked.
 pub(crate) const fn is_special(byte: u8) -> bool {
-    matches!(byte, b'\\' | b'%' | b'&' | b'\n' | b'\r' | 0x1b | 0xc2)
+    SPECIAL[byte as usize]
 }
+
+static SPECIAL: [bool; 256] = {
+    let mut special = [false; 256];
+    let mut begins: &[u8] = b"\\%&\n\r\x1b\xc2";
+    while let [byte, rest @ ..] = begins {
+        special[*byte as usize] = true;
+        begins = rest;
+    }
+    special
+};
 
 pub(crate) const fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
+}
+
+/// Is this the letter of an escape that stands for white space?
+pub(crate) const fn ends_escape(byte: u8) -> bool {
+    matches!(byte, b'n' | b'r' | b't')
 }
 
 /// Reads the escape that a text begins with.

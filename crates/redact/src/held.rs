@@ -1,35 +1,17 @@
-//! Finds the secrets a process holds, in the forms they are written in.
+//! Finds the secrets a process holds, layer by layer of a text.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
-use aho_corasick::{AhoCorasick, MatchKind};
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE};
-
 use crate::byte_lists;
-use crate::context::Context;
+use crate::context::{Context, JsonContext};
 use crate::escapes::is_blank;
-use crate::layer::Layer;
+use crate::forms::Forms;
+use crate::layer::{Layer, MAX_LAYERS};
 use crate::ranges::Found;
-
-/// How many encodings around each other are taken off.
-const MAX_LAYERS: usize = 5;
-/// A shorter form would match by accident.
-const MIN_FORM_BYTES: usize = 8;
-/// With more blanks in a secret, a fold is looked for at each of them, but not at several.
-const MAX_BLANKS: usize = 4;
 
 /// What is searched for.
 #[derive(Debug)]
-pub(crate) struct Held {
-    /// Every form that is not found by taking layers off the text.
-    forms: Vec<Vec<u8>>,
-    finder: AhoCorasick,
-    /// Does a form begin with this byte?
-    begins: [bool; 256],
-    longest: usize,
-}
+pub(crate) struct Held(Forms);
 
 /// What was found in a text that may go on.
 #[derive(Debug, Default)]
@@ -37,26 +19,31 @@ pub(crate) struct Scan {
     pub(crate) found: Vec<Found>,
     /// Where a form may begin whose end is still to come.
     pub(crate) open: Option<usize>,
+    /// What stands before it.
+    pub(crate) context: Context,
+}
+
+impl Scan {
+    /// Keeps what shows that a part goes, as long as the part itself is kept.
+    fn keep_rows(&mut self) {
+        while let Some(open) = self.open {
+            let cut = |found: &&Found| found.kept_from < open && found.range.start >= open;
+            let Some(found) = self.found.iter().find(cut) else { return };
+            self.open = Some(found.kept_from);
+        }
+    }
 }
 
 impl Held {
     /// Prepares the search; `None` where there is nothing to search for.
     pub(crate) fn new(secrets: &[String]) -> Option<Self> {
-        let forms: BTreeSet<Vec<u8>> = secrets.iter().flat_map(|secret| forms(secret)).collect();
-        let forms: Vec<Vec<u8>> = forms.into_iter().collect();
-        let finder = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&forms).ok()?;
-        let mut begins = [false; 256];
-        for form in &forms {
-            begins[usize::from(form[0])] = true;
-        }
-        let longest = forms.iter().map(Vec::len).max()?;
-        Some(Self { forms, finder, begins, longest })
+        Forms::new(secrets).map(Self)
     }
 
     /// Finds every form of every secret. `context` is what stood before the text; `ends` says that
     /// nothing follows it.
     pub(crate) fn scan(&self, text: &str, context: Context, ends: bool) -> Scan {
-        let mut scan = Scan::default();
+        let mut scan = Scan { context, ..Scan::default() };
         let mut layers: Vec<Layer> = Vec::new();
         loop {
             let next = match layers.last() {
@@ -65,7 +52,8 @@ impl Held {
                 Some(_) => None,
             };
             let bytes = layers.last().map_or(text.as_bytes(), |layer| &layer.bytes);
-            let lists = byte_lists::scan(self, bytes, context, ends);
+            let lists =
+                byte_lists::scan(&self.0, bytes, context.is_within_word(layers.len()), ends);
             let in_text = |mut range: Range<usize>| {
                 // What stands in the text as it is may cut an escape in half.
                 if let (Some(next), true) = (&next, layers.is_empty()) {
@@ -73,9 +61,12 @@ impl Held {
                 }
                 layers.iter().rev().fold(range, |range, layer| layer.source_of(&range))
             };
-            scan.found.extend(self.matches(bytes).map(|range| Found::at(in_text(range))));
-            let listed = lists.found.into_iter().map(in_text).collect();
-            scan.found.extend(values(text, context, listed));
+            scan.found.extend(self.0.matches(bytes).map(|range| Found::at(in_text(range))));
+            let listed = lists.found.into_iter().map(|spelled| {
+                let row = in_text(spelled.kept_from..spelled.kept_from + 1);
+                Found { kept_from: row.start, ..Found::at(in_text(spelled.range)) }
+            });
+            scan.found.extend(values(text, context.json, listed.collect()));
             if !ends {
                 let tail = next.as_ref().and_then(|next| next.tail);
                 let open = [self.open(bytes), lists.open, tail].into_iter().flatten().min();
@@ -91,132 +82,46 @@ impl Held {
             }
             match next {
                 Some(next) => layers.push(next),
-                None => return scan,
+                None => {
+                    // At its end, nothing asks what stood before.
+                    if !ends {
+                        scan.keep_rows();
+                        let cut = scan.open.unwrap_or(text.len());
+                        scan.context.advance(text, &layers, cut);
+                    }
+                    return scan;
+                }
             }
         }
-    }
-
-    /// Returns where forms stand.
-    pub(crate) fn matches(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
-        let is_match = self.finder.is_match(bytes);
-        let bytes = if is_match { bytes } else { &[] };
-        self.finder.find_overlapping_iter(bytes).map(|found| found.range())
-    }
-
-    /// Returns how long the longest form is.
-    pub(crate) const fn longest(&self) -> usize {
-        self.longest
     }
 
     /// Returns where a form begins that goes on behind the end, with and without the blanks at the
     /// end, which may turn out to be part of a fold.
     fn open(&self, bytes: &[u8]) -> Option<usize> {
         let blanks = bytes.iter().rev().take_while(|byte| is_blank(**byte)).count();
-        let open = self.open_at_end(bytes);
+        let open = self.0.open_at_end(bytes);
         match blanks {
             0 => open,
-            _ => {
-                [open, self.open_at_end(&bytes[..bytes.len() - blanks])].into_iter().flatten().min()
-            }
+            _ => [open, self.0.open_at_end(&bytes[..bytes.len() - blanks])]
+                .into_iter()
+                .flatten()
+                .min(),
         }
-    }
-
-    /// Returns where a form begins that goes on behind the end.
-    pub(crate) fn open_at_end(&self, bytes: &[u8]) -> Option<usize> {
-        let from = bytes.len().saturating_sub(self.longest - 1);
-        (from..bytes.len()).find(|at| {
-            let rest = &bytes[*at..];
-            self.begins[usize::from(rest[0])]
-                && self.forms.iter().any(|form| form.len() > rest.len() && form.starts_with(rest))
-        })
     }
 }
 
 /// Quotes lists of numbers where they are values of JSON.
-fn values(text: &str, mut context: Context, mut lists: Vec<Range<usize>>) -> Vec<Found> {
-    lists.sort_by_key(|range| range.start);
+fn values(text: &str, mut context: JsonContext, mut lists: Vec<Found>) -> Vec<Found> {
+    lists.sort_by_key(|found| found.range.start);
     let mut at = 0;
-    let quoted = |range: Range<usize>| {
+    for Found { range, quote, .. } in &mut lists {
         context.advance(&text.as_bytes()[at..range.start]);
         at = range.start;
         let mut behind = context;
         behind.advance(&text.as_bytes()[range.clone()]);
-        let is_value = context.is_outside_strings() && behind.is_outside_strings();
-        Found { quote: if is_value { "\"" } else { "" }, range }
-    };
-    lists.into_iter().map(quoted).collect()
-}
-
-/// Returns a secret as it stands, with its own layers taken off, as the text's are, and encoded in
-/// ways whose place in a text decides how they look.
-fn forms(secret: &str) -> Vec<Vec<u8>> {
-    let mut forms = Vec::new();
-    for mut form in with_and_without_blanks(secret) {
-        for _ in 0..MAX_LAYERS {
-            let decoded = Layer::of(&form, true).map(|layer| layer.bytes);
-            let Some(decoded) = decoded.filter(|decoded| *decoded != form) else { break };
-            forms.push(std::mem::replace(&mut form, decoded));
+        if context.is_outside_strings() && behind.is_outside_strings() {
+            *quote = "\"";
         }
-        forms.push(form);
     }
-    // A copy that lost the white space around it is the same secret.
-    forms.push(secret.trim().as_bytes().to_vec());
-    for bytes in [secret.as_bytes(), secret.trim().as_bytes()] {
-        forms.extend(base64_of(bytes));
-        forms.push(bytes.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect());
-        forms.push(bytes.iter().flat_map(|byte| format!("{byte:02X}").into_bytes()).collect());
-        // UTF-16, of which every other byte of the usual characters is zero.
-        forms.push(bytes.iter().flat_map(|byte| [*byte, 0]).take(bytes.len() * 2 - 1).collect());
-    }
-    // A form that is no text is found in none, and would cut characters in half.
-    forms.retain(|form| form.len() >= MIN_FORM_BYTES && std::str::from_utf8(form).is_ok());
-    forms
-}
-
-/// A line may be folded at a blank, which then is gone; in a form sent by a browser it is a `+`.
-fn with_and_without_blanks(secret: &str) -> Vec<Vec<u8>> {
-    let words: Vec<&str> = secret.split([' ', '\t']).collect();
-    let blanks = words.len() - 1;
-    let mut forms = vec![secret.as_bytes().to_vec()];
-    if blanks == 0 {
-        return forms;
-    }
-    forms.push(words.join("+").into_bytes());
-    let joined = |is_joined: &dyn Fn(usize) -> bool| {
-        let mut form = words[0].to_owned();
-        for (index, word) in words[1..].iter().enumerate() {
-            if !is_joined(index) {
-                form.push(' ');
-            }
-            form.push_str(word);
-        }
-        form.into_bytes()
-    };
-    if blanks <= MAX_BLANKS {
-        forms.extend((1..1_usize << blanks).map(|set| joined(&|index| set >> index & 1 == 1)));
-    } else {
-        forms.extend((0..blanks).map(|one| joined(&|index| index == one)));
-        forms.push(joined(&|_| true));
-    }
-    forms
-}
-
-/// Returns what of a secret's Base64 does not depend on what stands around it, for each of the three
-/// places it may begin at in a group of three bytes.
-fn base64_of(secret: &[u8]) -> impl Iterator<Item = Vec<u8>> {
-    let engines = [STANDARD, URL_SAFE];
-    engines
-        .into_iter()
-        .flat_map(move |engine| {
-            (0..3_usize).map(move |offset| {
-                let mut bytes = vec![0; offset];
-                bytes.extend_from_slice(secret);
-                let encoded = engine.encode(&bytes).into_bytes();
-                // The first character that holds bits of the secret only, and the last.
-                let (first, last) = ((offset * 8).div_ceil(6), bytes.len() * 8 / 6);
-                encoded[first..last].to_vec()
-            })
-        })
-        .collect::<Vec<_>>()
-        .into_iter()
+    lists
 }

@@ -4,15 +4,22 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::redactor::{REDACTED, Redactor};
+use crate::ranges::REDACTED;
+use crate::redactor::Redactor;
 use crate::settings::{is_secret_name, is_secret_option, is_secret_value};
 
 /// Under these, the keys of an object are names of things, not of settings.
 const SCHEMAS: [&str; 4] = ["properties", "$defs", "definitions", "patternProperties"];
 
-/// Says whether there was anything to take out.
-pub(crate) fn redact(redactor: &Redactor, value: &mut Value) -> bool {
-    within(redactor, value, false) | numbers(redactor, value)
+impl Redactor {
+    /// Takes secrets out of every text of a value, and everything under names of secrets, such as
+    /// `api_key`, and behind options such as `--token`. Says whether there were any.
+    ///
+    /// For configuration, where a name is enough: text of errors is better given to
+    /// [`Redactor::redact`].
+    pub fn redact_settings(&self, value: &mut Value) -> bool {
+        within(self, value, false) | numbers(self, value)
+    }
 }
 
 /// Takes out lists of numbers that spell a secret the process holds.

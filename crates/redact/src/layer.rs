@@ -4,6 +4,9 @@ use std::ops::Range;
 
 use crate::escapes::{Escape, escape, is_blank, is_special};
 
+/// How many encodings around each other are taken off.
+pub(crate) const MAX_LAYERS: usize = 5;
+
 /// A longer run of white space is no fold of a line; so that what a fold may hide is bounded.
 const MAX_FOLD: usize = 256;
 
@@ -89,21 +92,28 @@ impl Layer {
         let copied = copied.map_or(self.bytes.len(), |piece| piece.out);
         let copied = self.bytes[copied..].iter().rev();
         let before = copied.take_while(|byte| is_blank(**byte)).count();
+        let kept = self.bytes.len() - before;
+        // Each escape is a piece of its own, so that a range is widened by those it cuts only.
+        let pieces = self.pieces.len();
+        self.pieces.push(Piece { out: kept, source: begin, escape: end - begin });
         let mut at = end;
         while let Some(byte) = source.get(at) {
-            at += match escape(&source[at..]) {
+            let length = match escape(&source[at..]) {
                 Escape::Line(length) => length,
                 Escape::Byte(decoded, length) if is_blank(decoded) => length,
                 _ if is_blank(*byte) => 1,
                 _ => break,
             };
+            self.pieces.push(Piece { out: kept, source: at, escape: length });
+            at += length;
         }
         if at - begin > MAX_FOLD {
+            self.pieces.truncate(pieces);
             self.escape(begin, at - begin, &[GAP]);
             return at;
         }
-        self.bytes.truncate(self.bytes.len() - before);
-        self.leave_out(begin, at);
+        self.bytes.truncate(kept);
+        self.pieces.push(Piece { out: kept, source: at, escape: 0 });
         at + self.plain(source, at)
     }
 
@@ -134,6 +144,17 @@ impl Layer {
     /// Returns where in the source this byte begins.
     pub(crate) fn source_at(&self, out: usize) -> usize {
         self.source_of(&(out..out + 1)).start
+    }
+
+    /// Returns where in the layer what stands before this place of the source ends.
+    pub(crate) fn out_of(&self, source: usize) -> usize {
+        let after = self.pieces.partition_point(|piece| piece.source < source);
+        let next = self.pieces.get(after).map_or(self.bytes.len(), |piece| piece.out);
+        match self.pieces[..after].last() {
+            Some(piece) if piece.escape == 0 => next.min(piece.out + (source - piece.source)),
+            Some(_) => next,
+            None => 0,
+        }
     }
 
     fn piece_at(&self, out: usize) -> Piece {

@@ -15,6 +15,7 @@ mod byte_lists;
 mod colour;
 mod context;
 mod escapes;
+mod forms;
 mod held;
 mod json;
 mod layer;
@@ -27,5 +28,6 @@ mod stream;
 mod tokens;
 mod values;
 
-pub use redactor::{MIN_SECRET_CHARS, REDACTED, Redactor};
+pub use ranges::REDACTED;
+pub use redactor::{MIN_SECRET_CHARS, Redactor};
 pub use stream::StreamRedactor;

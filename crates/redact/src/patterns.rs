@@ -8,8 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use regex::{Captures, Regex};
 
-use crate::ranges::Found;
-use crate::redactor::REDACTED;
+use crate::ranges::{Found, REDACTED};
 use crate::tokens::{TOKENS, begins_word};
 use crate::values::is_placeholder;
 use crate::{quoted, settings};
@@ -293,8 +292,7 @@ fn parameters(text: &str, line: Range<usize>) -> Option<Range<usize>> {
     while at < line.end {
         match bytes[at] {
             b'\\' => at += 1,
-            // A quote that opens a value stands behind `=`; the one that closes it follows later.
-            b'"' if bytes[at - 1] == b'=' => {
+            b'"' if opens_value(&bytes[line.start..line.end], at - line.start) => {
                 at = quoted::value(text, at).end.min(line.end);
             }
             b'"' => break,
@@ -304,6 +302,17 @@ fn parameters(text: &str, line: Range<usize>) -> Option<Range<usize>> {
         last = at.min(line.end);
     }
     Some(line.start..last)
+}
+
+/// Does this quote open the value of a parameter, as in `realm="`? One behind the padding of Base64, or
+/// before what follows a string in JSON, closes the string around the header.
+fn opens_value(line: &[u8], quote: usize) -> bool {
+    let Some(before) = line[..quote].strip_suffix(b"=") else { return false };
+    let ends = |byte: &u8| matches!(byte, b',' | b' ' | b'=');
+    let is_named = before.iter().rev().find(|byte| ends(byte)).is_none_or(|byte| *byte != b'=');
+    let mut behind = line[quote + 1..].iter();
+    let next = behind.find(|byte| !byte.is_ascii_whitespace());
+    is_named && next.is_some_and(|byte| !matches!(byte, b',' | b']' | b'}' | b':'))
 }
 
 fn has_digit(text: &str) -> bool {

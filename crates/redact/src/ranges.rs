@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use crate::redactor::REDACTED;
+/// What stands where a secret was.
+pub const REDACTED: &str = "[redacted]";
 
 /// A part of a text that goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,11 +12,13 @@ pub(crate) struct Found {
     pub(crate) range: Range<usize>,
     /// What keeps valid JSON valid on both sides of the mark, where a bare number stood.
     pub(crate) quote: &'static str,
+    /// Where what shows that it goes begins; never behind the part itself.
+    pub(crate) kept_from: usize,
 }
 
 impl Found {
     pub(crate) const fn at(range: Range<usize>) -> Self {
-        Self { range, quote: "" }
+        Self { kept_from: range.start, range, quote: "" }
     }
 }
 
@@ -41,7 +44,7 @@ pub(crate) fn replaced<'t>(text: &'t str, found: Vec<Found>) -> Cow<'t, str> {
     }
     let mut replaced = String::with_capacity(text.len());
     let mut at = 0;
-    for Found { range, quote } in found {
+    for Found { range, quote, .. } in found {
         replaced.push_str(&text[at..range.start]);
         replaced.extend([quote, REDACTED, quote]);
         at = range.end;

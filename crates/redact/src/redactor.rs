@@ -5,17 +5,13 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use regex::Regex;
-use serde_json::Value;
 
 use crate::colour::Plain;
 use crate::context::Context;
 use crate::held::Held;
+use crate::patterns;
 use crate::ranges::{Found, replaced};
 use crate::stream::StreamRedactor;
-use crate::{json, patterns};
-
-/// What stands where a secret was.
-pub const REDACTED: &str = "[redacted]";
 
 /// Secrets shorter than this are not searched for: they would match by accident.
 pub const MIN_SECRET_CHARS: usize = 8;
@@ -140,15 +136,6 @@ impl Redactor {
             Cow::Borrowed(_) => Cow::Borrowed(bytes),
             Cow::Owned(text) => Cow::Owned(without_stand_ins(&text)),
         }
-    }
-
-    /// Takes secrets out of every text of a value, and everything under names of secrets, such as
-    /// `api_key`, and behind options such as `--token`. Says whether there were any.
-    ///
-    /// For configuration, where a name is enough: text of errors is better given to
-    /// [`Redactor::redact`].
-    pub fn redact_settings(&self, value: &mut Value) -> bool {
-        json::redact(self, value)
     }
 
     fn inner_mut(&mut self) -> &mut Inner {

@@ -8,7 +8,7 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use crate::quoted;
 use crate::ranges::Found;
-use crate::values::{Hint, is_placeholder, is_secret_bare, is_secret_quoted};
+use crate::values::{Hint, Name, is_placeholder, is_secret_bare, is_secret_quoted};
 
 /// How names of secrets end, lower case.
 const WORDS: [&str; 12] = [
@@ -68,15 +68,6 @@ static FINDER: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .build(WORDS)
         .expect("the words above are few")
 });
-
-/// How sure the name is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Name {
-    /// `password`, `client_secret`: what follows is one.
-    Sure,
-    /// `token`, `pass`: what follows may be a word of a grammar, or a number.
-    Likely,
-}
 
 /// Is this the name of a secret?
 pub(crate) fn is_secret_name(name: &str) -> bool {
@@ -221,7 +212,7 @@ fn value(
     let is_last = is_line_end(bytes, range.end);
     if is_secret_bare(&text[range.clone()], hint, is_last) {
         let quote = if hint.is_json { quote_behind(&text[after..quoted_name]) } else { "" };
-        return Some(Found { range, quote });
+        return Some(Found { quote, ..Found::at(range) });
     }
     // A type between name and value: `password: &str = "…"`.
     let is_type =

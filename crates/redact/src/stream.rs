@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::context::Context;
 use crate::held::Held;
-use crate::ranges::{Found, merged};
-use crate::redactor::REDACTED;
+use crate::ranges::{Found, REDACTED, merged};
 
 /// Takes the secrets a process holds out of a text that comes in pieces, wherever a secret is cut.
 ///
@@ -45,6 +44,7 @@ impl StreamRedactor {
         self.pending.push_str(piece);
         let scan = held.scan(&self.pending, self.context, false);
         let cut = scan.open.unwrap_or(self.pending.len());
+        self.context = scan.context;
         self.release(scan.found, cut)
     }
 
@@ -69,7 +69,7 @@ impl StreamRedactor {
     fn release(&mut self, found: Vec<Found>, cut: usize) -> String {
         let mut shown = String::new();
         let mut at = self.covered;
-        for Found { range, quote } in merged(found) {
+        for Found { range, quote, .. } in merged(found) {
             // What begins behind the cut may still become longer.
             if range.start >= cut {
                 break;
@@ -85,7 +85,6 @@ impl StreamRedactor {
             shown.push_str(&self.pending[at..cut]);
             at = cut;
         }
-        self.context.advance(&self.pending.as_bytes()[..cut]);
         self.pending.drain(..cut);
         self.covered = at - cut;
         shown

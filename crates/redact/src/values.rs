@@ -1,6 +1,13 @@
 //! What looks like a secret, and what only stands where one might: words of prose and of programs.
 
-use crate::settings::Name;
+/// How sure the name is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// `password`, `client_secret`: what follows is one.
+    Sure,
+    /// `token`, `pass`: what follows may be a word of a grammar, or a number.
+    Likely,
+}
 
 /// What is known of a value from what stands before it.
 #[derive(Debug, Clone, Copy)]

@@ -8,10 +8,11 @@ use clock::{Clock, VirtualClock};
 use config::Scenario;
 use error_store::{ErrorStore, ResultStore};
 use event_log::{EventLog, LogError, read_events};
+use layer0::Timestamp;
 use layer0::error::BoxError;
-use layer0::{Code, Timestamp, code};
-use provider::ScriptedProvider;
-use react::{Agent, CancellationToken, RunRequest};
+use layer0::failure::sources;
+use provider::{ScriptExhausted, ScriptedProvider};
+use react::{Agent, CancellationToken, RunFailure, RunRequest};
 use retry::Jitter;
 use serde::Serialize;
 use store_sqlite::Database;
@@ -164,7 +165,7 @@ async fn play(
     let stored = stored_errors(&*errors, &events).await.map_err(|error| failed(error.into()))?;
     let report = RunReport::new(&result, events, stored);
     let mut diff = difference(&scenario.expect, &report);
-    if is_exhausted(&report) {
+    if result.as_ref().is_err_and(is_exhausted) {
         let more = diff.map(|diff| format!("\n{diff}")).unwrap_or_default();
         diff = Some(format!("model: asked more often than it has answers{more}"));
     }
@@ -236,10 +237,6 @@ fn seed(name: &str) -> u64 {
     })
 }
 
-fn is_exhausted(report: &RunReport) -> bool {
-    report.reason.as_ref().is_some_and(|reason| *reason == Code::new(code::PROVIDER_OTHER))
-        && report
-            .error
-            .as_ref()
-            .is_some_and(|error| error.chain.iter().any(|cause| cause == "script exhausted"))
+fn is_exhausted(failure: &RunFailure) -> bool {
+    sources(failure).any(|cause| cause.is::<ScriptExhausted>())
 }

@@ -4,92 +4,59 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use layer0::failure::{ErrorText, Failure};
-use tower::{Service, ServiceExt};
+use layer0::failure::{Exhausted, Failure};
+use tower::Service;
 
-type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
+use crate::service::{Retry, RetryRequest, ask};
 
-/// What a [`Fallback`] asks of a request.
-pub trait FallbackRequest<E>: Clone {
-    /// Records what became of the request, and returns it for the next service; `None` when no
-    /// other may be asked, as when its budget is used up.
-    fn next(&self, error: &E) -> BoxFuture<Option<Self>>;
-
-    /// Hears what a service failed with after another one had failed with `earlier`. Where `error`
-    /// says that the service was not even asked, `earlier` belongs into its chain.
-    fn keep_earlier(&self, error: &mut E, earlier: &ErrorText) {
-        let _ = (error, earlier);
-    }
-}
-
-/// Asks services in turn, each when the one before it could not answer: its circuit is open, its
-/// quota is used up, the conversation is too long for it, or it failed in a passing way until retry
-/// gave up. What another service would refuse just the same is returned at once. Stands outside retry.
+/// Asks services in turn, each as often as its policy says and when the policy of the one before it says
+/// that another is asked: its circuit is open, its quota is used up, the conversation is too long for it,
+/// or it failed in a passing way until retry gave up. What another service would refuse just the same
+/// is returned at once. Stands outside retry.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use layer0::error::OrchError;
+/// # use retry::{Fallback, RetryConfig, RetryPolicy};
+/// # use tower::{Layer, service_fn};
+/// # let [near, far] = [(); 2].map(|()| service_fn(async |(): ()| Ok::<_, OrchError>("done")));
+/// let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock::SystemClock));
+/// let service = Fallback::new(policy.clone().layer().layer(near), [policy.layer().layer(far)]);
+/// ```
 #[derive(Debug, Clone)]
 pub struct Fallback<S> {
-    others: Arc<[S]>,
-    last: S,
+    first: Retry<S>,
+    others: Arc<[Retry<S>]>,
 }
 
 impl<S> Fallback<S> {
-    /// Makes the service; those before `last` are asked first, in their order.
-    pub fn new(before: impl Into<Arc<[S]>>, last: S) -> Self {
-        Self { others: before.into(), last }
+    /// Makes the service; `others` are asked after `first`, in their order.
+    pub fn new(first: Retry<S>, others: impl Into<Arc<[Retry<S>]>>) -> Self {
+        Self { first, others: others.into() }
     }
 }
 
 impl<S, Req> Service<Req> for Fallback<S>
 where
     S: Service<Req> + Clone + Send + Sync + 'static,
-    S::Error: Failure + Send + Sync,
+    S::Error: Failure + From<Exhausted<S::Error>> + Send + Sync + 'static,
     S::Response: Send,
     S::Future: Send,
-    Req: FallbackRequest<S::Error> + Send + Sync + 'static,
+    Req: RetryRequest<S::Error> + Send + Sync + 'static,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = BoxFuture<Result<S::Response, S::Error>>;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         // Each service is waited for when it is its turn.
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, mut request: Req) -> Self::Future {
-        let Self { others, last } = self.clone();
-        Box::pin(async move {
-            let mut earlier = None;
-            for service in others.iter() {
-                match ask(service.clone(), &request, earlier.as_ref()).await {
-                    Err(error) if error.elsewhere() => {
-                        let next = request.next(&error).await;
-                        let Some(next) = next else { return Err(error) };
-                        tracing::warn!(code = error.code(), "asking another service");
-                        earlier = Some(ErrorText::of(&error));
-                        request = next;
-                    }
-                    result => return result,
-                }
-            }
-            ask(last, &request, earlier.as_ref()).await
-        })
+    fn call(&mut self, request: Req) -> Self::Future {
+        let Self { first, others } = self.clone();
+        Box::pin(async move { ask(&first, &others, request).await })
     }
-}
-
-async fn ask<S, Req>(
-    service: S,
-    request: &Req,
-    earlier: Option<&ErrorText>,
-) -> Result<S::Response, S::Error>
-where
-    S: Service<Req>,
-    Req: FallbackRequest<S::Error>,
-{
-    let mut result = service.oneshot(request.clone()).await;
-    if let (Err(error), Some(earlier)) = (&mut result, earlier) {
-        request.keep_earlier(error, earlier);
-    }
-    result
 }
 
 #[cfg(test)]

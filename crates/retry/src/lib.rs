@@ -1,8 +1,9 @@
 //! Tower layers that decide by the facts of a failure.
 //!
-//! One policy retries: it asks the error ([`layer0::Failure`]), the request ([`RetryRequest`]) and
-//! its own configuration, never text and never a concrete type, so that the same layer serves model
-//! calls, tool calls and operator dispatch.
+//! One policy decides what follows a failed attempt, [`RetryPolicy::decide`]: another attempt, the next
+//! endpoint, or nothing. It asks the error ([`layer0::Failure`]), the request ([`RetryRequest`]) and
+//! its own configuration, never text and never a concrete type, so that the same layers serve model
+//! calls, tool calls and operator dispatch. A caller with a loop of its own asks it too.
 //!
 //! The order of layers, outer to inner, with the ones this crate holds in bold: **fallback** →
 //! per-call record → **retry** → per-attempt record → **breaker** → concurrency limit (tower's) →
@@ -15,11 +16,13 @@ mod breaker;
 mod budget;
 mod fallback;
 mod policy;
+mod service;
 mod timeout;
 
 pub use backoff::{Jitter, RetryConfig};
 pub use breaker::{Breaker, BreakerConfig, BreakerLayer, CircuitBreaker};
 pub use budget::RetryBudget;
-pub use fallback::{Fallback, FallbackRequest};
-pub use policy::{Decision, FailedAttempt, RetryLayer, RetryPolicy, RetryRequest, Tried};
+pub use fallback::Fallback;
+pub use policy::{Decision, RetryPolicy, Tried};
+pub use service::{FailedAttempt, Retry, RetryLayer, RetryRequest};
 pub use timeout::{AttemptTimeout, AttemptTimeoutLayer};

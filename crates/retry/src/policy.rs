@@ -1,126 +1,119 @@
-//! The one place that decides to retry.
+//! The one place that decides whether a failed attempt is followed by another, and where.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clock::Clock;
-use layer0::code;
-use layer0::failure::{Effect, Failure, GiveUp, Retry};
-use tower::retry::Policy;
+use layer0::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Retry};
 
 use crate::backoff::{Jitter, RetryConfig};
 use crate::budget::RetryBudget;
-
-type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
-
-/// What the policy asks of a request.
-pub trait RetryRequest<E>: Clone {
-    /// May the request be repeated even if an attempt acted?
-    fn is_idempotent(&self) -> bool;
-
-    /// Limits the attempts further than the configuration does.
-    fn max_attempts(&self) -> Option<u32> {
-        None
-    }
-
-    /// Hears that there is no other attempt only because of [`max_attempts`](Self::max_attempts).
-    fn limited(&self) {}
-
-    /// Hears of a failed attempt that will be followed by another. The wait begins when the
-    /// returned future is done.
-    fn attempted(&self, attempt: FailedAttempt<'_, E>) -> Option<BoxFuture> {
-        let _ = attempt;
-        None
-    }
-}
-
-/// An attempt that failed and will be followed by another.
-#[derive(Debug)]
-pub struct FailedAttempt<'a, E> {
-    /// Which attempt: 1, 2, ….
-    pub number: u32,
-    /// What it failed with.
-    pub error: &'a E,
-    /// The wait that follows.
-    pub delay: Duration,
-}
-
-/// Wraps a service so that its failures are retried by a [`RetryPolicy`].
-pub type RetryLayer = tower::retry::RetryLayer<RetryPolicy>;
+use crate::service::RetryLayer;
 
 /// Decides, after each failed attempt, whether there is another one, in this order: is the failure
 /// retryable; may it have acted, and is the request idempotent; is there time; are there attempts;
-/// is there budget.
+/// is there budget. Where there is none, and another endpoint stands behind this one and may do better,
+/// that one is asked.
 ///
-/// When time, attempts or budget are used up, the last error is wrapped in
-/// [`Exhausted`](layer0::failure::Exhausted). It is
+/// When time, attempts or budget are used up, the last error is wrapped in [`Exhausted`]. It is
 /// returned as it is when it is not retryable, may not be repeated, or asks for a longer wait than
 /// `max_retry_after_ms`: then the hint is still in the error and an orchestrator can park the work.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use clock::SystemClock;
+/// use layer0::error::OperatorError;
+/// use retry::{Decision, RetryConfig, RetryPolicy, Tried};
+///
+/// let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(SystemClock));
+/// let busy = OperatorError::Retryable("busy".into());
+/// let tried = Tried::new(1, Default::default(), true);
+/// assert!(matches!(policy.decide(&busy, tried), Decision::Again(_)));
+/// ```
 #[derive(Debug, Clone)]
 pub struct RetryPolicy {
     config: RetryConfig,
     clock: Arc<dyn Clock>,
     jitter: Jitter,
     budget: Option<RetryBudget>,
-    /// Does another service stand behind this one?
-    yields: bool,
-    /// Attempts made; tower clones the policy per call.
-    attempts: u32,
-    /// When the first attempt began, in monotonic time.
-    started: Duration,
 }
 
 /// What a policy says after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// Another attempt follows, after this wait.
+    /// Another attempt follows at the same endpoint, after this wait.
     Again(Duration),
-    /// Attempts, time or budget are used up: the failure is wrapped in
-    /// [`Exhausted`](layer0::failure::Exhausted).
-    GiveUp,
-    /// As [`Decision::GiveUp`], but only for the limit of the request itself.
-    Limited,
-    /// The failure is returned as it is.
-    Return,
+    /// The next endpoint is asked, at once.
+    #[non_exhaustive]
+    Next {
+        /// Are attempts, time or budget of this one used up?
+        is_exhausted: bool,
+    },
+    /// The failure is the end.
+    #[non_exhaustive]
+    Stop {
+        /// Are attempts, time or budget used up?
+        is_exhausted: bool,
+        /// Is there no other attempt only because of [`Tried::max_attempts`]?
+        is_limited: bool,
+    },
+}
+
+impl Decision {
+    /// Returns the failure as it leaves the endpoint: wrapped in [`Exhausted`] where attempts, time or
+    /// budget are used up, else as it is.
+    pub fn settle<E: Failure + From<Exhausted<E>> + 'static>(self, error: E, tried: Tried) -> E {
+        match self {
+            Self::Next { is_exhausted: true } | Self::Stop { is_exhausted: true, .. } => {
+                let Tried { attempts, elapsed, .. } = tried;
+                Exhausted { attempts, elapsed, last: error }.into()
+            }
+            Self::Again(_) | Self::Next { .. } | Self::Stop { .. } => error,
+        }
+    }
 }
 
 /// What was tried when a policy is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Tried {
-    /// Attempts made, the failed one included.
+    /// Attempts made at this endpoint, the failed one included.
     pub attempts: u32,
-    /// Time since the first attempt began, waits included.
+    /// Time since the first of them began, waits included.
     pub elapsed: Duration,
     /// May the request be repeated even if an attempt acted?
     pub is_idempotent: bool,
-    /// Limits the attempts further than the configuration does.
+    /// Limits the attempts further than the configuration does, those at the next endpoint included.
     pub max_attempts: Option<u32>,
+    /// Does another endpoint stand behind this one?
+    pub has_next: bool,
 }
 
 impl Tried {
-    /// Describes what was tried of a request that only its policy limits.
+    /// Describes what was tried of a request that only its policy limits, at the only endpoint.
     #[must_use]
     pub const fn new(attempts: u32, elapsed: Duration, is_idempotent: bool) -> Self {
-        Self { attempts, elapsed, is_idempotent, max_attempts: None }
+        Self { attempts, elapsed, is_idempotent, max_attempts: None, has_next: false }
     }
+}
+
+/// What is left to try at one endpoint.
+enum Here {
+    /// Nothing would come of it.
+    Nothing,
+    /// Attempts or time are used up.
+    UsedUp,
+    /// Another attempt, after this wait.
+    Wait(Duration),
 }
 
 impl RetryPolicy {
     /// Makes a policy without a budget, with random jitter.
     #[must_use]
     pub fn new(config: RetryConfig, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            config,
-            clock,
-            jitter: Jitter::Random,
-            budget: None,
-            yields: false,
-            attempts: 0,
-            started: Duration::ZERO,
-        }
+        Self { config, clock, jitter: Jitter::Random, budget: None }
     }
 
     /// Draws waits from this jitter.
@@ -137,16 +130,9 @@ impl RetryPolicy {
         self
     }
 
-    /// Does not wait for a circuit to close: another service stands behind this one.
-    #[must_use]
-    pub const fn yields(mut self, yes: bool) -> Self {
-        self.yields = yes;
-        self
-    }
-
     /// Makes the layer.
     #[must_use]
-    pub fn layer(self) -> RetryLayer {
+    pub const fn layer(self) -> RetryLayer {
         RetryLayer::new(self)
     }
 
@@ -157,95 +143,58 @@ impl RetryPolicy {
         }
     }
 
-    /// Decides whether another attempt follows a failed one. The layer asks this too; a caller with a
-    /// loop of its own calls [`RetryPolicy::begin`] before the first attempt and waits as it is told.
+    /// Decides what follows a failed attempt. The layers ask this too; a caller with a loop of its own
+    /// calls [`RetryPolicy::begin`] before the first attempt at an endpoint and does as it is told.
     ///
     /// A retry that is allowed is taken from the budget.
     pub fn decide(&self, error: &impl Failure, tried: Tried) -> Decision {
-        if self.yields && error.code() == code::PROVIDER_CIRCUIT_OPEN {
-            return Decision::Return;
+        let facts = error.facts();
+        let may_repeat = facts.effect == Effect::None || tried.is_idempotent;
+        let goes_on = tried.has_next && may_repeat && facts.elsewhere.is_possible();
+        let is_full = tried.max_attempts.is_some_and(|max| tried.attempts >= max);
+        let here = if may_repeat { self.here(facts, tried) } else { Here::Nothing };
+        let (is_exhausted, is_limited) = match here {
+            Here::Nothing => (false, goes_on && is_full),
+            Here::UsedUp => (true, goes_on && is_full),
+            Here::Wait(_) if is_full => (true, true),
+            Here::Wait(delay) if self.withdraw() => return Decision::Again(delay),
+            Here::Wait(_) => (true, false),
+        };
+        if goes_on && !is_full {
+            Decision::Next { is_exhausted }
+        } else {
+            Decision::Stop { is_exhausted, is_limited }
+        }
+    }
+
+    fn here(&self, facts: Facts, tried: Tried) -> Here {
+        if tried.has_next && facts.elsewhere == Elsewhere::AtOnce {
+            return Here::Nothing;
         }
         let backoff = || self.config.backoff(tried.attempts, &self.jitter);
-        let delay = match error.retry() {
-            Retry::Never => return Decision::Return,
+        let delay = match facts.retry {
+            Retry::Never => return Here::Nothing,
             Retry::Backoff => backoff(),
             Retry::After(hint) if hint > Duration::from_millis(self.config.max_retry_after_ms) => {
-                return Decision::Return;
+                return Here::Nothing;
             }
             // "At once" and "in a millisecond" are answered as slowly as no hint is.
             Retry::After(hint) => RetryConfig::hinted(hint, &self.jitter).max(backoff()),
         };
-        if error.effect() != Effect::None && !tried.is_idempotent {
-            return Decision::Return;
-        }
         let deadline = Duration::from_millis(self.config.deadline_ms);
         if tried.elapsed.saturating_add(delay) > deadline || tried.attempts >= self.config.attempts
         {
-            return Decision::GiveUp;
+            return Here::UsedUp;
         }
-        if tried.max_attempts.is_some_and(|max| tried.attempts >= max) {
-            return Decision::Limited;
-        }
-        if self.budget.as_ref().is_some_and(|budget| !budget.withdraw()) {
-            return Decision::GiveUp;
-        }
-        Decision::Again(delay)
+        Here::Wait(delay)
     }
 
-    fn elapsed(&self) -> Duration {
-        self.clock.monotonic().saturating_sub(self.started)
-    }
-}
-
-impl<Req, Res, E> Policy<Req, Res, E> for RetryPolicy
-where
-    Req: RetryRequest<E>,
-    E: GiveUp,
-{
-    type Future = BoxFuture;
-
-    fn retry(&mut self, request: &mut Req, result: &mut Result<Res, E>) -> Option<BoxFuture> {
-        self.attempts += 1;
-        let error = result.as_ref().err()?;
-        let tried = Tried {
-            attempts: self.attempts,
-            elapsed: self.elapsed(),
-            is_idempotent: request.is_idempotent(),
-            max_attempts: request.max_attempts(),
-        };
-        match self.decide(error, tried) {
-            Decision::Return => None,
-            Decision::Again(delay) => {
-                tracing::debug!(attempt = self.attempts, code = error.code(), ?delay, "retrying");
-                let attempt = FailedAttempt { number: self.attempts, error, delay };
-                let recorded = request.attempted(attempt);
-                let clock = Arc::clone(&self.clock);
-                Some(Box::pin(async move {
-                    if let Some(recorded) = recorded {
-                        recorded.await;
-                    }
-                    clock.sleep(delay).await;
-                }))
-            }
-            decision @ (Decision::GiveUp | Decision::Limited) => {
-                if matches!(decision, Decision::Limited) {
-                    request.limited();
-                }
-                let elapsed = self.elapsed();
-                if let Err(error) = result {
-                    error.give_up(self.attempts, elapsed);
-                }
-                None
-            }
-        }
+    fn withdraw(&self) -> bool {
+        self.budget.as_ref().is_none_or(RetryBudget::withdraw)
     }
 
-    fn clone_request(&mut self, request: &Req) -> Option<Req> {
-        if self.attempts == 0 {
-            self.started = self.clock.monotonic();
-            self.begin();
-        }
-        Some(request.clone())
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
     }
 }
 

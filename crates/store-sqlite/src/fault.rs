@@ -6,7 +6,7 @@ use error_store::StoreError;
 use event_log::LogError;
 use layer0::code;
 use layer0::error::BoxError;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use thiserror::Error;
 
 /// Says why a database could not be opened.
@@ -92,30 +92,15 @@ pub(crate) fn opening(path: &Path, error: sqlx::Error) -> OpenError {
 }
 
 impl Failure for OpenError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Locked { .. } => code::STORE_LOCKED,
-            Self::SchemaNewer { .. } => code::LOG_SCHEMA_NEWER,
             Self::Foreign(_)
             | Self::Missing(_)
             | Self::SeveralNames { .. }
-            | Self::Unreadable { .. } => code::STORE_FAILED,
+            | Self::Unreadable { .. } => Facts::never(code::STORE_FAILED, Effect::None),
+            Self::Locked { .. } => Facts::backoff(code::STORE_LOCKED, Effect::None),
+            Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
         }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Locked { .. } => Retry::Backoff,
-            Self::Foreign(_)
-            | Self::Missing(_)
-            | Self::SchemaNewer { .. }
-            | Self::SeveralNames { .. }
-            | Self::Unreadable { .. } => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::None
     }
 }
 

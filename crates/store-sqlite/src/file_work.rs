@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use error_store::StoreError;
 use layer0::code;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use thiserror::Error;
 
@@ -18,9 +18,13 @@ use crate::own_files::folder_of;
 #[non_exhaustive]
 pub enum BackupError {
     /// There is a file of this name; it was left alone.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{}` is there already", .0.display())]
     Exists(PathBuf),
     /// The file cannot be written.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{}` cannot be written", path.display())]
     #[non_exhaustive]
     File {
@@ -30,31 +34,24 @@ pub enum BackupError {
         source: io::Error,
     },
     /// It is the name of one of the database's own files, such as its write-ahead log.
+    ///
+    /// Retry: never. Effect: none.
     #[error("`{}` belongs to the store itself", .0.display())]
     OwnFile(PathBuf),
     /// The database cannot be read.
+    ///
+    /// Retry: as the store's error says. Effect: none.
     #[error("the store failed")]
     Store(#[from] StoreError),
 }
 
 impl Failure for BackupError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Exists(_) | Self::OwnFile(_) => code::INPUT_INVALID,
-            Self::File { .. } => code::STORE_FAILED,
-            Self::Store(error) => error.code(),
+            Self::Exists(_) | Self::OwnFile(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::File { .. } => Facts::never(code::STORE_FAILED, Effect::None),
+            Self::Store(error) => error.facts().with_effect(Effect::None),
         }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Exists(_) | Self::File { .. } | Self::OwnFile(_) => Retry::Never,
-            Self::Store(error) => error.retry(),
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        Effect::None
     }
 }
 

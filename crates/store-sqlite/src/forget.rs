@@ -7,7 +7,7 @@ use event_log::RunState;
 use layer0::Timestamp;
 use layer0::code;
 use layer0::event::Hash;
-use layer0::failure::{Effect, Failure, Retry};
+use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
 use serde::Serialize;
 use sqlx::Row;
@@ -102,29 +102,14 @@ pub enum RemoveError {
 }
 
 impl Failure for RemoveError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
             Self::Dispatched { .. }
             | Self::Followed { .. }
             | Self::NoRun(_)
             | Self::NoSession(_)
-            | Self::Open(_) => code::INPUT_INVALID,
-            Self::Store(error) => error.code(),
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Dispatched { .. }
-            | Self::Followed { .. }
-            | Self::NoRun(_)
-            | Self::NoSession(_)
-            | Self::Open(_) => Effect::None,
-            Self::Store(_) => Effect::Unknown,
+            | Self::Open(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Store(error) => Facts::never(error.code(), Effect::Unknown),
         }
     }
 }
@@ -249,9 +234,10 @@ impl Database {
             .map_err(Fault::from)?;
         let Some(row) = row else { return Ok(None) };
         let head: &[u8] = row.try_get("head").map_err(Fault::from)?;
+        let changed = |_| StoreError::Failed("the hash of a tombstone has another length".into());
         Ok(Some(Tombstone {
             run: run.clone(),
-            head: Hash(head.try_into().unwrap_or_default()),
+            head: head.try_into().map(Hash).map_err(changed)?,
             at: Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?),
             by: row.try_get("forgotten_by").map_err(Fault::from)?,
         }))

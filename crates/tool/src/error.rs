@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use layer0::code;
 use layer0::error::{BoxError, OperatorError};
-use layer0::failure::{Effect, Failure, Inner, Retry, Seconds};
+use layer0::failure::{Effect, Facts, Failure, Inner, Retry, Seconds};
 use thiserror::Error;
 
 /// Says why a tool call failed. The model reads it as the call's result; it never ends a run.
@@ -26,6 +26,11 @@ pub enum ToolError {
     /// Retry: never. Effect: unknown.
     #[error("cancelled")]
     Cancelled,
+    /// The tool ran and could not do its work because of this error. The model reads the error.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("tool could not do its work")]
+    Caused(#[source] BoxError),
     /// Another variant, with what the tool's author adds to it.
     ///
     /// Retry: as the author says, else as the error inside. Effect: as the error inside.
@@ -224,61 +229,26 @@ impl ToolError {
 }
 
 impl Failure for ToolError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::ApprovalDenied { .. } => code::TOOL_APPROVAL_DENIED,
-            Self::Cancelled => code::TOOL_CANCELLED,
-            Self::Detailed { error, .. } => error.code(),
-            Self::ExecutionFailed(_) => code::TOOL_EXECUTION_FAILED,
-            Self::Interrupted => code::TOOL_INTERRUPTED,
-            Self::InvalidInput(_) => code::TOOL_INVALID_INPUT,
-            Self::InvalidOutput(_) => code::TOOL_INVALID_OUTPUT,
-            Self::NotFound(_) => code::TOOL_NOT_FOUND,
-            Self::Other(_) => code::TOOL_OTHER,
-            Self::Panicked(_) => code::TOOL_PANICKED,
-            Self::PermissionDenied { .. } => code::TOOL_PERMISSION_DENIED,
-            Self::RepeatedFailure { .. } => code::TOOL_REPEATED_FAILURE,
-            Self::Skipped { .. } => code::TOOL_SKIPPED,
-            Self::Timeout { .. } => code::TOOL_TIMEOUT,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Detailed { retry: Some(retry), .. } => *retry,
-            Self::Detailed { error, .. } => error.retry(),
-            Self::Timeout { .. } => Retry::Backoff,
-            Self::ApprovalDenied { .. }
-            | Self::Cancelled
-            | Self::ExecutionFailed(_)
-            | Self::Interrupted
-            | Self::InvalidInput(_)
-            | Self::InvalidOutput(_)
-            | Self::NotFound(_)
-            | Self::Other(_)
-            | Self::Panicked(_)
-            | Self::PermissionDenied { .. }
-            | Self::RepeatedFailure { .. }
-            | Self::Skipped { .. } => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Detailed { error, .. } => error.effect(),
-            Self::InvalidOutput(_) => Effect::Happened,
-            Self::ApprovalDenied { .. }
-            | Self::InvalidInput(_)
-            | Self::NotFound(_)
-            | Self::PermissionDenied { .. }
-            | Self::RepeatedFailure { .. }
-            | Self::Skipped { .. } => Effect::None,
-            Self::Cancelled
-            | Self::ExecutionFailed(_)
-            | Self::Interrupted
-            | Self::Other(_)
-            | Self::Panicked(_)
-            | Self::Timeout { .. } => Effect::Unknown,
+            Self::ApprovalDenied { .. } => Facts::never(code::TOOL_APPROVAL_DENIED, Effect::None),
+            Self::Cancelled => Facts::never(code::TOOL_CANCELLED, Effect::Unknown),
+            Self::Caused(_) => Facts::never(code::TOOL_EXECUTION_FAILED, Effect::Unknown),
+            Self::Detailed { retry: Some(retry), error, .. } => error.facts().with_retry(*retry),
+            Self::Detailed { retry: None, error, .. } => error.facts(),
+            Self::ExecutionFailed(_) => Facts::never(code::TOOL_EXECUTION_FAILED, Effect::Unknown),
+            Self::Interrupted => Facts::never(code::TOOL_INTERRUPTED, Effect::Unknown),
+            Self::InvalidInput(_) => Facts::never(code::TOOL_INVALID_INPUT, Effect::None),
+            Self::InvalidOutput(_) => Facts::never(code::TOOL_INVALID_OUTPUT, Effect::Happened),
+            Self::NotFound(_) => Facts::never(code::TOOL_NOT_FOUND, Effect::None),
+            Self::Other(_) => Facts::never(code::TOOL_OTHER, Effect::Unknown),
+            Self::Panicked(_) => Facts::never(code::TOOL_PANICKED, Effect::Unknown),
+            Self::PermissionDenied { .. } => {
+                Facts::never(code::TOOL_PERMISSION_DENIED, Effect::None)
+            }
+            Self::RepeatedFailure { .. } => Facts::never(code::TOOL_REPEATED_FAILURE, Effect::None),
+            Self::Skipped { .. } => Facts::never(code::TOOL_SKIPPED, Effect::None),
+            Self::Timeout { .. } => Facts::backoff(code::TOOL_TIMEOUT, Effect::Unknown),
         }
     }
 }

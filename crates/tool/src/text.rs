@@ -1,12 +1,13 @@
 //! What the model reads when a call fails: one line, bounded, about what it can change.
 
 use layer0::failure::Chain;
+use layer0::text;
 
 use crate::ToolError;
 
 /// How many tool names are offered when one was not found.
 const MAX_NAMES: usize = 10;
-/// How many characters of somebody else's text go into a line.
+/// How many characters of a tool's text go into a line.
 const MAX_CHARS: usize = 500;
 
 /// Returns the text of a failed call of `tool`.
@@ -16,15 +17,11 @@ const MAX_CHARS: usize = 500;
 #[must_use]
 pub fn failed_text(tool: &str, error: &ToolError) -> String {
     match error.kind() {
-        ToolError::ApprovalDenied { by, reason } if reason.is_empty() => {
-            format!("Denied by {}", cut(by))
-        }
-        ToolError::ApprovalDenied { by, reason } => {
-            format!("Denied by {}: {}", cut(by), cut(reason))
-        }
-        ToolError::Cancelled => "Cancelled: the run was stopped".to_owned(),
+        ToolError::ApprovalDenied { by, reason } => text::denied(by, reason),
+        ToolError::Cancelled => text::CANCELLED.to_owned(),
+        ToolError::Caused(cause) => cut(&Chain(&**cause).to_string()),
         ToolError::ExecutionFailed(text) => cut(text),
-        ToolError::Interrupted => "Interrupted: may already have acted".to_owned(),
+        ToolError::Interrupted => text::INTERRUPTED.to_owned(),
         ToolError::InvalidInput(why) => format!("Invalid input: {}", cut(why)),
         ToolError::InvalidOutput(why) => {
             format!("Tool '{tool}' returned invalid output: {}", cut(why))
@@ -99,6 +96,7 @@ mod tests {
         check(ToolError::timeout(Duration::from_secs(30)), "Tool 'X' timed out after 30s");
         check(ToolError::Panicked("index 3".into()), "Tool 'X' panicked: index 3");
         check(ToolError::Interrupted, "Interrupted: may already have acted");
+        check(ToolError::Caused("no connection".into()).with_code("E1"), "no connection");
         check(
             ToolError::ExecutionFailed("HTTP request failed: connection refused".into())
                 .with_code("E1"),

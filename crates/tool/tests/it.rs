@@ -201,6 +201,7 @@ fn every_variant_states_its_facts() {
     use std::time::Duration;
     let errors = [
         ToolError::Cancelled,
+        ToolError::Caused("no connection".into()),
         ToolError::ExecutionFailed("boom".into()),
         ToolError::ExecutionFailed("boom".into()).with_code("SQL_ERROR"),
         ToolError::ExecutionFailed("busy".into()).with_retry(Retry::After(Duration::from_secs(2))),

@@ -9,8 +9,8 @@ use backstop::ProviderError;
 use backstop::clock::{Clock, SystemClock};
 use backstop::provider::ModelResponse;
 use backstop::retry::{
-    AttemptTimeoutLayer, Breaker, BreakerConfig, Fallback, FallbackRequest, RetryBudget,
-    RetryConfig, RetryPolicy, RetryRequest,
+    AttemptTimeoutLayer, Breaker, BreakerConfig, Fallback, RetryBudget, RetryConfig, RetryPolicy,
+    RetryRequest,
 };
 use tower::{Service, ServiceBuilder, ServiceExt};
 
@@ -20,15 +20,6 @@ pub(crate) struct Call;
 impl RetryRequest<ProviderError> for Call {
     fn is_idempotent(&self) -> bool {
         true
-    }
-}
-
-impl FallbackRequest<ProviderError> for Call {
-    fn next(
-        &self,
-        _: &ProviderError,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Option<Self>> + Send>> {
-        Box::pin(ready(None))
     }
 }
 
@@ -71,7 +62,7 @@ pub(crate) fn stacked()
         .layer(Breaker::new(BreakerConfig::default(), Arc::clone(&clock)).layer())
         .layer(AttemptTimeoutLayer::new(Duration::from_secs(60), clock))
         .service(bare());
-    Fallback::new(Vec::new(), one)
+    Fallback::new(one, [])
 }
 
 pub(crate) async fn asked<S>(service: &S, times: u32)

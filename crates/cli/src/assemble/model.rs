@@ -9,7 +9,7 @@ use config::{ConfigError, ModelTable, ProviderName, read_script};
 use provider::{Provider, ScriptedProvider};
 use provider_anthropic::Anthropic;
 use provider_gemini::Gemini;
-use provider_http::{ApiKey, Timeouts};
+use provider_http::{ApiKey, HttpProviderBuilder, Protocol, Timeouts};
 use provider_ollama::Ollama;
 use provider_openai::{OpenAi, OpenAiResponses};
 use react::{Upstream, attempt_labels};
@@ -81,18 +81,20 @@ pub(super) fn held_keys(model: &ModelTable, path: &Path) -> Vec<String> {
 type Keyed = (Arc<dyn Provider>, Option<String>);
 
 /// Gives a builder what all of them take, and builds.
-macro_rules! built {
-    ($builder:expr, $model:expr, $key:expr, $path:expr) => {{
-        let model: &ModelTable = $model;
-        let mut builder = $builder.timeouts(timeouts(model)).extra_body(model.extra_body.clone());
-        if let Some(url) = &model.base_url {
-            builder = builder.base_url(url.as_str());
-        }
-        if let Some(key) = $key {
-            builder = builder.api_key(key.as_str());
-        }
-        builder.build().map_err(|error| misconfigured(error, $path))?
-    }};
+fn built<P: Protocol>(
+    builder: HttpProviderBuilder<P>,
+    model: &ModelTable,
+    key: Option<&str>,
+    path: &Path,
+) -> Result<Arc<dyn Provider>, CliError> {
+    let mut builder = builder.timeouts(timeouts(model)).extra_body(model.extra_body.clone());
+    if let Some(url) = &model.base_url {
+        builder = builder.base_url(url.as_str());
+    }
+    if let Some(key) = key {
+        builder = builder.api_key(key);
+    }
+    Ok(Arc::new(builder.build().map_err(|error| misconfigured(error, path))?))
 }
 
 /// Builds the provider; returns its key too, so that it can be taken out of everything.
@@ -127,32 +129,31 @@ fn provider(
             let key = key(model, provider_openai::KEY_VARIABLE)?;
             let mut openai = OpenAi::new(model_name(model, path)?);
             if let Some(omits) = model.omits_done {
-                openai = openai.omits_done(omits);
+                openai = openai.with(|it| it.omits_done(omits));
             }
             if let Some(yes) = model.max_completion_tokens {
-                openai = openai.max_completion_tokens(yes);
+                openai = openai.with(|it| it.max_completion_tokens(yes));
             }
-            let provider = built!(openai, model, &key, path);
-            Ok((Arc::new(provider), key))
+            Ok((built(openai, model, key.as_deref(), path)?, key))
         }
         ProviderName::OpenaiResponses => {
             let key = key(model, provider_openai::KEY_VARIABLE)?;
             let responses = OpenAiResponses::new(model_name(model, path)?);
-            Ok((Arc::new(built!(responses, model, &key, path)), key))
+            Ok((built(responses, model, key.as_deref(), path)?, key))
         }
         ProviderName::Anthropic => {
             let key = key(model, provider_anthropic::KEY_VARIABLE)?;
-            let provider = built!(Anthropic::new(model_name(model, path)?), model, &key, path);
-            Ok((Arc::new(provider), key))
+            let anthropic = Anthropic::new(model_name(model, path)?);
+            Ok((built(anthropic, model, key.as_deref(), path)?, key))
         }
         ProviderName::Bedrock => {
-            let provider = bedrock::setup(model, path)?.build();
-            Ok((Arc::new(provider.map_err(|error| misconfigured(error, path))?), None))
+            let bedrock = bedrock::setup(model, &model_name(model, path)?)?;
+            Ok((built(bedrock, model, None, path)?, None))
         }
         ProviderName::Gemini => {
             let key = key(model, provider_gemini::KEY_VARIABLE)?;
-            let provider = built!(Gemini::new(model_name(model, path)?), model, &key, path);
-            Ok((Arc::new(provider), key))
+            let gemini = Gemini::new(model_name(model, path)?);
+            Ok((built(gemini, model, key.as_deref(), path)?, key))
         }
         ProviderName::Ollama => {
             // A server on this machine needs no key, so the hosted service's is left where it is.
@@ -160,8 +161,8 @@ fn provider(
                 (None, None) => None,
                 _ => key(model, provider_ollama::KEY_VARIABLE)?,
             };
-            let provider = built!(Ollama::new(model_name(model, path)?), model, &key, path);
-            Ok((Arc::new(provider), key))
+            let ollama = Ollama::new(model_name(model, path)?);
+            Ok((built(ollama, model, key.as_deref(), path)?, key))
         }
         other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
             .with_hint(
@@ -175,12 +176,12 @@ fn provider(
 /// Returns the secrets of providers that need more than a key.
 fn further_secrets(model: &ModelTable, path: &Path) -> Result<Vec<String>, CliError> {
     match model.provider {
-        ProviderName::Bedrock => bedrock::secrets(model, path),
+        ProviderName::Bedrock => bedrock::secrets(model, &model_name(model, path)?),
         _ => Ok(Vec::new()),
     }
 }
 
-pub(super) fn model_name(model: &ModelTable, path: &Path) -> Result<String, CliError> {
+fn model_name(model: &ModelTable, path: &Path) -> Result<String, CliError> {
     model.model.clone().ok_or_else(|| {
         ConfigError::new(path, "[model] names no model")
             .with_hint("add `model = \"…\"`, as the provider names it")
@@ -207,7 +208,7 @@ fn misconfigured(error: provider_http::ConfigError, path: &Path) -> CliError {
     ConfigError::new(path, error.to_string()).with_hint(hint).into()
 }
 
-pub(super) fn timeouts(model: &ModelTable) -> Timeouts {
+fn timeouts(model: &ModelTable) -> Timeouts {
     let mut timeouts = Timeouts::default();
     let set = |limit: &mut Duration, ms: Option<NonZeroU64>| {
         if let Some(ms) = ms {

@@ -2,9 +2,10 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::{BoxError, OperatorError, inherent_is_retryable};
+use super::boxed::BoxError;
+use super::operator::OperatorError;
 use crate::code;
-use crate::failure::{Effect, Failure, Retry};
+use crate::failure::{Effect, Facts, Failure};
 
 /// Says why an environment could not run something inside its limits.
 #[derive(Debug, Error)]
@@ -43,35 +44,16 @@ pub enum EnvError {
 }
 
 impl Failure for EnvError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::ProvisionFailed(_) => code::ENV_PROVISION_FAILED,
-            Self::IsolationViolation(_) => code::ENV_ISOLATION_VIOLATION,
-            Self::CredentialFailed(_) => code::ENV_CREDENTIAL_FAILED,
-            Self::ResourceExceeded(_) => code::ENV_RESOURCE_EXCEEDED,
-            Self::OperatorError(error) => error.code(),
-            Self::Other(_) => code::ENV_OTHER,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::OperatorError(error) => error.retry(),
-            Self::ProvisionFailed(_)
-            | Self::IsolationViolation(_)
-            | Self::CredentialFailed(_)
-            | Self::ResourceExceeded(_)
-            | Self::Other(_) => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::OperatorError(error) => error.effect(),
-            Self::ProvisionFailed(_) | Self::CredentialFailed(_) => Effect::None,
-            Self::IsolationViolation(_) | Self::ResourceExceeded(_) | Self::Other(_) => {
-                Effect::Unknown
+            Self::ProvisionFailed(_) => Facts::never(code::ENV_PROVISION_FAILED, Effect::None),
+            Self::IsolationViolation(_) => {
+                Facts::never(code::ENV_ISOLATION_VIOLATION, Effect::Unknown)
             }
+            Self::CredentialFailed(_) => Facts::never(code::ENV_CREDENTIAL_FAILED, Effect::None),
+            Self::ResourceExceeded(_) => Facts::never(code::ENV_RESOURCE_EXCEEDED, Effect::Unknown),
+            Self::OperatorError(error) => error.facts(),
+            Self::Other(_) => Facts::never(code::ENV_OTHER, Effect::Unknown),
         }
     }
 

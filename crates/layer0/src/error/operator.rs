@@ -2,9 +2,10 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::{BoxError, OrchError, inherent_is_retryable};
+use super::boxed::BoxError;
+use super::orchestrator::OrchError;
 use crate::code;
-use crate::failure::{Effect, Exhausted, Failure, GiveUp, Inner, Retry};
+use crate::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Inner, Retry};
 
 /// Says why an operator could not finish.
 #[derive(Debug, Error)]
@@ -22,6 +23,10 @@ pub enum OperatorError {
         retry: Retry,
         /// The provider error's effect answer.
         effect: Effect,
+        /// The provider error's word on other endpoints.
+        elsewhere: Elsewhere,
+        /// Does the provider error speak against its endpoint?
+        counts_against: bool,
         /// The provider error's own hint.
         hint: Option<Box<Cow<'static, str>>>,
         /// The provider's error.
@@ -68,6 +73,10 @@ pub enum OperatorError {
         retry: Retry,
         /// Its effect answer.
         effect: Effect,
+        /// Its word on other endpoints.
+        elsewhere: Elsewhere,
+        /// Does it speak against its endpoint?
+        counts_against: bool,
         /// Its own hint.
         hint: Option<Box<Cow<'static, str>>>,
         /// The error inside.
@@ -83,10 +92,13 @@ pub enum OperatorError {
 impl OperatorError {
     /// Wraps a provider error, keeping its facts.
     pub fn model<E: Failure + Send + Sync + 'static>(error: E) -> Self {
+        let Facts { code, retry, effect, elsewhere, counts_against } = error.facts();
         Self::Model {
-            code: error.code(),
-            retry: error.retry(),
-            effect: error.effect(),
+            code,
+            retry,
+            effect,
+            elsewhere,
+            counts_against,
             hint: error.hint().map(|hint| Box::new(hint.into_owned().into())),
             source: Box::new(error),
         }
@@ -108,10 +120,13 @@ impl OperatorError {
 
     /// Wraps any other error of the operator, keeping its facts.
     pub fn failed<E: Failure + Send + Sync + 'static>(error: E) -> Self {
+        let Facts { code, retry, effect, elsewhere, counts_against } = error.facts();
         Self::Failed {
-            code: error.code(),
-            retry: error.retry(),
-            effect: error.effect(),
+            code,
+            retry,
+            effect,
+            elsewhere,
+            counts_against,
             hint: error.hint().map(|hint| Box::new(hint.into_owned().into())),
             source: Box::new(error),
         }
@@ -119,38 +134,22 @@ impl OperatorError {
 }
 
 impl Failure for OperatorError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::Model { code, .. } | Self::Failed { code, .. } => code,
-            Self::SubDispatch { source, .. } => {
-                source.as_ref().map_or(code::OPERATOR_SUB_DISPATCH, |error| error.code())
+            Self::Model { code, retry, effect, elsewhere, counts_against, .. }
+            | Self::Failed { code, retry, effect, elsewhere, counts_against, .. } => {
+                Facts::new(code, *retry, *effect)
+                    .with_elsewhere(*elsewhere)
+                    .with_counts_against(*counts_against)
             }
-            Self::ContextAssembly(_) => code::OPERATOR_CONTEXT_ASSEMBLY,
-            Self::Retryable(_) => code::OPERATOR_RETRYABLE,
-            Self::NonRetryable(_) => code::OPERATOR_NON_RETRYABLE,
-            Self::Other(_) => code::OPERATOR_OTHER,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::Model { retry, .. } | Self::Failed { retry, .. } => *retry,
-            Self::SubDispatch { source, .. } => {
-                source.as_ref().map_or(Retry::Never, |error| error.retry())
+            Self::SubDispatch { source: Some(error), .. } => error.facts(),
+            Self::SubDispatch { source: None, .. } => {
+                Facts::never(code::OPERATOR_SUB_DISPATCH, Effect::Unknown)
             }
-            Self::Retryable(_) => Retry::Backoff,
-            Self::ContextAssembly(_) | Self::NonRetryable(_) | Self::Other(_) => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Model { effect, .. } | Self::Failed { effect, .. } => *effect,
-            Self::SubDispatch { source, .. } => {
-                source.as_ref().map_or(Effect::Unknown, |error| error.effect())
-            }
-            Self::ContextAssembly(_) | Self::Retryable(_) => Effect::None,
-            Self::NonRetryable(_) | Self::Other(_) => Effect::Unknown,
+            Self::ContextAssembly(_) => Facts::never(code::OPERATOR_CONTEXT_ASSEMBLY, Effect::None),
+            Self::Retryable(_) => Facts::backoff(code::OPERATOR_RETRYABLE, Effect::None),
+            Self::NonRetryable(_) => Facts::never(code::OPERATOR_NON_RETRYABLE, Effect::Unknown),
+            Self::Other(_) => Facts::never(code::OPERATOR_OTHER, Effect::Unknown),
         }
     }
 
@@ -171,12 +170,6 @@ impl Failure for OperatorError {
 impl From<Exhausted<OperatorError>> for OperatorError {
     fn from(exhausted: Exhausted<OperatorError>) -> Self {
         Self::failed(exhausted)
-    }
-}
-
-impl GiveUp for OperatorError {
-    fn stand_in() -> Self {
-        Self::Retryable(String::new())
     }
 }
 

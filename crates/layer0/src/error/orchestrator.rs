@@ -2,9 +2,10 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
-use super::{BoxError, OperatorError, inherent_is_retryable};
+use super::boxed::BoxError;
+use super::operator::OperatorError;
 use crate::code;
-use crate::failure::{Effect, Exhausted, Failure, GiveUp, Retry};
+use crate::failure::{Effect, Exhausted, Facts, Failure};
 
 /// Says why a dispatch, a signal or a query failed.
 #[derive(Debug, Error)]
@@ -43,35 +44,14 @@ pub enum OrchError {
 }
 
 impl Failure for OrchError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::OperatorNotFound(_) => code::ORCH_OPERATOR_NOT_FOUND,
-            Self::WorkflowNotFound(_) => code::ORCH_WORKFLOW_NOT_FOUND,
-            Self::DispatchFailed(_) => code::ORCH_DISPATCH_FAILED,
-            Self::SignalFailed(_) => code::ORCH_SIGNAL_FAILED,
-            Self::OperatorError(error) => error.code(),
-            Self::Other(_) => code::ORCH_OTHER,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::OperatorError(error) => error.retry(),
-            Self::OperatorNotFound(_)
-            | Self::WorkflowNotFound(_)
-            | Self::DispatchFailed(_)
-            | Self::SignalFailed(_)
-            | Self::Other(_) => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::OperatorError(error) => error.effect(),
-            Self::OperatorNotFound(_) | Self::WorkflowNotFound(_) | Self::SignalFailed(_) => {
-                Effect::None
-            }
-            Self::DispatchFailed(_) | Self::Other(_) => Effect::Unknown,
+            Self::OperatorNotFound(_) => Facts::never(code::ORCH_OPERATOR_NOT_FOUND, Effect::None),
+            Self::WorkflowNotFound(_) => Facts::never(code::ORCH_WORKFLOW_NOT_FOUND, Effect::None),
+            Self::DispatchFailed(_) => Facts::never(code::ORCH_DISPATCH_FAILED, Effect::Unknown),
+            Self::SignalFailed(_) => Facts::never(code::ORCH_SIGNAL_FAILED, Effect::None),
+            Self::OperatorError(error) => error.facts(),
+            Self::Other(_) => Facts::never(code::ORCH_OTHER, Effect::Unknown),
         }
     }
 
@@ -90,12 +70,6 @@ impl Failure for OrchError {
 impl From<Exhausted<OrchError>> for OrchError {
     fn from(exhausted: Exhausted<OrchError>) -> Self {
         Self::OperatorError(OperatorError::failed(exhausted))
-    }
-}
-
-impl GiveUp for OrchError {
-    fn stand_in() -> Self {
-        Self::DispatchFailed(String::new())
     }
 }
 

@@ -1,8 +1,8 @@
 use thiserror::Error;
 
-use super::{BoxError, inherent_is_retryable};
+use super::boxed::BoxError;
 use crate::code;
-use crate::failure::{Effect, Failure, Retry};
+use crate::failure::{Effect, Facts, Failure};
 
 /// Says why a state store could not do what it was asked.
 ///
@@ -47,26 +47,12 @@ impl StateError {
 }
 
 impl Failure for StateError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::NotFound { .. } => code::STATE_NOT_FOUND,
-            Self::WriteFailed(_) => code::STATE_WRITE_FAILED,
-            Self::Serialization(_) => code::STATE_SERIALIZATION,
-            Self::Other(_) => code::STATE_OTHER,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::WriteFailed(_) => Retry::Backoff,
-            Self::NotFound { .. } | Self::Serialization(_) | Self::Other(_) => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::NotFound { .. } | Self::WriteFailed(_) | Self::Serialization(_) => Effect::None,
-            Self::Other(_) => Effect::Unknown,
+            Self::NotFound { .. } => Facts::never(code::STATE_NOT_FOUND, Effect::None),
+            Self::WriteFailed(_) => Facts::backoff(code::STATE_WRITE_FAILED, Effect::None),
+            Self::Serialization(_) => Facts::never(code::STATE_SERIALIZATION, Effect::None),
+            Self::Other(_) => Facts::never(code::STATE_OTHER, Effect::Unknown),
         }
     }
 }

@@ -3,16 +3,7 @@
 //! They are data that several crates build and read, so their fields are open; a change of shape is
 //! a change of [`SCHEMA`](super::SCHEMA).
 
-mod around;
-mod model;
-mod run;
-mod tool;
-
-pub use around::*;
-pub use model::*;
-pub use run::*;
-pub use tool::*;
-
+// Before the modules, which see it without importing it from here.
 macro_rules! payload {
     (
         $(#[$doc:meta])*
@@ -25,4 +16,13 @@ macro_rules! payload {
         }
     };
 }
-pub(crate) use payload;
+
+mod around;
+mod model;
+mod run;
+mod tool;
+
+pub use around::*;
+pub use model::*;
+pub use run::*;
+pub use tool::*;

@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// How many errors of a chain are walked; a source that leads back to itself ends there.
 const MAX_SOURCES: usize = 64;
 
@@ -85,6 +87,19 @@ impl ErrorText {
     pub fn caused_by(&self, cause: &Self) -> Self {
         let texts = chain(self).into_iter().chain(chain(cause)).collect::<Vec<_>>();
         Self::from_chain(texts).unwrap_or_default()
+    }
+}
+
+/// As the list of its texts, the outermost first.
+impl Serialize for ErrorText {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(chain(self))
+    }
+}
+
+impl<'de> Deserialize<'de> for ErrorText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::from_chain(Vec::deserialize(deserializer)?).unwrap_or_default())
     }
 }
 

@@ -95,7 +95,7 @@ fn without_a_key_anthropic_itself_cannot_be_asked() {
 async fn nothing_is_marked_to_be_cached_where_that_is_not_wanted() {
     let said = ScriptedAnswer { text: Some("yes".into()), ..ScriptedAnswer::default() };
     let server = ScriptedEndpoint::anthropic(vec![said]);
-    let provider = to(&server.base_url()).caches_prompts(false).build().unwrap();
+    let provider = to(&server.base_url()).with(|it| it.caches_prompts(false)).build().unwrap();
     send(&provider, &conversation(), true).await.unwrap();
     assert!(!server.requests()[0].body.to_string().contains("cache_control"));
 }
@@ -105,7 +105,7 @@ async fn nothing_is_marked_to_be_cached_where_that_is_not_wanted() {
 async fn an_answer_with_thinking_in_between_goes_back_as_it_came() {
     let said = ScriptedAnswer { text: Some("yes".into()), ..ScriptedAnswer::default() };
     let server = ScriptedEndpoint::anthropic(vec![said]);
-    let provider = to(&server.base_url()).caches_prompts(false).build().unwrap();
+    let provider = to(&server.base_url()).with(|it| it.caches_prompts(false)).build().unwrap();
     let content = json!([
         { "type": "thinking", "thinking": "hm", "signature": "one" },
         { "type": "text", "text": "Grüße. " },

@@ -102,7 +102,9 @@ static READER: LazyLock<BedrockProvider> = LazyLock::new(|| to(NOWHERE).build().
 pub(super) fn to(base_url: &str) -> Bedrock {
     provider_http::deny_real_requests();
     let credentials = AwsCredentials::new("AKIDEXAMPLE", KEY).session_token(TOKEN);
-    Bedrock::new("model-1:0").region("eu-central-1").base_url(base_url).credentials(credentials)
+    Bedrock::new("model-1:0")
+        .base_url(base_url)
+        .with(|it| it.region("eu-central-1").credentials(credentials))
 }
 
 /// Asks a server that gives this reply once.

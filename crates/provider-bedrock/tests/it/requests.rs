@@ -146,7 +146,8 @@ async fn a_gateway_may_hold_the_key_and_gets_none() {
 #[tokio::test]
 async fn a_real_request_is_denied_in_tests() {
     provider_http::deny_real_requests();
-    let provider = Bedrock::new("m").region("eu-central-1").api_key("0123456789").build().unwrap();
+    let provider = Bedrock::new("m").with(|it| it.region("eu-central-1")).api_key("0123456789");
+    let provider = provider.build().unwrap();
     let error = provider.complete(&hello()).await.unwrap_err();
     let chain = layer0::failure::chain(&error);
     assert_eq!(chain.last().unwrap(), "real requests are denied in this process");
@@ -162,14 +163,17 @@ fn what_is_missing_or_wrong_is_said_before_anything_is_sent() {
     }
     let credentials = || AwsCredentials::new("AKIDEXAMPLE", KEY);
     check(
-        Bedrock::new("m").region("eu-central-1"),
+        Bedrock::new("m").with(|it| it.region("eu-central-1")),
         "no API key: environment variable `AWS_ACCESS_KEY_ID` is not set",
     );
     let no_region = "no region: environment variable `AWS_REGION` is not set";
     check(Bedrock::new("m").api_key(KEY), no_region);
-    check(Bedrock::new("m").credentials(credentials()).base_url("http://localhost"), no_region);
     check(
-        Bedrock::new("m").api_key(KEY).region("example.com/"),
+        Bedrock::new("m").with(|it| it.credentials(credentials())).base_url("http://localhost"),
+        no_region,
+    );
+    check(
+        Bedrock::new("m").api_key(KEY).with(|it| it.region("example.com/")),
         "base URL `https://bedrock-runtime.example.com/.amazonaws.com` is not usable: the region is \
          not a name such as `eu-central-1`",
     );
@@ -177,7 +181,8 @@ fn what_is_missing_or_wrong_is_said_before_anything_is_sent() {
         AwsCredentials::new("AKID\nEXAMPLE", KEY),
         AwsCredentials::new("AKIDEXAMPLE", KEY).session_token("a\nb"),
     ] {
-        let error = Bedrock::new("m").region("eu-central-1").credentials(broken).build();
+        let error =
+            Bedrock::new("m").with(|it| it.region("eu-central-1").credentials(broken)).build();
         assert!(matches!(error, Err(ConfigError::InvalidKey)), "{error:?}");
     }
 }

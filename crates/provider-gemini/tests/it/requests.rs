@@ -89,7 +89,8 @@ async fn what_is_not_set_is_not_sent() {
 
 #[tokio::test]
 async fn thoughts_are_asked_for_on_request() {
-    let request = sent("model-1", |it| it.includes_thoughts(true), &hello(), true).await;
+    let request =
+        sent("model-1", |it| it.with(|it| it.includes_thoughts(true)), &hello(), true).await;
     let config = &request.body["generationConfig"];
     assert_eq!(*config, json!({ "thinkingConfig": { "includeThoughts": true } }));
 }

@@ -5,16 +5,21 @@ fn settings<'a>(base_url: &'a str, key: &'a ApiKey) -> EndpointSettings<'a> {
         provider: "test",
         model: "m",
         base_url,
-        path: "/chat",
-        credential: Some(Credential { header: "authorization", prefix: "Bearer ", key }),
+        is_own: false,
+        paths: ["/chat".to_owned(), "/chat:stream?alt=sse".to_owned()],
+        key: Some((("authorization", "Bearer "), key)),
+        secrets: vec![key],
+        signer: None,
         headers: &[],
         timeouts: Timeouts::default(),
         rows: &[],
+        kind_header: None,
+        extra_body: Map::new(),
     }
 }
 
 fn open(base_url: &str, key: &ApiKey) -> Result<Endpoint, ConfigError> {
-    Endpoint::open(&settings(base_url, key))
+    Endpoint::open(settings(base_url, key))
 }
 
 #[test]
@@ -22,7 +27,7 @@ fn a_base_url_is_checked_before_anything_is_sent() {
     let key = ApiKey::new("0123456789");
     #[track_caller]
     fn check(base_url: &str, key: &ApiKey, expected: Result<&str, &str>) {
-        let opened = open(base_url, key).map(|endpoint| endpoint.url.to_string());
+        let opened = open(base_url, key).map(|endpoint| endpoint.urls[0].to_string());
         match expected {
             Ok(url) => assert_eq!(opened.unwrap(), url),
             Err(error) => assert_eq!(opened.unwrap_err().to_string(), error),
@@ -57,14 +62,12 @@ fn a_base_url_is_checked_before_anything_is_sent() {
 }
 
 #[test]
-fn a_path_beside_differs_in_the_path_alone() {
-    let key = ApiKey::new("0123456789");
-    let settings = settings("https://example.com/v1", &key);
-    let chat = Endpoint::open(&settings).unwrap();
-    let path = "/chat:stream?alt=sse";
-    let stream = chat.beside(&EndpointSettings { path, ..settings }).unwrap();
-    assert_eq!(stream.url.as_str(), "https://example.com/v1/chat:stream?alt=sse");
-    assert_eq!(stream.headers, chat.headers);
+fn a_stream_has_a_path_of_its_own() {
+    let endpoint = open("https://example.com/v1", &ApiKey::new("0123456789")).unwrap();
+    let [whole, streamed] = endpoint.urls.each_ref().map(Url::as_str);
+    assert_eq!(whole, "https://example.com/v1/chat");
+    assert_eq!(streamed, "https://example.com/v1/chat:stream?alt=sse");
+    assert_eq!(endpoint.base_url, "https://example.com/v1");
 }
 
 /// Spec: E10
@@ -106,90 +109,36 @@ impl Sign for Length {
 fn a_signature_is_over_what_is_sent_and_marked() {
     let key = ApiKey::new("0123456789");
     let endpoint = open("https://example.com", &key).unwrap();
-    assert!(!endpoint.headers_for(b"four").unwrap().contains_key("x-signature"));
-    let endpoint = endpoint.signed_by(Arc::new(Length));
-    let headers = endpoint.headers_for(b"four").unwrap();
+    let [whole, streamed] = endpoint.urls.clone();
+    assert!(!endpoint.headers_for(&whole, b"four").unwrap().contains_key("x-signature"));
+    let signer: Option<Arc<dyn Sign>> = Some(Arc::new(Length));
+    let settings = EndpointSettings { signer, ..settings("https://example.com", &key) };
+    let endpoint = Endpoint::open(settings).unwrap();
+    let headers = endpoint.headers_for(&whole, b"four").unwrap();
     assert_eq!(headers["x-signature"], "POST https://example.com/chat 2 4");
     assert!(headers["x-signature"].is_sensitive());
     assert!(headers.contains_key("authorization"));
-}
-
-#[test]
-fn a_further_path_shares_all_but_the_url() {
-    let key = ApiKey::new("0123456789");
-    let endpoint = open("https://example.com", &key).unwrap().signed_by(Arc::new(Length));
-    let beside = endpoint
-        .beside(&EndpointSettings {
-            provider: "test",
-            model: "m",
-            base_url: "https://example.com",
-            path: "/stream",
-            credential: None,
-            headers: &[],
-            timeouts: Timeouts::default(),
-            rows: &[],
-        })
-        .unwrap();
-    let headers = beside.headers_for(b"").unwrap();
-    assert_eq!(headers["x-signature"], "POST https://example.com/stream 2 0");
+    let headers = endpoint.headers_for(&streamed, b"").unwrap();
+    assert_eq!(headers["x-signature"], "POST https://example.com/chat:stream?alt=sse 2 0");
 }
 
 #[tokio::test]
 async fn a_type_in_a_header_decides_before_the_status_does() {
     const ROWS: &[Row] = &[Row::new(403, crate::When::Type(&["Busy"]), crate::Class::Transient)];
-    let settings = EndpointSettings {
-        provider: "test",
-        model: "m",
-        base_url: "http://127.0.0.1:9",
-        path: "",
-        credential: None,
-        headers: &[],
-        timeouts: Timeouts::default(),
-        rows: ROWS,
+    let key = ApiKey::new("0123456789");
+    let open = |kind_header| {
+        let settings = settings("http://127.0.0.1:9", &key);
+        Endpoint::open(EndpointSettings { rows: ROWS, kind_header, ..settings }).unwrap()
     };
-    let endpoint = Endpoint::open(&settings).unwrap();
     let refused = || {
         let mut response = http::Response::new(b"{}".to_vec());
         *response.status_mut() = reqwest::StatusCode::FORBIDDEN;
         response.headers_mut().insert("x-kind", HeaderValue::from_static("a#Busy:b"));
         Response::from(response)
     };
-    let unread = endpoint.refused(refused(), None).await;
+    let unread = open(None).refused(refused(), None).await;
     assert!(matches!(unread, ProviderError::AuthFailed(_)), "{unread:?}");
-    let read = endpoint.kind_header("x-kind").refused(refused(), None).await;
+    let read = open(Some("x-kind")).refused(refused(), None).await;
     assert_eq!(read.status(), Some(403));
     assert!(read.is_retryable(), "{read:?}");
-}
-
-#[tokio::test]
-async fn a_recorded_answer_is_what_its_content_type_says() {
-    let endpoint = open("http://127.0.0.1:9", &ApiKey::new("0123456789")).unwrap();
-    for (content_type, is_event_stream) in [
-        ("application/json; charset=utf-8", false),
-        ("text/html", false),
-        ("text/event-stream", true),
-        ("no header\ncarries this", true),
-    ] {
-        let mut answer = endpoint.recorded(content_type, "pardon?");
-        assert_eq!(answer.is_event_stream().await.unwrap(), is_event_stream, "{content_type}");
-        assert_eq!(answer.retry_after(), None);
-    }
-    let read: Value = endpoint.recorded("application/json", "[1]").json().await.unwrap();
-    assert_eq!(read, serde_json::json!([1]));
-    let mut events = endpoint.recorded("text/event-stream", "data: one\n\n").events();
-    assert_eq!(events.next().await.unwrap().unwrap().data, "one");
-    assert_eq!(events.next().await.unwrap(), None);
-}
-
-#[test]
-fn loopback_is_told_from_the_network() {
-    for (url, expected) in [
-        ("http://127.0.0.1:1/", true),
-        ("http://localhost/", true),
-        ("http://[::1]:8080/", true),
-        ("https://api.example.com/", false),
-        ("http://localhost.example.com/", false),
-    ] {
-        assert_eq!(is_loopback(&Url::parse(url).unwrap()), expected, "{url}");
-    }
 }

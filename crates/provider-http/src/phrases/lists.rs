@@ -1,4 +1,29 @@
-use super::Phrase;
+/// Words that say what a failure is.
+#[derive(Debug, Clone, Copy)]
+pub struct Phrase {
+    /// Who says so.
+    pub from: &'static str,
+    /// What it says: these pieces, in this order, without regard to ASCII case.
+    pub words: &'static [&'static str],
+    /// The status it comes with.
+    pub status: u16,
+    /// A body it was seen in.
+    pub body: &'static str,
+}
+
+impl Phrase {
+    /// Does this text, in lower case, have all pieces in their order?
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        let mut rest = text;
+        self.words.iter().all(|word| match rest.split_once(word) {
+            Some((_, behind)) => {
+                rest = behind;
+                true
+            }
+            None => false,
+        })
+    }
+}
 
 const fn phrase(
     from: &'static str,

@@ -50,7 +50,7 @@ fn conversation() -> ModelRequest {
 
 #[tokio::test]
 async fn what_is_sent_to_stream() {
-    let request = sent(|it| it.context_tokens(8192), &conversation(), true).await;
+    let request = sent(|it| it.with(|it| it.context_tokens(8192)), &conversation(), true).await;
     assert_eq!(request.path, "/api/chat");
     assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(request.header("content-type"), Some("application/json"));
@@ -110,7 +110,7 @@ async fn a_real_request_is_denied_in_tests() {
 
 #[test]
 fn the_hosted_service_needs_a_key() {
-    // Where somebody has one, there is nothing to see.
+    // Where the user has one, there is nothing to see.
     if std::env::var_os(KEY_VARIABLE).is_some() {
         return;
     }

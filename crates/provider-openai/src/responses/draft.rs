@@ -1,59 +1,35 @@
 //! An answer that is being put together, from items or from pieces of them.
 
-use layer0::message::{StatePart, StopReason};
-use layer0::usage::TokenUsage;
-use provider::{ModelResponse, StreamSink};
-use provider_http::{Endpoint, finish_calls};
+use layer0::message::StopReason;
+use provider::{ModelResponse, ProviderError};
+use provider_http::{Draft, Reply};
 use serde_json::value::RawValue;
 
-use super::items::{Body, Items, Kind};
+use super::items::{Body, Items, Kind, Place, Thought};
 use super::response::{CallItem, Item, WireResponse};
 
 /// What stands between two messages, and between two parts of a reasoning summary.
-pub(super) const BREAK: &str = "\n\n";
-
-/// Where in the answer something stands, as far as the endpoint tells.
-#[derive(Default, Clone, Copy)]
-pub(crate) struct Place<'a> {
-    pub(crate) index: Option<u64>,
-    pub(crate) item_id: Option<&'a str>,
-}
-
-/// A part of what an item thinks, or of its summary.
-#[derive(Debug, Default, Clone, Copy, PartialEq)]
-pub(crate) struct Thought {
-    pub(crate) is_summary: bool,
-    pub(crate) part: u64,
-}
+const BREAK: &str = "\n\n";
 
 /// An answer that is being put together.
 #[derive(Default)]
-pub(crate) struct Draft<'s> {
-    sink: Option<&'s dyn StreamSink>,
+pub(super) struct ItemsDraft {
     items: Items,
     /// The item whose text the listener heard last.
     text_at: Option<u64>,
     /// The part of the item whose thinking the listener heard last.
     thought_at: Option<(u64, Thought)>,
-    usage: TokenUsage,
 }
 
-impl<'s> Draft<'s> {
-    /// Begins an answer; what it says goes to the sink.
-    pub(crate) fn new(sink: Option<&'s dyn StreamSink>) -> Self {
-        Self { sink, ..Self::default() }
-    }
-
-    pub(crate) fn take_usage(&mut self, response: &WireResponse) {
-        let Some(usage) = response.usage.as_ref().map(TokenUsage::from) else { return };
-        self.usage = usage;
-        if let Some(sink) = self.sink {
-            sink.usage(usage);
-        }
-    }
-
+impl ItemsDraft {
     /// Takes a piece of text. A message that follows another begins a paragraph.
-    pub(crate) fn say(&mut self, place: Place<'_>, piece: &str, is_refusal: bool) {
+    pub(super) fn say(
+        &mut self,
+        place: Place<'_>,
+        piece: &str,
+        is_refusal: bool,
+        reply: &Reply<'_>,
+    ) {
         if piece.is_empty() {
             return;
         }
@@ -62,11 +38,17 @@ impl<'s> Draft<'s> {
             text.push_str(piece);
             *is_refused |= is_refusal;
         }
-        self.tell_text(at, piece);
+        self.tell_text(at, piece, reply);
     }
 
     /// Takes a piece of thinking. A part that follows another begins a paragraph.
-    pub(crate) fn think(&mut self, place: Place<'_>, part: Thought, piece: &str) {
+    pub(super) fn think(
+        &mut self,
+        place: Place<'_>,
+        part: Thought,
+        piece: &str,
+        reply: &Reply<'_>,
+    ) {
         if piece.is_empty() {
             return;
         }
@@ -77,23 +59,23 @@ impl<'s> Draft<'s> {
                 _ => parts.push((part, piece.to_owned())),
             }
         }
-        self.tell_thought(at, part, piece);
+        self.tell_thought(at, part, piece, reply);
     }
 
     /// Takes a call, or what more is known of one.
-    pub(crate) fn take_call(&mut self, place: Place<'_>, item: CallItem, is_done: bool) {
+    pub(super) fn take_call(&mut self, place: Place<'_>, item: CallItem, is_done: bool) {
         self.items.take_call(place, item, is_done);
     }
 
     /// Takes a piece of a call's arguments; of the last call's where there is no index.
-    pub(crate) fn take_arguments(&mut self, place: Place<'_>, piece: &str) {
+    pub(super) fn take_arguments(&mut self, place: Place<'_>, piece: &str) {
         if let Some(call) = self.items.call(place) {
             call.push(piece);
         }
     }
 
     /// Takes a call's arguments as a whole.
-    pub(crate) fn settle_arguments(&mut self, place: Place<'_>, arguments: Option<Box<RawValue>>) {
+    pub(super) fn settle_arguments(&mut self, place: Place<'_>, arguments: Option<Box<RawValue>>) {
         if let Some(call) = self.items.call(place) {
             call.settle(arguments);
         }
@@ -101,15 +83,15 @@ impl<'s> Draft<'s> {
 
     /// Takes an item that is done. As a rule it was heard piece by piece; what it says as a whole
     /// settles it.
-    pub(crate) fn take_done(&mut self, place: Place<'_>, item: Item) {
+    pub(super) fn take_done(&mut self, place: Place<'_>, item: Item, reply: &Reply<'_>) {
         let heard = self.items.clone();
         let at = self.items.take_done(place, item);
-        self.tell_more(&heard, at);
+        self.tell_more(&heard, at, reply);
     }
 
     /// Takes the whole answer, which settles all that was heard; what it has nothing of stays as it
     /// was heard, for some endpoints end with an answer that is empty, or with a part of it.
-    pub(crate) fn settle(&mut self, output: Vec<Item>) {
+    fn settle(&mut self, output: Vec<Item>, reply: &Reply<'_>) {
         let mut whole = Items::default();
         for (at, item) in (0..).zip(output) {
             whole.take_done(Place { index: Some(at), item_id: None }, item);
@@ -117,90 +99,78 @@ impl<'s> Draft<'s> {
         let heard = std::mem::take(&mut self.items);
         self.items = whole.or(heard.clone());
         for at in self.items.places() {
-            self.tell_more(&heard, at);
+            self.tell_more(&heard, at, reply);
         }
     }
 
     /// Tells the listener what an item says beyond what was heard of it. What was heard differently
     /// cannot be taken back.
-    fn tell_more(&mut self, heard: &Items, at: u64) {
-        if self.sink.is_none() {
-            return;
-        }
+    fn tell_more(&mut self, heard: &Items, at: u64, reply: &Reply<'_>) {
         let text = self.items.text_of(at);
         if let Some(more) = text.strip_prefix(&heard.text_of(at)).filter(|it| !it.is_empty()) {
-            self.tell_text(at, more);
+            self.tell_text(at, more, reply);
         }
         if heard.thoughts_of(at).is_empty() {
             for (part, text) in self.items.thoughts_of(at) {
-                self.tell_thought(at, part, &text);
+                self.tell_thought(at, part, &text, reply);
             }
         }
     }
 
-    fn tell_text(&mut self, at: u64, piece: &str) {
-        let Some(sink) = self.sink else { return };
+    fn tell_text(&mut self, at: u64, piece: &str, reply: &Reply<'_>) {
         if self.text_at.is_some_and(|last| last != at) {
-            sink.text(BREAK);
+            reply.tell_text(BREAK);
         }
         self.text_at = Some(at);
-        sink.text(piece);
+        reply.tell_text(piece);
     }
 
-    fn tell_thought(&mut self, at: u64, part: Thought, piece: &str) {
-        let Some(sink) = self.sink else { return };
+    fn tell_thought(&mut self, at: u64, part: Thought, piece: &str, reply: &Reply<'_>) {
         if self.thought_at.is_some_and(|last| last != (at, part)) {
-            sink.thinking(BREAK);
+            reply.tell_thinking(BREAK);
         }
         self.thought_at = Some((at, part));
-        sink.thinking(piece);
+        reply.tell_thinking(piece);
     }
 
-    pub(crate) fn finish(self, endpoint: &Endpoint, ending: StopReason) -> ModelResponse {
-        let mut said = Said::default();
+    /// Ends the answer with the whole of it, or with what its last event says of it.
+    pub(super) fn end(
+        mut self,
+        response: WireResponse,
+        reply: &Reply<'_>,
+    ) -> Result<ModelResponse, ProviderError> {
+        let mut draft = Draft::default();
+        if let Some(usage) = &response.usage {
+            draft.bill(usage.into(), reply);
+        }
+        let ending = response.ending(reply)?;
+        self.settle(response.output.unwrap_or_default(), reply);
+        let (mut any_refused, mut any_cut) = (false, false);
         for item in self.items.into_sorted() {
-            said.is_cut |= item.is_cut;
+            any_cut |= item.is_cut;
             match item.body {
                 Body::Text { text, is_refused } => {
-                    said.is_refused |= is_refused;
-                    add(&mut said.text, &text);
+                    any_refused |= is_refused;
+                    add(&mut draft.text, &text);
                 }
                 Body::Thought { parts, data } => {
-                    parts.iter().for_each(|(_, text)| add(&mut said.thinking, text));
-                    let (text_before, calls_before) = (said.text.len(), said.calls.len());
-                    let kept = data.map(|data| StatePart { text_before, calls_before, data });
-                    said.kept.extend(kept);
+                    parts.iter().for_each(|(_, text)| add(&mut draft.thinking, text));
+                    if let Some(data) = data {
+                        draft.keep(data);
+                    }
                 }
-                Body::Call(call) => said.calls.push(call),
+                Body::Call(call) => draft.calls.push(call),
             }
         }
         let stop_reason = match ending {
-            StopReason::End if said.is_refused => StopReason::Refusal,
+            StopReason::End if any_refused => StopReason::Refusal,
             // An answer may say that it is complete, and of a part of it that it is not.
-            StopReason::End if said.is_cut => StopReason::MaxTokens,
-            StopReason::End if !said.calls.is_empty() => StopReason::ToolUse,
+            StopReason::End if any_cut => StopReason::MaxTokens,
+            StopReason::End if !draft.calls.is_empty() => StopReason::ToolUse,
             ending => ending,
         };
-        ModelResponse {
-            text: said.text.into(),
-            thinking: (!said.thinking.is_empty()).then(|| said.thinking.into()),
-            provider_state: endpoint.state_of(said.kept),
-            tool_calls: finish_calls(said.calls, &stop_reason),
-            stop_reason,
-            usage: self.usage,
-        }
+        Ok(draft.finish(stop_reason, reply))
     }
-}
-
-/// What all items say.
-#[derive(Default)]
-struct Said {
-    text: String,
-    thinking: String,
-    calls: Vec<provider_http::CallDraft>,
-    kept: Vec<StatePart>,
-    is_refused: bool,
-    is_cut: bool,
 }
 
 /// Adds a paragraph.

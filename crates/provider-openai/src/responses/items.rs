@@ -3,8 +3,21 @@
 use provider_http::CallDraft;
 use serde_json::{Value, json};
 
-use super::draft::{Place, Thought};
 use super::response::{CallItem, Item, Part};
+
+/// Where in the answer something stands, as far as the endpoint tells.
+#[derive(Default, Clone, Copy)]
+pub(super) struct Place<'a> {
+    pub(super) index: Option<u64>,
+    pub(super) item_id: Option<&'a str>,
+}
+
+/// A part of what an item thinks, or of its summary.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub(super) struct Thought {
+    pub(super) is_summary: bool,
+    pub(super) part: u64,
+}
 
 /// The items of an answer, in their order.
 #[derive(Debug, Default, Clone)]

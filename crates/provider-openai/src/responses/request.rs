@@ -9,7 +9,7 @@ use provider_http::{Endpoint, Piece, pieces, sendable_arguments};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::request::{as_text, data_url};
+use crate::own::{as_text, data_url};
 
 /// The smallest output limit that the protocol accepts. What is left of a budget may be less; a
 /// refused request would hide that the budget is used up.
@@ -99,10 +99,11 @@ struct WireTool<'a> {
 }
 
 impl<'a> ResponsesRequest<'a> {
-    pub(crate) fn whole(
+    pub(crate) fn new(
         endpoint: &'a Endpoint,
         request: &'a ModelRequest,
         reasoning: ReasoningSettings,
+        stream: bool,
     ) -> Result<Self, ProviderError> {
         let messages = request.messages.messages();
         // What the conversation begins with are its instructions; a system message further on
@@ -129,12 +130,8 @@ impl<'a> ResponsesRequest<'a> {
             reasoning: reasoning.summaries.then_some(Reasoning { summary: "auto" }),
             include: if reasoning.encrypted { &["reasoning.encrypted_content"] } else { &[] },
             store: false,
-            stream: false,
+            stream,
         })
-    }
-
-    pub(crate) fn streamed(self) -> Self {
-        Self { stream: true, ..self }
     }
 }
 

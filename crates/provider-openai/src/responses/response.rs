@@ -1,21 +1,17 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
-use std::time::Duration;
-
 use layer0::message::StopReason;
 use layer0::read_tagged;
 use layer0::usage::TokenUsage;
-use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Answer, Class, Endpoint, lenient};
+use provider::ProviderError;
+use provider_http::{Class, Reply, lenient};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::draft::Draft;
-
 /// The object of the protocol: a whole answer, or what is known of one.
 #[derive(Deserialize, Default)]
-pub(crate) struct WireResponse {
+pub struct WireResponse {
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) status: Option<String>,
     error: Option<Value>,
@@ -117,48 +113,27 @@ impl From<&WireUsage> for TokenUsage {
     }
 }
 
-/// Reads a whole answer. Only usage goes to the sink: nobody waits for text that is there at once.
-pub(crate) async fn read(
-    endpoint: &Endpoint,
-    answer: Answer<'_>,
-    sink: Option<&dyn StreamSink>,
-) -> Result<ModelResponse, ProviderError> {
-    let retry_after = answer.retry_after();
-    // An answer that failed names its error, which this returns.
-    let response: WireResponse = answer.json().await?;
-    Draft::new(sink).take_usage(&response);
-    let ending = response.ending(endpoint, retry_after)?;
-    let mut draft = Draft::new(None);
-    draft.take_usage(&response);
-    draft.settle(response.output.unwrap_or_default());
-    Ok(draft.finish(endpoint, ending))
-}
-
 impl WireResponse {
     /// Says why the answer stopped, or why it is none.
-    pub(crate) fn ending(
-        &self,
-        endpoint: &Endpoint,
-        retry_after: Option<Duration>,
-    ) -> Result<StopReason, ProviderError> {
+    pub(crate) fn ending(&self, reply: &Reply<'_>) -> Result<StopReason, ProviderError> {
         let reason = self.incomplete_details.as_ref().and_then(|it| it.reason.as_deref());
         match self.status.as_deref() {
             Some("completed") => Ok(StopReason::End),
             Some("incomplete") => match reason {
                 Some("max_output_tokens" | "max_messages") => Ok(StopReason::MaxTokens),
                 Some("content_filter") => Ok(StopReason::ContentFilter),
-                // Somebody else's words came between; sent again, the conversation goes on.
+                // Another's words came between; sent again, the conversation goes on.
                 Some("steered") => Ok(StopReason::Pause),
-                word => Ok(endpoint.unknown_stop(word.unwrap_or("incomplete"))),
+                word => Ok(reply.unknown_stop(word.unwrap_or("incomplete"))),
             },
-            Some("failed") => Err(endpoint.failure(json!({ "error": self.error }), retry_after)),
+            Some("failed") => Err(reply.failure(json!({ "error": self.error }))),
             Some("cancelled") => {
                 Err(Class::Cancelled.into_error(None, "the answer was cancelled", None))
             }
             Some("in_progress" | "queued") | None => {
                 Err(ProviderError::stream_truncated("a final status"))
             }
-            Some(word) => Ok(endpoint.unknown_stop(word)),
+            Some(word) => Ok(reply.unknown_stop(word)),
         }
     }
 }

@@ -1,14 +1,17 @@
 //! What comes back as a stream.
 
+use std::ops::ControlFlow;
+
 use layer0::read_tagged;
-use provider::{ModelResponse, ProviderError, StreamSink};
-use provider_http::{Events, lenient};
+use provider::{ModelResponse, ProviderError};
+use provider_http::{Event, Reply, Stream, lenient};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::draft::{Draft, Place, Thought};
+use super::draft::ItemsDraft;
+use super::items::{Place, Thought};
 use super::response::{Item, WireResponse};
 
 /// The events that matter; those not named here repeat what others say.
@@ -96,73 +99,80 @@ struct Delta {
     arguments: Option<Box<RawValue>>,
 }
 
-/// Reads a stream to its end, which is an event that carries the answer's final status.
-pub(super) async fn read(
-    mut events: Events<'_>,
-    sink: Option<&dyn StreamSink>,
-) -> Result<ModelResponse, ProviderError> {
-    let mut draft = Draft::new(sink);
-    while let Some(event) = events.next().await? {
-        // Some endpoints close as Chat Completions does; it is no end marker here.
-        if event.data.trim() == "[DONE]" {
-            break;
-        }
-        let (status, mut response) = match events.decode(&event)? {
-            StreamEvent::Completed { response } => ("completed", response),
-            StreamEvent::Incomplete { response } => ("incomplete", response),
-            StreamEvent::Failed { response } => ("failed", response),
-            StreamEvent::Cancelled { response } => ("cancelled", response),
-            StreamEvent::Error { code, message } => {
-                let error = json!({ "error": { "code": code, "message": message } });
-                return Err(events.endpoint().failure(error, events.retry_after()));
-            }
-            event => {
-                take(&mut draft, event);
-                continue;
-            }
-        };
-        draft.take_usage(&response);
-        response.status.get_or_insert_with(|| status.to_owned());
-        let ending = response.ending(events.endpoint(), events.retry_after())?;
-        draft.settle(response.output.unwrap_or_default());
-        return Ok(draft.finish(events.endpoint(), ending));
-    }
-    Err(ProviderError::stream_truncated("`response.completed`"))
+/// An answer as its events tell it; its end is an event that carries its final status.
+#[derive(Default)]
+pub struct ResponsesStream {
+    draft: ItemsDraft,
+    last: Option<WireResponse>,
 }
 
-fn take(draft: &mut Draft<'_>, event: StreamEvent) {
-    match event {
-        StreamEvent::ItemAdded(ItemEvent { output_index, item }) => {
-            if let Item::FunctionCall(call) = item.item {
-                let place = Place { index: output_index, item_id: item.id.as_deref() };
-                draft.take_call(place, call, false);
+impl Stream for ResponsesStream {
+    type Frame = Event;
+
+    fn take(&mut self, event: Event, reply: &Reply<'_>) -> Result<ControlFlow<()>, ProviderError> {
+        // Some endpoints close as Chat Completions does; it is no end marker here.
+        if event.data.trim() == "[DONE]" {
+            return Ok(ControlFlow::Break(()));
+        }
+        let mut end = |status: &str, mut response: WireResponse| {
+            response.status.get_or_insert_with(|| status.to_owned());
+            self.last = Some(response);
+            Ok(ControlFlow::Break(()))
+        };
+        match reply.decode(event.data.as_bytes())? {
+            StreamEvent::Completed { response } => return end("completed", response),
+            StreamEvent::Incomplete { response } => return end("incomplete", response),
+            StreamEvent::Failed { response } => return end("failed", response),
+            StreamEvent::Cancelled { response } => return end("cancelled", response),
+            StreamEvent::Error { code, message } => {
+                let error = json!({ "error": { "code": code, "message": message } });
+                return Err(reply.failure(error));
             }
+            StreamEvent::ItemAdded(ItemEvent { output_index, item }) => {
+                if let Item::FunctionCall(call) = item.item {
+                    let place = Place { index: output_index, item_id: item.id.as_deref() };
+                    self.draft.take_call(place, call, false);
+                }
+            }
+            StreamEvent::ItemDone(ItemEvent { output_index, item }) => {
+                let place = Place { index: output_index, item_id: item.id.as_deref() };
+                self.draft.take_done(place, item.item, reply);
+            }
+            StreamEvent::Text(piece) => self.draft.say(piece.place(), &piece.delta, false, reply),
+            StreamEvent::Refusal(piece) => self.draft.say(piece.place(), &piece.delta, true, reply),
+            StreamEvent::Summary(piece) => {
+                let part = piece.summary_index.unwrap_or_default();
+                self.draft.think(
+                    piece.place(),
+                    Thought { is_summary: true, part },
+                    &piece.delta,
+                    reply,
+                );
+            }
+            StreamEvent::Reasoning(piece) => {
+                let part = piece.content_index.unwrap_or_default();
+                self.draft.think(
+                    piece.place(),
+                    Thought { is_summary: false, part },
+                    &piece.delta,
+                    reply,
+                );
+            }
+            StreamEvent::Arguments(piece) => self.draft.take_arguments(piece.place(), &piece.delta),
+            StreamEvent::ArgumentsDone(mut piece) => {
+                let arguments = piece.arguments.take();
+                self.draft.settle_arguments(piece.place(), arguments);
+            }
+            StreamEvent::Other => {}
         }
-        StreamEvent::ItemDone(ItemEvent { output_index, item }) => {
-            let place = Place { index: output_index, item_id: item.id.as_deref() };
-            draft.take_done(place, item.item);
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn finish(self, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        match self.last {
+            Some(response) => self.draft.end(response, reply),
+            None => Err(ProviderError::stream_truncated("`response.completed`")),
         }
-        StreamEvent::Text(piece) => draft.say(piece.place(), &piece.delta, false),
-        StreamEvent::Refusal(piece) => draft.say(piece.place(), &piece.delta, true),
-        StreamEvent::Summary(piece) => {
-            let part = piece.summary_index.unwrap_or_default();
-            draft.think(piece.place(), Thought { is_summary: true, part }, &piece.delta);
-        }
-        StreamEvent::Reasoning(piece) => {
-            let part = piece.content_index.unwrap_or_default();
-            draft.think(piece.place(), Thought { is_summary: false, part }, &piece.delta);
-        }
-        StreamEvent::Arguments(piece) => draft.take_arguments(piece.place(), &piece.delta),
-        StreamEvent::ArgumentsDone(mut piece) => {
-            let arguments = piece.arguments.take();
-            draft.settle_arguments(piece.place(), arguments);
-        }
-        StreamEvent::Other
-        | StreamEvent::Completed { .. }
-        | StreamEvent::Incomplete { .. }
-        | StreamEvent::Failed { .. }
-        | StreamEvent::Cancelled { .. }
-        | StreamEvent::Error { .. } => {}
     }
 }
 

@@ -14,7 +14,7 @@ async fn an_endpoint_that_omits_the_end_marker_has_to_say_so() {
         (&no_reason, true, Some("stream ended before a finish reason")),
     ] {
         let server = Loopback::replying([Reply::events(body.as_str())]);
-        let lenient = to(&server.url()).omits_done(declared).build().unwrap();
+        let lenient = to(&server.url()).with(|it| it.omits_done(declared)).build().unwrap();
         let result = send(&lenient, &hello(), true).await;
         assert_eq!(result.err().map(|error| error.to_string()).as_deref(), expected);
     }

@@ -59,7 +59,8 @@ async fn what_is_sent_to_a_compatible_endpoint() {
 
 #[tokio::test]
 async fn what_is_sent_to_openai_itself_limits_completion_tokens() {
-    let request = sent(|it| it.max_completion_tokens(true), &conversation(), false).await;
+    let request =
+        sent(|it| it.with(|it| it.max_completion_tokens(true)), &conversation(), false).await;
     assert_eq!(request.body["max_completion_tokens"], 512);
     assert!(request.body.get("max_tokens").is_none());
     assert_eq!(request.body["stream"], false);

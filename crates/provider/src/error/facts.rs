@@ -5,114 +5,60 @@ use std::time::Duration;
 
 use layer0::code;
 use layer0::error::OperatorError;
-use layer0::failure::{CircuitOpen, Effect, Exhausted, Failure, GiveUp, Retry, TimedOut};
+use layer0::failure::{CircuitOpen, Effect, Elsewhere, Exhausted, Facts, Failure, Retry, TimedOut};
 
 use crate::ProviderError;
 use crate::timeout::TimeoutPhase;
 
 impl Failure for ProviderError {
-    fn code(&self) -> &'static str {
+    fn facts(&self) -> Facts {
         match self {
-            Self::AuthFailed(_) => code::PROVIDER_AUTH_FAILED,
-            Self::CircuitOpen { .. } => code::PROVIDER_CIRCUIT_OPEN,
-            Self::ContentBlocked { .. } => code::PROVIDER_CONTENT_BLOCKED,
-            Self::ContextOverflow { .. } => code::PROVIDER_CONTEXT_OVERFLOW,
-            Self::Exhausted { last, .. } => last.code(),
-            Self::InvalidRequest { .. } => code::PROVIDER_INVALID_REQUEST,
-            Self::InvalidResponse(_) => code::PROVIDER_INVALID_RESPONSE,
-            Self::NotFound { .. } => code::PROVIDER_NOT_FOUND,
-            Self::Other(_) => code::PROVIDER_OTHER,
-            Self::QuotaExhausted { .. } => code::PROVIDER_QUOTA_EXHAUSTED,
-            Self::RateLimited { .. } => code::PROVIDER_RATE_LIMITED,
-            Self::StreamInterrupted { .. } => code::PROVIDER_STREAM_INTERRUPTED,
-            Self::StreamTruncated { .. } => code::PROVIDER_STREAM_TRUNCATED,
-            Self::Timeout { .. } => code::PROVIDER_TIMEOUT,
-            Self::TransientError { .. } => code::PROVIDER_TRANSIENT,
-        }
-    }
-
-    fn retry(&self) -> Retry {
-        match self {
-            Self::CircuitOpen { retry_after, .. }
-            | Self::RateLimited { retry_after, .. }
-            | Self::Timeout { retry_after, .. } => Retry::hinted(*retry_after),
-            Self::TransientError { retry_after_ms, .. } => {
-                Retry::hinted(retry_after_ms.map(|ms| Duration::from_millis(ms.into())))
+            Self::AuthFailed(_) => Facts::never(code::PROVIDER_AUTH_FAILED, Effect::None),
+            Self::CircuitOpen { retry_after, .. } => {
+                Facts::hinted(code::PROVIDER_CIRCUIT_OPEN, *retry_after, Effect::None)
+                    .with_elsewhere(Elsewhere::AtOnce)
+                    .with_counts_against(false)
             }
-            Self::InvalidResponse(_)
-            | Self::StreamInterrupted { .. }
-            | Self::StreamTruncated { .. } => Retry::Backoff,
-            Self::AuthFailed(_)
-            | Self::ContentBlocked { .. }
-            | Self::ContextOverflow { .. }
-            | Self::Exhausted { .. }
-            | Self::InvalidRequest { .. }
-            | Self::NotFound { .. }
-            | Self::Other(_)
-            | Self::QuotaExhausted { .. } => Retry::Never,
-        }
-    }
-
-    fn effect(&self) -> Effect {
-        match self {
-            Self::Exhausted { last, .. } => last.effect(),
-            Self::Timeout { phase: TimeoutPhase::Connect, .. }
-            | Self::AuthFailed(_)
-            | Self::CircuitOpen { .. }
-            | Self::ContentBlocked { .. }
-            | Self::ContextOverflow { .. }
-            | Self::InvalidRequest { .. }
-            | Self::NotFound { .. }
-            | Self::QuotaExhausted { .. }
-            | Self::RateLimited { .. } => Effect::None,
-            Self::InvalidResponse(_)
-            | Self::Other(_)
-            | Self::StreamInterrupted { .. }
-            | Self::StreamTruncated { .. }
-            | Self::Timeout { .. }
-            | Self::TransientError { .. } => Effect::Unknown,
-        }
-    }
-
-    fn elsewhere(&self) -> bool {
-        match self {
-            Self::Exhausted { last, .. } => last.elsewhere(),
-            // Refused here: another provider may have room, quota or a longer context.
-            Self::CircuitOpen { .. }
-            | Self::ContextOverflow { .. }
-            | Self::InvalidResponse(_)
-            | Self::QuotaExhausted { .. }
-            | Self::RateLimited { .. }
-            | Self::StreamInterrupted { .. }
-            | Self::StreamTruncated { .. }
-            | Self::Timeout { .. }
-            | Self::TransientError { .. } => true,
-            Self::AuthFailed(_)
-            | Self::ContentBlocked { .. }
-            | Self::InvalidRequest { .. }
-            | Self::NotFound { .. }
-            | Self::Other(_) => false,
-        }
-    }
-
-    fn counts_against(&self) -> bool {
-        match self {
-            Self::Exhausted { last, .. } => last.counts_against(),
-            Self::InvalidResponse(_)
-            | Self::StreamInterrupted { .. }
-            | Self::StreamTruncated { .. }
-            | Self::Timeout { .. }
-            | Self::TransientError { .. } => true,
-            // It answered, or was not asked.
-            Self::AuthFailed(_)
-            | Self::CircuitOpen { .. }
-            | Self::ContentBlocked { .. }
-            | Self::ContextOverflow { .. }
-            | Self::InvalidRequest { .. }
-            | Self::NotFound { .. }
-            | Self::Other(_)
-            | Self::QuotaExhausted { .. }
-            | Self::RateLimited { .. } => false,
+            Self::ContentBlocked { .. } => {
+                Facts::never(code::PROVIDER_CONTENT_BLOCKED, Effect::None)
+            }
+            Self::ContextOverflow { .. } => {
+                Facts::never(code::PROVIDER_CONTEXT_OVERFLOW, Effect::None)
+                    .with_elsewhere(Elsewhere::AtOnce)
+            }
+            Self::Exhausted { last, .. } => last.facts().with_retry(Retry::Never),
+            Self::InvalidRequest { .. } => {
+                Facts::never(code::PROVIDER_INVALID_REQUEST, Effect::None)
+            }
+            Self::InvalidResponse(_) => {
+                Facts::backoff(code::PROVIDER_INVALID_RESPONSE, Effect::Unknown)
+            }
+            Self::NotFound { .. } => Facts::never(code::PROVIDER_NOT_FOUND, Effect::None),
+            Self::Other(_) => Facts::never(code::PROVIDER_OTHER, Effect::Unknown),
+            Self::QuotaExhausted { .. } => {
+                Facts::never(code::PROVIDER_QUOTA_EXHAUSTED, Effect::None)
+                    .with_elsewhere(Elsewhere::AtOnce)
+            }
+            Self::RateLimited { retry_after, .. } => {
+                Facts::hinted(code::PROVIDER_RATE_LIMITED, *retry_after, Effect::None)
+                    .with_counts_against(false)
+            }
+            Self::StreamInterrupted { .. } => {
+                Facts::backoff(code::PROVIDER_STREAM_INTERRUPTED, Effect::Unknown)
+            }
+            Self::StreamTruncated { .. } => {
+                Facts::backoff(code::PROVIDER_STREAM_TRUNCATED, Effect::Unknown)
+            }
+            Self::Timeout { phase: TimeoutPhase::Connect, retry_after, .. } => {
+                Facts::hinted(code::PROVIDER_TIMEOUT, *retry_after, Effect::None)
+            }
+            Self::Timeout { retry_after, .. } => {
+                Facts::hinted(code::PROVIDER_TIMEOUT, *retry_after, Effect::Unknown)
+            }
+            Self::TransientError { retry_after_ms, .. } => {
+                let hint = retry_after_ms.map(|ms| Duration::from_millis(ms.into()));
+                Facts::hinted(code::PROVIDER_TRANSIENT, hint, Effect::Unknown)
+            }
         }
     }
 
@@ -145,12 +91,6 @@ impl From<Exhausted<ProviderError>> for ProviderError {
             elapsed: exhausted.elapsed,
             last: exhausted.last.into(),
         }
-    }
-}
-
-impl GiveUp for ProviderError {
-    fn stand_in() -> Self {
-        Self::circuit_open(None)
     }
 }
 

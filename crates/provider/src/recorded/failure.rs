@@ -5,7 +5,7 @@ use std::time::Duration;
 use layer0::failure::{ErrorText, Exhausted, Failure, Retry, chain};
 use serde::{Deserialize, Serialize};
 
-use super::lock;
+use super::lock::lock;
 use crate::{ProviderError, TimeoutPhase};
 
 /// A [`ProviderError`] as it is kept: the same variants and fields, and causes as their texts.

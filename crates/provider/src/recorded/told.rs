@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use layer0::usage::TokenUsage;
 use serde::{Deserialize, Serialize};
 
-use super::lock;
+use super::lock::lock;
 use crate::StreamSink;
 
 /// What a sink was told during one call.

@@ -86,7 +86,7 @@ impl Run {
     /// Stops the run where it is: every open call is answered, what the model said last is kept.
     pub(super) fn cancel(&mut self, phase: &mut Phase, signal: SignalReceived) -> Phase {
         let seq = self.append(Actor::Person, None, signal);
-        self.answer_open(phase, seq, "Cancelled: the run was stopped");
+        self.answer_open(phase, seq, layer0::text::CANCELLED);
         let output = Arc::clone(self.conversation.last_text());
         self.finish(seq, Stopped::new(Stop::Cancelled, output))
     }

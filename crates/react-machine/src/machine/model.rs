@@ -157,7 +157,7 @@ impl Run {
     fn ask_again(&mut self, cause: u64, turn: Turn, why: &'static str) -> Phase {
         let ask = turn.ask();
         if ask.asked_again {
-            return self.fail(cause, FailureCause::InvalidResponse(why));
+            return self.fail(cause, FailureCause::InvalidResponse(why.into()));
         }
         self.ask(cause, Ask { pauses: 0, asked_again: true, ..ask })
     }

@@ -36,7 +36,7 @@ impl Run {
 
     pub(super) fn look_at_input(&mut self, cause: u64) -> Phase {
         if self.conversation.input().trim().is_empty() {
-            return self.fail(cause, FailureCause::InputInvalid("the input is empty"));
+            return self.fail(cause, FailureCause::InputInvalid("the input is empty".into()));
         }
         if !self.definition.memory {
             return self.ask_first(cause, &[]);

@@ -33,7 +33,7 @@ pub(crate) enum Choice {
     Cancel,
     /// The hooks of the pause: let it go on, one fails, one stops the run.
     Hooks(u8),
-    /// Decide an open question.
+    /// Decide an open approval.
     Decide { pick: usize, grant: bool },
     /// A hook fails or stops the run around a tool call.
     ToolHook { pick: usize, after: bool, stop: bool },
@@ -134,7 +134,7 @@ pub(crate) struct World {
     pub(crate) lost: u32,
     /// What the runs below have used.
     pub(crate) below: Usage,
-    /// Questions to people.
+    /// Approvals that people are asked for.
     pub(crate) asked: Vec<Approval>,
     pub(crate) finish: Option<Finish>,
     pub(crate) now: i64,
@@ -220,7 +220,7 @@ impl World {
     fn die(&mut self) {
         let at = self.at();
         if self.machine.is_waiting() {
-            // Nothing was lost; the questions stay.
+            // Nothing was lost; the approvals stay open.
             return self.accept(Input::fact(at, RunResumed { by: "ops".into() }));
         }
         self.drop_in_flight();

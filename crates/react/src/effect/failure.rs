@@ -166,7 +166,8 @@ impl<'a> Failing<'a> {
 pub(crate) fn is_stored(error: &ToolError) -> bool {
     matches!(
         error.kind(),
-        ToolError::ExecutionFailed(_)
+        ToolError::Caused(_)
+            | ToolError::ExecutionFailed(_)
             | ToolError::InvalidOutput(_)
             | ToolError::Other(_)
             | ToolError::Panicked(_)
@@ -177,6 +178,7 @@ pub(crate) fn is_stored(error: &ToolError) -> bool {
 /// Returns all that is known of an error: its text, and beside it what the tool wrote.
 fn raw_text(error: &ToolError, redactor: &Redactor) -> String {
     let text = match error.kind() {
+        ToolError::Caused(cause) => Chain(&**cause).to_string(),
         ToolError::ExecutionFailed(text) | ToolError::Panicked(text) => text.clone(),
         kind => Chain(kind).to_string(),
     };

@@ -20,7 +20,7 @@ use super::Effects;
 use crate::guarded::{drop_guarded, panic_text};
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
 use crate::inner::Inner;
-use crate::journal::{End, Gated, StopFact};
+use crate::journal::{End, Gated, Note, Notes, StopFact};
 use crate::recordable::recordable;
 
 /// Which hooks of a point are called.
@@ -190,11 +190,11 @@ impl Stop {
                     message: reason.into(),
                     fail_open,
                 };
-                StopFact(Box::new(aborted.into()))
+                StopFact(Box::new(Note(aborted.into())))
             }
             Self::Rejected { error, fact } => {
                 effects.keep_hook_error(error);
-                StopFact(fact)
+                StopFact(Box::new(Note(*fact)))
             }
         }
     }
@@ -222,11 +222,11 @@ pub(super) async fn pause(effects: &Effects, pause: Pause) -> End {
             reason = stop.reason();
             Moment::RunEnd { outcome: stop.outcome(), reason: reason.as_ref(), output }
         }
-        _ => return End::Hooks(Vec::new(), None),
+        _ => return End::Hooks(Notes::default(), None),
     };
     let called = Hooks::of(&effects.agent).call(moment, &effects.context, Kind::All).await;
     let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
-    End::Hooks(called.notes, stop)
+    End::Hooks(Notes(called.notes), stop)
 }
 
 /// Asks the gates about every call.
@@ -237,7 +237,7 @@ pub(super) async fn gates(effects: &Effects, calls: &[ToolCall]) -> End {
         let mut one = Gated::new(call.clone());
         let moment = Moment::BeforeTool { call };
         let called = hooks.call(moment, &effects.context, Kind::Gates).await;
-        one.notes = called.notes;
+        one.notes = Notes(called.notes);
         if let Some(arguments) = called.arguments {
             one.call.arguments = arguments;
         }
@@ -248,8 +248,8 @@ pub(super) async fn gates(effects: &Effects, calls: &[ToolCall]) -> End {
             }
             Some(stop @ Stop::Rejected { .. }) => {
                 gated.push(one);
-                let notes = gated.into_iter().flat_map(|one| one.notes).collect();
-                return End::Gates(Err((notes, stop.into_fact(moment, effects))));
+                let notes = gated.into_iter().flat_map(|one| one.notes.0).collect();
+                return End::Gates(Err((Notes(notes), stop.into_fact(moment, effects))));
             }
         }
         gated.push(one);
@@ -264,10 +264,10 @@ pub(super) async fn observers(effects: &Effects, calls: &[ToolCall]) -> End {
     for call in calls {
         let moment = Moment::BeforeTool { call };
         let called = hooks.call(moment, &effects.context, Kind::Observers).await;
-        observed.push(called.notes);
+        observed.push(Notes(called.notes));
         if let Some(stop) = called.stop {
-            let notes = observed.into_iter().flatten().collect();
-            return End::Observers(Err((notes, stop.into_fact(moment, effects))));
+            let notes = observed.into_iter().flat_map(|Notes(notes)| notes).collect();
+            return End::Observers(Err((Notes(notes), stop.into_fact(moment, effects))));
         }
     }
     End::Observers(Ok(observed))

@@ -14,7 +14,7 @@ use layer0::{Code, code};
 use super::Effects;
 use crate::guarded::{drop_guarded, panic_text};
 use crate::hook::HookContext;
-use crate::journal::End;
+use crate::journal::{End, Note};
 use crate::memory::{Memory, MemoryEntry, MemoryQuery};
 
 /// Returns what is remembered for this input.
@@ -24,7 +24,7 @@ pub(super) async fn read(effects: &Effects, input: Arc<str>) -> End {
         memory.read(MemoryQuery { session, input }).await
     });
     let redactor = &effects.agent.redactor;
-    End::Memory(Box::new(match asked.await {
+    End::Memory(Box::new(Note(match asked.await {
         Ok(entries) => {
             let redact = |entry: String| redactor.redact_held(&entry).into();
             MemoryRead { entries: entries.into_iter().map(redact).collect() }.into()
@@ -33,7 +33,7 @@ pub(super) async fn read(effects: &Effects, input: Arc<str>) -> End {
             tracing::warn!(code = reason, "Memory read failed: {why}");
             degraded("read", reason, &why)
         }
-    }))
+    })))
 }
 
 /// Remembers what was answered to this input.
@@ -42,13 +42,13 @@ pub(super) async fn write(effects: &Effects, input: Arc<str>, output: Arc<str>) 
     let asked = ask(effects, code::MEMORY_WRITE_FAILED, move |memory| async move {
         memory.write(MemoryEntry { session, run, input, output }).await
     });
-    End::Memory(Box::new(match asked.await {
+    End::Memory(Box::new(Note(match asked.await {
         Ok(()) => MemoryWrote { count: 1 }.into(),
         Err((reason, why)) => {
             tracing::warn!(code = reason, "Memory write failed: {why}");
             degraded("write", reason, &why)
         }
-    }))
+    })))
 }
 
 /// Asks the memory, whose code may panic before it returns a future too.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::event::{ModelFailed, ModelResponded};
-use layer0::failure::{ErrorText, Failure, GiveUp, chain};
+use layer0::failure::{ErrorText, Failure, chain};
 use layer0::usage::{Usage, nanousd};
 use provider::{ModelRequest, ModelResponse, ProviderError};
 use retry::{Decision, Tried};
@@ -13,7 +13,7 @@ use tower::ServiceExt;
 use tracing::Instrument;
 
 use super::Effects;
-use crate::endpoint::{AttemptRecord, AttemptRequest, Listeners};
+use crate::endpoint::{AttemptRecord, AttemptRequest, Endpoint, Listeners};
 use crate::journal::{Attempt, AttemptEnd, End};
 use crate::recordable::{recordable_calls, recordable_reason, recordable_state, redact_shared};
 use crate::shown::Shown;
@@ -27,18 +27,22 @@ pub(super) async fn attempt(
     if stop.is_cancelled() {
         return End::Attempt(AttemptEnd::NotBegun);
     }
+    let (call, number) = (attempt.call.call, attempt.number());
+    let price = effects.agent.definition.price;
+    let record = |label| {
+        let shown = Shown::new(&effects.agent.redactor);
+        AttemptRecord::new(call, number, label, price, effects.listeners(), shown, &effects.agent)
+    };
     let Some(endpoint) = effects.agent.models.get(attempt.provider) else {
-        return End::Attempt(AttemptEnd::NotBegun);
+        // The step is data, and may be that of an agent with more providers.
+        let why = format!("the agent has no provider {}", attempt.provider + 1);
+        let error = ProviderError::Other(why.into());
+        return End::Attempt(given_up(&effects, &record("none".into()), error, false));
     };
     if attempt.made_here == 0 {
         endpoint.retry.begin();
     }
-    let (call, number) = (attempt.call.call, attempt.number());
-    let (label, price) = (Arc::clone(&endpoint.label), effects.agent.definition.price);
-    let shown = Shown::new(&effects.agent.redactor);
-    let record =
-        AttemptRecord::new(call, number, label, price, effects.listeners(), shown, &effects.agent);
-    let record = Arc::new(record);
+    let record = Arc::new(record(Arc::clone(&endpoint.label)));
     let request = ModelRequest {
         messages: attempt.messages.clone(),
         tools: Arc::clone(&attempt.tools),
@@ -62,57 +66,52 @@ pub(super) async fn attempt(
             let attempted = record.attempted(Some(response.usage), None, None);
             AttemptEnd::Answered(Box::new((attempted, responded(&effects, call, response))))
         }
-        Some(Err(error)) => failed(&effects, attempt, &record, error, took),
+        Some(Err(error)) => failed(&effects, endpoint, attempt, &record, error, took),
     })
 }
 
 /// Decides what follows a failed attempt.
 fn failed(
     effects: &Effects,
+    endpoint: &Endpoint,
     mut attempt: Box<Attempt>,
     record: &AttemptRecord,
-    mut error: ProviderError,
+    error: ProviderError,
     took: Duration,
 ) -> AttemptEnd {
-    let Some(endpoint) = effects.agent.models.get(attempt.provider) else {
-        return AttemptEnd::NotBegun;
-    };
     attempt.count(effects, record, took);
     let billed = record.billed();
-    let tried = attempt.tried();
-    let mut is_limited = false;
-    match endpoint.retry.decide(&error, tried) {
-        Decision::Again(delay) => {
-            tracing::debug!(attempt = attempt.made_here, code = error.code(), ?delay, "retrying");
-            let attempted = record.attempted(billed, Some(&error), Some(delay));
-            attempt.elapsed = attempt.elapsed.saturating_add(delay);
-            return AttemptEnd::Again(Box::new(attempted), delay, attempt);
-        }
-        Decision::GiveUp => error.give_up(tried.attempts, tried.elapsed),
-        Decision::Limited => {
-            is_limited = true;
-            error.give_up(tried.attempts, tried.elapsed);
-        }
-        _ => {}
+    let tried = attempt.tried(effects);
+    let decision = endpoint.retry.decide(&error, tried);
+    let mut error = decision.settle(error, tried);
+    if let Decision::Again(delay) = decision {
+        tracing::debug!(attempt = attempt.made_here, code = error.code(), ?delay, "retrying");
+        let attempted = record.attempted(billed, Some(&error), Some(delay));
+        attempt.elapsed = attempt.elapsed.saturating_add(delay);
+        return AttemptEnd::Again(Box::new(attempted), delay, attempt);
     }
     if let Some(earlier) = &attempt.earlier {
         error.keep_earlier(earlier);
     }
-    if attempt.provider + 1 < effects.agent.models.len() && error.elsewhere() {
-        if attempt.is_used_up()
-            || attempt.call.left.model_calls.is_some_and(|max| attempt.made >= max)
-        {
-            is_limited = true;
-        } else {
-            tracing::warn!(code = error.code(), "asking another provider");
-            let mut attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
-            attempt.go_to_next_provider(&error);
-            let next = effects.agent.models.get(attempt.provider);
-            attempted.next_provider = next.map(|next| Arc::clone(&next.label));
-            return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
-        }
+    if let Decision::Next { .. } = decision {
+        tracing::warn!(code = error.code(), "asking another provider");
+        let mut attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
+        attempt.go_to_next_provider(&error);
+        let next = effects.agent.models.get(attempt.provider);
+        attempted.next_provider = next.map(|next| Arc::clone(&next.label));
+        return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
     }
-    let attempted = record.attempted(billed, Some(&error), None);
+    given_up(effects, record, error, matches!(decision, Decision::Stop { is_limited: true, .. }))
+}
+
+/// Says that no other attempt follows.
+fn given_up(
+    effects: &Effects,
+    record: &AttemptRecord,
+    error: ProviderError,
+    is_limited: bool,
+) -> AttemptEnd {
+    let attempted = record.attempted(record.billed(), Some(&error), None);
     let redact = |text: String| effects.agent.redactor.redact(&text).into_owned();
     let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
     let failed = ModelFailed {
@@ -167,7 +166,7 @@ impl Attempt {
     }
 
     /// Describes what was tried at this provider. Asking a model again does nothing to the world.
-    fn tried(&self) -> Tried {
+    fn tried(&self, effects: &Effects) -> Tried {
         let mut tried = Tried::new(self.made_here, self.elapsed, true);
         let made_before = self.made.saturating_sub(self.made_here);
         // Tokens and cost are looked at before every attempt, retries and other providers included.
@@ -175,6 +174,7 @@ impl Attempt {
             true => Some(0),
             false => self.call.left.model_calls.map(|max| max.saturating_sub(made_before)),
         };
+        tried.has_next = self.provider + 1 < effects.agent.models.len();
         tried
     }
 

@@ -1,16 +1,17 @@
 //! One execution of a tool: the call, what it came to, and whether it is tried again.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use error_store::{DATABASE_ERROR, Summary, code_of_text};
+use error_store::{StoreError, Summary};
 use layer0::JsonText;
 use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
-use layer0::failure::{Failure, Retry};
+use layer0::failure::{Chain, Failure, Retry, sources};
 use react_machine::HookPoint;
 use retry::{Decision, RetryPolicy, Tried};
 use tokio_util::sync::CancellationToken;
-use tool::{ToolContext, ToolError, failed_text};
+use tool::{Admitted, ToolContext, ToolError, failed_text};
 use tracing::Instrument;
 
 use super::Effects;
@@ -18,10 +19,10 @@ use super::failure::{Failing, is_stored};
 use super::hooks::{Hooks, Kind};
 use super::large_result::Shown;
 use crate::below::{self, Caller};
-use crate::guarded::drop_guarded;
-use crate::guarded::execute;
+use crate::guarded::{drop_guarded, execute, panic_text};
 use crate::hook::{HookContext, Moment};
-use crate::journal::{End, Execution, ExecutionEnd, StopFact};
+use crate::inner::Inner;
+use crate::journal::{End, Execution, ExecutionEnd, Notes, StopFact};
 use crate::recordable::recordable;
 
 /// Runs a tool once and turns what it came to into facts.
@@ -32,11 +33,28 @@ pub(super) async fn execution(
 ) -> End {
     let clock = Arc::clone(&effects.agent.clock);
     let began = clock.monotonic();
+    let run = &execution.run;
+    let admitted = match execution.admitted.clone() {
+        Some(admitted) => Ok(admitted),
+        // It was admitted in another process.
+        None => admit(&effects.agent, &run.tool, run.arguments.clone()).map(Arc::new),
+    };
+    let admitted = match admitted {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            let failing =
+                Failing::new(&effects.agent, &effects.context, &run.call_id, &run.tool, 0);
+            let answer = failing.respond(&error, &failed_text(&run.tool, &error));
+            let facts = Notes(vec![answer]);
+            return End::Execution(ExecutionEnd { returned: None, facts, again: None });
+        }
+    };
     let (caller, below) = execution.child.clone().map(below::open).unzip();
     let span =
         tracing::info_span!("tool", tool = %execution.run.tool, call = %execution.run.call_id);
     let result = {
-        let mut call = Box::pin(call(&effects, &execution, caller.map(Arc::new)).instrument(span));
+        let call = call(&effects, &execution, &admitted, caller.map(Arc::new));
+        let mut call = Box::pin(call.instrument(span));
         let result = tokio::select! {
             biased;
             () = stop.cancelled() => None,
@@ -55,27 +73,37 @@ pub(super) async fn execution(
     let took = clock.monotonic().saturating_sub(began);
     execution.elapsed = execution.elapsed.saturating_add(took);
     execution.tried = execution.tried.saturating_add(1);
-    let mut end = ExecutionEnd { returned, facts: Vec::new(), again: None };
+    let mut end = ExecutionEnd { returned, facts: Notes::default(), again: None };
     match result {
         None => {}
-        Some(Err(error)) if let Some(delay) = next_delay(&effects, &execution, &error) => {
-            end.facts.push(attempted(&effects, &execution, &error, delay).into());
+        Some(Err(error))
+            if let Some(delay) = next_delay(&effects, &execution, &admitted, &error) =>
+        {
+            end.facts.0.push(attempted(&effects, &execution, &error, delay).into());
             execution.elapsed = execution.elapsed.saturating_add(delay);
             end.again = Some((delay, execution));
         }
-        Some(result) => end.facts = answer(&effects, &execution, result).await,
+        Some(result) => end.facts = Notes(answer(&effects, &execution, &admitted, result).await),
     }
     End::Execution(end)
+}
+
+/// Decides whether a call may run. What it needs is asked of the tool's own code, which may panic.
+pub(crate) fn admit(agent: &Inner, tool: &str, arguments: JsonText) -> Result<Admitted, ToolError> {
+    let admit = || agent.tools.admit(tool, arguments, &agent.grants);
+    std::panic::catch_unwind(AssertUnwindSafe(admit))
+        .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))
 }
 
 /// Calls the tool, with all that it may know.
 async fn call(
     effects: &Effects,
     execution: &Execution,
+    admitted: &Arc<Admitted>,
     caller: Option<Arc<Caller>>,
 ) -> Result<JsonText, ToolError> {
     let Effects { agent, context, late, .. } = effects;
-    let Execution { run, admitted, sessions, depth, .. } = execution;
+    let Execution { run, sessions, depth, .. } = execution;
     let limit = Duration::from_millis(agent.definition.limits.tool_timeout_ms);
     let limit = admitted.spec().timeout.unwrap_or(limit);
     let HookContext { run: run_id, session } = context.clone();
@@ -95,9 +123,14 @@ async fn call(
 
 /// Returns how long is waited before the tool is tried again. That is done only when the tool says how
 /// long: whether anything else is worth another try is for the model to decide.
-fn next_delay(effects: &Effects, execution: &Execution, error: &ToolError) -> Option<Duration> {
+fn next_delay(
+    effects: &Effects,
+    execution: &Execution,
+    admitted: &Admitted,
+    error: &ToolError,
+) -> Option<Duration> {
     let Retry::After(_) = error.retry() else { return None };
-    let is_idempotent = execution.admitted.spec().idempotent;
+    let is_idempotent = admitted.spec().idempotent;
     let mut tried = Tried::new(execution.tried, execution.elapsed, is_idempotent);
     // To be tried again is another execution of the run's budget.
     tried.max_attempts = (!execution.may_repeat).then_some(0);
@@ -132,10 +165,11 @@ fn attempted(
 async fn answer(
     effects: &Effects,
     execution: &Execution,
+    admitted: &Admitted,
     result: Result<JsonText, ToolError>,
 ) -> Vec<EventKind> {
     let Effects { agent, context, .. } = effects;
-    let Execution { run, admitted, elapsed, .. } = execution;
+    let Execution { run, elapsed, .. } = execution;
     let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     let failing = Failing::new(agent, context, &run.call_id, &run.tool, duration_ms);
     let stores = admitted.stores_errors();
@@ -160,12 +194,13 @@ async fn answer(
         }
         Err(error) => {
             let answer = failing.respond(&error, &failed_text(&run.tool, &error));
-            let unread = error.author_code().is_some_and(|code| &**code == DATABASE_ERROR);
-            if stores || !unread {
-                vec![answer]
-            } else {
-                let why = error.kind().to_string();
-                vec![failing.degraded("get", code_of_text(&why), &why), answer]
+            // A detail tool that cannot read its store says so in its cause.
+            match sources(error.kind()).find_map(|cause| cause.downcast_ref::<StoreError>()) {
+                Some(store) if !stores => {
+                    let why = Chain(store).to_string();
+                    vec![failing.degraded("get", store.code(), &why), answer]
+                }
+                _ => vec![answer],
             }
         }
     };
@@ -189,6 +224,6 @@ async fn call_hooks(effects: &Effects, facts: &mut Vec<EventKind>) {
     let called = hooks.call(moment, &effects.context, Kind::All).await;
     let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
     let before_answer = facts.len() - 1;
-    let stop = stop.map(|StopFact(fact)| *fact);
+    let stop = stop.map(|StopFact(fact)| fact.0);
     facts.splice(before_answer..before_answer, called.notes.into_iter().chain(stop));
 }

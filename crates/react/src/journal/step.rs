@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use event_log::Decision;
 use layer0::ToolSpec;
-use layer0::event::{EventKind, ModelAttempted, ModelFailed, ModelResponded, OperatorReturned};
+use layer0::event::{ModelAttempted, ModelFailed, ModelResponded, OperatorReturned};
 use layer0::failure::ErrorText;
 use layer0::id::{RunId, SessionId};
 use layer0::message::{ToolCall, Transcript};
 use layer0::usage::Usage;
 use react_machine::{Approval, Grant, ModelCall, NothingLeft, Pause, ToolRun};
+use serde::{Deserialize, Serialize};
 use tool::Admitted;
 
+use super::note::{Note, Notes};
+
 /// Something to do in the world.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum Step {
     /// Ask one provider once.
     Attempt(Box<Attempt>),
@@ -35,45 +38,45 @@ pub(crate) enum Step {
 }
 
 /// How a step ended.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum End {
     Attempt(AttemptEnd),
     Execution(ExecutionEnd),
     /// What to record of the hooks of a pause, and what stops the run.
-    Hooks(Vec<EventKind>, Option<StopFact>),
+    Hooks(Notes, Option<StopFact>),
     /// What the gates say, call by call; or what they left in the record, and what stops the run.
-    Gates(Result<Vec<Gated>, (Vec<EventKind>, StopFact)>),
+    Gates(Result<Vec<Gated>, (Notes, StopFact)>),
     /// What to record of the observers, call by call; or what they left there, and what stops the run.
-    Observers(Result<Vec<Vec<EventKind>>, (Vec<EventKind>, StopFact)>),
+    Observers(Result<Vec<Notes>, (Notes, StopFact)>),
     /// What the person said, where there is no inbox for it; `None` leaves the approval open.
     Approval(Box<Approval>, Option<Decision>),
-    Memory(Box<EventKind>),
+    Memory(Box<Note>),
     /// It was told to end, and has nothing to say.
     Stopped,
 }
 
 /// The event of a hook that stops the run.
-#[derive(Clone)]
-pub(crate) struct StopFact(pub(crate) Box<EventKind>);
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct StopFact(pub(crate) Box<Note>);
 
 /// A call as the gates left it.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Gated {
     pub(crate) call: ToolCall,
     /// What to record of its hooks.
-    pub(crate) notes: Vec<EventKind>,
+    pub(crate) notes: Notes,
     /// The gate that skips it, and why.
     pub(crate) skipped: Option<(String, String)>,
 }
 
 impl Gated {
     pub(crate) const fn new(call: ToolCall) -> Self {
-        Self { call, notes: Vec::new(), skipped: None }
+        Self { call, notes: Notes(Vec::new()), skipped: None }
     }
 }
 
 /// One attempt of a model call, with what was tried before it.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Attempt {
     pub(crate) call: ModelCall,
     pub(crate) messages: Transcript,
@@ -113,7 +116,7 @@ impl Attempt {
 }
 
 /// How an attempt ended.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum AttemptEnd {
     /// It was stopped before it began.
     NotBegun,
@@ -130,11 +133,12 @@ pub(crate) enum AttemptEnd {
 }
 
 /// One execution of a tool, with what was tried before it.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Execution {
     pub(crate) run: ToolRun,
-    /// What admission found: the tool, and its arguments as it takes them.
-    pub(crate) admitted: Arc<Admitted>,
+    /// What admission found: the tool, and its arguments as it takes them. Another process looks again.
+    #[serde(skip)]
+    pub(crate) admitted: Option<Arc<Admitted>>,
     /// The sessions whose stored texts the call may read.
     pub(crate) sessions: Arc<[SessionId]>,
     /// How many dispatches are above the run.
@@ -149,7 +153,7 @@ pub(crate) struct Execution {
 }
 
 /// A run that a call starts.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Child {
     pub(crate) run: RunId,
     pub(crate) operator: Arc<str>,
@@ -159,12 +163,12 @@ pub(crate) struct Child {
 }
 
 /// How an execution ended. One that was stopped has no facts.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct ExecutionEnd {
     /// What the run that it started came to.
     pub(crate) returned: Option<Box<OperatorReturned>>,
     /// What to record; the answer is the last.
-    pub(crate) facts: Vec<EventKind>,
+    pub(crate) facts: Notes,
     /// It is tried again, after this wait.
     pub(crate) again: Option<(Duration, Box<Execution>)>,
 }

@@ -1,7 +1,6 @@
 //! Which calls of a batch may run: gates, lookup, arguments, policy, approval, observers, in this
 //! order.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use layer0::JsonText;
@@ -9,14 +8,13 @@ use layer0::event::{EventKind, ToolRequested};
 use layer0::id::CallId;
 use layer0::message::ToolCall;
 use react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Machine, ToolBatch, ToolRun};
-use tool::{Admitted, Grants, ToolError, Toolset, failed_text};
+use tool::{ToolError, failed_text};
 
 use super::admission::{Admission, Outcome, Verdict};
 use super::{InFlight, Run};
-use crate::effect::{Failing, has_hooks};
+use crate::effect::{Failing, admit, has_hooks};
 use crate::error::AgentError;
-use crate::guarded::panic_text;
-use crate::journal::{Gated, Step, StopFact};
+use crate::journal::{Gated, Notes, Step, StopFact};
 
 impl Run {
     /// Decides which calls of a batch may run, and answers the others.
@@ -34,11 +32,11 @@ impl Run {
     pub(super) async fn gates_answered(
         &mut self,
         admission: Admission,
-        gated: Result<Vec<Gated>, (Vec<EventKind>, StopFact)>,
+        gated: Result<Vec<Gated>, (Notes, StopFact)>,
     ) -> Result<(), AgentError> {
         match gated {
             Ok(gated) => self.look_up(admission, gated).await,
-            Err((notes, stop)) => self.stop_by_hook(notes, stop).await,
+            Err((Notes(notes), stop)) => self.stop_by_hook(notes, stop).await,
         }
     }
 
@@ -50,7 +48,7 @@ impl Run {
     ) -> Result<(), AgentError> {
         let executions = admission.batch.max_executions.min(self.executions_left());
         let mut left = executions;
-        for Gated { call, notes, skipped } in gated {
+        for Gated { call, notes: Notes(notes), skipped } in gated {
             let outcome = self.outcome(&admission.batch, call, skipped, left);
             if matches!(outcome, Outcome::Admitted(..)) {
                 left -= 1;
@@ -83,7 +81,7 @@ impl Run {
         let machine = self.ledger.machine();
         let skipped = skipped.map_or(Ok(()), |(hook, why)| Err(ToolError::skipped(hook, why)));
         let admitted = skipped.and_then(|()| {
-            let admitted = admit(&self.agent.tools, &name, arguments, &self.agent.grants)?;
+            let admitted = admit(&self.agent, &name, arguments)?;
             match machine.repeated_failure(&name, admitted.arguments.text()) {
                 Some((code, count)) => return Err(ToolError::repeated_failure(code, count)),
                 None if left == 0 => return Err(ToolError::Cancelled),
@@ -120,18 +118,18 @@ impl Run {
     pub(super) async fn observed(
         &mut self,
         mut admission: Admission,
-        observed: Result<Vec<Vec<EventKind>>, (Vec<EventKind>, StopFact)>,
+        observed: Result<Vec<Notes>, (Notes, StopFact)>,
     ) -> Result<(), AgentError> {
         let is_admitted = |verdict: &&mut Verdict| matches!(verdict.outcome, Outcome::Admitted(..));
         match observed {
             Ok(observed) => {
                 let admitted = admission.verdicts.iter_mut().filter(is_admitted);
-                for (verdict, notes) in admitted.zip(observed) {
+                for (verdict, Notes(notes)) in admitted.zip(observed) {
                     verdict.notes.extend(notes);
                 }
                 self.record_verdicts(admission).await
             }
-            Err((notes, stop)) => {
+            Err((Notes(notes), stop)) => {
                 let before = admission.verdicts.into_iter().flat_map(|verdict| verdict.notes);
                 self.stop_by_hook(before.chain(notes).collect(), stop).await
             }
@@ -180,7 +178,7 @@ impl Run {
             return Err(AgentError::Internal(what.into()));
         };
         // Tool and policy may have changed since.
-        match admit(&self.agent.tools, &run.tool, run.arguments.clone(), &self.agent.grants) {
+        match admit(&self.agent, &run.tool, run.arguments.clone()) {
             Ok(admitted) => {
                 self.tools.admitted(call_id.clone(), admitted);
                 self.tools.queue(ToolRun { id, ..run });
@@ -206,15 +204,4 @@ impl Decided {
     fn fact(fact: impl Into<EventKind>) -> Self {
         Self::Fact(Box::new(fact.into()))
     }
-}
-
-/// Decides whether a call may run. What it needs is asked of the tool's own code, which may panic.
-fn admit(
-    tools: &Toolset,
-    name: &str,
-    arguments: JsonText,
-    grants: &Grants,
-) -> Result<Admitted, ToolError> {
-    std::panic::catch_unwind(AssertUnwindSafe(|| tools.admit(name, arguments, grants)))
-        .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 use layer0::code;
 use layer0::event::{EventKind, OperatorDispatched};
 use layer0::id::CallId;
+use react_machine::ToolRun;
 use tool::DispatchSpec;
 
 use super::tools::AtWork;
 use super::{InFlight, Run};
+use crate::effect::admit;
 use crate::error::AgentError;
-use crate::journal::{Child, Execution, ExecutionEnd, Step};
+use crate::journal::{Child, Execution, ExecutionEnd, Notes, Step};
 
 impl Run {
     /// Returns how many executions may still begin that none is promised to.
@@ -29,7 +31,7 @@ impl Run {
             self.acted |= !admitted.spec().idempotent;
             let execution = Execution {
                 run,
-                admitted: Arc::new(admitted),
+                admitted: Some(Arc::new(admitted)),
                 sessions: Arc::clone(&self.sessions),
                 depth: self.depth,
                 tried: 0,
@@ -43,11 +45,18 @@ impl Run {
     }
 
     async fn start_execution(&mut self, mut execution: Box<Execution>) -> Result<(), AgentError> {
-        if let Some(dispatch) = execution.admitted.dispatch().cloned() {
-            let call = execution.run.call_id.clone();
-            execution.child = Some(self.dispatch(call, dispatch).await?);
+        let ToolRun { tool, arguments, call_id, .. } = &execution.run;
+        if execution.admitted.is_none() {
+            // A tool that is not there any more is answered by its step.
+            let admitted = admit(&self.agent, tool, arguments.clone());
+            execution.admitted = admitted.ok().map(Arc::new);
         }
-        execution.may_repeat = execution.admitted.spec().idempotent && self.executions_left() > 0;
+        let admitted = execution.admitted.as_ref();
+        let is_idempotent = admitted.is_some_and(|admitted| admitted.spec().idempotent);
+        if let Some(dispatch) = admitted.and_then(|admitted| admitted.dispatch()).cloned() {
+            execution.child = Some(self.dispatch(call_id.clone(), dispatch).await?);
+        }
+        execution.may_repeat = is_idempotent && self.executions_left() > 0;
         let work = self.tools.begin(&execution);
         self.start(Step::Execution(execution), InFlight::Execution(work));
         Ok(())
@@ -80,7 +89,7 @@ impl Run {
         work: AtWork,
         end: ExecutionEnd,
     ) -> Result<(), AgentError> {
-        let ExecutionEnd { returned, facts, again } = end;
+        let ExecutionEnd { returned, facts: Notes(facts), again } = end;
         let now = self.ledger.at();
         self.tools.end(&work, again.map(|(delay, execution)| (now.after(delay), execution)));
         if facts.iter().any(stops_the_run) {

@@ -105,9 +105,9 @@ fn error_of(
             Some(error) => AgentError::hook_rejected(&*hook, error),
             None => AgentError::Recorded(recorded),
         },
-        FailureCause::InputInvalid(why) => AgentError::InputValidation(why.to_owned()),
+        FailureCause::InputInvalid(why) => AgentError::InputValidation(why.to_string()),
         FailureCause::InvalidResponse(why) => {
-            AgentError::Llm(ProviderError::InvalidResponse(why.to_owned()))
+            AgentError::Llm(ProviderError::InvalidResponse(why.to_string()))
         }
         FailureCause::ContextExceeded => AgentError::Llm(ProviderError::context_overflow(
             "the context was used up while the model answered",

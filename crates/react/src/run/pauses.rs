@@ -15,7 +15,7 @@ impl Run {
     ) -> Result<(), AgentError> {
         let Some(point) = self.ledger.machine().paused_at() else { return Ok(()) };
         let last = match stop {
-            Some(StopFact(fact)) => *fact,
+            Some(StopFact(fact)) => fact.0,
             None => HookPassed { point: point.as_str().into(), call_id: None }.into(),
         };
         let facts: Vec<_> =
@@ -31,7 +31,7 @@ impl Run {
     ) -> Result<(), AgentError> {
         self.stop_steps(layer0::code::HOOK_ABORTED).await?;
         let facts: Vec<_> =
-            notes.into_iter().chain([*stop]).map(|fact| self.ledger.fact(fact)).collect();
+            notes.into_iter().chain([stop.0]).map(|fact| self.ledger.fact(fact)).collect();
         self.ledger.step(facts).await
     }
 }

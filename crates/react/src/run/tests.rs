@@ -2,6 +2,7 @@
 //! rebuilt from its entries and executed again from the start, a run comes to the same record.
 
 mod durable;
+mod generated;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,6 +15,7 @@ use layer0::Timestamp;
 use layer0::event::Event;
 use layer0::failure::Retry;
 use layer0::id::RunId;
+use layer0::stop::Stop;
 use provider::{ScriptedAnswer, ScriptedProvider};
 use react_machine::{Machine, Setup};
 use retry::{Jitter, RetryConfig};
@@ -26,8 +28,8 @@ use self::durable::{Durable, Entries};
 use super::start::Start;
 use crate::agent::Agent;
 use crate::approval::{ApprovalRequest, Approver};
+use crate::journal::Journal;
 use crate::local_journal::LocalJournal;
-use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
 use crate::run_clock::RunClock;
 
@@ -36,7 +38,7 @@ const RUN: &str = "run_durable";
 /// What a tool of a history does.
 enum Does {
     Answers,
-    /// Asks to be called again later, the first times.
+    /// Asks to be called again later, if it has not done so yet.
     Waits(AtomicU32),
     /// Stops the run.
     Cancels(CancellationToken),
@@ -55,7 +57,7 @@ impl Tool for Scripted {
 
     async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
         match &self.does {
-            Does::Waits(times) if times.fetch_sub(1, Ordering::Relaxed) > 0 => {
+            Does::Waits(left) if left.swap(0, Ordering::Relaxed) > 0 => {
                 let busy = ToolError::ExecutionFailed("busy".into());
                 Err(busy.with_retry(Retry::After(Duration::from_secs(2))))
             }
@@ -78,17 +80,24 @@ impl Approver for Agrees {
     }
 }
 
+/// How a run ended, or the code it failed with.
+type Ended = Result<Stop, &'static str>;
+
 /// One process: what it keeps goes on in the next one.
 struct Process {
     log: Arc<MemoryLog>,
     entries: Entries,
-    /// How many entries there will be when it dies.
-    dies_after: usize,
+    /// How many entries of the durable journal there will be when it dies; `None` on the local journal.
+    dies_after: Option<usize>,
 }
 
 impl Process {
+    fn new(entries: Entries, dies_after: Option<usize>) -> Self {
+        Self { log: Arc::new(MemoryLog::new()), entries, dies_after }
+    }
+
     /// Executes the run from its start; `None` when it dies.
-    async fn execute(&self, answers: Value) -> Option<RunOutcome> {
+    async fn execute(&self, answers: Value) -> Option<Ended> {
         let clock = VirtualClock::starting_at(Timestamp::from_millis(1_000));
         let shared: Arc<dyn Clock> = Arc::new(clock.clone());
         let log: Arc<dyn EventLog> = Arc::clone(&self.log) as _;
@@ -112,20 +121,27 @@ impl Process {
         let inbox = agent.inner.log.as_ref();
         let live = LocalJournal::new(writer, Arc::clone(&effects), run_clock, inbox, token);
         let (died, dies) = oneshot::channel();
-        let journal = Durable::new(live, self.entries.clone(), self.dies_after, died);
+        let journal: Box<dyn Journal> = match self.dies_after {
+            Some(entries) => Box::new(Durable::new(live, self.entries.clone(), entries, died)),
+            None => {
+                // The local journal does not die.
+                std::mem::forget(died);
+                Box::new(live)
+            }
+        };
         let machine = Machine::new(start.definition.clone(), Setup::new(RunId::from(RUN)));
         let (done, result) = oneshot::channel();
         let run = async move {
             let lived = async {
-                let mut run = start.open_on(Box::new(journal), effects, machine).await;
+                let mut run = start.open_on(journal, effects, machine).await;
                 let started = run.ledger.fact(start.started(&run, None));
                 run.ledger.step([started]).await.unwrap();
-                run.go().await.unwrap()
+                run.go().await.map(|outcome| outcome.stop).map_err(|failure| failure.code())
             };
             let _ = done.send(tokio::select! {
                 biased;
                 _ = dies => None,
-                outcome = lived => Some(outcome),
+                ended = lived => Some(ended),
             });
         };
         tokio::spawn(clock.track(Box::pin(run)));
@@ -166,6 +182,13 @@ fn agent(
         .unwrap()
 }
 
+impl Process {
+    async fn record(&self) -> Vec<Value> {
+        let (_, events) = read_events(&*self.log, &RunId::from(RUN)).await.unwrap();
+        essence(&events)
+    }
+}
+
 /// Returns a record without what depends on the clock of its process.
 fn essence(events: &[Event]) -> Vec<Value> {
     events
@@ -182,36 +205,55 @@ fn essence(events: &[Event]) -> Vec<Value> {
         .collect()
 }
 
+/// A history that was executed in one process, on each journal.
+struct Undisturbed {
+    answers: Value,
+    ended: Ended,
+    record: Vec<Value>,
+    /// How many entries its durable journal has.
+    entries: usize,
+}
+
+impl Undisturbed {
+    async fn execute(answers: Value) -> Self {
+        let local = Process::new(Entries::default(), None);
+        let ended = local.execute(answers.clone()).await.unwrap();
+        let record = local.record().await;
+        let mut undisturbed = Self { answers, ended, record, entries: usize::MAX };
+        undisturbed.entries = undisturbed.dies_after(usize::MAX).await;
+        undisturbed
+    }
+
+    /// Executes the history on the durable journal, with a death after this entry. Returns how many there
+    /// are at the end.
+    async fn dies_after(&self, entry: usize) -> usize {
+        let first = Process::new(Entries::default(), Some(entry));
+        let ended = first.execute(self.answers.clone()).await;
+        assert!(ended.is_none() || entry >= self.entries, "it lived beyond {entry}");
+        let second = Process { dies_after: Some(usize::MAX), ..first };
+        let ended = second.execute(self.answers.clone()).await.unwrap();
+        assert_eq!(ended, self.ended, "after {entry}");
+        // What is sealed is sealed with the seed that the journal keeps.
+        let (_, events) = read_events(&*second.log, &RunId::from(RUN)).await.unwrap();
+        let seed = Seed::new(second.entries.first_id().unwrap().as_str());
+        for event in &events {
+            assert_eq!(event.salt, Some(seed.salt(event.seq)), "after {entry}");
+        }
+        let record = essence(&events);
+        for (again, once) in record.iter().zip(&self.record) {
+            assert_eq!(again, once, "after {entry}");
+        }
+        assert_eq!(record.len(), self.record.len(), "after {entry}");
+        second.entries.count()
+    }
+}
+
 /// Executes a history in one process, then again with a death after each of its entries.
 async fn check(answers: Value) {
-    let alone = Process {
-        log: Arc::new(MemoryLog::new()),
-        entries: Entries::default(),
-        dies_after: usize::MAX,
-    };
-    let expected = alone.execute(answers.clone()).await.unwrap();
-    let (_, events) = read_events(&*alone.log, &RunId::from(RUN)).await.unwrap();
-    let all = alone.entries.count();
-    assert!(all > 8, "{all} entries");
-    for dies_after in 1..=all {
-        let log = Arc::new(MemoryLog::new());
-        let entries = Entries::default();
-        let first = Process { log: Arc::clone(&log), entries: entries.clone(), dies_after };
-        let ended = first.execute(answers.clone()).await;
-        assert!(ended.is_none() || dies_after == all, "it lived beyond {dies_after}");
-        let second = Process { log, entries, dies_after: usize::MAX };
-        let outcome = second.execute(answers.clone()).await.unwrap();
-        assert_eq!(outcome.stop, expected.stop, "after {dies_after}");
-        let (_, again) = read_events(&*second.log, &RunId::from(RUN)).await.unwrap();
-        let seed = Seed::new(second.entries.first_id().unwrap().as_str());
-        for event in &again {
-            assert_eq!(event.salt, Some(seed.salt(event.seq)), "after {dies_after}");
-        }
-        let (again, once) = (essence(&again), essence(&events));
-        for (again, once) in again.iter().zip(&once) {
-            assert_eq!(again, once, "after {dies_after}");
-        }
-        assert_eq!(again.len(), once.len(), "after {dies_after}");
+    let undisturbed = Undisturbed::execute(answers).await;
+    assert!(undisturbed.entries > 8, "{} entries", undisturbed.entries);
+    for entry in 1..=undisturbed.entries {
+        undisturbed.dies_after(entry).await;
     }
 }
 

@@ -9,6 +9,7 @@ mod cancelling;
 mod context;
 mod durable;
 mod errors;
+mod histories;
 mod history;
 mod forks;
 mod hooks;

@@ -15,12 +15,17 @@ use serde_json::json;
 
 use crate::bench::{call, calls, says};
 
-/// A log that notes what is asked of it.
-struct Noting(Arc<MemoryLog>, Mutex<Vec<&'static str>>);
+/// A log that notes what is asked of it, and is locked when records are read for this time: 1, 2, ….
+struct Noting(Arc<MemoryLog>, Mutex<Vec<&'static str>>, Option<usize>);
 
 impl Noting {
     fn note(&self, what: &'static str) {
         self.1.lock().unwrap().push(what);
+    }
+
+    fn is_locked(&self) -> bool {
+        let read = self.1.lock().unwrap().iter().filter(|asked| **asked == "records").count();
+        self.2 == Some(read)
     }
 }
 
@@ -42,6 +47,9 @@ impl EventLog for Noting {
     }
     async fn records(&self, run: &RunId, from: u64) -> Result<Vec<Record>, LogError> {
         self.note("records");
+        if self.is_locked() {
+            return Err(LogError::Locked("busy".into()));
+        }
         self.0.records(run, from).await
     }
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
@@ -110,7 +118,7 @@ async fn a_run_begins_before_its_history_is_read() {
     for number in 0..20 {
         agent(&memory, vec![says("yes")]).run(ask(&format!("{number}?"))).await.unwrap();
     }
-    let log = Arc::new(Noting(Arc::clone(&memory), Mutex::default()));
+    let log = Arc::new(Noting(Arc::clone(&memory), Mutex::default(), None));
     let noting = Agent::builder(ScriptedProvider::new(vec![says("no")]))
         .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
         .build()
@@ -161,9 +169,8 @@ async fn other_decisions_keep_no_session_from_going_on() {
     assert!(replay(&*other, &next.run_id).await.is_ok(), "a replay needs no earlier run");
 }
 
-/// Spec: D5, D11. A run that died and cannot be followed is closed, with every call answered.
-#[tokio::test]
-async fn a_dead_run_that_cannot_be_followed_is_closed() {
+/// Makes a run that died with an open call, and that no machine of this version follows.
+async fn dead_run() -> (RunId, Arc<MemoryLog>) {
     let log = Arc::new(MemoryLog::new());
     let asks = vec![calls([call("c1", "none", json!({}))]), says("done")];
     let first = agent(&log, asks).run(ask("first?")).await.unwrap();
@@ -178,9 +185,41 @@ async fn a_dead_run_that_cannot_be_followed_is_closed() {
         }
     });
     let dead = dead.await;
+    (first.run_id, dead)
+}
+
+/// Spec: D5, D11. A store that fails in passing closes no run: its calls would stay open.
+#[tokio::test]
+async fn a_dead_run_is_closed_only_once_it_was_read() {
+    let (first, dead) = dead_run().await;
+    for read in 1..=3 {
+        let log = Arc::new(Noting(Arc::clone(&dead), Mutex::default(), Some(read)));
+        let next = Agent::builder(ScriptedProvider::new(vec![says("yes")]))
+            .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
+            .build()
+            .unwrap();
+        let result = next.run(ask("second?")).await;
+        let (closed, events) = read_events(&*dead, &first).await.unwrap();
+        let answers = events.iter().filter(|it| matches!(it.kind, EventKind::ToolResponded(_)));
+        let answered = answers.count();
+        match result {
+            Err(failure) => {
+                assert!(failure.is_retryable(), "read {read}: {failure:#}");
+                assert_eq!((closed.state, answered), (RunState::Running, 0), "read {read}");
+            }
+            // No read was this one's.
+            Ok(_) => assert_eq!((closed.state, answered), (RunState::Failed, 1), "read {read}"),
+        }
+    }
+}
+
+/// Spec: D5, D11. A run that died and cannot be followed is closed, with every call answered.
+#[tokio::test]
+async fn a_dead_run_that_cannot_be_followed_is_closed() {
+    let (first, dead) = dead_run().await;
     let next = agent(&dead, vec![says("yes")]).run(ask("second?")).await.unwrap();
     assert_eq!(next.stop, Stop::Completed);
-    let (closed, events) = read_events(&*dead, &first.run_id).await.unwrap();
+    let (closed, events) = read_events(&*dead, &first).await.unwrap();
     assert_eq!(
         (closed.state, closed.reason.unwrap().as_str()),
         (RunState::Failed, "replay.diverged")

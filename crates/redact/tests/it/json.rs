@@ -46,6 +46,7 @@ const FRAGMENTS: &[&str] = &[
     "-u a:b12",
     "Private-Lines: 2",
     "eyJabcdefgh.a.b",
+    "Authorization: Digest realm=",
 ];
 
 proptest! {

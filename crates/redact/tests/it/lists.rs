@@ -62,8 +62,9 @@ fn hexadecimal_lists_go() {
             gone(secret, &joined(secret, between, |byte| format!("\\x{byte:02x}")));
             gone(secret, &joined(secret, between, |byte| format!("\\x{{{byte:x}}}")));
         }
-        for (prefix, suffix) in [("0x", ""), ("0X", ""), ("0x", "u8"), ("", "h"), ("U+00", "")] {
-            if prefix == "U+00" && !secret.is_ascii() {
+        let prefixes = ["0x", "0X", "x", "", "U+00", "u00"].map(|prefix| (prefix, ""));
+        for (prefix, suffix) in prefixes.into_iter().chain([("0x", "u8"), ("", "h")]) {
+            if prefix.ends_with("00") && !secret.is_ascii() {
                 continue;
             }
             gone(secret, &joined(secret, ", ", |byte| format!("{prefix}{byte:02X}{suffix}")));
@@ -201,6 +202,34 @@ fn what_is_held_back_of_a_list_is_bounded() {
     let digits = "68".repeat(2_000);
     let shown: usize = digits.chars().map(|digit| stream.push(&digit.to_string()).len()).sum();
     assert!(shown > 3_500, "{shown}");
+}
+
+/// Spec: E10, S9
+#[test]
+fn pieces_of_folded_lists_go_too() {
+    let list = "6865 6c64 2d73 6563 7265 742d 6b65 79";
+    let dump =
+        "00000000: 6161 6161 6161 6161 6161 6865 6c64 2d73  aahe\n00000010: 6563 7265 742d 6b65 79";
+    for text in [
+        // What stands behind a fold may belong to the last number.
+        format!("{list} \\n00000000: 6161"),
+        format!("{list}\nh"),
+        // What stands before one makes the first number a word.
+        format!("zz\n{list}\nh"),
+        format!("u8\n{list}\\150"),
+        // The head of a row says what the row is.
+        format!("zz\n{dump}\nx"),
+    ] {
+        let secret = SECRETS[0];
+        let whole = redactor(secret).redact_held(&text).into_owned();
+        assert!(whole.contains("[redacted]"), "{text}");
+        for at in 0..=text.len() {
+            let mut stream = redactor(secret).stream();
+            let (first, second) = text.split_at(at);
+            let shown = [stream.push(first), stream.push(second), stream.finish()].concat();
+            assert_eq!(shown, whole, "{text}, cut at {at}");
+        }
+    }
 }
 
 proptest! {

@@ -4,49 +4,45 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clock::VirtualClock;
 use layer0::Timestamp;
-use layer0::failure::{CircuitOpen, Effect, Retry};
-use tower::{Layer, service_fn};
+use layer0::failure::{CircuitOpen, Effect, Elsewhere, Facts};
+use tower::{Layer, ServiceExt, service_fn};
 
-use crate::{Breaker, BreakerConfig};
+use crate::{Breaker, BreakerConfig, RetryConfig, RetryPolicy};
 
 /// A failure of a kind that this crate does not know.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("it failed")]
 struct Odd {
-    elsewhere: bool,
+    elsewhere: Elsewhere,
     counts_against: bool,
 }
 
 impl Failure for Odd {
-    fn code(&self) -> &'static str {
-        "test.odd"
+    fn facts(&self) -> Facts {
+        Facts::never("test.odd", Effect::None)
+            .with_elsewhere(self.elsewhere)
+            .with_counts_against(self.counts_against)
     }
-    fn retry(&self) -> Retry {
-        Retry::Never
-    }
-    fn effect(&self) -> Effect {
-        Effect::None
-    }
-    fn elsewhere(&self) -> bool {
-        self.elsewhere
-    }
-    fn counts_against(&self) -> bool {
-        self.counts_against
+}
+
+impl From<Exhausted<Odd>> for Odd {
+    fn from(exhausted: Exhausted<Odd>) -> Self {
+        exhausted.last
     }
 }
 
 impl From<CircuitOpen> for Odd {
     fn from(_: CircuitOpen) -> Self {
-        Self { elsewhere: true, counts_against: false }
+        Self { elsewhere: Elsewhere::AtOnce, counts_against: false }
     }
 }
 
 #[derive(Clone)]
 struct Call;
 
-impl FallbackRequest<Odd> for Call {
-    fn next(&self, _: &Odd) -> BoxFuture<Option<Self>> {
-        Box::pin(std::future::ready(Some(Self)))
+impl RetryRequest<Odd> for Call {
+    fn is_idempotent(&self) -> bool {
+        true
     }
 }
 
@@ -58,7 +54,9 @@ async fn asked(error: Odd) -> u32 {
         counted.fetch_add(1, Ordering::Relaxed);
         std::future::ready(Err::<(), _>(error))
     });
-    let fallback = Fallback::new(vec![service.clone()], service);
+    let clock = VirtualClock::starting_at(Timestamp::default());
+    let retry = RetryPolicy::new(RetryConfig::default(), Arc::new(clock)).layer();
+    let fallback = Fallback::new(retry.layer(service.clone()), [retry.layer(service)]);
     fallback.oneshot(Call).await.unwrap_err();
     asked.load(Ordering::Relaxed)
 }
@@ -66,8 +64,8 @@ async fn asked(error: Odd) -> u32 {
 /// Spec: E14, R7
 #[tokio::test]
 async fn any_failure_says_whether_another_may_do_better() {
-    assert_eq!(asked(Odd { elsewhere: true, counts_against: false }).await, 2);
-    assert_eq!(asked(Odd { elsewhere: false, counts_against: true }).await, 1);
+    assert_eq!(asked(Odd { elsewhere: Elsewhere::AtOnce, counts_against: false }).await, 2);
+    assert_eq!(asked(Odd { elsewhere: Elsewhere::Never, counts_against: true }).await, 1);
 }
 
 /// Spec: E14, R7
@@ -81,7 +79,7 @@ async fn any_failure_says_whether_it_opens_a_circuit() {
         let counted = Arc::clone(&calls);
         let service = breaker.layer().layer(service_fn(move |_: Call| {
             counted.fetch_add(1, Ordering::Relaxed);
-            std::future::ready(Err::<(), _>(Odd { elsewhere: false, counts_against }))
+            std::future::ready(Err::<(), _>(Odd { elsewhere: Elsewhere::Never, counts_against }))
         }));
         for _ in 0..6 {
             service.clone().oneshot(Call).await.unwrap_err();

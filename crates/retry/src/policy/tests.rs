@@ -1,5 +1,6 @@
 use super::*;
 
+use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll};
 
@@ -8,6 +9,8 @@ use layer0::Timestamp;
 use layer0::error::OperatorError;
 use layer0::error::OrchError;
 use tower::{Layer, Service, ServiceExt};
+
+use crate::{FailedAttempt, RetryRequest};
 
 /// A request that notes the waits between its attempts.
 #[derive(Clone, Default)]
@@ -26,7 +29,10 @@ impl RetryRequest<OrchError> for Call {
         self.max_attempts
     }
 
-    fn attempted(&self, attempt: FailedAttempt<'_, OrchError>) -> Option<BoxFuture> {
+    fn attempted(
+        &self,
+        attempt: FailedAttempt<'_, OrchError>,
+    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         self.delays.lock().unwrap().push(attempt.delay);
         None
     }
@@ -62,14 +68,8 @@ impl Service<Call> for Flaky {
 struct Acted;
 
 impl Failure for Acted {
-    fn code(&self) -> &'static str {
-        "test.acted"
-    }
-    fn retry(&self) -> Retry {
-        Retry::Backoff
-    }
-    fn effect(&self) -> Effect {
-        Effect::Unknown
+    fn facts(&self) -> Facts {
+        Facts::new("test.acted", Retry::Backoff, Effect::Unknown)
     }
 }
 
@@ -191,14 +191,8 @@ async fn without_budget_there_is_no_retry() {
 struct ComeBack(Duration);
 
 impl Failure for ComeBack {
-    fn code(&self) -> &'static str {
-        "test.come_back"
-    }
-    fn retry(&self) -> Retry {
-        Retry::After(self.0)
-    }
-    fn effect(&self) -> Effect {
-        Effect::None
+    fn facts(&self) -> Facts {
+        Facts::new("test.come_back", Retry::After(self.0), Effect::None)
     }
 }
 
@@ -230,12 +224,94 @@ async fn a_hint_never_shortens_the_backoff() {
 async fn the_time_of_day_does_not_move_the_deadline() {
     for by_ms in [-86_400_000, 86_400_000] {
         let clock = VirtualClock::starting_at(Timestamp::default());
-        let mut policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock.clone()));
-        let _ = Policy::<Call, (), OrchError>::clone_request(&mut policy, &Call::default());
-        clock.set_time_of_day(by_ms);
-        let error = OrchError::from(OperatorError::Retryable("busy".into()));
-        let tried = Tried::new(1, policy.elapsed(), true);
-        assert!(matches!(policy.decide(&error, tried), Decision::Again(_)));
-        assert_eq!(tried.elapsed, Duration::ZERO);
+        let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock.clone()));
+        let asked = Arc::new(Mutex::new(0));
+        let counted = Arc::clone(&asked);
+        let (done, result) = tokio::sync::oneshot::channel();
+        let service = policy.layer().layer(tower::service_fn({
+            let clock = clock.clone();
+            move |_: Call| {
+                clock.set_time_of_day(by_ms);
+                *counted.lock().unwrap() += 1;
+                std::future::ready(Err::<(), _>(transient()))
+            }
+        }));
+        tokio::spawn(clock.track(Box::pin(async move {
+            let _ = done.send(service.oneshot(Call::default()).await);
+        })));
+        result.await.unwrap().unwrap_err();
+        assert_eq!(*asked.lock().unwrap(), RetryConfig::default().attempts);
+    }
+}
+
+/// Spec: R4, R7, R11, E14
+#[test]
+fn another_endpoint_is_asked_only_where_it_may_help() {
+    let clock = VirtualClock::starting_at(Timestamp::default());
+    let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock));
+    let rows = [
+        // (facts, idempotent, attempts, limit): what follows where another endpoint stands behind.
+        (Facts::never("a", Effect::None), true, 1, None, "stop"),
+        (Facts::never("a", Effect::None).with_elsewhere(Elsewhere::AtOnce), true, 1, None, "next"),
+        (
+            Facts::backoff("a", Effect::None).with_elsewhere(Elsewhere::AtOnce),
+            true,
+            1,
+            None,
+            "next",
+        ),
+        (Facts::backoff("a", Effect::None), true, 1, None, "again"),
+        (Facts::backoff("a", Effect::None), true, 3, None, "next, exhausted"),
+        (Facts::backoff("a", Effect::None), true, 1, Some(1), "stop, exhausted, limited"),
+        (Facts::backoff("a", Effect::None), true, 3, Some(3), "stop, exhausted, limited"),
+        (Facts::backoff("a", Effect::Unknown), false, 1, None, "stop"),
+        (
+            Facts::never("a", Effect::Unknown).with_elsewhere(Elsewhere::AfterRetries),
+            false,
+            1,
+            None,
+            "stop",
+        ),
+        (
+            Facts::never("a", Effect::None).with_elsewhere(Elsewhere::AtOnce),
+            true,
+            1,
+            Some(1),
+            "stop, limited",
+        ),
+        (
+            Facts::new("a", Retry::After(Duration::from_secs(3_600)), Effect::None),
+            true,
+            1,
+            None,
+            "next",
+        ),
+    ];
+    for (facts, is_idempotent, attempts, max_attempts, expected) in rows {
+        let mut tried = Tried::new(attempts, Duration::ZERO, is_idempotent);
+        tried.max_attempts = max_attempts;
+        tried.has_next = true;
+        let decision = policy.decide(&Stated(facts), tried);
+        let said = match decision {
+            Decision::Again(_) => "again",
+            Decision::Next { is_exhausted: true } => "next, exhausted",
+            Decision::Next { is_exhausted: false } => "next",
+            Decision::Stop { is_exhausted: true, is_limited: true } => "stop, exhausted, limited",
+            Decision::Stop { is_exhausted: true, is_limited: false } => "stop, exhausted",
+            Decision::Stop { is_exhausted: false, is_limited: true } => "stop, limited",
+            Decision::Stop { is_exhausted: false, is_limited: false } => "stop",
+        };
+        assert_eq!(said, expected, "{facts:?} after {attempts}");
+    }
+}
+
+/// A failure that states these facts.
+#[derive(Debug, thiserror::Error)]
+#[error("as stated")]
+struct Stated(Facts);
+
+impl Failure for Stated {
+    fn facts(&self) -> Facts {
+        self.0
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
-use super::payload;
 use crate::code::Code;
 use crate::id::{CallId, RunId};
 use crate::stop::Outcome;

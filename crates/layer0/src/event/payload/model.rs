@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::payload;
 use crate::code::Code;
 use crate::message::{ProviderState, StopReason, ToolCall};
 use crate::usage::TokenUsage;

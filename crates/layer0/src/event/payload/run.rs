@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::Hash;
-use super::payload;
 use crate::code::Code;
+use crate::event::hash::Hash;
 use crate::id::{ApprovalId, CallId, RunId, SessionId};
 use crate::json_text::JsonText;
 use crate::message::{Image, Transcript};
@@ -35,10 +34,10 @@ payload! {
         run: Option<RunId>,
         /// What the caller asked.
         input: Arc<str>,
-        /// The pictures it was asked about.
+        /// The images of its input.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
-        /// The conversation it belongs to.
+        /// The session it belongs to.
         session: SessionId,
         /// Who answers.
         agent: Box<AgentRecord>,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::payload;
 use crate::code::Code;
 use crate::id::{ApprovalId, CallId, ErrorId, ResultId};
 use crate::json_text::JsonText;
@@ -112,7 +111,7 @@ payload! {
 payload! {
     /// A person is asked.
     ApprovalRequested {
-        /// The question.
+        /// The approval.
         approval_id: ApprovalId,
         /// The call it is about.
         call_id: CallId,
@@ -128,7 +127,7 @@ payload! {
 payload! {
     /// A person agreed.
     ApprovalGranted {
-        /// The question.
+        /// The approval.
         approval_id: ApprovalId,
         /// The call it is about.
         call_id: CallId,
@@ -144,7 +143,7 @@ payload! {
 payload! {
     /// A person declined.
     ApprovalDenied {
-        /// The question.
+        /// The approval.
         approval_id: ApprovalId,
         /// The call it is about.
         call_id: CallId,

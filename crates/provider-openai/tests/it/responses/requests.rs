@@ -22,7 +22,8 @@ async fn sent(
 
 #[tokio::test]
 async fn what_is_sent_is_the_whole_conversation() {
-    let request = sent(|it| it.reasoning_summaries(true), &conversation(), true).await;
+    let request =
+        sent(|it| it.with(|it| it.reasoning_summaries(true)), &conversation(), true).await;
     assert_eq!(request.path, "/v1/responses");
     assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(request.header("content-type"), Some("application/json"));

@@ -1,22 +1,23 @@
 //! The journal that remembers.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use event_log::LogError;
 use layer0::Timestamp;
 use layer0::event::Event;
 use layer0::id::RunId;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use crate::journal::{AttemptEnd, Batch, End, Fact, Journal, Step, StepId};
 use crate::local_journal::LocalJournal;
 
-/// What a journal answered, in order. It outlives the process.
+/// What a journal answered, in order, as JSON. It outlives the process.
 #[derive(Clone, Default)]
-pub(super) struct Entries(Arc<Mutex<Vec<Entry>>>);
+pub(super) struct Entries(Arc<Mutex<Vec<String>>>);
 
-#[derive(Clone)]
+#[derive(Serialize, Deserialize)]
 enum Entry {
     Now(Timestamp),
     Id(RunId),
@@ -25,33 +26,42 @@ enum Entry {
 }
 
 impl Entries {
-    fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.0.lock().unwrap()
+    pub(super) fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.lock().len()
+    fn get(&self, index: usize) -> Option<Entry> {
+        let entries = self.0.lock().unwrap();
+        entries.get(index).map(|entry| serde_json::from_str(entry).unwrap())
+    }
+
+    fn all(&self) -> Vec<Entry> {
+        (0..self.count()).filter_map(|index| self.get(index)).collect()
+    }
+
+    fn keep(&self, entry: &Entry) {
+        self.0.lock().unwrap().push(serde_json::to_string(entry).unwrap());
     }
 
     /// Returns the first id that was drawn.
     pub(super) fn first_id(&self) -> Option<RunId> {
-        self.lock().iter().find_map(|entry| match entry {
-            Entry::Id(id) => Some(id.clone()),
+        self.all().into_iter().find_map(|entry| match entry {
+            Entry::Id(id) => Some(id),
             _ => None,
         })
     }
 
     /// Returns when the last thing happened.
     pub(super) fn last_time(&self) -> Timestamp {
-        let times = self.lock().iter().rev().find_map(|entry| match entry {
-            Entry::Now(at) | Entry::Told(at, _) => Some(*at),
+        let times = self.all().into_iter().rev().find_map(|entry| match entry {
+            Entry::Now(at) | Entry::Told(at, _) => Some(at),
             Entry::Id(_) | Entry::Appended(_) => None,
         });
         times.unwrap_or_default()
     }
 
     fn ends(&self, counts: impl Fn(&End) -> bool) -> usize {
-        let entries = self.lock();
+        let entries = self.all();
         let told = entries.iter().filter_map(|entry| match entry {
             Entry::Told(_, facts) => Some(facts),
             _ => None,
@@ -122,20 +132,22 @@ impl Durable {
             drop(self.died.take());
             std::future::pending::<()>().await;
         }
-        let entry = self.entries.lock().get(self.answered).cloned();
+        let entry = self.entries.get(self.answered);
         self.answered += usize::from(entry.is_some());
         entry
     }
 
-    fn keep(&mut self, entry: Entry) {
-        self.entries.lock().push(entry);
+    fn keep(&mut self, entry: &Entry) {
+        self.entries.keep(entry);
         self.answered += 1;
     }
 
     /// Starts what was started and has not ended, as far as the entries know.
     fn go_live(&mut self) {
         for (id, step) in std::mem::take(&mut self.open) {
-            let live = self.live.start(step);
+            // Another process may perform it.
+            let step = serde_json::to_string(&step).unwrap();
+            let live = self.live.start(serde_json::from_str(&step).unwrap());
             self.started.push((id, live));
             if self.stopped.contains(&id) {
                 self.live.stop(live);
@@ -167,7 +179,7 @@ impl Journal for Durable {
             Some(_) => panic!("something else was asked"),
             None => {
                 let at = self.live.now().await;
-                self.keep(Entry::Now(at));
+                self.keep(&Entry::Now(at));
                 at
             }
         }
@@ -179,7 +191,7 @@ impl Journal for Durable {
             Some(_) => panic!("something else was asked"),
             None => {
                 let id = self.live.new_id().await;
-                self.keep(Entry::Id(id.clone()));
+                self.keep(&Entry::Id(id.clone()));
                 id
             }
         }
@@ -196,7 +208,7 @@ impl Journal for Durable {
             Some(_) => panic!("something else was asked"),
             None => {
                 let events = self.live.append(batch).await?;
-                self.keep(Entry::Appended(events.clone()));
+                self.keep(&Entry::Appended(events.clone()));
                 Ok(events)
             }
         }
@@ -243,7 +255,9 @@ impl Journal for Durable {
                 self.go_live();
                 let (at, facts) = self.live.next().await?;
                 let facts: Vec<_> = facts.into_iter().map(|fact| self.named(fact)).collect();
-                self.keep(Entry::Told(at, facts.clone()));
+                let entry = Entry::Told(at, facts);
+                self.keep(&entry);
+                let Entry::Told(at, facts) = entry else { unreachable!() };
                 Ok((at, facts))
             }
         }

@@ -6,7 +6,9 @@ use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use provider::{ModelRequest, ProviderError};
 use provider_http::sendable_arguments;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+
+use crate::own::{as_text, data_url};
 
 /// The field that carries the output limit.
 #[derive(Debug, Clone, Copy)]
@@ -106,10 +108,11 @@ struct WireToolFunction<'a> {
 }
 
 impl<'a> ChatRequest<'a> {
-    pub(crate) fn whole(
+    pub(crate) fn new(
         model: &'a str,
         request: &'a ModelRequest,
         field: MaxTokens,
+        stream: bool,
     ) -> Result<Self, ProviderError> {
         let limit = request.settings.max_output_tokens;
         let (max_tokens, max_completion_tokens) = match field {
@@ -128,18 +131,9 @@ impl<'a> ChatRequest<'a> {
             temperature: request.settings.temperature,
             max_tokens,
             max_completion_tokens,
-            stream: false,
-            stream_options: None,
+            stream,
+            stream_options: stream.then_some(StreamOptions { include_usage: true }),
         })
-    }
-
-    pub(crate) fn streamed(
-        model: &'a str,
-        request: &'a ModelRequest,
-        field: MaxTokens,
-    ) -> Result<Self, ProviderError> {
-        let stream_options = Some(StreamOptions { include_usage: true });
-        Ok(Self { stream: true, stream_options, ..Self::whole(model, request, field)? })
     }
 }
 
@@ -170,11 +164,6 @@ fn user_content<'a>(text: &'a str, images: &'a [Image]) -> UserContent<'a> {
     UserContent::Parts([Part::Text { text }].into_iter().chain(images.iter().map(image)).collect())
 }
 
-/// Writes an image as a URL that holds it, RFC 2397.
-pub(crate) fn data_url(image: &Image) -> String {
-    format!("data:{};base64,{}", image.media_type, image.data)
-}
-
 fn wire_call(call: &ToolCall) -> WireCall<'_> {
     let arguments = sendable_arguments(&call.arguments);
     WireCall {
@@ -182,11 +171,6 @@ fn wire_call(call: &ToolCall) -> WireCall<'_> {
         r#type: "function",
         function: WireFunction { name: &call.name, arguments },
     }
-}
-
-/// Writes JSON in a string.
-pub(crate) fn as_text<S: Serializer>(json: &JsonText, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(json.get())
 }
 
 fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {

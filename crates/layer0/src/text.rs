@@ -1,0 +1,20 @@
+//! What the model reads of a call that has no result, in words that several parts share.
+
+/// The run ended before the call was done.
+pub const CANCELLED: &str = "Cancelled: the run was stopped";
+
+/// The process died while the tool ran, and the tool is not safe to repeat.
+pub const INTERRUPTED: &str = "Interrupted: may already have acted";
+
+/// How many characters of a person's words are read.
+const MAX_CHARS: usize = 500;
+
+/// Says that a person denied the call, and why where they said so.
+#[must_use]
+pub fn denied(by: &str, reason: &str) -> String {
+    let cut = |text: &str| text.chars().take(MAX_CHARS).collect::<String>();
+    match reason {
+        "" => format!("Denied by {}", cut(by)),
+        reason => format!("Denied by {}: {}", cut(by), cut(reason)),
+    }
+}

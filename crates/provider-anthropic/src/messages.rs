@@ -1,0 +1,108 @@
+use std::borrow::Cow;
+
+use provider::{ModelRequest, ModelResponse, ProviderError};
+use provider_http::{
+    ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
+};
+use serde::Serialize;
+
+use crate::classify::ROWS;
+use crate::request::MessagesRequest;
+use crate::response::WireResponse;
+use crate::stream::MessagesStream;
+
+/// Where Anthropic itself answers.
+pub const BASE_URL: &str = "https://api.anthropic.com";
+
+/// The environment variable that [`Anthropic::from_env`] reads the key from.
+pub const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
+
+/// The version of the protocol, <https://docs.anthropic.com/en/api/versioning>.
+const VERSION: &str = "2023-06-01";
+
+/// Sets up a provider that speaks [`Messages`].
+pub type Anthropic = HttpProviderBuilder<Messages>;
+
+/// Asks Anthropic, or an endpoint that speaks [`Messages`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use provider_anthropic::{Anthropic, AnthropicProvider};
+///
+/// let provider: AnthropicProvider =
+///     Anthropic::new("model-1").base_url("http://localhost:8080").build()?;
+/// let body = r#"{"content": [{"type": "text", "text": "42"}], "stop_reason": "end_turn"}"#;
+/// assert_eq!(&*provider.read("application/json", body).await?.text, "42");
+/// # Ok(())
+/// # }
+/// ```
+pub type AnthropicProvider = HttpProvider<Messages>;
+
+/// Anthropic's protocol, with its own settings.
+///
+/// ```
+/// use provider_anthropic::Anthropic;
+///
+/// let anthropic = Anthropic::new("claude-sonnet-4-5").with(|it| it.caches_prompts(false));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Messages {
+    caches: bool,
+}
+
+impl Default for Messages {
+    fn default() -> Self {
+        Self { caches: true }
+    }
+}
+
+impl Messages {
+    /// Says whether the tools and the conversation so far are marked to be cached, as they are by
+    /// default: an agent sends them again with every turn.
+    #[must_use]
+    pub const fn caches_prompts(mut self, yes: bool) -> Self {
+        self.caches = yes;
+        self
+    }
+}
+
+impl Protocol for Messages {
+    const NAME: &'static str = "anthropic";
+    const KEY_VARIABLE: &'static str = KEY_VARIABLE;
+    const ROWS: &'static [Row] = ROWS;
+    const KEY_HEADER: (&'static str, &'static str) = ("x-api-key", "");
+    const HEADERS: &'static [(&'static str, &'static str)] = &[("anthropic-version", VERSION)];
+    type Framing = Events;
+    type Response = WireResponse;
+    type Stream = MessagesStream;
+
+    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+        Ok(BASE_URL.into())
+    }
+
+    fn path(&self, _model: &str, _is_streamed: bool) -> String {
+        "/v1/messages".to_owned()
+    }
+
+    fn request<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        request: &'a ModelRequest,
+        is_streamed: bool,
+    ) -> Result<impl Serialize + 'a, ProviderError> {
+        MessagesRequest::new(endpoint, request, self.caches, is_streamed)
+    }
+
+    fn response(
+        &self,
+        response: WireResponse,
+        reply: &Reply<'_>,
+    ) -> Result<ModelResponse, ProviderError> {
+        response.read(reply)
+    }
+
+    fn stream(&self) -> MessagesStream {
+        MessagesStream::default()
+    }
+}

@@ -1,0 +1,162 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use provider::{ModelRequest, ModelResponse, ProviderError};
+use provider_http::{
+    ApiKey, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row, Sign,
+};
+use serde::Serialize;
+
+use crate::classify::ROWS;
+use crate::frames::Frames;
+use crate::request::ConverseRequest;
+use crate::response::WireResponse;
+use crate::sign::{ACCESS_KEY_VARIABLE, AwsCredentials, SigV4};
+use crate::stream::ConverseStream;
+
+/// The environment variable that [`Bedrock::from_env`] reads an API key of Bedrock from.
+pub const BEARER_VARIABLE: &str = "AWS_BEARER_TOKEN_BEDROCK";
+
+/// The environment variables that [`Bedrock::from_env`] reads the region from, in this order.
+pub const REGION_VARIABLES: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
+
+/// The name that Bedrock has in signatures.
+const SERVICE: &str = "bedrock";
+
+/// What stays as it is in one segment of a path.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Sets up a provider that speaks [`Converse`]. A model is named by its id, by that of an inference
+/// profile, or by an ARN. An API key of Bedrock, a bearer token, is sent in place of signatures.
+///
+/// [`from_env`](HttpProviderBuilder::from_env) takes the API key from [`BEARER_VARIABLE`] where it is
+/// set, otherwise [`AwsCredentials::from_env`]; and the region from [`REGION_VARIABLES`], where one is
+/// set.
+pub type Bedrock = HttpProviderBuilder<Converse>;
+
+/// Asks Bedrock, or an endpoint that speaks [`Converse`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use provider_bedrock::{Bedrock, BedrockProvider};
+///
+/// let provider: BedrockProvider =
+///     Bedrock::new("model-1").base_url("http://localhost:8080").build()?;
+/// let body = r#"{"output": {"message": {"role": "assistant", "content": [{"text": "42"}]}},
+///                "stopReason": "end_turn"}"#;
+/// assert_eq!(&*provider.read("application/json", body).await?.text, "42");
+/// # Ok(())
+/// # }
+/// ```
+pub type BedrockProvider = HttpProvider<Converse>;
+
+/// Bedrock's protocol, with its own settings: the region, and what requests are signed with.
+#[derive(Debug, Clone, Default)]
+pub struct Converse {
+    region: Option<String>,
+    credentials: Option<AwsCredentials>,
+}
+
+impl Converse {
+    /// Sets the region, such as `eu-central-1`. It is needed to sign, and where no base URL is set.
+    #[must_use]
+    pub fn region(mut self, region: impl Into<String>) -> Self {
+        self.region = Some(region.into());
+        self
+    }
+
+    /// Sets the region that the first of [`REGION_VARIABLES`] names which is set, if one is.
+    #[must_use]
+    pub fn region_from_env(mut self) -> Self {
+        let regions = REGION_VARIABLES.iter().filter_map(|name| std::env::var(name).ok());
+        let mut regions = regions.map(|region| region.trim().to_owned());
+        self.region = regions.find(|region| !region.is_empty()).or(self.region);
+        self
+    }
+
+    /// Signs requests with these credentials, unless there is an API key.
+    #[must_use]
+    pub fn credentials(mut self, credentials: AwsCredentials) -> Self {
+        self.credentials = Some(credentials);
+        self
+    }
+
+    fn needed_region(&self) -> Result<&str, ConfigError> {
+        let missing = || ConfigError::missing_setting("region", REGION_VARIABLES[0]);
+        self.region.as_deref().ok_or_else(missing)
+    }
+}
+
+impl Protocol for Converse {
+    const NAME: &'static str = "bedrock";
+    const KEY_VARIABLE: &'static str = ACCESS_KEY_VARIABLE;
+    const ROWS: &'static [Row] = ROWS;
+    const KIND_HEADER: Option<&'static str> = Some("x-amzn-errortype");
+    type Framing = Frames;
+    type Response = WireResponse;
+    type Stream = ConverseStream;
+
+    fn from_env() -> Result<(Self, Option<ApiKey>), ConfigError> {
+        let converse = Self::default().region_from_env();
+        match ApiKey::from_env(BEARER_VARIABLE) {
+            Ok(key) => Ok((converse, Some(key))),
+            Err(ConfigError::MissingKey { .. } | ConfigError::EmptyKey { .. }) => {
+                Ok((converse.credentials(AwsCredentials::from_env()?), None))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+        Ok(endpoint_of(self.needed_region()?)?.into())
+    }
+
+    fn path(&self, model: &str, is_streamed: bool) -> String {
+        let call = if is_streamed { "converse-stream" } else { "converse" };
+        format!("/model/{}/{call}", utf8_percent_encode(model, SEGMENT))
+    }
+
+    fn signer(&self) -> Result<Option<Arc<dyn Sign>>, ConfigError> {
+        let Some(credentials) = &self.credentials else { return Ok(None) };
+        credentials.check()?;
+        let region = self.needed_region()?.to_owned();
+        Ok(Some(Arc::new(SigV4 { credentials: credentials.clone(), region, service: SERVICE })))
+    }
+
+    fn secrets(&self) -> Vec<&ApiKey> {
+        self.credentials.iter().flat_map(AwsCredentials::secrets).collect()
+    }
+
+    fn request<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        request: &'a ModelRequest,
+        _is_streamed: bool,
+    ) -> Result<impl Serialize + 'a, ProviderError> {
+        ConverseRequest::new(endpoint, request)
+    }
+
+    fn response(
+        &self,
+        response: WireResponse,
+        reply: &Reply<'_>,
+    ) -> Result<ModelResponse, ProviderError> {
+        response.read(reply)
+    }
+
+    fn stream(&self) -> ConverseStream {
+        ConverseStream::default()
+    }
+}
+
+/// Returns the endpoint of a region; refuses what would name another host.
+fn endpoint_of(region: &str) -> Result<String, ConfigError> {
+    let url = format!("https://bedrock-runtime.{region}.amazonaws.com");
+    if region.chars().all(|c| c.is_ascii_alphanumeric() || c == '-') && !region.is_empty() {
+        Ok(url)
+    } else {
+        Err(ConfigError::invalid_base_url(url, "the region is not a name such as `eu-central-1`"))
+    }
+}

@@ -1,0 +1,120 @@
+use std::borrow::Cow;
+
+use provider::{ModelRequest, ModelResponse, ProviderError};
+use provider_http::{
+    ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row, Stream,
+};
+use serde::Serialize;
+
+use crate::classify::ROWS;
+use crate::request::{GenerateRequest, RequestSettings};
+use crate::response::WireResponse;
+use crate::stream::GenerateStream;
+
+/// Where Google itself answers.
+pub const BASE_URL: &str = "https://generativelanguage.googleapis.com/v1beta";
+
+/// The environment variable that [`Gemini::from_env`] reads the key from.
+pub const KEY_VARIABLE: &str = "GEMINI_API_KEY";
+
+/// Sets up a provider that speaks [`GenerateContent`]. A model is named as `gemini-2.5-flash` or, where
+/// it is no model of Google's own, with its collection: `tunedModels/mine`.
+pub type Gemini = HttpProviderBuilder<GenerateContent>;
+
+/// Asks Google, or an endpoint that speaks [`GenerateContent`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use provider_gemini::{Gemini, GeminiProvider};
+///
+/// let provider: GeminiProvider =
+///     Gemini::new("model-1").base_url("http://localhost:8080/v1beta").build()?;
+/// let body = r#"{"candidates": [{
+///     "content": {"parts": [{"text": "42"}]},
+///     "finishReason": "STOP"
+/// }]}"#;
+/// assert_eq!(&*provider.read("application/json", body).await?.text, "42");
+/// # Ok(())
+/// # }
+/// ```
+pub type GeminiProvider = HttpProvider<GenerateContent>;
+
+/// Google's protocol, with its own settings.
+///
+/// ```
+/// use provider_gemini::Gemini;
+///
+/// let gemini = Gemini::new("gemini-2.5-flash").with(|it| it.includes_thoughts(true));
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct GenerateContent {
+    includes_thoughts: bool,
+}
+
+impl GenerateContent {
+    /// Asks for summaries of what the model thinks. Off by default: models that do not think refuse
+    /// to be asked.
+    #[must_use]
+    pub const fn includes_thoughts(mut self, yes: bool) -> Self {
+        self.includes_thoughts = yes;
+        self
+    }
+}
+
+impl Protocol for GenerateContent {
+    const NAME: &'static str = "gemini";
+    const KEY_VARIABLE: &'static str = KEY_VARIABLE;
+    const ROWS: &'static [Row] = ROWS;
+    const KEY_HEADER: (&'static str, &'static str) = ("x-goog-api-key", "");
+    type Framing = Events;
+    type Response = WireResponse;
+    type Stream = GenerateStream;
+
+    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+        Ok(BASE_URL.into())
+    }
+
+    fn path(&self, model: &str, is_streamed: bool) -> String {
+        let call = if is_streamed { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        format!("/{}:{call}", resource_of(model))
+    }
+
+    fn request<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        request: &'a ModelRequest,
+        _is_streamed: bool,
+    ) -> Result<impl Serialize + 'a, ProviderError> {
+        let settings = RequestSettings::of(endpoint.model(), self.includes_thoughts);
+        GenerateRequest::new(endpoint, request, settings)
+    }
+
+    fn response(
+        &self,
+        response: WireResponse,
+        reply: &Reply<'_>,
+    ) -> Result<ModelResponse, ProviderError> {
+        let mut stream = GenerateStream::default();
+        stream.add(response, reply)?;
+        stream.finish(reply)
+    }
+
+    fn stream(&self) -> GenerateStream {
+        GenerateStream::default()
+    }
+}
+
+/// Returns the model as a part of a URL. A model without a collection is one of `models`.
+fn resource_of(model: &str) -> String {
+    let mut resource = if model.contains('/') { String::new() } else { "models/".to_owned() };
+    for byte in model.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                resource.push(char::from(byte));
+            }
+            other => resource.push_str(&format!("%{other:02X}")),
+        }
+    }
+    resource
+}

@@ -1,0 +1,64 @@
+use layer0::message::{StatePart, StopReason};
+use layer0::usage::TokenUsage;
+use provider::ModelResponse;
+use serde_json::Value;
+
+use crate::calls::{CallDraft, finish_calls};
+use crate::reply::Reply;
+
+/// An answer that is being put together.
+#[derive(Debug, Default)]
+pub struct Draft {
+    /// What it says so far.
+    pub text: String,
+    /// What it thinks so far.
+    pub thinking: String,
+    /// The calls so far.
+    pub calls: Vec<CallDraft>,
+    /// What the provider wants back with the answer, in its order.
+    pub kept: Vec<StatePart>,
+    /// What was billed so far.
+    pub usage: TokenUsage,
+}
+
+impl Draft {
+    /// Takes a piece of text, and tells it.
+    pub fn say(&mut self, piece: &str, reply: &Reply<'_>) {
+        self.text.push_str(piece);
+        reply.tell_text(piece);
+    }
+
+    /// Takes a piece of thinking, and tells it.
+    pub fn think(&mut self, piece: &str, reply: &Reply<'_>) {
+        self.thinking.push_str(piece);
+        reply.tell_thinking(piece);
+    }
+
+    /// Takes what was billed so far, and tells it.
+    pub fn bill(&mut self, usage: TokenUsage, reply: &Reply<'_>) {
+        self.usage = usage;
+        reply.tell_usage(usage);
+    }
+
+    /// Keeps what the provider wants back in this place, behind what was said and called so far.
+    pub fn keep(&mut self, data: Value) {
+        let (text_before, calls_before) = (self.text.len(), self.calls.len());
+        self.kept.push(StatePart { text_before, calls_before, data });
+    }
+
+    /// Ends the answer, which stopped for this reason.
+    ///
+    /// Only in an answer that came to its end do arguments without text mean none. In one that was
+    /// cut, what is no whole object stays the text it is, which no tool takes as its input.
+    #[must_use]
+    pub fn finish(self, stop_reason: StopReason, reply: &Reply<'_>) -> ModelResponse {
+        ModelResponse {
+            text: self.text.into(),
+            thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
+            provider_state: reply.state_of(self.kept),
+            tool_calls: finish_calls(self.calls, &stop_reason),
+            stop_reason,
+            usage: self.usage,
+        }
+    }
+}

@@ -1,0 +1,140 @@
+use std::time::Duration;
+
+use async_trait::async_trait;
+use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
+
+use crate::answer::Answer;
+use crate::endpoint::Endpoint;
+use crate::framing::Framing;
+use crate::protocol::{Protocol, Stream};
+use crate::reply::Reply;
+use crate::timeouts::Timeouts;
+
+/// Asks one model at one endpoint that speaks `P`. It makes one attempt: it never retries, never falls
+/// back, and never takes half a stream for an answer.
+#[derive(Debug)]
+pub struct HttpProvider<P> {
+    endpoint: Endpoint,
+    protocol: P,
+}
+
+impl<P: Protocol> HttpProvider<P> {
+    pub(crate) const fn new(endpoint: Endpoint, protocol: P) -> Self {
+        Self { endpoint, protocol }
+    }
+
+    /// Returns how long each phase may take. The layer around applies `attempt`.
+    #[must_use]
+    pub const fn timeouts(&self) -> Timeouts {
+        self.endpoint.timeouts()
+    }
+
+    /// Reads an answer that is here already, such as a recorded one, just as
+    /// [`stream`](Provider::stream) reads one from the wire: whole or as a stream, as the first bytes
+    /// tell, and the content type where they do not. Nothing is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`ProviderError::StreamTruncated`] when the body ends early,
+    /// [`ProviderError::InvalidResponse`] when it is not an answer of this protocol or too large;
+    /// whatever a failure in the body is.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime with a timer.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the answer; it can be read again.
+    pub async fn read(
+        &self,
+        content_type: &str,
+        body: impl Into<Vec<u8>>,
+    ) -> Result<ModelResponse, ProviderError> {
+        let answer = Answer::recorded(&self.endpoint, content_type, body.into());
+        self.decode(answer, None, true, None).await
+    }
+
+    async fn ask(
+        &self,
+        request: &ModelRequest,
+        is_streamed: bool,
+    ) -> Result<ModelResponse, ProviderError> {
+        let sink = request.sink.as_deref();
+        let body = self.body(request, is_streamed)?;
+        let (response, retry_after) = self.endpoint.post(body, is_streamed, sink).await?;
+        let answer = Answer::new(&self.endpoint, response);
+        self.decode(answer, retry_after, is_streamed, sink).await
+    }
+
+    fn body(&self, request: &ModelRequest, is_streamed: bool) -> Result<Vec<u8>, ProviderError> {
+        self.endpoint.encode(&self.protocol.request(&self.endpoint, request, is_streamed)?)
+    }
+
+    async fn decode(
+        &self,
+        mut answer: Answer<'_>,
+        retry_after: Option<Duration>,
+        is_streamed: bool,
+        sink: Option<&dyn StreamSink>,
+    ) -> Result<ModelResponse, ProviderError> {
+        let reply = Reply::new(&self.endpoint, retry_after, sink);
+        let comes_in_frames = if P::Framing::IS_JSON {
+            is_streamed && !answer.is_html()
+        } else {
+            answer.is_event_stream().await?
+        };
+        if comes_in_frames {
+            return self.assemble(answer, &reply).await;
+        }
+        // An endpoint that cannot stream answers in one piece, and so does a failure.
+        let body = answer.whole().await?;
+        let whole = self.protocol.response(reply.decode_last(&body)?, &reply.in_one_piece())?;
+        reply.tell_whole(&whole);
+        Ok(whole)
+    }
+
+    /// Puts the answer together from the frames of a stream.
+    async fn assemble(
+        &self,
+        mut answer: Answer<'_>,
+        reply: &Reply<'_>,
+    ) -> Result<ModelResponse, ProviderError> {
+        let mut framing = P::Framing::default();
+        let mut stream = self.protocol.stream();
+        let unframed = |error| reply.unframed(error);
+        loop {
+            while let Some(frame) = framing.next().map_err(unframed)? {
+                if stream.take(frame, reply)?.is_break() {
+                    return stream.finish(reply);
+                }
+            }
+            let Some(chunk) = answer.chunk().await? else { break };
+            framing.push(&chunk).map_err(unframed)?;
+        }
+        if let Some(frame) = framing.rest().map_err(unframed)? {
+            // Whether it ends the answer or not, nothing follows.
+            let _ = stream.take(frame, reply)?;
+        }
+        stream.finish(reply)
+    }
+}
+
+#[async_trait]
+impl<P: Protocol> Provider for HttpProvider<P> {
+    fn name(&self) -> &str {
+        P::NAME
+    }
+
+    fn model(&self) -> &str {
+        self.endpoint.model()
+    }
+
+    async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        self.ask(request, false).await
+    }
+
+    async fn stream(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        self.ask(request, true).await
+    }
+}

@@ -1,0 +1,110 @@
+use std::borrow::Cow;
+
+use provider::{ModelRequest, ModelResponse, ProviderError};
+use provider_http::{
+    ApiKey, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row, Stream,
+    Values,
+};
+use serde::Serialize;
+
+use crate::classify::ROWS;
+use crate::request::ChatRequest;
+use crate::response::Chunk;
+use crate::stream::ChatStream;
+
+/// Where a server on this machine answers.
+pub const BASE_URL: &str = "http://localhost:11434";
+
+/// Where the hosted service answers.
+pub const HOSTED_URL: &str = "https://ollama.com";
+
+/// The environment variable that [`Ollama::from_env`] reads the key of the hosted service from.
+pub const KEY_VARIABLE: &str = "OLLAMA_API_KEY";
+
+/// Sets up a provider that speaks [`OllamaChat`]. Its model runs on this machine, which needs no key;
+/// [`from_env`](HttpProviderBuilder::from_env) sets up one of the hosted service, at [`HOSTED_URL`].
+pub type Ollama = HttpProviderBuilder<OllamaChat>;
+
+/// Asks an Ollama server.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use provider_ollama::{Ollama, OllamaProvider};
+///
+/// let provider: OllamaProvider = Ollama::new("qwen3").build()?;
+/// let body = r#"{"message": {"content": "42"}, "done": true, "done_reason": "stop"}"#;
+/// assert_eq!(&*provider.read("application/json", body).await?.text, "42");
+/// # Ok(())
+/// # }
+/// ```
+pub type OllamaProvider = HttpProvider<OllamaChat>;
+
+/// Ollama's own protocol, with its settings.
+///
+/// ```
+/// use provider_ollama::Ollama;
+///
+/// let local = Ollama::new("qwen3").with(|it| it.context_tokens(32_768)).build()?;
+/// # Ok::<(), provider_http::ConfigError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct OllamaChat {
+    is_hosted: bool,
+    context_tokens: Option<u32>,
+}
+
+impl OllamaChat {
+    /// Sets how many tokens conversation and answer may have together. Ollama's own default is small;
+    /// a longer conversation is [`ProviderError::ContextOverflow`].
+    #[must_use]
+    pub const fn context_tokens(mut self, tokens: u32) -> Self {
+        self.context_tokens = Some(tokens);
+        self
+    }
+}
+
+impl Protocol for OllamaChat {
+    const NAME: &'static str = "ollama";
+    const KEY_VARIABLE: &'static str = KEY_VARIABLE;
+    const NEEDS_KEY: bool = false;
+    const ROWS: &'static [Row] = ROWS;
+    type Framing = Values;
+    type Response = Chunk;
+    type Stream = ChatStream;
+
+    fn from_env() -> Result<(Self, Option<ApiKey>), ConfigError> {
+        let hosted = Self { is_hosted: true, ..Self::default() };
+        Ok((hosted, Some(ApiKey::from_env(KEY_VARIABLE)?)))
+    }
+
+    fn base_url(&self) -> Result<Cow<'static, str>, ConfigError> {
+        Ok(if self.is_hosted { HOSTED_URL } else { BASE_URL }.into())
+    }
+
+    fn path(&self, _model: &str, _is_streamed: bool) -> String {
+        "/api/chat".to_owned()
+    }
+
+    fn request<'a>(
+        &'a self,
+        endpoint: &'a Endpoint,
+        request: &'a ModelRequest,
+        is_streamed: bool,
+    ) -> Result<impl Serialize + 'a, ProviderError> {
+        ChatRequest::new(endpoint.model(), request, self.context_tokens, is_streamed)
+    }
+
+    fn response(&self, chunk: Chunk, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
+        if !chunk.is_answer() {
+            return Err(reply.invalid_response("an answer without a message"));
+        }
+        let mut stream = ChatStream::default();
+        stream.add(chunk, reply);
+        stream.finish(reply)
+    }
+
+    fn stream(&self) -> ChatStream {
+        ChatStream::default()
+    }
+}

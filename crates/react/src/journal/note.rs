@@ -1,0 +1,58 @@
+//! Events to be recorded, as data.
+
+use layer0::event::EventKind;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// An event that is to be recorded. As data, its type stands beside its payload.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Note(pub(crate) EventKind);
+
+#[derive(Serialize)]
+struct Parts<'a> {
+    r#type: &'static str,
+    data: &'a EventKind,
+}
+
+impl<'a> Parts<'a> {
+    const fn of(event: &'a EventKind) -> Self {
+        Self { r#type: event.event_type(), data: event }
+    }
+}
+
+#[derive(Deserialize)]
+struct OwnedParts {
+    r#type: String,
+    data: Box<RawValue>,
+}
+
+impl Serialize for Note {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Parts::of(&self.0).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Note {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let OwnedParts { r#type, data } = OwnedParts::deserialize(deserializer)?;
+        EventKind::decode(&r#type, data.get()).map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// Events that are to be recorded, in order.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Notes(pub(crate) Vec<EventKind>);
+
+impl Serialize for Notes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(Parts::of))
+    }
+}
+
+impl<'de> Deserialize<'de> for Notes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let notes = Vec::<Note>::deserialize(deserializer)?;
+        Ok(Self(notes.into_iter().map(|Note(event)| event).collect()))
+    }
+}

@@ -1,0 +1,156 @@
+//! The secrets a process holds, in the forms they are written in.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE};
+
+use crate::layer::{Layer, MAX_LAYERS};
+
+/// A shorter form would match by accident.
+const MIN_FORM_BYTES: usize = 8;
+/// With more blanks in a secret, a fold is looked for at each of them, but not at several.
+const MAX_BLANKS: usize = 4;
+
+/// Every form that is not found by taking layers off the text.
+#[derive(Debug)]
+pub(crate) struct Forms {
+    forms: Vec<Vec<u8>>,
+    finder: AhoCorasick,
+    /// Tells several times faster that there is none; most texts have none.
+    filter: AhoCorasick,
+    /// Does a form begin with this byte?
+    begins: [bool; 256],
+    /// Does a form have this byte?
+    has: [bool; 256],
+    shortest: usize,
+    longest: usize,
+}
+
+impl Forms {
+    /// Prepares the search; `None` where there is nothing to search for.
+    pub(crate) fn new(secrets: &[String]) -> Option<Self> {
+        let forms: BTreeSet<Vec<u8>> = secrets.iter().flat_map(|secret| forms_of(secret)).collect();
+        let forms: Vec<Vec<u8>> = forms.into_iter().collect();
+        let finder = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&forms).ok()?;
+        let filter =
+            AhoCorasick::builder().match_kind(MatchKind::LeftmostFirst).build(&forms).ok()?;
+        let mut begins = [false; 256];
+        let mut has = [false; 256];
+        for form in &forms {
+            begins[usize::from(form[0])] = true;
+            form.iter().for_each(|byte| has[usize::from(*byte)] = true);
+        }
+        let shortest = forms.iter().map(Vec::len).min()?;
+        let longest = forms.iter().map(Vec::len).max()?;
+        Some(Self { forms, finder, filter, begins, has, shortest, longest })
+    }
+
+    /// Returns where forms stand.
+    pub(crate) fn matches(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+        let is_match = self.filter.is_match(bytes);
+        let bytes = if is_match { bytes } else { &[] };
+        self.finder.find_overlapping_iter(bytes).map(|found| found.range())
+    }
+
+    /// Does any form have this byte?
+    pub(crate) const fn have(&self, byte: u8) -> bool {
+        self.has[byte as usize]
+    }
+
+    /// Returns how long the shortest form is.
+    pub(crate) const fn shortest(&self) -> usize {
+        self.shortest
+    }
+
+    /// Returns how long the longest form is.
+    pub(crate) const fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Returns where a form begins that goes on behind the end.
+    pub(crate) fn open_at_end(&self, bytes: &[u8]) -> Option<usize> {
+        let from = bytes.len().saturating_sub(self.longest - 1);
+        (from..bytes.len()).find(|at| {
+            let rest = &bytes[*at..];
+            self.begins[usize::from(rest[0])]
+                && self.forms.iter().any(|form| form.len() > rest.len() && form.starts_with(rest))
+        })
+    }
+}
+
+/// Returns a secret as it stands, with its own layers taken off, as the text's are, and encoded in
+/// ways whose place in a text decides how they look.
+fn forms_of(secret: &str) -> Vec<Vec<u8>> {
+    let mut forms = Vec::new();
+    for mut form in with_and_without_blanks(secret) {
+        for _ in 0..MAX_LAYERS {
+            let decoded = Layer::of(&form, true).map(|layer| layer.bytes);
+            let Some(decoded) = decoded.filter(|decoded| *decoded != form) else { break };
+            forms.push(std::mem::replace(&mut form, decoded));
+        }
+        forms.push(form);
+    }
+    // A copy that lost the white space around it is the same secret.
+    forms.push(secret.trim().as_bytes().to_vec());
+    for bytes in [secret.as_bytes(), secret.trim().as_bytes()] {
+        forms.extend(base64_of(bytes));
+        forms.push(bytes.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect());
+        forms.push(bytes.iter().flat_map(|byte| format!("{byte:02X}").into_bytes()).collect());
+        // UTF-16, of which every other byte of the usual characters is zero.
+        forms.push(bytes.iter().flat_map(|byte| [*byte, 0]).take(bytes.len() * 2 - 1).collect());
+    }
+    // A form that is no text is found in none, and would cut characters in half.
+    forms.retain(|form| form.len() >= MIN_FORM_BYTES && std::str::from_utf8(form).is_ok());
+    forms
+}
+
+/// A line may be folded at a blank, which then is gone; in a form sent by a browser it is a `+`.
+fn with_and_without_blanks(secret: &str) -> Vec<Vec<u8>> {
+    let words: Vec<&str> = secret.split([' ', '\t']).collect();
+    let blanks = words.len() - 1;
+    let mut forms = vec![secret.as_bytes().to_vec()];
+    if blanks == 0 {
+        return forms;
+    }
+    forms.push(words.join("+").into_bytes());
+    let joined = |is_joined: &dyn Fn(usize) -> bool| {
+        let mut form = words[0].to_owned();
+        for (index, word) in words[1..].iter().enumerate() {
+            if !is_joined(index) {
+                form.push(' ');
+            }
+            form.push_str(word);
+        }
+        form.into_bytes()
+    };
+    if blanks <= MAX_BLANKS {
+        forms.extend((1..1_usize << blanks).map(|set| joined(&|index| set >> index & 1 == 1)));
+    } else {
+        forms.extend((0..blanks).map(|one| joined(&|index| index == one)));
+        forms.push(joined(&|_| true));
+    }
+    forms
+}
+
+/// Returns what of a secret's Base64 does not depend on what stands around it, for each of the three
+/// places it may begin at in a group of three bytes.
+fn base64_of(secret: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    let engines = [STANDARD, URL_SAFE];
+    engines
+        .into_iter()
+        .flat_map(move |engine| {
+            (0..3_usize).map(move |offset| {
+                let mut bytes = vec![0; offset];
+                bytes.extend_from_slice(secret);
+                let encoded = engine.encode(&bytes).into_bytes();
+                // The first character that holds bits of the secret only, and the last.
+                let (first, last) = ((offset * 8).div_ceil(6), bytes.len() * 8 / 6);
+                encoded[first..last].to_vec()
+            })
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+}

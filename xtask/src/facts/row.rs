@@ -1,0 +1,211 @@
+//! One row, as the words that docs use for it.
+
+use std::collections::BTreeSet;
+
+use syn::{Block, Expr, ExprCall, ExprMethodCall, Pat, Path, Stmt};
+
+type Words = BTreeSet<&'static str>;
+
+/// Stands for an answer that is computed: that of an error inside.
+const AS: &str = "as";
+
+/// What a row states: names of codes' constants, and the words that stand for its answers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) codes: BTreeSet<String>,
+    pub(crate) retry: Words,
+    pub(crate) effect: Words,
+}
+
+impl Row {
+    /// Reads the expression of a row: each thing that it may state.
+    pub(super) fn of(row: &Expr) -> Vec<Self> {
+        match row {
+            Expr::Block(block) => Self::of_block(&block.block.stmts),
+            Expr::Call(call) => vec![Self::of_call(call).unwrap_or_else(Self::computed)],
+            Expr::If(choice) => {
+                let mut rows = Self::of_block(&choice.then_branch.stmts);
+                rows.extend(choice.else_branch.iter().flat_map(|(_, other)| Self::of(other)));
+                rows
+            }
+            Expr::MethodCall(call) => Self::of_method(call),
+            Expr::Paren(inside) => Self::of(&inside.expr),
+            _ => vec![Self::computed()],
+        }
+    }
+
+    /// Reads what a block ends with.
+    pub(super) fn of_block(block: &[Stmt]) -> Vec<Self> {
+        match block.last() {
+            Some(Stmt::Expr(row, None)) => Self::of(row),
+            _ => vec![Self::computed()],
+        }
+    }
+
+    fn of_call(call: &ExprCall) -> Option<Self> {
+        let Expr::Path(function) = &*call.func else { return None };
+        let retry = match last(&function.path, "Facts")?.as_str() {
+            "never" => [NEVER].into(),
+            "backoff" => [BACKOFF].into(),
+            "hinted" => [HINT, BACKOFF].into(),
+            "new" => words(call.args.iter().nth(1)?, retry_word),
+            _ => return None,
+        };
+        let effect = words(call.args.last()?, effect_word);
+        Some(Self { codes: code(call.args.first()?).into_iter().collect(), retry, effect })
+    }
+
+    fn of_method(call: &ExprMethodCall) -> Vec<Self> {
+        let rows = || Self::of(&call.receiver).into_iter();
+        match (call.method.to_string().as_str(), call.args.first()) {
+            ("with_elsewhere" | "with_counts_against", _) => rows().collect(),
+            ("with_retry", Some(retry)) => {
+                rows().map(|row| Self { retry: words(retry, retry_word), ..row }).collect()
+            }
+            ("with_effect", Some(effect)) => {
+                rows().map(|row| Self { effect: words(effect, effect_word), ..row }).collect()
+            }
+            ("with_code", Some(name)) => {
+                rows().map(|row| Self { codes: code(name).into_iter().collect(), ..row }).collect()
+            }
+            ("map_or", Some(without)) => {
+                let mut rows = Self::of(without);
+                rows.push(Self::computed());
+                rows
+            }
+            _ => vec![Self::computed()],
+        }
+    }
+
+    fn computed() -> Self {
+        Self { codes: BTreeSet::new(), retry: [AS].into(), effect: [AS].into() }
+    }
+
+    /// Joins what rows say.
+    pub(super) fn all(rows: impl IntoIterator<Item = Self>) -> Self {
+        rows.into_iter().fold(Self::default(), |mut all, row| {
+            all.codes.extend(row.codes);
+            all.retry.extend(row.retry);
+            all.effect.extend(row.effect);
+            all
+        })
+    }
+
+    /// Compares the row with `Retry: …. Effect: ….` of the docs.
+    pub(super) fn agrees_with(&self, docs: &str) -> Result<(), String> {
+        let missing = || "has no `Retry: …. Effect: ….` in its docs".to_owned();
+        let (_, facts) = docs.split_once("Retry: ").ok_or_else(missing)?;
+        let (retry, facts) = facts.split_once(". Effect: ").ok_or_else(missing)?;
+        let (effect, _) = facts.split_once('.').ok_or_else(missing)?;
+        for (fact, said, stated) in
+            [("Retry", retry, &self.retry), ("Effect", effect, &self.effect)]
+        {
+            if said_words(said) != *stated {
+                let stated = match stated.is_empty() {
+                    true => "nothing".to_owned(),
+                    false => stated.iter().copied().collect::<Vec<_>>().join(", "),
+                };
+                return Err(format!("says `{fact}: {said}`, its row {stated}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+const NEVER: &str = "never";
+const BACKOFF: &str = "backoff";
+const HINT: &str = "hint";
+
+/// Returns those words of a sentence that stand for an answer.
+fn said_words(sentence: &str) -> Words {
+    let known = [NEVER, BACKOFF, HINT, AS, "none", "unknown", "happened"];
+    let said = |word: &&str| sentence.split([' ', ',']).any(|said| said == *word);
+    known.into_iter().filter(said).collect()
+}
+
+/// Returns the words for what an argument may be: a value, or a choice of values.
+fn words(argument: &Expr, word: fn(&str) -> Option<&'static str>) -> Words {
+    match argument {
+        Expr::Path(path) => {
+            let value = path.path.segments.last().map(|segment| segment.ident.to_string());
+            [value.and_then(|value| word(&value)).unwrap_or(AS)].into()
+        }
+        Expr::Call(call) => words(&call.func, word),
+        Expr::If(choice) => {
+            let branch = |block: &Block| match &*block.stmts {
+                [Stmt::Expr(value, None)] => words(value, word),
+                _ => [AS].into(),
+            };
+            let mut both = branch(&choice.then_branch);
+            if let Some((_, other)) = &choice.else_branch {
+                both.extend(match &**other {
+                    Expr::Block(block) => branch(&block.block),
+                    other => words(other, word),
+                });
+            }
+            both
+        }
+        _ => [AS].into(),
+    }
+}
+
+fn retry_word(value: &str) -> Option<&'static str> {
+    match value {
+        "Never" => Some(NEVER),
+        "Backoff" => Some(BACKOFF),
+        "After" => Some(HINT),
+        _ => None,
+    }
+}
+
+fn effect_word(value: &str) -> Option<&'static str> {
+    match value {
+        "None" => Some("none"),
+        "Unknown" => Some("unknown"),
+        "Happened" => Some("happened"),
+        _ => None,
+    }
+}
+
+/// Returns the last name of a path that leads through `parent`.
+fn last(path: &Path, parent: &str) -> Option<String> {
+    let names: Vec<_> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+    match &*names {
+        [.., before, name] if before == parent => Some(name.clone()),
+        _ => None,
+    }
+}
+
+/// Returns the name of a code's constant.
+fn code(argument: &Expr) -> Option<String> {
+    match argument {
+        Expr::Path(path) => last(&path.path, "code"),
+        _ => None,
+    }
+}
+
+/// Does a pattern take this variant?
+pub(super) fn names(pattern: &Pat, variant: &str) -> bool {
+    match pattern {
+        Pat::Guard(guarded) => names(&guarded.pat, variant),
+        Pat::Or(either) => either.cases.iter().any(|case| names(case, variant)),
+        Pat::Path(path) => is_last(&path.path, variant),
+        Pat::Struct(fields) => is_last(&fields.path, variant),
+        Pat::TupleStruct(fields) => is_last(&fields.path, variant),
+        _ => false,
+    }
+}
+
+/// Does a pattern take whatever comes?
+pub(super) fn is_for_all(pattern: &Pat) -> bool {
+    match pattern {
+        Pat::Guard(guarded) => is_for_all(&guarded.pat),
+        Pat::Ident(_) | Pat::Wild(_) => true,
+        Pat::Or(either) => either.cases.iter().any(is_for_all),
+        _ => false,
+    }
+}
+
+fn is_last(path: &Path, name: &str) -> bool {
+    path.segments.last().is_some_and(|segment| segment.ident == name)
+}
