@@ -92,6 +92,7 @@ fn syncs(folder: &Path, name: &str) -> usize {
     calls.lines().filter(is_call).count()
 }
 
+/// Spec: D3
 #[test]
 fn an_append_at_full_durability_is_synced_before_it_is_acknowledged() {
     let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
