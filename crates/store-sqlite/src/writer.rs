@@ -321,6 +321,11 @@ fn is_locked(error: &JobError) -> bool {
 }
 
 async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
+    if let Some(appends) = append::alone(jobs) {
+        append::write_rows(&mut connected.connection, &appends).await?;
+        connected.count_commit();
+        return Ok(jobs.iter().map(|_| Done::Appended).collect());
+    }
     let owner = owner(connected, jobs).await?;
     let result = async {
         let mut transaction = connected.connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -444,6 +449,14 @@ fn no_answer() -> JobError {
 }
 
 impl Job {
+    /// Returns the append, if it is one.
+    pub(crate) fn append(&self) -> Option<&Append> {
+        match self {
+            Self::Append(append, _) => Some(append),
+            _ => None,
+        }
+    }
+
     /// Answers; a caller that is gone does not mind.
     fn answer(self, result: Result<Done, JobError>) {
         match (self, result) {

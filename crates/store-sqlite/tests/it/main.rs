@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod claims;
+#[cfg(target_os = "linux")]
+mod crossings;
 mod disk;
 mod lists;
 mod migration;

@@ -11,6 +11,7 @@ use crate::{Folder, at, error, open, started, tamper};
 
 /// Brings a database back to the first version, with what is in it.
 const FIRST_VERSION: &str = "
+    DROP VIEW appends;
     DROP TRIGGER errors_added; DROP TRIGGER errors_seen; DROP TRIGGER errors_taken;
     DROP TRIGGER results_added; DROP TRIGGER events_stored; DROP TRIGGER events_started;
     DROP TRIGGER events_forked;
