@@ -6,9 +6,9 @@ use layer0::id::RunId;
 use sqlx::SqliteConnection;
 
 use crate::fault::Fault;
+use crate::job_error::JobError;
 use crate::log::signed;
 use crate::many::{MAX_ROWS, Many, Values};
-use crate::writer::{Job, JobError};
 use crate::{approvals, inbox};
 
 /// What is to be appended, with all that can be done before it is its turn.
@@ -40,8 +40,13 @@ impl Append {
         (!self.batch.summary.is_open()).then_some(&self.batch.run)
     }
 
+    /// Returns how many events it has.
+    pub(crate) fn rows(&self) -> usize {
+        self.batch.records.len()
+    }
+
     /// Does it need other statements than that for its events?
-    fn needs_more(&self) -> bool {
+    pub(crate) fn needs_more(&self) -> bool {
         let ends = |change: &ApprovalChange| matches!(change, ApprovalChange::AllClosed);
         self.begins()
             || !self.batch.taken.is_empty()
@@ -62,15 +67,6 @@ fn without_columns(summary: &RunSummary) -> RunSummary {
 /// Puts events at the end of the table, each linked to the one before it in its run, and moves the heads of
 /// their runs. See migration 9.
 static APPEND: Many = Many::new("INSERT INTO appends SELECT * FROM", 18, "");
-
-/// Returns the appends that jobs are, if they need nothing else: then they are one statement, which is its
-/// own transaction, and crosses to SQLite's thread once.
-pub(crate) fn alone(jobs: &[Job]) -> Option<Vec<&Append>> {
-    let appends: Option<Vec<&Append>> = jobs.iter().map(Job::append).collect();
-    let appends = appends?;
-    let rows: usize = appends.iter().map(|append| append.batch.records.len()).sum();
-    (rows <= MAX_ROWS && !appends.iter().any(|append| append.needs_more())).then_some(appends)
-}
 
 /// Writes appends to different runs inside a transaction. Fails if a run does not end just before its
 /// append; of several, it does not say which.

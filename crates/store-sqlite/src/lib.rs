@@ -18,6 +18,8 @@ mod file;
 mod file_work;
 mod forget;
 mod inbox;
+mod job;
+mod job_error;
 mod life;
 mod listing;
 mod log;

@@ -14,8 +14,8 @@ use sqlx::{Row, SqliteConnection};
 use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::job_error::JobError;
 use crate::prune::{Kind, Whose, take_all};
-use crate::writer::JobError;
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 64;
