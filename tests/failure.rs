@@ -1,5 +1,6 @@
 //! What fails, and where it lands.
 
+mod attempts;
 mod canary;
 mod composition;
 mod cut;

@@ -48,9 +48,12 @@ fn every_variant_states_its_facts() {
     let logs = [
         LogError::Closed,
         LogError::conflict("run_1".into(), 7),
+        LogError::erased(7),
         LogError::Failed("odd".into()),
         LogError::Full("disk full".into()),
+        LogError::key_missing("0123456789abcdef"),
         LogError::Locked("busy".into()),
+        LogError::not_erasable(7, "it has no salt"),
         LogError::NotFound("run_1".into()),
         LogError::schema_newer(2, 1),
         LogError::tampered(7, "the hash does not match"),

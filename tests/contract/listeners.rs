@@ -54,8 +54,9 @@ async fn record(stream: bool, listening: bool) -> (String, Vec<Live>) {
     for event in events {
         let mut event = serde_json::to_value(event).unwrap();
         event["at"] = "".into();
+        event["salt"] = "".into();
         event["hash"] = "".into();
-        for key in ["usage", "duration_ms", "delay_ms"] {
+        for key in ["usage", "duration_ms", "first_token_ms", "delay_ms"] {
             if let Some(data) = event["data"].as_object_mut() {
                 data.remove(key);
             }
@@ -63,6 +64,7 @@ async fn record(stream: bool, listening: bool) -> (String, Vec<Live>) {
         if event["type"] == "run.started" {
             // How it was asked is part of the agent.
             event["data"]["agent"] = "".into();
+            event["data"]["definition_digest"] = "".into();
         }
         lines.push(event.to_string());
     }

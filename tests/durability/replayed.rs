@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop::event_log::RunWriter;
+use backstop::event_log::{RunWriter, Seed};
 use backstop::layer0::event::{
     Actor, Event, EventKind, ToolAttempted, ToolRequested, ToolResponded,
 };
@@ -20,7 +20,13 @@ async fn recorded(events: &[Event]) -> (MemoryLog, RunId) {
     let log = Arc::new(MemoryLog::new());
     let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
     for event in events {
-        writer.stage(event.at, event.actor, event.caused_by, event.kind.clone());
+        writer.stage(
+            &Seed::new("test"),
+            event.at,
+            event.actor,
+            event.caused_by,
+            event.kind.clone(),
+        );
     }
     writer.commit().await.unwrap();
     drop(writer);

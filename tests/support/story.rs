@@ -91,6 +91,6 @@ pub(crate) fn same_ids(text: &str) -> String {
         };
         known.entry(found[0].to_owned()).or_insert_with(number).clone()
     });
-    let hashes = Regex::new(r#"("(?:hash|request_digest)": ?)"[0-9a-f]+""#).unwrap();
+    let hashes = Regex::new(r#"("(?:hash|request_digest|salt)": ?)"[0-9a-f]+""#).unwrap();
     hashes.replace_all(&numbered, r#"$1"…""#).into_owned()
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask rules`: `docs/rules.md`, which says what holds each rule of the failure model.
+//! `cargo xtask rules`: `docs/rules.md`, which says what holds each rule.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ const INTRO: &str = "\
 
 # Rules
 
-What Backstop promises about failure, rule by rule, and what holds each promise: scenarios, which are
+What Backstop promises, rule by rule, and what holds each promise: scenarios, which are
 the best way to see a rule at work, and tests. `cargo xtask ci` fails when a rule below has neither.
 ";
 
@@ -35,7 +35,29 @@ const RULES: &[(&str, &str)] = &[
     ("E12", "A caller's mistakes have a category, a reason and a hint."),
     ("E13", "A failure has one text for record, live error, trace and page; nothing decides by it."),
     ("E14", "A failure says whether another endpoint may do better, and whether it speaks against this one."),
+    ("R1", "One policy asks the error itself whether to retry; no code or text is compared."),
+    ("R2", "Retries have safe defaults: few attempts, jitter that differs, a total deadline."),
+    ("R3", "`Retry-After` is a floor; one that is too long stops at once."),
+    ("R4", "A retry is refused by class, effect, deadline, attempts and budget, in this order."),
+    ("R5", "Retries are at most a fifth of an endpoint's calls, plus a small reserve."),
+    ("R6", "A retry after the first token is announced before the next attempt's first token."),
+    ("R7", "A circuit breaker per endpoint, and fallback to the next provider."),
+    ("R8", "Every attempt is an event, and its tokens count."),
+    ("R9", "One place retries; layers around it do not multiply attempts."),
+    ("R10", "Retries are tested through the real dispatcher and HTTP on loopback."),
     ("R11", "One policy decides what follows an attempt, in a run and in the layers."),
+    ("P1", "A provider returns a whole response or streams it, with usage and stop reason."),
+    ("P2", "Six protocols, each classified by status, headers and body."),
+    ("P3", "A stream without its end marker or finish reason is truncated, never a success."),
+    ("P4", "An error inside a 200 is classified as if it had come with its status."),
+    ("P5", "Rate, quota and ramp are told apart before anything retries."),
+    ("P6", "A context overflow is its own class in every provider."),
+    ("P7", "Bytes may be split anywhere; malformed arguments go back to the model."),
+    ("P8", "Connecting, the first byte, silence and the whole attempt have timeouts."),
+    ("P9", "Stop reasons map without loss; a cut answer is incomplete, never complete."),
+    ("P10", "Scripted and recorded providers serve tests and first runs."),
+    ("P11", "A switch denies every real request of a test."),
+    ("P12", "A setting that a provider lacks is refused when it is built."),
     ("T1", "A tool says what it needs, and knows run, call, deadline, cancellation and app state."),
     ("T2", "A call is gated, found, checked, allowed, approved, observed, logged and run, in this order."),
     ("T3", "A failed call is one bounded sentence the model can act on."),
@@ -48,6 +70,7 @@ const RULES: &[(&str, &str)] = &[
     ("T10", "Large output goes to the result store; declared output is checked."),
     ("T11", "An async function becomes a tool."),
     ("T13", "The tool list never changes because of an error."),
+    ("T15", "Tool names are checked when the agent is built, and mapped alike at every start."),
     ("S1", "A stored error has session, run, call, tool, codes, raw text, summary and count."),
     ("S2", "Error ids are sortable, can be searched for, and never lose an error."),
     ("S3", "The raw error is valid JSON and comes out as it went in."),
@@ -59,13 +82,13 @@ const RULES: &[(&str, &str)] = &[
     ("S9", "Secrets are taken out before anything is stored or summarised."),
     ("S10", "Old errors are pruned in the background."),
     ("S11", "Errors survive a restart."),
+    ("S12", "Concurrent stores share a transaction; an id that was returned is durable."),
     ("S13", "Storing and reading an error is traced."),
     ("S14", "People list, read, prune and count stored errors."),
     ("L1", "Above a size the model gets a preview and an id."),
     ("L2", "What is referred to can be read, or says that it expired."),
     ("M1", "Memory that fails is a warning; the run goes on without it."),
     ("V1", "Whoever listens changes nothing; who is slow is told what was missed."),
-    ("D14", "A run's stream has every event of it, and its end as the last item."),
     ("H1", "Gates may stop a run or skip a call; observers look on."),
     ("H2", "A failing hook is a warning, unless it must not fail."),
     ("Y1", "What is not granted is denied, and the answer says what was missing."),
@@ -80,6 +103,28 @@ const RULES: &[(&str, &str)] = &[
     ("B1", "Calls, executions, tokens, cost, time, events and depth have budgets."),
     ("B2", "A used-up budget stops the run once, with its work kept."),
     ("B3", "Time and cancellation interrupt what is in flight; every call is answered."),
+    ("D1", "Every event is chained to the one before; an edit, removal or move is found at its seq."),
+    ("D2", "What happened and what was decided is durable before anything is done."),
+    ("D3", "Durability is chosen: memory, normal or full."),
+    ("D4", "State is a fold of the log; a status costs the same however long the run is."),
+    ("D5", "A run killed at any append is resumed; what was done is not done again."),
+    ("D6", "A replay runs nothing, and names the first event that differs."),
+    ("D7", "A fork copies a run up to an event and leaves its parent alone."),
+    ("D8", "A run has one writer; a stale one is refused before it acts."),
+    ("D9", "A step costs the same however long the history is."),
+    ("D10", "A trace has one line per event, live and from disk alike, and a page."),
+    ("D11", "A record is replayed by the rules it was written with."),
+    ("D13", "A record can be verified, by a program of another language too."),
+    ("D14", "A run's stream has every event of it, and its end as the last item."),
+    ("N4", "A command tool gets a process group, named variables and bounded output, and no wall."),
+    ("O1", "Operators and orchestrators are object-safe: dispatch one or many, signal, query."),
+    ("J1", "A run reaches the world through one journal, which may be a durable engine's."),
+    ("C1", "`backstop run` shows progress on a terminal, plain lines in a pipe, the result on stdout."),
+    ("C2", "Runs are listed, traced, resumed, replayed, forked, approved and cancelled by command."),
+    ("C3", "Exit codes tell how a command ended."),
+    ("C4", "A store URL that is none is refused with the accepted forms."),
+    ("C5", "An unknown key is named with its line and the nearest known one."),
+    ("C6", "`backstop rehearse` runs scenario files on the real runtime."),
 ];
 
 /// Where a rule is held: files below the root, with the test's name where it is one.

@@ -119,7 +119,7 @@ pub enum ExecutionError {
     /// An agent failed; [`ExecutionError::Run`] says more of a run.
     #[error("agent failed")]
     Agent(#[source] Box<AgentError>),
-    /// No open question has this id.
+    /// No open approval has this id.
     #[error("nothing to decide")]
     ApprovalNotFound(#[source] ApprovalNotFound),
     /// An orchestrator could not dispatch.
@@ -247,7 +247,7 @@ impl Error {
                 Some("use `sqlite:PATH` or `sqlite::memory:`".to_owned())
             }
             Self::Execution(ExecutionError::ApprovalNotFound(_)) => {
-                Some("list what is open; a question is decided once".to_owned())
+                Some("list what is open; an approval is decided once".to_owned())
             }
             Self::Configuration(ConfigurationError::InvalidImage(_)) => {
                 Some("give a PNG, JPEG, GIF or WebP file of at most 20 MiB".to_owned())

@@ -96,7 +96,7 @@ impl Tool for FsSearch {
             is_everything: arguments["everything"].as_bool().unwrap_or_default(),
             given_up: Arc::clone(&given_up),
         };
-        // A blocking task cannot be aborted; it looks whether anybody still waits.
+        // A blocking task cannot be aborted; it looks whether its caller still waits.
         let _guard = GiveUp(given_up);
         tokio::task::spawn_blocking(move || search.run())
             .await
@@ -113,7 +113,7 @@ fn capability(path: &Path) -> String {
     format!("fs:read:{}", path.display())
 }
 
-/// Tells the search that nobody waits for it any more.
+/// Tells the search that its caller is gone.
 struct GiveUp(Arc<AtomicBool>);
 
 impl Drop for GiveUp {

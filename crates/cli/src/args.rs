@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Cancel(CancelArgs),
     /// Check that records are what was recorded: chain, head and summary
     Verify(VerifyArgs),
+    /// Erase what one event of a run says; the record still verifies, and cannot be replayed
+    Redact(RedactArgs),
     /// List recorded runs, newest first; take old ones away
     Runs(RunsArgs),
     /// Forget a session: its runs, their errors and results
@@ -87,6 +89,9 @@ pub(crate) struct RunArgs {
     /// Go on with this conversation; a new one otherwise
     #[arg(long, value_name = "ID", value_parser = not_blank)]
     pub(crate) session: Option<String>,
+    /// File the run under a label; may be given again
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) labels: Vec<(String, String)>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     /// Print one JSON object with everything
@@ -215,6 +220,21 @@ pub(crate) struct CancelArgs {
 }
 
 #[derive(clap::Args)]
+pub(crate) struct RedactArgs {
+    /// The run
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    /// The event, as `trace` numbers it
+    #[arg(value_name = "SEQ")]
+    pub(crate) seq: u64,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct VerifyArgs {
     /// The run; all runs of the store without one
     #[arg(value_name = "RUN", value_parser = not_blank)]
@@ -338,6 +358,14 @@ pub(crate) struct VacuumArgs {
 /// Reads how many to show.
 fn from_one() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..)
+}
+
+/// Parts a label into its key and its value.
+fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+        None => Err("it is KEY=VALUE".to_owned()),
+    }
 }
 
 /// Reads text that says something.

@@ -20,7 +20,7 @@ use tool::Tool;
 
 use self::model::{Models, held_keys, models};
 use crate::exit::CliError;
-use crate::output;
+use crate::{output, store};
 
 /// The variables a command tool sees unless the file says otherwise.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -87,7 +87,8 @@ pub(crate) fn redactor(file: &AgentFile, path: &Path) -> Redactor {
 }
 
 fn redactor_of(keys: Vec<String>, file: &AgentFile) -> Redactor {
-    let redactor = keys.into_iter().fold(Redactor::new(), Redactor::with_secret);
+    let keys = keys.into_iter().chain(store::log_key().filter(|key| !key.is_empty()));
+    let redactor = keys.fold(Redactor::new(), Redactor::with_secret);
     file.redact.patterns.iter().cloned().fold(redactor, Redactor::with_pattern)
 }
 
@@ -241,7 +242,7 @@ pub(crate) fn brief(arguments: &JsonText) -> String {
     }
 }
 
-/// Reads a picture.
+/// Reads an image.
 pub(crate) fn image(path: &Path) -> Result<Image, CliError> {
     let bytes = config::read_bytes(path, MAX_IMAGE_BYTES)?;
     Image::from_bytes(&bytes)

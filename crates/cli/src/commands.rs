@@ -7,6 +7,7 @@ pub(crate) mod codes;
 pub(crate) mod diff;
 pub(crate) mod errors;
 pub(crate) mod fork;
+pub(crate) mod redact;
 pub(crate) mod rehearse;
 pub(crate) mod replay;
 pub(crate) mod results;

@@ -118,6 +118,7 @@ pub(crate) fn of_log(error: &LogError) -> ExitCode {
 const fn code_of(error: &LogError) -> u8 {
     match error {
         LogError::Tampered { .. } => TAMPERED,
+        LogError::KeyMissing { .. } | LogError::NotErasable { .. } => USAGE,
         _ => STORAGE,
     }
 }
@@ -130,6 +131,11 @@ const fn hint_of(error: &LogError) -> Option<&'static str> {
         LogError::SessionBusy { .. } => Some(
             "wait for that run, or decide what it waits for (`backstop approvals`) and resume it",
         ),
+        LogError::KeyMissing { .. } => Some("give the key in BACKSTOP_LOG_KEY"),
+        LogError::Erased { .. } => {
+            Some("`backstop trace` and `backstop verify` read what is left of the run")
+        }
+        LogError::NotErasable { .. } => Some("`backstop trace` numbers the events of a run"),
         LogError::Tampered { .. } => Some("do not trust the run from that event on"),
         LogError::UnreadableRun { .. } => {
             Some("`backstop trace` shows what its events say; what they say counts")

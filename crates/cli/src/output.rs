@@ -50,7 +50,12 @@ pub(crate) fn pieces(pieces: &[(Style, &str)]) -> Result<(), CliError> {
 pub(crate) fn json(value: &impl Serialize) -> Result<(), CliError> {
     let text =
         serde_json::to_string(value).map_err(|error| CliError::internal("printing", error))?;
-    print(&escape::json(&text))
+    json_line(&text)
+}
+
+/// Writes a line of JSON, such as one of a record.
+pub(crate) fn json_line(text: &str) -> Result<(), CliError> {
+    print(&escape::json(text))
 }
 
 /// Writes a text that others made, as it is; a terminal gets it escaped.

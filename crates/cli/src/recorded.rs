@@ -129,7 +129,7 @@ fn outcomes(events: &[Event], provider: &str) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use event_log::{MemoryLog, RunWriter};
+    use event_log::{MemoryLog, RunWriter, Seed};
     use layer0::Timestamp;
     use layer0::event::{Actor, ModelAttempted, ModelResponded};
     use serde_json::json;
@@ -168,7 +168,7 @@ mod tests {
             attempted("script", None),
             responded(),
         ] {
-            writer.stage(Timestamp::from_millis(1), Actor::Runtime, None, kind);
+            writer.stage(&Seed::new("test"), Timestamp::from_millis(1), Actor::Runtime, None, kind);
         }
         let events: Vec<Event> = writer.commit().await.unwrap().collect();
         let count = |provider| -> Vec<usize> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use config::{DurabilityName, StoreTable, StoreUrl};
 use error_store::Retention;
 use etcetera::BaseStrategy;
+use event_log::LogKey;
 use store_sqlite::{Database, Durability, StoreRetention};
 
 use crate::args::StoreArgs;
@@ -13,6 +14,9 @@ use crate::exit::CliError;
 
 /// The variable that names the store when neither command line nor agent file does.
 const VARIABLE: &str = "BACKSTOP_STORE";
+
+/// The variable that holds the key of the log.
+const KEY_VARIABLE: &str = "BACKSTOP_LOG_KEY";
 
 /// A store, and whether the user named it.
 pub(crate) struct Chosen {
@@ -68,7 +72,7 @@ fn default_path() -> Result<PathBuf, CliError> {
 /// Opens a store to write to, as an agent file says.
 pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database, CliError> {
     let durability = match (&chosen.url, table.durability) {
-        (StoreUrl::SqliteMemory, _) => return Ok(Database::in_memory().await?),
+        (StoreUrl::SqliteMemory, _) => return keyed(Database::in_memory().await?),
         (_, DurabilityName::Memory) => {
             return Err(CliError::usage("durability `memory` keeps no file")
                 .with_hint("use it with url = \"sqlite::memory:\", or choose `normal` or `full`"));
@@ -86,7 +90,7 @@ pub(crate) async fn open(chosen: &Chosen, table: &StoreTable) -> Result<Database
             if let Some(number) = table.run_retention_days {
                 retention = retention.runs(days(number));
             }
-            Ok(Database::open_keeping(path, durability, retention).await?)
+            keyed(Database::open_keeping(path, durability, retention).await?)
         }
         _ => Err(unsupported()),
     }
@@ -104,7 +108,7 @@ pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, C
         Some(database) => {
             let path = database.path().to_owned();
             database.close().await;
-            Ok(Some(Database::open(path, Durability::Normal).await?))
+            Ok(Some(keyed(Database::open(path, Durability::Normal).await?)?))
         }
         None => Ok(None),
     }
@@ -119,10 +123,27 @@ pub(crate) fn named(url: &str) -> Result<Chosen, CliError> {
 pub(crate) async fn open_read_only(chosen: &Chosen) -> Result<Option<Database>, CliError> {
     match &chosen.url {
         StoreUrl::Sqlite(path) if !chosen.named && !path.exists() => Ok(None),
-        StoreUrl::Sqlite(path) => Ok(Some(Database::open_read_only(path).await?)),
+        StoreUrl::Sqlite(path) => Ok(Some(keyed(Database::open_read_only(path).await?)?)),
         StoreUrl::SqliteMemory => Ok(None),
         _ => Err(unsupported()),
     }
+}
+
+/// Gives a store the key of its log, where there is one.
+fn keyed(database: Database) -> Result<Database, CliError> {
+    match log_key() {
+        None => Ok(database),
+        Some(key) => match LogKey::new(key) {
+            Some(key) => Ok(database.with_log_key(key)),
+            None => Err(CliError::usage(format!("{KEY_VARIABLE} is empty"))
+                .with_hint("give it 32 random bytes in hex, or leave it out")),
+        },
+    }
+}
+
+/// Returns the key of the log that the environment holds.
+pub(crate) fn log_key() -> Option<String> {
+    std::env::var_os(KEY_VARIABLE).map(|key| key.to_string_lossy().into_owned())
 }
 
 fn unsupported() -> CliError {

@@ -25,7 +25,7 @@ pub struct Scenario {
     pub name: String,
     /// What the agent is asked.
     pub input: String,
-    /// The conversation.
+    /// The session.
     #[serde(default, deserialize_with = "optional_text")]
     pub session: Option<String>,
     /// When the run is cancelled, in milliseconds from its start.

@@ -22,7 +22,7 @@ pub enum StoreError {
     /// Retry: never. Effect: none.
     #[error("no space left for the store")]
     Full(#[source] BoxError),
-    /// The back end is locked by somebody else.
+    /// The back end is locked by another process.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("store is locked")]

@@ -103,11 +103,12 @@ impl Batch {
         // A copy of a run asks its questions anew.
         let copied = self.records.iter().rposition(|record| record.event_type == "run.forked");
         self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
-            let is_denied = record.event_type == "tool.responded" && record.data.contains(DENIED);
+            let text = record.payload.text()?;
+            let is_denied = record.event_type == "tool.responded" && text.contains(DENIED);
             if !is_denied && !CHANGES.contains(&&*record.event_type) {
                 return None;
             }
-            Some(match EventKind::decode(&record.event_type, &record.data).ok()? {
+            Some(match EventKind::decode(&record.event_type, text).ok()? {
                 EventKind::ApprovalRequested(asked) => {
                     let run = self.run.clone();
                     ApprovalChange::Asked(OpenApproval::new(run, record.seq, record.at, asked))

@@ -30,6 +30,15 @@ pub enum LogError {
         /// The first seq that was to be written.
         seq: u64,
     },
+    /// The payload of an event was erased on request.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("event {seq} was erased")]
+    #[non_exhaustive]
+    Erased {
+        /// The event.
+        seq: u64,
+    },
     /// The back end failed in a way that has no class of its own.
     ///
     /// Retry: never. Effect: unknown.
@@ -40,11 +49,31 @@ pub enum LogError {
     /// Retry: never. Effect: none.
     #[error("no space left for the log")]
     Full(#[source] BoxError),
+    /// A run is sealed with a key that the log was not opened with.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the run is sealed with key `{key_id}`, which was not given")]
+    #[non_exhaustive]
+    KeyMissing {
+        /// How records name the key.
+        key_id: Box<str>,
+    },
     /// The back end is locked by somebody else.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("log is locked")]
     Locked(#[source] BoxError),
+    /// An event cannot be erased.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("event {seq} cannot be erased: {why}")]
+    #[non_exhaustive]
+    NotErasable {
+        /// The event.
+        seq: u64,
+        /// Why not.
+        why: &'static str,
+    },
     /// There is no such run.
     ///
     /// Retry: never. Effect: none.
@@ -117,6 +146,24 @@ impl LogError {
         Self::Conflict { run, seq }
     }
 
+    /// Makes [`LogError::Erased`].
+    #[must_use]
+    pub const fn erased(seq: u64) -> Self {
+        Self::Erased { seq }
+    }
+
+    /// Makes [`LogError::KeyMissing`].
+    #[must_use]
+    pub fn key_missing(key_id: &str) -> Self {
+        Self::KeyMissing { key_id: key_id.into() }
+    }
+
+    /// Makes [`LogError::NotErasable`].
+    #[must_use]
+    pub const fn not_erasable(seq: u64, why: &'static str) -> Self {
+        Self::NotErasable { seq, why }
+    }
+
     /// Makes [`LogError::SchemaNewer`].
     #[must_use]
     pub const fn schema_newer(found: u32, known: u32) -> Self {
@@ -162,13 +209,15 @@ impl Failure for LogError {
             }
             Self::Closed => Facts::never(code::STORE_CLOSED, Effect::None),
             Self::Conflict { .. } => Facts::never(code::LOG_APPEND_FAILED, Effect::None),
+            Self::Erased { .. } => Facts::never(code::LOG_ERASED, Effect::None),
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
             Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
+            Self::NotErasable { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::NotFound(_) => Facts::never(code::STORE_FAILED, Effect::None),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
             Self::Tampered { .. } => Facts::never(code::LOG_TAMPERED, Effect::None),
-            Self::Unreadable { .. } | Self::UnreadableRun { .. } => {
+            Self::KeyMissing { .. } | Self::Unreadable { .. } | Self::UnreadableRun { .. } => {
                 Facts::never(code::LOG_UNREADABLE, Effect::None)
             }
         }

@@ -4,8 +4,8 @@ use layer0::event::Event;
 use layer0::id::{ApprovalId, RunId, SessionId};
 
 use crate::approval::{Decision, OpenApproval};
-use crate::record::verify;
-use crate::{Claim, InboxMessage, InboxRequest, InboxWatch, LogError, Record, RunSummary};
+use crate::chain::verify;
+use crate::{Claim, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, Record, RunSummary};
 
 /// What is appended in one write: records of one run and the summary they lead to.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +50,11 @@ pub struct RunFilter {
 /// Keeps the events of runs.
 #[async_trait]
 pub trait EventLog: Send + Sync {
+    /// Returns the key that new runs are sealed with; those of another log are not keyed.
+    fn key(&self) -> Option<&LogKey> {
+        None
+    }
+
     /// Claims a recorded run for writing, under an epoch of its own. There is no lease: the claims of
     /// a process end with it.
     ///
@@ -149,6 +154,23 @@ pub trait EventLog: Send + Sync {
     /// As [`EventLog::summary`].
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError>;
 
+    /// Erases what an event says, with its salt: the chain of hashes still verifies, the run can be
+    /// traced, and no longer replayed, resumed or copied. An event that was erased before stays so. What
+    /// the run stored as errors and results is not looked at. Returns the runs that hold a copy.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::NotErasable`] for an event that is not there or has no salt, and from a log that
+    /// cannot erase; and as [`EventLog::claim`], whose claim it needs.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the event is erased or as it was.
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let _ = run;
+        Err(LogError::not_erasable(seq, "this log cannot erase"))
+    }
+
     /// Watches the inbox of a run, whichever process sends to it.
     fn watch_inbox(&self, run: &RunId) -> InboxWatch;
 
@@ -172,25 +194,40 @@ pub trait EventLog: Send + Sync {
 ///
 /// # Errors
 ///
-/// [`LogError::NotFound`], [`LogError::Tampered`], [`LogError::Unreadable`], [`LogError::SchemaNewer`], and what the log
-/// itself fails with.
+/// [`LogError::NotFound`], [`LogError::Tampered`], [`LogError::KeyMissing`], [`LogError::Erased`],
+/// [`LogError::Unreadable`], [`LogError::SchemaNewer`], and what the log itself fails with.
 pub async fn read_events(
     log: &dyn EventLog,
     run: &RunId,
 ) -> Result<(RunSummary, Vec<Event>), LogError> {
-    let summary = log.summary(run).await?.ok_or_else(|| LogError::NotFound(run.clone()))?;
-    let events = events_of(log, &summary).await?;
+    let (summary, records) = read_records(log, run).await?;
+    let events = records.iter().map(|record| record.decode(run)).collect::<Result<_, _>>()?;
     Ok((summary, events))
 }
 
-/// Reads the events that a summary speaks of, verified against its head.
-pub(crate) async fn events_of(
+/// Reads a whole run as it is stored, verified against its hash chain.
+///
+/// # Errors
+///
+/// [`LogError::NotFound`], [`LogError::Tampered`], [`LogError::KeyMissing`], and what the log itself
+/// fails with.
+pub async fn read_records(
+    log: &dyn EventLog,
+    run: &RunId,
+) -> Result<(RunSummary, Vec<Record>), LogError> {
+    let summary = log.summary(run).await?.ok_or_else(|| LogError::NotFound(run.clone()))?;
+    let records = records_of(log, &summary).await?;
+    Ok((summary, records))
+}
+
+/// Reads the records that a summary speaks of, verified against its head.
+pub(crate) async fn records_of(
     log: &dyn EventLog,
     summary: &RunSummary,
-) -> Result<Vec<Event>, LogError> {
+) -> Result<Vec<Record>, LogError> {
     let mut records = log.records(&summary.run, 1).await?;
     // Another process may have appended in between; what is newer than the head is left out.
     records.retain(|record| record.seq <= summary.last_seq);
-    verify(&records, &summary.head)?;
-    records.iter().map(|record| record.decode(&summary.run)).collect()
+    verify(&records, summary, log.key())?;
+    Ok(records)
 }

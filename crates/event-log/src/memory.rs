@@ -7,12 +7,13 @@ use layer0::id::{ApprovalId, RunId, SessionId};
 
 use crate::{
     ApprovalChange, Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, InboxWatches,
-    LogError, OpenApproval, Record, RunFilter, RunSummary,
+    LogError, LogKey, OpenApproval, Payload, Record, RunFilter, RunSummary,
 };
 
 /// A log that lives as long as the process.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
+    key: Option<LogKey>,
     runs: Arc<Mutex<Runs>>,
     watches: InboxWatches,
 }
@@ -124,6 +125,13 @@ impl MemoryLog {
         Self::default()
     }
 
+    /// Seals the runs that begin from now on with a key.
+    #[must_use]
+    pub fn with_key(mut self, key: LogKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
     fn lock(&self) -> MutexGuard<'_, Runs> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -135,6 +143,10 @@ impl MemoryLog {
 
 #[async_trait]
 impl EventLog for MemoryLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.key.as_ref()
+    }
+
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let mut runs = self.lock();
         if runs.claimed.contains_key(run) {
@@ -246,6 +258,28 @@ impl EventLog for MemoryLog {
 
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
         Ok(self.lock().by_id.get(run).map(|kept| kept.inbox.clone()).unwrap_or_default())
+    }
+
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let mut runs = self.lock();
+        if runs.claimed.contains_key(run) {
+            return Err(LogError::Claimed(run.clone()));
+        }
+        let kept = runs.by_id.get_mut(run).ok_or_else(|| LogError::NotFound(run.clone()))?;
+        let record = kept.records.iter_mut().find(|record| record.seq == seq);
+        let record = record.ok_or(LogError::not_erasable(seq, "the run has no such event"))?;
+        let digest = record.payload.digest();
+        let digest = digest.ok_or(LogError::not_erasable(seq, "it has no salt"))?;
+        record.payload = Payload::Erased(digest);
+        let hash = record.hash;
+        let holds = |kept: &&Kept| {
+            let of_copy = |record: &Record| record.hash == hash && record.payload.text().is_some();
+            kept.records.iter().any(of_copy)
+        };
+        let mut copies: Vec<RunId> =
+            runs.by_id.values().filter(holds).map(|kept| kept.summary.run.clone()).collect();
+        copies.sort();
+        Ok(copies)
     }
 
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {

@@ -2,14 +2,17 @@
 
 use std::borrow::Cow;
 
+use hmac::Mac;
 use layer0::Timestamp;
-use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA};
+use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA, Salt};
 use layer0::id::RunId;
+use serde::Serialize;
+use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::LogError;
+use crate::{LogError, LogKey, escape_json};
 
-/// One row of a log. The payload is kept as the text that was hashed, never re-serialised.
+/// One row of a log. The payload is kept as the text that was written, never re-serialised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Its place in the run: 1, 2, ….
@@ -24,42 +27,105 @@ pub struct Record {
     pub caused_by: Option<u64>,
     /// The schema of its payload.
     pub schema: u32,
-    /// Its payload as JSON.
-    pub data: String,
-    /// SHA-256 over the hash before and everything above.
+    /// Its payload.
+    pub payload: Payload,
+    /// The hash over the hash before and everything above.
     pub hash: Hash,
 }
 
-impl Record {
-    /// Returns what `hash` must be, given the hash of the record before (zero for the first).
+/// What a record holds of an event's payload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// It was erased on request. What is left is the SHA-256 of salt and text, so that the chain
+    /// still verifies.
+    Erased(Hash),
+    /// JSON, in a record of the first layout, which has no salts. Such a record cannot lose it.
+    Plain(String),
+    /// JSON, and the salt that is hashed before it.
+    Salted(Salt, String),
+}
+
+impl Payload {
+    /// Returns the JSON; `None` of one that was erased.
     #[must_use]
-    pub fn seal(&self, previous: &Hash) -> Hash {
-        // Every part has a fixed width or its length in front, so that no two records feed the
-        // same bytes.
-        let mut hasher = Sha256::new();
-        hasher.update(previous.0);
-        hasher.update(self.seq.to_be_bytes());
-        hasher.update(self.at.as_millis().to_be_bytes());
-        hasher.update([u8::from(self.caused_by.is_some())]);
-        hasher.update(self.caused_by.unwrap_or(0).to_be_bytes());
-        hasher.update(self.schema.to_be_bytes());
-        for text in [&self.event_type, self.actor.as_str(), &self.data] {
-            hasher.update(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
-            hasher.update(text.as_bytes());
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Erased(_) => None,
+            Self::Plain(text) | Self::Salted(_, text) => Some(text),
         }
-        Hash(hasher.finalize().into())
+    }
+
+    /// Returns the salt, where there is one.
+    #[must_use]
+    pub const fn salt(&self) -> Option<Salt> {
+        match self {
+            Self::Erased(_) | Self::Plain(_) => None,
+            Self::Salted(salt, _) => Some(*salt),
+        }
+    }
+
+    /// Returns the digest that the chain covers, which is what is left when the payload is erased;
+    /// `None` in the first layout, where it covers the text itself.
+    #[must_use]
+    pub fn digest(&self) -> Option<Hash> {
+        match self {
+            Self::Erased(digest) => Some(*digest),
+            Self::Plain(_) => None,
+            Self::Salted(salt, text) => {
+                let digest = Sha256::new().chain_update(salt.0);
+                let digest = digest.chain_update(escape_json(text).as_bytes());
+                Some(Hash(digest.finalize().into()))
+            }
+        }
+    }
+}
+
+impl Record {
+    /// Returns what `hash` must be, given the hash of the record before (zero for the first): SHA-256,
+    /// or with a key HMAC-SHA256, over what `docs/record-format.md` lists. No key seals a record of
+    /// the first layout.
+    #[must_use]
+    pub fn seal(&self, previous: &Hash, key: Option<&LogKey>) -> Hash {
+        // The parts that most records have are short; they are hashed in one piece.
+        let mut sealed = Vec::with_capacity(192);
+        sealed.extend_from_slice(&previous.0);
+        sealed.extend_from_slice(&self.seq.to_be_bytes());
+        sealed.extend_from_slice(&self.at.as_millis().to_be_bytes());
+        sealed.push(u8::from(self.caused_by.is_some()));
+        sealed.extend_from_slice(&self.caused_by.unwrap_or(0).to_be_bytes());
+        sealed.extend_from_slice(&self.schema.to_be_bytes());
+        // Every part has a fixed width or its length in front, so that no two records are sealed over
+        // the same bytes.
+        let mut put = |text: &str| {
+            let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
+            sealed.extend_from_slice(&length.to_be_bytes());
+            sealed.extend_from_slice(text.as_bytes());
+        };
+        put(&self.event_type);
+        put(self.actor.as_str());
+        if let Payload::Plain(text) = &self.payload {
+            put(text);
+            return Hash(Sha256::digest(sealed).into());
+        }
+        sealed.extend_from_slice(&self.payload.digest().unwrap_or_default().0);
+        Hash(match key {
+            Some(key) => key.mac().chain_update(sealed).finalize().into_bytes().into(),
+            None => Sha256::digest(sealed).into(),
+        })
     }
 
     /// Turns the record into an event of `run`.
     ///
     /// # Errors
     ///
-    /// [`LogError::SchemaNewer`], [`LogError::Unreadable`] for a type or a payload that is none.
+    /// [`LogError::SchemaNewer`], [`LogError::Erased`], [`LogError::Unreadable`] for a type or a
+    /// payload that is none.
     pub fn decode(&self, run: &RunId) -> Result<Event, LogError> {
         if self.schema > SCHEMA {
             return Err(LogError::schema_newer(self.schema, SCHEMA));
         }
-        let kind = EventKind::decode(&self.event_type, &self.data)
+        let text = self.payload.text().ok_or(LogError::erased(self.seq))?;
+        let kind = EventKind::decode(&self.event_type, text)
             .map_err(|error| LogError::unreadable(self.seq, error))?;
         Ok(Event {
             run: run.clone(),
@@ -69,31 +135,54 @@ impl Record {
             caused_by: self.caused_by,
             schema: self.schema,
             kind,
+            salt: self.payload.salt(),
             hash: self.hash,
         })
     }
-}
 
-/// Checks a whole run against its head: nothing edited, removed, moved or cut off.
-///
-/// # Errors
-///
-/// [`LogError::Tampered`] with the first seq that cannot be trusted.
-pub fn verify(records: &[Record], head: &Hash) -> Result<(), LogError> {
-    let mut previous = Hash::default();
-    let mut expected = 1;
-    for record in records {
-        if record.seq != expected {
-            return Err(LogError::tampered(expected, "an event is missing"));
+    /// Returns the record as JSON with the fields of an [`Event`]. The payload stands in it in the form
+    /// that was hashed, with [`escape_json`]; of one that was erased, `data` is `{"erased": digest}`.
+    ///
+    /// # Errors
+    ///
+    /// What [`serde_json`] says of a payload that is no JSON.
+    pub fn envelope(&self, run: &RunId) -> Result<String, serde_json::Error> {
+        #[derive(Serialize)]
+        struct Envelope<'a> {
+            run: &'a RunId,
+            seq: u64,
+            at: Timestamp,
+            #[serde(rename = "type")]
+            event_type: &'a str,
+            actor: Actor,
+            caused_by: Option<u64>,
+            schema: u32,
+            data: Data<'a>,
+            salt: Option<Salt>,
+            hash: Hash,
         }
-        if record.seal(&previous) != record.hash {
-            return Err(LogError::tampered(record.seq, "its hash does not match"));
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Data<'a> {
+            Erased { erased: Hash },
+            Text(&'a RawValue),
         }
-        previous = record.hash;
-        expected += 1;
+        let text = self.payload.text().map(escape_json);
+        let data = match (&self.payload, &text) {
+            (_, Some(text)) => Data::Text(serde_json::from_str(text)?),
+            (payload, None) => Data::Erased { erased: payload.digest().unwrap_or_default() },
+        };
+        serde_json::to_string(&Envelope {
+            run,
+            seq: self.seq,
+            at: self.at,
+            event_type: &self.event_type,
+            actor: self.actor,
+            caused_by: self.caused_by,
+            schema: self.schema,
+            data,
+            salt: self.payload.salt(),
+            hash: self.hash,
+        })
     }
-    if previous != *head {
-        return Err(LogError::tampered(expected, "the end is cut off"));
-    }
-    Ok(())
 }

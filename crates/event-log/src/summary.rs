@@ -153,6 +153,12 @@ pub struct RunSummary {
     /// How many messages the transcript of its session has after it, without what only instructs.
     #[serde(default)]
     pub messages: u64,
+    /// Has every event of its record a salt? Those of the first layout have none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub salted: bool,
+    /// The id of the key that its chain is sealed with.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub key_id: Option<Arc<str>>,
     /// The seq of its last event.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_seq: u64,
@@ -225,6 +231,8 @@ impl RunSummary {
             parent: None,
             follows: None,
             messages: 0,
+            salted: false,
+            key_id: None,
             last_seq: 0,
             head: Hash::default(),
         }
@@ -234,12 +242,14 @@ impl RunSummary {
     pub fn apply(&mut self, event: &Event) {
         self.last_seq = event.seq;
         self.head = event.hash;
+        self.salted = event.salt.is_some();
         if let Some(code) = code_of(&event.kind) {
             self.last_failure = Some(LastFailure { seq: event.seq, code: code.clone() });
         }
         match &event.kind {
             EventKind::RunStarted(started) => {
                 self.session = started.session.clone();
+                self.key_id.clone_from(&started.key_id);
                 self.parent.clone_from(&started.parent);
                 self.follows = started.follows.as_ref().map(|follows| follows.run.clone());
                 let before = started.follows.as_ref().map_or(0, |follows| follows.messages);
@@ -382,6 +392,8 @@ mod tests {
             parent: Some("run_0".into()),
             follows: Some("run_1".into()),
             messages: 6,
+            salted: true,
+            key_id: Some("0123".into()),
             last_seq: 8,
             head: Hash([7; 32]),
         };

@@ -7,6 +7,8 @@ use layer0::event::{Event, EventKind};
 use layer0::failure::Seconds;
 use layer0::{JsonText, Timestamp};
 
+use crate::Record;
+
 /// How many characters of a text stand in a line.
 const MAX_TEXT: usize = 100;
 
@@ -41,6 +43,13 @@ impl Trace {
             describe(&event.kind)
         );
         line.trim_end().to_owned()
+    }
+
+    /// Returns the line of the next event, of which the payload was erased.
+    pub fn erased(&mut self, record: &Record) -> String {
+        let started = *self.started.get_or_insert(record.at);
+        let elapsed = record.at.since(started).as_secs_f64();
+        format!("{:>4}  {elapsed:>9.3}s  {:<30}  erased", record.seq, record.event_type)
     }
 
     /// Returns how long what ends with an event took.
@@ -88,7 +97,9 @@ fn details(kind: &EventKind) -> String {
                 1 => " (with 1 image)".to_owned(),
                 many => format!(" (with {many} images)"),
             };
-            format!("{}: {}{images}", brief(&e.agent.name), brief(&e.input))
+            let labels: String =
+                e.labels.iter().map(|(key, value)| format!(" [{key}={}]", brief(value))).collect();
+            format!("{}: {}{images}{labels}", brief(&e.agent.name), brief(&e.input))
         }
         EventKind::RunForked(e) => format!("from {} at {}", e.parent, e.at),
         EventKind::RunResumed(e) => format!("by {}", e.by),
@@ -105,9 +116,17 @@ fn details(kind: &EventKind) -> String {
         EventKind::ModelAttempted(e) => {
             let result = e.code.as_ref().map_or("ok", |code| code.as_str());
             let status = e.status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
-            let wait = e.delay_ms.map(|ms| format!(", waits {}", millis(ms))).unwrap_or_default();
+            let id = e.request_id.as_ref().map(|id| format!(", request {}", brief(id)));
+            let id = id.filter(|_| e.code.is_some()).unwrap_or_default();
+            let next = e.next_provider.as_ref().map(|next| format!(", then {next}"));
+            let next = next.unwrap_or_default();
+            let wait = e
+                .delay_ms
+                .filter(|_| e.next_provider.is_none())
+                .map(|ms| format!(", waits {}", millis(ms)))
+                .unwrap_or_default();
             format!(
-                "call {} attempt {} at {}: {result}{status}{wait}",
+                "call {} attempt {} at {}: {result}{status}{id}{wait}{next}",
                 e.call, e.attempt, e.provider
             )
         }

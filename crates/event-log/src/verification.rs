@@ -3,43 +3,63 @@
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
-use crate::log::{EventLog, events_of};
+use crate::log::{EventLog, records_of};
 use crate::{LogError, RunSummary};
 
+/// A run whose record is what was recorded.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Verified {
+    /// The run at a glance.
+    pub summary: RunSummary,
+    /// The events that were erased. Where there are some, the summary has nothing to be compared with.
+    pub erased: Vec<u64>,
+}
+
 /// Checks a run: its chain of hashes, the head that its row keeps, and the row's summary, which has to be
-/// what the events fold to. The chain is not keyed: who can write to the whole store can also write a
-/// record anew, with every hash.
+/// what the events fold to. Who can write to the whole store can also write an unkeyed record anew, with
+/// every hash.
 ///
 /// # Errors
 ///
 /// [`LogError::Tampered`] with the first seq that cannot be trusted; for a summary that was changed, that
-/// of the last event. [`LogError::NotFound`], [`LogError::Unreadable`],
+/// of the last event. [`LogError::KeyMissing`], [`LogError::NotFound`], [`LogError::Unreadable`],
 /// [`LogError::UnreadableRun`], [`LogError::SchemaNewer`], and what the log itself fails with.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future changes nothing.
-pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<RunSummary, LogError> {
+pub async fn verify_run(log: &dyn EventLog, run: &RunId) -> Result<Verified, LogError> {
     let kept = log.kept_summary(run).await?;
     let summary = kept.ok_or_else(|| LogError::NotFound(run.clone()))?;
-    let events = events_of(log, &summary).await?;
+    let records = records_of(log, &summary).await?;
+    let (mut events, mut erased) = (Vec::with_capacity(records.len()), Vec::new());
+    for record in &records {
+        match record.decode(run) {
+            Err(LogError::Erased { seq }) => erased.push(seq),
+            event => events.push(event?),
+        }
+    }
+    if !erased.is_empty() {
+        return Ok(Verified { summary, erased });
+    }
     let mut folded = RunSummary::new(run.clone());
     events.iter().for_each(|event| folded.apply(event));
-    if is_of_first_layout(&events) {
+    if says_no_version(&events) {
         // Its row counts less.
         (folded.messages, folded.dispatched_model_calls) =
             (summary.messages, summary.dispatched_model_calls);
         folded.usage.cost_usd = summary.usage.cost_usd;
     }
     if folded == summary {
-        Ok(summary)
+        Ok(Verified { summary, erased })
     } else {
         Err(LogError::tampered(summary.last_seq, "the summary is not what the events say"))
     }
 }
 
 /// Was it recorded before records said which version of the machine decided?
-fn is_of_first_layout(events: &[Event]) -> bool {
+fn says_no_version(events: &[Event]) -> bool {
     match events.first().map(|event| &event.kind) {
         Some(EventKind::RunStarted(started)) => started.machine == 0,
         _ => false,
@@ -56,7 +76,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Batch, Claim, LastFailure, MemoryLog, RunWriter};
+    use crate::{Batch, Claim, LastFailure, MemoryLog, RunWriter, Seed};
 
     fn started() -> EventKind {
         let started = json!({
@@ -72,15 +92,27 @@ mod tests {
         let log = Arc::new(MemoryLog::new());
         let run = RunId::from("run_1");
         let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
-        writer.stage(Timestamp::from_millis(5), Actor::Runtime, None, started());
+        writer.stage(
+            &Seed::new("test"),
+            Timestamp::from_millis(5),
+            Actor::Runtime,
+            None,
+            started(),
+        );
         let attempted = json!({
             "call": 1, "attempt": 1, "provider": "p", "model": "m", "code": null, "status": null,
             "delay_ms": 0, "cost_nanousd": 5,
         });
         let attempted: ModelAttempted = serde_json::from_value(attempted).unwrap();
-        writer.stage(Timestamp::from_millis(6), Actor::Runtime, None, attempted.into());
+        writer.stage(
+            &Seed::new("test"),
+            Timestamp::from_millis(6),
+            Actor::Runtime,
+            None,
+            attempted.into(),
+        );
         writer.commit().await.unwrap();
-        let sound = verify_run(&*log, &run).await.unwrap();
+        let sound = verify_run(&*log, &run).await.unwrap().summary;
         assert_eq!((sound.last_seq, sound.messages), (2, 1));
         assert!(sound.usage.cost_usd.is_some());
         type Edit = fn(&mut RunSummary);

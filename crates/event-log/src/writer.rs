@@ -7,7 +7,9 @@ use layer0::Timestamp;
 use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA};
 use layer0::id::RunId;
 
-use crate::{Batch, Claim, EventLog, LogError, Record, RunSummary};
+use crate::chain::{key_id_in, key_named};
+use crate::record::Payload;
+use crate::{Batch, Claim, EventLog, LogError, LogKey, Record, RunSummary, Seed};
 
 /// Payloads that are nested less deeply than this are read by any reader of ours.
 const SURELY_READ: u32 = 64;
@@ -79,8 +81,16 @@ impl RunWriter {
         &self.summary
     }
 
-    /// Puts an event behind those that the next [`RunWriter::commit`] appends.
-    pub fn stage(&mut self, at: Timestamp, actor: Actor, caused_by: Option<u64>, kind: EventKind) {
+    /// Puts an event behind those that the next [`RunWriter::commit`] appends; its salt is made of
+    /// `seed`. A run whose first event names the key of the log is sealed with it.
+    pub fn stage(
+        &mut self,
+        seed: &Seed,
+        at: Timestamp,
+        actor: Actor,
+        caused_by: Option<u64>,
+        kind: EventKind,
+    ) {
         let mut event = Event {
             run: self.summary.run.clone(),
             seq: self.summary.last_seq + 1,
@@ -89,15 +99,25 @@ impl RunWriter {
             caused_by,
             schema: SCHEMA,
             kind,
+            salt: None,
             hash: Hash::default(),
         };
-        if self.log.is_some() {
-            let record = sealed(&event, &self.summary.head, &mut self.text);
-            event.hash = record.hash;
-            if self.refused.is_none() && is_deep(&record.data) {
-                self.refused = record.decode(&event.run).err();
+        if let Some(log) = &self.log {
+            let (is_first, summary) = (event.seq == 1, &self.summary);
+            // A run of the first layout stays one.
+            event.salt = (is_first || summary.salted).then(|| seed.salt(event.seq));
+            let id = if is_first { key_id_in(&event.kind) } else { summary.key_id.as_deref() };
+            match key_named(id, log.key()) {
+                Ok(key) => {
+                    let record = sealed(&event, &summary.head, key, &mut self.text);
+                    event.hash = record.hash;
+                    if self.refused.is_none() && record.payload.text().is_some_and(is_deep) {
+                        self.refused = record.decode(&event.run).err();
+                    }
+                    self.pending.push(record);
+                }
+                Err(missing) => self.refused = Some(missing),
             }
-            self.pending.push(record);
         }
         self.summary.apply(&event);
         self.events.push(event);
@@ -112,8 +132,8 @@ impl RunWriter {
     ///
     /// # Errors
     ///
-    /// As [`EventLog::append`], and [`LogError::Unreadable`] for an event that could not be read back;
-    /// the writer must not be used afterwards, because its chain is ahead of the log's.
+    /// As [`EventLog::append`], [`LogError::Unreadable`] for an event that could not be read back, and
+    /// [`LogError::KeyMissing`] for a run that is sealed with a key that the log does not have; the writer must not be used afterwards, because its chain is ahead of the log's.
     ///
     /// # Cancel safety
     ///
@@ -153,10 +173,11 @@ fn is_deep(data: &str) -> bool {
 }
 
 /// Makes the record of an event, chained to the one before.
-fn sealed(event: &Event, previous: &Hash, text: &mut Vec<u8>) -> Record {
+fn sealed(event: &Event, previous: &Hash, key: Option<&LogKey>, text: &mut Vec<u8>) -> Record {
     text.clear();
     serde_json::to_writer(&mut *text, &event.kind)
         .expect("payloads have string keys, and memory takes any text");
+    let data = str::from_utf8(text).expect("JSON is UTF-8").to_owned();
     let mut record = Record {
         seq: event.seq,
         at: event.at,
@@ -164,10 +185,13 @@ fn sealed(event: &Event, previous: &Hash, text: &mut Vec<u8>) -> Record {
         actor: event.actor,
         caused_by: event.caused_by,
         schema: event.schema,
-        data: str::from_utf8(text).expect("JSON is UTF-8").to_owned(),
+        payload: match event.salt {
+            Some(salt) => Payload::Salted(salt, data),
+            None => Payload::Plain(data),
+        },
         hash: Hash::default(),
     };
-    record.hash = record.seal(previous);
+    record.hash = record.seal(previous, key);
     record
 }
 
@@ -185,34 +209,45 @@ mod tests {
     use layer0::failure::Failure;
     use serde_json::Value;
 
-    async fn written(count: u64) -> (Arc<MemoryLog>, RunId, Vec<Record>, Hash) {
+    async fn written(count: u64) -> (Arc<MemoryLog>, RunId, Vec<Record>, RunSummary) {
         let log = Arc::new(MemoryLog::new());
         let run = RunId::from("run_1");
         let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
         for number in 1..=count {
             let kind = Warning { message: format!("number {number}").into() }.into();
-            writer.stage(Timestamp::from_millis(1), Actor::Runtime, None, kind);
+            writer.stage(&Seed::new("s"), Timestamp::from_millis(1), Actor::Runtime, None, kind);
             writer.commit().await.unwrap();
         }
         let records = log.records(&run, 1).await.unwrap();
-        let head = writer.summary().head;
-        (log, run, records, head)
+        let summary = writer.summary().clone();
+        (log, run, records, summary)
+    }
+
+    /// Makes a payload with the salt of a seq.
+    fn payload(seq: u64, text: &str) -> Payload {
+        Payload::Salted(Seed::new("s").salt(seq + 1), text.to_owned())
     }
 
     /// Spec: D1
     #[tokio::test]
     async fn every_kind_of_tampering_is_found_at_its_seq() {
-        let (_, _, records, head) = written(5).await;
-        verify(&records, &head).unwrap();
+        let (_, _, records, kept) = written(5).await;
+        verify(&records, &kept, None).unwrap();
         let found = |change: &dyn Fn(&mut Vec<Record>)| {
             let mut changed = records.clone();
             change(&mut changed);
-            match verify(&changed, &head) {
+            match verify(&changed, &kept, None) {
                 Err(LogError::Tampered { seq, .. }) => seq,
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(found(&|records| records[2].data = "{}".into()), 3);
+        assert_eq!(found(&|records| records[2].payload = payload(2, "{}")), 3);
+        assert_eq!(found(&|records| records[2].payload = payload(1, "number 3")), 3);
+        let plain = |record: &Record| Payload::Plain(record.payload.text().unwrap().to_owned());
+        assert_eq!(found(&|records| records[2].payload = plain(&records[2])), 3);
+        assert_eq!(found(&|records| records[4].payload = Payload::Erased(Hash([0; 32]))), 5);
+        assert_eq!(found(&|records| records[2].event_type = "memory.wrote".into()), 3);
+        assert_eq!(found(&|records| records[2].schema = 0), 3);
         assert_eq!(found(&|records| records[1].actor = Actor::Model), 2);
         assert_eq!(found(&|records| records[3].at = Timestamp::from_millis(2)), 4);
         assert_eq!(found(&|records| records[0].caused_by = Some(1)), 1);
@@ -230,16 +265,16 @@ mod tests {
             let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, "run_1".into());
             for message in [first, "same", "same"] {
                 let kind = Warning { message: message.into() }.into();
-                writer.stage(Timestamp::default(), Actor::Runtime, None, kind);
+                writer.stage(&Seed::new("s"), Timestamp::default(), Actor::Runtime, None, kind);
             }
             writer.commit().await.unwrap();
-            (log.records(&"run_1".into(), 1).await.unwrap(), writer.summary().head)
+            (log.records(&"run_1".into(), 1).await.unwrap(), writer.summary().clone())
         };
-        let ((mut one, head), (other, _)) = (history("this way").await, history("that way").await);
-        assert_eq!((&one[1].data, one[1].at), (&other[1].data, other[1].at));
+        let ((mut one, kept), (other, _)) = (history("this way").await, history("that way").await);
+        assert_eq!((&one[1].payload, one[1].at), (&other[1].payload, other[1].at));
         assert_ne!(one[1].hash, other[1].hash, "the same event after another past is another link");
         one[0] = other[0].clone();
-        assert!(matches!(verify(&one, &head), Err(LogError::Tampered { seq: 2, .. })));
+        assert!(matches!(verify(&one, &kept, None), Err(LogError::Tampered { seq: 2, .. })));
     }
 
     /// Spec: D8
@@ -248,6 +283,7 @@ mod tests {
         let (log, run, _, _) = written(2).await;
         let mut stale = RunWriter::new(log, run);
         stale.stage(
+            &Seed::new("s"),
             Timestamp::default(),
             Actor::Runtime,
             None,
@@ -272,8 +308,8 @@ mod tests {
                 RunWriter::resume(Arc::clone(&log) as Arc<dyn EventLog>, summary, claim);
             let at = Timestamp::default();
             let before = Warning { message: "before".into() };
-            writer.stage(at, Actor::Runtime, None, before.into());
-            writer.stage(at, Actor::Person, None, signal(levels));
+            writer.stage(&Seed::new("s"), at, Actor::Runtime, None, before.into());
+            writer.stage(&Seed::new("s"), at, Actor::Person, None, signal(levels));
             let refused = writer.commit().await.err();
             assert_eq!(refused.is_none(), readable, "{levels}");
             let (_, events) = read_events(&*log, &run).await.unwrap();
@@ -291,7 +327,7 @@ mod tests {
         let mut writer = RunWriter::without_log("run_1".into());
         for message in ["one", "two"] {
             let kind = Warning { message: message.into() }.into();
-            writer.stage(Timestamp::default(), Actor::Runtime, None, kind);
+            writer.stage(&Seed::new("s"), Timestamp::default(), Actor::Runtime, None, kind);
         }
         let events: Vec<Event> = writer.commit().await.unwrap().collect();
         assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2]);
@@ -301,9 +337,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_run_is_read_back_verified() {
-        let (log, run, _, head) = written(3).await;
+        let (log, run, _, kept) = written(3).await;
         let (summary, events) = read_events(&*log, &run).await.unwrap();
-        assert_eq!((summary.last_seq, summary.head, events.len()), (3, head, 3));
+        assert_eq!((summary.last_seq, summary.head, events.len()), (3, kept.head, 3));
         let missing = read_events(&*log, &"run_2".into()).await;
         assert!(matches!(missing, Err(LogError::NotFound(_))));
     }

@@ -265,7 +265,7 @@ catalogue! {
         "The answer could not be turned into the asked type."
         "Simplify the type or improve the instructions."
     STORE_LOCKED "store.locked"
-        "The database is locked by somebody else."
+        "The database is locked by another process."
         "Find the process that holds it."
     STORE_FULL "store.full"
         "The disk or the quota is full."
@@ -286,6 +286,9 @@ catalogue! {
         "A run or an event of the log cannot be read, though its hash chain holds, or it could not be \
          read if it were written."
         "Read the chain of causes; another version may be able to read it."
+    LOG_ERASED "log.erased"
+        "The payload of an event was erased on request; its hash chain holds."
+        "The run can be traced and verified, and not replayed, resumed or copied."
     LOG_SCHEMA_NEWER "log.schema_newer"
         "The log was written by a newer version."
         "Use that version or a later one."

@@ -7,7 +7,7 @@
 mod hash;
 mod payload;
 
-pub use hash::Hash;
+pub use hash::{Hash, Salt};
 pub use payload::*;
 
 use serde::de::{self, Deserializer};
@@ -38,8 +38,11 @@ pub struct Event {
     pub schema: u32,
     /// Its type and payload.
     pub kind: EventKind,
-    /// The link to the event before it: SHA-256, chained, over everything but `run`; zero where no
-    /// log keeps the run.
+    /// What is hashed with the payload, so that an erased one cannot be guessed; `None` where no log
+    /// keeps the run, and in records of the first layout.
+    pub salt: Option<Salt>,
+    /// The link to the event before it, chained, over everything but `run`; zero where no log keeps
+    /// the run.
     pub hash: Hash,
 }
 
@@ -215,7 +218,7 @@ event_kinds! {
 
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut event = serializer.serialize_struct("Event", 9)?;
+        let mut event = serializer.serialize_struct("Event", 10)?;
         event.serialize_field("run", &self.run)?;
         event.serialize_field("seq", &self.seq)?;
         event.serialize_field("at", &self.at)?;
@@ -224,6 +227,7 @@ impl Serialize for Event {
         event.serialize_field("caused_by", &self.caused_by)?;
         event.serialize_field("schema", &self.schema)?;
         event.serialize_field("data", &self.kind)?;
+        event.serialize_field("salt", &self.salt)?;
         event.serialize_field("hash", &self.hash)?;
         event.end()
     }
@@ -243,6 +247,8 @@ impl<'de> Deserialize<'de> for Event {
             caused_by: Option<u64>,
             schema: u32,
             data: Box<RawValue>,
+            #[serde(default)]
+            salt: Option<Salt>,
             hash: Hash,
         }
         let envelope = Envelope::deserialize(deserializer)?;
@@ -256,6 +262,7 @@ impl<'de> Deserialize<'de> for Event {
             caused_by: envelope.caused_by,
             schema: envelope.schema,
             kind,
+            salt: envelope.salt,
             hash: envelope.hash,
         })
     }

@@ -60,7 +60,7 @@ text_id! {
     RunId
 }
 text_id! {
-    /// Names the conversation that runs share.
+    /// Names the session that runs share.
     SessionId
 }
 text_id! {

@@ -30,7 +30,7 @@ pub enum Message {
     User {
         /// The text.
         content: Arc<str>,
-        /// The pictures it speaks of, in its order.
+        /// Its images, in its order.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
     },
@@ -92,7 +92,7 @@ pub struct ToolCall {
 }
 
 /// What a provider wants back, as it came, with the answer that it gave: signed or encrypted
-/// reasoning. Nobody else reads it, and another provider is not sent it.
+/// reasoning. Nothing else reads it, and another provider is not sent it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ProviderState {
     /// The name of the provider that gave it.
@@ -148,7 +148,7 @@ fn canonical<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Er
 
 /// A conversation that is shared, never copied, from turn to turn.
 ///
-/// Cloning costs one reference count. Appending costs one push while nobody else holds a clone,
+/// Cloning costs one reference count. Appending costs one push while there is no other clone,
 /// which is so between model calls.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -36,9 +36,9 @@ pub trait Operator: Send + Sync {
 /// What an operator is asked to do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
-    /// The question: text for a model, any JSON for code.
+    /// The input: text for a model, any JSON for code.
     pub input: Value,
-    /// The pictures it speaks of.
+    /// The images of the input.
     pub images: Arc<[Image]>,
     /// May the same task be dispatched again after it may have acted?
     pub idempotent: bool,
@@ -56,7 +56,7 @@ impl Task {
         Self { input, images: Arc::default(), idempotent: false }
     }
 
-    /// Shows pictures with the input.
+    /// Shows images with the input.
     #[must_use]
     pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
         self.images = images.into();
@@ -95,7 +95,7 @@ impl Answer {
 /// Where an operator runs: its session, its depth, who called it and who it may call.
 #[derive(Clone)]
 pub struct Context {
-    /// The conversation; sub-dispatches share their caller's.
+    /// The session; sub-dispatches share their caller's.
     pub session: Option<SessionId>,
     /// The run that dispatched this operator.
     pub parent: Option<RunId>,

@@ -59,7 +59,7 @@ pub struct ToolFacts {
 }
 
 impl ToolSpec {
-    /// Describes a tool that needs no capability, is not idempotent and asks nobody.
+    /// Describes a tool that needs no capability, is not idempotent and asks for no approval.
     pub fn new(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, schema: Value) -> Self {
         Self(Arc::new(ToolFacts {
             name: name.into(),

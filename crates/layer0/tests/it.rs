@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
-use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash};
+use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash, Salt};
 use layer0::failure::{Effect, Exhausted, Failure, Retry, Seconds, chain, sources};
 use layer0::message::{Message, ToolCall};
 use layer0::{Timestamp, code};
@@ -131,13 +131,16 @@ fn durations_read_as_people_write_them() {
 #[test]
 fn events_are_read_back_as_written() {
     let samples = json!({
-        "run.started": {"input": "x", "session": "s", "agent": {"name": "a", "digest": "d", "definition": {}}, "parent": null, "follows": null,
-            "machine": 1, "depth": 2, "allowance": {"model_calls": 3, "cost_nanousd": 4}, "deadline": null},
+        "run.started": {"run": "run_1", "input": "x", "session": "s", "agent": {"name": "a", "digest": "d", "definition": {}}, "definition_digest": "dd", "root": "run_1", "parent": null, "follows": null,
+            "machine": 1, "depth": 2, "allowance": {"model_calls": 3, "cost_nanousd": 4}, "deadline": null, "output_schema": {"type": "object"}, "mcp": [{"server": "s"}],
+            "labels": {"tenant": "t"}, "trace_parent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "cause": {"run": "run_0", "seq": 4}, "journal": "local", "key_id": "k"},
         "hook.passed": {"point": "after_model", "call_id": null},
         "tool.responded": {"call_id": "c", "tool": "t", "ok": false, "output": {"error": "e"}, "duration_ms": 1,
             "error": {"reason": "tool.timeout", "code": null, "message": "m", "error_id": "err_1"}},
         "model.attempted": {"call": 1, "attempt": 2, "provider": "p", "code": "provider.transient", "status": 503,
-            "delay_ms": 7, "usage": {"input_tokens": 1, "output_tokens": 2, "cached_tokens": 0}, "cost_nanousd": 9},
+            "delay_ms": 7, "usage": {"input_tokens": 1, "output_tokens": 2, "cached_tokens": 0}, "cost_nanousd": 9,
+            "next_provider": "q", "duration_ms": 8, "first_token_ms": 6, "request_id": "req_1"},
         "guard.tripped": {"reason": "guard.max_iterations", "guard": "max_iterations", "count": 1, "limit": 1, "message": "m"},
         "run.finished": {"outcome": "incomplete", "reason": "model.refusal", "message": "m", "output": "o", "usage": {
             "model_calls": 1, "model_attempts": 1, "tool_calls": 0, "input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
@@ -154,6 +157,7 @@ fn events_are_read_back_as_written() {
             caused_by: None,
             schema: 1,
             kind,
+            salt: Some(Salt([6; 16])),
             hash: Hash([7; 32]),
         };
         let text = serde_json::to_string(&event).unwrap();

@@ -16,7 +16,7 @@ use crate::response::Signed;
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// What a request depends on besides the question.
+/// What a request depends on besides its messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestSettings {
     includes_thoughts: bool,

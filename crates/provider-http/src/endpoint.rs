@@ -190,6 +190,9 @@ impl Endpoint {
             .map_err(|error| self.not_sent(error))?;
         if let Some(sink) = sink {
             sink.status(response.status().as_u16());
+            if let Some(id) = hint::request_id(response.headers()) {
+                sink.request_id(&self.wording.clean(id));
+            }
         }
         let retry_after = hint::retry_after(response.headers(), self.clock.now());
         if response.status().is_success() {
@@ -279,7 +282,7 @@ impl Endpoint {
             body.extend_from_slice(&chunk);
         }
         if body.len() >= MAX_FAILURE_BYTES {
-            // What was cut may be half a secret, which nobody would find.
+            // What was cut may be half a secret, which no search would find.
             let word = body.iter().rposition(u8::is_ascii_whitespace);
             body.truncate(word.unwrap_or(0));
         }

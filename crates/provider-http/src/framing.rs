@@ -29,7 +29,7 @@ pub trait Framing: Default + Send {
     ///
     /// # Errors
     ///
-    /// [`FrameError::Truncated`] when the end of the body cut a frame off that nobody would miss
+    /// [`FrameError::Truncated`] when the end of the body cut a frame off that would not be missed
     /// otherwise.
     fn rest(&mut self) -> Result<Option<Self::Frame>, FrameError>;
 }

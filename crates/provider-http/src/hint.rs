@@ -3,6 +3,17 @@ use std::time::{Duration, UNIX_EPOCH};
 use layer0::Timestamp;
 use reqwest::header::HeaderMap;
 
+/// The headers in which providers name a request.
+const REQUEST_IDS: [&str; 4] =
+    ["request-id", "x-request-id", "x-amzn-requestid", "apim-request-id"];
+
+/// Returns what a provider calls a request: at most 128 characters that can be seen.
+pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
+    let id = REQUEST_IDS.iter().find_map(|name| headers.get(*name))?.to_str().ok()?.trim();
+    let is_seen = |byte: u8| byte.is_ascii_graphic();
+    ((1..=128).contains(&id.len()) && id.bytes().all(is_seen)).then_some(id)
+}
+
 /// Reads how long the provider asks to wait: `retry-after-ms`, then `x-amz-retry-after`, which is in
 /// milliseconds too, then `retry-after` as seconds, then as an HTTP date, then what LiteLLM passes on of
 /// the provider behind it. Zero, negative, NaN, garbage and numbers from 2^64 on are no hint.

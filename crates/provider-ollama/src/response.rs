@@ -57,7 +57,7 @@ pub(crate) struct WireCall {
 #[derive(Deserialize)]
 struct WireFunction {
     name: String,
-    /// An object; a string is what the model wrote where somebody in between could not read it.
+    /// An object; a string is what the model wrote where a server in between could not read it.
     arguments: Option<Box<RawValue>>,
 }
 

@@ -64,7 +64,7 @@ pub struct Responses {
 
 impl Responses {
     /// Asks for summaries of what the model thinks. By default none are asked for: models that do
-    /// not reason refuse the question, and OpenAI tells them only to verified organisations.
+    /// not reason refuse the setting, and OpenAI tells them only to verified organisations.
     #[must_use]
     pub const fn reasoning_summaries(mut self, yes: bool) -> Self {
         self.summaries = yes;
@@ -73,7 +73,7 @@ impl Responses {
 
     /// Says whether the model's reasoning is asked for in encrypted form, and sent back with the calls
     /// it led to: nothing is stored at the provider, so it would be lost otherwise. By default that
-    /// is asked of OpenAI's models that reason; others refuse the question.
+    /// is asked of OpenAI's models that reason; others refuse it.
     #[must_use]
     pub const fn encrypted_reasoning(mut self, yes: bool) -> Self {
         self.encrypted = Some(yes);

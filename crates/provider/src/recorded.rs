@@ -55,7 +55,7 @@ type Redact = Box<dyn Fn(&str) -> String + Send + Sync>;
 /// request has to be the recorded one, asked in the same way, in the order in which calls began.
 ///
 /// A failure is given again as it was: its variant with all its fields, and the texts of its causes.
-/// Whoever listens is told the same status, text, thinking and tokens, text in one piece. A call that
+/// A listener is told the same status, text, thinking and tokens, text in one piece. A call that
 /// was dropped, as by a timeout around it, waits to be dropped again.
 ///
 /// ```

@@ -15,12 +15,12 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolSpec]>,
     /// How it should answer.
     pub settings: ModelSettings,
-    /// Where the answer goes while it comes; `None` when nobody listens.
+    /// Where the answer goes while it comes; `None` without a listener.
     pub sink: Option<Arc<dyn StreamSink>>,
 }
 
 impl ModelRequest {
-    /// Makes a request without tools, with default settings, that nobody listens to.
+    /// Makes a request without tools, with default settings and without a listener.
     #[must_use]
     pub fn new(messages: Transcript) -> Self {
         Self { messages, tools: Arc::default(), settings: ModelSettings::default(), sink: None }
@@ -74,6 +74,11 @@ pub trait StreamSink: Send + Sync {
     /// Takes the HTTP status of the answer, once it is known.
     fn status(&self, status: u16) {
         let _ = status;
+    }
+
+    /// Takes what the provider calls the request, once it is known.
+    fn request_id(&self, id: &str) {
+        let _ = id;
     }
 
     /// Takes the tokens billed so far, so that an attempt that fails is counted too. A later call

@@ -17,7 +17,7 @@ pub(crate) struct Conversation {
     input: Arc<str>,
     images: Arc<[Image]>,
     /// Where the transcript of the session stood when the run began.
-    follows: Option<Follows>,
+    follows: Option<Box<Follows>>,
     /// Earlier messages that the caller brought along.
     given: Vec<Arc<Message>>,
     /// The earlier messages of the session, until the transcript holds them.

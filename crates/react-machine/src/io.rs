@@ -124,11 +124,11 @@ pub struct ToolBatch {
     pub approved: bool,
 }
 
-/// A question to a person: may this call run with these arguments?
+/// An approval to ask a person for: may this call run with these arguments?
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Approval {
-    /// Names the question; unique among runs.
+    /// Names the approval; unique among runs.
     pub id: ApprovalId,
     /// The call.
     pub call_id: CallId,
@@ -256,7 +256,7 @@ pub enum Misuse {
     /// The input is a decision, which only the machine makes.
     #[error("`{0}` is the machine's to decide")]
     Decision(&'static str),
-    /// No such question is open.
+    /// No such approval is open.
     #[error("no open approval `{0}`")]
     UnknownApproval(ApprovalId),
     /// No call of the batch has this id.

@@ -8,31 +8,19 @@
 //! order. Time comes in with each input and never runs backwards inside.
 //!
 //! ```
-//! use std::sync::Arc;
-//!
 //! use layer0::{JsonText, Timestamp};
 //! use layer0::event::{AgentRecord, RunStarted};
 //! use react_machine::{AgentDefinition, CheckedDefinition, Effect, Input, Machine, Output, Setup};
 //!
 //! let definition = CheckedDefinition::new(AgentDefinition::new("demo", "You are brief."))?;
 //! let mut machine = Machine::new(definition, Setup::new("run_1".into()));
-//! let started = RunStarted {
-//!     input: "hello".into(),
-//!     images: Arc::default(),
-//!     session: "s-1".into(),
-//!     agent: AgentRecord {
-//!         name: "demo".into(),
-//!         digest: "".into(),
-//!         definition: JsonText::default(),
-//!     },
-//!     parent: None,
-//!     follows: None,
-//!     machine: react_machine::VERSION,
-//!     depth: 0,
-//!     allowance: None,
-//!     deadline: None,
-//!     history: Default::default(),
+//! let agent = AgentRecord {
+//!     name: "demo".into(),
+//!     digest: "".into(),
+//!     definition: JsonText::default(),
 //! };
+//! let mut started = RunStarted::new("hello", "s-1".into(), agent);
+//! started.machine = react_machine::VERSION;
 //! machine.handle(Input::fact(Timestamp::default(), started))?;
 //!
 //! // One input, then drain: append what is to be appended, then perform the effects.

@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use event_log::{Claim, EventLog, LogError, RunSummary, RunWriter};
+use event_log::{Claim, EventLog, LogError, RunSummary, RunWriter, Seed};
 use layer0::event::{Actor, EventKind, RunFailed, ToolResponded};
 use layer0::failure::{Failure, chain};
 use layer0::id::CallId;
 use layer0::{Code, Timestamp, code};
 
 use crate::error::AgentError;
+use crate::ids::new_run_id;
 use crate::resume_error::ResumeError;
 
 /// What the model reads of a call that was open.
@@ -30,10 +31,11 @@ pub(crate) async fn abandon(
     let usage = summary.usage;
     let cause = Some(summary.last_seq);
     tracing::warn!(run = %summary.run, error = %why, "an open run is closed, because it cannot go on");
+    let seed = Seed::new(new_run_id(now).as_str());
     let mut writer = RunWriter::resume(Arc::clone(log), summary, claim);
     for (call_id, tool) in open {
         let answer = ToolResponded::refused(call_id, tool, code::TOOL_CANCELLED, CANCELLED);
-        writer.stage(now, Actor::Machine, cause, answer.into());
+        writer.stage(&seed, now, Actor::Machine, cause, answer.into());
     }
     let chain = chain(why);
     let failed = RunFailed {
@@ -42,7 +44,7 @@ pub(crate) async fn abandon(
         chain,
         usage,
     };
-    writer.stage(now, Actor::Machine, cause, failed.into());
+    writer.stage(&seed, now, Actor::Machine, cause, failed.into());
     writer.commit().await?;
     Ok(())
 }

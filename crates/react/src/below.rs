@@ -25,6 +25,8 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// What a tool needs of its run to start another one.
 pub(crate) struct Caller {
     pub(crate) run: RunId,
+    /// The run at the head of its callers.
+    pub(crate) root: RunId,
     grant: Result<Grant, NothingLeft>,
     pub(crate) cancellation: CancellationToken,
     pub(crate) reporter: Reporter,
@@ -51,7 +53,7 @@ pub(crate) struct Reporter(Arc<watch::Sender<State>>);
 
 /// Makes both ends of a run that a call starts; there is none where nothing is left for it.
 pub(crate) fn open(child: Child) -> (Caller, Option<Below>) {
-    let Child { run, operator, grant } = child;
+    let Child { run, operator, root, grant } = child;
     let (state, reported) = watch::channel(State::default());
     let cancellation = CancellationToken::new();
     let below = grant.is_ok().then(|| Below {
@@ -60,7 +62,7 @@ pub(crate) fn open(child: Child) -> (Caller, Option<Below>) {
         cancellation: cancellation.clone(),
         state: reported,
     });
-    (Caller { run, grant, cancellation, reporter: Reporter(Arc::new(state)) }, below)
+    (Caller { run, root, grant, cancellation, reporter: Reporter(Arc::new(state)) }, below)
 }
 
 impl Caller {

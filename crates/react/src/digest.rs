@@ -7,16 +7,31 @@ use layer0::event::AgentRecord;
 use react_machine::AgentDefinition;
 use sha2::{Digest, Sha256};
 
-/// Returns what `run.started` says of an agent: its definition, and the SHA-256 of that as compact
-/// JSON with sorted keys.
-pub(crate) fn record(definition: &AgentDefinition) -> AgentRecord {
-    let text = JsonText::of(definition)
-        .expect("schemas and sources are nested less deeply than a record may be");
-    AgentRecord {
+/// What `run.started` says of an agent.
+#[derive(Clone)]
+pub(crate) struct Resolved {
+    pub(crate) agent: AgentRecord,
+    /// Of the whole definition.
+    pub(crate) definition_digest: Arc<str>,
+}
+
+/// Returns what `run.started` says of an agent: its definition, and the digest of what makes it this
+/// agent, both as compact JSON with sorted keys. What a run asks for itself is no part of either.
+pub(crate) fn record(definition: &AgentDefinition) -> Resolved {
+    let text = |definition: &AgentDefinition| {
+        JsonText::of(definition)
+            .expect("schemas and sources are nested less deeply than a record may be")
+    };
+    let mut recorded = AgentDefinition { output_schema: None, ..definition.clone() };
+    let whole = text(&recorded);
+    (recorded.price, recorded.runtime) = (None, JsonText::default());
+    let definition_digest = digest(&whole).into();
+    let agent = AgentRecord {
         name: Arc::clone(&definition.name),
-        digest: digest(&text).into(),
-        definition: text,
-    }
+        digest: digest(&text(&recorded)).into(),
+        definition: whole,
+    };
+    Resolved { agent, definition_digest }
 }
 
 /// Returns the SHA-256, in hex, of a definition, whose text is compact and has sorted keys.

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use layer0::id::RunId;
 use layer0::usage::TokenUsage;
 use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
 use react_machine::Price;
+use redact::Redactor;
 use retry::{AttemptTimeout, AttemptTimeoutLayer, CircuitBreaker, RetryPolicy};
 use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
 use tower::util::Either;
@@ -23,6 +24,7 @@ use tower::{Service, ServiceBuilder};
 
 use crate::feed::Feed;
 use crate::guarded::panic_text;
+use crate::inner::Inner;
 use crate::live::{Hub, Live};
 use crate::shown::{Pieces, Shown};
 use crate::upstream::{Upstream, attempt_labels};
@@ -84,6 +86,12 @@ pub(crate) struct AttemptRecord {
     pub(crate) number: u32,
     label: Arc<str>,
     price: Option<Price>,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+    began: Duration,
+    /// How long it took until the first piece came.
+    first_piece: OnceLock<Duration>,
+    request_id: OnceLock<Arc<str>>,
     billed: Mutex<Option<TokenUsage>>,
     /// The HTTP status; 0 while there is none.
     status: AtomicU16,
@@ -112,9 +120,34 @@ impl AttemptRecord {
         price: Option<Price>,
         listeners: Listeners,
         shown: Shown,
+        agent: &Inner,
     ) -> Self {
-        let (billed, status) = (Mutex::new(None), AtomicU16::new(0));
-        Self { call, number, label, price, billed, status, listeners, shown: Mutex::new(shown) }
+        Self {
+            call,
+            number,
+            label,
+            price,
+            clock: Arc::clone(&agent.clock),
+            redactor: agent.redactor.clone(),
+            began: agent.clock.monotonic(),
+            first_piece: OnceLock::new(),
+            request_id: OnceLock::new(),
+            billed: Mutex::new(None),
+            status: AtomicU16::new(0),
+            listeners,
+            shown: Mutex::new(shown),
+        }
+    }
+
+    /// Returns how long the attempt has taken.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.began)
+    }
+
+    fn piece_came(&self) {
+        if self.listeners.is_streamed && self.first_piece.get().is_none() {
+            let _ = self.first_piece.set(self.elapsed());
+        }
     }
 
     /// Returns what the provider said it bills.
@@ -136,9 +169,13 @@ impl AttemptRecord {
             provider: Arc::clone(&self.label),
             code: error.map(|error| Code::new(error.code())),
             status: status.or_else(|| error.and_then(ProviderError::status)),
-            delay_ms: delay.map(|delay| u64::try_from(delay.as_millis()).unwrap_or(u64::MAX)),
+            delay_ms: delay.map(millis),
             usage,
             cost_nanousd: self.price.map(|price| price.of_attempt(&usage.unwrap_or_default())),
+            next_provider: None,
+            duration_ms: millis(self.elapsed()),
+            first_token_ms: self.first_piece.get().copied().map(millis),
+            request_id: self.request_id.get().cloned(),
         }
     }
 
@@ -169,10 +206,12 @@ impl AttemptRecord {
 /// Passes pieces of the answer to listeners, marked with call and attempt.
 impl StreamSink for AttemptRecord {
     fn text(&self, piece: &str) {
+        self.piece_came();
         self.show(|shown| shown.text(piece));
     }
 
     fn thinking(&self, piece: &str) {
+        self.piece_came();
         self.show(|shown| shown.thinking(piece));
     }
 
@@ -180,9 +219,17 @@ impl StreamSink for AttemptRecord {
         self.status.store(status, Ordering::Relaxed);
     }
 
+    fn request_id(&self, id: &str) {
+        let _ = self.request_id.set(self.redactor.redact(id).into());
+    }
+
     fn usage(&self, usage: TokenUsage) {
         *self.billed.lock().unwrap_or_else(PoisonError::into_inner) = Some(usage);
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The innermost service: asks the provider.

@@ -68,10 +68,15 @@ fn recorded_definition(started: &RunStarted) -> Result<AgentDefinition, ResumeEr
         ResumeError::other_agent(&started.agent.digest, &error.to_string())
     };
     let actual = digest(&started.agent.definition);
-    if actual != *started.agent.digest {
-        return Err(ResumeError::other_agent(&started.agent.digest, &actual));
+    // The first layout had one digest.
+    let sealed = started.definition_digest.as_ref().unwrap_or(&started.agent.digest);
+    if actual != **sealed {
+        return Err(ResumeError::other_agent(sealed, &actual));
     }
-    let definition: AgentDefinition = started.agent.definition.read().map_err(unreadable)?;
+    let mut definition: AgentDefinition = started.agent.definition.read().map_err(unreadable)?;
+    if let Some(schema) = &started.output_schema {
+        definition.output_schema = Some((**schema).clone());
+    }
     Ok(definition)
 }
 
@@ -87,11 +92,20 @@ fn own_definition(
     started: &RunStarted,
 ) -> Result<AgentDefinition, ResumeError> {
     let mut own = own.clone();
-    let OfRun { output_schema } = started.agent.definition.read().unwrap_or_default();
-    own.output_schema = output_schema;
-    let record = record(&own);
-    if record.digest != started.agent.digest {
-        return Err(ResumeError::other_agent(&started.agent.digest, &record.digest));
+    let digest = match &started.definition_digest {
+        Some(_) => {
+            own.output_schema = started.output_schema.as_deref().cloned();
+            record(&own).agent.digest
+        }
+        // The first layout had one digest, of all that was resolved.
+        None => {
+            let OfRun { output_schema } = started.agent.definition.read().unwrap_or_default();
+            own.output_schema = output_schema;
+            digest(&JsonText::of(&own).unwrap_or_default()).into()
+        }
+    };
+    if digest != started.agent.digest {
+        return Err(ResumeError::other_agent(&started.agent.digest, &digest));
     }
     Ok(own)
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use clock::Clock;
 use event_log::EventLog;
-use layer0::event::AgentRecord;
 use provider::ModelSettings;
 use react_machine::CheckedDefinition;
 use redact::Redactor;
@@ -14,7 +13,7 @@ use retry::{Jitter, RetryConfig};
 use tool::{Grants, Toolset};
 
 use crate::approval::Approver;
-use crate::digest::record;
+use crate::digest::{Resolved, record};
 use crate::endpoint::ModelStack;
 use crate::hook::Hook;
 use crate::live::Hub;
@@ -46,13 +45,13 @@ pub(crate) struct Inner {
 /// What `run.started` says of the agent, made for the first run: an agent that was never run does not
 /// hold it.
 #[derive(Default)]
-pub(crate) struct LazyRecord(OnceLock<Box<AgentRecord>>);
+pub(crate) struct LazyRecord(OnceLock<Box<Resolved>>);
 
 impl Inner {
     /// Returns what `run.started` says of the agent.
-    pub(crate) fn record(&self) -> AgentRecord {
+    pub(crate) fn record(&self) -> Resolved {
         let record = self.record.0.get_or_init(|| Box::new(record(&self.definition)));
-        AgentRecord::clone(record)
+        Resolved::clone(record)
     }
 
     /// Returns how long a store may take over one call.

@@ -11,7 +11,7 @@ mod note;
 mod step;
 
 use async_trait::async_trait;
-use event_log::{InboxMessage, LogError};
+use event_log::{InboxMessage, LogError, Seed};
 use layer0::Timestamp;
 use layer0::event::{Event, ToolLate};
 use layer0::id::RunId;
@@ -28,8 +28,10 @@ pub(crate) use step::{
 pub(crate) struct StepId(pub(crate) u64);
 
 /// What is written in one append.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Batch {
+    /// What the salts of the entries are made of; it is not recorded.
+    pub(crate) seed: Seed,
     /// What was decided, in order.
     pub(crate) entries: Vec<Entry>,
     /// The rows of the inbox that are recorded with it.
@@ -57,7 +59,7 @@ pub(crate) trait Journal: Send {
     /// Returns the time; asked when a run starts or is resumed, afterwards `next` says it.
     async fn now(&mut self) -> Timestamp;
 
-    /// Makes the id of a run that is dispatched.
+    /// Makes the id of a run that is dispatched; when a run starts or is resumed, the seed of its salts.
     async fn new_id(&mut self) -> RunId;
 
     /// Writes events, durably. An error means that nothing was written, or that it is not known.

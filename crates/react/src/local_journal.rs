@@ -187,7 +187,7 @@ impl Journal for LocalJournal {
 
     async fn append(&mut self, batch: Batch) -> Result<Vec<Event>, LogError> {
         for entry in batch.entries {
-            self.writer.stage(entry.at, entry.actor, entry.caused_by, entry.kind);
+            self.writer.stage(&batch.seed, entry.at, entry.actor, entry.caused_by, entry.kind);
         }
         for row in batch.taken {
             self.writer.take(row);

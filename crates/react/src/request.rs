@@ -1,5 +1,6 @@
 //! What a run is asked.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use layer0::id::{RunId, SessionId};
@@ -27,6 +28,12 @@ pub struct RunRequest {
     pub run: Option<RunId>,
     /// The run that starts this one.
     pub parent: Option<RunId>,
+    /// The run at the head of its callers; where `None`, the one that starts it.
+    pub(crate) root: Option<RunId>,
+    /// What the run is filed under.
+    pub labels: BTreeMap<String, String>,
+    /// The caller's place in a distributed trace, as W3C `traceparent`.
+    pub trace_parent: Option<Arc<str>>,
     /// How many dispatches are above it.
     pub depth: u32,
     /// What its caller left it, and where what it used is told.
@@ -54,6 +61,9 @@ impl RunRequest {
             session: None,
             run: None,
             parent: None,
+            root: None,
+            labels: BTreeMap::new(),
+            trace_parent: None,
             depth: 0,
             below: None,
             output_schema: None,
@@ -133,9 +143,42 @@ impl RunRequest {
     /// Runs under this id, within what a caller has left.
     pub(crate) fn within(mut self, caller: &Caller, grant: Grant) -> Self {
         self.run = Some(caller.run.clone());
+        self.root = Some(caller.root.clone());
         self.cancellation = caller.cancellation.clone();
         self.below = Some(Below { grant, reporter: caller.reporter.clone() });
         self
+    }
+
+    /// Files the run under a label, such as a tenant or a ticket; the last value of a key counts. At most
+    /// 32 labels, keys of 1 to 64 bytes, values of at most 256. They stand in `run.started`.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// Says where in a distributed trace the caller is: W3C `traceparent`, such as
+    /// `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`. It stands in `run.started`.
+    #[must_use]
+    pub fn trace_parent(mut self, parent: impl Into<Arc<str>>) -> Self {
+        self.trace_parent = Some(parent.into());
+        self
+    }
+
+    /// Refuses labels that are too many or too long, and what is no `traceparent`.
+    pub(crate) fn check_context(&self) -> Result<(), &'static str> {
+        let fits = |(key, value): (&String, &String)| {
+            !key.trim().is_empty() && key.len() <= 64 && value.len() <= 256
+        };
+        if self.labels.len() > 32 || !self.labels.iter().all(fits) {
+            return Err("at most 32 labels, with keys of 1 to 64 bytes and values of at most 256");
+        }
+        match &self.trace_parent {
+            Some(parent) if !is_trace_parent(parent) => {
+                Err("`trace_parent` is version, trace id, parent id and flags, as W3C has them")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Asks for an answer that fits a JSON Schema. One that does not is sent back with the reason
@@ -154,6 +197,13 @@ impl RunRequest {
         self.parent = Some(parent);
         self
     }
+}
+
+/// Is it `version-trace_id-parent_id-flags`, in lower-case hex digits?
+fn is_trace_parent(text: &str) -> bool {
+    let is_hex = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let parts: Vec<&str> = text.split('-').collect();
+    parts.iter().map(|part| part.len()).eq([2, 32, 16, 2]) && parts.into_iter().all(is_hex)
 }
 
 impl<T: Into<Arc<str>>> From<T> for RunRequest {

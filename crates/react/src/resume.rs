@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event_log::{EventLog, LogError};
+use event_log::{EventLog, LogError, session_of_fork};
 use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
 use layer0::id::RunId;
 use react_machine::{Divergence, Finish, INPUT, Replayed};
@@ -189,7 +189,12 @@ impl Agent {
         let mut records = from.log.records(&request.run, 1).await?;
         records.retain(|record| record.seq <= request.at);
         let child = new_run_id(self.inner.clock.now());
-        let forked = RunForked { parent: request.run.clone(), at: request.at };
+        let forked = RunForked {
+            run: Some(child.clone()),
+            parent: request.run.clone(),
+            at: request.at,
+            session: Some(session_of_fork(&child)),
+        };
         let cancellation = request.cancellation;
         let copied = Copied { log, child, forked, records, folded, cancellation };
         let copied = Resumed::copied(Arc::clone(&self.inner), copied).await;

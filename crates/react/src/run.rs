@@ -19,9 +19,9 @@ mod tools;
 use std::sync::Arc;
 
 use error_store::Hold;
-use event_log::InboxMessage;
+use event_log::{InboxMessage, Seed};
 use layer0::Timestamp;
-use layer0::id::SessionId;
+use layer0::id::{RunId, SessionId};
 use react_machine::{CheckedDefinition, Effect, Finish, HookPoint, Machine};
 
 use crate::below::Reporter;
@@ -48,6 +48,8 @@ pub(crate) struct Run {
     sessions: Arc<[SessionId]>,
     /// How many dispatches are above the run.
     depth: u32,
+    /// The run at the head of its callers.
+    root: RunId,
     effects: Arc<Effects>,
     ledger: Ledger,
     /// The steps that have not ended.
@@ -100,15 +102,17 @@ impl Run {
         let Parts { agent, definition, context, machine, mut journal, effects, feed, reporter } =
             parts;
         let at = journal.now().await;
+        let seed = Seed::new(journal.new_id().await.as_str());
         let readers = Readers { agent: Arc::clone(&agent), feed, reporter };
         Self {
             agent,
             definition,
             sessions: Arc::from([context.session.clone()]),
+            root: context.run.clone(),
             context,
             depth: 0,
             effects,
-            ledger: Ledger::new(Box::new(machine), journal, readers, at),
+            ledger: Ledger::new(Box::new(machine), journal, readers, seed, at),
             in_flight: Vec::new(),
             asking: Asking::default(),
             tools: Tools::default(),

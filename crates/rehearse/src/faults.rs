@@ -11,8 +11,8 @@ use error_store::{
     ResultRecord, ResultStore, Retention, StoreError, Stored,
 };
 use event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunFilter, RunSummary,
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval,
+    Record, RunFilter, RunSummary,
 };
 use layer0::Timestamp;
 use layer0::id::{ErrorId, ResultId, RunId, SessionId};
@@ -33,6 +33,15 @@ impl<S> Held<S> {
 
 #[async_trait]
 impl EventLog for Held<Arc<dyn EventLog>> {
+    fn key(&self) -> Option<&LogKey> {
+        self.store.key()
+    }
+
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let _hold = self.clock.hold();
+        self.store.erase(run, seq).await
+    }
+
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let _hold = self.clock.hold();
         self.store.claim(run).await
@@ -197,6 +206,10 @@ impl FaultyLog {
 
 #[async_trait]
 impl EventLog for FaultyLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.log.key()
+    }
+
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         self.log.claim(run).await
     }

@@ -18,7 +18,7 @@ use serde::Serialize;
 pub struct RunReport {
     /// The run.
     pub run: RunId,
-    /// Its conversation.
+    /// Its session.
     pub session: SessionId,
     /// How it ended.
     pub outcome: Outcome,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use event_log::{EventLog, RunWriter};
+use event_log::{EventLog, RunWriter, Seed};
 use layer0::Timestamp;
 use layer0::event::{Actor, Warning};
 use layer0::message::{StopReason, ToolCall};
@@ -108,7 +108,13 @@ async fn step(effort: &Effort, log: &SqliteLog) -> Row {
 async fn append(run: &mut RunWriter, events: usize) {
     for _ in 0..events {
         let warning = Warning { message: "so it goes ".repeat(18).into() };
-        run.stage(Timestamp::from_millis(1_767_225_600_000), Actor::Machine, None, warning.into());
+        run.stage(
+            &Seed::new("test"),
+            Timestamp::from_millis(1_767_225_600_000),
+            Actor::Machine,
+            None,
+            warning.into(),
+        );
     }
     drop(run.commit().await.expect("nothing fails"));
 }

@@ -1,13 +1,14 @@
 //! How the log is written: appends to several runs share their statements.
 
-use event_log::{Batch, LogError, Record, RunSummary, Terms};
+use event_log::{ApprovalChange, Batch, LogError, Payload, Record, RunSummary, Terms};
 use layer0::event::Hash;
 use layer0::id::RunId;
 use sqlx::SqliteConnection;
 
+use crate::fault::Fault;
+use crate::job_error::JobError;
 use crate::log::signed;
 use crate::many::{MAX_ROWS, Many, Values};
-use crate::writer::JobError;
 use crate::{approvals, inbox};
 
 /// What is to be appended, with all that can be done before it is its turn.
@@ -39,6 +40,19 @@ impl Append {
         (!self.batch.summary.is_open()).then_some(&self.batch.run)
     }
 
+    /// Returns how many events it has.
+    pub(crate) fn rows(&self) -> usize {
+        self.batch.records.len()
+    }
+
+    /// Does it need other statements than that for its events?
+    pub(crate) fn needs_more(&self) -> bool {
+        let ends = |change: &ApprovalChange| matches!(change, ApprovalChange::AllClosed);
+        self.begins()
+            || !self.batch.taken.is_empty()
+            || self.batch.approval_changes().any(|change| !ends(&change))
+    }
+
     fn conflict(&self) -> JobError {
         JobError::Log(LogError::conflict(self.batch.run.clone(), self.before() + 1))
     }
@@ -50,38 +64,9 @@ fn without_columns(summary: &RunSummary) -> RunSummary {
     RunSummary { terms, parent: None, last_seq: 0, head, ..summary.clone() }
 }
 
-/// Puts events at the end of the table, each linked to the one before it in its run.
-static INSERT: Many = Many::new(
-    "INSERT INTO events (id, prev, run_id, seq, at, type, actor, caused_by, schema, hash, data) \
-     SELECT (SELECT coalesce(max(id), 0) FROM events) + new.column1, \
-     CASE WHEN new.column2 THEN runs.last_event \
-     ELSE (SELECT coalesce(max(id), 0) FROM events) + new.column1 - 1 END, \
-     runs.id, new.column4, new.column5, new.column6, new.column7, new.column8, new.column9, \
-     new.column10, new.column11 FROM",
-    11,
-    "CROSS JOIN runs ON runs.run = new.column3",
-);
-
-/// Moves the heads of runs that end just before what was appended and do what they did: an index
-/// knows which runs are open, and is left alone.
-static ADVANCE: Many = Many::new(
-    "UPDATE runs SET last_seq = new.column3, head = new.column4, summary = new.column5, \
-     last_event = (SELECT max(id) FROM events) - new.column6, \
-     owner = CASE WHEN new.column11 THEN NULL ELSE runs.owner END FROM",
-    11,
-    "WHERE runs.run = new.column1 AND runs.last_seq = new.column2 AND runs.epoch = new.column10 \
-     AND runs.session = new.column7 AND runs.state = new.column8",
-);
-
-/// As [`ADVANCE`], for runs that do something else now.
-static CHANGE: Many = Many::new(
-    "UPDATE runs SET last_seq = new.column3, head = new.column4, summary = new.column5, \
-     last_event = (SELECT max(id) FROM events) - new.column6, session = new.column7, \
-     state = new.column8, started_at = new.column9, \
-     owner = CASE WHEN new.column11 THEN NULL ELSE runs.owner END FROM",
-    11,
-    "WHERE runs.run = new.column1 AND runs.last_seq = new.column2 AND runs.epoch = new.column10",
-);
+/// Puts events at the end of the table, each linked to the one before it in its run, and moves the heads of
+/// their runs. See migration 9.
+static APPEND: Many = Many::new("INSERT INTO appends SELECT * FROM", 18, "");
 
 /// Writes appends to different runs inside a transaction. Fails if a run does not end just before its
 /// append; of several, it does not say which.
@@ -90,13 +75,10 @@ pub(crate) async fn write(
     appends: &[&Append],
     owner: &str,
 ) -> Result<(), JobError> {
-    let appends: Vec<&Append> =
-        appends.iter().copied().filter(|append| !append.batch.records.is_empty()).collect();
     for append in appends.iter().filter(|append| append.begins()) {
         begin(connection, append, owner).await?;
     }
-    insert(connection, &appends).await?;
-    advance(connection, &appends).await?;
+    write_rows(connection, appends).await?;
     for append in appends {
         inbox::take(connection, &append.batch.run, &append.batch.taken).await?;
         approvals::keep(connection, &append.batch).await?;
@@ -104,69 +86,51 @@ pub(crate) async fn write(
     Ok(())
 }
 
-async fn insert(connection: &mut SqliteConnection, appends: &[&Append]) -> Result<(), JobError> {
-    let records: Vec<(&Batch, &Record)> = appends
+/// Writes the events of appends to different runs, in one statement for [`MAX_ROWS`] events.
+pub(crate) async fn write_rows(
+    connection: &mut SqliteConnection,
+    appends: &[&Append],
+) -> Result<(), JobError> {
+    let records: Vec<(&Append, &Record)> = appends
         .iter()
-        .flat_map(|append| append.batch.records.iter().map(|record| (&append.batch, record)))
+        .flat_map(|append| append.batch.records.iter().map(move |record| (*append, record)))
         .collect();
+    let refused = |error: sqlx::Error| match (appends, Fault::is_refused(&error)) {
+        ([append], true) => append.conflict(),
+        _ => JobError::Database(error),
+    };
     for records in records.chunks(MAX_ROWS) {
-        let numbered: Vec<_> = (1_i64..).zip(records).collect();
-        let bind = |values: &mut Values, (place, (batch, record)): &(i64, &(&Batch, &Record))| {
-            let is_first = batch.records.first().is_some_and(|first| first.seq == record.seq);
-            values
-                .put(place)
-                .put(is_first)
-                .put(batch.run.as_str())
-                .put(signed(record.seq))
-                .put(record.at.as_millis())
-                .put(&*record.event_type)
-                .put(record.actor.as_str())
-                .put(record.caused_by.map(signed))
-                .put(i64::from(record.schema))
-                .put(&record.hash.0[..])
-                .put(&record.data);
-        };
-        INSERT.execute(connection, &numbered, bind).await?;
+        APPEND.execute(connection, records, bind).await.map_err(refused)?;
     }
     Ok(())
 }
 
-/// Moves the heads of the runs over what was inserted last.
-async fn advance(connection: &mut SqliteConnection, appends: &[&Append]) -> Result<(), JobError> {
-    let mut behind: usize = appends.iter().map(|append| append.batch.records.len()).sum();
-    let mut rows = Vec::with_capacity(appends.len());
-    for append in appends {
-        behind -= append.batch.records.len();
-        rows.push((*append, i64::try_from(behind).unwrap_or(i64::MAX)));
-    }
-    let bind = |values: &mut Values, (append, behind): &(&Append, i64)| {
-        let summary = &append.batch.summary;
-        values
-            .put(append.batch.run.as_str())
-            .put(signed(append.before()))
-            .put(signed(summary.last_seq))
-            .put(&summary.head.0[..])
-            .put(&append.summary)
-            .put(behind)
-            .put(summary.session.as_str())
-            .put(summary.state.as_str())
-            .put(summary.started_at.as_millis())
-            .put(signed(append.batch.epoch))
-            .put(append.frees().is_some());
+fn bind(values: &mut Values, (append, record): &(&Append, &Record)) {
+    let Batch { run, epoch, records, summary, .. } = &append.batch;
+    let is_last = records.last().is_some_and(|last| last.seq == record.seq);
+    let erased = match &record.payload {
+        Payload::Erased(digest) => Some(digest.0.to_vec()),
+        _ => None,
     };
-    for rows in rows.chunks(MAX_ROWS) {
-        let wanted = u64::try_from(rows.len()).unwrap_or(u64::MAX);
-        let mut moved = ADVANCE.execute(connection, rows, bind).await?.rows_affected();
-        if moved < wanted {
-            moved += CHANGE.execute(connection, rows, bind).await?.rows_affected();
-        }
-        if moved != wanted {
-            return Err(rows
-                .first()
-                .map_or(JobError::Database(sqlx::Error::RowNotFound), |row| row.0.conflict()));
-        }
-    }
-    Ok(())
+    values
+        .put(run.as_str())
+        .put(signed(append.before()))
+        .put(signed(*epoch))
+        .put(signed(record.seq))
+        .put(record.at.as_millis())
+        .put(&*record.event_type)
+        .put(record.actor.as_str())
+        .put(record.caused_by.map(signed))
+        .put(i64::from(record.schema))
+        .put(&record.hash.0[..])
+        .put(record.payload.text().unwrap_or_default())
+        .put(record.payload.salt().map(|salt| salt.0.to_vec()))
+        .put(erased)
+        .put(is_last.then_some(&append.summary))
+        .put(is_last.then_some(summary.session.as_str()))
+        .put(is_last.then_some(summary.state.as_str()))
+        .put(is_last.then_some(summary.started_at.as_millis()))
+        .put(is_last.then_some(append.frees().is_some()));
 }
 
 /// Makes the row of a run that begins, before its first event.

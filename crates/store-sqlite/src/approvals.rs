@@ -1,4 +1,4 @@
-//! Questions to people: kept by the appends of their runs, decided by anybody.
+//! Approvals: kept by the appends of their runs, decided through the inbox.
 
 use event_log::{ApprovalChange, Batch, LogError, OpenApproval};
 use layer0::Timestamp;
@@ -7,10 +7,10 @@ use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqliteConnection};
 
 use crate::fault::Fault;
+use crate::job_error::JobError;
 use crate::log::{signed, unsigned};
-use crate::writer::JobError;
 
-/// Takes in what a batch does to open questions, inside its transaction. What is asked stands in the
+/// Takes in what a batch does to open approvals, inside its transaction. What is asked stands in the
 /// event alone, where a change shows.
 pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), JobError> {
     for change in batch.approval_changes() {
@@ -28,7 +28,7 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
                 .await?;
             }
             ApprovalChange::Closed(call_id) => {
-                // A decision that came too late is not for the next question about the call.
+                // A decision that came too late is not for the next approval of the call.
                 sqlx::query(
                     "DELETE FROM inbox WHERE approval IN \
                      (SELECT id FROM approvals WHERE run = $1 AND call_id = $2)",
@@ -43,22 +43,14 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
                     .execute(&mut *connection)
                     .await?;
             }
-            ApprovalChange::AllClosed => {
-                for statement in
-                    ["DELETE FROM approvals WHERE run = $1", "DELETE FROM inbox WHERE run = $1"]
-                {
-                    sqlx::query(statement)
-                        .bind(batch.run.as_str())
-                        .execute(&mut *connection)
-                        .await?;
-                }
-            }
+            // The run is over, which its append says itself.
+            ApprovalChange::AllClosed => {}
         }
     }
     Ok(())
 }
 
-/// Lists the questions without a decision, oldest first.
+/// Lists the approvals without a decision, oldest first.
 pub(crate) async fn open(readers: &SqlitePool) -> Result<Vec<OpenApproval>, LogError> {
     let rows = sqlx::query(
         "SELECT approvals.id, run, seq, at, type, data FROM approvals \
@@ -71,14 +63,14 @@ pub(crate) async fn open(readers: &SqlitePool) -> Result<Vec<OpenApproval>, LogE
     Ok(rows.iter().filter_map(open_of).collect())
 }
 
-/// Reads a question from the event that asked it; one that was changed is none.
+/// Reads an approval from the event that asked for it; one that was changed is none.
 fn open_of(row: &SqliteRow) -> Option<OpenApproval> {
     let text = |column: &str| row.try_get::<String, _>(column).ok();
     let id = text("id")?;
     let asked = match EventKind::decode(&text("type")?, &text("data")?) {
         Ok(EventKind::ApprovalRequested(asked)) if asked.approval_id.as_str() == id => asked,
         _ => {
-            tracing::warn!(id, "the event of a question was changed");
+            tracing::warn!(id, "the event of an approval was changed");
             return None;
         }
     };

@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use sqlx::SqliteConnection;
 
-use crate::writer::JobError;
+use crate::job_error::JobError;
 
 /// Work of the store's own, done by the writer inside a transaction that others may share. It is
 /// short: every job of the same commit waits for it.

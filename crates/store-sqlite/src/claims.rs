@@ -9,9 +9,10 @@ use layer0::id::RunId;
 use sqlx::{Row, SqliteConnection};
 use tokio::sync::mpsc::WeakUnboundedSender;
 
+use crate::job::{Job, Queued};
+use crate::job_error::JobError;
 use crate::log::{signed, unsigned};
 use crate::owner::Owner;
-use crate::writer::{Job, JobError, Queued};
 
 /// The claims that an open database holds.
 #[derive(Debug)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clock::{Clock, SystemClock};
 use error_store::{ErrorStore, ResultStore, Store, StoreError};
-use event_log::EventLog;
+use event_log::{EventLog, LogKey};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
@@ -51,6 +51,8 @@ pub enum Durability {
 #[derive(Clone)]
 pub struct Database {
     inner: Arc<Inner>,
+    /// What new runs are sealed with.
+    key: Option<LogKey>,
 }
 
 struct Inner {
@@ -151,6 +153,7 @@ impl Database {
                 lookout: Lookout::default(),
                 upkeep: Upkeep::default(),
             }),
+            key: None,
         })
     }
 
@@ -175,7 +178,33 @@ impl Database {
         ));
         let lookout = Lookout::default();
         let (path, upkeep) = (path.to_owned(), Upkeep::new(retention));
-        Ok(Self { inner: Arc::new(Inner { path, readers, writer, claims, lookout, upkeep }) })
+        let inner = Arc::new(Inner { path, readers, writer, claims, lookout, upkeep });
+        Ok(Self { inner, key: None })
+    }
+
+    /// Seals the runs that begin through this handle and its clones with a key; runs that were sealed with
+    /// it can be read. The key is not stored.
+    ///
+    /// ```
+    /// use event_log::LogKey;
+    /// use store_sqlite::Database;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let key = LogKey::new("32 random bytes").ok_or("the key is empty")?;
+    /// let database = Database::in_memory().await?.with_log_key(key);
+    /// # database.close().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_log_key(mut self, key: LogKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    pub(crate) const fn log_key(&self) -> Option<&LogKey> {
+        self.key.as_ref()
     }
 
     /// Returns the event log in this database.

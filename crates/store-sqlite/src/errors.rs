@@ -11,10 +11,10 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::chore::Chore;
 use crate::database::Database;
+use crate::job_error::JobError;
 use crate::listing;
 use crate::many::{MAX_ROWS, Many, Values};
 use crate::prune::{self, Kind};
-use crate::writer::JobError;
 
 /// How often an id that is taken is drawn again; with 2^24 ids a second, once is rare.
 const ID_TRIES: usize = 16;

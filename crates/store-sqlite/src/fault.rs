@@ -117,9 +117,15 @@ const SQLITE_BUSY: u32 = 5;
 const SQLITE_LOCKED: u32 = 6;
 const SQLITE_IOERR: u32 = 10;
 const SQLITE_FULL: u32 = 13;
+const SQLITE_CONSTRAINT_TRIGGER: u32 = 19 | 7 << 8;
 
 impl Fault {
-    /// Does somebody else hold the lock?
+    /// Did a trigger of ours refuse the statement?
+    pub(crate) fn is_refused(error: &sqlx::Error) -> bool {
+        extended_code(error) == Some(SQLITE_CONSTRAINT_TRIGGER)
+    }
+
+    /// Does another process hold the lock?
     pub(crate) fn is_locked(error: &sqlx::Error) -> bool {
         matches!(primary_code(error), Some(SQLITE_BUSY | SQLITE_LOCKED))
     }

@@ -301,7 +301,7 @@ impl crate::chore::Chore for Unexpire {
     async fn perform(
         &self,
         connection: &mut sqlx::SqliteConnection,
-    ) -> Result<u64, crate::writer::JobError> {
+    ) -> Result<u64, crate::job_error::JobError> {
         let gone = sqlx::query("DELETE FROM expired WHERE session = $1")
             .bind(self.0.as_str())
             .execute(connection)

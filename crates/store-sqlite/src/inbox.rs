@@ -14,8 +14,8 @@ use sqlx::{Row, SqliteConnection};
 use tokio::task::JoinHandle;
 
 use crate::fault::Fault;
+use crate::job_error::JobError;
 use crate::log::unsigned;
-use crate::writer::JobError;
 
 /// How often rows of other processes are looked for, for all watched runs together.
 const LOOK_EVERY: Duration = Duration::from_millis(200);

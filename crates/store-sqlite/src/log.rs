@@ -1,13 +1,11 @@
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunFilter, RunState, RunSummary, Terms, verify,
+    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval,
+    Record, RunFilter, RunState, RunSummary, Terms, verify,
 };
 use layer0::Timestamp;
-use layer0::event::{Actor, EVENT_TYPES, Hash};
 use layer0::id::{RunId, SessionId};
 use layer0::{Code, code};
 use sqlx::Row;
@@ -17,8 +15,9 @@ use crate::claims::{Claiming, refused};
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::inbox::Sent;
+use crate::rows::{hash_of, record_of};
 use crate::writer::Writer;
-use crate::{approvals, inbox};
+use crate::{approvals, erasure, inbox};
 
 /// The events of a run from one of them on, as table `chain`: `$1` is the run, `$2` the seq of that
 /// one. Links lead back in the table, so that a changed one does not lead in circles.
@@ -33,6 +32,7 @@ macro_rules! chain {
         )
     };
 }
+pub(crate) use chain;
 
 /// What a run's row says of it.
 macro_rules! runs {
@@ -77,7 +77,7 @@ impl SqliteLog {
         let mut records = self.records(&run, 1).await?;
         records.retain(|record| record.seq <= left.last_seq);
         let unreadable = |error: LogError| LogError::unreadable_run(run.clone(), error);
-        verify(&records, &left.head).map_err(unreadable)?;
+        verify(&records, &left, self.key()).map_err(unreadable)?;
         let mut summary = RunSummary::new(run.clone());
         for record in &records {
             summary.apply(&record.decode(&run).map_err(unreadable)?);
@@ -109,15 +109,24 @@ impl SqliteLog {
     }
 }
 
-/// The events of a run from one of them on, along their links.
-const LINKED: &str =
-    chain!("SELECT seq, at, type, actor, caused_by, schema, data, hash FROM chain ORDER BY id");
+/// The events of a run from one of them on, along their links. All columns: a file of an older version,
+/// which a reader leaves as it is, has no salts.
+const LINKED: &str = chain!("SELECT * FROM chain ORDER BY id");
 /// The events of a run from one of them on, linked or not. Reads the events of all runs.
-const ALL: &str = "SELECT seq, at, type, actor, caused_by, schema, data, hash FROM events \
+const ALL: &str = "SELECT * FROM events \
     WHERE run_id = (SELECT id FROM runs WHERE run = $1) AND seq >= $2 ORDER BY seq";
 
 #[async_trait]
 impl EventLog for SqliteLog {
+    fn key(&self) -> Option<&LogKey> {
+        self.0.log_key()
+    }
+
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        let _claim = self.claim(run).await?;
+        erasure::erase(&self.0, run, seq).await
+    }
+
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
         let writer = self.0.writer().ok_or_else(read_only)?;
         let queue = writer.queue().ok_or(LogError::Closed)?;
@@ -335,41 +344,6 @@ fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     let terms = terms.and_then(|text| serde_json::from_str(&text).ok());
     summary.terms = terms.map(Terms::of).unwrap_or_default();
     Ok(summary)
-}
-
-fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
-    let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
-    // A row whose columns have other types than we wrote was changed by somebody else.
-    let changed = |_| LogError::tampered(seq, "a column has another type");
-    let actor: &str = row.try_get("actor").map_err(changed)?;
-    let caused_by: Option<i64> = row.try_get("caused_by").map_err(changed)?;
-    Ok(Record {
-        seq,
-        at: Timestamp::from_millis(row.try_get("at").map_err(changed)?),
-        event_type: known_type(row.try_get("type").map_err(changed)?),
-        actor: Actor::parse(actor).ok_or(LogError::tampered(seq, "its actor is unknown"))?,
-        caused_by: caused_by
-            .map(|cause| {
-                u64::try_from(cause).map_err(|_| LogError::tampered(seq, "its cause is negative"))
-            })
-            .transpose()?,
-        schema: u32::try_from(row.try_get::<i64, _>("schema").map_err(changed)?)
-            .unwrap_or(u32::MAX),
-        data: row.try_get("data").map_err(changed)?,
-        hash: hash_of(row, "hash", seq)?,
-    })
-}
-
-fn known_type(text: String) -> Cow<'static, str> {
-    match EVENT_TYPES.iter().find(|known| **known == text) {
-        Some(known) => Cow::Borrowed(known),
-        None => Cow::Owned(text),
-    }
-}
-
-fn hash_of(row: &SqliteRow, column: &str, seq: u64) -> Result<Hash, LogError> {
-    let bytes: &[u8] = row.try_get(column).map_err(Fault::from)?;
-    bytes.try_into().map(Hash).map_err(|_| LogError::tampered(seq, "its hash has another length"))
 }
 
 pub(crate) fn signed(number: u64) -> i64 {

@@ -14,8 +14,8 @@ use sqlx::{Row, SqliteConnection};
 use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::job_error::JobError;
 use crate::life::{Life, life};
-use crate::writer::JobError;
 
 /// How many rows, and how many bytes of text, one transaction takes away.
 const BATCH_ROWS: usize = 64;

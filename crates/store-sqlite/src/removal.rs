@@ -14,8 +14,8 @@ use sqlx::{Row, SqliteConnection};
 use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
+use crate::job_error::JobError;
 use crate::prune::{Kind, Whose, take_all};
-use crate::writer::JobError;
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 64;
@@ -267,7 +267,8 @@ impl Chore for SweepEvents {
         let ids = ids.map_err(JobError::Store)?;
         // The numbers of events are never given out again: of the newest, the number stays.
         for statement in [
-            "UPDATE events SET run_id = 0, prev = NULL, data = '{}', hash = x'' \
+            "UPDATE events SET run_id = 0, prev = NULL, data = '{}', hash = x'', salt = NULL, \
+             erased = NULL \
              WHERE id = (SELECT max(id) FROM events) AND id IN (SELECT value FROM json_each($1))",
             "DELETE FROM events WHERE id IN (SELECT value FROM json_each($1)) AND run_id <> 0",
         ] {

@@ -11,9 +11,9 @@ use crate::chore::Chore;
 use crate::database::Database;
 use crate::errors::signed;
 use crate::fault::Fault;
+use crate::job_error::JobError;
 use crate::listing::gone;
 use crate::prune::{self, Kind};
-use crate::writer::JobError;
 
 /// How often an id that is taken is drawn again.
 const ID_TRIES: usize = 16;

@@ -15,6 +15,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/5_claims_and_inbox.sql"),
     include_str!("../migrations/6_retention.sql"),
     include_str!("../migrations/7_lists.sql"),
+    include_str!("../migrations/8_salts.sql"),
+    include_str!("../migrations/9_one_statement.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -9,15 +9,16 @@ use layer0::error::BoxError;
 use layer0::id::{ResultId, RunId};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::append::Append;
 use crate::chore::Chore;
 use crate::claims::{Claiming, Claims};
 use crate::errors::Insert;
-use crate::fault::Fault;
 use crate::inbox::Sent;
+use crate::job::{Done, Job, Queued, appends_alone};
+use crate::job_error::JobError;
 use crate::many::MAX_ROWS;
 use crate::{append, claims, errors, inbox, results};
 
@@ -25,95 +26,13 @@ use crate::{append, claims, errors, inbox, results};
 const MAX_JOBS: usize = MAX_ROWS;
 /// How many jobs wait before callers have to.
 const QUEUE: usize = 1024;
-/// What is said to everybody who waited behind another process's lock.
-const LOCKED: &str = "another process holds the lock of the database";
-
-/// Something to write, and where the answer goes.
-pub(crate) enum Job {
-    Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
-    Store(Box<Insert>, oneshot::Sender<Result<Stored, StoreError>>),
-    Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
-    Chore(Arc<dyn Chore>, oneshot::Sender<Result<u64, StoreError>>),
-    Send(Box<Sent>, oneshot::Sender<Result<Option<RunId>, LogError>>),
-    /// Claims a run, also where this owner, which is dead, has it.
-    Claim(RunId, Option<Arc<str>>, oneshot::Sender<Result<Claiming, LogError>>),
-    /// Frees a run that was claimed under this epoch; without one, a run whose claim is not waited for.
-    Release(RunId, Option<u64>),
-}
-
-/// A job in the queue, with its place.
-pub(crate) struct Queued {
-    job: Job,
-    _place: Option<OwnedSemaphorePermit>,
-}
-
-impl Queued {
-    /// Queues a job whose end is not waited for, whether there is a place or not.
-    pub(crate) const fn release(job: Job) -> Self {
-        Self { job, _place: None }
-    }
-}
-
-/// A job's answer, held back until the commit.
-enum Done {
-    Appended,
-    Performed(u64),
-    Stored(Stored),
-    Put(ResultId),
-    Sent(Option<RunId>),
-    Claimed(Claiming),
-    Released,
-}
-
-/// Why a job failed inside a transaction.
-pub(crate) enum JobError {
-    Log(LogError),
-    Store(StoreError),
-    Database(sqlx::Error),
-    /// Another process held the lock for longer than is waited.
-    Locked,
-}
-
-impl From<LogError> for JobError {
-    fn from(error: LogError) -> Self {
-        Self::Log(error)
-    }
-}
-
-impl From<JobError> for LogError {
-    fn from(error: JobError) -> Self {
-        match error {
-            JobError::Log(error) => error,
-            JobError::Store(error) => Self::Failed(error.into()),
-            JobError::Database(error) => Fault::from(error).into(),
-            JobError::Locked => Self::Locked(LOCKED.into()),
-        }
-    }
-}
-
-impl From<JobError> for StoreError {
-    fn from(error: JobError) -> Self {
-        match error {
-            JobError::Store(error) => error,
-            JobError::Log(error) => Self::Failed(error.into()),
-            JobError::Database(error) => Fault::from(error).into(),
-            JobError::Locked => Self::Locked(LOCKED.into()),
-        }
-    }
-}
-
-impl From<sqlx::Error> for JobError {
-    fn from(error: sqlx::Error) -> Self {
-        Self::Database(error)
-    }
-}
 
 /// The handle of the writer task; the task ends when the handle is closed or dropped.
 #[derive(Debug)]
 pub(crate) struct Writer {
     jobs: Mutex<Option<mpsc::UnboundedSender<Queued>>>,
-    /// The places in the queue. What is freed by a drop takes none.
-    places: Arc<Semaphore>,
+    /// The permits of the queue. What is freed by a drop takes none.
+    permits: Arc<Semaphore>,
     task: Mutex<Option<JoinHandle<()>>>,
     /// How many there were since the start.
     commits: Arc<AtomicU64>,
@@ -132,7 +51,7 @@ impl Writer {
         let task = tokio::spawn(run(connection, receiver));
         Self {
             jobs: Mutex::new(Some(sender)),
-            places: Arc::new(Semaphore::new(QUEUE)),
+            permits: Arc::new(Semaphore::new(QUEUE)),
             task: Mutex::new(Some(task)),
             commits,
         }
@@ -197,9 +116,9 @@ impl Writer {
 
     /// Queues a job; `None` when the writer is closed.
     async fn submit(&self, job: Job) -> Option<()> {
-        let place = Arc::clone(&self.places).acquire_owned().await.ok();
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.as_ref()?.send(Queued { job, _place: place }).ok()
+        jobs.as_ref()?.send(Queued::new(job, permit)).ok()
     }
 
     /// Takes no more jobs, and waits until those queued are written.
@@ -285,7 +204,7 @@ async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>
 async fn commit(connected: &mut Connected, jobs: Vec<Job>) {
     match transact(connected, &jobs).await {
         Ok(done) => answer_all(connected, jobs, done.into_iter().map(Ok)),
-        Err(error) if is_locked(&error) => {
+        Err(error) if error.is_locked() => {
             let locked = jobs.iter().map(|_| Err(JobError::Locked)).collect::<Vec<_>>();
             answer_all(connected, jobs, locked.into_iter());
         }
@@ -312,15 +231,12 @@ fn answer_all(
     }
 }
 
-fn is_locked(error: &JobError) -> bool {
-    match error {
-        JobError::Database(error) => Fault::is_locked(error),
-        JobError::Locked => true,
-        JobError::Log(_) | JobError::Store(_) => false,
-    }
-}
-
 async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, JobError> {
+    if let Some(appends) = appends_alone(jobs) {
+        append::write_rows(&mut connected.connection, &appends).await?;
+        connected.count_commit();
+        return Ok(jobs.iter().map(|_| Done::Appended).collect());
+    }
     let owner = owner(connected, jobs).await?;
     let result = async {
         let mut transaction = connected.connection.begin_with("BEGIN IMMEDIATE").await?;
@@ -345,7 +261,7 @@ async fn transact_each(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Do
         Err(error) => {
             connected.recover().await;
             // Nothing was written: what had worked failed with the transaction.
-            let is_locked = is_locked(&error);
+            let is_locked = error.is_locked();
             let why = LogError::from(error).to_string();
             let failed = || match is_locked {
                 true => Err(JobError::Locked),
@@ -373,7 +289,7 @@ async fn write_each(
         match write(&mut savepoint, std::slice::from_ref(job), &owner).await {
             Ok(mut done) => {
                 savepoint.commit().await?;
-                results.push(done.pop().ok_or_else(no_answer));
+                results.push(done.pop().ok_or_else(JobError::no_answer));
             }
             Err(error) => {
                 // A full disk ends the whole transaction, and this fails.
@@ -402,8 +318,8 @@ async fn owner(connected: &Connected, jobs: &[Job]) -> Result<Arc<str>, JobError
     id.map_err(|error| failed(error.into()))?.map_err(|error| failed(error.into()))
 }
 
-/// Writes appends and errors together, then the rest one by one. Nobody was answered yet, so the
-/// jobs may be written in any order, but for releases, which come after the appends before them.
+/// Writes appends and errors together, then the rest one by one. No caller was answered yet, so
+/// the jobs may be written in any order, but for releases, which come after the appends before them.
 async fn write(
     connection: &mut SqliteConnection,
     jobs: &[Job],
@@ -423,7 +339,7 @@ async fn write(
     for job in jobs {
         done.push(match job {
             Job::Append(..) => Done::Appended,
-            Job::Store(..) => Done::Stored(stored.next().ok_or_else(no_answer)?),
+            Job::Store(..) => Done::Stored(stored.next().ok_or_else(JobError::no_answer)?),
             Job::Put(result, _) => Done::Put(results::write(connection, result).await?),
             Job::Chore(chore, _) => Done::Performed(chore.perform(connection).await?),
             Job::Send(sent, _) => Done::Sent(inbox::insert(connection, sent).await?),
@@ -437,42 +353,4 @@ async fn write(
         });
     }
     Ok(done)
-}
-
-fn no_answer() -> JobError {
-    JobError::Store(StoreError::Failed("an error was stored without an answer".into()))
-}
-
-impl Job {
-    /// Answers; a caller that is gone does not mind.
-    fn answer(self, result: Result<Done, JobError>) {
-        match (self, result) {
-            (Self::Append(_, answer), Ok(_)) => drop(answer.send(Ok(()))),
-            (Self::Append(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Store(_, answer), Ok(Done::Stored(stored))) => drop(answer.send(Ok(stored))),
-            (Self::Store(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Put(_, answer), Ok(Done::Put(id))) => drop(answer.send(Ok(id))),
-            (Self::Put(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Send(_, answer), Ok(Done::Sent(run))) => drop(answer.send(Ok(run))),
-            (Self::Send(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Claim(_, _, answer), Ok(Done::Claimed(claim))) => drop(answer.send(Ok(claim))),
-            (Self::Claim(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            (Self::Chore(_, answer), Ok(Done::Performed(many))) => drop(answer.send(Ok(many))),
-            (Self::Chore(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            // `transact` answers each job with its own kind; a dropped answer reads as closed.
-            (
-                Self::Store(..)
-                | Self::Put(..)
-                | Self::Send(..)
-                | Self::Claim(..)
-                | Self::Chore(..),
-                Ok(_),
-            ) => {}
-            (Self::Release(run, _), Err(error)) => {
-                let error = LogError::from(error);
-                tracing::warn!(%run, %error, "a run could not be freed");
-            }
-            (Self::Release(..), Ok(_)) => {}
-        }
-    }
 }

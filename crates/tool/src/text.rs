@@ -7,7 +7,7 @@ use crate::ToolError;
 
 /// How many tool names are offered when one was not found.
 const MAX_NAMES: usize = 10;
-/// How many characters of somebody else's text go into a line.
+/// How many characters of a tool's text go into a line.
 const MAX_CHARS: usize = 500;
 
 /// Returns the text of a failed call of `tool`.

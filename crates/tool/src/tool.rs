@@ -64,7 +64,7 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Usually [`ToolError::ExecutionFailed`]; the whole text is kept for whoever asks for it, so
+    /// Usually [`ToolError::ExecutionFailed`]; the whole text is kept for the model to ask for, so
     /// it need not be short.
     ///
     /// # Cancel safety
@@ -107,7 +107,7 @@ impl DispatchSpec {
 pub struct ToolContext {
     /// The run.
     pub run: RunId,
-    /// The conversation.
+    /// The session.
     pub session: SessionId,
     /// The call.
     pub call_id: CallId,
@@ -118,7 +118,7 @@ pub struct ToolContext {
     /// What the call said it needs ([`Tool::needs`]) and was granted. A tool that names a thing
     /// twice, once to be judged and once to use it, compares what it holds with this.
     pub granted: Arc<[String]>,
-    /// The conversations whose stored errors and results the call may read: its own, then those of
+    /// The sessions whose stored errors and results the call may read: its own, then those of
     /// the runs that its run is a copy of.
     pub sessions: Arc<[SessionId]>,
     /// How many dispatches are above the run.

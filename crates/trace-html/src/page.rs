@@ -102,6 +102,7 @@ mod tests {
             caused_by: None,
             schema: 1,
             kind: kind.into(),
+            salt: None,
             hash: Hash::default(),
         }
     }

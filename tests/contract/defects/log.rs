@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use backstop::MemoryLog;
 use event_log::{
     Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError,
-    OpenApproval, Record, RunFilter, RunSummary,
+    OpenApproval, Payload, Record, RunFilter, RunSummary,
 };
 use layer0::Timestamp;
-use layer0::event::Actor;
+use layer0::event::{Actor, Hash};
 use layer0::id::{RunId, SessionId};
 use testkit::contract::Suite;
 
@@ -28,6 +28,10 @@ super::defects! {
     CutsLongText => keeps_what_is_appended,
     CutsNames => keeps_runs_apart,
     EndsTheSessionWithADispatchedRun => lets_a_dispatched_run_share_the_session,
+    ErasesForAWriter => erases_nothing_it_cannot,
+    ErasesNothing => erases_what_an_event_says,
+    ErasesTheHash => verifies_what_was_erased,
+    ErasesUnknowingly => names_the_runs_that_hold_a_copy,
     EpochStays => raises_the_epoch_with_each_claim,
     FailsForAnUnknownRun => has_nothing_of_a_run_it_was_not_given,
     FencesBySeqAlone => refuses_a_writer_that_was_overtaken,
@@ -91,6 +95,12 @@ struct Defective {
     watches: InboxWatches,
 }
 
+fn change(record: &mut Record, change: impl FnOnce(&mut String)) {
+    if let Payload::Plain(text) | Payload::Salted(_, text) = &mut record.payload {
+        change(text);
+    }
+}
+
 /// What a defect needs to know.
 #[derive(Default)]
 struct Noted {
@@ -140,13 +150,15 @@ impl Defective {
 
     fn record(&self, mut record: Record) -> Record {
         match self.defect {
-            D::CutsLongText => {
-                let end = record.data.floor_char_boundary(1_000);
-                record.data.truncate(end);
-            }
+            D::CutsLongText => change(&mut record, |text| {
+                text.truncate(text.floor_char_boundary(1_000));
+            }),
+            D::ErasesTheHash if record.payload.text().is_none() => record.hash = Hash::default(),
             D::LosesCausedBy => record.caused_by = None,
             D::LosesTheActor => record.actor = Actor::Runtime,
-            D::ReplacesControlCharacters => record.data = record.data.replace("\\u0000", " "),
+            D::ReplacesControlCharacters => change(&mut record, |text| {
+                *text = text.replace("\\u0000", " ");
+            }),
             _ => {}
         }
         record
@@ -362,6 +374,18 @@ impl EventLog for Defective {
 
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
         self.sound.open_approvals().await
+    }
+
+    async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
+        match self.defect {
+            D::ErasesNothing => Ok(Vec::new()),
+            D::ErasesUnknowingly => self.sound.erase(run, seq).await.map(|_| Vec::new()),
+            D::ErasesForAWriter => match self.sound.erase(run, seq).await {
+                Err(LogError::Claimed(_)) => Ok(Vec::new()),
+                erased => erased,
+            },
+            _ => self.sound.erase(run, seq).await,
+        }
     }
 
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {

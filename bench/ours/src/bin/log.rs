@@ -16,23 +16,11 @@ use contestant_backstop::CONTESTANT;
 const STEP: usize = 5;
 
 fn started(session: &str) -> EventKind {
-    RunStarted {
-        input: "go".into(),
-        images: Arc::default(),
-        session: session.into(),
-        agent: AgentRecord {
+    RunStarted::new("go", session.into(), AgentRecord {
             name: "bench".into(),
             digest: "".into(),
             definition: JsonText::default(),
-        },
-        parent: None,
-        follows: None,
-        machine: 0,
-        depth: 0,
-        allowance: None,
-        deadline: None,
-        history: Default::default(),
-    }
+        })
     .into()
 }
 
@@ -45,16 +33,16 @@ fn event() -> EventKind {
 async fn fill(log: &Arc<dyn EventLog>, run: &str, events: usize) -> RunWriter {
     let mut writer = RunWriter::new(Arc::clone(log), RunId::new(run));
     let at = "2026-01-01T00:00:00Z".parse().expect("it is a time");
-    writer.stage(at, Actor::Runtime, None, started(run));
+    writer.stage(&Seed::new("test"), at, Actor::Runtime, None, started(run));
     writer.commit().await.expect("it is written");
     append(&mut writer, events, 1).await;
     writer
 }
 
-async fn append(writer: &mut RunWriter, events: usize, at_once: usize) {
+async fn append(writer: &mut RunWriter, Seed, events: usize, at_once: usize) {
     let at = "2026-01-01T00:00:00Z".parse().expect("it is a time");
     for _ in 0..events / at_once {
-        (0..at_once).for_each(|_| writer.stage(at, Actor::Runtime, None, event()));
+        (0..at_once).for_each(|_| writer.stage(&Seed::new("test"), at, Actor::Runtime, None, event()));
         writer.commit().await.expect("it is written");
     }
 }

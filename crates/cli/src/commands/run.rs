@@ -34,6 +34,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
 
     let mut request = RunRequest::new(input).images(images);
     request.session = args.session.map(Into::into);
+    request.labels = args.labels.into_iter().collect();
     let request = request.cancelled_by(signals::interrupt());
     let result = progress::show_run(agent.stream(request)).await;
     conclude(&database, &result, args.json, &chosen).await

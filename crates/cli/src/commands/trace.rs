@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
-use event_log::{LogError, RunSummary, Trace, read_events};
+use event_log::{LogError, Record, RunSummary, Trace, read_records};
 use layer0::event::{Event, EventKind};
 use layer0::failure::Chain;
 use layer0::id::RunId;
@@ -21,14 +21,25 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let database =
         store::open_read_only(&chosen).await?.ok_or_else(|| LogError::NotFound(run.clone()))?;
-    let shown = match read_events(&database.log(), &run).await {
-        Err(error) => Err(error.into()),
-        Ok((summary, events)) => match &args.html {
-            Some(file) => write_page(&database, &summary, &events, file).await,
-            None if args.json => events.iter().try_for_each(output::json),
-            None => print(&events),
-        },
+    let shown = async {
+        let (summary, records) = read_records(&database.log(), &run).await?;
+        let mut entries = Vec::with_capacity(records.len());
+        for record in &records {
+            entries.push(match record.decode(&run) {
+                Err(LogError::Erased { .. }) => (record, None),
+                event => (record, Some(event?)),
+            });
+        }
+        match &args.html {
+            Some(file) => write_page(&database, &summary, entries, file).await,
+            None if args.json => entries.iter().try_for_each(|(record, _)| {
+                let line = record.envelope(&run);
+                output::json_line(&line.map_err(|error| CliError::internal("printing", error))?)
+            }),
+            None => print(&entries),
+        }
     };
+    let shown = shown.await;
     database.close().await;
     shown?;
     Ok(ExitCode::SUCCESS)
@@ -38,9 +49,14 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
 async fn write_page(
     database: &Database,
     summary: &RunSummary,
-    events: &[Event],
+    entries: Vec<(&Record, Option<Event>)>,
     file: &Path,
 ) -> Result<(), CliError> {
+    for (record, _) in entries.iter().filter(|(_, event)| event.is_none()) {
+        note(&format!("event {} was erased; the page leaves it out", record.seq));
+    }
+    let events: Vec<Event> = entries.into_iter().filter_map(|(_, event)| event).collect();
+    let events = &events[..];
     let errors = match stored_errors(&database.errors(), events).await {
         Ok(errors) => errors,
         Err(error) => {
@@ -57,11 +73,13 @@ async fn write_page(
     Ok(())
 }
 
-fn print(events: &[Event]) -> Result<(), CliError> {
+fn print(entries: &[(&Record, Option<Event>)]) -> Result<(), CliError> {
     let mut trace = Trace::new();
-    for event in events {
-        let line = trace.line(event);
-        output::pieces(&coloured(event, &line))?;
+    for (record, event) in entries {
+        match event {
+            Some(event) => output::pieces(&coloured(event, &trace.line(event)))?,
+            None => output::line(&trace.erased(record))?,
+        }
     }
     Ok(())
 }

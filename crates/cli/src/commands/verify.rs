@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use event_log::{EventLog, LogError, RunFilter, verify_run};
+use event_log::{EventLog, LogError, RunFilter, Verified, verify_run};
 use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
 use serde_json::json;
@@ -24,8 +24,8 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
     };
     let log = database.log();
     let verified = async {
-        let runs: Vec<RunId> = match args.run {
-            Some(run) => vec![run.into()],
+        let runs: Vec<RunId> = match &args.run {
+            Some(run) => vec![run.as_str().into()],
             None => log
                 .runs(RunFilter::default())
                 .await?
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
         };
         let mut broken = 0_usize;
         for run in &runs {
-            broken += usize::from(!report(run, verify_run(&log, run).await, args.json)?);
+            broken += usize::from(!report(run, verify_run(&log, run).await, &args)?);
         }
         if !args.json && runs.len() != 1 {
             output::line(&format!("{} runs verified, {broken} cannot be trusted", runs.len()))?;
@@ -50,27 +50,37 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
 /// Prints what became of a run; says whether it can be trusted. What is no fault of the record is an error.
 fn report(
     run: &RunId,
-    verified: Result<event_log::RunSummary, LogError>,
-    json: bool,
+    verified: Result<Verified, LogError>,
+    args: &VerifyArgs,
 ) -> Result<bool, CliError> {
     match verified {
-        Ok(summary) => {
-            if json {
+        Ok(Verified { summary, erased, .. }) => {
+            if args.json {
                 let sound = json!({"run": run, "ok": true, "events": summary.last_seq,
-                    "head": summary.head, "code": null, "message": null});
+                    "head": summary.head, "key_id": summary.key_id, "erased": erased,
+                    "code": null, "message": null});
                 output::json(&sound)?;
             } else {
-                output::line(&format!("{run}: {} events, sound", summary.last_seq))?;
+                let by = summary.key_id.as_ref().map(|id| format!(", sealed with key {id}"));
+                let gone = match &erased[..] {
+                    [] => String::new(),
+                    erased => format!(", {} erased", erased.len()),
+                };
+                let by = by.unwrap_or_default();
+                output::line(&format!("{run}: {} events, sound{by}{gone}", summary.last_seq))?;
             }
             Ok(true)
         }
         Err(LogError::NotFound(run)) => Err(CliError::no_run(run)),
         Err(error @ (LogError::Locked(_) | LogError::Closed)) => Err(error.into()),
+        // Of several, the others are checked all the same.
+        Err(error @ LogError::KeyMissing { .. }) if args.run.is_some() => Err(error.into()),
         Err(error) => {
             let message = Chain(&error).to_string();
-            if json {
+            if args.json {
                 let broken = json!({"run": run, "ok": false, "events": null, "head": null,
-                    "code": error.code(), "message": message});
+                    "key_id": null, "erased": null,
+                    "key_id": null, "erased": null, "code": error.code(), "message": message});
                 output::json(&broken)?;
             } else {
                 output::line(&format!("{run}: {}: {message}", error.code()))?;

@@ -7,6 +7,8 @@ use std::fmt::Write;
 use std::iter::Peekable;
 use std::str::Chars;
 
+use event_log::{escape_json, is_harmful};
+
 /// Escapes a text of several lines. Line ends and tabs stay.
 pub(crate) fn text(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -27,9 +29,7 @@ pub(crate) fn line(line: &str) -> String {
 
 /// Escapes a text of JSON, which stays the same JSON. Line ends between its tokens stay.
 pub(crate) fn json(json: &str) -> String {
-    let mut safe = String::with_capacity(json.len());
-    json.chars().for_each(|c| push(&mut safe, c, c != '\n' && is_harmful(c)));
-    safe
+    escape_json(json).into_owned()
 }
 
 /// Escapes a text of JSON that a person is to judge: also what looks like a space and is none.
@@ -41,18 +41,6 @@ pub(super) fn strict_json(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     json.chars().for_each(|c| push(&mut safe, c, c != '\n' && is_harmful(c) || blank(c)));
     safe
-}
-
-/// Controls (C0, DEL, C1), what sets the direction of writing, and what has no width: the
-/// `Default_Ignorable_Code_Point`s of Unicode without variation selectors, and separators.
-fn is_harmful(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
-            | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
-            | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}'
-            | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}'
-            | '\u{E0000}'..='\u{E0FFF}')
 }
 
 /// Is it a joiner where writing needs one: inside an emoji, or between Persian or Indic letters?

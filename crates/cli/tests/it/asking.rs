@@ -1,4 +1,4 @@
-//! What the model is asked besides the question.
+//! What the model is asked besides the input.
 
 use provider::ScriptedAnswer;
 use serde_json::json;
@@ -22,8 +22,8 @@ fn a_picture_is_asked_about_recorded_and_remembered() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.write("agent.toml", &agent(&server.base_url()));
     bench.write("cat.gif", "GIF89a and so on");
-    let question = ["run", "agent.toml", "--input", "What is it?", "--image", "cat.gif"];
-    let ran = bench.run(&[&question[..], &["--session", "s", "--json"]].concat()).ok().json();
+    let command = ["run", "agent.toml", "--input", "What is it?", "--image", "cat.gif"];
+    let ran = bench.run(&[&command[..], &["--session", "s", "--json"]].concat()).ok().json();
     let run = ran[0]["run"].as_str().unwrap();
     let trace = bench.run(&["trace", run]).ok().out;
     assert!(trace.contains("What is it? (with 1 image)"), "{trace}");
@@ -43,7 +43,7 @@ fn what_is_no_picture_is_refused_before_anything_is_asked() {
     let server = endpoint();
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.write("agent.toml", &agent(&server.base_url()));
-    bench.write("notes.txt", "no picture");
+    bench.write("notes.txt", "no image");
     let ask = |image| bench.run(&["run", "agent.toml", "--input", "?", "--image", image]);
     ask("notes.txt").fails(2, "notes.txt: not a PNG, JPEG, GIF or WebP image");
     ask("absent.png").fails(2, "absent.png");

@@ -50,7 +50,7 @@ fn a_waiting_run_is_decided_resumed_replayed_and_copied_by_other_processes() {
     assert_eq!(there[0]["run"], copy["run"]);
 }
 
-/// Spec: D5. A session goes on in another process, and waits for nobody who died.
+/// Spec: D5. A session goes on in another process, and waits for no process that died.
 #[test]
 fn a_session_goes_on_in_another_process() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
@@ -65,7 +65,7 @@ fn a_session_goes_on_in_another_process() {
         .filter(|event| event["type"] == "model.requested")
         .map(|event| event["data"]["messages"].as_u64().unwrap())
         .collect();
-    assert_eq!(messages, [3], "the question, with the question and the answer before it");
+    assert_eq!(messages, [3], "the input, with the input and the answer before it");
     bench.run(&["replay", second["run"].as_str().unwrap()]).ok();
 }
 

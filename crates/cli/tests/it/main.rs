@@ -15,6 +15,7 @@ mod page;
 #[cfg(unix)]
 mod prompting;
 mod reading;
+mod record;
 // Elsewhere the platform says whom to trust, and no variable does.
 #[cfg(target_os = "linux")]
 mod refusing;

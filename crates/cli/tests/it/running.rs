@@ -300,7 +300,7 @@ fn the_key_of_a_fallback_is_printed_nowhere_even_when_its_server_echoes_it() {
     let echoes = json!({ "choices": [{
         "message": { "content": format!("your key is {key}") }, "finish_reason": "stop",
     }]});
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unbound = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (reply, code, shown) in [
         (Reply::json(401, &refusal), 1, "Incorrect API key provided: [redacted]"),
         (Reply::json(200, &echoes), 0, "your key is [redacted]"),
@@ -314,7 +314,7 @@ fn the_key_of_a_fallback_is_printed_nowhere_even_when_its_server_echoes_it() {
             "agent.toml",
             &format!(
                 "[agent]\ninput = \"x\"\n[agent.retry]\nbase_ms = 0\n[model]\nprovider = \"openai\"\n\
-                 model = \"m\"\nbase_url = \"http://{nobody}/v1\"\n[[model.fallback]]\n\
+                 model = \"m\"\nbase_url = \"http://{unbound}/v1\"\n[[model.fallback]]\n\
                  provider = \"openai\"\nmodel = \"n\"\nbase_url = \"{}\"\n\
                  api_key_env = \"OTHER_KEY\"\n",
                 server.url()
@@ -339,11 +339,11 @@ fn the_key_of_a_fallback_is_printed_nowhere_even_when_its_server_echoes_it() {
 #[test]
 fn another_provider_answers_for_one_that_is_down() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unbound = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     bench.write("script.toml", "[[model]]\ntext = \"from the other\"\n");
     let agent = format!(
         "[agent]\ninput = \"q\"\n[agent.retry]\nbase_ms = 0\n[model]\nprovider = \"openai\"\n\
-         model = \"m\"\nbase_url = \"http://{nobody}/v1\"\n"
+         model = \"m\"\nbase_url = \"http://{unbound}/v1\"\n"
     );
     let fallback = "[[model.fallback]]\nprovider = \"script\"\nscript = \"script.toml\"\n";
     bench.write("alone.toml", &agent);

@@ -285,7 +285,8 @@ fn verify_tells_of_each_run_and_exits_6_for_a_changed_one() {
     says_only(bench.run(&["verify", "--all"]), &both);
     let last = &bench.run(&["trace", &first, "--json"]).ok().json()[4];
     let sound = json!({
-        "run": first, "ok": true, "events": 5, "head": last["hash"], "code": null, "message": null,
+        "run": first, "ok": true, "events": 5, "head": last["hash"], "key_id": null,
+        "erased": [], "code": null, "message": null,
     });
     gives(bench.run(&["verify", &first, "--json"]), &sound);
     refuses(bench.run(&["verify", "run_0"]), 2, "no run `run_0`", THERE_ARE);
@@ -356,7 +357,7 @@ fn a_store_of_another_version_is_left_alone() {
         assert!(!bench.path().join("copy.db").exists());
     };
     sqlite::execute(&store, "PRAGMA user_version = 99");
-    let newer = "`x.db` has schema version 99, this version knows up to 7";
+    let newer = "`x.db` has schema version 99, this version knows up to 8";
     check(newer, "use the version that wrote it, or a later one");
     sqlite::execute(&store, "PRAGMA application_id = 7");
     check("`x.db` is a database of another program", "name another file with --store sqlite:PATH");

@@ -1,4 +1,4 @@
-//! Pictures a model is shown.
+//! Images a model is shown.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
-/// A picture, as providers take it.
+/// An image, as providers take it.
 ///
 /// The bytes themselves, not an address: the record of a run holds what the model saw.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,10 +18,10 @@ pub struct Image {
     pub data: Arc<str>,
 }
 
-/// The most bytes of a picture: what the most patient provider takes.
+/// The most bytes of an image: what the most patient provider takes.
 pub const MAX_IMAGE_BYTES: usize = 20 * 1024 * 1024;
 
-/// Bytes that are no picture a provider takes.
+/// Bytes that are no image a provider takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImageError {

@@ -110,7 +110,7 @@ async fn a_real_request_is_denied_in_tests() {
 
 #[test]
 fn the_hosted_service_needs_a_key() {
-    // Where somebody has one, there is nothing to see.
+    // Where the user has one, there is nothing to see.
     if std::env::var_os(KEY_VARIABLE).is_some() {
         return;
     }

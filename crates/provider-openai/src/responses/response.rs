@@ -122,7 +122,7 @@ impl WireResponse {
             Some("incomplete") => match reason {
                 Some("max_output_tokens" | "max_messages") => Ok(StopReason::MaxTokens),
                 Some("content_filter") => Ok(StopReason::ContentFilter),
-                // Somebody else's words came between; sent again, the conversation goes on.
+                // Another's words came between; sent again, the conversation goes on.
                 Some("steered") => Ok(StopReason::Pause),
                 word => Ok(reply.unknown_stop(word.unwrap_or("incomplete"))),
             },

@@ -76,6 +76,11 @@ impl StreamSink for Listening {
         self.sink.iter().for_each(|sink| sink.status(status));
     }
 
+    fn request_id(&self, id: &str) {
+        // Another time it is another one.
+        self.sink.iter().for_each(|sink| sink.request_id(id));
+    }
+
     fn usage(&self, usage: TokenUsage) {
         lock(&self.told).usage = Some(usage);
         self.sink.iter().for_each(|sink| sink.usage(usage));

@@ -247,16 +247,7 @@ fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
     let mut fail = |code: &str| {
         let call = world.model.take().unwrap();
         let (at, id) = (world.at(), call.id);
-        let attempted = ModelAttempted {
-            call: call.call,
-            attempt: 1,
-            provider: "script".into(),
-            code: None,
-            status: None,
-            delay_ms: None,
-            usage: None,
-            cost_nanousd: None,
-        };
+        let attempted = ModelAttempted::new(call.call, 1, "script");
         world.accept(Input::answer(at, id, attempted));
         let tool_calls = [ToolCall {
             id: format!("c{}", call.call).into(),

@@ -134,7 +134,7 @@ proptest! {
             prop_assert_eq!(&beyond[..], &[]);
             let ended = machine.clone().poll() != Output::Wait;
             if ended || machine.paused_at() == Some(HookPoint::RunEnd) {
-                // Counters that nobody reads any more may differ; what is left of the run may not.
+                // Counters that are not read any more may differ; what is left of the run may not.
                 prop_assert_eq!(replayed.transcript(), machine.transcript());
                 prop_assert_eq!(replayed.usage(), machine.usage());
                 prop_assert_eq!(replayed.poll(), machine.clone().poll());

@@ -48,19 +48,7 @@ impl World {
                     execution: 99 + number,
                 },
             ),
-            6 => Input::fact(
-                at,
-                ModelAttempted {
-                    call,
-                    attempt: 77 + number,
-                    provider: "x".into(),
-                    code: None,
-                    status: None,
-                    delay_ms: None,
-                    usage: None,
-                    cost_nanousd: None,
-                },
-            ),
+            6 => Input::fact(at, ModelAttempted::new(call, 77 + number, "script")),
             7 => match answered_call(&self.log) {
                 Some(id) => Input::fact(at, response(id, true)),
                 None => return,

@@ -33,7 +33,7 @@ pub(crate) enum Choice {
     Cancel,
     /// The hooks of the pause: let it go on, one fails, one stops the run.
     Hooks(u8),
-    /// Decide an open question.
+    /// Decide an open approval.
     Decide { pick: usize, grant: bool },
     /// A hook fails or stops the run around a tool call.
     ToolHook { pick: usize, after: bool, stop: bool },
@@ -104,21 +104,16 @@ pub(crate) fn hooks() -> Arc<[HookRecord]> {
 
 pub(crate) fn started() -> RunStarted {
     RunStarted {
-        input: "question".into(),
-        images: Arc::default(),
-        session: "s".into(),
-        agent: AgentRecord {
-            name: "prop".into(),
-            digest: "d".into(),
-            definition: (&json!({})).into(),
-        },
-        parent: None,
-        follows: None,
         machine: VERSION,
-        depth: 0,
-        allowance: None,
-        deadline: None,
-        history: Default::default(),
+        ..RunStarted::new(
+            "question",
+            "s".into(),
+            AgentRecord {
+                name: "prop".into(),
+                digest: "d".into(),
+                definition: (&json!({})).into(),
+            },
+        )
     }
 }
 
@@ -139,7 +134,7 @@ pub(crate) struct World {
     pub(crate) lost: u32,
     /// What the runs below have used.
     pub(crate) below: Usage,
-    /// Questions to people.
+    /// Approvals that people are asked for.
     pub(crate) asked: Vec<Approval>,
     pub(crate) finish: Option<Finish>,
     pub(crate) now: i64,
@@ -225,7 +220,7 @@ impl World {
     fn die(&mut self) {
         let at = self.at();
         if self.machine.is_waiting() {
-            // Nothing was lost; the questions stay.
+            // Nothing was lost; the approvals stay open.
             return self.accept(Input::fact(at, RunResumed { by: "ops".into() }));
         }
         self.drop_in_flight();
@@ -390,14 +385,9 @@ impl World {
     pub(crate) fn attempt(&mut self, code: Option<Code>) {
         let Some(call) = &self.model else { return };
         let attempted = ModelAttempted {
-            call: call.call,
-            attempt: self.attempts + 1,
-            provider: "script".into(),
             code,
-            status: None,
-            delay_ms: None,
             usage: Some(TokenUsage { input_tokens: 3, output_tokens: 2, cached_tokens: 1 }),
-            cost_nanousd: None,
+            ..ModelAttempted::new(call.call, self.attempts + 1, "script")
         };
         self.attempts += 1;
         let (id, at) = (call.id, self.at());

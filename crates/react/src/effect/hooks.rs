@@ -55,7 +55,7 @@ pub(crate) enum Stop {
     /// A gate says so: the hook and its reason.
     Aborted { hook: String, reason: String },
     /// A hook that must not fail failed.
-    Rejected { error: HookError, fact: EventKind },
+    Rejected { error: HookError, fact: Box<EventKind> },
 }
 
 impl<'a> Hooks<'a> {
@@ -122,7 +122,7 @@ impl<'a> Hooks<'a> {
                 called.notes.push(fact);
                 continue;
             }
-            called.stop = Some(Stop::Rejected { error, fact });
+            called.stop = Some(Stop::Rejected { error, fact: Box::new(fact) });
             return called;
         }
         called
@@ -194,7 +194,7 @@ impl Stop {
             }
             Self::Rejected { error, fact } => {
                 effects.keep_hook_error(error);
-                StopFact(Box::new(Note(fact)))
+                StopFact(Box::new(Note(*fact)))
             }
         }
     }

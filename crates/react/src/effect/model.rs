@@ -31,7 +31,7 @@ pub(super) async fn attempt(
     let price = effects.agent.definition.price;
     let record = |label| {
         let shown = Shown::new(&effects.agent.redactor);
-        AttemptRecord::new(call, number, label, price, effects.listeners(), shown)
+        AttemptRecord::new(call, number, label, price, effects.listeners(), shown, &effects.agent)
     };
     let Some(endpoint) = effects.agent.models.get(attempt.provider) else {
         // The step is data, and may be that of an agent with more providers.
@@ -50,7 +50,6 @@ pub(super) async fn attempt(
         sink: None,
     };
     let request = AttemptRequest { request, record: Arc::clone(&record) };
-    let began = effects.agent.clock.monotonic();
     let span = tracing::info_span!("model", call);
     let result = {
         let mut asked = endpoint.service.clone().oneshot(request).instrument(span);
@@ -60,7 +59,7 @@ pub(super) async fn attempt(
             result = &mut asked => Some(result),
         }
     };
-    let took = effects.agent.clock.monotonic().saturating_sub(began);
+    let took = record.elapsed();
     End::Attempt(match result {
         None => AttemptEnd::Cut(Box::new(record.attempted(record.billed(), None, None))),
         Some(Ok(response)) => {
@@ -96,8 +95,10 @@ fn failed(
     }
     if let Decision::Next { .. } = decision {
         tracing::warn!(code = error.code(), "asking another provider");
-        let attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
+        let mut attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
         attempt.go_to_next_provider(&error);
+        let next = effects.agent.models.get(attempt.provider);
+        attempted.next_provider = next.map(|next| Arc::clone(&next.label));
         return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
     }
     given_up(effects, record, error, matches!(decision, Decision::Stop { is_limited: true, .. }))

@@ -157,6 +157,7 @@ pub(crate) struct Execution {
 pub(crate) struct Child {
     pub(crate) run: RunId,
     pub(crate) operator: Arc<str>,
+    pub(crate) root: RunId,
     /// What it may use, or why it does not start.
     pub(crate) grant: Result<Grant, NothingLeft>,
 }

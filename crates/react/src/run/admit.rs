@@ -142,11 +142,11 @@ impl Run {
         let mut left = self.executions_left();
         let mut execution = self.ledger.machine().next_execution();
         for Verdict { notes, outcome } in admission.verdicts {
-            facts.extend(notes.into_iter().map(Decided::Fact));
+            facts.extend(notes.into_iter().map(Decided::fact));
             facts.push(match outcome {
                 // Tools that ran meanwhile may have used the last executions.
                 Outcome::Admitted(ToolCall { id, name, .. }, _) if left == 0 => {
-                    Decided::Fact(self.refusal(&id, &name, &ToolError::Cancelled))
+                    Decided::fact(self.refusal(&id, &name, &ToolError::Cancelled))
                 }
                 Outcome::Admitted(ToolCall { id, name, arguments }, admitted) => {
                     left -= 1;
@@ -154,9 +154,9 @@ impl Run {
                         ToolRequested { call_id: id.clone(), tool: name, arguments, execution };
                     execution = execution.saturating_add(1);
                     self.tools.admitted(id, admitted);
-                    Decided::Fact(requested.into())
+                    Decided::fact(requested)
                 }
-                Outcome::Answered(answer) => Decided::Fact(answer),
+                Outcome::Answered(answer) => Decided::fact(answer),
                 Outcome::Held(call_id, arguments) => Decided::Hold(call_id, arguments),
             });
         }
@@ -164,7 +164,7 @@ impl Run {
         self.ledger
             .change(|machine: &mut Machine| {
                 facts.into_iter().try_for_each(|decided| match decided {
-                    Decided::Fact(fact) => machine.handle(react_machine::Input::fact(at, fact)),
+                    Decided::Fact(fact) => machine.handle(react_machine::Input::fact(at, *fact)),
                     Decided::Hold(call_id, arguments) => machine.hold(at, &call_id, arguments),
                 })
             })
@@ -196,6 +196,12 @@ impl Run {
 
 /// What the machine is told of a call.
 enum Decided {
-    Fact(EventKind),
+    Fact(Box<EventKind>),
     Hold(CallId, JsonText),
+}
+
+impl Decided {
+    fn fact(fact: impl Into<EventKind>) -> Self {
+        Self::Fact(Box::new(fact.into()))
+    }
 }

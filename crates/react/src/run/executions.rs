@@ -80,7 +80,7 @@ impl Run {
             let dispatched = self.ledger.fact(dispatched);
             self.ledger.step([dispatched]).await?;
         }
-        Ok(Child { run, operator, grant })
+        Ok(Child { run, operator, root: self.root.clone(), grant })
     }
 
     /// Records what an execution came to, and starts what waited for its place.

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use event_log::Seed;
 use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
@@ -23,6 +24,7 @@ pub(super) struct Ledger {
     machine: Box<Machine>,
     journal: Box<dyn Journal>,
     readers: Readers,
+    seed: Seed,
     /// When the last fact came.
     at: Timestamp,
     /// The rows of the inbox that the next append takes.
@@ -50,12 +52,14 @@ impl Ledger {
         machine: Box<Machine>,
         journal: Box<dyn Journal>,
         readers: Readers,
+        seed: Seed,
         at: Timestamp,
     ) -> Self {
         let mut ledger = Self {
             machine,
             journal,
             readers,
+            seed,
             at,
             taken: Vec::new(),
             entries: Vec::new(),
@@ -139,7 +143,8 @@ impl Ledger {
     /// Records what the machine decided, and hands out the effects of that.
     pub(super) async fn record(&mut self) -> Result<(), AgentError> {
         let entries = std::mem::take(&mut self.entries);
-        let batch = Batch { entries, taken: std::mem::take(&mut self.taken) };
+        let taken = std::mem::take(&mut self.taken);
+        let batch = Batch { seed: self.seed.clone(), entries, taken };
         for event in self.journal.append(batch).await? {
             self.readers.tell(event);
         }

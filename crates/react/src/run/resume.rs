@@ -163,7 +163,7 @@ impl Recorded {
         let (feed, reporter) = (None, None);
         let parts = Parts { agent, definition, context, machine, journal, effects, feed, reporter };
         let mut run = Box::new(Run::new(parts).await);
-        run.depth = depth_of(&events);
+        (run.depth, run.root) = place_of(&events, &run.context.run);
         run.tools = Tools::resumed(executions);
         run.acted = acted;
         run
@@ -186,10 +186,15 @@ impl Run {
     }
 }
 
-fn depth_of(events: &[Event]) -> u32 {
+/// Returns how many dispatches are above a run, and the run at the head of them.
+fn place_of(events: &[Event], run: &RunId) -> (u32, RunId) {
     match events.first().map(|event| &event.kind) {
-        Some(EventKind::RunStarted(started)) => started.depth,
-        _ => 0,
+        // A copy has no caller.
+        Some(EventKind::RunStarted(started)) => {
+            let root = started.root.as_ref().filter(|_| started.parent.is_some());
+            (started.depth, root.unwrap_or(run).clone())
+        }
+        _ => (0, run.clone()),
     }
 }
 

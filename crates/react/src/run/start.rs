@@ -1,11 +1,12 @@
 //! How a run begins: claimed, behind the session it goes on with.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use event_log::{LogError, RunWriter};
 use layer0::JsonText;
-use layer0::event::{AgentRecord, EventKind, Follows, RunStarted, Warning};
+use layer0::event::{EventKind, Follows, JournalKind, RunStarted, Warning};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::usage::Usage;
@@ -14,7 +15,7 @@ use tool::Schema;
 use tracing::Instrument;
 
 use super::{Parts, Run};
-use crate::digest::record;
+use crate::digest::Resolved;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure};
 use crate::feed::Feed;
@@ -41,7 +42,8 @@ pub(crate) struct Start {
     pub(super) agent: Arc<Inner>,
     pub(super) request: RunRequest,
     pub(super) definition: CheckedDefinition,
-    record: AgentRecord,
+    record: Resolved,
+    output_schema: Option<JsonText>,
     /// Where the stream of the run is fed from; `None` where none is read.
     feed: Option<Arc<Feed>>,
 }
@@ -55,6 +57,7 @@ impl Start {
             request,
             definition: agent.definition.clone(),
             record: agent.record(),
+            output_schema: None,
             agent,
             feed: None,
         }
@@ -155,6 +158,7 @@ impl Start {
         });
         let mut run = Box::new(run.await);
         run.depth = self.request.depth;
+        run.root = self.root();
         run
     }
 
@@ -162,18 +166,45 @@ impl Start {
         let at = run.ledger.at();
         let grant = self.request.below.as_ref().map(|below| below.grant);
         RunStarted {
+            run: Some(self.run.clone()),
             input: self.agent.redactor.redact_held(&self.request.input).into(),
             images: Arc::clone(&self.request.images),
             session: self.session.clone(),
-            agent: self.record.clone(),
+            agent: Box::new(self.record.agent.clone()),
+            definition_digest: Some(Arc::clone(&self.record.definition_digest)),
+            root: Some(self.root()),
             parent: self.request.parent.clone(),
-            follows,
+            follows: follows.map(Box::new),
             machine: react_machine::VERSION,
             depth: self.request.depth,
             allowance: grant.map(|grant| Box::new(grant.allowance)),
             deadline: grant.and_then(|grant| grant.time).map(|time| at.after(time)),
+            output_schema: self.output_schema.clone().map(Box::new),
+            mcp: None,
+            labels: self.labels(),
+            trace_parent: self.request.trace_parent.clone(),
+            cause: None,
+            journal: JournalKind::default(),
+            key_id: self.key_id(),
             history: recordable_messages(&self.agent.redactor, self.request.history.messages()),
         }
+    }
+
+    /// Returns the run at the head of its callers, as far as they are known.
+    fn root(&self) -> RunId {
+        let RunRequest { root, parent, .. } = &self.request;
+        root.as_ref().or(parent.as_ref()).unwrap_or(&self.run).clone()
+    }
+
+    fn labels(&self) -> Arc<BTreeMap<String, String>> {
+        let redact = |text: &String| self.agent.redactor.redact_held(text).into_owned();
+        let labels = self.request.labels.iter();
+        Arc::new(labels.map(|(key, value)| (redact(key), redact(value))).collect())
+    }
+
+    /// Returns how the record names the key that it is sealed with.
+    fn key_id(&self) -> Option<Arc<str>> {
+        Some(self.agent.log.as_ref()?.key()?.id().into())
     }
 
     /// Prepares the machine of this run, for the agent as the request wants it.
@@ -186,8 +217,8 @@ impl Start {
         let schema = JsonText::from(&**schema);
         let check = output_check(&schema).map_err(misfit)?;
         let mut definition = (*self.definition).clone();
+        self.output_schema = Some(schema.clone());
         definition.output_schema = Some(schema);
-        self.record = record(&definition);
         self.definition = CheckedDefinition::new(definition)
             .map_err(|error| AgentError::Internal(error.into()))?;
         Ok(setup.checking_output(check))
@@ -209,6 +240,8 @@ impl Start {
     /// Refuses ids with a secret in them: they stand in the record, and changed ones would name
     /// something else.
     fn check_ids(&mut self) -> Result<(), AgentError> {
+        let misfit = |what: &str| AgentError::InputValidation(what.to_owned());
+        self.request.check_context().map_err(misfit)?;
         let redactor = self.agent.redactor.clone();
         let found = |id: &str| match redactor.redact_held(id) {
             Cow::Borrowed(_) => None,

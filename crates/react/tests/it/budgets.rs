@@ -96,6 +96,10 @@ async fn a_child_makes_no_call_that_its_caller_has_not() {
     let EventKind::RunStarted(started) = &child_events[0].kind else { panic!("it starts") };
     assert_eq!(started.allowance.as_ref(), Some(&dispatched.allowance));
     assert_eq!((started.depth, started.machine), (1, 1));
+    assert_eq!(
+        (started.run.as_ref(), started.root.as_ref()),
+        (Some(&dispatched.run), Some(&outcome.run_id))
+    );
     let deadline = started.deadline.expect("the caller's time is bounded");
     assert_eq!(deadline, events[0].at.after(Duration::from_secs(30 * 60)));
 }
@@ -383,7 +387,7 @@ async fn a_child_that_died_with_its_caller_is_closed() {
             copy_head(&bench.log, &died.log, child, at).await;
             let again = parent(&died, vec![says("done")]).build().unwrap();
             assert_eq!(again.resume(caller.clone()).await.unwrap().text(), "done");
-            let closed = event_log::verify_run(&*died.log, child).await.unwrap();
+            let closed = event_log::verify_run(&*died.log, child).await.unwrap().summary;
             assert_eq!(closed.reason.as_ref().map(|code| code.as_str()), Some("run.cancelled"));
             let of_child = died.events(child).await;
             let count =

@@ -87,7 +87,7 @@ async fn cut(log: &MemoryLog, run: &layer0::id::RunId, at: u64) -> (Arc<MemoryLo
     (copy, events)
 }
 
-/// A whole run, with its question decided in between.
+/// A whole run, with its approval decided in between.
 async fn whole() -> (Arc<MemoryLog>, layer0::id::RunId, Vec<u64>) {
     /// Notes where appends end.
     struct Noting(Arc<MemoryLog>, Arc<std::sync::Mutex<Vec<u64>>>);
@@ -349,7 +349,7 @@ async fn a_copy_goes_on_from_every_event_and_leaves_its_parent_alone() {
     assert!(matches!(beyond, ResumeError::NoSuchEvent { seq: 99, .. }), "{beyond}");
 }
 
-/// Spec: A1. Somebody decides elsewhere while the run is in this process, and nobody here does.
+/// Spec: A1. Another process decides while the run is in this one, and this one does not.
 #[tokio::test]
 async fn a_decision_from_elsewhere_reaches_a_living_run() {
     let bench = Bench::new();
@@ -373,7 +373,7 @@ async fn a_decision_from_elsewhere_reaches_a_living_run() {
     };
     let (outcome, ()) = tokio::join!(bench.run(agent), elsewhere);
     assert_eq!(tool_texts(&outcome.unwrap())[0].0, "Denied by ops: no");
-    assert!(desk.open().is_empty(), "nobody is asked here any more");
+    assert!(desk.open().is_empty(), "no approval is open here any more");
 }
 
 /// Spec: D7
@@ -395,7 +395,7 @@ async fn a_copy_can_be_told_something_else() {
     assert!(replay(&*other, &child.run_id).await.unwrap().is_some());
 }
 
-/// Spec: D5. What is said in a session is known to its next run, and a run that died keeps nobody
+/// Spec: D5. What is said in a session is known to its next run, and a run that died keeps no other
 /// from going on.
 #[tokio::test]
 async fn a_session_goes_on_over_runs_that_died() {

@@ -140,7 +140,7 @@ async fn keys_the_process_holds_are_written_nowhere() {
     let outcome = bench.run(bench.agent(answers).tool(broken).redactor(redactor)).await.unwrap();
     assert_eq!(outcome.text(), "it is [redacted]");
     let log = bench.log.records(&outcome.run_id, 1).await.unwrap();
-    assert!(log.iter().all(|record| !record.data.contains(key)));
+    assert!(log.iter().all(|record| !record.payload.text().unwrap().contains(key)));
 }
 
 /// Spec: E10

@@ -207,7 +207,7 @@ async fn refund(order: u32) -> Result<String, tool::ToolError> {
     Ok(format!("refunded {order}"))
 }
 
-/// Spec: A1. A question is decided once, from anywhere in the process.
+/// Spec: A1. An approval is decided once, from anywhere in the process.
 #[tokio::test]
 async fn a_desk_decides_each_question_once() {
     let bench = Bench::new();
@@ -241,7 +241,7 @@ async fn a_desk_decides_each_question_once() {
     assert_eq!((granted, desk.open().len()), (1, 0));
 }
 
-/// Nobody, in a bad mood.
+/// An approver that panics.
 struct Panics;
 
 #[async_trait]

@@ -6,6 +6,7 @@ mod budgets;
 mod build;
 mod decisions;
 mod cancelling;
+mod context;
 mod durable;
 mod errors;
 mod histories;

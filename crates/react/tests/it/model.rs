@@ -133,7 +133,7 @@ async fn a_panic_of_a_provider_is_a_failed_call() {
     assert!(format!("{failure:#}").ends_with("the provider panicked: no"), "{failure:#}");
 }
 
-/// Fails in a passing way, and has the run cancelled before anybody hears of it.
+/// Fails in a passing way, and has the run cancelled before it is told.
 struct FailsAndCancels(CancellationToken);
 
 #[async_trait]

@@ -191,7 +191,7 @@ async fn calls_with_a_key_in_them_are_recorded_without() {
     let agent = bench.agent(answers).redactor(redactor);
     let outcome = bench.run(agent).await.unwrap();
     let log = bench.log.records(&outcome.run_id, 1).await.unwrap();
-    let data: String = log.iter().map(|record| record.data.to_string()).collect();
+    let data: String = log.iter().map(|record| record.payload.text().unwrap()).collect();
     assert!(!data.contains("looking") && !data.contains("12345678"), "{data}");
 }
 
@@ -208,7 +208,7 @@ async fn a_definition_is_recorded_without_secrets() {
         let agent = bench.agent(vec![says("x")]).redactor(redactor()).source(source);
         let outcome = bench.run(agent).await.unwrap();
         let log = bench.log.records(&outcome.run_id, 1).await.unwrap();
-        let started = log[0].data.to_string();
+        let started = log[0].payload.text().unwrap();
         assert!(!started.contains("abc") && !started.contains("looking"), "{started}");
         let at = started.find("digest").unwrap();
         digests.lock().unwrap().push(started[at..at + 80].to_owned());

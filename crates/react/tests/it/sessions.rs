@@ -94,7 +94,7 @@ async fn rewritten(
     let copy = Arc::new(MemoryLog::new());
     let mut writer = RunWriter::new(Arc::clone(&copy) as Arc<dyn EventLog>, run.clone());
     for event in events {
-        writer.stage(event.at, event.actor, event.caused_by, event.kind);
+        writer.stage(&Seed::new("test"), event.at, event.actor, event.caused_by, event.kind);
     }
     writer.commit().await.unwrap();
     copy

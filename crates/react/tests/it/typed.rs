@@ -81,9 +81,9 @@ async fn a_typed_run_that_waited_goes_on_with_its_own_agent() {
     let asks = calls([call("c1", "pay", json!({ "cents": 7 }))]);
     let waiting = agent(vec![asks]).run_typed::<Verdict>("why?").await.unwrap().outcome;
     assert_eq!(waiting.stop, Stop::WaitingApproval);
-    let question = &waiting.approvals[0].id;
+    let approval = &waiting.approvals[0].id;
     assert!(
-        bench.log.decide(question, Decision::approve("ada"), Timestamp::default()).await.unwrap()
+        bench.log.decide(approval, Decision::approve("ada"), Timestamp::default()).await.unwrap()
     );
     let misfits = says("because");
     let fits = says(r#"{"cause": "a leak", "certainty": 9}"#);

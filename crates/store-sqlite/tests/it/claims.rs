@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use event_log::{Claim, EventLog, LogError, RunWriter};
+use event_log::{Claim, EventLog, LogError, RunWriter, Seed};
 use futures_util::future::join_all;
 use layer0::event::Actor;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -21,7 +21,7 @@ fn log_of(database: &Database) -> Arc<dyn EventLog> {
 /// Stages and appends the first event of a run.
 pub(crate) async fn begin(log: &Arc<dyn EventLog>, run: &str) -> RunWriter {
     let mut writer = RunWriter::new(Arc::clone(log), run.into());
-    writer.stage(at(1), Actor::Runtime, None, started(&format!("ses_{run}")));
+    writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, started(&format!("ses_{run}")));
     writer.commit().await.unwrap();
     writer
 }
@@ -124,7 +124,7 @@ async fn a_dropped_append_is_written_before_the_run_is_free() {
     for round in 0..50 {
         let run = format!("run_{round}");
         let mut writer = begin(&log, &run).await;
-        writer.stage(at(2), Actor::Runtime, None, started("s"));
+        writer.stage(&Seed::new("test"), at(2), Actor::Runtime, None, started("s"));
         {
             let append = writer.commit();
             let mut append = std::pin::pin!(append);
@@ -135,7 +135,7 @@ async fn a_dropped_append_is_written_before_the_run_is_free() {
         let claim = log.claim(&run.as_str().into()).await.unwrap();
         let summary = log.summary(&run.as_str().into()).await.unwrap().unwrap();
         let mut writer = RunWriter::resume(Arc::clone(&log), summary, claim);
-        writer.stage(at(3), Actor::Runtime, None, started("s"));
+        writer.stage(&Seed::new("test"), at(3), Actor::Runtime, None, started("s"));
         writer.commit().await.unwrap();
     }
 }
@@ -177,7 +177,7 @@ async fn appends_behind_a_lock_share_one_wait() {
     let mut writers = Vec::new();
     for number in 0..8 {
         let mut writer = begin(&log, &format!("run_{number}")).await;
-        writer.stage(at(2), Actor::Runtime, None, started("s"));
+        writer.stage(&Seed::new("test"), at(2), Actor::Runtime, None, started("s"));
         writers.push(writer);
     }
     let options = SqliteConnectOptions::new().filename(folder.file());
@@ -210,7 +210,13 @@ async fn a_refused_append_costs_no_further_commit() {
         .map(|number| {
             let run = if number == 7 { "run_taken".to_owned() } else { format!("run_{number}") };
             let mut writer = RunWriter::new(Arc::clone(&log), run.as_str().into());
-            writer.stage(at(1), Actor::Runtime, None, started(&format!("ses_{run}")));
+            writer.stage(
+                &Seed::new("test"),
+                at(1),
+                Actor::Runtime,
+                None,
+                started(&format!("ses_{run}")),
+            );
             writer
         })
         .collect();
@@ -249,7 +255,7 @@ async fn an_older_claim_writes_nothing_more() {
     sqlx::query("UPDATE runs SET owner = 'dead'").execute(&mut connection).await.unwrap();
     let claim = other.log().claim(&"run_1".into()).await.unwrap();
     assert!(claim.epoch() > Claim::FIRST);
-    first.stage(at(2), Actor::Runtime, None, started("s"));
+    first.stage(&Seed::new("test"), at(2), Actor::Runtime, None, started("s"));
     assert!(matches!(first.commit().await, Err(LogError::Conflict { .. })));
 }
 
@@ -272,14 +278,14 @@ async fn an_unreadable_run_can_be_followed() {
     let mut next = RunWriter::new(Arc::clone(&log), "run_2".into());
     let mut follows = started("ses_run_1");
     if let layer0::event::EventKind::RunStarted(started) = &mut follows {
-        started.follows = Some(layer0::event::Follows {
+        started.follows = Some(Box::new(layer0::event::Follows {
             run: left.run,
             seq: left.last_seq,
             digest: left.head,
             messages: left.messages,
-        });
+        }));
     }
-    next.stage(at(2), Actor::Runtime, None, follows);
+    next.stage(&Seed::new("test"), at(2), Actor::Runtime, None, follows);
     next.commit().await.unwrap();
 }
 

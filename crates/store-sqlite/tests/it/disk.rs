@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use event_log::{EventLog, RunWriter, read_events};
+use event_log::{EventLog, RunWriter, Seed, read_events};
 use layer0::Timestamp;
 use layer0::event::{Actor, Warning};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -20,14 +20,14 @@ async fn append(path: &Path, durability: Durability, events: usize, chars: &[usi
     for chars in chars.iter().cycle().take(events) {
         let at = Timestamp::from_millis(1_767_225_600_000);
         let message = "x".repeat(*chars).into();
-        writer.stage(at, Actor::Machine, Some(1), Warning { message }.into());
+        writer.stage(&Seed::new("test"), at, Actor::Machine, Some(1), Warning { message }.into());
         writer.commit().await.unwrap();
     }
     let (_, read) = read_events(&*log, &"run_1".into()).await.unwrap();
     assert_eq!(read.len(), events);
     let records = log.records(&"run_1".into(), 1).await.unwrap();
     database.close().await;
-    records.iter().map(|record| record.data.len()).sum()
+    records.iter().map(|record| record.payload.text().unwrap().len()).sum()
 }
 
 /// Returns how many bytes of a database are in use; migrations leave free pages behind.
@@ -92,6 +92,7 @@ fn syncs(folder: &Path, name: &str) -> usize {
     calls.lines().filter(is_call).count()
 }
 
+/// Spec: D3
 #[test]
 fn an_append_at_full_durability_is_synced_before_it_is_acknowledged() {
     let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status();

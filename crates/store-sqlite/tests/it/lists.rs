@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use error_store::{ErrorFilter, ErrorStore, NewError, Origin, Retention};
-use event_log::{EventLog, RunWriter};
+use event_log::{EventLog, RunWriter, Seed};
 use layer0::event::{Actor, ErrorStored};
 use layer0::id::ErrorId;
 use layer0::{Code, code};
@@ -37,7 +37,7 @@ async fn an_error_kept_after_its_reference_is_listed() {
 
     let log: Arc<dyn EventLog> = Arc::new(here.log());
     let mut copy = RunWriter::new(log, "run_copy".into());
-    copy.stage(at(0), Actor::Runtime, None, started("s-2"));
+    copy.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started("s-2"));
     let met = ErrorStored {
         error_id: stored.id.clone(),
         call_id: "c".into(),
@@ -46,7 +46,7 @@ async fn an_error_kept_after_its_reference_is_listed() {
         chars_kept: 0,
         occurrences: 1,
     };
-    copy.stage(at(0), Actor::Runtime, None, met.into());
+    copy.stage(&Seed::new("test"), at(0), Actor::Runtime, None, met.into());
     copy.commit().await.unwrap();
     assert!(listed(&here, of_run("run_copy")).await.is_empty());
 

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod claims;
+#[cfg(target_os = "linux")]
+mod crossings;
 mod disk;
 mod lists;
 mod migration;
@@ -14,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use error_store::{ErrorFilter, ErrorStore, NewError, Origin, StoreError};
-use event_log::{EventLog, LogError, RunFilter, RunWriter, read_events};
+use event_log::{EventLog, LogError, RunFilter, RunWriter, Seed, read_events};
 use layer0::event::{Actor, AgentRecord, EventKind, RunStarted, Warning};
 use layer0::id::RunId;
 use layer0::{Code, Timestamp, code};
@@ -52,32 +54,25 @@ fn at(ms: i64) -> Timestamp {
 }
 
 fn started(session: &str) -> EventKind {
-    RunStarted {
-        input: "hello".into(),
-        images: Arc::default(),
-        session: session.into(),
-        agent: AgentRecord {
+    RunStarted::new(
+        "hello",
+        session.into(),
+        AgentRecord {
             name: "demo".into(),
             digest: "d".into(),
             definition: (&serde_json::json!({"name": "demo"})).into(),
         },
-        parent: None,
-        follows: None,
-        machine: 0,
-        depth: 0,
-        allowance: None,
-        deadline: None,
-        history: Default::default(),
-    }
+    )
     .into()
 }
 
 async fn write_run(log: &Arc<dyn EventLog>, run: &str, session: &str, events: u64) {
     let mut writer = RunWriter::new(Arc::clone(log), run.into());
-    writer.stage(at(0), Actor::Runtime, None, started(session));
+    writer.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started(session));
     for number in 2..=events {
         let message = format!("event {number} with ' quote and \u{0} zero").into();
         writer.stage(
+            &Seed::new("test"),
             at(i64::try_from(number).unwrap()),
             Actor::Machine,
             Some(1),
@@ -146,7 +141,7 @@ async fn a_reader_leaves_no_file_behind() {
     database.log().runs(RunFilter::default()).await.unwrap();
     let refused = RunWriter::new(Arc::new(database.log()), RunId::from("run_9"));
     let mut refused = refused;
-    refused.stage(at(0), Actor::Runtime, None, started("s"));
+    refused.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started("s"));
     assert!(refused.commit().await.is_err());
     database.close().await;
     assert_eq!(folder.names(), ["backstop.db"]);
@@ -211,7 +206,7 @@ async fn a_stale_writer_is_refused() {
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     write_run(&log, "run_1", "s-1", 3).await;
     let mut stale = RunWriter::new(log, "run_1".into());
-    stale.stage(at(0), Actor::Runtime, None, started("s-1"));
+    stale.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started("s-1"));
     assert!(matches!(stale.commit().await, Err(LogError::Conflict { seq: 1, .. })));
 }
 
@@ -251,7 +246,7 @@ async fn many_callers_share_commits_and_a_bad_one_harms_nobody() {
                 if number % 8 == 0 {
                     // A stale writer in the middle of everybody else's work.
                     let mut stale = RunWriter::new(log, "run_0".into());
-                    stale.stage(at(0), Actor::Runtime, None, started("s"));
+                    stale.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started("s"));
                     assert!(matches!(stale.commit().await, Err(LogError::Conflict { .. })));
                 } else {
                     write_run(&log, &format!("run_{number}"), &format!("s-{number}"), 10).await;

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use error_store::{ErrorStore, ResultStore};
-use event_log::{EventLog, RunWriter, read_events};
-use layer0::event::Actor;
+use event_log::{Batch, EventLog, Payload, Record, RunSummary, RunWriter, Seed, read_events};
+use layer0::event::{Actor, Hash};
+use layer0::id::RunId;
 
 use crate::{Folder, at, error, open, started, tamper};
 
 /// Brings a database back to the first version, with what is in it.
 const FIRST_VERSION: &str = "
+    DROP VIEW appends;
     DROP TRIGGER errors_added; DROP TRIGGER errors_seen; DROP TRIGGER errors_taken;
     DROP TRIGGER results_added; DROP TRIGGER events_stored; DROP TRIGGER events_started;
     DROP TRIGGER events_forked;
@@ -47,35 +49,62 @@ const FIRST_VERSION: &str = "
     DROP TABLE results;
     PRAGMA user_version = 1";
 
+/// Writes a run as the first layout has it, without salts.
+async fn write_first_layout(log: &dyn EventLog, run: &str, session: &str) -> RunSummary {
+    let run = RunId::from(run);
+    let claim = log.claim_new(&run);
+    let mut summary = RunSummary::new(run.clone());
+    for seq in 1..=20 {
+        let mut record = Record {
+            seq,
+            at: at(1),
+            event_type: "run.started".into(),
+            actor: Actor::Runtime,
+            caused_by: None,
+            schema: 1,
+            payload: Payload::Plain(serde_json::to_string(&started(session)).unwrap()),
+            hash: Hash::default(),
+        };
+        record.hash = record.seal(&summary.head, None);
+        summary.apply(&record.decode(&run).unwrap());
+        let batch = Batch::new(run.clone(), claim.epoch(), vec![record], summary.clone());
+        log.append(batch).await.unwrap();
+    }
+    summary
+}
+
 /// Spec: D11. A database of the first version is brought up to this one, with what is in it.
 #[tokio::test]
 async fn an_older_database_is_migrated() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let log: Arc<dyn EventLog> = Arc::new(database.log());
-    let mut writers = ["run_1", "run_2"].map(|run| RunWriter::new(Arc::clone(&log), run.into()));
-    for number in 0..20 {
-        for (session, writer) in ["s-1", "s-2"].into_iter().zip(&mut writers) {
-            writer.stage(at(number), Actor::Runtime, None, started(session));
-            writer.commit().await.unwrap();
-        }
-    }
+    let written = [
+        write_first_layout(&*log, "run_1", "s-1").await,
+        write_first_layout(&*log, "run_2", "s-2").await,
+    ];
     let stored = database.errors().store(error("s", "c", "it broke")).await.unwrap();
     database.close().await;
     tamper(&folder.file(), FIRST_VERSION).await;
 
     let database = open(&folder.file()).await;
-    for writer in writers {
-        let (summary, mut events) =
-            read_events(&database.log(), &writer.summary().run).await.unwrap();
-        assert_eq!((&summary, events.len()), (writer.summary(), 20));
+    for written in written {
+        let (summary, mut events) = read_events(&database.log(), &written.run).await.unwrap();
+        assert_eq!((&summary, events.len()), (&written, 20));
         let log: Arc<dyn EventLog> = Arc::new(database.log());
         let claim = log.claim(&summary.run).await.unwrap();
         let mut writer = RunWriter::resume(log, summary.clone(), claim);
-        writer.stage(at(20), Actor::Runtime, None, started(summary.session.as_str()));
+        writer.stage(
+            &Seed::new("test"),
+            at(20),
+            Actor::Runtime,
+            None,
+            started(summary.session.as_str()),
+        );
         events.extend(writer.commit().await.unwrap());
         let again = read_events(&database.log(), &summary.run).await.unwrap().1;
         assert_eq!(again, events);
+        assert!(again.iter().all(|event| event.salt.is_none()), "it stays of the first layout");
     }
     let again = database.errors().store(error("s", "c", "it broke")).await.unwrap();
     assert_eq!((again.id, again.occurrences), (stored.id, 2));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use error_store::{ErrorStore, Lookup};
-use event_log::{EventLog, RunFilter, RunState, RunWriter, read_events};
+use event_log::{EventLog, RunFilter, RunState, RunWriter, Seed, read_events};
 use layer0::event::{Actor, EventKind, Follows, Hash, RunFailed, RunForked, RunStarted, Warning};
 use layer0::id::RunId;
 use layer0::{Code, code};
@@ -18,7 +18,7 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 async fn append(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind>) {
     for kind in kinds {
-        writer.stage(at(ms), Actor::Runtime, None, kind);
+        writer.stage(&Seed::new("test"), at(ms), Actor::Runtime, None, kind);
     }
     writer.commit().await.unwrap();
 }
@@ -42,7 +42,7 @@ async fn over(database: &Database, day: i64, run: &str, first: EventKind) {
 fn following(session: &str, earlier: &str) -> EventKind {
     let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
     let (run, digest) = (earlier.into(), Hash::default());
-    first.follows = Some(Follows { run, seq: 1, digest, messages: 1 });
+    first.follows = Some(Box::new(Follows { run, seq: 1, digest, messages: 1 }));
     first.into()
 }
 
@@ -169,7 +169,7 @@ async fn copies_of_a_forgotten_session_are_named() {
         let stored = database.errors().store(error_at(0, "s-1", "c", "boom")).await.unwrap();
         let log: Arc<dyn EventLog> = Arc::new(database.log());
         let mut copy = RunWriter::new(log, "run_2".into());
-        let forked = RunForked { parent: "run_1".into(), at: 1 };
+        let forked = RunForked { run: None, parent: "run_1".into(), at: 1, session: None };
         append(&mut copy, DAY + 1, vec![started("s-1"), forked.into()]).await;
         let forget =
             async || database.forget_session(&"s-1".into(), "ann", with_forks, at(DAY)).await;

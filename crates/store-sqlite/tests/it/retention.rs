@@ -6,7 +6,7 @@ use std::time::Duration;
 use error_store::{
     ErrorFilter, ErrorStore, Lookup, NewResult, Origin, ResultStore, Retention, readable,
 };
-use event_log::{EventLog, RunWriter};
+use event_log::{EventLog, RunWriter, Seed};
 use layer0::event::{Actor, ErrorStored, EventKind, RunFinished, RunForked};
 use layer0::stop::Outcome;
 use redact::Redactor;
@@ -47,7 +47,7 @@ pub(crate) fn finished() -> EventKind {
 
 async fn append(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind>) {
     for kind in kinds {
-        writer.stage(at(ms), Actor::Runtime, None, kind);
+        writer.stage(&Seed::new("test"), at(ms), Actor::Runtime, None, kind);
     }
     writer.commit().await.unwrap();
 }
@@ -91,7 +91,7 @@ async fn an_open_copy_keeps_what_it_was_copied_from() {
     let mut run = writer(&database, "run_1");
     append(&mut run, 0, vec![started("s-1"), finished()]).await;
     let mut copy = writer(&database, "run_2");
-    let forked = RunForked { parent: "run_1".into(), at: 1 };
+    let forked = RunForked { run: None, parent: "run_1".into(), at: 1, session: None };
     append(&mut copy, 1, vec![started("s-1"), forked.into()]).await;
     let prune = async || {
         let all = Retention::NONE.max_rows(0);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use error_store::ErrorStore;
-use event_log::{Claim, EventLog, LogError, RunWriter, read_events};
+use event_log::{Claim, EventLog, LogError, RunWriter, Seed, read_events};
 use futures_util::future::join_all;
 use layer0::event::Actor;
 use store_sqlite::Database;
@@ -34,7 +34,7 @@ async fn what_shares_a_commit_is_written_as_if_alone() {
     };
     let mut writers = [0; 3].map(resume);
     for writer in &mut writers {
-        writer.stage(at(3), Actor::Runtime, None, started("s"));
+        writer.stage(&Seed::new("test"), at(3), Actor::Runtime, None, started("s"));
     }
     let written = join_all(writers.iter_mut().map(RunWriter::commit)).await;
     let conflicts = written
@@ -54,7 +54,7 @@ async fn appends_of_any_size_read_back() {
     let mut appended = Vec::new();
     for size in [1, 64, 33, 2, 3, 256, 257, 1_000, 5] {
         for _ in 0..size {
-            writer.stage(at(size), Actor::Runtime, None, started("s"));
+            writer.stage(&Seed::new("test"), at(size), Actor::Runtime, None, started("s"));
         }
         appended.extend(writer.commit().await.unwrap());
         assert_eq!(read_events(&*log, &"run_1".into()).await.unwrap().1, appended);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use event_log::{EventLog, InboxRequest, LogError, RunState, RunWriter};
+use event_log::{EventLog, InboxRequest, LogError, RunState, RunWriter, Seed};
 use layer0::event::Actor;
 use layer0::stop::Stop;
 use provider::ScriptedProvider;
@@ -37,9 +37,12 @@ async fn an_unreadable_open_run_is_read_from_its_record() {
     let claim = log.claim(&run).await.unwrap();
     let mut writer = RunWriter::resume(Arc::clone(&log), last, claim);
     let warning = layer0::event::Warning { message: "goes on".into() };
-    writer.stage(at(2), Actor::Runtime, None, warning.into());
+    writer.stage(&Seed::new("test"), at(2), Actor::Runtime, None, warning.into());
     writer.commit().await.unwrap();
-    assert_eq!(event_log::verify_run(&*log, &run).await.unwrap().last_seq, whole.last_seq + 1);
+    assert_eq!(
+        event_log::verify_run(&*log, &run).await.unwrap().summary.last_seq,
+        whole.last_seq + 1
+    );
 }
 
 /// Spec: D11. Where the record is broken too, what is left is enough to close the run.

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use event_log::{Decision, EventLog, InboxRequest, OpenApproval, RunWriter, read_events};
 use futures_util::future::join_all;
 use layer0::event::{
-    ApprovalGranted, ApprovalRequested, EventKind, RunFailed, RunForked, RunWaiting, ToolResponded,
+    ApprovalGranted, ApprovalRequested, EventKind, RunFailed, RunWaiting, ToolResponded,
 };
 use layer0::id::ApprovalId;
 use layer0::usage::Usage;
 use layer0::{Code, code};
 use serde_json::json;
 
-use super::log::history::{at, cancelled, finished, open, records, warning, write};
+use super::log::history::{at, cancelled, finished, forked, open, records, warning, write};
 use super::suite::{Suite, checks};
 
 type Log = Arc<dyn EventLog>;
@@ -242,8 +242,7 @@ async fn a_copied_run_asks_anew(log: Log) {
     let copied = records(&log, "run_1").await;
     let seq = u64::try_from(events.len()).expect("a few events");
     let mut copy = RunWriter::copy(Arc::clone(&log), "run_2".into(), &events, copied);
-    let forked = RunForked { parent: "run_1".into(), at: seq };
-    write(&mut copy, 60, [forked.into()]).await.expect("it is copied");
+    write(&mut copy, 60, [forked("run_2", "run_1", seq)]).await.expect("it is copied");
     let runs = async || {
         let all = pending(&log).await;
         all.iter().map(|open| (open.id.to_string(), open.run.to_string())).collect::<Vec<_>>()

@@ -1,6 +1,7 @@
 //! What every event log has to keep.
 
 mod append;
+mod erase;
 pub(super) mod history;
 mod inbox;
 mod listing;
@@ -17,7 +18,7 @@ use super::suite::{Open, Suite, checks};
 type Log = Arc<dyn EventLog>;
 
 /// Holds event logs against the contract of [`EventLog`]: what is appended, by one writer, in sessions
-/// with one open run, and what is sent to a run. `make` makes an empty log for each trial.
+/// with one open run, what is sent to a run, and what is erased. `make` makes an empty log for each trial.
 ///
 /// [`approvals`](super::approvals) holds what a log keeps of approvals, [`reopened_event_log`] what it
 /// keeps when it is opened again.
@@ -45,6 +46,10 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             append::has_nothing_of_a_run_it_was_not_given,
             append::reads_records_from_a_seq_on,
             append::writes_a_dropped_append_whole_or_not_at_all,
+            erase::erases_nothing_it_cannot,
+            erase::erases_what_an_event_says,
+            erase::names_the_runs_that_hold_a_copy,
+            erase::verifies_what_was_erased,
             inbox::accepts_requests_while_the_run_is_open,
             inbox::drops_requests_at_the_end_of_a_run,
             inbox::keeps_every_field_of_a_request,

@@ -42,6 +42,38 @@ payload! {
         /// What that costs, in billionths of a US dollar; null without a price.
         #[serde(default)]
         cost_nanousd: Option<u64>,
+        /// Who is asked next; null unless another provider is.
+        #[serde(default)]
+        next_provider: Option<Arc<str>>,
+        /// How long it took, in milliseconds; 0 in records that do not say.
+        #[serde(default)]
+        duration_ms: u64,
+        /// How long it took until the first piece of an answer that comes in pieces, in milliseconds.
+        #[serde(default)]
+        first_token_ms: Option<u64>,
+        /// What the provider calls the request, to be named when its support is asked.
+        #[serde(default)]
+        request_id: Option<Arc<str>>,
+    }
+}
+
+impl ModelAttempted {
+    /// Describes an attempt that worked, of which nothing else is known.
+    pub fn new(call: u32, attempt: u32, provider: impl Into<Arc<str>>) -> Self {
+        Self {
+            call,
+            attempt,
+            provider: provider.into(),
+            code: None,
+            status: None,
+            delay_ms: None,
+            usage: None,
+            cost_nanousd: None,
+            next_provider: None,
+            duration_ms: 0,
+            first_token_ms: None,
+            request_id: None,
+        }
     }
 }
 

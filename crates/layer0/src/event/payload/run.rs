@@ -1,5 +1,6 @@
 //! A run: begun, copied, taken up again, ended.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,8 @@ use crate::usage::{Allowance, Usage};
 pub struct AgentRecord {
     /// The agent's name.
     pub name: Arc<str>,
-    /// SHA-256 of the definition, in hex.
+    /// SHA-256, in hex, of what makes it this agent: name, instructions, limits, guards, budget, memory,
+    /// hooks and tools. Another model or price is the same agent.
     pub digest: Arc<str>,
     /// Everything the run needs to be rebuilt, without secrets.
     pub definition: JsonText,
@@ -27,20 +29,31 @@ pub struct AgentRecord {
 payload! {
     /// A run began.
     RunStarted {
+        /// The run itself, because no hash covers the envelope's; null in records of the first layout.
+        #[serde(default)]
+        run: Option<RunId>,
         /// What the caller asked.
         input: Arc<str>,
-        /// The pictures it was asked about.
+        /// The images of its input.
         #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
         images: Arc<[Image]>,
-        /// The conversation it belongs to.
+        /// The session it belongs to.
         session: SessionId,
         /// Who answers.
-        agent: AgentRecord,
+        agent: Box<AgentRecord>,
+        /// SHA-256 of everything that was resolved for the run, in hex: the agent's definition as it
+        /// stands here. Null in records of the first layout, where `agent.digest` is that.
+        #[serde(default)]
+        definition_digest: Option<Arc<str>>,
+        /// The run at the head of its callers, as far as they are known: itself, where nothing
+        /// dispatched it. Null in records of the first layout.
+        #[serde(default)]
+        root: Option<RunId>,
         /// The run that started this one.
         parent: Option<RunId>,
         /// The run of the session that this one goes on after.
         #[serde(default)]
-        follows: Option<Follows>,
+        follows: Option<Box<Follows>>,
         /// The version of the machine that decides; 0 in records that do not say.
         #[serde(default)]
         machine: u32,
@@ -53,10 +66,81 @@ payload! {
         /// When it has to be done, on the clock of its events; null without a bound of its caller's.
         #[serde(default)]
         deadline: Option<Timestamp>,
+        /// JSON Schema that the final answer has to fit, where the caller wants one.
+        #[serde(default)]
+        output_schema: Option<Box<JsonText>>,
+        /// What its MCP servers listed; null without one.
+        #[serde(default)]
+        mcp: Option<Box<JsonText>>,
+        /// What the caller files the run under.
+        #[serde(default)]
+        labels: Arc<BTreeMap<String, String>>,
+        /// The caller's place in a distributed trace, as W3C `traceparent`.
+        #[serde(default)]
+        trace_parent: Option<Arc<str>>,
+        /// The event of another run that led to this one.
+        #[serde(default)]
+        cause: Option<Box<Cause>>,
+        /// Whose journal decides what happens next.
+        #[serde(default)]
+        journal: JournalKind,
+        /// The id of the key that the record is sealed with; null for an unkeyed one.
+        #[serde(default)]
+        key_id: Option<Arc<str>>,
         /// What was said before, where the caller brought it along.
         #[serde(default, skip_serializing_if = "Transcript::is_empty")]
         history: Transcript,
     }
+}
+
+impl RunStarted {
+    /// Makes the first event of a run that nothing dispatched, that follows no other one, and that
+    /// says nothing of itself but this.
+    #[must_use]
+    pub fn new(input: impl Into<Arc<str>>, session: SessionId, agent: AgentRecord) -> Self {
+        Self {
+            run: None,
+            input: input.into(),
+            images: Arc::default(),
+            session,
+            agent: Box::new(agent),
+            definition_digest: None,
+            root: None,
+            parent: None,
+            follows: None,
+            machine: 0,
+            depth: 0,
+            allowance: None,
+            deadline: None,
+            output_schema: None,
+            mcp: None,
+            labels: Arc::default(),
+            trace_parent: None,
+            cause: None,
+            journal: JournalKind::default(),
+            key_id: None,
+            history: Transcript::default(),
+        }
+    }
+}
+
+/// An event of another run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cause {
+    /// The run.
+    pub run: RunId,
+    /// The event.
+    pub seq: u64,
+}
+
+/// Whose journal decides what happens next in a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum JournalKind {
+    /// That of the process that has the run: its record is the journal.
+    #[default]
+    Local,
 }
 
 /// Where the transcript of a session stood when a run began.
@@ -95,10 +179,16 @@ impl From<RecordedFollows> for Follows {
 payload! {
     /// A run was copied from another one up to an event.
     RunForked {
+        /// The run itself; null in records of the first layout.
+        #[serde(default)]
+        run: Option<RunId>,
         /// The run it was copied from.
         parent: RunId,
         /// The last event that was copied.
         at: u64,
+        /// The session of the copy; null in records of the first layout.
+        #[serde(default)]
+        session: Option<SessionId>,
     }
 }
 

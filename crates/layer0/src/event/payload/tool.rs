@@ -111,7 +111,7 @@ payload! {
 payload! {
     /// A person is asked.
     ApprovalRequested {
-        /// The question.
+        /// The approval.
         approval_id: ApprovalId,
         /// The call it is about.
         call_id: CallId,
@@ -127,7 +127,7 @@ payload! {
 payload! {
     /// A person agreed.
     ApprovalGranted {
-        /// The question.
+        /// The approval.
         approval_id: ApprovalId,
         /// The call it is about.
         call_id: CallId,
@@ -143,7 +143,7 @@ payload! {
 payload! {
     /// A person declined.
     ApprovalDenied {
-        /// The question.
+        /// The approval.
         approval_id: ApprovalId,
         /// The call it is about.
         call_id: CallId,

@@ -43,6 +43,14 @@ impl Entries {
         self.0.lock().unwrap().push(serde_json::to_string(entry).unwrap());
     }
 
+    /// Returns the first id that was drawn.
+    pub(super) fn first_id(&self) -> Option<RunId> {
+        self.all().into_iter().find_map(|entry| match entry {
+            Entry::Id(id) => Some(id),
+            _ => None,
+        })
+    }
+
     /// Returns when the last thing happened.
     pub(super) fn last_time(&self) -> Timestamp {
         let times = self.all().into_iter().rev().find_map(|entry| match entry {

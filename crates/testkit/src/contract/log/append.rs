@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::Log;
 use super::history::{
-    begin, dispatched, finished, following, open, records, started, warning, whole, write,
+    begin, dispatched, finished, following, open, records, seed, started, warning, whole, write,
 };
 
 pub(super) async fn keeps_what_is_appended(log: Log) {
@@ -26,7 +26,7 @@ pub(super) async fn keeps_what_is_appended(log: Log) {
     assert_eq!((summary.state, &*summary.agent), (RunState::Finished, "conformance"));
     assert_eq!(events.iter().map(|event| event.seq).collect::<Vec<_>>(), [1, 2, 3, 4]);
     assert_eq!(events[0].kind, EventKind::from(started("s")), "text comes out as it went in");
-    assert!(verify(&records(&log, "run_1").await, &summary.head).is_ok(), "the chain holds");
+    assert!(verify(&records(&log, "run_1").await, &summary, log.key()).is_ok(), "the chain holds");
 }
 
 pub(super) async fn keeps_every_field_of_a_record(log: Log) {
@@ -41,7 +41,7 @@ pub(super) async fn keeps_every_field_of_a_record(log: Log) {
     let far = Timestamp::from_millis(253_402_300_799_999);
     staged.push((far, Actor::Person, Some(u64::from(u32::MAX)), warning("far")));
     for (at, actor, caused_by, kind) in staged {
-        writer.stage(at, actor, caused_by, kind);
+        writer.stage(&seed(), at, actor, caused_by, kind);
     }
     let written: Vec<_> = writer.commit().await.expect("a batch is taken").collect();
     let (_, read) = read_events(&*log, &"run_1".into()).await.expect("it is read back");

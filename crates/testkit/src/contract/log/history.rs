@@ -1,11 +1,10 @@
 //! Runs to be written into a log.
 
-use event_log::{EventLog, InboxRequest, LogError, Record, RunWriter};
+use event_log::{EventLog, InboxRequest, LogError, Record, RunWriter, Seed, session_of_fork};
 use layer0::event::{
-    Actor, AgentRecord, EventKind, Follows, Hash, RunFinished, RunStarted, Warning,
+    Actor, AgentRecord, EventKind, Follows, Hash, RunFinished, RunForked, RunStarted, Warning,
 };
 use layer0::id::RunId;
-use layer0::message::Transcript;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Timestamp, code};
@@ -21,25 +20,13 @@ pub(crate) fn started(session: &str) -> RunStarted {
         digest: "0".into(),
         definition: (&json!({"text": "quote ' zero \u{0} umlaut ä"})).into(),
     };
-    RunStarted {
-        input: "x".into(),
-        images: Arc::default(),
-        session: session.into(),
-        agent,
-        parent: None,
-        follows: None,
-        machine: 0,
-        depth: 0,
-        allowance: None,
-        deadline: None,
-        history: Transcript::default(),
-    }
+    RunStarted::new("x", session.into(), agent)
 }
 
 /// The start of a run that goes on after another one.
 pub(crate) fn following(session: &str, run: &str) -> RunStarted {
     let follows = Follows { run: run.into(), seq: 2, digest: Hash::default(), messages: 1 };
-    RunStarted { follows: Some(follows), ..started(session) }
+    RunStarted { follows: Some(Box::new(follows)), ..started(session) }
 }
 
 /// The start of a run that another one dispatched.
@@ -74,6 +61,17 @@ pub(crate) fn at(ms: i64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
+/// What the salts of all events are drawn from.
+pub(crate) fn seed() -> Seed {
+    Seed::new("test")
+}
+
+/// What a copy of a run begins with.
+pub(crate) fn forked(run: &str, parent: &str, at: u64) -> EventKind {
+    let session = Some(session_of_fork(&run.into()));
+    RunForked { run: Some(run.into()), parent: parent.into(), at, session }.into()
+}
+
 /// Appends events in one batch.
 pub(crate) async fn write(
     writer: &mut RunWriter,
@@ -81,7 +79,7 @@ pub(crate) async fn write(
     kinds: impl IntoIterator<Item = EventKind>,
 ) -> Result<(), LogError> {
     for kind in kinds {
-        writer.stage(at(ms), Actor::Runtime, None, kind);
+        writer.stage(&seed(), at(ms), Actor::Runtime, None, kind);
     }
     writer.commit().await.map(drop)
 }

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use event_log::{LogError, RunWriter, read_events, session_of_fork};
 use futures_util::future::join_all;
-use layer0::event::RunForked;
 
 use super::Log;
 use super::history::{
-    begin, dispatched, finished, following, open, records, started, warning, whole, write,
+    begin, dispatched, finished, following, forked, open, records, started, warning, whole, write,
 };
 
 /// Asserts that a run did not begin, because of another one of its session.
@@ -105,8 +104,7 @@ pub(super) async fn a_copied_run_has_a_session_of_its_own(log: Log) {
     let mut copied = records(&log, "run_1").await;
     copied.truncate(2);
     let mut copy = RunWriter::copy(Arc::clone(&log), "run_2".into(), &events, copied);
-    let forked = RunForked { parent: "run_1".into(), at: 2 };
-    write(&mut copy, 42, [forked.into()]).await.expect("a copy is in no one's way");
+    write(&mut copy, 42, [forked("run_2", "run_1", 2)]).await.expect("a copy is in no one's way");
     let (summary, events) = read_events(&*log, &"run_2".into()).await.expect("it is read");
     let session = session_of_fork(&"run_2".into());
     assert_eq!((&summary.session, summary.last_seq, events.len()), (&session, 3, 3));

@@ -1,0 +1,44 @@
+//! JSON that steers no terminal.
+//!
+//! What could steer a terminal, turn the direction of writing or hide is written as `\u001b` is, which is
+//! the same JSON. Records are hashed in this form, so that it can be printed and verified alike.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// Is it a control (C0, DEL, C1), does it set the direction of writing, or has it no width? These are the
+/// `Default_Ignorable_Code_Point`s of Unicode without variation selectors, and separators. The list is
+/// part of the record's format.
+#[must_use]
+pub fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+            | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}' | '\u{3164}' | '\u{FEFF}' | '\u{FFA0}'
+            | '\u{FFF0}'..='\u{FFFB}' | '\u{1BCA0}'..='\u{1BCA3}' | '\u{1D173}'..='\u{1D17A}'
+            | '\u{E0000}'..='\u{E0FFF}')
+}
+
+/// Escapes a text of JSON, which stays the same JSON. Line ends between its tokens stay.
+#[must_use]
+pub fn escape_json(json: &str) -> Cow<'_, str> {
+    let is_escaped = |c: char| c != '\n' && is_harmful(c);
+    // Most are ASCII without controls, which serde_json escapes.
+    let is_plain = |byte: u8| matches!(byte, b'\n' | b' '..=b'~');
+    if json.bytes().all(is_plain) || !json.contains(is_escaped) {
+        return Cow::Borrowed(json);
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if !is_escaped(c) {
+            safe.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing to a string cannot fail.
+            let _ = write!(safe, "\\u{unit:04x}");
+        }
+    }
+    Cow::Owned(safe)
+}

@@ -1,0 +1,73 @@
+//! Erasing what one event says.
+
+use async_trait::async_trait;
+use error_store::StoreError;
+use event_log::LogError;
+use layer0::event::Hash;
+use layer0::id::RunId;
+use sqlx::{Row, SqliteConnection};
+
+use crate::chore::Chore;
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::job_error::JobError;
+use crate::log::{chain, signed};
+use crate::removal::erase_what_is_freed;
+use crate::rows::{hash_of, payload_of};
+
+/// Erases the payload and the salt of an event, in the file too, and returns the runs that hold a copy of
+/// it. The run is claimed.
+pub(crate) async fn erase(
+    database: &Database,
+    run: &RunId,
+    seq: u64,
+) -> Result<Vec<RunId>, LogError> {
+    let row = sqlx::query(chain!("SELECT id, hash, data, salt, erased FROM chain WHERE seq = $2"))
+        .bind(run.as_str())
+        .bind(signed(seq))
+        .fetch_optional(database.readers())
+        .await
+        .map_err(Fault::from)?;
+    let row = row.ok_or(LogError::not_erasable(seq, "the run has no such event"))?;
+    let digest = payload_of(&row, seq)?.digest();
+    let digest = digest.ok_or(LogError::not_erasable(seq, "it has no salt"))?;
+    let hash = hash_of(&row, "hash", seq)?;
+    let event = row.try_get("id").map_err(Fault::from)?;
+    let failed = |error: StoreError| LogError::Failed(error.into());
+    let writer = database.for_writing().map_err(failed)?;
+    writer.perform(Erasure { event, hash, digest }).await.map_err(failed)?;
+    // The write-ahead log still holds what the event said.
+    database.checkpoint().await.map_err(failed)?;
+    let copies: Vec<String> = sqlx::query_scalar(
+        "SELECT run FROM events JOIN runs ON runs.id = events.run_id \
+         WHERE hash = $1 AND erased IS NULL ORDER BY run",
+    )
+    .bind(&hash.0[..])
+    .fetch_all(database.readers())
+    .await
+    .map_err(Fault::from)?;
+    Ok(copies.into_iter().map(Into::into).collect())
+}
+
+/// Takes the text of an event away, and leaves its digest.
+struct Erasure {
+    event: i64,
+    hash: Hash,
+    digest: Hash,
+}
+
+#[async_trait]
+impl Chore for Erasure {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        erase_what_is_freed(connection).await?;
+        let erased = sqlx::query(
+            "UPDATE events SET data = '', salt = NULL, erased = $3 WHERE id = $1 AND hash = $2",
+        )
+        .bind(self.event)
+        .bind(&self.hash.0[..])
+        .bind(&self.digest.0[..])
+        .execute(connection)
+        .await?;
+        Ok(erased.rows_affected())
+    }
+}

@@ -1,0 +1,109 @@
+//! What the writer is asked to write, and what its callers are told.
+
+use std::sync::Arc;
+
+use error_store::{NewResult, StoreError, Stored};
+use event_log::LogError;
+use layer0::id::{ResultId, RunId};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use crate::append::Append;
+use crate::chore::Chore;
+use crate::claims::Claiming;
+use crate::errors::Insert;
+use crate::inbox::Sent;
+use crate::job_error::JobError;
+use crate::many::MAX_ROWS;
+
+/// Something to write, and where the answer goes.
+pub(crate) enum Job {
+    Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
+    Store(Box<Insert>, oneshot::Sender<Result<Stored, StoreError>>),
+    Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
+    Chore(Arc<dyn Chore>, oneshot::Sender<Result<u64, StoreError>>),
+    Send(Box<Sent>, oneshot::Sender<Result<Option<RunId>, LogError>>),
+    /// Claims a run, also where this owner, which is dead, has it.
+    Claim(RunId, Option<Arc<str>>, oneshot::Sender<Result<Claiming, LogError>>),
+    /// Frees a run that was claimed under this epoch; without one, a run whose claim is not waited for.
+    Release(RunId, Option<u64>),
+}
+
+/// A job in the queue, with its permit.
+pub(crate) struct Queued {
+    pub(crate) job: Job,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Queued {
+    /// Queues a job once it has its permit.
+    pub(crate) const fn new(job: Job, permit: Option<OwnedSemaphorePermit>) -> Self {
+        Self { job, _permit: permit }
+    }
+
+    /// Queues a job whose end is not waited for, without a permit.
+    pub(crate) const fn release(job: Job) -> Self {
+        Self { job, _permit: None }
+    }
+}
+
+/// A job's answer, held back until the commit.
+pub(crate) enum Done {
+    Appended,
+    Performed(u64),
+    Stored(Stored),
+    Put(ResultId),
+    Sent(Option<RunId>),
+    Claimed(Claiming),
+    Released,
+}
+
+/// Returns the appends that jobs are, if they need nothing else: then they are one statement, which is its
+/// own transaction, and crosses to SQLite's thread once.
+pub(crate) fn appends_alone(jobs: &[Job]) -> Option<Vec<&Append>> {
+    let appends: Option<Vec<&Append>> = jobs.iter().map(Job::append).collect();
+    let appends = appends?;
+    let rows: usize = appends.iter().map(|append| append.rows()).sum();
+    (rows <= MAX_ROWS && !appends.iter().any(|append| append.needs_more())).then_some(appends)
+}
+
+impl Job {
+    /// Returns the append, if it is one.
+    fn append(&self) -> Option<&Append> {
+        match self {
+            Self::Append(append, _) => Some(append),
+            _ => None,
+        }
+    }
+
+    /// Answers; a caller that is gone does not mind.
+    pub(crate) fn answer(self, result: Result<Done, JobError>) {
+        match (self, result) {
+            (Self::Append(_, answer), Ok(_)) => drop(answer.send(Ok(()))),
+            (Self::Append(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Store(_, answer), Ok(Done::Stored(stored))) => drop(answer.send(Ok(stored))),
+            (Self::Store(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Put(_, answer), Ok(Done::Put(id))) => drop(answer.send(Ok(id))),
+            (Self::Put(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Send(_, answer), Ok(Done::Sent(run))) => drop(answer.send(Ok(run))),
+            (Self::Send(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Claim(_, _, answer), Ok(Done::Claimed(claim))) => drop(answer.send(Ok(claim))),
+            (Self::Claim(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Chore(_, answer), Ok(Done::Performed(many))) => drop(answer.send(Ok(many))),
+            (Self::Chore(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            // `transact` answers each job with its own kind; a dropped answer reads as closed.
+            (
+                Self::Store(..)
+                | Self::Put(..)
+                | Self::Send(..)
+                | Self::Claim(..)
+                | Self::Chore(..),
+                Ok(_),
+            ) => {}
+            (Self::Release(run, _), Err(error)) => {
+                let error = LogError::from(error);
+                tracing::warn!(%run, %error, "a run could not be freed");
+            }
+            (Self::Release(..), Ok(_)) => {}
+        }
+    }
+}

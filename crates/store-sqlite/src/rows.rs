@@ -1,0 +1,67 @@
+//! Rows of events, read as records.
+
+use std::borrow::Cow;
+
+use event_log::{LogError, Payload, Record};
+use layer0::Timestamp;
+use layer0::event::{Actor, EVENT_TYPES, Hash, Salt};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use crate::fault::Fault;
+use crate::log::unsigned;
+
+/// Reads an event from its row.
+pub(crate) fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
+    let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
+    // A row whose columns have other types than we wrote was changed by somebody else.
+    let changed = |_| LogError::tampered(seq, "a column has another type");
+    let actor: &str = row.try_get("actor").map_err(changed)?;
+    let caused_by: Option<i64> = row.try_get("caused_by").map_err(changed)?;
+    Ok(Record {
+        seq,
+        at: Timestamp::from_millis(row.try_get("at").map_err(changed)?),
+        event_type: known_type(row.try_get("type").map_err(changed)?),
+        actor: Actor::parse(actor).ok_or(LogError::tampered(seq, "its actor is unknown"))?,
+        caused_by: caused_by
+            .map(|cause| {
+                u64::try_from(cause).map_err(|_| LogError::tampered(seq, "its cause is negative"))
+            })
+            .transpose()?,
+        schema: u32::try_from(row.try_get::<i64, _>("schema").map_err(changed)?)
+            .unwrap_or(u32::MAX),
+        payload: payload_of(row, seq)?,
+        hash: hash_of(row, "hash", seq)?,
+    })
+}
+
+/// Reads what an event's row holds of its payload.
+pub(crate) fn payload_of(row: &SqliteRow, seq: u64) -> Result<Payload, LogError> {
+    let changed = |_| LogError::tampered(seq, "a column has another type");
+    let bytes = |column| match row.try_get::<Option<&[u8]>, _>(column) {
+        Err(sqlx::Error::ColumnNotFound(_)) => Ok(None),
+        bytes => bytes.map_err(changed),
+    };
+    if bytes("erased")?.is_some() {
+        return hash_of(row, "erased", seq).map(Payload::Erased);
+    }
+    let text = row.try_get("data").map_err(changed)?;
+    match bytes("salt")?.map(<[u8; 16]>::try_from) {
+        None => Ok(Payload::Plain(text)),
+        Some(Ok(salt)) => Ok(Payload::Salted(Salt(salt), text)),
+        Some(Err(_)) => Err(LogError::tampered(seq, "its salt has another length")),
+    }
+}
+
+fn known_type(text: String) -> Cow<'static, str> {
+    match EVENT_TYPES.iter().find(|known| **known == text) {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(text),
+    }
+}
+
+/// Reads a hash from a column.
+pub(crate) fn hash_of(row: &SqliteRow, column: &str, seq: u64) -> Result<Hash, LogError> {
+    let bytes: &[u8] = row.try_get(column).map_err(Fault::from)?;
+    bytes.try_into().map(Hash).map_err(|_| LogError::tampered(seq, "its hash has another length"))
+}
