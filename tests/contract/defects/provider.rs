@@ -139,7 +139,7 @@ impl Defective {
             (D::ForgetsImages, Message::User { images, .. }) => *images = Arc::default(),
             (D::ForgetsState, Message::Assistant { provider_state, .. }) => *provider_state = None,
             (D::GivesStateToOthers, Message::Assistant { provider_state: Some(state), .. }) => {
-                state.provider = self.sound.name().into()
+                state.provider = self.sound.name().into();
             }
             (D::HidesFailedResults, Message::Tool { is_error, .. }) => *is_error = false,
             (D::ResultsAreOfTheFirstCall, Message::Tool { tool_call_id, .. }) => {

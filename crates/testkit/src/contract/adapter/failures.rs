@@ -9,7 +9,7 @@ use crate::contract::provider;
 use crate::server::{Ending, KEY, Reply};
 use crate::server::{all_of, shows_a_secret};
 
-/// [`provider_conformance`], which holds for every provider.
+/// [`provider`], which holds for every provider.
 ///
 /// Spec: P1, P3, P4, P7, P8
 pub async fn it_keeps_the_contract_of_a_provider(adapter: &Adapter) {
