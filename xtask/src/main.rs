@@ -63,7 +63,7 @@ enum Task {
     },
     /// Run every test of the workspace
     Test,
-    /// Check the house rules: tiers, manifests, file sizes, panics, documentation tables
+    /// Check the house rules: tiers, footprints, file sizes, documentation tables
     Tidy,
 }
 
