@@ -63,7 +63,7 @@ enum Task {
     },
     /// Run every test of the workspace
     Test,
-    /// Check the house rules: tiers, footprints, file sizes, documentation tables
+    /// Check the house rules: tiers, footprints, import circles, file sizes, documentation tables
     Tidy,
 }
 

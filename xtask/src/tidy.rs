@@ -3,6 +3,7 @@
 //! Each module below holds one group of rules as pure functions over text or small structs;
 //! [`workspace`] is the only one that looks at the disk.
 
+mod circles;
 mod docs;
 mod finding;
 mod footprint;
@@ -35,6 +36,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     for file in &workspace.files {
         findings.extend(layout::check(file));
     }
+    findings.extend(circles::check(&workspace.files));
     findings.sort();
 
     for finding in &findings {
