@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tool::{Admitted, ToolContext, ToolError, failed_text};
 use tracing::Instrument;
 
-use super::Effects;
+use super::effects::Effects;
 use super::failure::{Failing, is_stored};
 use super::hooks::{Hooks, Kind};
 use super::large_result::Shown;
