@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use crate::api;
-
 /// Why a task did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum XtaskError {
@@ -103,7 +101,9 @@ impl XtaskError {
     /// Returns what a person can do, where that is not plain from the message.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::Api { .. } => Some(format!("it may be of another format; have {}", api::INSTALL)),
+            Self::Api { .. } => {
+                Some("the nightly may write another format than `public-api` reads".to_owned())
+            }
             Self::ApiChanged { .. } => {
                 Some("if that is meant, run `cargo xtask api` and commit the listings".to_owned())
             }

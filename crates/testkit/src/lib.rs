@@ -13,7 +13,10 @@
 //!
 //! Start at [`ScriptedEndpoint`].
 
-#![allow(clippy::missing_panics_doc, reason = "what tests call says by panicking what does not hold")]
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "what tests call says by panicking what does not hold"
+)]
 
 pub mod adapter;
 pub mod anthropic;

@@ -18,15 +18,9 @@ const MAX_PAIRS: usize = 6;
 /// Files whose circle is known, and why it is there.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
-        "crates/cli/src/output/ask.rs",
-        "the terminal, its screen and what is asked there are one struct yet",
-    ),
-    ("crates/event-log/src/approval.rs", "the log's trait holds inbox and approvals yet"),
-    (
         "crates/layer0/src/operator.rs",
         "operators dispatch by the orchestrator they are dispatched by",
     ),
-    ("crates/react/src/effect.rs", "the effects share one context yet"),
     ("crates/store-sqlite/src/append.rs", "the writer knows every job yet"),
     ("crates/testkit/src/conformance.rs", "the samples share their row yet"),
     ("crates/testkit/src/provider_conformance.rs", "the trials share their helpers yet"),
