@@ -17,10 +17,6 @@ const MAX_PAIRS: usize = 6;
 
 /// Files whose circle is known, and why it is there.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    (
-        "crates/layer0/src/operator.rs",
-        "operators dispatch by the orchestrator they are dispatched by",
-    ),
     ("crates/store-sqlite/src/append.rs", "the writer knows every job yet"),
     ("crates/testkit/src/conformance.rs", "the samples share their row yet"),
     ("crates/testkit/src/provider_conformance.rs", "the trials share their helpers yet"),
