@@ -17,7 +17,6 @@ const MAX_PAIRS: usize = 6;
 
 /// Files whose circle is known, and why it is there.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("crates/store-sqlite/src/append.rs", "the writer knows every job yet"),
     ("crates/testkit/src/conformance.rs", "the samples share their row yet"),
     ("crates/testkit/src/provider_conformance.rs", "the trials share their helpers yet"),
     ("crates/testkit/src/store_conformance.rs", "the trials share their type yet"),
