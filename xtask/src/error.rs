@@ -5,6 +5,21 @@ use std::path::PathBuf;
 /// Why a task did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum XtaskError {
+    /// What rustdoc wrote of a crate's API cannot be read.
+    #[error("cannot read the API in `{}`", path.display())]
+    Api {
+        /// What rustdoc wrote.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: Box<public_api::Error>,
+    },
+    /// Crates offer something else than their listings say.
+    #[error("APIs changed: {}", listings.join(", "))]
+    ApiChanged {
+        /// The listings.
+        listings: Vec<String>,
+    },
     /// A file could not be read or written.
     #[error("cannot access `{}`", path.display())]
     File {
@@ -86,6 +101,12 @@ impl XtaskError {
     /// Returns what a person can do, where that is not plain from the message.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
+            Self::Api { .. } => {
+                Some("the nightly may write another format than `public-api` reads".to_owned())
+            }
+            Self::ApiChanged { .. } => {
+                Some("if that is meant, run `cargo xtask api` and commit the listings".to_owned())
+            }
             Self::FactsDrifted { .. } => {
                 Some("mend the row in `facts`, or `Retry: …. Effect: ….` beside it".to_owned())
             }

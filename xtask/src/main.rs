@@ -1,11 +1,12 @@
 //! The chores of this workspace, as `cargo xtask …`.
 //!
-//! Each task is a module: [`mod@bench`] measures, [`ci`] runs everything a change must pass, [`tidy`] holds the house rules
-//! that no compiler knows, [`errors_page`] writes the table of codes, [`rules_page`] what holds which
-//! rule. It never changes a file other than these pages.
+//! Each task is a module: [`api`] lists what crates offer, [`mod@bench`] measures, [`ci`] runs everything a
+//! change must pass, [`tidy`] holds the house rules that no compiler knows, [`errors_page`] writes the table
+//! of codes, [`rules_page`] what holds which rule. It never changes a file other than these pages.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its terminal")]
 
+mod api;
 mod bench;
 mod ci;
 mod error;
@@ -31,6 +32,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Write docs/api, the listings of what each shipped crate offers others
+    Api {
+        /// Change nothing; fail with the difference
+        #[arg(long)]
+        check: bool,
+    },
     /// Measure Backstop beside what people would use instead, and write docs/benchmarks.md
     Bench {
         /// A glance, in which nothing is written
@@ -63,13 +70,15 @@ enum Task {
     },
     /// Run every test of the workspace
     Test,
-    /// Check the house rules: tiers, manifests, file sizes, panics, documentation tables
+    /// Check the house rules: tiers, footprints, import circles, file sizes, documentation tables
     Tidy,
 }
 
 fn main() -> ExitCode {
     let root = root();
     let result = match Cli::parse().task {
+        Task::Api { check: true } => api::check(root),
+        Task::Api { check: false } => api::write(root),
         Task::Bench { quick, only } => bench::run(root, quick, only.as_deref()),
         Task::Ci { full, without } => ci::run(root, &without, full),
         Task::Errors { check: true } => errors_page::check(root),

@@ -1,17 +1,16 @@
-//! `cargo xtask tidy`: the house rules that no compiler knows.
+//! `cargo xtask tidy`: the house rules that no compiler and no other tool knows.
 //!
 //! Each module below holds one group of rules as pure functions over text or small structs;
 //! [`workspace`] is the only one that looks at the disk.
 
-mod attributes;
+mod circles;
 mod docs;
 mod finding;
 mod footprint;
 mod layout;
 mod manifests;
-mod panics;
+mod syntax;
 mod tiers;
-mod tokens;
 mod workspace;
 
 use std::path::Path;
@@ -36,9 +35,8 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     findings.extend(docs::architecture(&workspace.members, workspace.architecture_page.as_deref()));
     for file in &workspace.files {
         findings.extend(layout::check(file));
-        findings.extend(panics::check(file));
-        findings.extend(attributes::check(file));
     }
+    findings.extend(circles::check(&workspace.files));
     findings.sort();
 
     for finding in &findings {

@@ -1,8 +1,8 @@
-//! Exit codes, and errors on their way to the terminal.
+//! Exit codes, and the errors that lead to them.
 
+use std::fmt;
 use std::process::ExitCode;
 
-use clap::Parser;
 use config::{ConfigError, InvalidStoreUrl};
 use error_store::StoreError;
 use event_log::LogError;
@@ -13,9 +13,6 @@ use layer0::stop::Outcome;
 use react::ResumeError;
 use rehearse::RehearsalError;
 use store_sqlite::{OpenError, RemoveError};
-
-use crate::args::Args;
-use crate::output;
 
 /// A run failed.
 pub(crate) const FAILED: u8 = 1;
@@ -63,35 +60,26 @@ impl CliError {
         Self { code: code_of(error), source: Chain(error).to_string().into(), hint }
     }
 
+    /// Returns what the command exits with.
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(self.code)
+    }
+
+    /// Returns how to mend it, where that is known.
+    pub(crate) fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 }
 
-/// Prints an error, with its causes and how to mend it.
-pub(crate) fn report(error: &CliError) -> ExitCode {
-    output::note(&format!("error: {}", Chain(&*error.source)));
-    if let Some(hint) = &error.hint {
-        output::note(&format!("  hint: {hint}"));
-    }
-    ExitCode::from(error.code)
-}
-
-/// Prints what is wrong with a command line, or the help that it asks for.
-pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() {
-        // It repeats what was typed, in lines of its own.
-        let typed = std::env::args_os().map(|typed| output::escaped(&typed.to_string_lossy()));
-        let escaped = Args::try_parse_from(typed).err();
-        output::notes(escaped.as_ref().unwrap_or(error).render().to_string().trim_end());
-        return ExitCode::from(USAGE);
-    }
-    match error.print() {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            report(&CliError::internal("writing to standard output", error))
-        }
-        _ => ExitCode::SUCCESS,
+/// Says it with its causes.
+impl fmt::Display for CliError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Chain(&*self.source).fmt(f)
     }
 }
 

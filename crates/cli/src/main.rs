@@ -13,6 +13,7 @@ mod page;
 mod progress;
 mod prompt;
 mod recorded;
+mod report;
 mod signals;
 mod store;
 
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
 fn run() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return exit::refuse(&error),
+        Err(error) => return report::refuse(&error),
     };
     tracing_subscriber::fmt()
         .with_env_filter(log_filter())
@@ -54,7 +55,7 @@ fn run() -> ExitCode {
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return exit::report(&CliError::internal("starting", error)),
+        Err(error) => return report::error(&CliError::internal("starting", error)),
     };
     let result = runtime.block_on(async {
         signals::survive_the_file_limit();
@@ -64,7 +65,7 @@ fn run() -> ExitCode {
     runtime.shutdown_background();
     match result {
         Ok(code) => code,
-        Err(error) => exit::report(&error),
+        Err(error) => report::error(&error),
     }
 }
 

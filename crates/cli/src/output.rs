@@ -11,6 +11,7 @@ mod ask;
 mod call;
 mod escape;
 mod screen;
+mod terminal;
 #[cfg(unix)]
 mod tty;
 

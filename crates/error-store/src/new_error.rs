@@ -2,11 +2,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use layer0::Code;
-use layer0::id::ErrorId;
 use redact::Redactor;
 use sha2::{Digest, Sha256};
 
-use crate::{ErrorRecord, Origin, Summary, raw_json};
+use crate::{Origin, Summary, raw_json};
 
 /// How many characters of an author's code are kept.
 const MAX_CODE_CHARS: usize = 100;
@@ -107,12 +106,6 @@ impl NewError {
     pub fn fingerprint(&self) -> String {
         let code = self.code.as_deref().unwrap_or_default();
         fingerprint([&*self.origin.tool, self.reason.as_str(), code, &self.raw])
-    }
-
-    /// Makes the record of an error that was seen for the first time.
-    #[must_use]
-    pub fn into_record(self, id: ErrorId) -> ErrorRecord {
-        ErrorRecord::first(id, self)
     }
 
     pub(crate) fn into_parts(self) -> (Origin, Code, Option<Arc<str>>, Arc<str>, Summary, u64) {

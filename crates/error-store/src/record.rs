@@ -30,6 +30,31 @@ pub struct ErrorRecord {
     chars_kept: u64,
 }
 
+impl NewError {
+    /// Makes the record of an error that was seen for the first time.
+    #[must_use]
+    pub fn into_record(self, id: ErrorId) -> ErrorRecord {
+        let (origin, reason, code, raw, summary, chars_kept) = self.into_parts();
+        let Origin { at, session, run, call_id, tool } = origin;
+        let (summary, last_at) = (summary.text, at);
+        ErrorRecord {
+            id,
+            tool,
+            call_id,
+            reason,
+            code,
+            summary,
+            raw,
+            occurrences: 1,
+            run,
+            session,
+            at,
+            last_at,
+            chars_kept,
+        }
+    }
+}
+
 impl ErrorRecord {
     /// Makes a record of what a store reads back. Text that is no JSON is wrapped, and a summary
     /// that is too long is cut, so that a row that was changed by hand does no harm.
@@ -71,27 +96,6 @@ impl ErrorRecord {
         self.last_at = last_at;
         self.chars_kept = chars_kept;
         self
-    }
-
-    pub(crate) fn first(id: ErrorId, error: NewError) -> Self {
-        let (origin, reason, code, raw, summary, chars_kept) = error.into_parts();
-        let Origin { at, session, run, call_id, tool } = origin;
-        let (summary, last_at) = (summary.text, at);
-        Self {
-            id,
-            tool,
-            call_id,
-            reason,
-            code,
-            summary,
-            raw,
-            occurrences: 1,
-            run,
-            session,
-            at,
-            last_at,
-            chars_kept,
-        }
     }
 
     pub(crate) fn see_again(&mut self, at: Timestamp) {

@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use layer0::event::{ApprovalRequested, EventKind};
+use layer0::event::ApprovalRequested;
 use layer0::id::{ApprovalId, CallId, RunId};
 use layer0::{JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
-
-use crate::Batch;
 
 /// A question that nobody has decided.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -90,33 +88,4 @@ pub enum ApprovalChange {
     Closed(CallId),
     /// The run is over, and its questions with it.
     AllClosed,
-}
-
-/// The types of events that change what is open.
-const CHANGES: [&str; 4] = ["approval.requested", "approval.granted", "run.finished", "run.failed"];
-/// The code of a call that a person denied, or that is the same as one.
-const DENIED: &str = layer0::code::TOOL_APPROVAL_DENIED;
-
-impl Batch {
-    /// Returns what the batch does to the open questions of its run, for logs that keep them.
-    pub fn approval_changes(&self) -> impl Iterator<Item = ApprovalChange> + '_ {
-        // A copy of a run asks its questions anew.
-        let copied = self.records.iter().rposition(|record| record.event_type == "run.forked");
-        self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
-            let text = record.payload.text()?;
-            let is_denied = record.event_type == "tool.responded" && text.contains(DENIED);
-            if !is_denied && !CHANGES.contains(&&*record.event_type) {
-                return None;
-            }
-            Some(match EventKind::decode(&record.event_type, text).ok()? {
-                EventKind::ApprovalRequested(asked) => {
-                    let run = self.run.clone();
-                    ApprovalChange::Asked(OpenApproval::new(run, record.seq, record.at, asked))
-                }
-                EventKind::ApprovalGranted(granted) => ApprovalChange::Closed(granted.call_id),
-                EventKind::ToolResponded(answer) => ApprovalChange::Closed(answer.call_id),
-                _ => ApprovalChange::AllClosed,
-            })
-        })
-    }
 }

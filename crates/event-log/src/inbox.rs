@@ -83,6 +83,7 @@ struct Data {
 impl InboxRequest {
     /// Returns what a row holds beside its kind, its run and its approval, as JSON.
     #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "a truth value and a text are JSON")]
     pub fn data(&self) -> String {
         let data = match self {
             Self::Cancel { .. } => Data::default(),

@@ -1,11 +1,16 @@
 use async_trait::async_trait;
 use layer0::Timestamp;
-use layer0::event::Event;
+use layer0::event::{Event, EventKind};
 use layer0::id::{ApprovalId, RunId, SessionId};
 
-use crate::approval::{Decision, OpenApproval};
+use crate::approval::{ApprovalChange, Decision, OpenApproval};
 use crate::chain::verify;
 use crate::{Claim, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, Record, RunSummary};
+
+/// The types of events that change what is open.
+const CHANGES: [&str; 4] = ["approval.requested", "approval.granted", "run.finished", "run.failed"];
+/// The code of a call that a person denied, or that is the same as one.
+const DENIED: &str = layer0::code::TOOL_APPROVAL_DENIED;
 
 /// What is appended in one write: records of one run and the summary they lead to.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +40,28 @@ impl Batch {
     pub fn taking(mut self, taken: Vec<u64>) -> Self {
         self.taken = taken;
         self
+    }
+
+    /// Returns what the batch does to the open questions of its run, for logs that keep them.
+    pub fn approval_changes(&self) -> impl Iterator<Item = ApprovalChange> + '_ {
+        // A copy of a run asks its questions anew.
+        let copied = self.records.iter().rposition(|record| record.event_type == "run.forked");
+        self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
+            let text = record.payload.text()?;
+            let is_denied = record.event_type == "tool.responded" && text.contains(DENIED);
+            if !is_denied && !CHANGES.contains(&&*record.event_type) {
+                return None;
+            }
+            Some(match EventKind::decode(&record.event_type, text).ok()? {
+                EventKind::ApprovalRequested(asked) => {
+                    let run = self.run.clone();
+                    ApprovalChange::Asked(OpenApproval::new(run, record.seq, record.at, asked))
+                }
+                EventKind::ApprovalGranted(granted) => ApprovalChange::Closed(granted.call_id),
+                EventKind::ToolResponded(answer) => ApprovalChange::Closed(answer.call_id),
+                _ => ApprovalChange::AllClosed,
+            })
+        })
     }
 }
 

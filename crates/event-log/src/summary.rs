@@ -83,6 +83,7 @@ impl Terms {
 
     /// Returns them alone, without the rest of the definition, to be stored.
     #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "two texts that are JSON are JSON together")]
     pub fn alone(&self) -> JsonText {
         JsonText::of(&self.parts()).expect("two texts that are JSON are JSON together")
     }

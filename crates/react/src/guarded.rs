@@ -28,7 +28,7 @@ use tracing::instrument::WithSubscriber;
 ///
 /// Dropping the future aborts the task.
 pub(crate) async fn execute(
-    admitted: Arc<Admitted>,
+    admitted: Admitted,
     context: ToolContext,
     limit: Duration,
     clock: &Arc<dyn Clock>,

@@ -36,6 +36,14 @@ pub(crate) struct Batch {
     pub(crate) entries: Vec<Entry>,
     /// The rows of the inbox that are recorded with it.
     pub(crate) taken: Vec<u64>,
+    /// What was written.
+    pub(crate) written: Vec<Event>,
+}
+
+impl Batch {
+    pub(crate) const fn new(seed: Seed) -> Self {
+        Self { seed, entries: Vec::new(), taken: Vec::new(), written: Vec::new() }
+    }
 }
 
 /// Something that a run learns.
@@ -62,8 +70,9 @@ pub(crate) trait Journal: Send {
     /// Makes the id of a run that is dispatched; when a run starts or is resumed, the seed of its salts.
     async fn new_id(&mut self) -> RunId;
 
-    /// Writes events, durably. An error means that nothing was written, or that it is not known.
-    async fn append(&mut self, batch: Batch) -> Result<Vec<Event>, LogError>;
+    /// Writes what was decided, durably; afterwards it stands as `written`, and nothing else. An error means
+    /// that nothing was written, or that it is not known.
+    async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError>;
 
     /// Starts a step.
     fn start(&mut self, step: Step) -> StepId;
@@ -78,7 +87,7 @@ pub(crate) trait Journal: Send {
     /// alive need not answer before there is one.
     fn watch(&mut self);
 
-    /// Waits for what happens next, and says when that was. An error means that what happened could not
-    /// be kept.
-    async fn next(&mut self) -> Result<(Timestamp, Vec<Fact>), LogError>;
+    /// Waits for what happens next, puts it behind `facts`, and says when that was. An error means that
+    /// what happened could not be kept.
+    async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<Timestamp, LogError>;
 }

@@ -12,7 +12,6 @@ use async_trait::async_trait;
 use event_log::{EventLog, InboxMessage, LogError, RunWriter};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use layer0::Timestamp;
-use layer0::event::Event;
 use layer0::id::RunId;
 use tokio_util::sync::CancellationToken;
 
@@ -185,14 +184,15 @@ impl Journal for LocalJournal {
         new_run_id(self.clock.clock().now())
     }
 
-    async fn append(&mut self, batch: Batch) -> Result<Vec<Event>, LogError> {
-        for entry in batch.entries {
+    async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError> {
+        for entry in batch.entries.drain(..) {
             self.writer.stage(&batch.seed, entry.at, entry.actor, entry.caused_by, entry.kind);
         }
-        for row in batch.taken {
+        for row in batch.taken.drain(..) {
             self.writer.take(row);
         }
-        Ok(self.writer.commit().await?.collect())
+        batch.written.extend(self.writer.commit().await?);
+        Ok(())
     }
 
     fn start(&mut self, step: Step) -> StepId {
@@ -216,11 +216,12 @@ impl Journal for LocalJournal {
         self.is_asked = true;
     }
 
-    async fn next(&mut self) -> Result<(Timestamp, Vec<Fact>), LogError> {
+    async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<Timestamp, LogError> {
         loop {
             let fact = self.next_fact().await;
             if let Some(fact) = self.accept(fact).await? {
-                return Ok((self.clock.now(), vec![fact]));
+                facts.push(fact);
+                return Ok(self.clock.now());
             }
         }
     }

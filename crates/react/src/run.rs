@@ -130,6 +130,7 @@ impl Run {
     }
 
     async fn perform(&mut self, _held: Vec<Hold>) -> Result<Option<Finish>, AgentError> {
+        let mut facts = Vec::new();
         loop {
             while let Some(effect) = self.ledger.next_effect() {
                 self.begin(effect).await?;
@@ -147,7 +148,8 @@ impl Run {
                 self.ledger.watch();
             }
             self.ledger.set_timer(self.next_wake());
-            for fact in self.ledger.next().await? {
+            self.ledger.next(&mut facts).await?;
+            for fact in facts.drain(..) {
                 self.take(fact).await?;
             }
             self.take_unread().await?;

@@ -3,10 +3,24 @@
 
 use std::ops::Range;
 
-use crate::escapes::Escape;
-
 /// A longer sequence is taken for text. No summary reads as far.
 const MAX_SEQUENCE: usize = 1024;
+
+/// What an escape stands for.
+pub(crate) enum Escape {
+    /// This character, after so many bytes of source.
+    Char(char, usize),
+    /// This byte, after so many bytes of source.
+    Byte(u8, usize),
+    /// The end of a line, after so many bytes of source.
+    Line(usize),
+    /// Nothing that is seen, as a colour, after so many bytes of source.
+    Unseen(usize),
+    /// Nothing: the byte stands for itself.
+    None,
+    /// The source ends before it does.
+    Cut,
+}
 
 /// Reads the sequence that a text may begin with.
 pub(crate) fn sequence(text: &[u8]) -> Escape {

@@ -1,7 +1,7 @@
 //! What stands for something else in a text: escapes of JSON and program text, percent-encoding, HTML
 //! entities, and what steers a terminal.
 
-use crate::colour;
+use crate::colour::{self, Escape};
 
 /// Named entities of HTML that stand for characters of keys.
 const ENTITIES: [(&[u8], u8); 6] = [
@@ -15,22 +15,6 @@ const ENTITIES: [(&[u8], u8); 6] = [
 
 /// The longest entity between `&` and `;`.
 const MAX_ENTITY: usize = 8;
-
-/// What an escape stands for.
-pub(crate) enum Escape {
-    /// This character, after so many bytes of source.
-    Char(char, usize),
-    /// This byte, after so many bytes of source.
-    Byte(u8, usize),
-    /// The end of a line, after so many bytes of source.
-    Line(usize),
-    /// Nothing that is seen, as a colour, after so many bytes of source.
-    Unseen(usize),
-    /// Nothing: the byte stands for itself.
-    None,
-    /// The source ends before it does.
-    Cut,
-}
 
 /// May an escape begin with this byte? Looked up, for every byte of a text is asked.
 pub(crate) const fn is_special(byte: u8) -> bool {

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use crate::escapes::{Escape, escape, is_blank, is_special};
+use crate::colour::Escape;
+use crate::escapes::{escape, is_blank, is_special};
 
 /// How many encodings around each other are taken off.
 pub(crate) const MAX_LAYERS: usize = 5;

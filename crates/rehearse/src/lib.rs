@@ -10,6 +10,7 @@
 mod approvals;
 mod expect;
 mod faults;
+mod held;
 mod hooks;
 mod memory;
 mod model;
@@ -17,6 +18,6 @@ mod report;
 mod stage;
 mod tools;
 
-pub use faults::Held;
+pub use held::Held;
 pub use report::{RunReport, stored_errors};
 pub use stage::{Rehearsal, RehearsalError, rehearse};

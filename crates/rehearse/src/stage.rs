@@ -20,7 +20,8 @@ use tokio::sync::oneshot;
 
 use crate::approvals::ScriptedApprover;
 use crate::expect::difference;
-use crate::faults::{FaultyErrorStore, FaultyLog, FaultyResultStore, Held};
+use crate::faults::{FaultyErrorStore, FaultyLog, FaultyResultStore};
+use crate::held::Held;
 use crate::hooks::ScriptedGate;
 use crate::memory::ScriptedMemory;
 use crate::model::{NotingProvider, Requests, SentRequest};

@@ -8,7 +8,6 @@ use layer0::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Retry};
 
 use crate::backoff::{Jitter, RetryConfig};
 use crate::budget::RetryBudget;
-use crate::service::RetryLayer;
 
 /// Decides, after each failed attempt, whether there is another one, in this order: is the failure
 /// retryable; may it have acted, and is the request idempotent; is there time; are there attempts;
@@ -128,12 +127,6 @@ impl RetryPolicy {
     pub fn budget(mut self, budget: RetryBudget) -> Self {
         self.budget = Some(budget);
         self
-    }
-
-    /// Makes the layer.
-    #[must_use]
-    pub const fn layer(self) -> RetryLayer {
-        RetryLayer::new(self)
     }
 
     /// Counts the beginning of a request, which grants others their retries.

@@ -47,6 +47,14 @@ pub struct FailedAttempt<'a, E> {
     pub delay: Duration,
 }
 
+impl RetryPolicy {
+    /// Makes the layer.
+    #[must_use]
+    pub const fn layer(self) -> RetryLayer {
+        RetryLayer::new(self)
+    }
+}
+
 /// Wraps a service so that its failures are retried as a [`RetryPolicy`] decides.
 #[derive(Debug, Clone)]
 pub struct RetryLayer(RetryPolicy);

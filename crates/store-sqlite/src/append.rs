@@ -7,8 +7,8 @@ use sqlx::SqliteConnection;
 
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::log::signed;
 use crate::many::{MAX_ROWS, Many, Values};
+use crate::rows::signed;
 use crate::{approvals, inbox};
 
 /// What is to be appended, with all that can be done before it is its turn.

@@ -8,7 +8,7 @@ use sqlx::{Row, SqliteConnection};
 
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::log::{signed, unsigned};
+use crate::rows::{signed, unsigned};
 
 /// Takes in what a batch does to open approvals, inside its transaction. What is asked stands in the
 /// event alone, where a change shows.

@@ -9,10 +9,10 @@ use layer0::id::RunId;
 use sqlx::{Row, SqliteConnection};
 use tokio::sync::mpsc::WeakUnboundedSender;
 
-use crate::job::{Job, Queued};
+use crate::job::{Claiming, Job, Queued};
 use crate::job_error::JobError;
-use crate::log::{signed, unsigned};
 use crate::owner::Owner;
+use crate::rows::{signed, unsigned};
 
 /// The claims that an open database holds.
 #[derive(Debug)]
@@ -22,17 +22,6 @@ pub(crate) struct Claims {
     held: Mutex<HashMap<RunId, u64>>,
     /// The epoch of the next claim of a new run.
     next_epoch: AtomicU64,
-}
-
-/// What became of a claim.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Claiming {
-    /// It was given, under this epoch.
-    Given(u64),
-    /// Another owner has the run.
-    Held(Arc<str>),
-    /// There is no such run.
-    NoRun,
 }
 
 impl Claims {

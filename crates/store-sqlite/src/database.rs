@@ -5,20 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::{Clock, SystemClock};
-use error_store::{ErrorStore, ResultStore, Store, StoreError};
-use event_log::{EventLog, LogKey};
+use error_store::StoreError;
+use event_log::LogKey;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::claims::Claims;
-use crate::errors::SqliteErrorStore;
 use crate::fault::{Fault, OpenError, opening};
 use crate::file;
 use crate::inbox::Lookout;
-use crate::log::SqliteLog;
 use crate::own_files;
 use crate::owner::Owner;
-use crate::results::SqliteResultStore;
 use crate::schema;
 use crate::upkeep::{StoreRetention, Upkeep};
 use crate::writer::Writer;
@@ -207,24 +204,6 @@ impl Database {
         self.key.as_ref()
     }
 
-    /// Returns the event log in this database.
-    #[must_use]
-    pub fn log(&self) -> SqliteLog {
-        SqliteLog::new(self.clone())
-    }
-
-    /// Returns the error store in this database.
-    #[must_use]
-    pub fn errors(&self) -> SqliteErrorStore {
-        SqliteErrorStore::new(self.clone())
-    }
-
-    /// Returns the store of large results in this database.
-    #[must_use]
-    pub fn results(&self) -> SqliteResultStore {
-        SqliteResultStore::new(self.clone())
-    }
-
     /// Returns the file.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -287,20 +266,6 @@ impl Database {
 
     pub(crate) fn writer(&self) -> Option<&Writer> {
         self.inner.writer.as_ref()
-    }
-}
-
-impl Store for Database {
-    fn log(&self) -> Arc<dyn EventLog> {
-        Arc::new(Self::log(self))
-    }
-
-    fn errors(&self) -> Arc<dyn ErrorStore> {
-        Arc::new(Self::errors(self))
-    }
-
-    fn results(&self) -> Arc<dyn ResultStore> {
-        Arc::new(Self::results(self))
     }
 }
 

@@ -11,8 +11,8 @@ use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::log::{chain, signed};
 use crate::removal::erase_what_is_freed;
+use crate::rows::{chain, signed};
 use crate::rows::{hash_of, payload_of};
 
 /// Erases the payload and the salt of an event, in the file too, and returns the runs that hold a copy of

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::log::unsigned;
+use crate::rows::unsigned;
 
 /// How often rows of other processes are looked for, for all watched runs together.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -73,7 +73,7 @@ pub(crate) async fn take(
 ) -> Result<(), JobError> {
     for row in rows {
         sqlx::query("DELETE FROM inbox WHERE id = $1 AND run = $2")
-            .bind(crate::log::signed(*row))
+            .bind(crate::rows::signed(*row))
             .bind(run.as_str())
             .execute(&mut *connection)
             .await?;

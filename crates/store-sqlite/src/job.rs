@@ -9,7 +9,6 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::append::Append;
 use crate::chore::Chore;
-use crate::claims::Claiming;
 use crate::errors::Insert;
 use crate::inbox::Sent;
 use crate::job_error::JobError;
@@ -44,6 +43,17 @@ impl Queued {
     pub(crate) const fn release(job: Job) -> Self {
         Self { job, _permit: None }
     }
+}
+
+/// What became of a claim.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Claiming {
+    /// It was given, under this epoch.
+    Given(u64),
+    /// Another owner has the run.
+    Held(Arc<str>),
+    /// There is no such run.
+    NoRun,
 }
 
 /// A job's answer, held back until the commit.

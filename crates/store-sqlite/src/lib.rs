@@ -8,6 +8,7 @@
 
 mod append;
 mod approvals;
+mod background;
 mod chore;
 mod claims;
 mod database;
@@ -31,6 +32,7 @@ mod removal;
 mod results;
 mod rows;
 mod schema;
+mod stores;
 mod upkeep;
 mod writer;
 

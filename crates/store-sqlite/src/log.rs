@@ -11,28 +11,14 @@ use layer0::{Code, code};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
-use crate::claims::{Claiming, refused};
+use crate::claims::refused;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::inbox::Sent;
-use crate::rows::{hash_of, record_of};
+use crate::job::Claiming;
+use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::writer::Writer;
-use crate::{approvals, erasure, inbox};
-
-/// The events of a run from one of them on, as table `chain`: `$1` is the run, `$2` the seq of that
-/// one. Links lead back in the table, so that a changed one does not lead in circles.
-macro_rules! chain {
-    ($query:literal) => {
-        concat!(
-            "WITH RECURSIVE chain AS (SELECT events.* FROM runs JOIN events \
-             ON events.id = runs.last_event WHERE runs.run = $1 AND events.seq >= $2 \
-             UNION ALL SELECT events.* FROM chain JOIN events ON events.id = chain.prev \
-             AND events.id < chain.id AND events.run_id = chain.run_id WHERE events.seq >= $2) ",
-            $query
-        )
-    };
-}
-pub(crate) use chain;
+use crate::{approvals, background, erasure, inbox};
 
 /// What a run's row says of it.
 macro_rules! runs {
@@ -213,7 +199,7 @@ impl EventLog for SqliteLog {
         let at = batch.records.last().map(|record| record.at);
         writer.append(batch).await?;
         if let Some(at) = at {
-            self.0.upkeep().after_append(at, &self.0);
+            background::after_append(&self.0, at);
         }
         Ok(())
     }
@@ -344,12 +330,4 @@ fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     let terms = terms.and_then(|text| serde_json::from_str(&text).ok());
     summary.terms = terms.map(Terms::of).unwrap_or_default();
     Ok(summary)
-}
-
-pub(crate) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-pub(crate) fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }

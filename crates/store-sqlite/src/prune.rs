@@ -16,6 +16,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::life::{Life, life};
+use crate::rows::unsigned;
 
 /// How many rows, and how many bytes of text, one transaction takes away.
 const BATCH_ROWS: usize = 64;
@@ -320,8 +321,4 @@ impl Chore for TakeAll {
         }
         Ok(many)
     }
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }

@@ -1,22 +1,22 @@
+mod insert;
+
 use async_trait::async_trait;
 use error_store::{
     Hold, Lookup, NewResult, Origin, Pruned, ResultRecord, ResultStore, Retention, StoreError,
-    result_id,
 };
 use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
 use sqlx::{Row, SqliteConnection};
 
+use crate::background;
 use crate::chore::Chore;
 use crate::database::Database;
-use crate::errors::signed;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::listing::gone;
 use crate::prune::{self, Kind};
 
-/// How often an id that is taken is drawn again.
-const ID_TRIES: usize = 16;
+pub(crate) use insert::write;
 
 /// The store of large results in a [`Database`].
 #[derive(Debug, Clone)]
@@ -55,7 +55,7 @@ impl ResultStore for SqliteResultStore {
     async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
         let at = result.origin().at;
         let id = self.0.for_writing()?.put(result).await?;
-        self.0.upkeep().after(at, &self.0);
+        background::after(&self.0, at);
         Ok(id)
     }
 
@@ -89,44 +89,6 @@ impl ResultStore for SqliteResultStore {
     }
 }
 
-/// Writes a result inside a transaction.
-pub(crate) async fn write(
-    connection: &mut SqliteConnection,
-    result: &NewResult,
-) -> Result<ResultId, JobError> {
-    for _ in 0..ID_TRIES {
-        let id = result_id(result.origin().at).map_err(JobError::Store)?;
-        if insert(connection, &id, result.origin(), result.body()).await? {
-            return Ok(id);
-        }
-    }
-    Err(JobError::Store(StoreError::Failed("no free result id".into())))
-}
-
-async fn insert(
-    connection: &mut SqliteConnection,
-    id: &ResultId,
-    origin: &Origin,
-    body: &str,
-) -> Result<bool, JobError> {
-    let written = sqlx::query(
-        "INSERT INTO results (id, session, run, call_id, tool, at, bytes, body) \
-         SELECT $1, $2, $3, $4, $5, $6, $7, $8 \
-         WHERE NOT EXISTS (SELECT 1 FROM expired WHERE id = $1) ON CONFLICT (id) DO NOTHING",
-    )
-    .bind(id.as_str())
-    .bind(origin.session.as_str())
-    .bind(origin.run.as_str())
-    .bind(origin.call_id.as_str())
-    .bind(&*origin.tool)
-    .bind(origin.at.as_millis())
-    .bind(signed(body.len()))
-    .bind(body)
-    .execute(connection)
-    .await?;
-    Ok(written.rows_affected() == 1)
-}
-
 /// Writes a result of another store.
 struct Keep(ResultRecord);
 
@@ -134,6 +96,6 @@ struct Keep(ResultRecord);
 impl Chore for Keep {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
         let ResultRecord { id, origin, body, .. } = &self.0;
-        insert(connection, id, origin, body).await.map(u64::from)
+        insert::insert(connection, id, origin, body).await.map(u64::from)
     }
 }

@@ -1,4 +1,4 @@
-//! Rows of events, read as records.
+//! Rows of events, read as records, and numbers in rows.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,21 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::fault::Fault;
-use crate::log::unsigned;
+
+/// The events of a run from one of them on, as table `chain`: `$1` is the run, `$2` the seq of that
+/// one. Links lead back in the table, so that a changed one does not lead in circles.
+macro_rules! chain {
+    ($query:literal) => {
+        concat!(
+            "WITH RECURSIVE chain AS (SELECT events.* FROM runs JOIN events \
+             ON events.id = runs.last_event WHERE runs.run = $1 AND events.seq >= $2 \
+             UNION ALL SELECT events.* FROM chain JOIN events ON events.id = chain.prev \
+             AND events.id < chain.id AND events.run_id = chain.run_id WHERE events.seq >= $2) ",
+            $query
+        )
+    };
+}
+pub(crate) use chain;
 
 /// Reads an event from its row.
 pub(crate) fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
@@ -64,4 +78,14 @@ fn known_type(text: String) -> Cow<'static, str> {
 pub(crate) fn hash_of(row: &SqliteRow, column: &str, seq: u64) -> Result<Hash, LogError> {
     let bytes: &[u8] = row.try_get(column).map_err(Fault::from)?;
     bytes.try_into().map(Hash).map_err(|_| LogError::tampered(seq, "its hash has another length"))
+}
+
+/// Writes a number as SQLite keeps it; its greatest stands for what is beyond.
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// Reads a number that is never negative.
+pub(crate) fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
 }

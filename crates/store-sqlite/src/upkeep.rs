@@ -1,20 +1,16 @@
-//! What a database does for itself beside its writer.
+//! What a database keeps, for how long, and when it was pruned last.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use error_store::{Holds, Retention, StoreError};
+use error_store::{Holds, Retention};
 use layer0::Timestamp;
 use tokio::task::JoinHandle;
-
-use crate::database::Database;
-use crate::prune::{self, Kind};
-use crate::removal;
 
 /// How often it prunes in the background, at most.
 const PRUNE_EVERY: Duration = Duration::from_secs(600);
 
-/// How long a [`Database`] keeps what is in it.
+/// How long a [`Database`](crate::Database) keeps what is in it.
 ///
 /// Errors and results are kept after they were last seen and after the last run of their session
 /// ended. Runs are kept for ever unless told otherwise.
@@ -61,26 +57,23 @@ impl Upkeep {
         &self.holds
     }
 
-    /// Hears that runs were written to.
-    pub(crate) fn after_append(&self, at: Timestamp, database: &Database) {
-        if self.retention.runs.is_some() {
-            self.after(at, database);
-        }
-    }
-
-    /// Hears that something was stored, and prunes if it is time.
-    pub(crate) fn after(&self, at: Timestamp, database: &Database) {
+    /// Says what is kept, when it is time to prune.
+    pub(crate) fn due(&self, at: Timestamp) -> Option<StoreRetention> {
         let mut pruned_at = self.pruned_at.lock().unwrap_or_else(PoisonError::into_inner);
         if pruned_at.is_some_and(|last| at.since(last) < PRUNE_EVERY) {
-            return;
+            return None;
         }
         *pruned_at = Some(at);
-        let (database, retention) = (database.clone(), self.retention);
-        let task = tokio::spawn(async move {
-            if let Err(error) = work(&database, retention, at).await {
-                tracing::warn!(%error, "pruning failed; it is tried again later");
-            }
-        });
+        Some(self.retention)
+    }
+
+    /// Are runs taken away too?
+    pub(crate) const fn ends_runs(&self) -> bool {
+        self.retention.runs.is_some()
+    }
+
+    /// Takes over what prunes now, in place of what did before.
+    pub(crate) fn watch(&self, task: JoinHandle<()>) {
         let before = self.task.lock().unwrap_or_else(PoisonError::into_inner).replace(task);
         if let Some(before) = before {
             before.abort();
@@ -96,24 +89,4 @@ impl Upkeep {
             let _ = task.await;
         }
     }
-}
-
-async fn work(
-    database: &Database,
-    retention: StoreRetention,
-    now: Timestamp,
-) -> Result<(), StoreError> {
-    if let Some(age) = retention.runs {
-        let removed = removal::prune_runs(database, age, &[], now).await?;
-        if !removed.runs.is_empty() {
-            tracing::info!(runs = removed.runs.len(), "runs pruned");
-        }
-    }
-    for kind in Kind::ALL {
-        let pruned = prune::prune(database, kind, retention.texts, now).await?;
-        if pruned.rows > 0 {
-            tracing::info!(rows = pruned.rows, bytes = pruned.bytes, "errors or results pruned");
-        }
-    }
-    Ok(())
 }

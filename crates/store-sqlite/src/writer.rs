@@ -14,10 +14,10 @@ use tokio::task::JoinHandle;
 
 use crate::append::Append;
 use crate::chore::Chore;
-use crate::claims::{Claiming, Claims};
+use crate::claims::Claims;
 use crate::errors::Insert;
 use crate::inbox::Sent;
-use crate::job::{Done, Job, Queued, appends_alone};
+use crate::job::{Claiming, Done, Job, Queued, appends_alone};
 use crate::job_error::JobError;
 use crate::many::MAX_ROWS;
 use crate::{append, claims, errors, inbox, results};

@@ -50,6 +50,7 @@ struct Explained {
 /// The page is whole: style, script and data are in it. It grows with the record, by about the size
 /// of its JSON.
 #[must_use]
+#[expect(clippy::missing_panics_doc, reason = "the keys of events and errors are strings")]
 pub fn page(summary: &RunSummary, events: &[Event], errors: &[ErrorRecord]) -> String {
     let codes = CATALOGUE
         .iter()

@@ -1,7 +1,7 @@
 //! Where code lies and how much of it lies in one place.
 
 use crate::tidy::finding::Finding;
-use crate::tidy::tokens::{lex, test_parts};
+use crate::tidy::syntax::test_parts;
 use crate::tidy::workspace::SourceFile;
 
 /// Above this many lines a file should be split.
@@ -10,18 +10,15 @@ const LONG: usize = 400;
 /// Above this many lines a file must be split.
 const TOO_LONG: usize = 800;
 
-/// Checks a file's name, its size without tests, and that a crate introduces itself.
+/// Checks a file's size without tests, and that a crate introduces itself.
 pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = file.path.rsplit('/').next().unwrap_or(&file.path);
-    if name == "mod.rs" {
-        findings.push(Finding::error(&file.path, 1, "`mod.rs`: call it by the module's name"));
-    }
     if name == "lib.rs" && !file.text.starts_with("//!") {
         findings.push(Finding::error(&file.path, 1, "a crate begins with its docs: `//! …`"));
     }
     if !is_test_file(&file.path) {
-        let lines = code_lines(&file.text);
+        let lines = code_lines(file);
         let what = format!("{lines} lines without tests, of at most");
         if lines > TOO_LONG {
             findings.push(Finding::error(&file.path, 1, format!("{what} {TOO_LONG}")));
@@ -33,15 +30,15 @@ pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
 }
 
 /// Says whether a whole file is compiled for tests or benches only.
-pub(crate) fn is_test_file(path: &str) -> bool {
+fn is_test_file(path: &str) -> bool {
     path.split('/').any(|part| matches!(part, "benches" | "tests" | "tests.rs"))
 }
 
 /// Counts the lines of a file that are not in its tests part.
-fn code_lines(text: &str) -> usize {
-    let tests = lex(text).map(|tokens| test_parts(&tokens)).unwrap_or_default();
+fn code_lines(file: &SourceFile) -> usize {
+    let tests = test_parts(&file.syntax);
     let is_code = |line: &usize| !tests.iter().any(|part| part.contains(line));
-    (1..=text.lines().count()).filter(is_code).count()
+    (1..=file.text.lines().count()).filter(is_code).count()
 }
 
 #[cfg(test)]
@@ -49,7 +46,7 @@ mod tests {
     use super::*;
 
     fn said(path: &str, text: &str) -> Vec<String> {
-        let file = SourceFile { path: path.to_owned(), text: text.to_owned() };
+        let file = SourceFile::new(path.to_owned(), text.to_owned()).unwrap();
         check(&file).iter().map(ToString::to_string).collect()
     }
 
@@ -71,11 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_crate_docs_are_held() {
-        assert_eq!(
-            said("crates/a/src/b/mod.rs", ""),
-            ["crates/a/src/b/mod.rs:1: `mod.rs`: call it by the module's name"]
-        );
+    fn a_crate_without_docs_is_found() {
         assert_eq!(
             said("crates/a/src/lib.rs", "pub mod b;\n"),
             ["crates/a/src/lib.rs:1: a crate begins with its docs: `//! …`"]

@@ -84,11 +84,26 @@ pub(crate) struct Node {
 }
 
 /// One Rust file.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct SourceFile {
     /// Relative to the workspace, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
+    pub(crate) syntax: syn::File,
+}
+
+impl SourceFile {
+    /// Parses a file's text.
+    ///
+    /// # Errors
+    ///
+    /// [`XtaskError::Syntax`] when it is not Rust.
+    pub(crate) fn new(path: String, text: String) -> Result<Self, XtaskError> {
+        match syn::parse_file(&text) {
+            Ok(syntax) => Ok(Self { path, text, syntax }),
+            Err(source) => Err(XtaskError::Syntax { path: path.into(), source }),
+        }
+    }
 }
 
 impl Workspace {
@@ -96,7 +111,7 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// [`XtaskError::Metadata`], [`XtaskError::Manifest`] or [`XtaskError::File`].
+    /// [`XtaskError::Metadata`], [`XtaskError::Manifest`], [`XtaskError::File`] or [`XtaskError::Syntax`].
     pub(crate) fn load(root: &Path) -> Result<Self, XtaskError> {
         let metadata = MetadataCommand::new()
             .manifest_path(root.join("Cargo.toml"))
@@ -216,7 +231,7 @@ fn source_files(root: &Path) -> Result<Vec<SourceFile>, XtaskError> {
                 .map_err(|error| XtaskError::File { path: dir.clone(), source: error.into() })?;
             if entry.path().extension().is_some_and(|extension| extension == "rs") {
                 let path = relative(root, entry.path());
-                files.push(SourceFile { path, text: read(entry.path())? });
+                files.push(SourceFile::new(path, read(entry.path())?)?);
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::exit::{self, CliError};
 use crate::output::{self, counted, note, notes};
 use crate::progress;
 use crate::prompt::Prompt;
+use crate::report;
 use crate::signals;
 use crate::store::{self, Chosen};
 
@@ -95,7 +96,7 @@ async fn conclude(
     match printed {
         // How the run ended says more than that it could not be printed.
         Err(error) if code != ExitCode::SUCCESS => {
-            exit::report(&error);
+            report::error(&error);
             Ok(code)
         }
         printed => printed.map(|()| code),

@@ -11,16 +11,17 @@ use tokio::sync::oneshot;
 
 use super::escape;
 use super::screen::{Entry, SCREEN};
+use super::terminal::{Terminal, Typed};
 
 /// What a person is asked.
 pub(crate) struct Prompt {
     /// What stands above it; already escaped.
-    pub(super) shown: String,
-    pub(super) kind: Kind,
+    shown: String,
+    kind: Kind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+enum Kind {
     /// Is it to be approved, as the command line says?
     Confirm,
     /// May a tool run?
@@ -34,13 +35,6 @@ pub(crate) enum Answer {
     /// And why.
     No(String),
     Yes,
-}
-
-/// A prompt that is on its way to the screen.
-pub(super) struct Pending {
-    prompt: Prompt,
-    answer: oneshot::Sender<Answer>,
-    withdrawn: io::PipeReader,
 }
 
 /// What is said to a prompt; `None` when there is no answer.
@@ -69,7 +63,8 @@ impl Prompt {
     pub(crate) fn ask(self) -> Answered {
         let Ok((withdrawn, asking)) = io::pipe() else { return Answered::default() };
         let (answer, answered) = oneshot::channel();
-        SCREEN.push(Entry::Ask(Pending { prompt: self, answer, withdrawn }));
+        SCREEN
+            .push(Entry::Alone(Box::new(move || converse_on_terminal(&self, answer, &withdrawn))));
         Answered { asked: Some((answered, asking)) }
     }
 }
@@ -86,34 +81,21 @@ impl Future for Answered {
 }
 
 /// Asks on this thread, until there is an answer or the prompt is withdrawn.
-pub(super) fn perform(pending: Pending) {
-    let Pending { prompt, answer, withdrawn } = pending;
+fn converse_on_terminal(
+    prompt: &Prompt,
+    answer: oneshot::Sender<Answer>,
+    withdrawn: &io::PipeReader,
+) {
     if answer.is_closed() {
         return;
     }
     #[cfg(unix)]
-    if let Ok(Some(said)) = converse(&prompt, &mut super::tty::Tty::new(&withdrawn)) {
+    if let Ok(Some(said)) = converse(prompt, &mut super::tty::Tty::new(withdrawn)) {
         // A prompt that was withdrawn meanwhile has no reader.
         let _ = answer.send(said);
     }
     #[cfg(not(unix))]
-    drop((prompt, withdrawn));
-}
-
-/// A screen and a keyboard.
-pub(super) trait Terminal {
-    /// Throws away what was typed so far.
-    fn forget(&mut self) -> io::Result<()>;
-    fn read(&mut self) -> io::Result<Typed>;
-    fn write(&mut self, text: &str) -> io::Result<()>;
-}
-
-/// What came from the keyboard.
-pub(super) enum Typed {
-    End,
-    Line(String),
-    /// Nothing: the prompt is withdrawn.
-    Withdrawn,
+    let _ = (prompt, withdrawn);
 }
 
 #[cfg_attr(not(unix), expect(dead_code, reason = "there is no terminal to ask at"))]

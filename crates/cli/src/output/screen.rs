@@ -12,8 +12,6 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::ask::{self, Pending};
-
 /// How much progress waits to be written, in bytes.
 const MAX_PROGRESS: usize = 1024 * 1024;
 /// How long the end waits for a reader that takes nothing at all.
@@ -35,7 +33,8 @@ pub(super) struct Screen {
 
 /// What the thread is to do.
 pub(super) enum Entry {
-    Ask(Pending),
+    /// Work that nothing else is written during.
+    Alone(Box<dyn FnOnce() + Send>),
     Line(String),
     /// A line that may be left out.
     Progress(String),
@@ -160,7 +159,7 @@ impl Screen {
                     spinner.finish_and_clear();
                 }
             }
-            Entry::Ask(pending) => beside(spinner.as_ref(), || ask::perform(pending)),
+            Entry::Alone(work) => beside(spinner.as_ref(), work),
             Entry::Line(text) | Entry::Progress(text) => {
                 beside(spinner.as_ref(), || self.write(&format!("{text}\n")));
             }

@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::termios::{QueueSelector, tcflush, tcgetwinsize};
 
-use super::ask::{Terminal, Typed};
+use super::terminal::{Terminal, Typed};
 
 /// Nothing that a person types is longer.
 const LONGEST: usize = 64 * 1024;

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use layer0::id::ApprovalId;
 use react_machine::Approval;
 
-use super::Effects;
+use super::effects::Effects;
 use crate::approval::ApprovalRequest;
 use crate::guarded::panic_text;
 use crate::hook::HookContext;

@@ -16,7 +16,7 @@ use layer0::{Code, JsonText, code};
 use react_machine::{Finish, HookPoint, Pause};
 use redact::Redactor;
 
-use super::Effects;
+use super::effects::Effects;
 use crate::guarded::{drop_guarded, panic_text};
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
 use crate::inner::Inner;

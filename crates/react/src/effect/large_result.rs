@@ -6,7 +6,7 @@ use layer0::failure::{Chain, Failure};
 use layer0::id::ResultId;
 use layer0::{JsonText, code};
 
-use super::Failing;
+use super::failure::Failing;
 use crate::inner::Inner;
 
 /// The operation that stores a large result, as `error_store.degraded` names it.

@@ -11,7 +11,7 @@ use layer0::event::{EventKind, MemoryDegraded, MemoryRead, MemoryWrote};
 use layer0::failure::{Chain, Seconds};
 use layer0::{Code, code};
 
-use super::Effects;
+use super::effects::Effects;
 use crate::guarded::{drop_guarded, panic_text};
 use crate::hook::HookContext;
 use crate::journal::{End, Note};

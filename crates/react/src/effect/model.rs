@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::Instrument;
 
-use super::Effects;
+use super::effects::Effects;
 use crate::endpoint::{AttemptRecord, AttemptRequest, Endpoint, Listeners};
 use crate::journal::{Attempt, AttemptEnd, End};
 use crate::recordable::{recordable_calls, recordable_reason, recordable_state, redact_shared};

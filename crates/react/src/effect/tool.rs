@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tool::{Admitted, ToolContext, ToolError, failed_text};
 use tracing::Instrument;
 
-use super::Effects;
+use super::effects::Effects;
 use super::failure::{Failing, is_stored};
 use super::hooks::{Hooks, Kind};
 use super::large_result::Shown;
@@ -37,7 +37,7 @@ pub(super) async fn execution(
     let admitted = match execution.admitted.clone() {
         Some(admitted) => Ok(admitted),
         // It was admitted in another process.
-        None => admit(&effects.agent, &run.tool, run.arguments.clone()).map(Arc::new),
+        None => admit(&effects.agent, &run.tool, run.arguments.clone()),
     };
     let admitted = match admitted {
         Ok(admitted) => admitted,
@@ -99,7 +99,7 @@ pub(crate) fn admit(agent: &Inner, tool: &str, arguments: JsonText) -> Result<Ad
 async fn call(
     effects: &Effects,
     execution: &Execution,
-    admitted: &Arc<Admitted>,
+    admitted: &Admitted,
     caller: Option<Arc<Caller>>,
 ) -> Result<JsonText, ToolError> {
     let Effects { agent, context, late, .. } = effects;
@@ -118,7 +118,7 @@ async fn call(
     let answer = ToolLate { call_id: run.call_id.clone(), execution: run.execution };
     let late = Arc::clone(late);
     let note_late = move || late.push(answer);
-    execute(Arc::clone(admitted), context, limit, &agent.clock, note_late).await
+    execute(admitted.clone(), context, limit, &agent.clock, note_late).await
 }
 
 /// Returns how long is waited before the tool is tried again. That is done only when the tool says how

@@ -138,7 +138,7 @@ pub(crate) struct Execution {
     pub(crate) run: ToolRun,
     /// What admission found: the tool, and its arguments as it takes them. Another process looks again.
     #[serde(skip)]
-    pub(crate) admitted: Option<Arc<Admitted>>,
+    pub(crate) admitted: Option<Admitted>,
     /// The sessions whose stored texts the call may read.
     pub(crate) sessions: Arc<[SessionId]>,
     /// How many dispatches are above the run.

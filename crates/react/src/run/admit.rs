@@ -25,7 +25,8 @@ impl Run {
             self.start(Step::Gates(calls), InFlight::Admission(admission));
             return Ok(());
         }
-        let gated = batch.calls.iter().cloned().map(Gated::new).collect();
+        let calls = Arc::clone(&batch.calls);
+        let gated = calls.iter().cloned().map(Gated::new);
         self.look_up(Admission { batch, verdicts: Vec::new() }, gated).await
     }
 
@@ -44,7 +45,7 @@ impl Run {
     async fn look_up(
         &mut self,
         mut admission: Admission,
-        gated: Vec<Gated>,
+        gated: impl IntoIterator<Item = Gated> + Send,
     ) -> Result<(), AgentError> {
         let executions = admission.batch.max_executions.min(self.executions_left());
         let mut left = executions;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use layer0::code;
 use layer0::event::{EventKind, OperatorDispatched};
 use layer0::id::CallId;
-use react_machine::ToolRun;
+use react_machine::{Input, ToolRun};
 use tool::DispatchSpec;
 
 use super::tools::AtWork;
@@ -31,7 +31,7 @@ impl Run {
             self.acted |= !admitted.spec().idempotent;
             let execution = Execution {
                 run,
-                admitted: Some(Arc::new(admitted)),
+                admitted: Some(admitted),
                 sessions: Arc::clone(&self.sessions),
                 depth: self.depth,
                 tried: 0,
@@ -49,7 +49,7 @@ impl Run {
         if execution.admitted.is_none() {
             // A tool that is not there any more is answered by its step.
             let admitted = admit(&self.agent, tool, arguments.clone());
-            execution.admitted = admitted.ok().map(Arc::new);
+            execution.admitted = admitted.ok();
         }
         let admitted = execution.admitted.as_ref();
         let is_idempotent = admitted.is_some_and(|admitted| admitted.spec().idempotent);
@@ -95,16 +95,16 @@ impl Run {
         if facts.iter().any(stops_the_run) {
             self.stop_steps(code::HOOK_ABORTED).await?;
         }
+        let at = self.ledger.at();
         let answer = |fact| match fact {
-            answer @ EventKind::ToolResponded(_) => self.ledger.answer(work.effect, answer),
-            note => self.ledger.fact(note),
+            answer @ EventKind::ToolResponded(_) => Input::answer(at, work.effect, answer),
+            note => Input::fact(at, note),
         };
         let facts = returned
             .map(|returned| EventKind::from(*returned))
             .into_iter()
             .chain(facts)
             .map(answer);
-        let facts: Vec<_> = facts.collect();
         self.ledger.step(facts).await?;
         self.start_tools().await
     }

@@ -10,7 +10,7 @@ use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 use layer0::message::Message;
 use layer0::usage::Usage;
-use react_machine::{Effect, EffectId, Entry, Finish, Input, Machine, Misuse, Output};
+use react_machine::{Effect, EffectId, Finish, Input, Machine, Misuse, Output};
 
 use crate::below::Reporter;
 use crate::error::AgentError;
@@ -24,13 +24,10 @@ pub(super) struct Ledger {
     machine: Box<Machine>,
     journal: Box<dyn Journal>,
     readers: Readers,
-    seed: Seed,
     /// When the last fact came.
     at: Timestamp,
-    /// The rows of the inbox that the next append takes.
-    taken: Vec<u64>,
-    /// What was decided and is not recorded.
-    entries: Vec<Entry>,
+    /// What was decided and is not recorded, and the rows of the inbox that go with it.
+    batch: Batch,
     decided: VecDeque<Effect>,
     /// What was decided and is recorded.
     effects: VecDeque<Effect>,
@@ -59,10 +56,8 @@ impl Ledger {
             machine,
             journal,
             readers,
-            seed,
             at,
-            taken: Vec::new(),
-            entries: Vec::new(),
+            batch: Batch::new(seed),
             decided: VecDeque::new(),
             effects: VecDeque::new(),
             finish: None,
@@ -109,7 +104,7 @@ impl Ledger {
 
     /// Takes a row of the inbox with the next append.
     pub(super) fn take_row(&mut self, row: u64) {
-        self.taken.push(row);
+        self.batch.taken.push(row);
     }
 
     /// Feeds facts, and records them with what the machine decides on them, in one append.
@@ -142,10 +137,8 @@ impl Ledger {
 
     /// Records what the machine decided, and hands out the effects of that.
     pub(super) async fn record(&mut self) -> Result<(), AgentError> {
-        let entries = std::mem::take(&mut self.entries);
-        let taken = std::mem::take(&mut self.taken);
-        let batch = Batch { seed: self.seed.clone(), entries, taken };
-        for event in self.journal.append(batch).await? {
+        self.journal.append(&mut self.batch).await?;
+        for event in self.batch.written.drain(..) {
             self.readers.tell(event);
         }
         self.effects.append(&mut self.decided);
@@ -159,7 +152,7 @@ impl Ledger {
     fn drain(&mut self) {
         loop {
             match self.machine.poll() {
-                Output::Append(entry) => self.entries.push(entry),
+                Output::Append(entry) => self.batch.entries.push(entry),
                 Output::Perform(effect) => self.decided.push_back(effect),
                 Output::Finish(finish) => return self.finish = Some(finish),
                 _ => return,
@@ -206,11 +199,11 @@ impl Ledger {
         self.journal.new_id().await
     }
 
-    /// Waits for what happens next.
-    pub(super) async fn next(&mut self) -> Result<Vec<Fact>, AgentError> {
-        let (at, facts) = self.journal.next().await?;
+    /// Waits for what happens next, and puts it behind `facts`.
+    pub(super) async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<(), AgentError> {
+        let at = self.journal.next(facts).await?;
         self.at = self.at.max(at);
-        Ok(facts)
+        Ok(())
     }
 }
 

@@ -174,15 +174,15 @@ impl Run {
     /// Takes in what is in the inbox now.
     async fn read_inbox(&mut self) -> Result<(), AgentError> {
         self.ledger.watch();
-        loop {
-            for fact in self.ledger.next().await? {
-                let is_answer = matches!(fact, Fact::Inbox(_));
+        let (mut facts, mut is_answered) = (Vec::new(), false);
+        while !is_answered {
+            self.ledger.next(&mut facts).await?;
+            for fact in facts.drain(..) {
+                is_answered |= matches!(fact, Fact::Inbox(_));
                 self.take(fact).await?;
-                if is_answer {
-                    return Ok(());
-                }
             }
         }
+        Ok(())
     }
 }
 

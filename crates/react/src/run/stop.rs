@@ -67,8 +67,10 @@ impl Run {
         for (id, _) in &self.in_flight {
             self.ledger.stop(*id);
         }
+        let mut facts = Vec::new();
         while !self.in_flight.is_empty() {
-            for fact in self.ledger.next().await? {
+            self.ledger.next(&mut facts).await?;
+            for fact in facts.drain(..) {
                 match fact {
                     Fact::Ended(id, end) => {
                         if self.ended(id).is_some() {

@@ -197,19 +197,22 @@ impl Journal for Durable {
         }
     }
 
-    async fn append(&mut self, batch: Batch) -> Result<Vec<Event>, LogError> {
+    async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError> {
         match self.next_entry().await {
             Some(Entry::Appended(events)) => {
                 let again: Vec<_> = batch.entries.iter().map(|entry| &entry.kind).collect();
                 let before: Vec<_> = events.iter().map(|event| &event.kind).collect();
                 assert_eq!(again, before, "another append than before");
-                Ok(events)
+                batch.entries.clear();
+                batch.taken.clear();
+                batch.written = events;
+                Ok(())
             }
             Some(_) => panic!("something else was asked"),
             None => {
-                let events = self.live.append(batch).await?;
-                self.keep(&Entry::Appended(events.clone()));
-                Ok(events)
+                self.live.append(batch).await?;
+                self.keep(&Entry::Appended(batch.written.clone()));
+                Ok(())
             }
         }
     }
@@ -236,7 +239,7 @@ impl Journal for Durable {
         self.is_watched = true;
     }
 
-    async fn next(&mut self) -> Result<(Timestamp, Vec<Fact>), LogError> {
+    async fn next(&mut self, told: &mut Vec<Fact>) -> Result<Timestamp, LogError> {
         match self.next_entry().await {
             Some(Entry::Told(at, facts)) => {
                 for fact in &facts {
@@ -247,18 +250,21 @@ impl Journal for Durable {
                         Fact::Cancelled | Fact::Late(_) => {}
                     }
                 }
-                Ok((at, facts))
+                told.extend(facts);
+                Ok(at)
             }
             Some(_) => panic!("something else was asked"),
             None => {
                 debug_assert!(self.is_live());
                 self.go_live();
-                let (at, facts) = self.live.next().await?;
+                let mut facts = Vec::new();
+                let at = self.live.next(&mut facts).await?;
                 let facts: Vec<_> = facts.into_iter().map(|fact| self.named(fact)).collect();
                 let entry = Entry::Told(at, facts);
                 self.keep(&entry);
                 let Entry::Told(at, facts) = entry else { unreachable!() };
-                Ok((at, facts))
+                told.extend(facts);
+                Ok(at)
             }
         }
     }

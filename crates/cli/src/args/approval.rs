@@ -1,0 +1,55 @@
+//! Commands of the person in charge: what waits, and what is decided.
+
+use super::store::StoreArgs;
+use super::values::not_blank;
+
+#[derive(clap::Args)]
+pub(crate) struct ApprovalsArgs {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ApproveArgs {
+    /// The approval, as `approvals` lists it
+    #[arg(value_name = "ID", value_parser = not_blank)]
+    pub(crate) id: String,
+    /// Who decides
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) by: String,
+    /// Why
+    #[arg(long, value_name = "TEXT", value_parser = not_blank)]
+    pub(crate) reason: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DenyArgs {
+    /// The approval, as `approvals` lists it
+    #[arg(value_name = "ID", value_parser = not_blank)]
+    pub(crate) id: String,
+    /// Who decides
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) by: String,
+    /// Why; the model reads it
+    #[arg(long, value_name = "TEXT", value_parser = not_blank)]
+    pub(crate) reason: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CancelArgs {
+    /// The run
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    /// Who stops it; the user by default
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}

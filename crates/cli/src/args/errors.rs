@@ -1,0 +1,111 @@
+//! Commands about errors and results that were stored whole.
+
+use clap::Subcommand;
+
+use super::store::StoreArgs;
+use super::values::{from_one, not_blank};
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsArgs {
+    #[command(subcommand)]
+    pub(crate) command: ErrorsCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ErrorsCommand {
+    /// List stored errors, newest first
+    List(ErrorsListArgs),
+    /// Show a whole error
+    Show(ErrorsShowArgs),
+    /// Take away old errors and results; what is kept otherwise too: 30 days, 256 MiB
+    Prune(ErrorsPruneArgs),
+    /// Count errors by tool, code and session, with the characters kept from the model
+    Stats(ErrorsStatsArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsPruneArgs {
+    /// Keep errors and results of this many days
+    #[arg(long, value_name = "DAYS", default_value_t = 30)]
+    pub(crate) days: u32,
+    /// Keep at most this many of each
+    #[arg(long, value_name = "N")]
+    pub(crate) rows: Option<u64>,
+    /// Keep at most this many bytes of each
+    #[arg(long, value_name = "N", default_value_t = 256 * 1024 * 1024)]
+    pub(crate) bytes: u64,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsStatsArgs {
+    /// At most this many lines, those that spared the model most first
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsListArgs {
+    /// Only errors of this run
+    #[arg(long, value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: Option<String>,
+    /// Only errors of this session
+    #[arg(long, value_name = "ID", value_parser = not_blank)]
+    pub(crate) session: Option<String>,
+    /// Only errors of this tool
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) tool: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsShowArgs {
+    /// The error's id
+    #[arg(value_name = "ID", value_parser = not_blank)]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ResultsArgs {
+    #[command(subcommand)]
+    pub(crate) command: ResultsCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ResultsCommand {
+    /// Show a whole result
+    Show(ResultsShowArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ResultsShowArgs {
+    /// The result's id
+    #[arg(value_name = "ID", value_parser = not_blank)]
+    pub(crate) id: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

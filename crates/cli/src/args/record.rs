@@ -1,0 +1,51 @@
+//! Commands about the record of one run.
+
+use std::path::PathBuf;
+
+use super::store::StoreArgs;
+use super::values::not_blank;
+
+#[derive(clap::Args)]
+pub(crate) struct TraceArgs {
+    /// The run
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one event as JSON per line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write one page that shows the run, to open in a browser or to send
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// The run; all runs of the store without one
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: Option<String>,
+    /// Check all runs of the store
+    #[arg(long, conflicts_with = "run")]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per run
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RedactArgs {
+    /// The run
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    /// The event, as `trace` numbers it
+    #[arg(value_name = "SEQ")]
+    pub(crate) seq: u64,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

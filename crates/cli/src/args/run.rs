@@ -1,0 +1,111 @@
+//! Commands that run agents, or copies and rehearsals of what they did.
+
+use std::path::PathBuf;
+
+use super::store::StoreArgs;
+use super::values::{label, not_blank};
+
+#[derive(clap::Args)]
+pub(crate) struct RunArgs {
+    /// The agent file
+    #[arg(value_name = "AGENT.toml")]
+    pub(crate) agent: PathBuf,
+    /// What to ask: text, - for standard input, @FILE for a file, of at most 16 MiB [default: the
+    /// agent file's]
+    #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
+    pub(crate) input: Option<String>,
+    /// Show the model a picture (PNG, JPEG, GIF or WebP) of at most 20 MiB; may be given more than
+    /// once
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
+    /// Go on with this conversation; a new one otherwise
+    #[arg(long, value_name = "ID", value_parser = not_blank)]
+    pub(crate) session: Option<String>,
+    /// File the run under a label; may be given again
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) labels: Vec<(String, String)>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object with everything
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ResumeArgs {
+    /// The run
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    /// Use this agent file instead of the recorded one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) agent: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object with everything
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ReplayArgs {
+    /// The run
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    /// Hold the run against this agent file; another agent diverges at the start
+    #[arg(long, value_name = "FILE")]
+    pub(crate) agent: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ForkArgs {
+    /// The run
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    /// The last event that is copied, as `trace` numbers it
+    #[arg(long, value_name = "SEQ")]
+    pub(crate) at: u64,
+    /// Say this to the model before it is asked next
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) input: Option<String>,
+    /// Use model and tools of this agent file instead of the recorded one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) agent: Option<PathBuf>,
+    /// Record the copy in another store
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object with everything
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct DiffArgs {
+    /// A run
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) one: String,
+    /// Another run, such as a copy of it
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) other: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RehearseArgs {
+    /// The scenario files
+    #[arg(value_name = "SCENARIO.toml", required = true)]
+    pub(crate) scenarios: Vec<PathBuf>,
+    /// Print one JSON object per scenario
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,108 @@
+//! Commands about runs and sessions of a store.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+
+use super::store::StoreArgs;
+use super::values::{age, from_one, not_blank};
+
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct RunsArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<RunsCommand>,
+    #[command(flatten)]
+    pub(crate) list: RunsListArgs,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum RunsCommand {
+    /// Take away runs that ended long ago, with what they stored; open ones stay, and those that a
+    /// run which is kept goes on with
+    Prune(RunsPruneArgs),
+    /// Take a run away, with the runs it dispatched and what they stored
+    Delete(RunsDeleteArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RunsListArgs {
+    /// Only runs of this session
+    #[arg(long, value_name = "ID", value_parser = not_blank)]
+    pub(crate) session: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RunsPruneArgs {
+    /// Only runs that ended longer ago than this, such as 30d, 12h or 90m
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub(crate) older_than: Duration,
+    /// Only runs in this state; may be given more than once
+    #[arg(long = "state", value_name = "STATE")]
+    pub(crate) states: Vec<EndedState>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A state of a run that is over.
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(crate) enum EndedState {
+    /// It ended without failing
+    Finished,
+    /// It failed
+    Failed,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RunsDeleteArgs {
+    /// The run
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SessionsArgs {
+    #[command(subcommand)]
+    pub(crate) command: SessionsCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// Erase everything of a session; what is left says only which runs there were, when they were
+    /// forgotten and by whom
+    Forget(SessionsForgetArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct SessionsForgetArgs {
+    /// The session
+    #[arg(value_name = "ID", value_parser = not_blank)]
+    pub(crate) session: String,
+    /// Erase the sessions that were copied from it too
+    #[arg(long)]
+    pub(crate) with_forks: bool,
+    /// Who wants it [default: the user]
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,61 @@
+//! What every effect of one run is given.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use layer0::id::RunId;
+use provider::ProviderError;
+
+use super::late::Late;
+use crate::feed::Feed;
+use crate::hook::{HookContext, HookError};
+use crate::inner::Inner;
+
+/// Performs the steps of one run.
+pub(crate) struct Effects {
+    pub(super) agent: Arc<Inner>,
+    pub(super) context: HookContext,
+    /// Where the stream of the run is fed from; `None` where none is read.
+    pub(super) feed: Option<Arc<Feed>>,
+    pub(super) late: Arc<Late>,
+    errors: LiveErrors,
+}
+
+/// The errors of steps with their sources. The record has them as data.
+#[derive(Default)]
+struct LiveErrors {
+    model: Mutex<Option<ProviderError>>,
+    hook: Mutex<Option<HookError>>,
+}
+
+impl Effects {
+    pub(crate) fn new(agent: Arc<Inner>, context: HookContext, feed: Option<Arc<Feed>>) -> Self {
+        Self { agent, context, feed, late: Arc::default(), errors: LiveErrors::default() }
+    }
+
+    pub(crate) const fn run(&self) -> &RunId {
+        &self.context.run
+    }
+
+    /// Returns the answers of tools that were given up.
+    pub(crate) fn late(&self) -> &Late {
+        &self.late
+    }
+
+    /// Takes the error that the last model attempt failed with in this process.
+    pub(crate) fn take_model_error(&self) -> Option<ProviderError> {
+        self.errors.model.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Takes the error of the hook that stopped the run in this process.
+    pub(crate) fn take_hook_error(&self) -> Option<HookError> {
+        self.errors.hook.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn keep_model_error(&self, error: ProviderError) {
+        *self.errors.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    pub(super) fn keep_hook_error(&self, error: HookError) {
+        *self.errors.hook.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+}

@@ -1,0 +1,45 @@
+//! The stores of a database.
+
+use std::sync::Arc;
+
+use error_store::{ErrorStore, ResultStore, Store};
+use event_log::EventLog;
+
+use crate::database::Database;
+use crate::errors::SqliteErrorStore;
+use crate::log::SqliteLog;
+use crate::results::SqliteResultStore;
+
+impl Database {
+    /// Returns the event log in this database.
+    #[must_use]
+    pub fn log(&self) -> SqliteLog {
+        SqliteLog::new(self.clone())
+    }
+
+    /// Returns the error store in this database.
+    #[must_use]
+    pub fn errors(&self) -> SqliteErrorStore {
+        SqliteErrorStore::new(self.clone())
+    }
+
+    /// Returns the store of large results in this database.
+    #[must_use]
+    pub fn results(&self) -> SqliteResultStore {
+        SqliteResultStore::new(self.clone())
+    }
+}
+
+impl Store for Database {
+    fn log(&self) -> Arc<dyn EventLog> {
+        Arc::new(Self::log(self))
+    }
+
+    fn errors(&self) -> Arc<dyn ErrorStore> {
+        Arc::new(Self::errors(self))
+    }
+
+    fn results(&self) -> Arc<dyn ResultStore> {
+        Arc::new(Self::results(self))
+    }
+}
