@@ -104,7 +104,7 @@ async fn session(make: Make, answer: Answer) -> Vec<Value> {
 
 /// Spec: P1
 #[tokio::test]
-async fn signed_thinking_goes_back_to_the_model_it_came_from_and_to_no_other() {
+async fn signed_thinking_returns_to_its_model_only() {
     let providers: [(&str, Make, Answer, &str); 4] = [
         ("anthropic", anthropic, testkit::anthropic::reply, "/messages/1"),
         ("openai-responses", responses, testkit::responses::reply, "/input"),
@@ -129,7 +129,7 @@ async fn signed_thinking_goes_back_to_the_model_it_came_from_and_to_no_other() {
 
 /// Spec: P1
 #[tokio::test]
-async fn pictures_reach_every_provider_and_are_in_the_record() {
+async fn images_reach_every_provider_and_the_record() {
     let providers: [(&str, Make, Answer); 6] = [
         ("anthropic", anthropic, testkit::anthropic::reply),
         ("openai", openai, testkit::openai::reply),

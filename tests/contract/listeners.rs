@@ -85,7 +85,7 @@ async fn record(stream: bool, listening: bool) -> (String, Vec<Live>) {
 
 /// Spec: V1, R6
 #[tokio::test]
-async fn the_record_does_not_depend_on_who_listens_or_how_the_answer_comes() {
+async fn record_does_not_depend_on_listeners() {
     let (plain, _) = record(false, false).await;
     let (streamed, _) = record(true, false).await;
     let (heard, live) = record(true, true).await;

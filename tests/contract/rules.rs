@@ -15,7 +15,7 @@ const HELD: &[&str] = &[
 ];
 
 #[test]
-fn every_scenario_begins_with_what_it_shows_and_its_rules() {
+fn every_scenario_states_its_subject_and_rules() {
     let rule = Regex::new(r"^(E|R|P|T|S|L|M|V|H|Y|A|G|B|D|X|O|K|N|Ob|C)[1-9][0-9]?$").unwrap();
     let mut problems = Vec::new();
     for played in passing().iter().chain(failing()) {

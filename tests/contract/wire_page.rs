@@ -45,7 +45,7 @@ struct Line {
 
 /// Spec: P2, P3, P4, P5, P6
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_failure_of_every_provider_is_what_the_page_says() {
+async fn provider_failures_match_the_page() {
     let mut tables = Vec::new();
     let mut unmet: Vec<(String, String, String)> = failures::file().iter().map(named).collect();
     for endpoint in &ENDPOINTS {

@@ -47,7 +47,7 @@ async fn commits(database: &Database, turns: u32, calls_per_turn: u32, stores: b
 
 /// Spec: S12
 #[tokio::test]
-async fn a_failed_call_costs_at_most_one_commit_more_than_the_log() {
+async fn failed_call_costs_one_commit_at_most() {
     let folder = tempfile::tempdir().unwrap();
     let open =
         async |name| Database::open(folder.path().join(name), Durability::Normal).await.unwrap();

@@ -107,7 +107,7 @@ fn result(events: &[Event]) -> Vec<String> {
 
 /// Spec: D5, D2, D8, A1
 #[tokio::test]
-async fn a_killed_run_goes_on_wherever_it_was_killed() {
+async fn killed_run_goes_on_from_every_append() {
     let whole = Folder::new();
     assert_eq!(whole.mortal(&["run", RUN]).0.code(), Some(4));
     whole.approve().await;

@@ -109,7 +109,7 @@ fn timeouts(ending: Ending) -> Timeouts {
 
 /// Spec: D6, P10
 #[tokio::test]
-async fn what_a_wire_says_is_seen_alike_when_it_is_given_again() {
+async fn recorded_wire_replays_alike() {
     let kinds = [
         ErrorKind::Transient,
         ErrorKind::RateLimited,
@@ -170,7 +170,7 @@ async fn what_a_wire_says_is_seen_alike_when_it_is_given_again() {
 
 /// Spec: D6, E8, P10
 #[tokio::test]
-async fn what_layers_and_programs_say_is_seen_alike_when_it_is_given_again() {
+async fn recorded_layers_replay_alike() {
     let elapsed = Duration::from_millis(4_321);
     let exhausted = |last| ProviderError::from(Exhausted { attempts: 3, elapsed, last });
     let io = std::io::Error::other(ProviderError::transport("inner", "innermost"));
@@ -213,7 +213,7 @@ impl Provider for Failing {
 ///
 /// Spec: E7, P10
 #[tokio::test]
-async fn a_message_is_not_doubled_when_it_is_given_again() {
+async fn message_given_again_is_not_doubled() {
     let error = ProviderError::rate_limited("slow down", None);
     let recording =
         RecordedProvider::recording(Arc::new(Failing(Mutex::new(Some(error)))), ToOwned::to_owned);
@@ -259,7 +259,7 @@ fn saying(text: &str) -> ModelRequest {
 
 /// Spec: P10
 #[tokio::test]
-async fn exchanges_stand_in_the_order_in_which_their_calls_began() {
+async fn exchanges_keep_the_order_of_calls() {
     let slow = Arc::new(Slow(tokio::sync::Semaphore::new(0)));
     let recording = RecordedProvider::recording(slow.clone(), ToOwned::to_owned);
     let (first, second) = (saying("first"), saying("second"));
@@ -277,7 +277,7 @@ async fn exchanges_stand_in_the_order_in_which_their_calls_began() {
 
 /// Spec: P10
 #[tokio::test]
-async fn a_call_that_was_dropped_keeps_its_place_and_waits_to_be_dropped_again() {
+async fn dropped_call_keeps_its_permit_until_dropped_again() {
     let slow = Arc::new(Slow(tokio::sync::Semaphore::new(0)));
     let recording = RecordedProvider::recording(slow, ToOwned::to_owned);
     let (first, second) = (saying("first"), saying("second"));
@@ -299,7 +299,7 @@ async fn is_dropped(call: impl Future<Output = Result<ModelResponse, ProviderErr
 
 /// Spec: P10
 #[tokio::test]
-async fn what_was_recorded_as_a_stream_is_not_given_whole() {
+async fn recorded_stream_is_not_given_whole() {
     for streamed in [false, true] {
         let recording = RecordedProvider::recording(
             Arc::new(ScriptedProvider::saying(["x"])),

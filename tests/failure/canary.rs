@@ -220,7 +220,7 @@ fn nothing_leaks(said: &str, marks: usize) {
 
 /// Spec: E10, S9
 #[tokio::test]
-async fn what_tools_hooks_people_and_memory_say_is_redacted_in_every_sink() {
+async fn every_source_is_redacted_in_every_sink() {
     let server = Loopback::serving(|request| {
         let messages = request.body["messages"].as_array().map_or(0, Vec::len);
         if messages > 4 {
@@ -238,7 +238,7 @@ async fn what_tools_hooks_people_and_memory_say_is_redacted_in_every_sink() {
 
 /// Spec: E10. Each class of failure a server can answer with, with the key in its words.
 #[tokio::test]
-async fn what_a_server_echoes_is_redacted_in_every_sink() {
+async fn echoed_secrets_are_redacted_in_every_sink() {
     for status in [400, 401, 403, 404, 413, 422, 429, 500, 503, 200] {
         let server = Loopback::serving(move |request| {
             let header = request.header("authorization").unwrap().to_owned();

@@ -433,7 +433,7 @@ async fn a_budget_reaches_over_all_providers() {
 
 /// Spec: R7. An endpoint that is down is left alone, also by runs that come later.
 #[tokio::test]
-async fn an_open_breaker_is_not_waited_for_where_another_provider_stands() {
+async fn open_breaker_falls_back_without_waiting() {
     let log = Arc::new(MemoryLog::new());
     let (openai, anthropic) = (OPENAI, ANTHROPIC);
     let first = Loopback::replying((0..9).map(|_| openai.error(503, "server_error", "overloaded")));

@@ -48,7 +48,7 @@ fn events_are_numbered_and_caused_by_earlier_ones() {
 
 /// Spec: H1
 #[test]
-fn a_run_has_one_first_and_one_last_event() {
+fn run_has_one_first_and_last_event() {
     for played in everything().filter(|played| !is_open(played)) {
         let types = played.event_types();
         let ends =
@@ -64,7 +64,7 @@ fn a_run_has_one_first_and_one_last_event() {
 
 /// Spec: T2
 #[test]
-fn every_call_has_one_answer_and_begins_at_most_once() {
+fn every_call_begins_once_and_has_one_answer() {
     for played in everything() {
         let asked = played.data_of("model.responded").into_iter().flat_map(|responded| {
             responded["tool_calls"].as_array().unwrap().iter().map(|call| &call["id"])
@@ -90,7 +90,7 @@ fn every_call_has_one_answer_and_begins_at_most_once() {
 
 /// Spec: T3, T4, T6
 #[test]
-fn the_model_reads_every_answer_in_call_order_and_failures_marked() {
+fn model_reads_answers_in_call_order() {
     for played in everything() {
         for request in played.requests() {
             let messages = request["messages"].as_array().unwrap();
@@ -145,7 +145,7 @@ fn the_tool_list_never_changes_inside_a_run() {
 
 /// Spec: S7
 #[test]
-fn the_detail_tool_needs_a_tool_and_a_store() {
+fn detail_tool_needs_tools_and_a_store() {
     for played in everything() {
         let has_store = !matches!(played.scenario.error_store.fail, Some(config::StoreFault::None));
         for request in played.requests() {
@@ -190,7 +190,7 @@ fn attempts_are_counted_and_each_is_one_request() {
 
 /// Spec: R7
 #[test]
-fn an_open_circuit_is_waited_for_and_asked_again_once() {
+fn open_circuit_is_waited_for_once() {
     let played = named("model_breaker");
     assert_eq!(played.requests().len(), 6);
     let attempts = played.data_of("model.attempted");
@@ -202,7 +202,7 @@ fn an_open_circuit_is_waited_for_and_asked_again_once() {
 
 /// Spec: R8
 #[test]
-fn a_wait_is_stated_exactly_where_another_attempt_follows() {
+fn delay_is_stated_where_an_attempt_follows() {
     for played in everything() {
         let types = played.event_types();
         for (event, next) in played.events().iter().zip(types.iter().skip(1)) {
@@ -217,7 +217,7 @@ fn a_wait_is_stated_exactly_where_another_attempt_follows() {
 
 /// Spec: E8
 #[test]
-fn the_chain_says_that_it_gave_up_exactly_where_it_was_tried_again_or_could_not_be() {
+fn chain_says_gave_up_where_retries_ended() {
     #[track_caller]
     fn check(name: &str, chain: &[&str]) {
         let played = named(name);
@@ -264,7 +264,7 @@ fn waits_keep_to_their_bounds() {
 
 /// Spec: T6, T7
 #[test]
-fn tools_take_as_long_as_they_are_allowed_to() {
+fn tools_run_until_their_timeout() {
     #[track_caller]
     fn check(name: &str, elapsed_ms: u64) {
         assert_eq!(number(&named(name).json["elapsed_ms"]), elapsed_ms, "{name}");
@@ -278,7 +278,7 @@ fn tools_take_as_long_as_they_are_allowed_to() {
 
 /// Spec: T6, G4
 #[test]
-fn nothing_of_a_batch_that_is_too_large_runs() {
+fn too_large_batch_runs_nothing() {
     let played = named("tools_batch_too_large");
     assert_eq!(played.json["usage"]["tool_calls"], 0);
     for answer in played.data_of("tool.responded") {
@@ -346,7 +346,7 @@ fn stored_errors_are_bounded_told_and_counted() {
 
 /// Spec: S6
 #[test]
-fn without_a_store_the_model_reads_the_first_500_characters() {
+fn storeless_model_reads_500_characters() {
     let head = |name: &str| named(name).tool_messages()[0].1.to_owned();
     let error = "0---------1---------2---------3---------4---------5---------6---------\
                  7---------8---------9---------";
@@ -392,7 +392,7 @@ fn asking_again_is_no_model_call() {
 
 /// Spec: D2, E10
 #[test]
-fn the_start_of_a_run_holds_the_resolved_agent() {
+fn run_started_holds_the_resolved_agent() {
     let started = named("run_completed").data_of("run.started")[0];
     assert_eq!(started["input"], "What is 40 + 2?");
     assert_eq!(started["session"], "s-1");

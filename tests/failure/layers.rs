@@ -42,7 +42,7 @@ fn once(agent: AgentBuilder) -> AgentBuilder {
 ///
 /// Spec: R7
 #[tokio::test]
-async fn an_endpoint_that_asks_to_slow_down_is_not_in_trouble() {
+async fn rate_limits_do_not_open_the_circuit() {
     let (busy, slow) = (|| fails(ErrorKind::Transient), || fails(ErrorKind::RateLimited));
     let patience = backstop::retry::BreakerConfig::default().failures as usize;
     let mut replies: Vec<_> = (0..2 * patience).map(|_| slow()).collect();
@@ -64,7 +64,7 @@ async fn an_endpoint_that_asks_to_slow_down_is_not_in_trouble() {
 ///
 /// Spec: R7
 #[tokio::test]
-async fn another_provider_is_asked_for_what_it_may_do_better() {
+async fn next_provider_is_asked_where_it_may_help() {
     let text = says("half of a long answer");
     let half = text.body.len() / 2;
     let mut codes = BTreeSet::new();
@@ -122,7 +122,7 @@ async fn check(first: impl Fn() -> AgentBuilder, code: &str, goes_on: bool) {
 ///
 /// Spec: R9
 #[tokio::test]
-async fn what_a_broken_connection_carried_is_not_sent_again() {
+async fn broken_connection_is_not_retried_when_it_carried() {
     for answers in [0, 1, 2] {
         let server = Fickle::answering(answers);
         let openai = OpenAi::new("m").base_url(&server.url).build().unwrap();

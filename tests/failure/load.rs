@@ -44,7 +44,7 @@ fn failing() -> Loopback {
 /// Spec: R5, R10. A thousand runs finish or fail with the right code, retries stay within the budget,
 /// and no task is left over.
 #[test]
-fn a_thousand_runs_against_an_endpoint_that_fails_every_fifth_time() {
+fn thousand_runs_survive_a_failing_endpoint() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -102,7 +102,7 @@ fn a_thousand_runs_against_an_endpoint_that_fails_every_fifth_time() {
 /// Spec: E9, P10. Every code that an attempt can end with is brought about by some seed, and ends the
 /// run with itself or is tried again.
 #[tokio::test]
-async fn chaos_by_seed_ends_every_run_with_a_code_it_injected() {
+async fn chaos_ends_runs_with_injected_codes() {
     let mut injected: BTreeMap<&'static str, usize> = BTreeMap::new();
     let mut ends: Vec<String> = Vec::new();
     for seed in 0..200 {

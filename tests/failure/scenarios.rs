@@ -55,7 +55,7 @@ fn what_must_not_pass_says_why() {
 
 /// Spec: C6
 #[test]
-fn a_script_that_is_too_short_fails_without_a_retry() {
+fn exhausted_script_fails_without_a_retry() {
     let played = failing().iter().find(|played| played.name == "script_exhausted").unwrap();
     assert_eq!(played.json["outcome"], "failed");
     assert_eq!(played.json["reason"], "provider.other");

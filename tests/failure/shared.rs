@@ -58,7 +58,7 @@ async fn one_agents_retries_are_taken_from_the_others() {
 
 /// Spec: R7
 #[tokio::test]
-async fn a_circuit_that_one_agent_opened_is_open_for_the_others() {
+async fn circuit_is_shared_between_agents() {
     let server = Loopback::serving(|_| Reply::html(503));
     let upstream = upstream(&server);
     on(&upstream, 5).run("?").await.unwrap_err();
@@ -129,7 +129,7 @@ async fn one_place_is_enough_for_many_runs() {
 /// Spec: R7, R11. What waits for a circuit to close takes no place from what asks elsewhere.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "real sockets take real time")]
-async fn a_call_that_waits_for_an_open_circuit_holds_no_place() {
+async fn call_waiting_for_a_circuit_holds_no_permit() {
     let server = Loopback::serving(|_| Reply::html(503));
     let other = Loopback::serving(|_| says("from the other"));
     let config = BreakerConfig { failures: 1, open_for: Duration::from_secs(30) };

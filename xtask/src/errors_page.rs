@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_has_one_heading_and_a_row_per_code() {
+    fn family_has_one_heading() {
         let entry = |code| Entry { code, meaning: "It broke | badly.", advice: "Fix it." };
         let row =
             Row { retry: ["never"].into(), effect: ["none", "unknown"].into(), ..Row::default() };

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn docs_rules_md_says_what_scenarios_and_tests_say() {
+    fn rules_page_matches_scenarios_and_tests() {
         if let Err(error) = check(crate::root()) {
             panic!("{error}: {}", error.hint().unwrap_or_default());
         }

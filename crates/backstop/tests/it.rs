@@ -27,7 +27,7 @@ fn fails(build: backstop::AgentBuilder) -> Error {
 
 /// Spec: E12, E7. Each mistake has its category, says what and why, and how to fix it.
 #[tokio::test]
-async fn mistakes_have_a_category_a_reason_and_a_hint() {
+async fn usage_errors_have_reason_and_hint() {
     #[track_caller]
     fn check(error: Error, text: &str, hint: &str, kind: io::ErrorKind) {
         assert_eq!(chain(&error).join(": "), text);

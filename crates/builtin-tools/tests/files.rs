@@ -93,7 +93,7 @@ async fn a_search_finds_lines_and_follows_no_link() {
 
 /// Spec: Y1
 #[test]
-fn searching_a_folder_needs_a_grant_to_any_depth() {
+fn search_needs_a_recursive_grant() {
     let files = Files::new();
     let base = std::fs::canonicalize(files.inside.path()).unwrap();
     let tools = Toolset::new().with(FsSearch::new(&base)).unwrap();
@@ -112,7 +112,7 @@ fn searching_a_folder_needs_a_grant_to_any_depth() {
 
 /// Spec: Y1. What was judged is what is opened, even when links change in between.
 #[tokio::test]
-async fn a_link_that_changes_after_it_was_judged_is_noticed() {
+async fn changed_link_is_noticed() {
     let files = Files::new();
     let logs = files.inside.path().join("logs");
     let flip = logs.join("flip");

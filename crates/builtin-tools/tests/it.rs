@@ -31,13 +31,13 @@ async fn run(script: &str) -> Result<Value, ToolError> {
 }
 
 #[tokio::test]
-async fn arguments_arrive_as_one_line_and_output_is_read_as_json() {
+async fn command_arguments_are_one_line_of_json() {
     assert_eq!(run("cat").await.unwrap(), json!({"a": "b c", "n": [1]}));
     assert_eq!(run("echo plain text").await.unwrap(), json!("plain text\n"));
 }
 
 #[tokio::test]
-async fn a_failure_carries_all_of_stderr_and_how_it_ended() {
+async fn failure_carries_stderr_and_exit() {
     let check = async |script: &str, code: &str, text: &str| {
         let error = run(script).await.unwrap_err();
         assert_eq!(error.author_code().map(|code| &**code), Some(code), "{script}");
@@ -53,7 +53,7 @@ async fn a_failure_carries_all_of_stderr_and_how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_command_sees_only_the_variables_it_was_given() {
+async fn command_sees_only_its_given_variables() {
     let output = run("env | sort | cut -d= -f1 | grep -v -e '^PWD$' -e '^_$' -e SHLVL -e OLDPWD")
         .await
         .unwrap();
@@ -98,7 +98,7 @@ async fn giving_up_a_call_kills_the_whole_group() {
 }
 
 #[tokio::test]
-async fn a_command_that_has_ended_is_not_waited_for_because_of_its_children() {
+async fn ended_command_does_not_wait_for_its_children() {
     assert_eq!(run("sleep 300 & echo done").await.unwrap(), json!("done\n"));
 }
 
@@ -128,7 +128,7 @@ async fn bytes_that_are_no_text_are_kept() {
 }
 
 #[tokio::test]
-async fn a_blank_stderr_does_not_hide_what_was_said() {
+async fn blank_stderr_does_not_hide_stdout() {
     let error = run("echo real message; echo >&2; exit 1").await.unwrap_err();
     assert!(matches!(error.kind(), ToolError::ExecutionFailed(text) if text == "real message\n"));
 }

@@ -79,7 +79,7 @@ fn rest(mut reader: BufReader<File>) -> String {
 
 /// Spec: T7
 #[tokio::test(flavor = "multi_thread")]
-async fn giving_up_a_call_kills_what_left_its_group() {
+async fn abandoned_command_dies_outside_its_group_too() {
     for (script, count) in WAYS {
         let (folder, pipe) = folder();
         let tool = shell(script, folder.path());
@@ -177,7 +177,7 @@ async fn a_cut_output_is_text() {
 
 /// Spec: N4
 #[tokio::test]
-async fn how_a_command_ended_is_told_of_long_outputs() {
+async fn exit_status_follows_a_long_output() {
     let flood = format!("head -c {} /dev/zero | tr '\\0' x", LIMIT + 1);
     for (script, code, stream) in [
         (format!("{flood} >&2; exit 3"), "exit_3", "xxx"),

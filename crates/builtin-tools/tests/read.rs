@@ -105,7 +105,7 @@ async fn an_offset_inside_a_character_begins_with_it() {
 
 /// Spec: N4
 #[tokio::test]
-async fn bytes_that_are_no_text_are_shown_as_such() {
+async fn binary_output_is_shown_as_such() {
     let bytes = b"a\xff\xfeb\xe2\x82c\x80\x80\x80\x80\x80\xf0\x9d\x84";
     let file = File::new(bytes);
     for limit in 1..20 {

@@ -41,7 +41,7 @@ fn an_output_beyond_memory_is_refused() {
 
 /// Spec: C5, C6
 #[test]
-fn a_number_is_exact_or_refused_with_key_and_line() {
+fn inexact_number_is_refused_by_key_and_line() {
     let places: [fn(&str) -> String; 3] = [
         |n| format!("[[model]]\ntool_calls = [{{ name = \"t\", arguments = {{ n = {n} }} }}]\n"),
         |n| {
@@ -83,7 +83,7 @@ fn a_number_is_exact_or_refused_with_key_and_line() {
 
 /// Spec: C5
 #[test]
-fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
+fn unknown_key_is_named_with_the_nearest() {
     let error = agent_error("[model]\nprovider = \"script\"\n[agent.limits]\nmax_iteration = 3\n");
     check(&error, 4, "unknown field `max_iteration`", "did you mean `max_iterations`?");
     let error = agent_error("[model]\nprovider = \"antropic\"\n");
@@ -102,7 +102,7 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest_one() {
 }
 
 #[test]
-fn what_is_not_supported_yet_is_refused_not_ignored() {
+fn unsupported_tables_are_refused_not_ignored() {
     let error = agent_error("[model]\nprovider = \"script\"\n[[mcp]]\nname = \"files\"\n");
     assert!(error.to_string().ends_with("`mcp` is not supported yet"), "{error}");
 }
@@ -137,7 +137,7 @@ const MODEL: &str = "[model]\nprovider = \"script\"\n";
 
 /// Spec: C5
 #[test]
-fn numbers_out_of_range_are_refused_with_key_and_line() {
+fn out_of_range_numbers_name_key_and_line() {
     #[track_caller]
     fn refused(table: &str, key: &str, values: &[&str]) {
         for value in values {

@@ -51,7 +51,7 @@ mod tests {
 
     /// Spec: S5, S8
     #[test]
-    fn the_model_reads_id_and_way_to_the_rest() {
+    fn model_reads_how_to_get_the_rest() {
         let stored = |occurrences| Stored { id: "err_1".into(), occurrences };
         let whole = Summary::of("Short error", None);
         let headline = "Tool 'X' failed: Short error";

@@ -32,7 +32,7 @@ mod tests {
 
     /// Spec: S3
     #[test]
-    fn json_is_kept_byte_for_byte_and_text_is_wrapped() {
+    fn json_is_kept_byte_for_byte() {
         let json = "{\"b\": 1,  \"a\":\t[1.0, 2e3]}";
         assert_eq!(raw_json(json), json);
         assert_eq!(raw_json("plain"), r#"{"message":"plain"}"#);

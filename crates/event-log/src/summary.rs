@@ -360,7 +360,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn terms_that_are_stored_say_nothing_else_of_the_agent() {
+    fn stored_terms_hold_only_terms() {
         let definition = json!({
             "name": "a", "instructions": "Keep this to yourself.", "price": null,
             "budget": { "max_model_calls": 3 },

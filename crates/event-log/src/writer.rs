@@ -230,7 +230,7 @@ mod tests {
 
     /// Spec: D1
     #[tokio::test]
-    async fn every_kind_of_tampering_is_found_at_its_seq() {
+    async fn tampering_is_found_at_its_seq() {
         let (_, _, records, kept) = written(5).await;
         verify(&records, &kept, None).unwrap();
         let found = |change: &dyn Fn(&mut Vec<Record>)| {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_log_events_are_numbered_and_not_sealed() {
+    async fn events_without_a_log_are_not_sealed() {
         let mut writer = RunWriter::without_log("run_1".into());
         for message in ["one", "two"] {
             let kind = Warning { message: message.into() }.into();

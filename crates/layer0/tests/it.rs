@@ -106,7 +106,7 @@ fn wrappers_lead_to_the_error_inside() {
 
 /// Spec: E8, R9
 #[test]
-fn giving_up_keeps_the_class_and_takes_the_retry() {
+fn giving_up_keeps_code_and_forbids_retry() {
     let last = OrchError::from(OperatorError::Retryable("busy".into()));
     let exhausted = Exhausted { attempts: 3, elapsed: Duration::from_secs(2), last };
     let error = OrchError::from(exhausted);

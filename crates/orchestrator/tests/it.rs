@@ -99,7 +99,7 @@ async fn a_transient_failure_is_dispatched_again() {
 }
 
 #[tokio::test]
-async fn operators_and_workflows_that_do_not_exist_are_named() {
+async fn missing_operators_and_workflows_are_named() {
     let orchestrator = LocalOrchestrator::builder().build().unwrap();
     let error =
         orchestrator.dispatch("nobody", Task::text("x"), Context::root()).await.unwrap_err();
@@ -112,7 +112,7 @@ async fn operators_and_workflows_that_do_not_exist_are_named() {
 }
 
 #[tokio::test]
-async fn many_are_answered_in_order_and_one_failure_stops_nobody() {
+async fn parallel_results_keep_order_despite_a_failure() {
     let (good, _) = operator("good", |_| Ok(json!("good")));
     let (bad, _) = operator("bad", |_| Err(OperatorError::NonRetryable("no".into())));
     let (wild, _) = operator("wild", |_| panic!("wild thing"));
@@ -168,7 +168,7 @@ async fn operators_call_each_other_and_not_for_ever() {
 
 /// Spec: R4
 #[tokio::test]
-async fn what_may_have_acted_is_dispatched_again_only_when_idempotent() {
+async fn only_idempotent_dispatch_repeats_unknown_effects() {
     #[derive(Debug, thiserror::Error)]
     #[error("half done")]
     struct HalfDone;
@@ -190,7 +190,7 @@ async fn what_may_have_acted_is_dispatched_again_only_when_idempotent() {
 
 /// Spec: R9, R10, E5
 #[tokio::test]
-async fn dispatch_does_not_multiply_the_attempts_of_the_model_call() {
+async fn dispatch_does_not_multiply_model_attempts() {
     let clock = start();
     let error =
         ScriptedError { kind: ErrorKind::Transient, retry_after_ms: None, status: Some(503) };
@@ -236,7 +236,7 @@ impl Operator for Waits {
 }
 
 #[tokio::test]
-async fn a_dispatch_in_flight_can_be_asked_about_and_signalled() {
+async fn dispatch_in_flight_can_be_queried_and_signalled() {
     let orchestrator = LocalOrchestrator::builder().operator(Waits).build().unwrap();
     let running = orchestrator.clone();
     let dispatch =

@@ -155,7 +155,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_first_row_that_matches_wins_and_status_decides_the_rest() {
+    fn first_matching_row_wins() {
         #[track_caller]
         fn check(status: Option<u16>, body: &str, class: Class, as_status: Option<u16>) {
             let found = classify(ROWS, status, &Said::read(body.as_bytes()));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_change_by_itself_is_retried_by_status() {
+    fn only_transient_statuses_are_retried() {
         let retried: Vec<u16> = (300..=599)
             .filter(|status| by_status(*status).into_error(None, "x", None).is_retryable())
             .collect();

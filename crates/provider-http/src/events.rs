@@ -244,7 +244,7 @@ mod tests {
 
     /// Spec: P3, P7
     #[test]
-    fn only_a_whole_event_counts_without_its_empty_line() {
+    fn event_without_empty_line_counts_when_whole() {
         #[track_caller]
         fn check(body: &str, expected: &[&str]) {
             assert_eq!(read(&[body.as_bytes()]), expected, "{body}");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_line_nor_an_event_grows_without_bound() {
+    fn lines_and_events_are_bounded() {
         for end in [b'x', b'\n'] {
             let mut megabyte = vec![b'x'; 1024 * 1024];
             megabyte.push(end);

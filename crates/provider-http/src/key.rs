@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_variable_is_named_with_the_way_out() {
+    fn missing_variable_is_named_with_a_hint() {
         let error = ApiKey::from_env("BACKSTOP_TEST_NO_SUCH_KEY").unwrap_err();
         assert_eq!(
             error.to_string(),

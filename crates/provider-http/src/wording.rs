@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_provider_s_words_become_one_bounded_line_without_the_key() {
+    fn provider_message_becomes_one_bounded_line() {
         let wording =
             Wording::hiding([&ApiKey::new("held-secret-key"), &ApiKey::new("another-secret")]);
         assert_eq!(
@@ -71,7 +71,7 @@ mod tests {
 
     /// Spec: E10. Wherever the key stands, no piece of it is left.
     #[test]
-    fn a_key_is_not_cut_in_half_before_it_is_found() {
+    fn key_is_found_before_it_is_cut() {
         let key = "ahovcjqx".repeat(12) + "tail";
         let wording = Wording::hiding([&ApiKey::new(key.as_str())]);
         for spaces in [0, 400, 480, 3_900, 3_934, 3_999, 4_100, 100_000] {

@@ -107,7 +107,7 @@ async fn first_bytes_tell_a_stream_from_an_answer() {
 }
 
 #[test]
-fn without_a_base_url_the_provider_s_own_is_wanted() {
+fn default_base_url_is_the_providers_own() {
     let error = HttpProviderBuilder::<Plain>::new("m").build().unwrap_err();
     assert!(matches!(error, ConfigError::MissingKey { .. }), "{error:?}");
     let error = HttpProviderBuilder::<Plain>::new("m").api_key("0123456789").build().unwrap_err();

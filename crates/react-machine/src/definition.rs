@@ -241,7 +241,7 @@ mod tests {
 
     /// Spec: D2. A record has to be read again, whatever stands in it.
     #[test]
-    fn a_schema_that_no_record_can_hold_is_refused() {
+    fn schema_too_deep_for_a_record_is_refused() {
         let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!({ "not": inner }));
         let check = |schema: Value| {
             let mut definition = AgentDefinition::new("a", "");

@@ -134,7 +134,7 @@ mod tests {
 
     /// Spec: S9. What a provider wants back is kept as it came, or not at all.
     #[test]
-    fn a_state_with_a_held_secret_in_it_is_dropped() {
+    fn provider_state_with_a_secret_is_dropped() {
         let redactor = Redactor::new().with_secret("held-secret-key");
         let state = |text: &str| ProviderState {
             provider: "p".into(),

@@ -82,7 +82,7 @@ mod tests {
 
     /// Spec: R5
     #[tokio::test]
-    async fn a_fifth_of_the_calls_and_a_reserve_of_ten() {
+    async fn retry_budget_is_a_fifth_plus_ten() {
         let clock = VirtualClock::starting_at(Timestamp::default());
         let budget = RetryBudget::new(Arc::new(clock.clone()));
         let granted = |tries: usize| (0..tries).filter(|_| budget.withdraw()).count();

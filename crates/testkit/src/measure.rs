@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn works_take_turns_and_the_first_round_is_not_counted() {
+    fn works_take_turns_after_a_warmup_round() {
         let order = std::cell::RefCell::new(String::new());
         let note = |name| order.borrow_mut().push(name);
         let [a, b] = interleaved(2, [&mut || note('a'), &mut || note('b')]);

@@ -111,7 +111,7 @@ mod tests {
 
     /// Spec: P12, T2
     #[test]
-    fn a_whole_number_is_one_however_it_is_written() {
+    fn whole_numbers_are_read_in_every_form() {
         #[track_caller]
         fn check(written: &str, expected: Option<Option<u64>>) {
             let text = JsonText::parse(&format!(r#"{{"n":{written}}}"#)).unwrap();

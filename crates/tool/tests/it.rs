@@ -246,7 +246,7 @@ impl Tool for Unused {
 
 /// Spec: E12. A schema is refused for what it is, before anything is made of it.
 #[test]
-fn a_schema_that_is_nested_too_deeply_is_refused_by_its_own_name() {
+fn deeply_nested_schema_is_refused_by_name() {
     #[track_caller]
     fn added(levels: usize) -> Result<Toolset, RegistrationError> {
         let schema = (0..levels / 2).fold(

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_found_by_its_code_alone() {
+    fn long_file_counts_without_its_tests() {
         let path = "crates/a/src/b.rs";
         let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "// test\n".repeat(900));
         let code = |lines| "// code\n".repeat(lines);

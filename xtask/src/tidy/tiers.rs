@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edge_must_point_down_or_sideways_by_name() {
+    fn edge_points_down_or_names_its_peer() {
         let normal = &[("target", false)];
         let dev = &[("target", true)];
         let user = |tier, same: &[&str], deps: &[(&str, bool)]| {

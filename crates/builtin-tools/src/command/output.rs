@@ -227,7 +227,7 @@ mod tests {
 
     /// Spec: N4, S3
     #[test]
-    fn bytes_that_are_no_text_are_kept_around_a_cut() {
+    fn binary_output_is_kept_around_a_cut() {
         let error = text(MAX_OUTPUT_BYTES + 9, b"\xff\xfe\x80").into_error(&Redactor::new());
         let raw: serde_json::Value = serde_json::from_str(&error).unwrap();
         let part = |name: &str| STANDARD.decode(raw[name].as_str().unwrap()).unwrap().len();

@@ -17,7 +17,7 @@ fn agent(url: &str) -> String {
 
 /// Spec: P1, D2
 #[test]
-fn a_picture_is_asked_about_recorded_and_remembered() {
+fn image_is_sent_recorded_and_remembered() {
     let server = endpoint();
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.write("agent.toml", &agent(&server.base_url()));
@@ -39,7 +39,7 @@ fn a_picture_is_asked_about_recorded_and_remembered() {
 }
 
 #[test]
-fn what_is_no_picture_is_refused_before_anything_is_asked() {
+fn invalid_image_is_refused_before_the_model_call() {
     let server = endpoint();
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.write("agent.toml", &agent(&server.base_url()));
@@ -53,7 +53,7 @@ fn what_is_no_picture_is_refused_before_anything_is_asked() {
 
 /// Fields the agent file has no word for, such as how long the model may think.
 #[test]
-fn further_fields_of_the_body_are_sent_as_they_are() {
+fn extra_body_is_sent_unchanged() {
     let server = endpoint();
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     let extra = "[model.extra_body.thinking]\ntype = \"enabled\"\nbudget_tokens = 2048\n";

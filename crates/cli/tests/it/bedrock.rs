@@ -49,7 +49,7 @@ fn the_triage_example_runs_over_converse() {
 
 /// Spec: E10
 #[test]
-fn no_secret_is_printed_or_stored_even_when_the_server_echoes_it() {
+fn echoed_secret_is_neither_printed_nor_stored() {
     let [(_, secret), (_, token)] = SECRETS;
     let message = format!("the signature of {token} was made with {secret}");
     let server = Loopback::serving(move |_| {
@@ -76,7 +76,7 @@ fn no_secret_is_printed_or_stored_even_when_the_server_echoes_it() {
 }
 
 #[test]
-fn what_is_missing_is_said_before_anything_is_sent() {
+fn missing_settings_fail_before_sending() {
     let agent = "[agent]\ninput = \"x\"\n[model]\nprovider = \"bedrock\"\nmodel = \"m\"\n";
     let bench = Bench::new();
     bench.write("agent.toml", agent);

@@ -7,7 +7,7 @@ use crate::running::{ASKS, REFUNDS};
 
 /// Spec: C2, A1, D5, D6, D7
 #[test]
-fn a_waiting_run_is_decided_resumed_replayed_and_copied_by_other_processes() {
+fn waiting_run_is_served_by_other_processes() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.agent(REFUNDS, ASKS);
     let waiting = bench.run(&["run", "agent.toml", "--json"]).fails(4, "").json().remove(0);
@@ -71,7 +71,7 @@ fn a_session_goes_on_in_another_process() {
 
 /// Spec: D5. What is over is told without anything that it needed.
 #[test]
-fn a_run_that_is_over_needs_no_agent_any_more() {
+fn finished_run_needs_no_agent() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.agent("[[model]]\ntext = \"done\"\n", "");
     let done = bench.run(&["run", "agent.toml", "--json"]).ok().json().remove(0);
@@ -127,7 +127,7 @@ fn no_key_reaches_the_record() {
 
 /// Spec: D10
 #[test]
-fn nobody_writes_a_line_of_the_trace_but_us() {
+fn trace_lines_cannot_be_forged() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.agent(REFUNDS, ASKS);
     let waiting = bench.run(&["run", "agent.toml", "--json"]).fails(4, "").json().remove(0);
@@ -163,7 +163,7 @@ fn a_busy_session_says_what_it_waits_for() {
 
 /// Spec: D11, C3. Nothing is written to a store that cannot be used.
 #[test]
-fn a_store_that_cannot_be_used_stays_as_it_is() {
+fn unusable_store_stays_unchanged() {
     let bench = Bench::new();
     bench.agent(REFUNDS, ASKS);
     let run = ["run", "agent.toml", "--store", "sqlite:good.db", "--json"];

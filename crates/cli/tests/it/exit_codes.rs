@@ -47,7 +47,7 @@ fn a_configuration_mistake_exits_2_and_says_where() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_kept_is_refused_at_start() {
+fn limit_that_cannot_hold_is_refused() {
     let bench = Bench::new();
     bench.agent(SAYS, "");
     let text = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
@@ -56,7 +56,7 @@ fn a_limit_that_cannot_be_kept_is_refused_at_start() {
 }
 
 #[test]
-fn an_answer_that_was_cut_exits_3_and_is_printed() {
+fn cut_answer_exits_3_and_is_printed() {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"half an\"\nstop_reason = \"max_tokens\"\n", "");
     let ran = bench.run(&["run", "agent.toml"]).fails(3, "incomplete (model.max_tokens)");
@@ -92,7 +92,7 @@ fn storage_that_cannot_be_used_exits_5() {
 }
 
 #[test]
-fn a_log_that_was_changed_exits_6_and_names_the_event() {
+fn changed_log_exits_6_naming_the_event() {
     let bench = Bench::new();
     bench.agent(SAYS, "");
     bench.run(&["run", "agent.toml", "--store", "sqlite:x.db"]).ok();
@@ -107,7 +107,7 @@ fn a_log_that_was_changed_exits_6_and_names_the_event() {
 }
 
 #[test]
-fn a_mistake_in_the_agent_file_leaves_no_store_behind() {
+fn invalid_agent_file_leaves_no_store() {
     let bench = Bench::new();
     bench.write(
         "agent.toml",
@@ -143,7 +143,7 @@ fn what_the_model_says_cannot_steer_a_trace() {
 
 /// Spec: C4, C5
 #[test]
-fn values_out_of_range_are_refused_before_anything_runs() {
+fn out_of_range_values_are_refused_first() {
     let bench = Bench::new();
     for (line, more, said) in [
         (6, "temperature = 9\n", "`temperature` must be from 0 to 2, and is 9"),

@@ -22,7 +22,7 @@ fn no_files(bench: &Bench) -> [(String, &'static str); 4] {
 
 /// Spec: C5
 #[test]
-fn a_file_without_end_is_refused_wherever_one_is_named() {
+fn endless_file_is_refused_everywhere() {
     let bench = Bench::new();
     bench.agent(
         "[[model]]\ntool_calls = [{ id = \"c1\", name = \"ask\", arguments = {} }]\n",
@@ -95,7 +95,7 @@ fn a_file_is_taken_up_to_its_limit() {
 
 /// Spec: E7
 #[test]
-fn a_refused_session_leaves_one_error_and_no_warning() {
+fn refused_session_leaves_one_error() {
     let bench = Bench::new().with("A_KEY", "hunter22-and-more");
     bench.agent(SCRIPT, "api_key_env = \"A_KEY\"\n");
     let refused = bench.run(&["run", "agent.toml", "--session", "hunter22-and-more"]);

@@ -111,7 +111,7 @@ fn an_answer_is_escaped_for_terminals_only() {
 
 /// Spec: C1
 #[test]
-fn partial_text_of_a_failed_run_is_no_answer() {
+fn partial_text_of_a_failure_is_no_answer() {
     let bench = Bench::new();
     bench.agent(
         "[[model]]\ntext = \"half an answer\"\ntool_calls = [{ id = \"c\", name = \"none\" }]\n\

@@ -12,7 +12,7 @@ fn bench() -> Bench {
 
 /// Spec: C4, E7
 #[test]
-fn a_store_that_is_no_url_is_offered_what_is_supported() {
+fn store_without_a_scheme_names_the_supported_ones() {
     let ran = bench().run(&["run", "agent.toml", "--store", "x.db"]);
     let ran = ran.fails(2, "invalid store URL `x.db`: expected `sqlite:PATH` or `sqlite::memory:`");
     assert!(!ran.err.contains("postgres"), "{}", ran.err);
@@ -20,7 +20,7 @@ fn a_store_that_is_no_url_is_offered_what_is_supported() {
 
 /// Spec: E7
 #[test]
-fn a_file_that_is_no_database_has_a_hint() {
+fn foreign_file_as_store_has_a_hint() {
     let bench = bench();
     let ran = bench.run(&["run", "agent.toml", "--store", "sqlite:agent.toml"]);
     let ran = ran.fails(5, "error: cannot open database `agent.toml`: ");
@@ -39,7 +39,7 @@ fn a_limit_of_nothing_is_refused() {
 }
 
 #[test]
-fn a_log_filter_that_cannot_be_read_is_named() {
+fn unreadable_log_filter_is_named() {
     let bench = bench().with("BACKSTOP_LOG", "debug=nonsense");
     let ran = bench.run(&["runs"]).ok();
     assert!(ran.err.starts_with("warning: BACKSTOP_LOG is not used: "), "{}", ran.err);

@@ -42,7 +42,7 @@ fn a_run_of_another_process_is_cancelled() {
 
 /// Spec: A1, D5
 #[test]
-fn a_run_without_an_owner_is_ended_by_the_sender() {
+fn run_without_owner_is_ended_by_the_sender() {
     let bench = Bench::new();
     slow(&bench);
     let mut command = bench.command(&["run", "agent.toml"]);
@@ -66,7 +66,7 @@ fn a_run_without_an_owner_is_ended_by_the_sender() {
 
 /// Spec: A1
 #[test]
-fn a_waiting_run_is_cancelled_and_its_approval_closed() {
+fn cancelled_run_closes_its_approval() {
     let bench = Bench::new();
     bench.agent(REFUNDS, ASKS);
     bench.run(&["run", "agent.toml"]).fails(4, "");
@@ -78,7 +78,7 @@ fn a_waiting_run_is_cancelled_and_its_approval_closed() {
 
 /// Spec: D13, C3
 #[test]
-fn a_changed_record_is_found_when_it_is_verified() {
+fn changed_record_fails_verification() {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"done\"\n", "[store]\nurl = \"sqlite:x.db\"\n");
     bench.run(&["run", "agent.toml"]).ok();

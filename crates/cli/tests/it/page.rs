@@ -114,7 +114,7 @@ fn a_page_is_never_written_over_its_store() {
 }
 
 #[test]
-fn a_click_on_the_failed_call_shows_its_whole_error() {
+fn click_on_a_failed_call_shows_its_error() {
     let Some(browser) = browser() else { return skipped("no browser") };
     let (bench, _) = triage();
     bench.write("probe.html", "<p id=\"probe\">");

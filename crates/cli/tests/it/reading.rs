@@ -27,7 +27,7 @@ fn commands_that_read_create_no_file() {
 
 /// Spec: C1
 #[test]
-fn the_store_of_the_environment_is_used_when_nothing_else_is_named() {
+fn store_of_the_environment_is_the_default() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:env.db");
     bench.agent("[[model]]\ntext = \"ok\"\n", "");
     let ran = bench.run(&["run", "agent.toml"]).ok();

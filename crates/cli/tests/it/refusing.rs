@@ -21,7 +21,7 @@ const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/loopbac
 ///
 /// Spec: R9
 #[test]
-fn a_request_that_a_server_refuses_is_sent_once_for_each_attempt() {
+fn refused_request_is_sent_once_an_attempt() {
     for attempts in [1, 2] {
         let server = Refusing::start();
         let bench = Bench::new().with("SSL_CERT_FILE", CERTIFICATE);
@@ -40,7 +40,7 @@ fn a_request_that_a_server_refuses_is_sent_once_for_each_attempt() {
 
 /// Spec: E7
 #[test]
-fn a_server_that_is_not_trusted_has_a_hint() {
+fn untrusted_server_has_a_hint() {
     let server = Refusing::start();
     let ran = ask(&Bench::new(), &server.url).fails(1, "provider.transient");
     assert!(ran.err.contains("SSL_CERT_FILE"), "{}", ran.err);
@@ -49,7 +49,7 @@ fn a_server_that_is_not_trusted_has_a_hint() {
 
 /// Spec: E7, E10
 #[test]
-fn a_server_that_does_not_run_has_a_hint() {
+fn unreachable_server_has_a_hint() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let ran = ask(&Bench::new(), &format!("http://{free}/t0ken/v1")).fails(1, "no connection to");
     let hint = format!("  hint: is it running? base_url is `http://{free}/…/v1`\n");

@@ -29,7 +29,7 @@ fn tool_events(events: &[Value]) -> Vec<(String, String, bool)> {
 
 /// Spec: S5, S7, T5, C1
 #[test]
-fn the_triage_example_fails_reads_the_detail_and_recovers() {
+fn triage_example_reads_the_detail_and_recovers() {
     let bench = Bench::new();
     bench.triage();
     let ran = bench.run(&["run", "triage/agent.toml"]).ok();
@@ -129,7 +129,7 @@ fn an_ollama_of_ones_own_needs_no_key() {
 
 /// Spec: E10
 #[test]
-fn a_key_is_printed_nowhere_even_when_the_server_echoes_it() {
+fn echoed_key_is_printed_nowhere() {
     let key = "canary-key-0123456789";
     let body = json!({"error": {
         "type": "invalid_request_error", "code": "invalid_api_key",
@@ -160,7 +160,7 @@ fn a_key_is_printed_nowhere_even_when_the_server_echoes_it() {
 
 /// Spec: C1
 #[test]
-fn the_input_comes_from_the_line_a_file_or_standard_input() {
+fn input_comes_from_argument_file_or_stdin() {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"ok\"\n", "");
     bench.write("question.txt", "from a file");
@@ -234,7 +234,7 @@ fn rehearse_tells_pass_from_fail_from_mistake() {
 
 /// Spec: B3
 #[test]
-fn an_interrupt_ends_the_run_with_a_complete_record() {
+fn interrupt_ends_with_a_complete_record() {
     let bench = Bench::new();
     bench.agent(
         "[[model]]\ntext = \"working\"\ntool_calls = [{ id = \"c1\", name = \"slow\" }]\n",
@@ -274,7 +274,7 @@ pub(crate) const REFUNDS: &str = "[[model]]\ntool_calls = [{ id = \"c1\", name =
 
 /// Spec: A1, C3
 #[test]
-fn a_run_that_needs_a_person_waits_where_there_is_none() {
+fn run_waits_for_an_absent_approver() {
     let bench = Bench::new();
     bench.agent(REFUNDS, ASKS);
     let ran = bench.run(&["run", "agent.toml"]).fails(4, "waiting for approval: apr_");
@@ -290,7 +290,7 @@ fn a_run_that_needs_a_person_waits_where_there_is_none() {
 
 /// Spec: E10, S9. The key of who is asked second is as secret as that of who is asked first.
 #[test]
-fn the_key_of_a_fallback_is_printed_nowhere_even_when_its_server_echoes_it() {
+fn echoed_key_of_a_fallback_is_printed_nowhere() {
     let key = "canary-key-0123456789";
     let refusal = json!({ "error": {
         "type": "invalid_request_error", "code": "invalid_api_key",
@@ -405,7 +405,7 @@ fn an_attempt_is_limited_as_its_provider_says() {
 
 /// Two scripts are two models: each goes on behind its own answers.
 #[test]
-fn a_resumed_run_goes_on_with_the_scripts_it_began_with() {
+fn resumed_run_keeps_its_script_position() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     let quota = "[[model]]\nerror = { kind = \"quota_exhausted\" }\n";
     bench.write("one.toml", &[quota, "[[model]]\ntext = \"one again\"\n"].concat());

@@ -169,7 +169,7 @@ fn full_streams_end_with_a_documented_code() {
 
 /// Spec: S8, C3. A limit of a file's size, where the system would end the process.
 #[test]
-fn a_file_past_its_limit_is_a_full_store() {
+fn file_past_its_limit_is_full() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.agent(SAYS, "");
     bench.run(&["run", "agent.toml"]).ok();

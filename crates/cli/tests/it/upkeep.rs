@@ -91,7 +91,7 @@ const OPEN: &str = "wait for it, decide what it waits for (`backstop approvals`)
 
 /// Spec: S10, C3
 #[test]
-fn prune_takes_what_ended_and_says_what_it_took() {
+fn prune_reports_the_finished_runs_it_took() {
     let bench = bench();
     says(&bench);
     let (first, second) = (run(&bench, "s-1"), run(&bench, "s-1"));
@@ -119,7 +119,7 @@ fn prune_takes_what_ended_and_says_what_it_took() {
 
 /// Spec: S10, C3
 #[test]
-fn delete_takes_one_run_from_the_end_of_its_session() {
+fn delete_takes_the_last_run_of_a_session() {
     let bench = bench();
     fails(&bench);
     let (first, second) = (run(&bench, "s-1"), run(&bench, "s-1"));
@@ -199,7 +199,7 @@ fn forget_takes_copies_along_where_it_is_told() {
 
 /// Spec: C3
 #[test]
-fn a_backup_is_a_store_of_its_own_for_one_reader() {
+fn backup_is_a_store_for_one_reader() {
     let bench = bench();
     says(&bench);
     let first = run(&bench, "s-1");
@@ -243,7 +243,7 @@ fn a_backup_is_a_store_of_its_own_for_one_reader() {
 
 /// SQLite would take such a file for its own.
 #[test]
-fn a_backup_never_takes_the_name_of_a_stores_own_file() {
+fn backup_never_overwrites_a_file_of_a_store() {
     let bench = bench();
     says(&bench);
     let first = run(&bench, "s-1");
@@ -257,7 +257,7 @@ fn a_backup_never_takes_the_name_of_a_stores_own_file() {
 
 /// Spec: C3
 #[test]
-fn vacuum_says_what_the_store_took_before_and_after() {
+fn vacuum_reports_sizes_before_and_after() {
     let bench = bench();
     bench.agent(&format!("[[model]]\ntext = \"{}\"\n", "x".repeat(300_000)), "");
     run(&bench, "s-1");
@@ -273,7 +273,7 @@ fn vacuum_says_what_the_store_took_before_and_after() {
 
 /// Spec: D13, C3
 #[test]
-fn verify_tells_of_each_run_and_exits_6_for_a_changed_one() {
+fn verify_reports_each_run_and_exits_6() {
     let bench = bench();
     says(&bench);
     let (first, second) = (run(&bench, "s-1"), run(&bench, "s-1"));
@@ -316,7 +316,7 @@ fn verify_tells_of_each_run_and_exits_6_for_a_changed_one() {
 /// Spec: C4. Where no store is named and none was made, there is nothing; where one is named, it is
 /// missing.
 #[test]
-fn a_store_that_is_not_there_is_not_made() {
+fn absent_store_is_not_created() {
     let bench = Bench::new();
     let check = |args: &[&str], out: &str, err: &str| says_nothing_of(&bench, args, out, err);
     let place = bench.path().join("data/backstop/backstop.db");

@@ -13,14 +13,14 @@ fn whole() -> String {
 
 /// Spec: P3
 #[tokio::test]
-async fn a_stream_without_a_stop_reason_is_not_over() {
+async fn stream_without_a_stop_reason_is_truncated() {
     let body = whole().replace("\"end_turn\"", "null");
     let error = ask(Reply::events(body), true).await.unwrap_err();
     assert_eq!(error.to_string(), "stream ended before a stop reason");
 }
 
 #[tokio::test]
-async fn a_piece_of_a_block_that_was_not_begun_is_an_invalid_response() {
+async fn piece_of_an_unopened_block_is_invalid() {
     let body = whole()
         .replace(
             "\"index\":0,\"type\":\"content_block_delta\"",

@@ -65,7 +65,7 @@ async fn what_is_not_set_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_gateway_may_hold_the_key_and_gets_none() {
+async fn gateway_with_its_own_key_gets_none() {
     let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
     let server = ScriptedEndpoint::anthropic(vec![said]);
     let slash = format!("{}/", server.base_url());
@@ -92,7 +92,7 @@ fn without_a_key_anthropic_itself_cannot_be_asked() {
 }
 
 #[tokio::test]
-async fn nothing_is_marked_to_be_cached_where_that_is_not_wanted() {
+async fn cache_marks_can_be_turned_off() {
     let said = ScriptedAnswer { text: Some("yes".into()), ..ScriptedAnswer::default() };
     let server = ScriptedEndpoint::anthropic(vec![said]);
     let provider = to(&server.base_url()).with(|it| it.caches_prompts(false)).build().unwrap();
@@ -102,7 +102,7 @@ async fn nothing_is_marked_to_be_cached_where_that_is_not_wanted() {
 
 /// Signed thinking is refused in any other place than its own.
 #[tokio::test]
-async fn an_answer_with_thinking_in_between_goes_back_as_it_came() {
+async fn interleaved_thinking_goes_back_unchanged() {
     let said = ScriptedAnswer { text: Some("yes".into()), ..ScriptedAnswer::default() };
     let server = ScriptedEndpoint::anthropic(vec![said]);
     let provider = to(&server.base_url()).with(|it| it.caches_prompts(false)).build().unwrap();

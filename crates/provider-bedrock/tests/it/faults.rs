@@ -11,7 +11,7 @@ fn text(index: u64, text: &str) -> Vec<u8> {
 
 /// Spec: P3
 #[tokio::test]
-async fn a_stream_without_a_stop_reason_is_not_over() {
+async fn stream_without_a_stop_reason_is_truncated() {
     let stop = event("messageStop", &json!({ "stopReason": null }));
     let error = ask(stream([text(0, "x"), stop].concat()), true).await.unwrap_err();
     assert_eq!(error.to_string(), "stream ended before a stop reason");
@@ -20,7 +20,7 @@ async fn a_stream_without_a_stop_reason_is_not_over() {
 }
 
 #[tokio::test]
-async fn a_piece_of_a_block_that_is_another_is_an_invalid_response() {
+async fn piece_of_another_block_is_invalid() {
     let input = |index: u64| {
         let delta = json!({ "toolUse": { "input": "{" } });
         event("contentBlockDelta", &json!({ "contentBlockIndex": index, "delta": delta }))
@@ -124,7 +124,7 @@ async fn a_garbled_frame_is_an_invalid_response() {
 
 /// Spec: P4
 #[tokio::test]
-async fn an_error_that_is_no_exception_is_classified_too() {
+async fn error_without_exception_type_is_classified() {
     let headers = [
         (":message-type", "error"),
         (":error-code", "InternalServerException"),
@@ -139,7 +139,7 @@ async fn an_error_that_is_no_exception_is_classified_too() {
 
 /// Types that the conformance rows do not name.
 #[tokio::test]
-async fn a_conflict_is_not_tried_again_and_an_expired_token_is_no_access() {
+async fn conflict_and_expired_token_are_not_retried() {
     for (status, kind, code) in [
         (403, "ExpiredTokenException", "provider.auth_failed"),
         (403, "InvalidSignatureException", "provider.auth_failed"),

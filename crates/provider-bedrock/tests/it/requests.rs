@@ -130,7 +130,7 @@ async fn an_api_key_is_sent_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_gateway_may_hold_the_key_and_gets_none() {
+async fn gateway_with_its_own_key_gets_none() {
     let server = endpoint();
     let slash = format!("{}/", server.base_url());
     let arn = "arn:aws:bedrock:eu-central-1:1:inference-profile/eu.m-v1:0";
@@ -154,7 +154,7 @@ async fn a_real_request_is_denied_in_tests() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_said_before_anything_is_sent() {
+fn missing_or_wrong_settings_fail_before_sending() {
     #[track_caller]
     fn check(setup: Bedrock, expected: &str) {
         let error = setup.build().unwrap_err();

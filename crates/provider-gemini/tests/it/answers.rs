@@ -6,7 +6,7 @@ use super::ask::ask;
 
 /// A filter that cuts an answer leaves no content at all.
 #[tokio::test]
-async fn a_candidate_without_content_is_an_answer_without_text() {
+async fn candidate_without_content_has_no_text() {
     let body = json!({ "candidates": [{ "finishReason": "SAFETY", "index": 0 }] });
     for streamed in [false, true] {
         let response = ask(Reply::json(200, &body), streamed).await.unwrap();

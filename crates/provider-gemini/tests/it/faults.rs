@@ -7,7 +7,7 @@ use super::ask::{ADAPTER, ask};
 
 /// Spec: P3
 #[tokio::test]
-async fn an_answer_without_a_finish_reason_is_not_over() {
+async fn answer_without_a_finish_reason_is_truncated() {
     for streamed in [false, true] {
         let whole = ADAPTER.plain(streamed);
         let body = String::from_utf8(whole.body.clone()).unwrap().replace("\"STOP\"", "null");
@@ -19,7 +19,7 @@ async fn an_answer_without_a_finish_reason_is_not_over() {
 
 /// Some models say with every piece that they stop.
 #[tokio::test]
-async fn a_finish_reason_in_the_middle_of_a_stream_ends_nothing() {
+async fn finish_reason_in_midstream_ends_nothing() {
     let piece = |text: &str, reason: &str| {
         let content = json!({ "parts": [{ "text": text }], "role": "model" });
         let candidate = json!({ "content": content, "finishReason": reason });
@@ -36,7 +36,7 @@ async fn a_finish_reason_in_the_middle_of_a_stream_ends_nothing() {
 
 /// Spec: P4, P9
 #[tokio::test]
-async fn a_blocked_prompt_says_why_and_a_malformed_answer_is_one() {
+async fn blocked_prompts_and_malformed_answers_are_classified() {
     let feedback = json!({ "blockReason": "OTHER", "blockReasonMessage": "Not today." });
     let blocked = json!({ "promptFeedback": feedback });
     // The loop asks once more; a transport that asked again would hide that.
@@ -54,7 +54,7 @@ async fn a_blocked_prompt_says_why_and_a_malformed_answer_is_one() {
 
 /// Spec: P4
 #[tokio::test]
-async fn a_failure_inside_a_200_that_names_no_number_is_what_its_status_says() {
+async fn failure_inside_a_200_is_classified_by_status() {
     for (status, code) in [
         ("ABORTED", "provider.transient"),
         ("CANCELLED", "provider.other"),

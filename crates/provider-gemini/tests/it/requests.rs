@@ -71,7 +71,7 @@ async fn what_is_sent() {
 }
 
 #[tokio::test]
-async fn a_model_that_signs_no_thoughts_is_sent_no_signature() {
+async fn unsigned_thinking_is_sent_no_signature() {
     let newer = sent("gemini-3-pro", |it| it, &conversation(), false).await;
     assert_eq!(newer.path, "/v1beta/models/gemini-3-pro:generateContent");
     assert!(newer.body.to_string().contains("thoughtSignature"));
@@ -96,7 +96,7 @@ async fn thoughts_are_asked_for_on_request() {
 }
 
 #[tokio::test]
-async fn a_result_whose_call_was_forgotten_is_sent_as_text() {
+async fn result_without_its_call_is_sent_as_text() {
     let mut messages = Transcript::default();
     messages.push(Message::user("go on"));
     messages.push(Message::tool("call-7".into(), "noon", false));
@@ -108,7 +108,7 @@ async fn a_result_whose_call_was_forgotten_is_sent_as_text() {
 }
 
 #[tokio::test]
-async fn a_model_is_a_part_of_the_path_whatever_its_name() {
+async fn model_name_is_escaped_in_the_path() {
     for (model, path) in [
         ("gemini-2.5-flash", "/models/gemini-2.5-flash:generateContent"),
         ("models/gemini-2.5-flash", "/models/gemini-2.5-flash:generateContent"),
@@ -123,7 +123,7 @@ async fn a_model_is_a_part_of_the_path_whatever_its_name() {
 }
 
 #[tokio::test]
-async fn a_gateway_may_hold_the_key_and_gets_none() {
+async fn gateway_with_its_own_key_gets_none() {
     let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
     let server = ScriptedEndpoint::gemini(vec![said]);
     let slash = format!("{}/", server.base_url());

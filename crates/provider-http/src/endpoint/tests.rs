@@ -23,7 +23,7 @@ fn open(base_url: &str, key: &ApiKey) -> Result<Endpoint, ConfigError> {
 }
 
 #[test]
-fn a_base_url_is_checked_before_anything_is_sent() {
+fn base_url_is_checked_before_sending() {
     let key = ApiKey::new("0123456789");
     #[track_caller]
     fn check(base_url: &str, key: &ApiKey, expected: Result<&str, &str>) {
@@ -72,7 +72,7 @@ fn a_stream_has_a_path_of_its_own() {
 
 /// Spec: E10
 #[test]
-fn a_key_that_no_header_can_carry_is_refused_without_being_shown() {
+fn unusable_key_is_refused_without_being_shown() {
     let error = open("https://example.com", &ApiKey::new("secret\nkey")).unwrap_err();
     assert!(matches!(error, ConfigError::InvalidKey));
     assert!(!format!("{error} {error:?} {}", error.hint()).contains("secret"));
@@ -106,7 +106,7 @@ impl Sign for Length {
 
 /// Spec: E10
 #[test]
-fn a_signature_is_over_what_is_sent_and_marked() {
+fn signature_covers_what_is_sent() {
     let key = ApiKey::new("0123456789");
     let endpoint = open("https://example.com", &key).unwrap();
     let [whole, streamed] = endpoint.urls.clone();
@@ -123,7 +123,7 @@ fn a_signature_is_over_what_is_sent_and_marked() {
 }
 
 #[tokio::test]
-async fn a_type_in_a_header_decides_before_the_status_does() {
+async fn error_type_header_decides_before_the_status() {
     const ROWS: &[Row] = &[Row::new(403, crate::When::Type(&["Busy"]), crate::Class::Transient)];
     let key = ApiKey::new("0123456789");
     let open = |kind_header| {

@@ -6,7 +6,7 @@ use super::ask::ask;
 
 /// Spec: P3
 #[tokio::test]
-async fn done_without_a_reason_is_no_end_and_neither_is_a_reason_without_done() {
+async fn end_needs_done_and_a_reason() {
     let done = |done: bool, reason: serde_json::Value| json!({ "message": { "content": "so far" }, "done": done, "done_reason": reason });
     for (last, expected) in [
         (done(false, json!("stop")), "stream ended before `done: true`"),
@@ -27,7 +27,7 @@ async fn done_without_a_reason_is_no_end_and_neither_is_a_reason_without_done() 
 
 /// A conversation that has nothing to answer stays one.
 #[tokio::test]
-async fn a_model_that_was_only_loaded_is_not_asked_again() {
+async fn loaded_model_is_not_asked_again() {
     for reason in ["load", "unload"] {
         let body = json!({ "message": { "content": "" }, "done": true, "done_reason": reason });
         for streamed in [false, true] {
@@ -44,7 +44,7 @@ async fn a_model_that_was_only_loaded_is_not_asked_again() {
 ///
 /// Spec: P4, P5, P6
 #[tokio::test]
-async fn the_text_of_an_error_tells_overflow_and_quota() {
+async fn error_text_tells_overflow_and_quota() {
     let overflow = "provider.context_overflow";
     for (status, text, code) in [
         (400, "the input length exceeds the context length", overflow),
@@ -72,7 +72,7 @@ async fn the_text_of_an_error_tells_overflow_and_quota() {
 
 /// A model that writes about errors is not one.
 #[tokio::test]
-async fn the_word_error_in_an_answer_is_no_failure() {
+async fn word_error_in_an_answer_is_no_failure() {
     let call = json!({ "function": { "name": "f", "arguments": { "error": "e" } } });
     let message = json!({ "content": "\"error\": {", "tool_calls": [call] });
     let body = json!({ "error": null, "message": message, "done": true, "done_reason": "stop" });

@@ -83,7 +83,7 @@ async fn a_result_names_the_tool_of_its_call() {
 }
 
 #[tokio::test]
-async fn a_server_of_ones_own_needs_no_key_and_gets_none() {
+async fn self_hosted_server_gets_no_key() {
     let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
     let server = ScriptedEndpoint::ollama(vec![said]);
     let slash = format!("{}/", server.base_url());

@@ -85,7 +85,7 @@ async fn an_index_from_outside_reserves_no_memory() {
 }
 
 #[tokio::test]
-async fn text_may_come_in_parts_and_thinking_under_two_names() {
+async fn text_in_parts_and_both_thinking_names() {
     let response = ask(
         stream(
             &[
@@ -126,7 +126,7 @@ async fn failures_hide_in_many_places() {
 
 /// A model that writes about errors is not one.
 #[tokio::test]
-async fn the_word_error_in_an_answer_is_no_failure() {
+async fn word_error_in_an_answer_is_no_failure() {
     let call = json!({ "id": "x", "function": { "name": "f", "arguments": { "error": "e" } } });
     let message = json!({ "content": "\"error\": {", "tool_calls": [call] });
     let body =
@@ -137,7 +137,7 @@ async fn the_word_error_in_an_answer_is_no_failure() {
 
 /// Arguments never become another call's.
 #[tokio::test]
-async fn calls_without_index_and_id_that_come_together_are_as_many_calls() {
+async fn calls_without_index_and_id_stay_apart() {
     let call = |name: &str, path: &str| json!({ "function": { "name": name, "arguments": { "path": path } } });
     let both = json!({ "tool_calls": [call("delete", "/tmp/x"), call("read", "/etc")] });
     let response = ask(stream(&[both], "stop"), true).await.unwrap();

@@ -4,7 +4,7 @@ use super::ask::{ADAPTER, ask, hello, send, to};
 
 /// Spec: P3
 #[tokio::test]
-async fn an_endpoint_that_omits_the_end_marker_has_to_say_so() {
+async fn missing_end_marker_needs_a_setting() {
     let whole = String::from_utf8(ADAPTER.plain(true).body).unwrap();
     let no_done = whole.replace("data: [DONE]\n\n", "");
     let no_reason = no_done.replace("\"stop\"", "null");

@@ -58,7 +58,7 @@ async fn what_is_sent_to_a_compatible_endpoint() {
 }
 
 #[tokio::test]
-async fn what_is_sent_to_openai_itself_limits_completion_tokens() {
+async fn openai_itself_gets_max_completion_tokens() {
     let request =
         sent(|it| it.with(|it| it.max_completion_tokens(true)), &conversation(), false).await;
     assert_eq!(request.body["max_completion_tokens"], 512);
@@ -73,7 +73,7 @@ async fn what_is_not_set_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_local_endpoint_needs_no_key_and_gets_none() {
+async fn local_endpoint_gets_no_key() {
     let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
     let server = ScriptedEndpoint::openai(vec![said]);
     let slash = format!("{}/", server.base_url());

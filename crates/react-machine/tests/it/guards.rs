@@ -166,7 +166,7 @@ fn notes_are_left_out_where_nothing_ends() {
 
 /// Spec: G2. What changed once counts toward the limit, and not as the same result.
 #[test]
-fn a_note_tells_the_results_that_are_the_same() {
+fn note_names_repeated_results() {
     let mut world = guarded(|_| {});
     for result in ["queued", "pending", "pending", "pending"] {
         assert!(world.turn(&Step { text: "", calls: &[("look", 1)], result }));
@@ -204,7 +204,7 @@ fn progress_gets_the_higher_limit() {
 
 /// Spec: G3
 #[test]
-fn the_sixth_same_text_without_a_new_call_is_stagnation() {
+fn sixth_same_text_is_stagnation() {
     let mut world = guarded(|definition| definition.limits.max_repeated_batch_steps = None);
     // A and B take turns; the calls were seen after the first two turns.
     for turn in 0..10 {
@@ -227,7 +227,7 @@ fn the_sixth_same_text_without_a_new_call_is_stagnation() {
 
 /// Spec: G3, G5
 #[test]
-fn stagnation_comes_before_loop_and_an_answer_is_never_one() {
+fn stagnation_trips_before_loop() {
     let mut world = guarded(|definition| definition.limits.max_stagnation_steps = Some(2));
     assert!(world.turn(&Step { text: "a", calls: LOOK, result: "same" }));
     assert!(world.turn(&Step { text: "a", calls: LOOK, result: "same" }));
@@ -241,7 +241,7 @@ fn stagnation_comes_before_loop_and_an_answer_is_never_one() {
 
 /// Spec: T9
 #[test]
-fn a_call_that_keeps_failing_the_same_way_is_not_to_be_run_again() {
+fn call_that_keeps_failing_alike_is_refused() {
     let mut world = guarded(|_| {});
     let arguments = json!({"argument": 1});
     let mut fail = |code: &str| {

@@ -10,7 +10,7 @@ use crate::world::{World, patient};
 
 /// Spec: G1
 #[test]
-fn tools_of_the_last_call_run_before_the_guard_trips() {
+fn last_tools_run_before_the_guard_trips() {
     let mut world = World::of(patient());
     for _ in 0..5 {
         world.answer(9, 1, false, 3);
@@ -35,7 +35,7 @@ fn zero_iterations_are_refused_at_start() {
 
 /// Spec: P9
 #[test]
-fn a_pause_is_resent_under_the_same_call_and_not_for_ever() {
+fn pause_is_resent_under_its_call() {
     let mut world = World::of(patient());
     for _ in 0..6 {
         assert_eq!(world.model.as_ref().map(|call| call.call), Some(1));
@@ -91,7 +91,7 @@ fn cut_answers_are_incomplete_and_run_no_call() {
 
 /// Spec: P9
 #[test]
-fn calls_of_a_paused_turn_are_answered_and_the_turn_resent() {
+fn paused_turn_is_resent_with_answered_calls() {
     let mut world = World::of(patient());
     world.answer(3, 2, false, 2);
     assert!(world.open.is_empty() && world.batches.is_empty());
@@ -105,7 +105,7 @@ fn calls_of_a_paused_turn_are_answered_and_the_turn_resent() {
 
 /// Spec: G4
 #[test]
-fn an_oversized_batch_trips_before_any_of_it_runs() {
+fn oversized_batch_trips_before_running() {
     let mut world = World::new();
     world.answer(9, 4, false, 2);
     assert_eq!(

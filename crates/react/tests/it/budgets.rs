@@ -65,7 +65,7 @@ async fn used(bench: &Bench) -> Vec<(String, Usage)> {
 
 /// Spec: B1, B2, O2
 #[tokio::test]
-async fn a_child_makes_no_call_that_its_caller_has_not() {
+async fn child_stays_within_its_callers_budget() {
     let bench = Bench::new();
     let child = child(&bench, "child", looks(10));
     let answers = vec![calls([ask("c", "child")]), says("done")];
@@ -216,7 +216,7 @@ async fn a_dispatch_with_nothing_left_does_not_start() {
 
 /// Spec: B1. Of time, a child has what is left of its caller's.
 #[tokio::test]
-async fn a_child_ends_with_the_time_of_its_caller() {
+async fn child_ends_with_its_callers_deadline() {
     let bench = Bench::new();
     let slow = vec![ScriptedAnswer { delay_ms: 60_000, ..says("late") }];
     let child = bench.agent(slow).name("child").build().unwrap();
@@ -361,7 +361,7 @@ async fn copy_head(from: &MemoryLog, to: &Arc<MemoryLog>, run: &RunId, at: usize
 /// Spec: O2, D5. Wherever a process left a run below another one, its record is closed when the caller
 /// goes on; one that waits for a person is ended too.
 #[tokio::test]
-async fn a_child_that_died_with_its_caller_is_closed() {
+async fn dead_child_is_closed_with_its_caller() {
     for waits in [false, true] {
         let parent = |bench: &Bench, answers| {
             let child = bench.agent(looks(1)).name("child").tool(look);

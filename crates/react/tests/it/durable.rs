@@ -310,7 +310,7 @@ async fn a_living_writer_is_not_taken_over() {
 
 /// Spec: D7
 #[tokio::test]
-async fn a_copy_goes_on_from_every_event_and_leaves_its_parent_alone() {
+async fn fork_goes_on_from_every_event() {
     let (log, run, _) = whole().await;
     let (_, parent) = read_events(&*log, &run).await.unwrap();
     for at in 1..=parent.len() {

@@ -12,7 +12,7 @@ use crate::bench::*;
 
 /// Spec: D7. Where the copy is over, no model would read the input; nothing is copied.
 #[tokio::test]
-async fn input_to_a_copy_that_is_over_is_refused() {
+async fn finished_fork_refuses_input() {
     let bench = Bench::new();
     let answers = vec![calls([call("c", "add", json!({"x": 1, "y": 2}))]), says("3"), says("4")];
     let agent =

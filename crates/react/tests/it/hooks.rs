@@ -136,7 +136,7 @@ impl Gate for Same {
 
 /// Spec: T9, T2. What failed is what was run, whatever the model asked for.
 #[tokio::test]
-async fn failures_are_counted_by_the_arguments_a_gate_left() {
+async fn failures_are_counted_by_replaced_arguments() {
     let bench = Bench::new();
     let asks =
         |n: usize| calls([call(&format!("c{n}"), "broken", json!({ "how": n.to_string() }))]);
@@ -173,7 +173,7 @@ impl Gate for Broken {
 
 /// Spec: H2, E4, E5, E10. The live error keeps its cause, the log has a redacted text.
 #[tokio::test]
-async fn a_hook_that_must_not_fail_is_the_cause_of_the_failure() {
+async fn strict_hook_is_the_cause_of_failure() {
     let bench = Bench::new();
     let failure = bench
         .run(bench.agent(vec![says("x")]).gate(Broken(HookPoint::RunStart)))
@@ -209,7 +209,7 @@ async fn refund(order: u32) -> Result<String, tool::ToolError> {
 
 /// Spec: A1. An approval is decided once, from anywhere in the process.
 #[tokio::test]
-async fn a_desk_decides_each_question_once() {
+async fn desk_decides_each_approval_once() {
     let bench = Bench::new();
     let desk = ApprovalDesk::default();
     let both =
@@ -253,7 +253,7 @@ impl Approver for Panics {
 
 /// Spec: A1, E11
 #[tokio::test]
-async fn a_run_that_nobody_decides_waits_and_says_for_what() {
+async fn undecided_run_waits_naming_its_approvals() {
     let bench = Bench::new();
     for approver in [false, true] {
         let answers = vec![calls([call("c1", "refund", json!({"order": 1}))]), says("done")];
@@ -421,7 +421,7 @@ async fn no_tool_takes_the_run_with_it() {
 
 /// Spec: B3. A run that another one started ends with a complete record when that one is stopped.
 #[tokio::test]
-async fn an_agent_that_is_a_tool_records_that_it_was_given_up() {
+async fn abandoned_agent_tool_records_its_end() {
     /// Never ends.
     #[tool::tool]
     async fn hang() -> Result<(), tool::ToolError> {

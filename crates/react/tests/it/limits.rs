@@ -209,7 +209,7 @@ fn moody(panics_at: &'static str, is_moody: &Arc<AtomicBool>) -> Moody {
 
 /// Spec: E11
 #[test]
-fn a_tool_that_panics_about_itself_is_not_added() {
+fn tool_with_a_panicking_spec_is_not_added() {
     for panics_at in ["spec", "stores_errors"] {
         let tool = moody(panics_at, &Arc::default());
         let error = Bench::new().agent(vec![]).tool(tool).build().unwrap_err();

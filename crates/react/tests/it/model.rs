@@ -59,7 +59,7 @@ async fn every_attempt_is_an_event_and_counts() {
 
 /// Spec: E5, E8, R9
 #[tokio::test]
-async fn a_failure_keeps_its_sources_up_to_the_orchestrator() {
+async fn failure_keeps_its_sources_upward() {
     let bench = Bench::new();
     let answers = (0..9).map(|_| fails(ErrorKind::Transient)).collect();
     let failure = bench.run(bench.agent(answers)).await.unwrap_err();
@@ -101,7 +101,7 @@ async fn a_tripped_guard_keeps_the_work() {
 
 /// Spec: H1
 #[tokio::test]
-async fn an_empty_input_fails_before_the_model_is_asked() {
+async fn empty_input_fails_before_the_model_call() {
     let bench = Bench::new();
     let agent = bench.agent(vec![says("never")]).build().unwrap();
     let failure = agent.run("  \n").await.unwrap_err();
@@ -127,7 +127,7 @@ impl Provider for Rude {
 
 /// Spec: E11
 #[tokio::test]
-async fn a_panic_of_a_provider_is_a_failed_call() {
+async fn provider_panic_is_a_failed_call() {
     let failure = Agent::builder(Rude).build().unwrap().run("hi").await.unwrap_err();
     assert_eq!(failure.code(), "provider.other");
     assert!(format!("{failure:#}").ends_with("the provider panicked: no"), "{failure:#}");
@@ -154,7 +154,7 @@ impl Provider for FailsAndCancels {
 
 /// Spec: R8
 #[tokio::test]
-async fn an_attempt_that_ended_is_recorded_as_it_ended_though_the_run_is_cancelled() {
+async fn ended_attempt_is_recorded_despite_cancellation() {
     let (log, token) = (Arc::new(MemoryLog::new()), CancellationToken::new());
     let agent = Agent::builder(FailsAndCancels(token.clone()))
         .stream(false)
@@ -176,7 +176,7 @@ async fn an_attempt_that_ended_is_recorded_as_it_ended_though_the_run_is_cancell
 
 /// Spec: R7. The limit of one attempt is the agent's.
 #[tokio::test]
-async fn an_attempt_takes_as_long_as_the_agent_lets_it() {
+async fn attempt_timeout_is_the_agents() {
     let bench = Bench::new();
     let slow = ScriptedAnswer { delay_ms: 60_000, ..says("late") };
     let agent = bench.agent(vec![slow]).attempt_timeout(Duration::from_secs(7));

@@ -30,7 +30,7 @@ async fn deep() -> Result<serde_json::Value, ToolError> {
 }
 
 #[tokio::test]
-async fn what_is_nested_too_deeply_is_recorded_as_text() {
+async fn deeply_nested_json_is_recorded_as_text() {
     let bench = Bench::new();
     let batch = calls([
         call("c1", "broken", json!({"how": nested(126)})),
@@ -158,7 +158,7 @@ impl EventLog for FailingLog {
 
 /// Spec: D2
 #[tokio::test]
-async fn nothing_is_acted_on_that_could_not_be_logged() {
+async fn no_effect_starts_without_its_record() {
     static RAN: AtomicUsize = AtomicUsize::new(0);
     /// Acts.
     #[tool]

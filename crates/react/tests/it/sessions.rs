@@ -190,7 +190,7 @@ async fn dead_run() -> (RunId, Arc<MemoryLog>) {
 
 /// Spec: D5, D11. A store that fails in passing closes no run: its calls would stay open.
 #[tokio::test]
-async fn a_dead_run_is_closed_only_once_it_was_read() {
+async fn dead_run_is_closed_only_after_reading() {
     let (first, dead) = dead_run().await;
     for read in 1..=3 {
         let log = Arc::new(Noting(Arc::clone(&dead), Mutex::default(), Some(read)));
@@ -215,7 +215,7 @@ async fn a_dead_run_is_closed_only_once_it_was_read() {
 
 /// Spec: D5, D11. A run that died and cannot be followed is closed, with every call answered.
 #[tokio::test]
-async fn a_dead_run_that_cannot_be_followed_is_closed() {
+async fn dead_run_that_cannot_be_folded_is_closed() {
     let (first, dead) = dead_run().await;
     let next = agent(&dead, vec![says("yes")]).run(ask("second?")).await.unwrap();
     assert_eq!(next.stop, Stop::Completed);

@@ -260,7 +260,7 @@ impl Tool for Blocks {
 
 /// Spec: T7. It is measured, because its own timer cannot fire.
 #[tokio::test]
-async fn a_tool_that_blocks_the_only_thread_is_timed_out() {
+async fn tool_blocking_the_only_thread_times_out() {
     for (ms, in_time) in [(100, true), (101, false)] {
         let bench = Bench::new();
         let clock = Blocked(bench.clock.clone(), Arc::default());

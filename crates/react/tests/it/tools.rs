@@ -16,7 +16,7 @@ use crate::bench::*;
 
 /// Spec: T4, T6
 #[tokio::test]
-async fn a_batch_is_answered_in_call_order_and_failures_are_marked() {
+async fn batch_is_answered_in_call_order() {
     let bench = Bench::new();
     let batch = calls([
         call("c1", "add", json!({"x": 40, "y": 2})),
@@ -67,7 +67,7 @@ impl tool::Tool for Sleeper {
 
 /// Spec: T3, T6, T7
 #[tokio::test]
-async fn a_tool_that_hangs_is_stopped_and_its_siblings_are_not() {
+async fn hanging_tool_is_stopped_without_its_siblings() {
     let bench = Bench::new();
     let batch = calls([call("c1", "sleep", json!({})), call("c2", "add", json!({"x": 1, "y": 1}))]);
     let spec = tool::ToolSpec::new("sleep", "Sleeps.", json!({"type": "object"}));
@@ -142,7 +142,7 @@ impl tool::Tool for Needy {
 
 /// Spec: E11
 #[tokio::test]
-async fn a_panic_in_any_part_of_a_tool_is_its_failure() {
+async fn panic_in_a_tool_is_its_failure() {
     let bench = Bench::new();
     let answers = vec![calls([call("c1", "needy", json!({}))]), says("done")];
     let needy = Needy(tool::ToolSpec::new("needy", "d", json!({"type": "object"})));
@@ -209,7 +209,7 @@ impl provider::Provider for SharedPatient {
 
 /// Spec: T7
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_late_output_of_blocking_code_is_discarded_and_noted() {
+async fn late_output_of_blocking_code_is_noted() {
     let (let_go, held) = std::sync::mpsc::channel();
     let patient = Arc::new(Patient {
         script: ScriptedProvider::new(vec![calls([call("c1", "blocks", json!({}))]), says("done")]),

@@ -20,7 +20,7 @@ struct Verdict {
 
 /// Spec: O1, E4. The model is told what was wrong once, and reads the schema from the start.
 #[tokio::test]
-async fn an_answer_that_does_not_fit_is_sent_back_once() {
+async fn unfit_answer_is_sent_back_once() {
     let bench = Bench::new();
     let answers = vec![
         says(r#"{"cause": "a leak", "certainty": "high"}"#),
@@ -75,7 +75,7 @@ async fn pay(cents: u32) -> Result<String, ToolError> {
 
 /// Spec: O1, D6, A1. The answer's schema is the run's, and part of what it is resumed by.
 #[tokio::test]
-async fn a_typed_run_that_waited_goes_on_with_its_own_agent() {
+async fn typed_run_resumes_with_its_own_agent() {
     let bench = Bench::new();
     let agent = |answers| bench.agent(answers).tool(pay).build().unwrap();
     let asks = calls([call("c1", "pay", json!({ "cents": 7 }))]);

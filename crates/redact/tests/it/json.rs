@@ -74,7 +74,7 @@ proptest! {
 
 /// Spec: S9
 #[test]
-fn numbers_of_settings_that_spell_a_held_secret_go() {
+fn numeric_settings_that_spell_a_secret_go() {
     let redactor = Redactor::new().with_secret("held-secret-key");
     let mut settings = json!({ "bytes": "held-secret-key".as_bytes(), "ports": [80, 443] });
     assert!(redactor.redact_settings(&mut settings));
@@ -83,7 +83,7 @@ fn numbers_of_settings_that_spell_a_held_secret_go() {
 
 /// Spec: S3, S9
 #[test]
-fn a_key_with_a_backslash_at_the_end_keeps_its_quotes() {
+fn key_with_trailing_backslash_keeps_its_quotes() {
     let text = "Private-Lines: 2\nAAAA\\";
     let mut value = json!({ "list": [text, "\\", "-----END PRIVATE KEY-----"], "n": 1 });
     for depth in 0..3 {

@@ -191,7 +191,7 @@ fn lists_of_other_bytes_stay() {
 ///
 /// Spec: S9
 #[test]
-fn what_is_held_back_of_a_list_is_bounded() {
+fn held_back_list_is_bounded() {
     let mut stream = redactor("held-secret-key").stream();
     let mut held_back = 0;
     for piece in ["68", "65", " ", ":", "held", "00000010", "\n", "68656c64"].repeat(200) {

@@ -43,7 +43,7 @@ async fn pass(clock: &VirtualClock, seconds: u64) {
 
 /// Spec: R7
 #[tokio::test]
-async fn it_opens_after_failures_in_a_row_and_probes_once() {
+async fn breaker_opens_after_failures_and_probes_once() {
     let (breaker, clock) = breaker();
     for result in [transient(), transient(), Ok(()), transient(), transient()] {
         record(&breaker, result).unwrap();

@@ -120,7 +120,7 @@ async fn a_retryable_failure_is_tried_again_and_answers() {
 
 /// Spec: E8, R9
 #[tokio::test]
-async fn giving_up_wraps_the_last_error_and_is_not_retryable() {
+async fn exhausted_wraps_the_last_error() {
     let seen = run(RetryConfig::default(), Call::default(), 9, transient, false).await;
     let error = seen.result.unwrap_err();
     assert_eq!(seen.calls, 3);
@@ -134,7 +134,7 @@ async fn giving_up_wraps_the_last_error_and_is_not_retryable() {
 
 /// Spec: R4
 #[tokio::test]
-async fn what_may_have_acted_is_not_repeated_unless_idempotent() {
+async fn unknown_effects_are_repeated_only_when_idempotent() {
     fn acted() -> OrchError {
         OperatorError::failed(Acted).into()
     }
@@ -147,7 +147,7 @@ async fn what_may_have_acted_is_not_repeated_unless_idempotent() {
 
 /// Spec: R4
 #[tokio::test]
-async fn a_failure_for_good_is_returned_as_it_is() {
+async fn permanent_failure_is_returned_unchanged() {
     fn missing() -> OrchError {
         OrchError::OperatorNotFound("x".into())
     }
@@ -221,7 +221,7 @@ async fn a_hint_never_shortens_the_backoff() {
 
 /// Spec: R4
 #[tokio::test]
-async fn the_time_of_day_does_not_move_the_deadline() {
+async fn wall_clock_does_not_move_the_deadline() {
     for by_ms in [-86_400_000, 86_400_000] {
         let clock = VirtualClock::starting_at(Timestamp::default());
         let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock.clone()));
@@ -246,7 +246,7 @@ async fn the_time_of_day_does_not_move_the_deadline() {
 
 /// Spec: R4, R7, R11, E14
 #[test]
-fn another_endpoint_is_asked_only_where_it_may_help() {
+fn fallback_only_where_it_may_help() {
     let clock = VirtualClock::starting_at(Timestamp::default());
     let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock));
     let rows = [

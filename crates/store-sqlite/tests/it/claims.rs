@@ -117,7 +117,7 @@ async fn open_runs_hold_no_descriptor() {
 
 /// Spec: D8. The claim of a writer that is dropped ends behind its last append.
 #[tokio::test]
-async fn a_dropped_append_is_written_before_the_run_is_free() {
+async fn dropped_append_is_written_before_release() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let log = log_of(&database);

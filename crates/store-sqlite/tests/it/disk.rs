@@ -41,7 +41,7 @@ async fn used(path: &Path) -> usize {
 }
 
 #[tokio::test]
-async fn an_event_takes_at_most_150_bytes_more_than_its_payload() {
+async fn event_overhead_is_150_bytes_at_most() {
     let folder = tempfile::tempdir().unwrap();
     // A page that has no room for the next event stays as it is, so that large events
     // of one size may take more.
@@ -94,7 +94,7 @@ fn syncs(folder: &Path, name: &str) -> usize {
 
 /// Spec: D3
 #[test]
-fn an_append_at_full_durability_is_synced_before_it_is_acknowledged() {
+fn full_durability_syncs_before_acknowledging() {
     let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
     if !strace.is_ok_and(|status| status.success()) {
         println!("skipped: no strace");

@@ -72,7 +72,7 @@ async fn a_removed_error_is_listed_nowhere() {
 
 /// Spec: S14
 #[tokio::test]
-async fn lists_of_a_run_are_newest_first_and_limited() {
+async fn lists_are_newest_first_and_limited() {
     let database = Database::in_memory().await.unwrap();
     let mut ids = Vec::new();
     for (ms, tool) in [(5, "sql"), (7, "log"), (7, "sql"), (6, "sql")] {

@@ -184,7 +184,7 @@ async fn a_newer_schema_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_database_of_ours_is_left_alone() {
+async fn foreign_databases_are_left_alone() {
     let folder = Folder::new();
     std::fs::write(folder.file(), "this is no database, it is a diary of some length").unwrap();
     let opened = Database::open(folder.file(), Durability::Normal).await;
@@ -212,7 +212,7 @@ async fn a_stale_writer_is_refused() {
 
 /// Spec: S1, S8
 #[tokio::test]
-async fn the_same_error_is_one_row_with_a_count() {
+async fn same_error_is_one_counted_row() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let store = database.errors();
@@ -234,7 +234,7 @@ async fn the_same_error_is_one_row_with_a_count() {
 
 /// Spec: S12
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_callers_share_commits_and_a_bad_one_harms_nobody() {
+async fn shared_commit_survives_a_bad_caller() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let log: Arc<dyn EventLog> = Arc::new(database.log());
@@ -289,7 +289,7 @@ async fn a_changed_link_hides_nothing() {
 
 /// Spec: S6
 #[tokio::test]
-async fn a_locked_database_and_a_closed_one_say_so() {
+async fn locked_and_closed_databases_are_told_apart() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(folder.file());
@@ -317,7 +317,7 @@ async fn a_database_in_memory_works_the_same() {
 }
 
 #[tokio::test]
-async fn a_foreign_database_is_not_changed_by_one_byte() {
+async fn foreign_database_stays_unchanged() {
     let folder = Folder::new();
     std::fs::write(folder.file(), "").unwrap();
     tamper(&folder.file(), "CREATE TABLE diary (day TEXT)").await;
@@ -368,7 +368,7 @@ async fn a_cause_that_was_made_up_is_found() {
 }
 
 #[tokio::test]
-async fn one_row_that_cannot_be_read_does_not_hide_the_others() {
+async fn unreadable_row_does_not_hide_others() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let log: Arc<dyn EventLog> = Arc::new(database.log());

@@ -84,7 +84,7 @@ async fn an_open_run_keeps_what_it_refers_to() {
 
 /// Spec: S10, D7. A copy reads what the run it was copied from stored.
 #[tokio::test]
-async fn an_open_copy_keeps_what_it_was_copied_from() {
+async fn open_fork_keeps_its_parent() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let stored = database.errors().store(error("s-1", "c", "boom")).await.unwrap();
@@ -160,7 +160,7 @@ async fn old_errors_go_in_the_background() {
 
 /// Spec: S10
 #[tokio::test]
-async fn an_age_of_no_time_takes_all_that_is_over() {
+async fn zero_age_prunes_every_finished_run() {
     let database = Database::in_memory().await.unwrap();
     database.errors().store(error("s-1", "c", "boom")).await.unwrap();
     let at_once = Retention::NONE.max_age(Duration::ZERO);

@@ -12,7 +12,7 @@ use crate::{Folder, at, error, open, started, write_run};
 
 /// Spec: S12
 #[tokio::test]
-async fn what_shares_a_commit_is_written_as_if_alone() {
+async fn shared_commit_writes_as_if_alone() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let store = database.errors();

@@ -18,7 +18,7 @@ use crate::{Folder, at, open};
 /// Spec: D11, D4. An open run whose row cannot be read is what its record says, and its writer makes
 /// the row again.
 #[tokio::test]
-async fn an_unreadable_open_run_is_read_from_its_record() {
+async fn unreadable_open_row_is_rebuilt_from_events() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let log = Arc::new(database.log()) as Arc<dyn EventLog>;
@@ -109,7 +109,7 @@ impl Subscriber for Warnings {
 
 /// Spec: A1. It is said once, and the rows beside it are read.
 #[tokio::test]
-async fn an_unreadable_row_of_an_inbox_is_told_once() {
+async fn unreadable_inbox_row_warns_once() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     let log = Arc::new(database.log()) as Arc<dyn EventLog>;

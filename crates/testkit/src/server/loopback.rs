@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_come_in_order_and_a_missing_one_is_said_to_be_missing() {
+    fn replies_come_in_order() {
         let server = Loopback::replying([Reply::events("data: e\n\n").split(1)]);
         let first = ask(&server);
         assert!(first.starts_with("HTTP/1.1 200 "), "{first}");
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_serves_requests_until_one_ends_badly_or_asks_for_the_end() {
+    fn connection_serves_until_failure_or_close() {
         let again = "POST /again HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}";
         let last = "POST /last HTTP/1.1\r\nConnection: Close\r\n\r\n";
         let whole = || Reply::html(200);

@@ -33,7 +33,7 @@ fn call(id: &str, name: &str, arguments: &str) -> Value {
 
 /// A listener hears what the answer says, whichever event said it, once.
 #[tokio::test]
-async fn what_is_said_is_said_once_by_whatever_event() {
+async fn text_is_told_once_by_any_event() {
     let done = |index: u64, item: Value| json!({ "type": "response.output_item.done", "output_index": index, "item": item });
     let reasoning = json!({
         "type": "reasoning", "summary": [{ "text": "hm" }, { "text": "yes" }],
@@ -248,7 +248,7 @@ async fn an_index_from_outside_reserves_no_memory() {
 
 /// What is new to the protocol does not stop the rest from being read.
 #[tokio::test]
-async fn events_and_items_that_are_not_known_are_passed_over() {
+async fn unknown_events_and_items_are_ignored() {
     let events = [
         json!({ "type": "response.novelty.delta", "delta": { "not": "text" }, "output_index": "x" }),
         json!({ "type": "response.output_item.added", "output_index": 0, "item": { "type": "novelty" } }),
@@ -273,7 +273,7 @@ async fn the_marker_of_another_protocol_ends_nothing() {
 ///
 /// Spec: P4
 #[tokio::test]
-async fn a_flagged_prompt_is_blocked_and_a_malformed_one_is_invalid() {
+async fn flagged_prompt_is_blocked() {
     let flagged =
         "Invalid prompt: your prompt was flagged as potentially violating our usage policy.";
     for (status, error, code) in [

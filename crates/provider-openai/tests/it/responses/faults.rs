@@ -5,7 +5,7 @@ use testkit::{Reply, failures};
 use super::ask::{ADAPTER, ask};
 
 #[test]
-fn every_known_reason_of_an_incomplete_answer_is_read() {
+fn incomplete_reasons_are_read() {
     let read: Vec<_> = ADAPTER.reasons.iter().map(|(name, _)| *name).collect();
     assert_eq!(failures::responses_stop_reasons(), read);
 }
@@ -36,7 +36,7 @@ async fn an_unknown_status_keeps_the_text() {
 
 /// Spec: P9
 #[tokio::test]
-async fn a_status_that_is_not_final_is_no_answer() {
+async fn informational_status_is_no_answer() {
     for (body, expected) in [
         (json!({ "status": "in_progress" }), "stream ended before a final status"),
         (json!({ "status": "queued" }), "stream ended before a final status"),

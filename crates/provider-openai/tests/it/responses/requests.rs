@@ -50,7 +50,7 @@ async fn a_system_message_further_on_keeps_its_place() {
 
 /// What is left of a budget may be less than the protocol accepts.
 #[tokio::test]
-async fn an_output_limit_is_never_below_what_is_accepted() {
+async fn output_limit_respects_the_providers_minimum() {
     for (limit, expected) in [(1, 16), (16, 16), (17, 17)] {
         let settings = ModelSettings { max_output_tokens: Some(limit), temperature: None };
         let request = sent(|it| it, &ModelRequest { settings, ..hello() }, true).await;
@@ -59,7 +59,7 @@ async fn an_output_limit_is_never_below_what_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_local_endpoint_needs_no_key_and_gets_none() {
+async fn local_endpoint_gets_no_key() {
     let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
     let server = ScriptedEndpoint::openai_responses(vec![said]);
     let slash = format!("{}/", server.base_url());
