@@ -50,7 +50,7 @@ const STEPS: &[Step] = &[
     Step { name: "rules", work: Work::Here(rules_page::check) },
     TEST,
     // Digests, records and answers are the same whatever other crates have serde_json do.
-    Step { name: "features", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "--features", "backstop-tests/unified-json"], env: &[] } },
+    Step { name: "features", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-trace-html", "--features", "backstop-tests/unified-json"], env: &[] } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Crates that perform no effect build where there is no system.
     Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },
