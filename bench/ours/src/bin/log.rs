@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use backstop::event_log::RunWriter;
+use backstop::event_log::{RunWriter, Seed};
 use backstop::layer0::JsonText;
 use backstop::layer0::event::{Actor, AgentRecord, EventKind, RunStarted, Warning};
 use backstop::layer0::id::RunId;
@@ -16,11 +16,11 @@ use contestant_backstop::CONTESTANT;
 const STEP: usize = 5;
 
 fn started(session: &str) -> EventKind {
-    RunStarted::new("go", session.into(), AgentRecord {
-            name: "bench".into(),
-            digest: "".into(),
-            definition: JsonText::default(),
-        })
+    RunStarted::new(
+        "go",
+        session.into(),
+        AgentRecord { name: "bench".into(), digest: "".into(), definition: JsonText::default() },
+    )
     .into()
 }
 
@@ -39,10 +39,11 @@ async fn fill(log: &Arc<dyn EventLog>, run: &str, events: usize) -> RunWriter {
     writer
 }
 
-async fn append(writer: &mut RunWriter, Seed, events: usize, at_once: usize) {
+async fn append(writer: &mut RunWriter, events: usize, at_once: usize) {
     let at = "2026-01-01T00:00:00Z".parse().expect("it is a time");
     for _ in 0..events / at_once {
-        (0..at_once).for_each(|_| writer.stage(&Seed::new("test"), at, Actor::Runtime, None, event()));
+        (0..at_once)
+            .for_each(|_| writer.stage(&Seed::new("test"), at, Actor::Runtime, None, event()));
         writer.commit().await.expect("it is written");
     }
 }

@@ -95,8 +95,8 @@ impl Plain {
             .fetch_one(&mut *transaction)
             .await?;
         sqlx::query(
-            "INSERT INTO events (prev, run_id, seq, at, type, actor, caused_by, schema, data, hash) \
-             VALUES ((SELECT last_event FROM runs WHERE id = $1), $1, $2, $3, $4, $5, $6, $7, $8, $9)",
+            "INSERT INTO events (prev, run_id, seq, at, type, actor, caused_by, schema, data, hash, salt) \
+             VALUES ((SELECT last_event FROM runs WHERE id = $1), $1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
         )
         .bind(id)
         .bind(signed(record.seq))
@@ -105,8 +105,9 @@ impl Plain {
         .bind(record.actor.as_str())
         .bind(record.caused_by.map(signed))
         .bind(i64::from(record.schema))
-        .bind(&record.data)
+        .bind(record.payload.text())
         .bind(&record.hash.0[..])
+        .bind(record.payload.salt().map(|salt| salt.0.to_vec()))
         .execute(&mut *transaction)
         .await
         .map(drop)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use backstop::Redactor;
 use backstop::error_store::{NewError, Origin};
-use backstop::event_log::{Batch, Claim, Record, RunSummary};
+use backstop::event_log::{Batch, Claim, Payload, Record, RunSummary, Seed};
 use backstop::layer0::event::{Actor, EventKind, Hash, SCHEMA, Warning};
 use backstop::layer0::{Code, Timestamp, code};
 
@@ -112,10 +112,13 @@ fn record(run: &mut RunSummary) -> Record {
         actor: Actor::Machine,
         caused_by: Some(1),
         schema: SCHEMA,
-        data: serde_json::to_string(&kind).expect("an event serialises"),
+        payload: Payload::Salted(
+            Seed::new("bench").salt(run.last_seq),
+            serde_json::to_string(&kind).expect("an event serialises"),
+        ),
         hash: Hash::default(),
     };
-    record.hash = record.seal(&run.head);
+    record.hash = record.seal(&run.head, None);
     run.head = record.hash;
     record
 }
