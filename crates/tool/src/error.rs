@@ -186,7 +186,7 @@ impl ToolError {
         Self::Detailed { code, retry: Some(retry), output, error }
     }
 
-    #[allow(clippy::type_complexity, reason = "the fields of one variant")]
+    #[expect(clippy::type_complexity, reason = "the fields of one variant")]
     fn into_parts(self) -> (Option<Arc<str>>, Option<Retry>, Option<Arc<str>>, Inner<Self>) {
         match self {
             Self::Detailed { code, retry, output, error } => (code, retry, output, error),

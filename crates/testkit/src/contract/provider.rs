@@ -57,7 +57,9 @@ use crate::wire::{Cannot, Wire};
 /// #     async fn complete(
 /// #         &self,
 /// #         _: &provider::ModelRequest,
-/// #     ) -> Result<provider::ModelResponse, provider::ProviderError> { unimplemented!() }
+/// #     ) -> Result<provider::ModelResponse, provider::ProviderError> {
+/// #         Err(provider::ProviderError::InvalidResponse("nothing was answered".into()))
+/// #     }
 /// # }
 /// # impl MyProvider {
 /// #     fn new(_: &str, _: &str) -> Self { Self }
