@@ -15,9 +15,9 @@ use backstop::{
     Agent, Budget, Limits, MemoryErrorStore, MemoryLog, OpenAi, ScriptedAnswer, ScriptedProvider,
     ToolError,
 };
+use backstop_testkit::measure::{Goal, Row, Spread};
+use backstop_testkit::{Ending, Loopback, Reply};
 use serde_json::json;
-use testkit::measure::{Goal, Row, Spread};
-use testkit::{Ending, Loopback, Reply};
 
 use crate::layers::{asked, bare, stacked};
 
@@ -108,8 +108,8 @@ fn agent(turns: u32) -> Agent {
     answers.push(ScriptedAnswer { text: Some("done".into()), ..ScriptedAnswer::default() });
     Agent::builder(ScriptedProvider::new(answers))
         .tool(add)
-        .limits(Limits { max_iterations: u32::MAX, ..Limits::default() })
-        .budget(Budget { max_model_calls: None, max_tool_calls: None, ..Budget::default() })
+        .limits(Limits::new().max_iterations(u32::MAX))
+        .budget(Budget::new().model_calls(None).tool_calls(None))
         .build()
         .expect("the agent is complete")
 }

@@ -17,8 +17,8 @@ use backstop::provider::{ModelRequest, ModelResponse};
 use backstop::{
     Agent, AgentError, Budget, Limits, MemoryLog, Provider, ProviderError, Redactor, ToolError,
 };
+use backstop_testkit::measure::{Goal, Row, Spread, interleaved, median, now};
 use serde_json::json;
-use testkit::measure::{Goal, Row, Spread, interleaved, median, now};
 
 /// How much is measured.
 struct Effort {
@@ -238,8 +238,8 @@ async fn turns(turns: usize) -> Vec<Duration> {
     let asked = Arc::new(Mutex::new(Vec::with_capacity(turns + 1)));
     let agent = Agent::builder(Asking { turns, asked: Arc::clone(&asked) })
         .tool(add)
-        .limits(Limits { max_iterations: u32::MAX, ..Limits::default() })
-        .budget(Budget { max_model_calls: None, max_tool_calls: None, ..Budget::default() })
+        .limits(Limits::new().max_iterations(u32::MAX))
+        .budget(Budget::new().model_calls(None).tool_calls(None))
         .build()
         .expect("the agent is complete");
     let outcome = agent.run("add").await.expect("nothing fails in this run");

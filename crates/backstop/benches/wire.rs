@@ -12,10 +12,10 @@ use std::process::ExitCode;
 
 use backstop::provider::ScriptedToolCall;
 use backstop::{Agent, OpenAi, ScriptedAnswer, ToolError, tool};
-use provider_http::{Events, Framing};
+use backstop_provider_http::{Events, Framing};
+use backstop_testkit::measure::{Goal, Row, Spread, interleaved, now, ratios};
+use backstop_testkit::{Loopback, Reply};
 use serde_json::json;
-use testkit::measure::{Goal, Row, Spread, interleaved, now, ratios};
-use testkit::{Loopback, Reply};
 
 use crate::layers::{asked, bare, stacked};
 
@@ -92,7 +92,7 @@ fn answer(turn: usize, is_last: bool) -> Reply {
         let call = ScriptedToolCall { id: format!("call-{turn}"), name: "add".into(), arguments };
         says.tool_calls.push(call);
     }
-    testkit::openai::reply(&says, &json!({ "stream": true }))
+    backstop_testkit::openai::reply(&says, &json!({ "stream": true }))
 }
 
 fn layers_time(runtime: &tokio::runtime::Runtime) -> Row {

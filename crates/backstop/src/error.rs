@@ -5,23 +5,23 @@ mod convert;
 use std::borrow::Cow;
 use std::fmt;
 
-use config::InvalidStoreUrl;
-use error_store::StoreError;
-use event_log::LogError;
+use backstop_error_store::StoreError;
+use backstop_event_log::{InvalidStoreUrl, LogError};
+use backstop_provider::ProviderError;
+use backstop_react::{
+    AgentError, ApprovalNotFound, DecideError, Divergence, HookError, Misuse, PackError,
+    RecordedFailure, RequestError, ResumeError, RunFailure,
+};
+#[cfg(feature = "sqlite")]
+use backstop_store_sqlite::{BackupError, OpenError, RemoveError};
+use backstop_tool::RegistrationError as ToolRegistrationError;
+use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::DecodeError;
 use layer0::failure::{Chain, Effect, Facts, Failure};
 use layer0::message::ImageError;
-use provider::ProviderError;
-use react::{
-    AgentError, ApprovalNotFound, Divergence, HookError, Misuse, PackError, RecordedFailure,
-    RequestError, ResumeError, RunFailure,
-};
-use store_sqlite::{BackupError, OpenError, RemoveError};
 use thiserror::Error;
-use tool::RegistrationError as ToolRegistrationError;
-use tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 
 /// Everything that an application's own use of Backstop can meet, by category. Each error of the
 /// parts converts into it, so that `?` does in `main`.
@@ -122,6 +122,9 @@ pub enum ExecutionError {
     /// No open approval has this id.
     #[error("nothing to decide")]
     ApprovalNotFound(#[source] ApprovalNotFound),
+    /// A decision about an approval was not accepted.
+    #[error("nothing is decided")]
+    Decision(#[source] Box<DecideError>),
     /// An orchestrator could not dispatch.
     #[error("dispatch failed")]
     Dispatch(#[source] OrchError),
@@ -196,6 +199,7 @@ pub enum ReplayError {
 #[non_exhaustive]
 pub enum StorageError {
     /// A copy of the store.
+    #[cfg(feature = "sqlite")]
     #[error("no backup was made")]
     Backup(#[source] BackupError),
     /// An event as it was stored.
@@ -205,9 +209,11 @@ pub enum StorageError {
     #[error("event log failed")]
     Log(#[source] LogError),
     /// The database as a whole.
+    #[cfg(feature = "sqlite")]
     #[error("database cannot be used")]
     Open(#[source] OpenError),
     /// A run or a session was not taken away.
+    #[cfg(feature = "sqlite")]
     #[error("nothing was removed")]
     Remove(#[source] RemoveError),
     /// The state store.
@@ -261,7 +267,9 @@ impl Error {
                 Some("write `kind:operation:pattern`, as in `fs:read:/data/**`".to_owned())
             }
             Self::Registration(RegistrationError::ToolNotFound(missing)) => {
-                missing.nearest.as_ref().map(|name| format!("did you mean `{name}`?"))
+                let nearest = missing.nearest.as_ref();
+                let meant = nearest.map(|name| format!("did you mean `{name}`?"));
+                Some(meant.unwrap_or_else(|| "add the tool to the agent first".to_owned()))
             }
             Self::Registration(RegistrationError::BehaviorNotFound { .. }) => {
                 Some("register the behaviour before it is named".to_owned())
@@ -299,10 +307,13 @@ impl ReplayError {
 impl StorageError {
     fn inner(&self) -> Option<&dyn Failure> {
         Some(match self {
+            #[cfg(feature = "sqlite")]
             Self::Backup(error) => error,
             Self::Event(_) => return None,
             Self::Log(error) => error,
+            #[cfg(feature = "sqlite")]
             Self::Open(error) => error,
+            #[cfg(feature = "sqlite")]
             Self::Remove(error) => error,
             Self::State(error) => error,
             Self::Store(error) => error,
@@ -315,6 +326,7 @@ impl ExecutionError {
         Some(match self {
             Self::Agent(error) => &**error,
             Self::ApprovalNotFound(error) => error,
+            Self::Decision(error) => &**error,
             Self::Dispatch(error) => error,
             Self::Environment(error) => &**error,
             Self::Hook(error) => &**error,

@@ -27,51 +27,86 @@
 //! What is not named here is in the crates re-exported beside it ([`provider`], [`event_log`], …), so
 //! that a provider or a store of your own needs no further dependency.
 //!
-//! Start at [`Agent::builder`]; swap [`ScriptedProvider`] for [`Anthropic`], [`Bedrock`], [`Gemini`],
+//! Start at [`Agent::builder`], with `use backstop::prelude::*` if you like; swap [`ScriptedProvider`] for [`Anthropic`], [`Bedrock`], [`Gemini`],
 //! [`Ollama`], [`OpenAi`] or [`OpenAiResponses`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`].
 
 mod error;
+pub mod prelude;
 
-pub use ::{clock, error_store, event_log, layer0, provider, react, retry};
-pub use config::{InvalidStoreUrl, StoreUrl};
+pub use ::layer0;
+pub use async_trait::async_trait;
+pub use backstop_clock as clock;
+#[cfg(feature = "agent-files")]
+pub use backstop_config as config;
+pub use backstop_error_store as error_store;
+pub use backstop_error_store::{ErrorStore, MemoryErrorStore, MemoryResultStore, ResultStore};
+pub use backstop_event_log as event_log;
+pub use backstop_event_log::{EventLog, InvalidStoreUrl, MemoryLog, StoreUrl, Trace, read_events};
+pub use backstop_orchestrator as orchestrator;
+pub use backstop_orchestrator::{LocalOrchestrator, OperatorNameError};
+pub use backstop_provider as provider;
+pub use backstop_provider::{
+    ModelSettings, Provider, ProviderError, ReasoningEffort, ScriptedAnswer, ScriptedProvider,
+    ScriptedRequests, ToolChoice, UnsupportedSetting,
+};
+#[cfg(feature = "anthropic")]
+pub use backstop_provider_anthropic::Anthropic;
+#[cfg(feature = "bedrock")]
+pub use backstop_provider_bedrock::{AwsCredentials, Bedrock};
+#[cfg(feature = "gemini")]
+pub use backstop_provider_gemini::Gemini;
+#[cfg(feature = "http")]
+pub use backstop_provider_http as provider_http;
+#[cfg(feature = "http")]
+pub use backstop_provider_http::{
+    ApiKey, ConfigError as ProviderConfigError, Timeouts, deny_real_requests,
+};
+#[cfg(feature = "ollama")]
+pub use backstop_provider_ollama::Ollama;
+#[cfg(feature = "openai")]
+pub use backstop_provider_openai::{OpenAi, OpenAiResponses};
+pub use backstop_react as react;
+#[cfg(feature = "json-schema")]
+pub use backstop_react::TypedOutcome;
+pub use backstop_react::{
+    Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
+    Approver, Budget, BuildError, CancellationToken, DecideError, Decision, Divergence,
+    ForkRequest, Gate, History, HistoryFault, HookContext, HookError, HookPoint, Limits, Live,
+    Memory, MemoryEntry, MemoryQuery, Moment, Observer, Pack, PackError, Piece, Price,
+    RecentMemory, RequestError, ResumeError, ResumeRequest, RunFailure, RunOutcome, RunRequest,
+    RunStream, StreamItem, Subscriber, Upstream, Verdict, cancel, replay,
+};
+pub use backstop_redact as redact;
+pub use backstop_redact::Redactor;
+pub use backstop_retry as retry;
+pub use backstop_retry::RetryConfig;
+#[cfg(feature = "sqlite")]
+pub use backstop_store_sqlite as store_sqlite;
+#[cfg(feature = "sqlite")]
+pub use backstop_store_sqlite::{
+    BackupError, Database, Durability, OpenError, RemoveError, StoreRetention,
+};
+pub use backstop_tool as tool;
+pub use backstop_tool::{
+    Arguments, FnTool, Grants, JsonText, PatternError, State, Tool, ToolContext, ToolError,
+    ToolSpec, Toolset,
+};
+pub use backstop_tool_macros::backstop_tool as tool;
 pub use error::{
     ConfigurationError, Error, ExecutionError, RegistrationError, ReplayError, StorageError,
 };
-pub use error_store::{ErrorStore, MemoryErrorStore, MemoryResultStore, ResultStore};
-pub use event_log::{EventLog, MemoryLog, Trace, read_events};
-pub use layer0::message::Image;
+pub use layer0::message::{Image, Message, Transcript};
+pub use layer0::stop::Stop;
+pub use layer0::usage::{TokenUsage, Usage};
 pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
-pub use orchestrator::{LocalOrchestrator, OperatorNameError};
-pub use provider::{Provider, ProviderError, ScriptedAnswer, ScriptedProvider};
-pub use provider_anthropic::Anthropic;
-pub use provider_bedrock::{AwsCredentials, Bedrock};
-pub use provider_gemini::Gemini;
-pub use provider_http::{ApiKey, ConfigError as ProviderConfigError, Timeouts, deny_real_requests};
-pub use provider_ollama::Ollama;
-pub use provider_openai::{OpenAi, OpenAiResponses};
-pub use react::{
-    Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
-    Approver, Budget, BuildError, CancellationToken, Decision, Gate, History, HistoryFault,
-    HookContext, HookError, HookPoint, Limits, Live, Memory, Moment, Observer, Pack, PackError,
-    Piece, RequestError, RunFailure, RunOutcome, RunRequest, RunStream, StreamItem, Subscriber,
-    TypedOutcome, Upstream, Verdict,
-};
-pub use redact::Redactor;
-pub use retry::RetryConfig;
-pub use store_sqlite::{BackupError, Database, Durability, OpenError, RemoveError, StoreRetention};
-pub use tool::{Grants, PatternError, Tool, ToolContext, ToolError, ToolSpec, Toolset};
-pub use tool_macros::backstop_tool as tool;
-
-/// What the code written by [`macro@tool`] calls; not for people.
-#[doc(hidden)]
-pub use ::tool as __tool;
+pub use schemars;
 
 /// The README's program, compiled and run.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "full"))]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
 /// The guide's programs, compiled and run.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "full"))]
 #[doc = include_str!("../../../docs/streaming.md")]
 struct Streaming;

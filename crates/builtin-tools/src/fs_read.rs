@@ -2,9 +2,9 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
-use tool::{Arguments, Tool, ToolContext, ToolError};
 
 use crate::path;
 

@@ -1,18 +1,15 @@
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
-use tool::{Arguments, Tool, ToolContext, ToolError};
 
 use self::search::Search;
 use crate::path;
+use crate::walk::GiveUp;
 
-mod filter;
 mod search;
-mod skipped;
 
 /// How many matches are returned unless the model asks for another number.
 const DEFAULT_MATCHES: u64 = 50;
@@ -87,17 +84,16 @@ impl Tool for FsSearch {
         }
         let max =
             arguments.whole_number("max_matches")?.unwrap_or(DEFAULT_MATCHES).min(MAX_MATCHES);
-        let given_up = Arc::new(AtomicBool::new(false));
+        // A blocking task cannot be aborted; it looks whether its caller still waits.
+        let (_guard, given_up) = GiveUp::new();
         let search = Search {
             base: self.base.clone(),
             root,
             pattern,
             max: usize::try_from(max).unwrap_or(usize::MAX),
             is_everything: arguments["everything"].as_bool().unwrap_or_default(),
-            given_up: Arc::clone(&given_up),
+            given_up,
         };
-        // A blocking task cannot be aborted; it looks whether its caller still waits.
-        let _guard = GiveUp(given_up);
         tokio::task::spawn_blocking(move || search.run())
             .await
             .map(JsonText::from)
@@ -111,13 +107,4 @@ fn capability(path: &Path) -> String {
         return format!("fs:read:{}", path.join("**").display());
     }
     format!("fs:read:{}", path.display())
-}
-
-/// Tells the search that its caller is gone.
-struct GiveUp(Arc<AtomicBool>);
-
-impl Drop for GiveUp {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }

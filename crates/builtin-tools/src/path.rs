@@ -4,7 +4,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tool::{Arguments, ToolContext, ToolError, real_path};
+use backstop_tool::{Arguments, ToolContext, ToolError, real_path};
 
 /// Returns the `path` argument as the model wrote it.
 pub(crate) fn asked(arguments: &Arguments) -> &str {
@@ -66,15 +66,28 @@ impl OpenFailure {
 
 /// Returns the path of what an open file really is.
 #[cfg(target_os = "linux")]
-fn opened_path(file: &File, _: &Path) -> io::Result<PathBuf> {
+pub(crate) fn opened_path(file: &File, _: &Path) -> io::Result<PathBuf> {
     use std::os::fd::AsRawFd;
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// Returns the path of what an open file really is, as far as the name still tells.
 #[cfg(not(target_os = "linux"))]
-fn opened_path(_: &File, path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn opened_path(_: &File, path: &Path) -> io::Result<PathBuf> {
     std::fs::canonicalize(path)
+}
+
+/// Returns a path to an open folder that leads there whatever its name leads to now.
+#[cfg(target_os = "linux")]
+pub(crate) fn by_descriptor(folder: &File, _: &Path) -> PathBuf {
+    use std::os::fd::AsRawFd;
+    PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()))
+}
+
+/// Returns the path of an open folder: there is no other way to what is in it.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn by_descriptor(_: &File, path: &Path) -> PathBuf {
+    path.to_owned()
 }
 
 /// Was this capability granted to the call?

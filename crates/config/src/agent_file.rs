@@ -1,17 +1,19 @@
 //! What `backstop run` takes.
 
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use provider::ScriptedAnswer;
+use backstop_provider::ScriptedAnswer;
+use layer0::Approvers;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::ConfigError;
 use crate::agent_table::AgentTable;
-use crate::checked::{at_least_one, object_schema, optional_capabilities, temperature};
+use crate::approvals::check_approvals;
+use crate::checked::{approvers, at_least_one, object_schema, optional_capabilities};
 use crate::exact::check_values;
 use crate::later::{Later, refuse};
+use crate::model_table::ModelTable;
 use crate::names::check_names;
 use crate::parse::parse;
 use crate::read::read_text;
@@ -36,133 +38,13 @@ pub struct AgentFile {
     #[serde(default)]
     pub redact: RedactTable,
     mcp: Option<Later>,
+    memory: Option<Later>,
+    environment: Option<Later>,
+    behavior: Option<Later>,
+    telemetry: Option<Later>,
     /// The file as it was read, for the run's record.
     #[serde(skip)]
     source: Value,
-}
-
-/// `[model]`.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelTable {
-    /// The adapter.
-    pub provider: ProviderName,
-    /// The model, as the provider names it.
-    pub model: Option<String>,
-    /// Where the provider is, instead of its usual place.
-    pub base_url: Option<String>,
-    /// The variable that holds the key, instead of the usual one.
-    pub api_key_env: Option<String>,
-    /// The most tokens of an answer.
-    #[serde(default, deserialize_with = "at_least_one")]
-    pub max_output_tokens: Option<u32>,
-    /// How much answers vary.
-    #[serde(default, deserialize_with = "temperature")]
-    pub temperature: Option<f32>,
-    /// Take the answer while it comes?
-    #[serde(default = "yes")]
-    pub stream: bool,
-    /// The answers, for `provider = "script"`.
-    pub script: Option<PathBuf>,
-    /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
-    pub omits_done: Option<bool>,
-    /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
-    pub max_completion_tokens: Option<bool>,
-    /// Fields that are added to the body of every request, merged at every depth.
-    #[serde(default)]
-    pub extra_body: Map<String, Value>,
-    /// How long the phases of a call may take.
-    #[serde(default)]
-    pub timeouts: TimeoutsTable,
-    /// Who is asked, in turn, when those before could not answer.
-    #[serde(default)]
-    pub fallback: Vec<FallbackTable>,
-}
-
-/// `[[model.fallback]]`: another provider. Limits of answers are the first one's.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FallbackTable {
-    /// The adapter.
-    pub provider: ProviderName,
-    /// The model, as the provider names it.
-    pub model: Option<String>,
-    /// Where the provider is, instead of its usual place.
-    pub base_url: Option<String>,
-    /// The variable that holds the key, instead of the usual one.
-    pub api_key_env: Option<String>,
-    /// The answers, for `provider = "script"`.
-    pub script: Option<PathBuf>,
-    /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
-    pub omits_done: Option<bool>,
-    /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
-    pub max_completion_tokens: Option<bool>,
-    /// Fields that are added to the body of every request, merged at every depth.
-    #[serde(default)]
-    pub extra_body: Map<String, Value>,
-    /// How long the phases of a call may take.
-    #[serde(default)]
-    pub timeouts: TimeoutsTable,
-}
-
-impl ModelTable {
-    /// Returns the table that a fallback stands for.
-    #[must_use]
-    pub fn of_fallback(&self, fallback: &FallbackTable) -> Self {
-        let fallback = fallback.clone();
-        Self {
-            provider: fallback.provider,
-            model: fallback.model,
-            base_url: fallback.base_url,
-            api_key_env: fallback.api_key_env,
-            script: fallback.script,
-            omits_done: fallback.omits_done,
-            max_completion_tokens: fallback.max_completion_tokens,
-            extra_body: fallback.extra_body,
-            timeouts: fallback.timeouts,
-            fallback: Vec::new(),
-            ..self.clone()
-        }
-    }
-}
-
-const fn yes() -> bool {
-    true
-}
-
-/// The adapters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum ProviderName {
-    /// Anthropic Messages.
-    Anthropic,
-    /// Amazon Bedrock Converse.
-    Bedrock,
-    /// Gemini generateContent.
-    Gemini,
-    /// Ollama chat.
-    Ollama,
-    /// OpenAI Chat Completions, and what speaks it.
-    Openai,
-    /// OpenAI Responses.
-    OpenaiResponses,
-    /// Answers from a file.
-    Script,
-}
-
-/// `[model.timeouts]`, in milliseconds, none zero; what is not given keeps its default.
-#[derive(Debug, Clone, Copy, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TimeoutsTable {
-    /// Connecting.
-    pub connect_ms: Option<NonZeroU64>,
-    /// Waiting for the first byte.
-    pub first_byte_ms: Option<NonZeroU64>,
-    /// Waiting for the next chunk.
-    pub idle_ms: Option<NonZeroU64>,
-    /// The attempt as a whole.
-    pub attempt_ms: Option<NonZeroU64>,
 }
 
 /// `[store]`.
@@ -224,9 +106,14 @@ pub struct ToolTable {
     pub idempotent: Option<bool>,
     /// Does it only look around?
     pub exploratory: Option<bool>,
-    /// Must a person agree to each call?
-    #[serde(default)]
-    pub approval: bool,
+    /// Must a person agree to each call? As the tool itself says otherwise.
+    pub approval: Option<bool>,
+    /// How long there is to decide about a call, in milliseconds; for ever otherwise.
+    #[serde(default, deserialize_with = "at_least_one")]
+    pub expires_after_ms: Option<u64>,
+    /// Who may decide about a call; anyone otherwise.
+    #[serde(default, deserialize_with = "approvers")]
+    pub approvers: Approvers,
 }
 
 /// What a tool is made of.
@@ -247,12 +134,23 @@ impl AgentFile {
     ///
     /// [`ConfigError`], naming file, line and how to mend it.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = read_text(path)?;
-        let mut file: Self = parse(path, &text)?;
-        check_values(path, &text)?;
-        file.source = parse(path, &text)?;
-        check_names(path, &text)?;
-        refuse(path, &text, vec![("mcp", file.mcp.as_ref())])?;
+        Self::of_text(path, &read_text(path)?)
+    }
+
+    pub(crate) fn of_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let mut file: Self = parse(path, text)?;
+        check_values(path, text)?;
+        file.source = parse(path, text)?;
+        check_names(path, text)?;
+        check_approvals(path, text)?;
+        let later = vec![
+            ("mcp", file.mcp.as_ref()),
+            ("memory", file.memory.as_ref()),
+            ("environment", file.environment.as_ref()),
+            ("behavior", file.behavior.as_ref()),
+            ("telemetry", file.telemetry.as_ref()),
+        ];
+        refuse(path, text, later)?;
         Ok(file)
     }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use react_machine::{Budget, Limits, Price};
-use retry::RetryConfig;
+use backstop_react_machine::{Budget, Limits, Price};
+use backstop_retry::RetryConfig;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
@@ -72,6 +72,21 @@ pub struct PriceTable {
     /// Answer tokens.
     #[serde(deserialize_with = "amount")]
     pub output_per_mtok: f64,
+    /// Prompt tokens from the provider's cache; as all prompt tokens otherwise.
+    #[serde(default, deserialize_with = "optional_amount")]
+    pub cached_input_per_mtok: Option<f64>,
+    /// Prompt tokens into the provider's cache; as all prompt tokens otherwise.
+    #[serde(default, deserialize_with = "optional_amount")]
+    pub cache_write_per_mtok: Option<f64>,
+}
+
+impl From<PriceTable> for Price {
+    fn from(table: PriceTable) -> Self {
+        let mut price = Self::new(table.input_per_mtok, table.output_per_mtok);
+        price.cached_input_per_mtok = table.cached_input_per_mtok;
+        price.cache_write_per_mtok = table.cache_write_per_mtok;
+        price
+    }
 }
 
 /// `[agent.limits]`; what is not given keeps its default.
@@ -173,6 +188,11 @@ fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Err(de::Error::invalid_value(Unexpected::Float(amount), &expected))
 }
 
+/// As [`amount`], where it is given.
+fn optional_amount<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    amount(from).map(Some)
+}
+
 /// Reads an amount of money, or `"off"`, which is the default.
 fn dollars_or_off<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
     struct DollarsOrOff;
@@ -249,31 +269,25 @@ impl AgentTable {
     pub fn limits(&self) -> Limits {
         let defaults = Limits::default();
         let table = &self.limits;
-        Limits {
-            max_iterations: table.max_iterations.unwrap_or(defaults.max_iterations),
-            max_parallel_tools: table.max_parallel_tools.unwrap_or(defaults.max_parallel_tools),
-            max_concurrent_tools: table
-                .max_concurrent_tools
-                .unwrap_or(defaults.max_concurrent_tools),
-            tool_timeout_ms: table.tool_timeout_ms.unwrap_or(defaults.tool_timeout_ms),
-            max_result_bytes: table.max_result_bytes.unwrap_or(defaults.max_result_bytes),
-            hook_timeout_ms: table.hook_timeout_ms.unwrap_or(defaults.hook_timeout_ms),
-            memory_timeout_ms: table.memory_timeout_ms.unwrap_or(defaults.memory_timeout_ms),
-            store_timeout_ms: table.store_timeout_ms.unwrap_or(defaults.store_timeout_ms),
-            max_repeated_batch_steps: small(
-                table.max_repeated_batch_steps,
-                defaults.max_repeated_batch_steps,
-            ),
-            max_observation_steps: small(
-                table.max_observation_steps,
-                defaults.max_observation_steps,
-            ),
-            max_stagnation_steps: small(table.max_stagnation_steps, defaults.max_stagnation_steps),
-            max_repeated_failures: small(
-                table.max_repeated_failures,
-                defaults.max_repeated_failures,
-            ),
-        }
+        let mut limits = defaults;
+        limits.max_iterations = table.max_iterations.unwrap_or(defaults.max_iterations);
+        limits.max_parallel_tools = table.max_parallel_tools.unwrap_or(defaults.max_parallel_tools);
+        limits.max_concurrent_tools =
+            table.max_concurrent_tools.unwrap_or(defaults.max_concurrent_tools);
+        limits.tool_timeout_ms = table.tool_timeout_ms.unwrap_or(defaults.tool_timeout_ms);
+        limits.max_result_bytes = table.max_result_bytes.unwrap_or(defaults.max_result_bytes);
+        limits.hook_timeout_ms = table.hook_timeout_ms.unwrap_or(defaults.hook_timeout_ms);
+        limits.memory_timeout_ms = table.memory_timeout_ms.unwrap_or(defaults.memory_timeout_ms);
+        limits.store_timeout_ms = table.store_timeout_ms.unwrap_or(defaults.store_timeout_ms);
+        limits.max_repeated_batch_steps =
+            small(table.max_repeated_batch_steps, defaults.max_repeated_batch_steps);
+        limits.max_observation_steps =
+            small(table.max_observation_steps, defaults.max_observation_steps);
+        limits.max_stagnation_steps =
+            small(table.max_stagnation_steps, defaults.max_stagnation_steps);
+        limits.max_repeated_failures =
+            small(table.max_repeated_failures, defaults.max_repeated_failures);
+        limits
     }
 
     /// Returns the budget with the defaults filled in.
@@ -281,24 +295,23 @@ impl AgentTable {
     pub fn budget(&self) -> Budget {
         let defaults = Budget::default();
         let table = &self.budget;
-        Budget {
-            max_model_calls: small(table.max_model_calls, defaults.max_model_calls),
-            max_tool_calls: small(table.max_tool_calls, defaults.max_tool_calls),
-            max_input_tokens: Bound::or(table.max_input_tokens, defaults.max_input_tokens),
-            max_output_tokens: Bound::or(table.max_output_tokens, defaults.max_output_tokens),
-            max_total_tokens: Bound::or(table.max_total_tokens, defaults.max_total_tokens),
-            max_cost_usd: table.max_cost_usd.or(defaults.max_cost_usd),
-            max_wall_ms: Bound::or(table.max_wall_ms, defaults.max_wall_ms),
-            max_events: Bound::or(table.max_events, defaults.max_events),
-            max_depth: small(table.max_depth, defaults.max_depth),
-        }
+        let mut budget = defaults;
+        budget.max_model_calls = small(table.max_model_calls, defaults.max_model_calls);
+        budget.max_tool_calls = small(table.max_tool_calls, defaults.max_tool_calls);
+        budget.max_input_tokens = Bound::or(table.max_input_tokens, defaults.max_input_tokens);
+        budget.max_output_tokens = Bound::or(table.max_output_tokens, defaults.max_output_tokens);
+        budget.max_total_tokens = Bound::or(table.max_total_tokens, defaults.max_total_tokens);
+        budget.max_cost_usd = table.max_cost_usd.or(defaults.max_cost_usd);
+        budget.max_wall_ms = Bound::or(table.max_wall_ms, defaults.max_wall_ms);
+        budget.max_events = Bound::or(table.max_events, defaults.max_events);
+        budget.max_depth = small(table.max_depth, defaults.max_depth);
+        budget
     }
 
     /// Returns what tokens cost.
     #[must_use]
     pub fn price(&self) -> Option<Price> {
-        let price = self.price?;
-        Some(Price { input_per_mtok: price.input_per_mtok, output_per_mtok: price.output_per_mtok })
+        self.price.map(Price::from)
     }
 
     /// Returns the retry configuration with the defaults filled in.
@@ -306,13 +319,13 @@ impl AgentTable {
     pub fn retry(&self) -> RetryConfig {
         let defaults = RetryConfig::default();
         let table = &self.retry;
-        RetryConfig {
-            attempts: table.attempts.unwrap_or(defaults.attempts),
-            base_ms: table.base_ms.unwrap_or(defaults.base_ms),
-            cap_ms: table.cap_ms.unwrap_or(defaults.cap_ms),
-            max_retry_after_ms: table.max_retry_after_ms.unwrap_or(defaults.max_retry_after_ms),
-            deadline_ms: table.deadline_ms.unwrap_or(defaults.deadline_ms),
-        }
+        let mut config = defaults;
+        config.attempts = table.attempts.unwrap_or(defaults.attempts);
+        config.base_ms = table.base_ms.unwrap_or(defaults.base_ms);
+        config.cap_ms = table.cap_ms.unwrap_or(defaults.cap_ms);
+        config.max_retry_after_ms = table.max_retry_after_ms.unwrap_or(defaults.max_retry_after_ms);
+        config.deadline_ms = table.deadline_ms.unwrap_or(defaults.deadline_ms);
+        config
     }
 
     /// Returns the instructions; reads their file, relative to `folder`, where they are in one.

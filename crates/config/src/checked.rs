@@ -2,13 +2,17 @@
 //!
 //! A message that begins with "must" is about the key: [`parse`](crate::parse::parse) puts it in front.
 
+use backstop_provider::ToolChoice;
+use backstop_tool::{Grants, check_capability};
+use layer0::Approvers;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
-use tool::{Grants, check_capability};
 
 /// The most that answers vary, at any provider.
 const MAX_TEMPERATURE: f32 = 2.0;
+/// The whole of the probability mass.
+const MAX_TOP_P: f32 = 1.0;
 
 /// Reads a number from 1 on.
 pub(crate) fn at_least_one<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
@@ -24,13 +28,46 @@ where
 
 /// Reads how much answers vary.
 pub(crate) fn temperature<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
+    up_to(MAX_TEMPERATURE, from)
+}
+
+/// Reads how much of the probability mass answers are drawn from.
+pub(crate) fn top_p<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f32>, D::Error> {
+    up_to(MAX_TOP_P, from)
+}
+
+fn up_to<'de, D: Deserializer<'de>>(max: f32, from: D) -> Result<Option<f32>, D::Error> {
     match Option::<f32>::deserialize(from)? {
-        Some(given) if !(0.0..=MAX_TEMPERATURE).contains(&given) => {
-            let what = format!("must be from 0 to {MAX_TEMPERATURE}, and is {given}");
-            Err(D::Error::custom(what))
+        Some(given) if !(0.0..=max).contains(&given) => {
+            Err(D::Error::custom(format!("must be from 0 to {max}, and is {given}")))
         }
         given => Ok(given),
     }
+}
+
+/// Reads texts that all say something, or one alone.
+pub(crate) fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "must be a text, or a list of texts")]
+    enum Texts {
+        One(String),
+        Many(Vec<String>),
+    }
+    let texts = match Texts::deserialize(from)? {
+        Texts::One(text) => vec![text],
+        Texts::Many(texts) => texts,
+    };
+    if texts.iter().any(String::is_empty) {
+        return Err(D::Error::custom("must hold no empty text"));
+    }
+    Ok(texts)
+}
+
+/// Reads whether a tool has to be called.
+pub(crate) fn tool_choice<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<ToolChoice>, D::Error> {
+    text(from).map(|choice| Some(ToolChoice::named(&choice)))
 }
 
 /// Reads text that says something.
@@ -57,6 +94,16 @@ pub(crate) fn object_schema<'de, D: Deserializer<'de>>(from: D) -> Result<Option
         }
         schema => Ok(schema),
     }
+}
+
+/// Reads the names of those who may decide.
+pub(crate) fn approvers<'de, D: Deserializer<'de>>(from: D) -> Result<Approvers, D::Error> {
+    let approvers = Approvers::deserialize(from)?;
+    let is_nameless = approvers.names().any(|name| name.trim().is_empty());
+    if is_nameless {
+        return Err(D::Error::custom("must hold no empty name"));
+    }
+    Ok(approvers)
 }
 
 /// Reads what tools may do.

@@ -1,13 +1,17 @@
 use std::fmt;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use layer0::error::BoxError;
+
+use crate::line::line_of;
 
 /// Says what is wrong in a file, where, and how to mend it.
 #[derive(Debug)]
 pub struct ConfigError {
     file: PathBuf,
     line: Option<usize>,
+    span: Option<Range<usize>>,
     what: String,
     hint: Option<String>,
     source: Option<BoxError>,
@@ -16,12 +20,38 @@ pub struct ConfigError {
 impl ConfigError {
     /// Makes an error about a file as a whole.
     pub fn new(file: impl Into<PathBuf>, what: impl Into<String>) -> Self {
-        Self { file: file.into(), line: None, what: what.into(), hint: None, source: None }
+        Self {
+            file: file.into(),
+            line: None,
+            span: None,
+            what: what.into(),
+            hint: None,
+            source: None,
+        }
     }
 
-    pub(crate) fn at(mut self, line: usize) -> Self {
+    /// Names the line that is wrong, counted from 1.
+    #[must_use]
+    pub const fn in_line(mut self, line: usize) -> Self {
         self.line = Some(line);
         self
+    }
+
+    /// Names the place in the text of the file.
+    pub(crate) fn in_text(mut self, text: &str, span: Range<usize>) -> Self {
+        self.line = Some(line_of(text, &span));
+        self.span = Some(span);
+        self
+    }
+
+    pub(crate) const fn span(&self) -> Option<&Range<usize>> {
+        self.span.as_ref()
+    }
+
+    /// Returns what is wrong.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.what
     }
 
     /// Adds how to mend it.

@@ -7,7 +7,6 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::ConfigError;
-use crate::parse::line_of;
 
 /// Refuses numbers that a 64-bit float would change, infinite ones, and dates.
 pub(crate) fn check_values(path: &Path, text: &str) -> Result<(), ConfigError> {
@@ -17,7 +16,7 @@ pub(crate) fn check_values(path: &Path, text: &str) -> Result<(), ConfigError> {
         return Ok(());
     };
     let error = ConfigError::new(path, format!("`{key}`: {what}"));
-    Err(error.at(line_of(text, &span)).with_hint(hint))
+    Err(error.in_text(text, span).with_hint(hint))
 }
 
 /// A value that would be changed.

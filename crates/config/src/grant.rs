@@ -1,7 +1,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use tool::real_path;
+use backstop_tool::real_path;
 
 /// Turns `fs:read:./logs/**` into `fs:read:/where/it/is/logs/**`.
 pub(crate) fn resolve_grant(grant: &str, folder: &Path) -> String {
@@ -55,7 +55,7 @@ fn escape(path: &str) -> String {
 mod tests {
     use std::os::unix::fs::symlink;
 
-    use tool::Grants;
+    use backstop_tool::Grants;
 
     use super::*;
 

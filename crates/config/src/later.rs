@@ -8,7 +8,6 @@ use serde::de::IgnoredAny;
 use toml::Spanned;
 
 use crate::ConfigError;
-use crate::parse::line_of;
 
 /// A key that is known and refused.
 #[derive(Debug, Clone, Deserialize)]
@@ -24,7 +23,7 @@ pub(crate) fn refuse(path: &Path, text: &str, keys: Refused<'_>) -> Result<(), C
     let first = there.min_by_key(|(_, span): &(_, Range<usize>)| span.start);
     match first {
         Some((key, span)) => Err(ConfigError::new(path, format!("`{key}` is not supported yet"))
-            .at(line_of(text, &span))
+            .in_text(text, span)
             .with_hint("take it out; this version would ignore it")),
         None => Ok(()),
     }

@@ -6,35 +6,38 @@
 
 mod agent_file;
 mod agent_table;
+mod approvals;
+mod check;
 mod checked;
 mod error;
 mod exact;
 mod grant;
 mod later;
+mod line;
+mod model_table;
 mod names;
 mod parse;
 mod read;
 mod redact_table;
+mod reference;
 mod scenario;
 mod scripted_hook;
-mod store_url;
 
-pub use agent_file::{
-    AgentFile, DurabilityName, ModelTable, ProviderName, StoreTable, TimeoutsTable, ToolKind,
-    ToolTable,
-};
+pub use agent_file::{AgentFile, DurabilityName, StoreTable, ToolKind, ToolTable};
 pub use agent_table::{
     AgentTable, Bound, BudgetTable, LimitsTable, PolicyTable, PriceTable, RetryTable,
 };
+pub use check::Checked;
 pub use error::ConfigError;
 pub use grant::resolve_capability;
+pub use model_table::{FallbackTable, ModelTable, ProviderName, TimeoutsTable};
 pub use read::{MAX_TEXT_BYTES, read_bytes, read_text, read_text_from};
 pub use redact_table::RedactTable;
+pub use reference::Reference;
 pub use scenario::{
     Expect, LogFaultTable, MemoryTable, Scenario, ScriptedCall, ScriptedTool, StoreFault,
     StoreFaultTable,
 };
 pub use scripted_hook::{ApprovalVerdict, HookAction, ScriptedDecision, ScriptedHook};
-pub use store_url::{InvalidStoreUrl, StoreUrl};
 
 pub use agent_file::read_script;

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::ConfigError;
-use crate::parse::{line_of, parse};
+use crate::line::line_of;
+use crate::parse::parse;
 
 /// The names of a file that are checked.
 #[derive(Default, Deserialize)]
@@ -37,7 +38,7 @@ fn check(
     mapped: impl Fn(&str) -> String,
 ) -> Result<(), ConfigError> {
     for (index, Named { name }) in names.iter().enumerate() {
-        let refused = |what: String| ConfigError::new(path, what).at(line_of(text, &name.span()));
+        let refused = |what: String| ConfigError::new(path, what).in_text(text, name.span());
         let own = name.as_ref().as_str();
         check_name(own).map_err(|error| refused(format!("{kind}: {error}")))?;
         let same = |other: &&Named| mapped(other.name.as_ref()) == mapped(own);

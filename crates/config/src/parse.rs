@@ -14,42 +14,47 @@ const NEEDS_KEY: [&str; 4] = ["invalid ", "duplicate key", "floating-point ", "J
 const MIN_SIMILARITY: f64 = 0.7;
 
 pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
-    toml::from_str(text).map_err(|error| {
-        let message = error.message().trim();
-        let (what, hint) = match unknown(message) {
-            Some((name, known)) => (format!("unknown {name}"), nearest(name, &known)),
-            None => (message.to_owned(), None),
-        };
-        let span = error.span();
-        let key = span.as_ref().and_then(|span| key_at(text, span));
-        let what = match key {
-            Some(key) if what.starts_with("must ") => format!("`{key}` {what}"),
-            Some(key) if NEEDS_KEY.iter().any(|begin| what.starts_with(begin)) => {
-                format!("`{key}`: {what}")
-            }
-            _ => what,
-        };
-        let mut config = ConfigError::new(path, what);
-        if let Some(span) = span {
-            config = config.at(line_of(text, &span));
-        }
-        match hint {
-            Some(hint) => config.with_hint(hint),
-            None => config,
-        }
-    })
+    toml::from_str(text).map_err(|error| of_toml(path, text, &error))
 }
 
-/// Returns the line of a place in a text, counted from 1.
-pub(crate) fn line_of(text: &str, span: &Range<usize>) -> usize {
-    let before = text.get(..span.start).unwrap_or(text);
-    before.bytes().filter(|byte| *byte == b'\n').count() + 1
+/// Says what is wrong with a text, where, and which known name was meant.
+pub(crate) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
+    let message = error.message().trim();
+    let (what, hint) = match unknown(message) {
+        Some((name, known)) => (format!("unknown {name}"), nearest(name, &known)),
+        None => (message.to_owned(), None),
+    };
+    let span = error.span();
+    let key = span.as_ref().and_then(|span| key_at(text, span));
+    let what = match key {
+        Some(key) if what.starts_with("must ") => format!("`{key}` {what}"),
+        Some(key) if NEEDS_KEY.iter().any(|begin| what.starts_with(begin)) => {
+            format!("`{key}`: {what}")
+        }
+        _ => what,
+    };
+    let mut config = ConfigError::new(path, what);
+    if let Some(span) = span {
+        config = config.in_text(text, span);
+    }
+    match hint {
+        Some(hint) => config.with_hint(hint),
+        None => config,
+    }
 }
 
 /// Returns the key whose value, or whose name, begins at a place in a text.
 fn key_at<'a>(text: &'a str, span: &Range<usize>) -> Option<&'a str> {
     let is_in_key = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let (before, behind) = text.split_at_checked(span.start)?;
+    // A table is named by its header.
+    if let Some(header) = behind.strip_prefix('[') {
+        let header = header.trim_start_matches('[').split([']', '\n']).next()?.trim();
+        let is_header = before.is_empty() || before.ends_with('\n');
+        if is_header && !header.is_empty() {
+            return Some(header);
+        }
+    }
     let name = behind.split(|c| !is_in_key(c)).next().unwrap_or_default();
     if !name.is_empty() && behind[name.len()..].trim_start().starts_with('=') {
         return Some(name);

@@ -2,15 +2,17 @@
 
 use std::path::Path;
 
+use backstop_provider::ScriptedAnswer;
+use layer0::Approvers;
 use layer0::stop::Outcome;
-use provider::ScriptedAnswer;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
 
 use crate::ConfigError;
 use crate::agent_table::AgentTable;
-use crate::checked::{at_least_one, capabilities, object_schema, optional_text};
+use crate::approvals::check_approvals;
+use crate::checked::{approvers, at_least_one, capabilities, object_schema, optional_text};
 use crate::exact::check_values;
 use crate::names::check_names;
 use crate::parse::parse;
@@ -83,6 +85,12 @@ pub struct ScriptedTool {
     /// Must a person agree to each call?
     #[serde(default)]
     pub approval: bool,
+    /// How long there is to decide about a call, in milliseconds; for ever otherwise.
+    #[serde(default, deserialize_with = "at_least_one")]
+    pub expires_after_ms: Option<u64>,
+    /// Who may decide about a call; anyone otherwise.
+    #[serde(default, deserialize_with = "approvers")]
+    pub approvers: Approvers,
     /// Does it only look around?
     #[serde(default)]
     pub exploratory: bool,
@@ -205,6 +213,7 @@ impl Scenario {
         let scenario: Self = parse(path, &text)?;
         check_values(path, &text)?;
         check_names(path, &text)?;
+        check_approvals(path, &text)?;
         let senseless = |table: StoreFaultTable| {
             table.locked_times.is_some() && table.fail != Some(StoreFault::Locked)
         };

@@ -1,6 +1,6 @@
 //! `[[hooks]]` and `[[approvals]]` of a scenario.
 
-use react_machine::HookPoint;
+use backstop_react_machine::HookPoint;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -57,6 +57,10 @@ pub struct ScriptedDecision {
     pub by: String,
     /// Why.
     pub reason: Option<String>,
+    /// What the call gets instead of the arguments that were shown; of one that is approved.
+    pub arguments: Option<Value>,
+    /// How long it takes to decide, in milliseconds; no time otherwise.
+    pub delay_ms: Option<u64>,
 }
 
 fn default_person() -> String {

@@ -3,10 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::id::ErrorId;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
-use tool::{Arguments, Tool, ToolContext, ToolError};
 use tracing::Instrument;
 
 use crate::lookup::{Lookup, look_up};
@@ -47,6 +47,10 @@ impl Tool for ErrorDetail {
         &SPEC
     }
 
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
     fn input_code(&self) -> Option<&str> {
         Some(INVALID_INPUT)
     }
@@ -60,7 +64,7 @@ impl Tool for ErrorDetail {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let id = arguments["error_id"].as_str().unwrap_or_default();
+        let id = arguments.text_of("error_id").map_err(|error| error.with_code(INVALID_INPUT))?;
         let span = tracing::info_span!("error_store.get", session = %context.session);
         let error_id = ErrorId::from(id);
         let get = |session| self.0.get(session, &error_id);
@@ -92,10 +96,10 @@ impl Tool for ErrorDetail {
 mod tests {
     use super::*;
     use crate::{MemoryErrorStore, NewError, Origin, Retention};
+    use backstop_redact::Redactor;
+    use backstop_tool::{Grants, Toolset};
     use layer0::{Code, Timestamp, code};
-    use redact::Redactor;
     use serde_json::Value;
-    use tool::{Grants, Toolset};
 
     async fn stored(text: &str) -> (Toolset, String, Arc<MemoryErrorStore>) {
         let store = Arc::new(MemoryErrorStore::new());

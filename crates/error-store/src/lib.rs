@@ -11,8 +11,10 @@
 //! What is stored is redacted when it is made ([`NewError::new`], [`NewResult::new`]), so that every
 //! store holds only such text, also when it is used alone.
 
+mod count;
 mod detail;
 mod error;
+mod filter;
 mod hold;
 mod id;
 mod lookup;
@@ -32,8 +34,10 @@ mod store;
 mod stores;
 mod summary;
 
+pub use count::{CountBy, ErrorCount};
 pub use detail::ErrorDetail;
 pub use error::StoreError;
+pub use filter::{ErrorFilter, ResultFilter};
 pub use hold::{Hold, Holds};
 pub use id::error_id;
 pub use lookup::Lookup;
@@ -47,9 +51,10 @@ pub use raw::{raw_json, readable};
 pub use record::ErrorRecord;
 pub use result_tool::ResultDetail;
 pub use results::{
-    NewResult, PREVIEW_CHARS, ResultRecord, ResultStore, preview_text, result_id, truncated_text,
+    NewResult, PREVIEW_CHARS, ResultEntry, ResultRecord, ResultStore, preview_text, result_id,
+    truncated_text,
 };
 pub use retention::{Pruned, Retention};
-pub use store::{ErrorFilter, ErrorStats, ErrorStore, Stored};
+pub use store::{ErrorStats, ErrorStore, Stored};
 pub use stores::Store;
 pub use summary::{MAX_SUMMARY_CHARS, Summary};

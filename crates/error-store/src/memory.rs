@@ -188,10 +188,7 @@ impl ErrorStore for MemoryErrorStore {
             .newest()
             .filter(|row| filter.run.as_ref().is_none_or(|run| row.runs.contains(run)))
             .map(|row| &row.record)
-            .filter(|record| filter.session.as_ref().is_none_or(|s| s == record.session()))
-            .filter(|record| filter.tool.as_ref().is_none_or(|tool| **tool == **record.tool()))
-            .filter(|record| filter.from.is_none_or(|from| record.at() >= from))
-            .filter(|record| filter.to.is_none_or(|to| record.at() < to))
+            .filter(|record| filter.matches(record))
             .collect();
         // Stable: of one moment, the last stored stays first.
         records.sort_by_key(|record| std::cmp::Reverse(record.at()));

@@ -5,9 +5,9 @@ use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
 
 use crate::memory::{DEFAULT_CAPACITY, no_room, size_of_text};
-use crate::results::{NewResult, ResultRecord, ResultStore, result_id};
+use crate::results::{NewResult, ResultEntry, ResultRecord, ResultStore, result_id};
 use crate::shelf::{Item, Shelf};
-use crate::{Hold, Holds, Lookup, Pruned, Retention, StoreError};
+use crate::{Hold, Holds, Lookup, Pruned, ResultFilter, Retention, StoreError};
 
 /// A result store that lives as long as the process. It holds at most 16 MiB unless told otherwise;
 /// beyond that, the oldest results go whose sessions have no open run.
@@ -116,6 +116,19 @@ impl ResultStore for MemoryResultStore {
     async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
         let rows = self.rows();
         Ok(rows.get(None, id.as_str()).map(Clone::clone))
+    }
+
+    async fn list(&self, filter: ResultFilter) -> Result<Vec<ResultEntry>, StoreError> {
+        let rows = self.rows();
+        let listed = rows.newest().filter(|row| filter.matches(&row.id, &row.origin));
+        let mut entries: Vec<ResultEntry> = listed
+            .map(|row| ResultEntry::new(row.id.clone(), row.origin.clone(), row.bytes()))
+            .collect();
+        // Stable: of one moment, the last stored stays first.
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.origin.at));
+        let limit = filter.limit.and_then(|limit| usize::try_from(limit).ok());
+        entries.truncate(limit.unwrap_or(usize::MAX));
+        Ok(entries)
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {

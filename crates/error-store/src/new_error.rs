@@ -1,8 +1,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use backstop_redact::Redactor;
 use layer0::Code;
-use redact::Redactor;
 use sha2::{Digest, Sha256};
 
 use crate::{Origin, Summary, raw_json};
@@ -16,9 +16,9 @@ const MAX_CODE_CHARS: usize = 100;
 /// errors, also when the store is used alone.
 ///
 /// ```
-/// use error_store::{NewError, Origin};
+/// use backstop_error_store::{NewError, Origin};
 /// use layer0::{Code, Timestamp, code};
-/// use redact::Redactor;
+/// use backstop_redact::Redactor;
 ///
 /// let origin = Origin::new(Timestamp::default(), "s-1", "run_1", "c1", "sql");
 /// let text = "no such table at postgres://ann:secret@db/\n  at line 3";

@@ -1,7 +1,7 @@
 //! One page of a long text, as the detail tools give it out.
 
+use backstop_tool::{Arguments, ToolError};
 use serde_json::{Value, json};
-use tool::{Arguments, ToolError};
 
 /// The code of arguments that do not fit.
 pub(crate) const INVALID_INPUT: &str = "INVALID_INPUT";

@@ -3,10 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::id::ResultId;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
-use tool::{Arguments, Tool, ToolContext, ToolError};
 
 use crate::detail::unreadable;
 use crate::lookup::{Lookup, look_up};
@@ -41,6 +41,10 @@ impl Tool for ResultDetail {
         &SPEC
     }
 
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
     fn input_code(&self) -> Option<&str> {
         Some(INVALID_INPUT)
     }
@@ -54,7 +58,7 @@ impl Tool for ResultDetail {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let id = arguments["result_id"].as_str().unwrap_or_default();
+        let id = arguments.text_of("result_id").map_err(|error| error.with_code(INVALID_INPUT))?;
         let result_id = ResultId::from(id);
         let get = |session| self.0.get(session, &result_id);
         let found = look_up(&context.sessions, get).await;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use backstop_redact::Redactor;
 use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
-use redact::Redactor;
 
 use crate::id::random_hex;
-use crate::{Hold, Lookup, Origin, Pruned, Retention, StoreError};
+use crate::{Hold, Lookup, Origin, Pruned, ResultFilter, Retention, StoreError};
 
 /// How many characters of a large result the model reads at once.
 pub const PREVIEW_CHARS: usize = 2_000;
@@ -62,6 +62,25 @@ impl ResultRecord {
     /// Makes a record of what a store reads back.
     pub fn new(id: impl Into<ResultId>, origin: Origin, body: impl Into<Arc<str>>) -> Self {
         Self { id: id.into(), origin, body: body.into() }
+    }
+}
+
+/// A stored result in a list, without its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResultEntry {
+    /// Its id.
+    pub id: ResultId,
+    /// The call it comes from.
+    pub origin: Origin,
+    /// How long its text is, in bytes.
+    pub bytes: u64,
+}
+
+impl ResultEntry {
+    /// Makes an entry.
+    pub fn new(id: impl Into<ResultId>, origin: Origin, bytes: u64) -> Self {
+        Self { id: id.into(), origin, bytes }
     }
 }
 
@@ -119,6 +138,13 @@ pub trait ResultStore: Send + Sync {
     ///
     /// Any variant of [`StoreError`].
     async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError>;
+
+    /// Lists results, newest first; of one moment, the last stored first.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    async fn list(&self, filter: ResultFilter) -> Result<Vec<ResultEntry>, StoreError>;
 
     /// Takes away what `retention` does not keep at this moment. The ids answer
     /// [`Lookup::Expired`] from then on.

@@ -1,9 +1,12 @@
 use async_trait::async_trait;
-use layer0::id::{ErrorId, RunId, SessionId};
+use layer0::id::{ErrorId, SessionId};
 use layer0::{Code, Timestamp};
 use serde::Serialize;
 
-use crate::{ErrorRecord, Hold, Lookup, NewError, Pruned, Retention, StoreError};
+use crate::{
+    CountBy, ErrorCount, ErrorFilter, ErrorRecord, Hold, Lookup, NewError, Pruned, Retention,
+    StoreError,
+};
 
 /// Where an error was stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -12,74 +15,6 @@ pub struct Stored {
     pub id: ErrorId,
     /// How often it was seen in the session.
     pub occurrences: u64,
-}
-
-/// Which errors are listed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ErrorFilter {
-    /// Only those of this session.
-    pub session: Option<SessionId>,
-    /// Only those that this run met, first seen by an earlier run of the session or not.
-    pub run: Option<RunId>,
-    /// Only those of this tool.
-    pub tool: Option<String>,
-    /// Only those first seen at this moment or later.
-    pub from: Option<Timestamp>,
-    /// Only those first seen before this moment.
-    pub to: Option<Timestamp>,
-    /// At most this many.
-    pub limit: Option<u32>,
-}
-
-impl ErrorFilter {
-    /// Lists all errors.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Only those of this session.
-    #[must_use]
-    pub fn session(mut self, session: impl Into<SessionId>) -> Self {
-        self.session = Some(session.into());
-        self
-    }
-
-    /// Only those that this run met.
-    #[must_use]
-    pub fn run(mut self, run: impl Into<RunId>) -> Self {
-        self.run = Some(run.into());
-        self
-    }
-
-    /// Only those of this tool.
-    #[must_use]
-    pub fn tool(mut self, tool: impl Into<String>) -> Self {
-        self.tool = Some(tool.into());
-        self
-    }
-
-    /// Only those first seen from this moment on.
-    #[must_use]
-    pub const fn from(mut self, from: Timestamp) -> Self {
-        self.from = Some(from);
-        self
-    }
-
-    /// Only those first seen before this moment.
-    #[must_use]
-    pub const fn to(mut self, to: Timestamp) -> Self {
-        self.to = Some(to);
-        self
-    }
-
-    /// At most this many.
-    #[must_use]
-    pub const fn limit(mut self, limit: u32) -> Self {
-        self.limit = Some(limit);
-        self
-    }
 }
 
 /// What one tool reported in one session under one code.
@@ -201,6 +136,18 @@ pub trait ErrorStore: Send + Sync {
     ///
     /// Any variant of [`StoreError`].
     async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError>;
+
+    /// Counts the errors that a filter lets through by day, tool or code: days in their order, the rest
+    /// by how often it was seen, the most often first. The limit of the filter is that of the groups.
+    ///
+    /// # Errors
+    ///
+    /// Any variant of [`StoreError`].
+    async fn count(&self, filter: ErrorFilter, by: CountBy) -> Result<Vec<ErrorCount>, StoreError> {
+        let limit = filter.limit;
+        let errors = self.list(ErrorFilter { limit: None, ..filter }).await?;
+        Ok(ErrorCount::of(&errors, by, limit))
+    }
 
     /// Keeps the errors of a session from being pruned while a run of it is open. A store that
     /// knows from its log which runs are open needs to do nothing.

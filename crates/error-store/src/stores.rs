@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use event_log::EventLog;
+use backstop_event_log::EventLog;
 
 use crate::{ErrorStore, ResultStore};
 

@@ -28,7 +28,7 @@ impl Summary {
     /// panic the message, of a JSON object its message. Colours and control characters are left out.
     ///
     /// ```
-    /// use error_store::Summary;
+    /// use backstop_error_store::Summary;
     ///
     /// let error = "\n\u{1b}[31mSyntax error near 'FROM'\u{1b}[0m\n  at line 2\n  at line 3";
     /// let summary = Summary::of(error, Some("SQL_ERROR"));

@@ -1,13 +1,15 @@
-//! Questions to people as the log keeps them, so that anybody who can reach the log can decide.
+//! Approvals as the log keeps them, so that every process that reaches the log can decide them.
 
 use std::sync::Arc;
 
 use layer0::event::ApprovalRequested;
 use layer0::id::{ApprovalId, CallId, RunId};
-use layer0::{JsonText, Timestamp};
+use layer0::{Approvers, JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// A question that nobody has decided.
+use crate::LogError;
+
+/// An approval without a decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct OpenApproval {
     /// Names the question.
@@ -20,6 +22,12 @@ pub struct OpenApproval {
     pub arguments: JsonText,
     /// When it was asked.
     pub requested_at: Timestamp,
+    /// Until when it can be decided; for ever where there is no such time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Who may decide it.
+    #[serde(skip_serializing_if = "Approvers::is_empty")]
+    pub approvers: Approvers,
     /// The call it is about.
     #[serde(skip)]
     pub call_id: CallId,
@@ -33,7 +41,29 @@ impl OpenApproval {
     #[must_use]
     pub fn new(run: RunId, seq: u64, requested_at: Timestamp, asked: ApprovalRequested) -> Self {
         let ApprovalRequested { approval_id: id, call_id, tool, arguments, .. } = asked;
-        Self { id, run, tool, arguments, requested_at, call_id, seq }
+        let (expires_at, approvers) = (asked.expires_at, asked.approvers);
+        Self { id, run, tool, arguments, requested_at, expires_at, approvers, call_id, seq }
+    }
+
+    /// Is it too late to decide it?
+    #[must_use]
+    pub fn is_over(&self, at: Timestamp) -> bool {
+        self.expires_at.is_some_and(|over| over <= at)
+    }
+
+    /// Says whether this may be decided by this one, at this time; for logs that keep approvals.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::ApprovalExpired`], [`LogError::NotApprover`].
+    pub fn check(&self, by: &str, at: Timestamp) -> Result<(), LogError> {
+        if self.is_over(at) {
+            return Err(LogError::ApprovalExpired(self.id.clone()));
+        }
+        match self.approvers.allow(by) {
+            true => Ok(()),
+            false => Err(LogError::not_approver(self.id.clone(), by, self.approvers.clone())),
+        }
     }
 }
 
@@ -47,12 +77,22 @@ pub struct Decision {
     pub by: String,
     /// Why, in their words. The model reads the reason of a denial.
     pub reason: Option<String>,
+    /// The arguments that the call gets instead of those that were shown; a denial has none.
+    pub arguments: Option<JsonText>,
 }
 
 impl Decision {
     /// Lets the call run.
     pub fn approve(by: impl Into<String>) -> Self {
-        Self { approved: true, by: by.into(), reason: None }
+        Self { approved: true, by: by.into(), reason: None, arguments: None }
+    }
+
+    /// Lets the call run with other arguments than those that were shown. They have to fit the schema of
+    /// the tool, and what they need is asked of the policy.
+    #[must_use]
+    pub fn with_arguments(mut self, arguments: impl Into<JsonText>) -> Self {
+        self.arguments = Some(arguments.into());
+        self
     }
 
     /// Returns which of its texts says nothing, if one does.
@@ -68,7 +108,8 @@ impl Decision {
 
     /// Keeps the call from running; the model reads the reason.
     pub fn deny(by: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { approved: false, by: by.into(), reason: Some(reason.into()) }
+        let reason = Some(reason.into());
+        Self { approved: false, by: by.into(), reason, arguments: None }
     }
 
     /// Adds why.
@@ -86,6 +127,8 @@ pub enum ApprovalChange {
     Asked(OpenApproval),
     /// The question about a call needs no answer any more.
     Closed(CallId),
+    /// There was no decision in time. What is decided from now on comes too late.
+    Expired(ApprovalId),
     /// The run is over, and its questions with it.
     AllClosed,
 }

@@ -1,15 +1,21 @@
+use layer0::Approvers;
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::event::DecodeError;
 use layer0::failure::{Effect, Facts, Failure};
-use layer0::id::{RunId, SessionId};
+use layer0::id::{ApprovalId, RunId, SessionId};
 use thiserror::Error;
 
 /// Says why a log could not be written or read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LogError {
-    /// Somebody else is writing to the run.
+    /// An approval was to be decided that was not decided in time.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("approval `{0}` has expired")]
+    ApprovalExpired(ApprovalId),
+    /// Another writer has the run.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("run `{0}` has a living writer")]
@@ -19,7 +25,7 @@ pub enum LogError {
     /// Retry: never. Effect: none.
     #[error("log is closed")]
     Closed,
-    /// Somebody else appended to the run.
+    /// Another writer appended to the run.
     ///
     /// Retry: never. Effect: none.
     #[error("run `{run}` has another writer: seq {seq} is taken")]
@@ -58,11 +64,24 @@ pub enum LogError {
         /// How records name the key.
         key_id: Box<str>,
     },
-    /// The back end is locked by somebody else.
+    /// The back end is locked by another process.
     ///
     /// Retry: with backoff. Effect: none.
     #[error("log is locked")]
     Locked(#[source] BoxError),
+    /// An approval was to be decided by one who may not.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("`{by}` may not decide approval `{approval}`, only: {approvers}")]
+    #[non_exhaustive]
+    NotApprover {
+        /// The approval.
+        approval: ApprovalId,
+        /// Who was to have decided.
+        by: Box<str>,
+        /// Who may.
+        approvers: Approvers,
+    },
     /// An event cannot be erased.
     ///
     /// Retry: never. Effect: none.
@@ -158,6 +177,12 @@ impl LogError {
         Self::KeyMissing { key_id: key_id.into() }
     }
 
+    /// Makes [`LogError::NotApprover`].
+    #[must_use]
+    pub fn not_approver(approval: ApprovalId, by: &str, approvers: Approvers) -> Self {
+        Self::NotApprover { approval, by: by.into(), approvers }
+    }
+
     /// Makes [`LogError::NotErasable`].
     #[must_use]
     pub const fn not_erasable(seq: u64, why: &'static str) -> Self {
@@ -204,6 +229,7 @@ impl LogError {
 impl Failure for LogError {
     fn facts(&self) -> Facts {
         match self {
+            Self::ApprovalExpired(_) => Facts::never(code::APPROVAL_EXPIRED, Effect::None),
             Self::Claimed(_) | Self::SessionBusy { .. } => {
                 Facts::backoff(code::RUN_OPEN, Effect::None)
             }
@@ -213,7 +239,9 @@ impl Failure for LogError {
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
             Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
-            Self::NotErasable { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::NotApprover { .. } | Self::NotErasable { .. } => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
             Self::NotFound(_) => Facts::never(code::STORE_FAILED, Effect::None),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
             Self::Tampered { .. } => Facts::never(code::LOG_TAMPERED, Effect::None),

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use layer0::Timestamp;
 use layer0::id::{ApprovalId, RunId};
+use layer0::{JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::Decision;
@@ -22,12 +22,19 @@ pub enum InboxRequest {
         /// The run.
         run: RunId,
     },
-    /// A person decided. Accepted while the approval is open and undecided.
+    /// A person decided. Accepted while the approval is open and undecided, from one who may decide it,
+    /// before it expires.
     Decide {
         /// The approval.
         approval: ApprovalId,
         /// What was decided.
         decision: Decision,
+    },
+    /// There was no decision in time. Accepted while the approval is open and undecided, once it has
+    /// expired.
+    Expire {
+        /// The approval.
+        approval: ApprovalId,
     },
     /// The model is to read this before it is asked next. Accepted while the run is open.
     Input {
@@ -45,7 +52,17 @@ impl InboxRequest {
         match self {
             Self::Cancel { .. } => "cancel",
             Self::Decide { .. } => "decision",
+            Self::Expire { .. } => "expiry",
             Self::Input { .. } => "input",
+        }
+    }
+
+    /// Returns the approval that it decides, if it decides one.
+    #[must_use]
+    pub const fn decides(&self) -> Option<&ApprovalId> {
+        match self {
+            Self::Decide { approval, .. } | Self::Expire { approval } => Some(approval),
+            Self::Cancel { .. } | Self::Input { .. } => None,
         }
     }
 }
@@ -78,21 +95,25 @@ struct Data {
     approved: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     text: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arguments: Option<JsonText>,
 }
 
 impl InboxRequest {
     /// Returns what a row holds beside its kind, its run and its approval, as JSON.
     #[must_use]
-    #[expect(clippy::missing_panics_doc, reason = "a truth value and a text are JSON")]
+    #[expect(clippy::missing_panics_doc, reason = "a truth value, a text and JSON are JSON")]
     pub fn data(&self) -> String {
         let data = match self {
-            Self::Cancel { .. } => Data::default(),
-            Self::Decide { decision, .. } => {
-                Data { approved: Some(decision.approved), text: decision.reason.clone() }
-            }
-            Self::Input { text, .. } => Data { approved: None, text: Some(text.to_string()) },
+            Self::Cancel { .. } | Self::Expire { .. } => Data::default(),
+            Self::Decide { decision, .. } => Data {
+                approved: Some(decision.approved),
+                text: decision.reason.clone(),
+                arguments: decision.arguments.clone(),
+            },
+            Self::Input { text, .. } => Data { text: Some(text.to_string()), ..Data::default() },
         };
-        serde_json::to_string(&data).expect("a truth value and a text are JSON")
+        serde_json::to_string(&data).expect("a truth value, a text and JSON are JSON")
     }
 
     /// Reads a request back from the columns of a row; `None` for what no version wrote.
@@ -104,14 +125,16 @@ impl InboxRequest {
         by: &str,
         data: &str,
     ) -> Option<Self> {
-        let Data { approved, text } = serde_json::from_str(data).ok()?;
+        let Data { approved, text, arguments } = serde_json::from_str(data).ok()?;
         Some(match kind {
             "cancel" => Self::Cancel { run },
             "decision" => {
                 let mut decision = Decision::approve(by);
                 (decision.approved, decision.reason) = (approved?, text);
+                decision.arguments = arguments;
                 Self::Decide { approval: approval?, decision }
             }
+            "expiry" => Self::Expire { approval: approval? },
             "input" => Self::Input { run, text: text?.into() },
             _ => return None,
         })
@@ -231,10 +254,14 @@ mod tests {
     fn a_request_reads_back_as_it_was_written() {
         let run = RunId::from("run_1");
         let deny = Decision::deny("ops", "no \"quotes\"\u{0}");
+        let arguments = JsonText::parse(r#"{"amount":3.10,"to":"\u0000"}"#).unwrap();
+        let changed = Decision::approve("ops").with_arguments(arguments);
         for request in [
             InboxRequest::Cancel { run: run.clone() },
             InboxRequest::Decide { approval: "apr_1".into(), decision: deny },
             InboxRequest::Decide { approval: "apr_1".into(), decision: Decision::approve("ops") },
+            InboxRequest::Decide { approval: "apr_1".into(), decision: changed },
+            InboxRequest::Expire { approval: "apr_1".into() },
             InboxRequest::Input { run: run.clone(), text: "go on".into() },
         ] {
             let approval = Some("apr_1".into());

@@ -7,31 +7,39 @@
 //! This crate never decides what is recorded; that is the machine's and the driver's.
 
 mod approval;
+mod attempts;
 mod chain;
 mod claim;
 mod error;
 mod escape;
+mod filter;
 mod inbox;
 mod log;
 mod memory;
 mod record;
 mod secret;
+mod stuck;
+mod store_url;
 mod summary;
 mod trace;
 mod verification;
 mod writer;
 
 pub use approval::{ApprovalChange, Decision, OpenApproval};
+pub use attempts::FailedAttempts;
 pub use chain::verify;
 pub use claim::Claim;
 pub use error::LogError;
 pub use escape::{escape_json, is_harmful};
+pub use filter::RunFilter;
 pub use inbox::{InboxMessage, InboxRequest, InboxWatch, InboxWatches};
-pub use log::{Batch, EventLog, RunFilter, read_events, read_records};
+pub use log::{Batch, EventLog, read_events, read_records};
 pub use memory::MemoryLog;
 pub use record::{Payload, Record};
 pub use secret::{LogKey, Seed};
+pub use store_url::{InvalidStoreUrl, StoreUrl};
+pub use stuck::{StuckReason, StuckRun, stuck_runs};
 pub use summary::{LastFailure, RunState, RunSummary, Terms, session_of_fork, sessions_of};
-pub use trace::{Trace, describe, one_line};
+pub use trace::{Trace, counted, describe, one_line};
 pub use verification::{Verified, verify_run};
 pub use writer::RunWriter;

@@ -1,16 +1,22 @@
 use async_trait::async_trait;
 use layer0::Timestamp;
+use layer0::code::APPROVAL_EXPIRED;
 use layer0::event::{Event, EventKind};
 use layer0::id::{ApprovalId, RunId, SessionId};
 
 use crate::approval::{ApprovalChange, Decision, OpenApproval};
+use crate::attempts::{Counter, FailedAttempts};
 use crate::chain::verify;
-use crate::{Claim, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, Record, RunSummary};
+use crate::{
+    Claim, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, Record, RunFilter, RunSummary,
+};
 
 /// The types of events that change what is open.
 const CHANGES: [&str; 4] = ["approval.requested", "approval.granted", "run.finished", "run.failed"];
-/// The code of a call that a person denied, or that is the same as one.
-const DENIED: &str = layer0::code::TOOL_APPROVAL_DENIED;
+/// Types of events that change it where they name a code: that of a call that a person denied, or that is
+/// the same as one, and that of an approval that was not decided in time.
+const CODED: [(&str, &str); 2] =
+    [("tool.responded", layer0::code::TOOL_APPROVAL_DENIED), ("approval.denied", APPROVAL_EXPIRED)];
 
 /// What is appended in one write: records of one run and the summary they lead to.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,30 +54,27 @@ impl Batch {
         let copied = self.records.iter().rposition(|record| record.event_type == "run.forked");
         self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
             let text = record.payload.text()?;
-            let is_denied = record.event_type == "tool.responded" && text.contains(DENIED);
-            if !is_denied && !CHANGES.contains(&&*record.event_type) {
+            let kind = &*record.event_type;
+            let names = |(of, code): &(&str, &str)| *of == kind && text.contains(code);
+            if !CHANGES.contains(&kind) && !CODED.iter().any(names) {
                 return None;
             }
-            Some(match EventKind::decode(&record.event_type, text).ok()? {
+            Some(match EventKind::decode(kind, text).ok()? {
                 EventKind::ApprovalRequested(asked) => {
                     let run = self.run.clone();
                     ApprovalChange::Asked(OpenApproval::new(run, record.seq, record.at, asked))
                 }
                 EventKind::ApprovalGranted(granted) => ApprovalChange::Closed(granted.call_id),
+                // The words of a denial may name the code too; its answer closes it.
+                EventKind::ApprovalDenied(denied) if denied.reason != APPROVAL_EXPIRED => {
+                    return None;
+                }
+                EventKind::ApprovalDenied(denied) => ApprovalChange::Expired(denied.approval_id),
                 EventKind::ToolResponded(answer) => ApprovalChange::Closed(answer.call_id),
                 _ => ApprovalChange::AllClosed,
             })
         })
     }
-}
-
-/// Which runs are listed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RunFilter {
-    /// Only runs of this conversation.
-    pub session: Option<SessionId>,
-    /// At most this many, newest first.
-    pub limit: Option<u32>,
 }
 
 /// Keeps the events of runs.
@@ -104,7 +107,7 @@ pub trait EventLog: Send + Sync {
     /// # Errors
     ///
     /// [`LogError::Conflict`] when the run does not end just before the batch or has a newer claim,
-    /// [`LogError::SessionBusy`] when it begins a run that nobody dispatched in a session that has an
+    /// [`LogError::SessionBusy`] when it begins a run that was not dispatched in a session that has an
     /// open one, or whose last one is not the one that it follows; then nothing was written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
     /// [`LogError::Failed`].
     ///
@@ -146,6 +149,26 @@ pub trait EventLog: Send + Sync {
     /// As [`EventLog::summary`].
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError>;
 
+    /// Counts the attempts at models that failed in some time, by day, provider and code, in this order.
+    /// Reads every record of the log unless the log knows better.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`].
+    async fn failed_attempts(
+        &self,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+    ) -> Result<Vec<FailedAttempts>, LogError> {
+        let mut counter = Counter::default();
+        for run in self.runs(RunFilter::new()).await? {
+            for record in self.records(&run.run, 1).await? {
+                counter.take(&record, from, to);
+            }
+        }
+        Ok(counter.counts())
+    }
+
     /// Returns the run that began last in a session, of those that no other run dispatched. Costs the
     /// same however many runs there are.
     ///
@@ -167,7 +190,9 @@ pub trait EventLog: Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`EventLog::append`].
+    /// [`LogError::ApprovalExpired`] for a decision that comes too late, also once the expiry is recorded;
+    /// [`LogError::NotApprover`] for one of a person whom the approval does not name; then nothing was
+    /// written. And as [`EventLog::append`].
     ///
     /// # Cancel safety
     ///

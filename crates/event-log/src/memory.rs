@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -38,7 +38,16 @@ struct Kept {
     /// The epoch of the newest claim.
     epoch: u64,
     approvals: Vec<OpenApproval>,
+    /// The approvals that were not decided in time.
+    expired: BTreeSet<ApprovalId>,
     inbox: Vec<InboxMessage>,
+}
+
+/// A request, with who sends it and when.
+struct Sent<'a> {
+    request: &'a InboxRequest,
+    by: &'a str,
+    at: Timestamp,
 }
 
 impl Kept {
@@ -50,21 +59,42 @@ impl Kept {
                 ApprovalChange::Closed(call_id) => {
                     self.approvals.retain(|open| open.call_id != call_id);
                 }
+                ApprovalChange::Expired(id) => {
+                    self.approvals.retain(|open| open.id != id);
+                    self.expired.insert(id);
+                }
                 ApprovalChange::AllClosed => self.approvals.clear(),
             }
         }
-        self.inbox.retain(|message| match &message.request {
-            InboxRequest::Decide { approval, .. } => {
-                self.approvals.iter().any(|open| open.id == *approval)
-            }
-            InboxRequest::Cancel { .. } | InboxRequest::Input { .. } => batch.summary.is_open(),
+        self.inbox.retain(|message| match message.request.decides() {
+            Some(approval) => self.approvals.iter().any(|open| open.id == *approval),
+            None => batch.summary.is_open(),
         });
         self.inbox.retain(|message| !batch.taken.contains(&message.id));
     }
 
+    /// Returns an approval that is open, and what decides it already.
+    fn asked(&self, id: &ApprovalId) -> Option<(&OpenApproval, Option<&InboxRequest>)> {
+        let open = self.approvals.iter().find(|open| open.id == *id)?;
+        let mut sent = self.inbox.iter().map(|message| &message.request);
+        Some((open, sent.find(|request| request.decides() == Some(id))))
+    }
+
     fn is_undecided(&self, id: &ApprovalId) -> bool {
-        let decides = |message: &InboxMessage| matches!(&message.request, InboxRequest::Decide { approval, .. } if approval == id);
-        self.approvals.iter().any(|open| open.id == *id) && !self.inbox.iter().any(decides)
+        matches!(self.asked(id), Some((_, None)))
+    }
+
+    /// Is this the moment to decide an approval so?
+    fn accepts(&self, id: &ApprovalId, sent: &Sent<'_>) -> Result<bool, LogError> {
+        let expired = || LogError::ApprovalExpired(id.clone());
+        let is_decision = matches!(sent.request, InboxRequest::Decide { .. });
+        match self.asked(id) {
+            Some((open, None)) if is_decision => open.check(sent.by, sent.at).map(|()| true),
+            Some((open, None)) => Ok(open.is_over(sent.at)),
+            Some((_, Some(InboxRequest::Expire { .. }))) if is_decision => Err(expired()),
+            None if is_decision && self.expired.contains(id) => Err(expired()),
+            _ => Ok(false),
+        }
     }
 }
 
@@ -83,16 +113,19 @@ impl Runs {
     }
 
     /// Returns the run that a request is for, if its condition holds.
-    fn accepts(&self, request: &InboxRequest) -> Option<RunId> {
-        match request {
-            InboxRequest::Cancel { run } | InboxRequest::Input { run, .. } => {
-                self.by_id.get(run).filter(|kept| kept.summary.is_open()).map(|_| run.clone())
+    fn accepts(&self, sent: &Sent<'_>) -> Result<Option<RunId>, LogError> {
+        let (run, approval) = match sent.request {
+            InboxRequest::Cancel { run } | InboxRequest::Input { run, .. } => (Some(run), None),
+            InboxRequest::Decide { approval, .. } | InboxRequest::Expire { approval } => {
+                (self.of_approval.get(approval), Some(approval))
             }
-            InboxRequest::Decide { approval, .. } => {
-                let run = self.of_approval.get(approval)?;
-                self.by_id.get(run).filter(|kept| kept.is_undecided(approval)).map(|_| run.clone())
-            }
-        }
+        };
+        let Some(kept) = run.and_then(|run| self.by_id.get(run)) else { return Ok(None) };
+        let is_accepted = match approval {
+            Some(approval) => kept.accepts(approval, sent)?,
+            None => kept.summary.is_open(),
+        };
+        Ok(is_accepted.then(|| kept.summary.run.clone()))
     }
 
     fn claim(&mut self, run: &RunId) -> u64 {
@@ -194,6 +227,7 @@ impl EventLog for MemoryLog {
             records: Vec::new(),
             epoch,
             approvals: Vec::new(),
+            expired: BTreeSet::new(),
             inbox: Vec::new(),
         });
         kept.keep_approvals(&batch);
@@ -218,7 +252,7 @@ impl EventLog for MemoryLog {
             .by_id
             .values()
             .map(|kept| &kept.summary)
-            .filter(|summary| filter.session.as_ref().is_none_or(|s| *s == summary.session))
+            .filter(|summary| filter.matches(summary))
             .cloned()
             .collect();
         summaries.sort_by(|a, b| (b.started_at, &b.run).cmp(&(a.started_at, &a.run)));
@@ -245,7 +279,9 @@ impl EventLog for MemoryLog {
 
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
         let mut runs = self.lock();
-        let Some(run) = runs.accepts(&request) else { return Ok(false) };
+        let Some(run) = runs.accepts(&Sent { request: &request, by, at })? else {
+            return Ok(false);
+        };
         runs.last_message += 1;
         let message = InboxMessage::new(runs.last_message, request, by, at);
         if let Some(kept) = runs.by_id.get_mut(&run) {

@@ -12,7 +12,7 @@ use sha2::Sha256;
 const KEY_ID: &str = "backstop log key";
 
 /// What the salts of a run's events are made of. It is drawn anew each time that a process takes a
-/// run, and stands in no record: whoever knew it could guess what was erased.
+/// run, and stands in no record: a reader who knew it could guess what was erased.
 #[derive(Clone)]
 pub struct Seed(Arc<Hmac<Sha256>>);
 
@@ -44,7 +44,7 @@ impl fmt::Debug for Seed {
 /// it can write a record anew.
 ///
 /// ```
-/// use event_log::LogKey;
+/// use backstop_event_log::LogKey;
 ///
 /// let key = LogKey::new("correct horse battery staple").ok_or("the key is empty")?;
 /// assert_eq!(key.id().len(), 16);

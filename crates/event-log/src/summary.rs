@@ -1,5 +1,6 @@
 //! A run at a glance: a fold over its events that costs the same at every step.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use layer0::event::{Event, EventKind, Hash};
@@ -51,7 +52,7 @@ pub struct LastFailure {
 
 /// What a run may use, and what that costs, as its agent's definition has it.
 ///
-/// Few look at it, so it is read from the definition when somebody does.
+/// Few look at it, so it is read from the definition when a caller asks.
 #[derive(Debug, Clone, Default)]
 pub struct Terms(JsonText);
 
@@ -148,6 +149,9 @@ pub struct RunSummary {
     /// The run that dispatched it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parent: Option<RunId>,
+    /// What its caller filed it under.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub labels: Arc<BTreeMap<String, String>>,
     /// The run whose conversation it goes on with.
     #[serde(default, skip_serializing_if = "is_default")]
     pub follows: Option<RunId>,
@@ -230,6 +234,7 @@ impl RunSummary {
             last_failure: None,
             terms: Terms::default(),
             parent: None,
+            labels: Arc::default(),
             follows: None,
             messages: 0,
             salted: false,
@@ -252,6 +257,7 @@ impl RunSummary {
                 self.session = started.session.clone();
                 self.key_id.clone_from(&started.key_id);
                 self.parent.clone_from(&started.parent);
+                self.labels = Arc::clone(&started.labels);
                 self.follows = started.follows.as_ref().map(|follows| follows.run.clone());
                 let before = started.follows.as_ref().map_or(0, |follows| follows.messages);
                 let brought = u64::try_from(started.history.len()).unwrap_or(u64::MAX);
@@ -284,7 +290,7 @@ impl RunSummary {
                 self.state = RunState::WaitingApproval;
                 self.outcome = Some(Outcome::WaitingApproval);
             }
-            // A copy begins a conversation of its own, and nobody dispatched it.
+            // A copy begins a session of its own, and was not dispatched.
             EventKind::RunForked(_) => {
                 self.session = session_of_fork(&self.run);
                 (self.parent, self.follows) = (None, None);
@@ -391,6 +397,7 @@ mod tests {
             last_failure: Some(LastFailure { seq: 7, code: Code::new("tool.timeout") }),
             terms: Terms::of((&json!({"budget": {"max_model_calls": 3}, "price": null})).into()),
             parent: Some("run_0".into()),
+            labels: Arc::new([("tenant".into(), "acme".into())].into()),
             follows: Some("run_1".into()),
             messages: 6,
             salted: true,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use layer0::event::{Event, EventKind};
 use layer0::failure::Seconds;
-use layer0::{JsonText, Timestamp};
+use layer0::{JsonText, Timestamp, code};
 
 use crate::Record;
 
@@ -106,13 +106,15 @@ fn details(kind: &EventKind) -> String {
         EventKind::RunRecovered(e) => {
             format!("{} run again, {} interrupted", e.rerun.len(), e.interrupted.len())
         }
-        EventKind::RunWaiting(e) => format!("for {} decisions", e.approvals.len()),
+        EventKind::RunWaiting(e) => format!("for {}", counted_len(e.approvals.len(), "decision")),
         EventKind::RunFinished(e) => {
             let reason = e.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
             format!("{}{reason}: {}", e.outcome.as_str(), brief(&e.output))
         }
         EventKind::RunFailed(e) => format!("{}: {}", e.reason, brief(&e.chain.join(": "))),
-        EventKind::ModelRequested(e) => format!("call {}, {} messages", e.call, e.messages),
+        EventKind::ModelRequested(e) => {
+            format!("call {}, {}", e.call, counted(e.messages.into(), "message"))
+        }
         EventKind::ModelAttempted(e) => {
             let result = e.code.as_ref().map_or("ok", |code| code.as_str());
             let status = e.status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
@@ -142,7 +144,9 @@ fn details(kind: &EventKind) -> String {
                 (false, false) => format!("{} → {}", brief(&e.text), calls.join(", ")),
             }
         }
-        EventKind::ModelFailed(e) => format!("{} after {} attempts", e.reason, e.attempts),
+        EventKind::ModelFailed(e) => {
+            format!("{} after {}", e.reason, counted(e.attempts.into(), "attempt"))
+        }
         EventKind::ToolRequested(e) => {
             format!("{}({})", brief(&e.tool), brief(e.arguments.get()))
         }
@@ -166,16 +170,30 @@ fn details(kind: &EventKind) -> String {
             }
         }
         EventKind::ToolLate(e) => format!("{} answered too late", e.call_id),
-        EventKind::ApprovalRequested(e) => format!("{} {}", e.approval_id, brief(&e.tool)),
-        EventKind::ApprovalGranted(e) => format!("{} by {}", e.approval_id, e.by),
+        EventKind::ApprovalRequested(e) => {
+            let until = e.expires_at.map(|over| format!(", until {over}")).unwrap_or_default();
+            let by = match e.approvers.is_empty() {
+                true => String::new(),
+                false => format!(", by {}", brief(&e.approvers.to_string())),
+            };
+            format!("{} {}{until}{by}", e.approval_id, brief(&e.tool))
+        }
+        EventKind::ApprovalGranted(e) => {
+            let changed =
+                e.arguments.as_ref().map(|given| format!(", with {}", brief(given.get())));
+            format!("{} by {}{}", e.approval_id, e.by, changed.unwrap_or_default())
+        }
+        EventKind::ApprovalDenied(e) if e.reason == code::APPROVAL_EXPIRED => {
+            format!("{} {}", e.approval_id, e.reason)
+        }
         EventKind::ApprovalDenied(e) => format!("{} by {}", e.approval_id, e.by),
         EventKind::HookFailed(e) => {
             format!("{} at {}: {} {}", e.hook, e.point, e.reason, brief(&e.message))
         }
         EventKind::HookPassed(e) => e.point.to_string(),
         EventKind::HookAborted(e) => format!("{} at {}: {}", e.hook, e.point, brief(&e.message)),
-        EventKind::MemoryRead(e) => format!("{} entries", e.entries.len()),
-        EventKind::MemoryWrote(e) => format!("{} entries", e.count),
+        EventKind::MemoryRead(e) => counted_len(e.entries.len(), "entry"),
+        EventKind::MemoryWrote(e) => counted(e.count.into(), "entry"),
         EventKind::MemoryDegraded(e) => {
             format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
         }
@@ -183,16 +201,16 @@ fn details(kind: &EventKind) -> String {
         EventKind::GuardTripped(e) => format!("{}: {}", e.reason, brief(&e.message)),
         EventKind::ErrorStored(e) => {
             format!(
-                "{} from {}, {} characters kept from the model",
+                "{} from {}, {} kept from the model",
                 e.error_id,
                 brief(&e.tool),
-                e.chars_kept
+                counted(e.chars_kept, "character")
             )
         }
         EventKind::ErrorStoreDegraded(e) => {
             format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
         }
-        EventKind::ResultStored(e) => format!("{}, {} bytes", e.result_id, e.bytes),
+        EventKind::ResultStored(e) => format!("{}, {}", e.result_id, counted(e.bytes, "byte")),
         EventKind::ContextCompacted(e) => {
             format!(
                 "messages {} to {}: {} → {} tokens",
@@ -212,6 +230,21 @@ fn details(kind: &EventKind) -> String {
         }
         _ => String::new(),
     }
+}
+
+/// Names a number of things: `1 entry`, `2 entries`.
+#[must_use]
+pub fn counted(number: u64, what: &str) -> String {
+    let stem = what.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']));
+    match (number, stem) {
+        (1, _) => format!("1 {what}"),
+        (_, Some(stem)) => format!("{number} {stem}ies"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
+fn counted_len(number: usize, what: &str) -> String {
+    counted(u64::try_from(number).unwrap_or(u64::MAX), what)
 }
 
 /// Cuts a text that is too long for its place in a line.

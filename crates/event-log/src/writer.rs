@@ -16,7 +16,7 @@ const SURELY_READ: u32 = 64;
 
 /// The one writer of a run: numbers, seals and appends.
 pub struct RunWriter {
-    /// Without a log nothing is sealed: the chain would have nobody to hold it against.
+    /// Without a log nothing is sealed: no later reader could check the chain.
     log: Option<Arc<dyn EventLog>>,
     summary: RunSummary,
     /// The right to write; `None` without a log.

@@ -249,6 +249,10 @@ catalogue! {
     APPROVAL_DENIED "approval.denied"
         "A person denied an approval."
         "Read the reason."
+    APPROVAL_EXPIRED "approval.expired"
+        "An approval was not decided in time, and counts as denied."
+        "Decide sooner, or give the tool a longer `expires_after_ms`; the identical call is denied \
+         for the rest of the run."
     RUN_CANCELLED "run.cancelled"
         "The run was cancelled."
         "Nothing to fix."

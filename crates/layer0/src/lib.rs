@@ -9,6 +9,7 @@
 //! Start at [`failure`] for the facts, [`error`] for the four protocol errors and [`event`] for the
 //! record a run leaves.
 
+mod approvers;
 pub mod code;
 pub mod environment;
 pub mod error;
@@ -27,6 +28,7 @@ pub mod time;
 pub mod tool_spec;
 pub mod usage;
 
+pub use approvers::Approvers;
 pub use code::Code;
 pub use environment::Environment;
 pub use failure::{Effect, Failure, Retry};

@@ -9,12 +9,17 @@ pub const INTERRUPTED: &str = "Interrupted: may already have acted";
 /// How many characters of a person's words are read.
 const MAX_CHARS: usize = 500;
 
-/// Says that a person denied the call, and why where they said so.
+/// Why a call is denied that was not decided in time.
+pub const EXPIRED: &str = "the approval expired without a decision";
+
+/// Says that a person denied the call, and why where they said so. Without a name, it was denied
+/// because there was no decision.
 #[must_use]
 pub fn denied(by: &str, reason: &str) -> String {
     let cut = |text: &str| text.chars().take(MAX_CHARS).collect::<String>();
-    match reason {
-        "" => format!("Denied by {}", cut(by)),
-        reason => format!("Denied by {}: {}", cut(by), cut(reason)),
+    match (by, reason) {
+        ("", reason) => format!("Denied: {}", cut(reason)),
+        (by, "") => format!("Denied by {}", cut(by)),
+        (by, reason) => format!("Denied by {}: {}", cut(by), cut(reason)),
     }
 }

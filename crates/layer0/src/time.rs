@@ -48,6 +48,19 @@ impl Timestamp {
         )
     }
 
+    /// Returns the beginning of its day in UTC.
+    #[must_use]
+    pub fn start_of_day(self) -> Self {
+        const DAY: i64 = 24 * 60 * 60 * 1_000;
+        Self::from_millis(self.0.div_euclid(DAY).saturating_mul(DAY))
+    }
+
+    /// Returns its day in UTC as `YYYY-MM-DD`.
+    #[must_use]
+    pub fn date(self) -> String {
+        self.civil().strftime("%Y-%m-%d").to_string()
+    }
+
     fn civil(self) -> jiff::Timestamp {
         // The range is held by `from_millis`, so the fallback is never taken.
         jiff::Timestamp::from_millisecond(self.0).unwrap_or_default()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::approvers::Approvers;
 use crate::json_text::JsonText;
 
 /// Describes a tool: to the model (name, description, schema) and to the runtime (the rest).
@@ -52,6 +53,13 @@ pub struct ToolFacts {
     /// Must a person agree to each call?
     #[serde(default)]
     pub approval: bool,
+    /// How long a person has to decide about a call; for ever where it says nothing.
+    #[serde(default, rename = "expires_after_ms", with = "optional_ms")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_after: Option<Duration>,
+    /// Who may decide about a call.
+    #[serde(default, skip_serializing_if = "Approvers::is_empty")]
+    pub approvers: Approvers,
     /// How long one execution may take; the agent's limit where it says nothing.
     #[serde(default, rename = "timeout_ms", with = "optional_ms")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,6 +78,8 @@ impl ToolSpec {
             idempotent: false,
             exploratory: false,
             approval: false,
+            expires_after: None,
+            approvers: Approvers::default(),
             timeout: None,
         }))
     }
@@ -99,6 +109,28 @@ impl ToolSpec {
     #[must_use]
     pub fn approval(mut self) -> Self {
         self.approval = true;
+        self
+    }
+
+    /// States that a person must agree to each call, within this time: then it counts as denied.
+    #[must_use]
+    pub fn expires_after(mut self, time: Duration) -> Self {
+        (self.approval, self.expires_after) = (true, Some(time));
+        self
+    }
+
+    /// States that one of these must agree to each call; what others decide is refused.
+    ///
+    /// ```
+    /// # use layer0::ToolSpec;
+    /// # use serde_json::json;
+    /// let refund = ToolSpec::new("refund", "Pays an order back.", json!({"type": "object"}));
+    /// let refund = refund.approvers(["ops", "lead"]);
+    /// assert!(refund.approval && refund.approvers.allow("ops") && !refund.approvers.allow("intern"));
+    /// ```
+    #[must_use]
+    pub fn approvers<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        (self.approval, self.approvers) = (true, names.into_iter().collect());
         self
     }
 

@@ -12,6 +12,14 @@ pub struct TokenUsage {
     pub output_tokens: u64,
     /// Tokens of the prompt that came from the provider's cache.
     pub cached_tokens: u64,
+    /// Tokens of the prompt that went into the provider's cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What a run has used so far.

@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
+use backstop_retry::{FailedAttempt, RetryRequest};
 use layer0::Operator;
 use layer0::error::OrchError;
 use layer0::operator::{Answer, Context, Task};
-use retry::{FailedAttempt, RetryRequest};
 use tower::Service;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;

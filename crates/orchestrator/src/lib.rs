@@ -12,7 +12,7 @@
 //! use layer0::error::OperatorError;
 //! use layer0::operator::{Answer, Context, Task};
 //! use layer0::{Operator, Orchestrator};
-//! use orchestrator::LocalOrchestrator;
+//! use backstop_orchestrator::LocalOrchestrator;
 //!
 //! struct Upper;
 //!

@@ -6,7 +6,8 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use async_trait::async_trait;
-use clock::{Clock, SystemClock};
+use backstop_clock::{Clock, SystemClock};
+use backstop_retry::{Jitter, RetryConfig, RetryPolicy};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use layer0::error::OrchError;
@@ -14,7 +15,6 @@ use layer0::id::WorkflowId;
 use layer0::name::{NameError, check_name};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
 use layer0::{Operator, Orchestrator, Timestamp};
-use retry::{Jitter, RetryConfig, RetryPolicy};
 use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::sync::Semaphore;

@@ -6,14 +6,15 @@
 //! Start at [`Anthropic`].
 //!
 //! ```
-//! use provider_anthropic::Anthropic;
+//! use backstop_provider_anthropic::Anthropic;
 //!
 //! let provider = Anthropic::new("claude-sonnet-4-5").api_key("from a vault").build()?;
-//! # Ok::<(), provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ConfigError>(())
 //! ```
 
 mod classify;
 mod messages;
+mod output;
 mod request;
 mod response;
 mod stream;

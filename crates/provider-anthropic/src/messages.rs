@@ -1,12 +1,15 @@
 use std::borrow::Cow;
 
-use provider::{ModelRequest, ModelResponse, ProviderError};
-use provider_http::{
+use backstop_provider::{
+    ModelRequest, ModelResponse, OutputSupport, ProviderError, ReasoningEffort, SettingsSupport,
+};
+use backstop_provider_http::{
     ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
 };
 use serde::Serialize;
 
 use crate::classify::ROWS;
+use crate::output::form_of;
 use crate::request::MessagesRequest;
 use crate::response::WireResponse;
 use crate::stream::MessagesStream;
@@ -20,6 +23,16 @@ pub const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 /// The version of the protocol, <https://docs.anthropic.com/en/api/versioning>.
 const VERSION: &str = "2023-06-01";
 
+/// The levels that the protocol has; not every model has all of them:
+/// <https://platform.claude.com/docs/en/build-with-claude/effort>.
+const EFFORTS: &[ReasoningEffort] = &[
+    ReasoningEffort::Low,
+    ReasoningEffort::Medium,
+    ReasoningEffort::High,
+    ReasoningEffort::XHigh,
+    ReasoningEffort::Max,
+];
+
 /// Sets up a provider that speaks [`Messages`].
 pub type Anthropic = HttpProviderBuilder<Messages>;
 
@@ -28,7 +41,7 @@ pub type Anthropic = HttpProviderBuilder<Messages>;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use provider_anthropic::{Anthropic, AnthropicProvider};
+/// use backstop_provider_anthropic::{Anthropic, AnthropicProvider};
 ///
 /// let provider: AnthropicProvider =
 ///     Anthropic::new("model-1").base_url("http://localhost:8080").build()?;
@@ -42,7 +55,7 @@ pub type AnthropicProvider = HttpProvider<Messages>;
 /// Anthropic's protocol, with its own settings.
 ///
 /// ```
-/// use provider_anthropic::Anthropic;
+/// use backstop_provider_anthropic::Anthropic;
 ///
 /// let anthropic = Anthropic::new("claude-sonnet-4-5").with(|it| it.caches_prompts(false));
 /// ```
@@ -58,8 +71,9 @@ impl Default for Messages {
 }
 
 impl Messages {
-    /// Says whether the tools and the conversation so far are marked to be cached, as they are by
-    /// default: an agent sends them again with every turn.
+    /// Says whether the tools, the instructions and the conversation so far are marked to be cached, as
+    /// they are by default: an agent sends them again with every turn. What goes into the cache costs a
+    /// quarter more, what comes from it a tenth.
     #[must_use]
     pub const fn caches_prompts(mut self, yes: bool) -> Self {
         self.caches = yes;
@@ -83,6 +97,21 @@ impl Protocol for Messages {
 
     fn path(&self, _model: &str, _is_streamed: bool) -> String {
         "/v1/messages".to_owned()
+    }
+
+    /// <https://platform.claude.com/docs/en/api/messages/create>
+    fn settings(&self, _: &Endpoint) -> SettingsSupport {
+        SettingsSupport::basic()
+            .max_temperature(1.0)
+            .top_p(true)
+            .stop(usize::MAX)
+            .efforts(EFFORTS)
+            .tool_choice(true)
+    }
+
+    fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
+        let form = request.output.as_ref().and_then(|output| form_of(endpoint.model(), output));
+        form.map_or(OutputSupport::Prompt, |_| OutputSupport::Native)
     }
 
     fn request<'a>(

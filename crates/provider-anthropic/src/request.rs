@@ -1,13 +1,16 @@
 //! What is sent.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
+use backstop_provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
-use provider::{ModelRequest, ProviderError};
-use provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::output::form_of;
 
 /// The output limit where the request names none; the protocol requires one.
 pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
@@ -16,14 +19,50 @@ pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
 pub(crate) struct MessagesRequest<'a> {
     model: &'a str,
     max_tokens: u32,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    system: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<System>,
     messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<WireChoice<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop_sequences: &'a [Arc<str>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig>,
     stream: bool,
+}
+
+/// The instructions: text, or a block where they are marked.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum System {
+    Marked([SystemBlock; 1]),
+    Plain(String),
+}
+
+#[derive(Serialize)]
+struct SystemBlock {
+    r#type: &'static str,
+    text: String,
+    cache_control: CacheControl,
+}
+
+impl System {
+    fn of(text: String, caches: bool) -> Option<Self> {
+        match caches {
+            _ if text.is_empty() => None,
+            false => Some(Self::Plain(text)),
+            true => {
+                let cache_control = CacheControl::Ephemeral;
+                Some(Self::Marked([SystemBlock { r#type: "text", text, cache_control }]))
+            }
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -101,6 +140,29 @@ struct WireTool<'a> {
     cache_control: Option<CacheControl>,
 }
 
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+enum WireChoice<'a> {
+    Any,
+    Auto,
+    None,
+    Tool { name: &'a str },
+}
+
+#[derive(Serialize, PartialEq, Default)]
+struct OutputConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<ReasoningEffort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<Format>,
+}
+
+#[derive(Serialize, PartialEq)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Format {
+    JsonSchema { schema: Value },
+}
+
 impl<'a> MessagesRequest<'a> {
     pub(crate) fn new(
         endpoint: &'a Endpoint,
@@ -114,7 +176,8 @@ impl<'a> MessagesRequest<'a> {
         }
         let mut tools: Vec<WireTool<'_>> = request.tools.iter().map(wire_tool).collect();
         if caches {
-            // The tools are the same in every run; the conversation is sent again with every turn.
+            // The tools are the same in every run, and the instructions in most; the conversation is sent
+            // again with every turn.
             if let Some(tool) = tools.last_mut() {
                 tool.cache_control = Some(CacheControl::Ephemeral);
             }
@@ -123,13 +186,24 @@ impl<'a> MessagesRequest<'a> {
                 block.cache_control = Some(CacheControl::Ephemeral);
             }
         }
+        let settings = &request.settings;
+        let form = request.output.as_ref().and_then(|output| form_of(endpoint.model(), output));
+        let config = OutputConfig {
+            effort: settings.reasoning_effort,
+            format: form.map(|schema| Format::JsonSchema { schema }),
+        };
+        let choice = settings.tool_choice.as_ref().filter(|_| !tools.is_empty());
         Ok(Self {
             model: endpoint.model(),
-            max_tokens: request.settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
-            system: conversation.system.join("\n\n"),
+            max_tokens: settings.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
+            system: System::of(conversation.system.join("\n\n"), caches),
             messages: conversation.messages,
             tools,
-            temperature: request.settings.temperature,
+            tool_choice: choice.map(wire_choice).transpose()?,
+            temperature: settings.temperature,
+            top_p: settings.top_p,
+            stop_sequences: &settings.stop,
+            output_config: (config != OutputConfig::default()).then_some(config),
             stream,
         })
     }
@@ -213,6 +287,16 @@ fn tool_use(call: &ToolCall) -> Block<'_> {
         name: &call.name,
         input: sendable_arguments(&call.arguments),
     }
+}
+
+fn wire_choice(choice: &ToolChoice) -> Result<WireChoice<'_>, ProviderError> {
+    Ok(match choice {
+        ToolChoice::Auto => WireChoice::Auto,
+        ToolChoice::None => WireChoice::None,
+        ToolChoice::Required => WireChoice::Any,
+        ToolChoice::Tool(name) => WireChoice::Tool { name },
+        _ => return Err(ProviderError::invalid_request("a tool choice it cannot send", None)),
+    })
 }
 
 fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {

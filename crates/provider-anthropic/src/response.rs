@@ -1,10 +1,10 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{CallDraft, Draft, Reply, lenient};
 use layer0::message::StopReason;
 use layer0::read_tagged;
 use layer0::usage::TokenUsage;
-use provider::{ModelResponse, ProviderError};
-use provider_http::{CallDraft, Draft, Reply, lenient};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -90,6 +90,7 @@ impl WireUsage {
                 .saturating_add(written),
             output_tokens: self.output_tokens.unwrap_or_default(),
             cached_tokens,
+            cache_write_tokens: written,
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{Draft, Event, Reply, Stream, lenient};
 use layer0::read_tagged;
-use provider::{ModelResponse, ProviderError};
-use provider_http::{Draft, Event, Reply, Stream, lenient};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::{RawValue, to_raw_value};

@@ -2,12 +2,12 @@
 //!
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
-use provider_http::Class::{
+use backstop_provider_http::Class::{
     AuthFailed, ContextOverflow, InvalidRequest, NotFound, QuotaExhausted, RateLimited, Timeout,
     Transient,
 };
-use provider_http::Row;
-use provider_http::When::{Message, Type};
+use backstop_provider_http::Row;
+use backstop_provider_http::When::{Message, Type};
 
 /// The first row that matches wins; the rest is decided by status.
 ///

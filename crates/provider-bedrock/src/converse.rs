@@ -1,15 +1,18 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use provider::{ModelRequest, ModelResponse, ProviderError};
-use provider_http::{
+use backstop_provider::{
+    ModelRequest, ModelResponse, OutputSupport, ProviderError, ReasoningEffort, SettingsSupport,
+};
+use backstop_provider_http::{
     ApiKey, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row, Sign,
 };
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 
 use crate::classify::ROWS;
 use crate::frames::Frames;
+use crate::output::form_of;
 use crate::request::ConverseRequest;
 use crate::response::WireResponse;
 use crate::sign::{ACCESS_KEY_VARIABLE, AwsCredentials, SigV4};
@@ -27,6 +30,18 @@ const SERVICE: &str = "bedrock";
 /// What stays as it is in one segment of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_InferenceConfiguration.html>
+const MAX_STOP_SEQUENCES: usize = 2_500;
+
+/// The levels that the protocol has, <https://docs.aws.amazon.com/sdk-for-python/v1/reference/clients/bedrock-runtime/structures/OutputConfig/>.
+const EFFORTS: &[ReasoningEffort] = &[
+    ReasoningEffort::Low,
+    ReasoningEffort::Medium,
+    ReasoningEffort::High,
+    ReasoningEffort::XHigh,
+    ReasoningEffort::Max,
+];
+
 /// Sets up a provider that speaks [`Converse`]. A model is named by its id, by that of an inference
 /// profile, or by an ARN. An API key of Bedrock, a bearer token, is sent in place of signatures.
 ///
@@ -40,7 +55,7 @@ pub type Bedrock = HttpProviderBuilder<Converse>;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use provider_bedrock::{Bedrock, BedrockProvider};
+/// use backstop_provider_bedrock::{Bedrock, BedrockProvider};
 ///
 /// let provider: BedrockProvider =
 ///     Bedrock::new("model-1").base_url("http://localhost:8080").build()?;
@@ -57,6 +72,7 @@ pub type BedrockProvider = HttpProvider<Converse>;
 pub struct Converse {
     region: Option<String>,
     credentials: Option<AwsCredentials>,
+    is_uncached: bool,
 }
 
 impl Converse {
@@ -80,6 +96,15 @@ impl Converse {
     #[must_use]
     pub fn credentials(mut self, credentials: AwsCredentials) -> Self {
         self.credentials = Some(credentials);
+        self
+    }
+
+    /// Says whether the tools, the instructions and the conversation so far are marked to be cached, as
+    /// they are by default for Claude: an agent sends them again with every turn. Models of others are sent
+    /// no marks, which some of them refuse.
+    #[must_use]
+    pub const fn caches_prompts(mut self, yes: bool) -> Self {
+        self.is_uncached = !yes;
         self
     }
 
@@ -129,13 +154,29 @@ impl Protocol for Converse {
         self.credentials.iter().flat_map(AwsCredentials::secrets).collect()
     }
 
+    /// <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html>
+    fn settings(&self, _: &Endpoint) -> SettingsSupport {
+        SettingsSupport::basic()
+            .max_temperature(1.0)
+            .top_p(true)
+            .stop(MAX_STOP_SEQUENCES)
+            .efforts(EFFORTS)
+            .tool_choice(false)
+    }
+
+    fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
+        let form = request.output.as_ref().and_then(|output| form_of(endpoint.model(), output));
+        form.map_or(OutputSupport::Prompt, |_| OutputSupport::Native)
+    }
+
     fn request<'a>(
         &'a self,
         endpoint: &'a Endpoint,
         request: &'a ModelRequest,
         _is_streamed: bool,
     ) -> Result<impl Serialize + 'a, ProviderError> {
-        ConverseRequest::new(endpoint, request)
+        let caches = !self.is_uncached && endpoint.model().contains("anthropic.claude");
+        ConverseRequest::new(endpoint, request, caches)
     }
 
     fn response(

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use aws_smithy_eventstream::frame::read_message_from;
-use provider_http::{FrameError, Framing, MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
+use backstop_provider_http::{FrameError, Framing, MAX_ANSWER_BYTES, MAX_STREAM_BYTES};
 use serde_json::{Value, json};
 
 /// Total length, length of the headers, and the checksum of both.
@@ -155,7 +155,7 @@ mod tests {
             let mut body = Vec::new();
             for kind in kinds {
                 let headers = [(":message-type", kind), (":event-type", "x")];
-                body.extend(testkit::bedrock::frame(&headers, b"{\"a\": 1}"));
+                body.extend(backstop_testkit::bedrock::frame(&headers, b"{\"a\": 1}"));
             }
             // Headers that are none, and lengths that are wrong, under checksums that are right.
             for (headers, payload, off) in frames {

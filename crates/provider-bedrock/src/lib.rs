@@ -7,18 +7,19 @@
 //! Start at [`Bedrock`].
 //!
 //! ```
-//! use provider_bedrock::{AwsCredentials, Bedrock};
+//! use backstop_provider_bedrock::{AwsCredentials, Bedrock};
 //!
 //! let credentials = AwsCredentials::new("an access key id", "from a vault");
 //! let provider = Bedrock::new("anthropic.claude-sonnet-4-5-20250929-v1:0")
 //!     .with(|it| it.region("eu-central-1").credentials(credentials))
 //!     .build()?;
-//! # Ok::<(), provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ConfigError>(())
 //! ```
 
 mod classify;
 mod converse;
 mod frames;
+mod output;
 mod request;
 mod response;
 mod sign;

@@ -1,25 +1,59 @@
 //! What is sent.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, OutputSchema, ProviderError, ReasoningEffort, ToolChoice};
+use backstop_provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
-use provider::{ModelRequest, ProviderError};
-use provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
 use serde::Serialize;
 use serde_json::Value;
+
+use crate::output::form_of;
 
 /// The body of both paths; the path says whether the answer is streamed.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ConverseRequest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    system: Vec<Text<'a>>,
+    system: Vec<Marked<Text<'a>>>,
     messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    inference_config: Option<InferenceConfig>,
+    inference_config: Option<InferenceConfig<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_config: Option<ToolConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_config: Option<OutputConfig<'a>>,
+}
+
+/// A part, or the mark behind what is to be kept for the next request:
+/// <https://docs.aws.amazon.com/bedrock/latest/userguide/prompt-caching.html>.
+#[derive(Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+enum Marked<T> {
+    Mark { cache_point: CachePoint },
+    Part(T),
+}
+
+#[derive(Serialize)]
+struct CachePoint {
+    r#type: &'static str,
+}
+
+impl<T> Marked<T> {
+    const fn mark() -> Self {
+        Self::Mark { cache_point: CachePoint { r#type: "default" } }
+    }
+}
+
+/// Writes parts, with a mark behind them where they are to be kept.
+fn marked<T>(parts: impl IntoIterator<Item = T>, caches: bool) -> Vec<Marked<T>> {
+    let mut parts: Vec<_> = parts.into_iter().map(Marked::Part).collect();
+    if caches && !parts.is_empty() {
+        parts.push(Marked::mark());
+    }
+    parts
 }
 
 #[derive(Serialize)]
@@ -30,7 +64,7 @@ struct Text<'a> {
 #[derive(Serialize)]
 struct WireMessage<'a> {
     role: Role,
-    content: Vec<Block<'a>>,
+    content: Vec<Marked<Block<'a>>>,
 }
 
 #[derive(Serialize, Clone, Copy, PartialEq)]
@@ -80,18 +114,61 @@ struct WireResult<'a> {
     status: Option<&'static str>,
 }
 
-#[derive(Serialize)]
+#[derive(Serialize, PartialEq, Default)]
 #[serde(rename_all = "camelCase")]
-struct InferenceConfig {
+struct InferenceConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop_sequences: &'a [Arc<str>],
+}
+
+#[derive(Serialize, PartialEq, Default)]
+#[serde(rename_all = "camelCase")]
+struct OutputConfig<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<ReasoningEffort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text_format: Option<TextFormat<'a>>,
+}
+
+#[derive(Serialize, PartialEq)]
+struct TextFormat<'a> {
+    r#type: &'static str,
+    structure: Structure<'a>,
+}
+
+#[derive(Serialize, PartialEq)]
+#[serde(rename_all = "camelCase")]
+struct Structure<'a> {
+    json_schema: NamedSchema<'a>,
+}
+
+#[derive(Serialize, PartialEq)]
+struct NamedSchema<'a> {
+    name: &'a str,
+    /// JSON in a string, as the protocol wants it.
+    schema: String,
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct ToolConfig<'a> {
-    tools: Vec<WireTool<'a>>,
+    tools: Vec<Marked<WireTool<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<WireChoice<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+enum WireChoice<'a> {
+    Any {},
+    Auto {},
+    Tool { name: &'a str },
 }
 
 #[derive(Serialize)]
@@ -118,21 +195,36 @@ impl<'a> ConverseRequest<'a> {
     pub(crate) fn new(
         endpoint: &'a Endpoint,
         request: &'a ModelRequest,
+        caches: bool,
     ) -> Result<Self, ProviderError> {
         let mut conversation = Conversation::of(endpoint);
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
-        let max_tokens = request.settings.max_output_tokens;
-        let temperature = request.settings.temperature;
-        let tools: Vec<_> = request.tools.iter().map(wire_tool).collect();
+        let settings = &request.settings;
+        let config = InferenceConfig {
+            max_tokens: settings.max_output_tokens,
+            temperature: settings.temperature,
+            top_p: settings.top_p,
+            stop_sequences: &settings.stop,
+        };
+        let output = OutputConfig {
+            effort: settings.reasoning_effort,
+            text_format: request.output.as_ref().and_then(|it| text_format(endpoint.model(), it)),
+        };
+        let choice = settings.tool_choice.as_ref().filter(|_| !request.tools.is_empty());
+        let tool_choice = choice.map(wire_choice).transpose()?;
+        let tools = marked(request.tools.iter().map(wire_tool), caches);
+        if caches && let Some(last) = conversation.messages.last_mut() {
+            last.content.push(Marked::mark());
+        }
         Ok(Self {
-            system: conversation.system,
+            system: marked(conversation.system, caches),
             messages: conversation.messages,
-            inference_config: (max_tokens.is_some() || temperature.is_some())
-                .then_some(InferenceConfig { max_tokens, temperature }),
+            inference_config: (config != InferenceConfig::default()).then_some(config),
             // An empty list is refused.
-            tool_config: (!tools.is_empty()).then_some(ToolConfig { tools }),
+            tool_config: (!tools.is_empty()).then_some(ToolConfig { tools, tool_choice }),
+            output_config: (output != OutputConfig::default()).then_some(output),
         })
     }
 }
@@ -192,9 +284,12 @@ impl<'a> Conversation<'a> {
     fn push(&mut self, role: Role, content: Vec<Block<'a>>) {
         match self.messages.last_mut() {
             Some(last) if last.role == role && !self.collects_results => {
-                last.content.extend(content);
+                last.content.extend(content.into_iter().map(Marked::Part));
             }
-            Some(_) | None => self.messages.push(WireMessage { role, content }),
+            Some(_) | None => {
+                let content = marked(content, false);
+                self.messages.push(WireMessage { role, content });
+            }
         }
         self.collects_results = false;
     }
@@ -202,9 +297,10 @@ impl<'a> Conversation<'a> {
     /// Puts the results of one turn into one message: spread over several, they are refused.
     fn take_result(&mut self, result: Block<'a>) {
         match self.messages.last_mut() {
-            Some(message) if self.collects_results => message.content.push(result),
+            Some(message) if self.collects_results => message.content.push(Marked::Part(result)),
             Some(_) | None => {
-                self.messages.push(WireMessage { role: Role::User, content: vec![result] });
+                let content = marked([result], false);
+                self.messages.push(WireMessage { role: Role::User, content });
                 self.collects_results = true;
             }
         }
@@ -226,6 +322,21 @@ fn tool_use(call: &ToolCall) -> Block<'_> {
 
 fn text(content: &str) -> Option<Text<'_>> {
     (!content.is_empty()).then_some(Text { text: content })
+}
+
+fn text_format<'a>(model: &str, output: &'a OutputSchema) -> Option<TextFormat<'a>> {
+    let schema = form_of(model, output)?.to_string();
+    let json_schema = NamedSchema { name: &output.name, schema };
+    Some(TextFormat { r#type: "json_schema", structure: Structure { json_schema } })
+}
+
+fn wire_choice(choice: &ToolChoice) -> Result<WireChoice<'_>, ProviderError> {
+    Ok(match choice {
+        ToolChoice::Auto => WireChoice::Auto {},
+        ToolChoice::Required => WireChoice::Any {},
+        ToolChoice::Tool(name) => WireChoice::Tool { name },
+        _ => return Err(ProviderError::invalid_request("a tool choice it cannot send", None)),
+    })
 }
 
 fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {

@@ -1,9 +1,9 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{CallDraft, Draft, Reply, lenient};
 use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
-use provider::{ModelResponse, ProviderError};
-use provider_http::{CallDraft, Draft, Reply, lenient};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -107,6 +107,7 @@ impl WireUsage {
                 .saturating_add(written),
             output_tokens: self.output_tokens.unwrap_or_default(),
             cached_tokens,
+            cache_write_tokens: written,
         }
     }
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use aws_credential_types::Credentials;
 use aws_sigv4::http_request::{SignableBody, SignableRequest, SigningSettings, sign};
 use aws_sigv4::sign::v4::SigningParams;
+use backstop_provider::ProviderError;
+use backstop_provider_http::{ApiKey, ConfigError, Sign, Unsigned};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use provider::ProviderError;
-use provider_http::{ApiKey, ConfigError, Sign, Unsigned};
 
 /// The environment variable that [`AwsCredentials::from_env`] reads the access key id from.
 pub const ACCESS_KEY_VARIABLE: &str = "AWS_ACCESS_KEY_ID";

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use provider::{ModelResponse, ProviderError};
-use provider_http::{CallDraft, Draft, Reply, Stream, lenient};
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{CallDraft, Draft, Reply, Stream, lenient};
 use serde::Deserialize;
 
 use crate::frames::Frame;

@@ -2,12 +2,12 @@
 //!
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
-use provider_http::Class::{
+use backstop_provider_http::Class::{
     AuthFailed, Cancelled, ContentBlocked, ContextOverflow, InvalidRequest, NotFound,
     QuotaExhausted, RateLimited, Timeout, Transient,
 };
-use provider_http::Row;
-use provider_http::When::{All, Code, Has, Message, Quota, Type};
+use backstop_provider_http::Row;
+use backstop_provider_http::When::{All, Code, Has, Message, Quota, Type};
 
 /// The first row that matches wins; the rest is decided by status.
 pub(crate) const ROWS: &[Row] = &[

@@ -1,7 +1,9 @@
 use std::borrow::Cow;
 
-use provider::{ModelRequest, ModelResponse, ProviderError};
-use provider_http::{
+use backstop_provider::{
+    ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
+};
+use backstop_provider_http::{
     ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row, Stream,
 };
 use serde::Serialize;
@@ -26,7 +28,7 @@ pub type Gemini = HttpProviderBuilder<GenerateContent>;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use provider_gemini::{Gemini, GeminiProvider};
+/// use backstop_provider_gemini::{Gemini, GeminiProvider};
 ///
 /// let provider: GeminiProvider =
 ///     Gemini::new("model-1").base_url("http://localhost:8080/v1beta").build()?;
@@ -43,7 +45,7 @@ pub type GeminiProvider = HttpProvider<GenerateContent>;
 /// Google's protocol, with its own settings.
 ///
 /// ```
-/// use provider_gemini::Gemini;
+/// use backstop_provider_gemini::Gemini;
 ///
 /// let gemini = Gemini::new("gemini-2.5-flash").with(|it| it.includes_thoughts(true));
 /// ```
@@ -78,6 +80,26 @@ impl Protocol for GenerateContent {
     fn path(&self, model: &str, is_streamed: bool) -> String {
         let call = if is_streamed { "streamGenerateContent?alt=sse" } else { "generateContent" };
         format!("/{}:{call}", resource_of(model))
+    }
+
+    /// <https://ai.google.dev/api/generate-content#generationconfig>
+    fn settings(&self, endpoint: &Endpoint) -> SettingsSupport {
+        let seeds = i64::from(i32::MIN)..=i64::from(i32::MAX);
+        SettingsSupport::basic()
+            .top_p(true)
+            .stop(5)
+            .seeds(seeds)
+            .efforts(RequestSettings::of(endpoint.model(), false).efforts())
+            .tool_choice(true)
+    }
+
+    /// <https://ai.google.dev/gemini-api/docs/structured-output>
+    fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
+        let settings = RequestSettings::of(endpoint.model(), self.includes_thoughts);
+        match settings.form_of(request) {
+            Some(_) => OutputSupport::Constrained,
+            None => OutputSupport::Prompt,
+        }
     }
 
     fn request<'a>(

@@ -6,10 +6,10 @@
 //! Start at [`Gemini`].
 //!
 //! ```
-//! use provider_gemini::Gemini;
+//! use backstop_provider_gemini::Gemini;
 //!
 //! let provider = Gemini::new("gemini-2.5-flash").api_key("from a vault").build()?;
-//! # Ok::<(), provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ConfigError>(())
 //! ```
 
 mod classify;

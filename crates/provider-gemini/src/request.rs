@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
+use backstop_provider_http::{Endpoint, Subset, sendable_arguments};
 use layer0::message::{Image, Message, StatePart, ToolCall};
 use layer0::{JsonText, ToolSpec};
-use provider::{ModelRequest, ProviderError};
-use provider_http::{Endpoint, sendable_arguments};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::response::Signed;
 
@@ -16,18 +18,61 @@ use crate::response::Signed;
 /// <https://ai.google.dev/gemini-api/docs/thought-signatures#faqs>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
+/// What a schema may say: <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>.
+const SUBSET: Subset = Subset::of(&[
+    "$defs",
+    "$ref",
+    "additionalProperties",
+    "anyOf",
+    "description",
+    "enum",
+    "format",
+    "items",
+    "maxItems",
+    "maximum",
+    "minItems",
+    "minimum",
+    "oneOf",
+    "prefixItems",
+    "properties",
+    "required",
+    "title",
+    "type",
+]);
+
+/// The levels of effort, which models before Gemini 3 are told in tokens: those need not think at all.
+const EFFORTS: [ReasoningEffort; 5] = [
+    ReasoningEffort::None,
+    ReasoningEffort::Minimal,
+    ReasoningEffort::Low,
+    ReasoningEffort::Medium,
+    ReasoningEffort::High,
+];
+
 /// What a request depends on besides its messages.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestSettings {
     includes_thoughts: bool,
-    /// Does the model refuse calls without a signature?
-    wants_signatures: bool,
+    /// Is it a model from before Gemini 3? Those refuse levels of thinking, and the later ones calls
+    /// without a signature.
+    is_older: bool,
 }
 
 impl RequestSettings {
     pub(crate) fn of(model: &str, includes_thoughts: bool) -> Self {
         let is_older = ["gemini-1", "gemini-2", "gemma"].iter().any(|older| model.contains(older));
-        Self { includes_thoughts, wants_signatures: !is_older }
+        Self { includes_thoughts, is_older }
+    }
+
+    /// Returns the schema of the answer as it is sent. Models before Gemini 3 refuse one beside tools.
+    pub(crate) fn form_of(self, request: &ModelRequest) -> Option<Value> {
+        let is_taken = !self.is_older || request.tools.is_empty();
+        let output = request.output.as_ref().filter(|_| is_taken)?;
+        SUBSET.fit(&output.schema.value())
+    }
+
+    pub(crate) fn efforts(self) -> &'static [ReasoningEffort] {
+        if self.is_older { &EFFORTS } else { &EFFORTS[1..] }
     }
 }
 
@@ -41,7 +86,9 @@ pub(crate) struct GenerateRequest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTools<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    generation_config: Option<GenerationConfig>,
+    tool_config: Option<ToolConfig<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    generation_config: Option<GenerationConfig<'a>>,
 }
 
 #[derive(Serialize)]
@@ -134,21 +181,72 @@ struct Declaration<'a> {
     parameters_json_schema: &'a JsonText,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ToolConfig<'a> {
+    function_calling_config: CallingConfig<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CallingConfig<'a> {
+    mode: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    allowed_function_names: Option<[&'a str; 1]>,
+}
+
 #[derive(Serialize, PartialEq, Default)]
 #[serde(rename_all = "camelCase")]
-struct GenerationConfig {
+struct GenerationConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop_sequences: &'a [Arc<str>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_mime_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_json_schema: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     thinking_config: Option<ThinkingConfig>,
 }
 
-#[derive(Serialize, PartialEq)]
+#[derive(Serialize, PartialEq, Default)]
 #[serde(rename_all = "camelCase")]
 struct ThinkingConfig {
-    include_thoughts: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    include_thoughts: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_level: Option<ReasoningEffort>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking_budget: Option<u32>,
+}
+
+impl ThinkingConfig {
+    fn of(settings: RequestSettings, effort: Option<ReasoningEffort>) -> Self {
+        let budget = effort.filter(|_| settings.is_older).map(budget_of);
+        Self {
+            include_thoughts: settings.includes_thoughts.then_some(true),
+            thinking_level: effort.filter(|_| !settings.is_older),
+            thinking_budget: budget,
+        }
+    }
+}
+
+/// Returns how many tokens of thinking an effort is for models that count them, as Google itself maps
+/// it: <https://ai.google.dev/gemini-api/docs/openai#thinking>.
+const fn budget_of(effort: ReasoningEffort) -> u32 {
+    match effort {
+        ReasoningEffort::None => 0,
+        ReasoningEffort::Minimal | ReasoningEffort::Low => 1_024,
+        ReasoningEffort::Medium => 8_192,
+        _ => 24_576,
+    }
 }
 
 impl<'a> GenerateRequest<'a> {
@@ -161,13 +259,20 @@ impl<'a> GenerateRequest<'a> {
         for message in request.messages.messages() {
             conversation.take(message)?;
         }
+        let asked = &request.settings;
+        let thinking = ThinkingConfig::of(settings, asked.reasoning_effort);
+        let form = settings.form_of(request);
         let config = GenerationConfig {
-            max_output_tokens: request.settings.max_output_tokens,
-            temperature: request.settings.temperature,
-            thinking_config: settings
-                .includes_thoughts
-                .then_some(ThinkingConfig { include_thoughts: true }),
+            max_output_tokens: asked.max_output_tokens,
+            temperature: asked.temperature,
+            top_p: asked.top_p,
+            stop_sequences: &asked.stop,
+            seed: asked.seed,
+            response_mime_type: form.is_some().then_some("application/json"),
+            response_json_schema: form,
+            thinking_config: (thinking != ThinkingConfig::default()).then_some(thinking),
         };
+        let choice = asked.tool_choice.as_ref().filter(|_| !request.tools.is_empty());
         let parts = conversation.system;
         let declarations: Vec<_> = request.tools.iter().map(declaration).collect();
         let tools =
@@ -176,6 +281,7 @@ impl<'a> GenerateRequest<'a> {
             system_instruction: (!parts.is_empty()).then_some(Instruction { parts }),
             contents: conversation.contents,
             tools: tools.into_iter().collect(),
+            tool_config: choice.map(tool_config).transpose()?,
             generation_config: (config != GenerationConfig::default()).then_some(config),
         })
     }
@@ -247,7 +353,7 @@ impl<'a> Conversation<'a> {
             function_call: WireCall { id, name: &call.name, args },
             // Of calls in parallel, the first alone carries one.
             thought_signature: signature
-                .or((self.settings.wants_signatures && at == 0).then_some(NO_SIGNATURE)),
+                .or((!self.settings.is_older && at == 0).then_some(NO_SIGNATURE)),
         }
     }
 
@@ -289,6 +395,17 @@ fn signature(kept: &[StatePart], of: Signed, calls: usize) -> Option<&str> {
 /// calls by name and order; what was then made up for the run (`~1`) is nothing to them.
 fn sendable_id(id: &str) -> Option<&str> {
     (!id.is_empty() && !id.starts_with('~')).then_some(id)
+}
+
+fn tool_config(choice: &ToolChoice) -> Result<ToolConfig<'_>, ProviderError> {
+    let (mode, name) = match choice {
+        ToolChoice::Auto => ("AUTO", None),
+        ToolChoice::None => ("NONE", None),
+        ToolChoice::Required => ("ANY", None),
+        ToolChoice::Tool(name) => ("ANY", Some([&**name])),
+        _ => return Err(ProviderError::invalid_request("a tool choice it cannot send", None)),
+    };
+    Ok(ToolConfig { function_calling_config: CallingConfig { mode, allowed_function_names: name } })
 }
 
 fn declaration(tool: &ToolSpec) -> Declaration<'_> {

@@ -1,7 +1,7 @@
 //! What comes back, in one piece or in many of the same shape.
 
+use backstop_provider_http::lenient;
 use layer0::usage::TokenUsage;
-use provider_http::lenient;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -110,6 +110,7 @@ impl WireUsage {
                 .unwrap_or_default()
                 .saturating_add(self.thoughts_token_count.unwrap_or_default()),
             cached_tokens: self.cached_content_token_count.unwrap_or_default(),
+            ..TokenUsage::default()
         }
     }
 }

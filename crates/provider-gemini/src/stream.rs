@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream};
 use layer0::message::{StatePart, StopReason};
-use provider::{ModelResponse, ProviderError};
-use provider_http::{CallDraft, Draft, Event, Reply, Stream};
 use serde_json::json;
 
 use crate::response::{Part, PromptFeedback, Signed, WireResponse, WireUsage};

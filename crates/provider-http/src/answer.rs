@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
+use backstop_provider::{ProviderError, TimeoutPhase};
 use bytes::Bytes;
-use provider::{ProviderError, TimeoutPhase};
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 

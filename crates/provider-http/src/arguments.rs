@@ -11,7 +11,7 @@ use crate::decode::mended;
 /// call is refused as invalid input and the model reads what it wrote.
 ///
 /// ```
-/// use provider_http::parse_arguments;
+/// use backstop_provider_http::parse_arguments;
 ///
 /// assert_eq!(parse_arguments(r#"{"amount": 3.10}"#).get(), r#"{"amount":3.10}"#);
 /// assert_eq!(parse_arguments("").get(), "{}");
@@ -54,7 +54,7 @@ pub fn sendable_arguments(arguments: &JsonText) -> Cow<'_, JsonText> {
 /// allow. Other providers, and ids that were made unique, have more.
 ///
 /// ```
-/// assert_eq!(provider_http::sendable_id("call-1~2"), "_call-1_2");
+/// assert_eq!(backstop_provider_http::sendable_id("call-1~2"), "_call-1_2");
 /// ```
 #[must_use]
 pub fn sendable_id(id: &str) -> Cow<'_, str> {

@@ -1,9 +1,11 @@
 use std::sync::Arc;
 
+use backstop_redact::is_secret_name;
 use serde_json::{Map, Value};
 
 use crate::config_error::ConfigError;
 use crate::endpoint::{Endpoint, EndpointSettings};
+use crate::header::ExtraHeader;
 use crate::http_provider::HttpProvider;
 use crate::key::ApiKey;
 use crate::protocol::Protocol;
@@ -17,6 +19,8 @@ pub struct HttpProviderBuilder<P> {
     api_key: Option<ApiKey>,
     timeouts: Timeouts,
     extra_body: Map<String, Value>,
+    headers: Vec<ExtraHeader>,
+    user_agent: Option<String>,
     protocol: P,
 }
 
@@ -30,6 +34,8 @@ impl<P: Protocol> HttpProviderBuilder<P> {
             api_key: None,
             timeouts: Timeouts::default(),
             extra_body: Map::new(),
+            headers: Vec::new(),
+            user_agent: None,
             protocol: P::default(),
         }
     }
@@ -82,9 +88,37 @@ impl<P: Protocol> HttpProviderBuilder<P> {
         self
     }
 
+    /// Adds a header to every request; one that the protocol sends too is replaced. The value of a
+    /// header whose name says so, such as `x-api-key` or `cookie`, is a secret.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let name = name.into();
+        let is_secret = is_secret_name(&name);
+        self.headers.push(ExtraHeader { name, value: ApiKey::from(value.into()), is_secret });
+        self
+    }
+
+    /// As [`HttpProviderBuilder::header`], with a value that is never shown.
+    #[must_use]
+    pub fn secret_header(mut self, name: impl Into<String>, value: impl Into<ApiKey>) -> Self {
+        self.headers.push(ExtraHeader { name: name.into(), value: value.into(), is_secret: true });
+        self
+    }
+
+    /// Names the program that asks, in the header `user-agent`; `backstop/VERSION` otherwise.
+    #[must_use]
+    pub fn user_agent(mut self, name: impl Into<String>) -> Self {
+        self.user_agent = Some(name.into());
+        self
+    }
+
     /// Returns what must never be shown, so that it can be taken out of everything.
     pub fn secrets(&self) -> impl Iterator<Item = &ApiKey> {
-        self.api_key.iter().chain(self.protocol.secrets())
+        let headers = self.headers.iter().filter(|header| header.is_secret);
+        self.api_key
+            .iter()
+            .chain(self.protocol.secrets())
+            .chain(headers.map(|header| &header.value))
     }
 
     /// Makes the provider. Nothing is sent yet.
@@ -93,13 +127,16 @@ impl<P: Protocol> HttpProviderBuilder<P> {
     ///
     /// [`ConfigError::MissingKey`] with neither key nor base URL, [`ConfigError::MissingSetting`]
     /// without something else that is needed, [`ConfigError::InvalidKey`],
-    /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::Client`].
+    /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::InvalidHeader`], [`ConfigError::Client`].
     pub fn build(self) -> Result<HttpProvider<P>, ConfigError> {
         let signer = match &self.api_key {
             Some(_) => None,
             None => self.protocol.signer()?,
         };
-        let is_authorised = self.api_key.is_some() || signer.is_some() || !P::NEEDS_KEY;
+        let (key_header, prefix) = self.protocol.key_header();
+        let brings_key = self.headers.iter().any(|it| it.name.eq_ignore_ascii_case(key_header));
+        let is_authorised =
+            brings_key || self.api_key.is_some() || signer.is_some() || !P::NEEDS_KEY;
         if !is_authorised && self.base_url.is_none() {
             return Err(ConfigError::missing_key(P::KEY_VARIABLE));
         }
@@ -113,10 +150,12 @@ impl<P: Protocol> HttpProviderBuilder<P> {
             base_url: &base_url,
             is_own: self.base_url.is_none(),
             paths: [false, true].map(|is_streamed| self.protocol.path(&self.model, is_streamed)),
-            key: self.api_key.as_ref().map(|key| (P::KEY_HEADER, key)),
+            key: self.api_key.as_ref().map(|key| ((key_header, prefix), key)),
             secrets: self.secrets().collect(),
             signer,
             headers: P::HEADERS,
+            further_headers: &self.headers,
+            user_agent: self.user_agent.as_deref(),
             timeouts: self.timeouts,
             rows: P::ROWS,
             kind_header: P::KIND_HEADER,

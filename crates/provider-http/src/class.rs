@@ -1,7 +1,7 @@
 use std::time::Duration;
 
+use backstop_provider::{ProviderError, TimeoutPhase};
 use layer0::error::BoxError;
-use provider::{ProviderError, TimeoutPhase};
 
 /// What a failure on the wire is: the variants of [`ProviderError`] that a table can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,6 +24,15 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A header cannot be sent.
+    #[error("header `{name}` cannot be sent: {reason}")]
+    #[non_exhaustive]
+    InvalidHeader {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The key holds characters that no HTTP header can carry.
     #[error("the API key holds characters that a header cannot carry")]
     InvalidKey,
@@ -51,6 +60,10 @@ impl ConfigError {
         Self::InvalidBaseUrl { url: url.into(), reason: reason.into() }
     }
 
+    pub(crate) fn invalid_header(name: &str, reason: &'static str) -> Self {
+        Self::InvalidHeader { name: name.escape_default().to_string(), reason }
+    }
+
     /// Makes [`ConfigError::MissingKey`].
     pub fn missing_key(variable: impl Into<String>) -> Self {
         Self::MissingKey { variable: variable.into() }
@@ -73,6 +86,7 @@ impl ConfigError {
             Self::InvalidBaseUrl { .. } => {
                 "give scheme, host and path prefix, such as `http://localhost:8080/v1`".into()
             }
+            Self::InvalidHeader { .. } => "correct it, or take it out".into(),
             Self::MissingSetting { variable, .. } => format!("run `export {variable}=…`"),
             Self::InvalidKey => "copy the key again, without line breaks or quotes".into(),
         }

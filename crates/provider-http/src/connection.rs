@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::io;
 
-use provider::ProviderError;
+use backstop_provider::ProviderError;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls::CertificateError;

@@ -1,6 +1,6 @@
+use backstop_provider::ModelResponse;
 use layer0::message::{StatePart, StopReason};
 use layer0::usage::TokenUsage;
-use provider::ModelResponse;
 use serde_json::Value;
 
 use crate::calls::{CallDraft, finish_calls};

@@ -3,10 +3,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clock::{Clock, SystemClock};
+use backstop_clock::{Clock, SystemClock};
+use backstop_provider::{ProviderError, StreamSink, TimeoutPhase};
 use layer0::error::BoxError;
 use layer0::message::{ProviderState, StatePart, StopReason};
-use provider::{ProviderError, StreamSink, TimeoutPhase};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 use serde::Serialize;
@@ -15,12 +15,13 @@ use serde_json::{Map, Value};
 use crate::classify::{Row, classify};
 use crate::config_error::ConfigError;
 use crate::extra::body_with;
+use crate::header::ExtraHeader;
 use crate::key::ApiKey;
 use crate::said::Said;
 use crate::sign::{Sign, Unsigned};
 use crate::timeouts::Timeouts;
 use crate::wording::Wording;
-use crate::{connection, hint};
+use crate::{connection, header, hint};
 
 /// The most bytes of a failure's body that are read.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
@@ -50,11 +51,23 @@ pub(crate) struct EndpointSettings<'a> {
     /// Signs every request, after everything else in it is settled.
     pub(crate) signer: Option<Arc<dyn Sign>>,
     pub(crate) headers: &'static [(&'static str, &'static str)],
+    /// Added to those, or in their place.
+    pub(crate) further_headers: &'a [ExtraHeader],
+    pub(crate) user_agent: Option<&'a str>,
     pub(crate) timeouts: Timeouts,
     pub(crate) rows: &'static [Row],
     /// The header of an answer that names the type of a failure.
     pub(crate) kind_header: Option<&'static str>,
     pub(crate) extra_body: Map<String, Value>,
+}
+
+/// What the head of an answer says beside its status.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Head {
+    /// The wait that it asks for.
+    pub(crate) retry_after: Option<Duration>,
+    /// What the provider calls the request.
+    pub(crate) request_id: Option<String>,
 }
 
 /// Where one model is asked: the URLs that its calls are posted to, and its connections.
@@ -84,7 +97,8 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::InvalidKey`], [`ConfigError::Client`].
+    /// [`ConfigError::InvalidBaseUrl`], [`ConfigError::InvalidHeader`], [`ConfigError::InvalidKey`],
+    /// [`ConfigError::Client`].
     pub(crate) fn open(settings: EndpointSettings<'_>) -> Result<Self, ConfigError> {
         let wording = Wording::hiding(settings.secrets);
         let [whole, streamed] = &settings.paths;
@@ -101,6 +115,7 @@ impl Endpoint {
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static(name), value);
         }
+        header::add(&mut headers, settings.further_headers, settings.user_agent)?;
         let [url, _] = &urls;
         let base = url.as_str().strip_suffix(whole.as_str()).unwrap_or(url.as_str());
         Ok(Self {
@@ -177,7 +192,7 @@ impl Endpoint {
         body: Vec<u8>,
         is_streamed: bool,
         sink: Option<&dyn StreamSink>,
-    ) -> Result<(Response, Option<Duration>), ProviderError> {
+    ) -> Result<(Response, Head), ProviderError> {
         let url = &self.urls[usize::from(is_streamed)];
         if REAL_REQUESTS_DENIED.load(Ordering::Relaxed) && !connection::is_loopback(url) {
             return Err(ProviderError::Other("real requests are denied in this process".into()));
@@ -188,22 +203,25 @@ impl Endpoint {
             .within(self.timeouts.first_byte, TimeoutPhase::FirstByte, request)
             .await?
             .map_err(|error| self.not_sent(error))?;
+        let head = Head {
+            retry_after: hint::retry_after(response.headers(), self.clock.now()),
+            request_id: hint::request_id(response.headers()).map(|id| self.wording.clean(id)),
+        };
         if let Some(sink) = sink {
             sink.status(response.status().as_u16());
-            if let Some(id) = hint::request_id(response.headers()) {
-                sink.request_id(&self.wording.clean(id));
+            if let Some(id) = &head.request_id {
+                sink.request_id(id);
             }
         }
-        let retry_after = hint::retry_after(response.headers(), self.clock.now());
         if response.status().is_success() {
-            return Ok((response, retry_after));
+            return Ok((response, head));
         }
-        Err(self.refused(response, retry_after).await)
+        Err(self.refused(response, &head).await)
     }
 
     /// Says what a failure inside a 200 is.
-    pub(crate) fn failure(&self, body: Value, retry_after: Option<Duration>) -> ProviderError {
-        self.classified(None, &Said::read_json(body), retry_after)
+    pub(crate) fn failure(&self, body: Value, head: &Head) -> ProviderError {
+        self.classified(None, &Said::read_json(body), head)
     }
 
     /// Makes [`ProviderError::InvalidResponse`], with words that may come from outside.
@@ -265,11 +283,7 @@ impl Endpoint {
 
     /// Classifies an answer whose status is no success. A body that breaks off or hangs takes
     /// nothing from what the status says.
-    async fn refused(
-        &self,
-        mut response: Response,
-        retry_after: Option<Duration>,
-    ) -> ProviderError {
+    async fn refused(&self, mut response: Response, head: &Head) -> ProviderError {
         let status = response.status().as_u16();
         let kind = self.kind_header.and_then(|name| response.headers().get(name));
         let kind = kind.and_then(|kind| Some(kind.to_str().ok()?.to_owned()));
@@ -290,18 +304,19 @@ impl Endpoint {
         if let Some(kind) = kind {
             said.add_kind(&kind);
         }
-        self.classified(Some(status), &said, retry_after)
+        self.classified(Some(status), &said, head)
     }
 
-    fn classified(
-        &self,
-        status: Option<u16>,
-        said: &Said,
-        retry_after: Option<Duration>,
-    ) -> ProviderError {
+    fn classified(&self, status: Option<u16>, said: &Said, head: &Head) -> ProviderError {
         let (class, status) = classify(self.rows, status, said);
-        let retry_after = retry_after.or(said.retry_after);
-        class.into_error(status, &self.wording.clean(&said.message), retry_after)
+        let retry_after = head.retry_after.or(said.retry_after);
+        let mut message = self.wording.clean(&said.message);
+        // It is what the provider's support asks for.
+        if let Some(id) = &head.request_id {
+            let gap = if message.is_empty() { "" } else { " " };
+            message.push_str(&format!("{gap}(request `{id}`)"));
+        }
+        class.into_error(status, &message, retry_after)
     }
 }
 

@@ -1,10 +1,11 @@
-use std::time::Duration;
-
 use async_trait::async_trait;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
+use backstop_provider::{
+    ModelRequest, ModelResponse, ModelSettings, OutputSupport, Provider, ProviderError, StreamSink,
+    UnsupportedSetting,
+};
 
 use crate::answer::Answer;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Head};
 use crate::framing::Framing;
 use crate::protocol::{Protocol, Stream};
 use crate::reply::Reply;
@@ -52,7 +53,7 @@ impl<P: Protocol> HttpProvider<P> {
         body: impl Into<Vec<u8>>,
     ) -> Result<ModelResponse, ProviderError> {
         let answer = Answer::recorded(&self.endpoint, content_type, body.into());
-        self.decode(answer, None, true, None).await
+        self.decode(answer, &Head::default(), true, None).await
     }
 
     async fn ask(
@@ -62,9 +63,9 @@ impl<P: Protocol> HttpProvider<P> {
     ) -> Result<ModelResponse, ProviderError> {
         let sink = request.sink.as_deref();
         let body = self.body(request, is_streamed)?;
-        let (response, retry_after) = self.endpoint.post(body, is_streamed, sink).await?;
+        let (response, head) = self.endpoint.post(body, is_streamed, sink).await?;
         let answer = Answer::new(&self.endpoint, response);
-        self.decode(answer, retry_after, is_streamed, sink).await
+        self.decode(answer, &head, is_streamed, sink).await
     }
 
     fn body(&self, request: &ModelRequest, is_streamed: bool) -> Result<Vec<u8>, ProviderError> {
@@ -74,11 +75,11 @@ impl<P: Protocol> HttpProvider<P> {
     async fn decode(
         &self,
         mut answer: Answer<'_>,
-        retry_after: Option<Duration>,
+        head: &Head,
         is_streamed: bool,
         sink: Option<&dyn StreamSink>,
     ) -> Result<ModelResponse, ProviderError> {
-        let reply = Reply::new(&self.endpoint, retry_after, sink);
+        let reply = Reply::new(&self.endpoint, head, sink);
         let comes_in_frames = if P::Framing::IS_JSON {
             is_streamed && !answer.is_html()
         } else {
@@ -128,6 +129,14 @@ impl<P: Protocol> Provider for HttpProvider<P> {
 
     fn model(&self) -> &str {
         self.endpoint.model()
+    }
+
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), UnsupportedSetting> {
+        self.protocol.settings(&self.endpoint).check(P::NAME, settings)
+    }
+
+    fn output_support(&self, request: &ModelRequest) -> OutputSupport {
+        self.protocol.output_support(&self.endpoint, request)
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

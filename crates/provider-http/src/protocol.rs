@@ -3,7 +3,9 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use provider::{ModelRequest, ModelResponse, ProviderError};
+use backstop_provider::{
+    ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
+};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -25,8 +27,8 @@ use crate::sign::Sign;
 /// use std::ops::ControlFlow;
 ///
 /// use layer0::message::StopReason;
-/// use provider::{ModelRequest, ModelResponse, ProviderError};
-/// use provider_http::{
+/// use backstop_provider::{ModelRequest, ModelResponse, ProviderError};
+/// use backstop_provider_http::{
 ///     ConfigError, Draft, Endpoint, Event, Events, HttpProviderBuilder, Protocol, Reply, Row, Stream,
 /// };
 /// use serde::Serialize;
@@ -162,6 +164,11 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
     /// Returns what is appended to the base URL, such as `/chat/completions`.
     fn path(&self, model: &str, is_streamed: bool) -> String;
 
+    /// Returns the header that carries the key with these settings, as [`Protocol::KEY_HEADER`] does.
+    fn key_header(&self) -> (&'static str, &'static str) {
+        Self::KEY_HEADER
+    }
+
     /// Returns what authorises requests where no key does.
     ///
     /// # Errors
@@ -174,6 +181,19 @@ pub trait Protocol: fmt::Debug + Default + Send + Sync + 'static {
     /// Returns the secrets that the settings hold.
     fn secrets(&self) -> Vec<&ApiKey> {
         Vec::new()
+    }
+
+    /// Says which settings the protocol has. [`Protocol::request`] sends all of them.
+    fn settings(&self, endpoint: &Endpoint) -> SettingsSupport {
+        let _ = endpoint;
+        SettingsSupport::basic()
+    }
+
+    /// Says what the protocol does with the form that an answer has to have.
+    /// [`Protocol::request`] sends what it takes of it.
+    fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
+        let _ = (endpoint, request);
+        OutputSupport::Prompt
     }
 
     /// Makes the body of a request.

@@ -1,13 +1,11 @@
-use std::time::Duration;
-
+use backstop_provider::{ModelResponse, ProviderError, StreamSink};
 use layer0::message::{ProviderState, StatePart, StopReason};
 use layer0::usage::TokenUsage;
-use provider::{ModelResponse, ProviderError, StreamSink};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::decode::from_slice;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Head};
 use crate::framing::FrameError;
 use crate::said::is_failure;
 
@@ -15,8 +13,7 @@ use crate::said::is_failure;
 #[derive(Clone, Copy)]
 pub struct Reply<'r> {
     endpoint: &'r Endpoint,
-    /// The wait that the head of the answer asked for.
-    retry_after: Option<Duration>,
+    head: &'r Head,
     sink: Option<&'r dyn StreamSink>,
     /// Is what it says told as it comes? In one piece, it is told once it is known to be an answer.
     is_live: bool,
@@ -25,10 +22,10 @@ pub struct Reply<'r> {
 impl<'r> Reply<'r> {
     pub(crate) const fn new(
         endpoint: &'r Endpoint,
-        retry_after: Option<Duration>,
+        head: &'r Head,
         sink: Option<&'r dyn StreamSink>,
     ) -> Self {
-        Self { endpoint, retry_after, sink, is_live: true }
+        Self { endpoint, head, sink, is_live: true }
     }
 
     /// Returns the same, with a listener that hears of usage alone.
@@ -84,7 +81,7 @@ impl<'r> Reply<'r> {
     /// Says what a failure inside a 200 is.
     #[must_use]
     pub fn failure(&self, body: Value) -> ProviderError {
-        self.endpoint.failure(body, self.retry_after)
+        self.endpoint.failure(body, self.head)
     }
 
     /// Makes [`ProviderError::InvalidResponse`], with words that may come from outside.

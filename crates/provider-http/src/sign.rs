@@ -1,6 +1,6 @@
+use backstop_provider::ProviderError;
 use http::HeaderMap;
 use layer0::Timestamp;
-use provider::ProviderError;
 
 /// Makes headers that depend on the request they go with, such as its signature.
 pub trait Sign: Send + Sync {

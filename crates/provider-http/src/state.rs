@@ -17,7 +17,7 @@ pub enum Piece<'a> {
 ///
 /// ```
 /// use layer0::message::StatePart;
-/// use provider_http::{Piece, pieces};
+/// use backstop_provider_http::{Piece, pieces};
 /// use serde_json::json;
 ///
 /// let thought = StatePart { text_before: 2, calls_before: 0, data: json!("signed") };

@@ -1,4 +1,4 @@
-use redact::Redactor;
+use backstop_redact::Redactor;
 
 use crate::ApiKey;
 

@@ -1,7 +1,9 @@
 use std::borrow::Cow;
 
-use provider::{ModelRequest, ModelResponse, ProviderError};
-use provider_http::{
+use backstop_provider::{
+    ModelRequest, ModelResponse, OutputSupport, ProviderError, ReasoningEffort, SettingsSupport,
+};
+use backstop_provider_http::{
     ApiKey, ConfigError, Endpoint, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row, Stream,
     Values,
 };
@@ -21,6 +23,10 @@ pub const HOSTED_URL: &str = "https://ollama.com";
 /// The environment variable that [`Ollama::from_env`] reads the key of the hosted service from.
 pub const KEY_VARIABLE: &str = "OLLAMA_API_KEY";
 
+/// The levels that `think` has, <https://docs.ollama.com/capabilities/thinking>.
+const EFFORTS: &[ReasoningEffort] =
+    &[ReasoningEffort::None, ReasoningEffort::Low, ReasoningEffort::Medium, ReasoningEffort::High];
+
 /// Sets up a provider that speaks [`OllamaChat`]. Its model runs on this machine, which needs no key;
 /// [`from_env`](HttpProviderBuilder::from_env) sets up one of the hosted service, at [`HOSTED_URL`].
 pub type Ollama = HttpProviderBuilder<OllamaChat>;
@@ -30,7 +36,7 @@ pub type Ollama = HttpProviderBuilder<OllamaChat>;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use provider_ollama::{Ollama, OllamaProvider};
+/// use backstop_provider_ollama::{Ollama, OllamaProvider};
 ///
 /// let provider: OllamaProvider = Ollama::new("qwen3").build()?;
 /// let body = r#"{"message": {"content": "42"}, "done": true, "done_reason": "stop"}"#;
@@ -43,10 +49,10 @@ pub type OllamaProvider = HttpProvider<OllamaChat>;
 /// Ollama's own protocol, with its settings.
 ///
 /// ```
-/// use provider_ollama::Ollama;
+/// use backstop_provider_ollama::Ollama;
 ///
 /// let local = Ollama::new("qwen3").with(|it| it.context_tokens(32_768)).build()?;
-/// # Ok::<(), provider_http::ConfigError>(())
+/// # Ok::<(), backstop_provider_http::ConfigError>(())
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct OllamaChat {
@@ -84,6 +90,24 @@ impl Protocol for OllamaChat {
 
     fn path(&self, _model: &str, _is_streamed: bool) -> String {
         "/api/chat".to_owned()
+    }
+
+    /// <https://docs.ollama.com/api/chat>
+    fn settings(&self, _: &Endpoint) -> SettingsSupport {
+        SettingsSupport::basic()
+            .top_p(true)
+            .stop(usize::MAX)
+            .seeds(i64::MIN..=i64::MAX)
+            .efforts(EFFORTS)
+    }
+
+    /// An answer that has to have a form calls no tool, so that it has to have one only where there is
+    /// none to call.
+    fn output_support(&self, _: &Endpoint, request: &ModelRequest) -> OutputSupport {
+        match request.output.is_some() && request.tools.is_empty() {
+            true => OutputSupport::Constrained,
+            false => OutputSupport::Prompt,
+        }
     }
 
     fn request<'a>(

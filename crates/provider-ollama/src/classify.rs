@@ -3,9 +3,9 @@
 //!
 //! Rows and their sources: `crates/testkit/wire/conformance.json`.
 
-use provider_http::Class::{ContextOverflow, QuotaExhausted};
-use provider_http::Row;
-use provider_http::When::Message;
+use backstop_provider_http::Class::{ContextOverflow, QuotaExhausted};
+use backstop_provider_http::Row;
+use backstop_provider_http::When::Message;
 
 /// The first row that matches wins; the rest is decided by status.
 pub(crate) const ROWS: &[Row] = &[

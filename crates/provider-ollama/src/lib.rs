@@ -7,10 +7,10 @@
 //! Start at [`Ollama`].
 //!
 //! ```
-//! use provider_ollama::Ollama;
+//! use backstop_provider_ollama::Ollama;
 //!
 //! let local = Ollama::new("qwen3").build()?;
-//! # Ok::<(), provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ConfigError>(())
 //! ```
 
 mod chat;

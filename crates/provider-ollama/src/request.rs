@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort};
+use backstop_provider_http::sendable_arguments;
 use layer0::message::{Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
-use provider::{ModelRequest, ProviderError};
-use provider_http::sendable_arguments;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -16,7 +17,11 @@ pub(crate) struct ChatRequest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
     #[serde(skip_serializing_if = "Options::is_empty")]
-    options: Options,
+    options: Options<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    think: Option<Think>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<&'a JsonText>,
     stream: bool,
     /// Ollama drops the oldest messages of a conversation that is too long, and says nothing, unless
     /// it is told to fail.
@@ -25,19 +30,39 @@ pub(crate) struct ChatRequest<'a> {
     shift: bool,
 }
 
+/// A level, or not at all.
 #[derive(Serialize)]
-struct Options {
+#[serde(untagged)]
+enum Think {
+    Level(ReasoningEffort),
+    Not(bool),
+}
+
+impl From<ReasoningEffort> for Think {
+    fn from(effort: ReasoningEffort) -> Self {
+        if effort == ReasoningEffort::None { Self::Not(false) } else { Self::Level(effort) }
+    }
+}
+
+#[derive(Serialize, PartialEq, Default)]
+struct Options<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     num_ctx: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     num_predict: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop: &'a [Arc<str>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<i64>,
 }
 
-impl Options {
-    const fn is_empty(&self) -> bool {
-        self.num_ctx.is_none() && self.num_predict.is_none() && self.temperature.is_none()
+impl Options<'_> {
+    fn is_empty(&self) -> bool {
+        *self == Options::default()
     }
 }
 
@@ -97,6 +122,8 @@ impl<'a> ChatRequest<'a> {
     ) -> Result<Self, ProviderError> {
         // The protocol has no ids: a result names its tool, and stands in the order of the calls.
         let mut names = BTreeMap::new();
+        let settings = &request.settings;
+        let output = request.output.as_ref().filter(|_| request.tools.is_empty());
         Ok(Self {
             model,
             messages: request
@@ -108,9 +135,14 @@ impl<'a> ChatRequest<'a> {
             tools: request.tools.iter().map(wire_tool).collect(),
             options: Options {
                 num_ctx: context_tokens,
-                num_predict: request.settings.max_output_tokens,
-                temperature: request.settings.temperature,
+                num_predict: settings.max_output_tokens,
+                temperature: settings.temperature,
+                top_p: settings.top_p,
+                stop: &settings.stop,
+                seed: settings.seed,
             },
+            think: settings.reasoning_effort.map(Think::from),
+            format: output.map(|output| &output.schema),
             stream,
             truncate: false,
             shift: false,

@@ -1,7 +1,7 @@
 //! What comes back, in one piece or in many of the same shape.
 
+use backstop_provider_http::{CallDraft, lenient};
 use layer0::usage::TokenUsage;
-use provider_http::{CallDraft, lenient};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -31,7 +31,7 @@ impl Chunk {
         Some(TokenUsage {
             input_tokens: self.prompt_eval_count.unwrap_or_default(),
             output_tokens: self.eval_count.unwrap_or_default(),
-            cached_tokens: 0,
+            ..TokenUsage::default()
         })
     }
 }

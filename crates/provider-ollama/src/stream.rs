@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{CallDraft, Draft, Reply, Stream};
 use layer0::message::StopReason;
-use provider::{ModelResponse, ProviderError};
-use provider_http::{CallDraft, Draft, Reply, Stream};
 
 use crate::response::Chunk;
 

@@ -6,17 +6,19 @@ mod stream;
 
 use std::borrow::Cow;
 
-use provider::{ModelRequest, ModelResponse, ProviderError};
-use provider_http::{
+use backstop_provider::{
+    ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
+};
+use backstop_provider_http::{
     ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
 };
 use serde::Serialize;
 
-use self::request::{ChatRequest, MaxTokens};
+use self::request::{ChatRequest, Dialect, MaxTokens};
 use self::response::ChatResponse;
 use self::stream::ChatStream;
 use crate::classify::ROWS;
-use crate::own::{BASE_URL, KEY_VARIABLE};
+use crate::own::{BASE_URL, EFFORTS, KEY_VARIABLE, azure_path, key_header, output_support};
 
 /// Sets up a provider that speaks [`ChatCompletions`].
 pub type OpenAi = HttpProviderBuilder<ChatCompletions>;
@@ -26,7 +28,7 @@ pub type OpenAi = HttpProviderBuilder<ChatCompletions>;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use provider_openai::{OpenAi, OpenAiProvider};
+/// use backstop_provider_openai::{OpenAi, OpenAiProvider};
 ///
 /// let provider: OpenAiProvider =
 ///     OpenAi::new("qwen3").base_url("http://localhost:8080/v1").build()?;
@@ -40,7 +42,7 @@ pub type OpenAiProvider = HttpProvider<ChatCompletions>;
 /// OpenAI's protocol that many endpoints speak, with its own settings.
 ///
 /// ```
-/// use provider_openai::OpenAi;
+/// use backstop_provider_openai::OpenAi;
 ///
 /// let local = OpenAi::new("qwen3")
 ///     .base_url("http://localhost:8080/v1")
@@ -50,11 +52,14 @@ pub type OpenAiProvider = HttpProvider<ChatCompletions>;
 pub struct ChatCompletions {
     max_completion_tokens: Option<bool>,
     omits_done: bool,
+    omits_stream_options: bool,
+    omits_output_schemas: bool,
+    api_version: Option<String>,
 }
 
 impl ChatCompletions {
     /// Says whether the output limit is sent as `max_completion_tokens`, as OpenAI and Azure want
-    /// it, or as `max_tokens`, which everybody else understands. By default the former without a
+    /// it, or as `max_tokens`, which other servers understand. By default the former without a
     /// base URL and the latter with one.
     #[must_use]
     pub const fn max_completion_tokens(mut self, yes: bool) -> Self {
@@ -67,6 +72,31 @@ impl ChatCompletions {
     #[must_use]
     pub const fn omits_done(mut self, yes: bool) -> Self {
         self.omits_done = yes;
+        self
+    }
+
+    /// Says whether a stream is asked for its usage, by `stream_options`, as by default. An endpoint that
+    /// refuses the field may send usage anyway, or none, and then nothing is counted.
+    #[must_use]
+    pub const fn stream_options(mut self, yes: bool) -> Self {
+        self.omits_stream_options = !yes;
+        self
+    }
+
+    /// Says whether the schema of an answer is sent, by `response_format`, as by default. The model of an
+    /// endpoint that refuses the field is told of the schema by its instructions alone.
+    #[must_use]
+    pub const fn output_schemas(mut self, yes: bool) -> Self {
+        self.omits_output_schemas = !yes;
+        self
+    }
+
+    /// Speaks to Azure: this version of its interface is asked for (`?api-version=…`), and the key is
+    /// sent as `api-key`. The base URL is that of a deployment,
+    /// `https://NAME.openai.azure.com/openai/deployments/DEPLOYMENT`.
+    #[must_use]
+    pub fn api_version(mut self, version: impl Into<String>) -> Self {
+        self.api_version = Some(version.into());
         self
     }
 }
@@ -84,7 +114,25 @@ impl Protocol for ChatCompletions {
     }
 
     fn path(&self, _model: &str, _is_streamed: bool) -> String {
-        "/chat/completions".to_owned()
+        azure_path("/chat/completions", self.api_version.as_deref())
+    }
+
+    fn key_header(&self) -> (&'static str, &'static str) {
+        key_header(self.api_version.as_deref())
+    }
+
+    /// <https://platform.openai.com/docs/api-reference/chat/create>
+    fn settings(&self, endpoint: &Endpoint) -> SettingsSupport {
+        // Other servers take more than OpenAI does.
+        let max_stop = if endpoint.is_own() { 4 } else { usize::MAX };
+        SettingsSupport::all().stop(max_stop).efforts(EFFORTS)
+    }
+
+    fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
+        match self.omits_output_schemas {
+            true => OutputSupport::Prompt,
+            false => output_support(endpoint, request),
+        }
     }
 
     fn request<'a>(
@@ -93,11 +141,13 @@ impl Protocol for ChatCompletions {
         request: &'a ModelRequest,
         is_streamed: bool,
     ) -> Result<impl Serialize + 'a, ProviderError> {
-        let max_tokens = match self.max_completion_tokens.unwrap_or(endpoint.is_own()) {
+        let is_openai = endpoint.is_own() || self.api_version.is_some();
+        let max_tokens = match self.max_completion_tokens.unwrap_or(is_openai) {
             true => MaxTokens::Completion,
             false => MaxTokens::Classic,
         };
-        ChatRequest::new(endpoint.model(), request, max_tokens, is_streamed)
+        let dialect = Dialect { max_tokens, stream_options: !self.omits_stream_options };
+        ChatRequest::new(endpoint.model(), request, dialect, is_streamed)
     }
 
     fn response(

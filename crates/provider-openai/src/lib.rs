@@ -9,10 +9,10 @@
 //! Start at [`OpenAi`], or at [`OpenAiResponses`].
 //!
 //! ```
-//! use provider_openai::OpenAi;
+//! use backstop_provider_openai::OpenAi;
 //!
 //! let local = OpenAi::new("qwen3").base_url("http://localhost:8080/v1").build()?;
-//! # Ok::<(), provider_http::ConfigError>(())
+//! # Ok::<(), backstop_provider_http::ConfigError>(())
 //! ```
 
 mod chat;

@@ -8,8 +8,10 @@ mod stream;
 
 use std::borrow::Cow;
 
-use provider::{ModelRequest, ModelResponse, ProviderError};
-use provider_http::{
+use backstop_provider::{
+    ModelRequest, ModelResponse, OutputSupport, ProviderError, SettingsSupport,
+};
+use backstop_provider_http::{
     ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
 };
 use serde::Serialize;
@@ -19,15 +21,15 @@ use self::request::{ReasoningSettings, ResponsesRequest};
 use self::response::WireResponse;
 use self::stream::ResponsesStream;
 use crate::classify::ROWS;
-use crate::own::{BASE_URL, KEY_VARIABLE};
+use crate::own::{BASE_URL, EFFORTS, KEY_VARIABLE, azure_path, key_header, output_support};
 
 /// Sets up a provider that speaks [`Responses`].
 ///
 /// ```
-/// use provider_openai::OpenAiResponses;
+/// use backstop_provider_openai::OpenAiResponses;
 ///
 /// let local = OpenAiResponses::new("gpt-oss").base_url("http://localhost:8080/v1").build()?;
-/// # Ok::<(), provider_http::ConfigError>(())
+/// # Ok::<(), backstop_provider_http::ConfigError>(())
 /// ```
 pub type OpenAiResponses = HttpProviderBuilder<Responses>;
 
@@ -36,7 +38,7 @@ pub type OpenAiResponses = HttpProviderBuilder<Responses>;
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use provider_openai::{OpenAiResponses, OpenAiResponsesProvider};
+/// use backstop_provider_openai::{OpenAiResponses, OpenAiResponsesProvider};
 ///
 /// let provider: OpenAiResponsesProvider =
 ///     OpenAiResponses::new("m").base_url("http://localhost:8080/v1").build()?;
@@ -52,7 +54,7 @@ pub type OpenAiResponsesProvider = HttpProvider<Responses>;
 /// OpenAI's newer protocol, with its own settings.
 ///
 /// ```
-/// use provider_openai::OpenAiResponses;
+/// use backstop_provider_openai::OpenAiResponses;
 ///
 /// let openai = OpenAiResponses::new("gpt-5").with(|it| it.reasoning_summaries(true));
 /// ```
@@ -60,6 +62,7 @@ pub type OpenAiResponsesProvider = HttpProvider<Responses>;
 pub struct Responses {
     summaries: bool,
     encrypted: Option<bool>,
+    api_version: Option<String>,
 }
 
 impl Responses {
@@ -79,6 +82,14 @@ impl Responses {
         self.encrypted = Some(yes);
         self
     }
+
+    /// Speaks to Azure: this version of its interface is asked for (`?api-version=…`), and the key is
+    /// sent as `api-key`. The base URL is `https://NAME.openai.azure.com/openai`.
+    #[must_use]
+    pub fn api_version(mut self, version: impl Into<String>) -> Self {
+        self.api_version = Some(version.into());
+        self
+    }
 }
 
 impl Protocol for Responses {
@@ -94,7 +105,20 @@ impl Protocol for Responses {
     }
 
     fn path(&self, _model: &str, _is_streamed: bool) -> String {
-        "/responses".to_owned()
+        azure_path("/responses", self.api_version.as_deref())
+    }
+
+    fn key_header(&self) -> (&'static str, &'static str) {
+        key_header(self.api_version.as_deref())
+    }
+
+    /// <https://platform.openai.com/docs/api-reference/responses/create>
+    fn settings(&self, _: &Endpoint) -> SettingsSupport {
+        SettingsSupport::basic().top_p(true).efforts(EFFORTS).tool_choice(true)
+    }
+
+    fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
+        output_support(endpoint, request)
     }
 
     fn request<'a>(

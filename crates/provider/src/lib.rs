@@ -7,19 +7,25 @@
 //! [`ScriptedProvider`] answers from data, for tests, rehearsals and first runs without a key.
 
 mod error;
+mod output;
 pub mod recorded;
 mod request;
 mod script;
 mod scripted;
+mod settings;
 mod timeout;
 
 use async_trait::async_trait;
 
 pub use error::ProviderError;
+pub use output::{OutputSchema, OutputSupport};
 pub use recorded::RecordedProvider;
-pub use request::{ModelRequest, ModelResponse, ModelSettings, StreamSink};
+pub use request::{ModelRequest, ModelResponse, StreamSink};
 pub use script::{ErrorKind, ScriptedAnswer, ScriptedError, ScriptedToolCall};
-pub use scripted::{Placeholders, ScriptExhausted, ScriptedProvider};
+pub use scripted::{Placeholders, ScriptExhausted, ScriptedProvider, ScriptedRequests};
+pub use settings::{
+    ModelSettings, ReasoningEffort, SettingsSupport, ToolChoice, UnsupportedSetting,
+};
 pub use timeout::TimeoutPhase;
 
 /// Asks a model once.
@@ -30,6 +36,24 @@ pub trait Provider: Send + Sync {
 
     /// Returns the model's name as the provider knows it.
     fn model(&self) -> &str;
+
+    /// Says whether the provider has these settings. An agent asks it when it is built, so that no run
+    /// finds out at its first call; [`SettingsSupport`] answers for one. Without an answer of its own a
+    /// provider takes the most tokens of an answer and a temperature.
+    ///
+    /// # Errors
+    ///
+    /// [`UnsupportedSetting`], naming the first that it does not have.
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), UnsupportedSetting> {
+        SettingsSupport::basic().check(self.name(), settings)
+    }
+
+    /// Says what the provider does with the form that a request asks its answer to have. An agent asks
+    /// it before each attempt, and sends the form and the instructions about it as they are needed.
+    fn output_support(&self, request: &ModelRequest) -> OutputSupport {
+        let _ = request;
+        OutputSupport::Prompt
+    }
 
     /// Asks, and waits for the whole answer.
     ///

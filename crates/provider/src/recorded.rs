@@ -14,7 +14,10 @@ use layer0::{JsonText, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ModelRequest, ModelResponse, Provider, ProviderError};
+use crate::{
+    ModelRequest, ModelResponse, ModelSettings, OutputSchema, OutputSupport, Provider,
+    ProviderError, UnsupportedSetting,
+};
 
 pub use failure::RecordedFailure;
 pub use told::Told;
@@ -63,7 +66,7 @@ type Redact = Box<dyn Fn(&str) -> String + Send + Sync>;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 /// use layer0::message::Transcript;
-/// use provider::{ModelRequest, Provider, RecordedProvider, ScriptedProvider};
+/// use backstop_provider::{ModelRequest, Provider, RecordedProvider, ScriptedProvider};
 ///
 /// let real = ScriptedProvider::saying(["42"]);
 /// let recording = RecordedProvider::recording(Arc::new(real), ToOwned::to_owned);
@@ -261,6 +264,29 @@ impl Provider for RecordedProvider {
         }
     }
 
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), UnsupportedSetting> {
+        match &self.tape {
+            Tape::Records { inner, .. } => inner.check_settings(settings),
+            // What was asked is compared, settings included.
+            Tape::Replays { .. } => Ok(()),
+        }
+    }
+
+    fn output_support(&self, request: &ModelRequest) -> OutputSupport {
+        match &self.tape {
+            Tape::Records { inner, .. } => inner.output_support(request),
+            Tape::Replays { exchanges, next } => {
+                // As it was when it was recorded.
+                let exchange = exchanges.get(next.load(Ordering::Relaxed));
+                let asked = exchange.map(|exchange| exchange.request.value());
+                match asked.is_some_and(|asked| asked.get("output").is_some()) {
+                    true => OutputSupport::Constrained,
+                    false => OutputSupport::Prompt,
+                }
+            }
+        }
+    }
+
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         self.exchange(request, false).await
     }
@@ -275,14 +301,16 @@ fn as_json(request: &ModelRequest) -> JsonText {
     struct Asked<'r> {
         messages: &'r [Arc<Message>],
         tools: &'r [ToolSpec],
-        max_output_tokens: Option<u32>,
-        temperature: Option<f32>,
+        #[serde(flatten)]
+        settings: &'r ModelSettings,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        output: Option<&'r OutputSchema>,
     }
     let asked = Asked {
         messages: request.messages.messages(),
         tools: &request.tools,
-        max_output_tokens: request.settings.max_output_tokens,
-        temperature: request.settings.temperature,
+        settings: &request.settings,
+        output: request.output.as_ref(),
     };
     JsonText::of(&asked).unwrap_or_default()
 }

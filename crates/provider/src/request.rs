@@ -6,6 +6,9 @@ use layer0::message::{ProviderState, StopReason, ToolCall, Transcript};
 use layer0::usage::TokenUsage;
 use serde::{Deserialize, Serialize};
 
+use crate::output::OutputSchema;
+use crate::settings::ModelSettings;
+
 /// What a model is asked. Cloning copies no message.
 #[derive(Clone)]
 pub struct ModelRequest {
@@ -15,6 +18,9 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolSpec]>,
     /// How it should answer.
     pub settings: ModelSettings,
+    /// The form that the final answer has to have. A provider that does not hold answers to it
+    /// ([`Provider::output_support`](crate::Provider::output_support)) is not given one.
+    pub output: Option<OutputSchema>,
     /// Where the answer goes while it comes; `None` without a listener.
     pub sink: Option<Arc<dyn StreamSink>>,
 }
@@ -23,7 +29,13 @@ impl ModelRequest {
     /// Makes a request without tools, with default settings and without a listener.
     #[must_use]
     pub fn new(messages: Transcript) -> Self {
-        Self { messages, tools: Arc::default(), settings: ModelSettings::default(), sink: None }
+        Self {
+            messages,
+            tools: Arc::default(),
+            settings: ModelSettings::default(),
+            output: None,
+            sink: None,
+        }
     }
 }
 
@@ -36,32 +48,6 @@ impl fmt::Debug for ModelRequest {
             .finish_non_exhaustive()
     }
 }
-
-/// How a model should answer.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct ModelSettings {
-    /// The most tokens it may answer with; the provider's default where `None`.
-    pub max_output_tokens: Option<u32>,
-    /// How much it varies, 0.0 to 2.0; the provider's default where `None`.
-    pub temperature: Option<f32>,
-}
-
-impl ModelSettings {
-    /// Lowers the most tokens of an answer to what is left of a budget.
-    #[must_use]
-    pub fn capped(mut self, left: Option<u64>) -> Self {
-        // A budget beyond what any model answers with is no cap; saying nothing keeps the default.
-        let left = left.filter(|left| *left < u64::from(MAX_ANSWER_TOKENS));
-        if let Some(left) = left.and_then(|left| u32::try_from(left).ok()) {
-            let left = left.max(1);
-            self.max_output_tokens = Some(self.max_output_tokens.map_or(left, |max| max.min(left)));
-        }
-        self
-    }
-}
-
-/// More than models answer with at once.
-const MAX_ANSWER_TOKENS: u32 = 128_000;
 
 /// Receives an answer while it comes. Calls never block and never fail.
 pub trait StreamSink: Send + Sync {

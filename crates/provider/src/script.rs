@@ -30,6 +30,26 @@ pub struct ScriptedAnswer {
     pub delay_ms: u64,
 }
 
+impl ScriptedAnswer {
+    /// Says a text.
+    pub fn saying(text: impl Into<Arc<str>>) -> Self {
+        Self { text: Some(text.into()), ..Self::default() }
+    }
+
+    /// Asks for one tool.
+    pub fn calling(tool: impl Into<String>, arguments: Value) -> Self {
+        let call = ScriptedToolCall { id: "call-1".into(), name: tool.into(), arguments };
+        Self { tool_calls: vec![call], ..Self::default() }
+    }
+
+    /// Fails.
+    #[must_use]
+    pub fn failing(kind: ErrorKind) -> Self {
+        let error = ScriptedError { kind, retry_after_ms: None, status: None };
+        Self { error: Some(error), ..Self::default() }
+    }
+}
+
 /// A tool call of a scripted answer.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]

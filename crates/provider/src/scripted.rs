@@ -1,14 +1,19 @@
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::{Clock, SystemClock};
+use backstop_clock::{Clock, SystemClock};
 use layer0::JsonText;
 use layer0::message::{Message, StopReason, ToolCall};
 use serde_json::Value;
 
-use crate::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer};
+use crate::{
+    ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ScriptedAnswer,
+    UnsupportedSetting,
+};
 
 /// Says that a script was asked more often than it has answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -16,37 +21,87 @@ use crate::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer
 #[non_exhaustive]
 pub struct ScriptExhausted;
 
-/// Answers from a list, one entry per attempt, in order.
+/// Answers from a list or a function, one answer per attempt.
 ///
-/// Asked more often than it has answers, it fails with [`ProviderError::Other`] around
+/// Asked more often than its list has answers, it fails with [`ProviderError::Other`] around
 /// [`ScriptExhausted`]. In texts and arguments, `${error_id.N}` and `${result_id.N}` stand for the N-th
 /// distinct id that the tool messages of the conversation name.
-#[derive(Debug)]
+///
+/// ```
+/// use backstop_provider::{ModelRequest, Provider, ScriptedAnswer, ScriptedProvider};
+///
+/// let model = ScriptedProvider::from_fn(|request| {
+///     ScriptedAnswer::saying(format!("{} messages", request.messages.messages().len()))
+/// });
+/// # let rt = tokio::runtime::Builder::new_current_thread().build()?;
+/// let asked = model.requests();
+/// let answer = rt.block_on(model.complete(&ModelRequest::new(Default::default())))?;
+/// assert_eq!(&*answer.text, "0 messages");
+/// assert_eq!(asked.all().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct ScriptedProvider {
-    answers: Arc<[ScriptedAnswer]>,
+    answers: Answers,
     next: AtomicUsize,
+    /// Kept from the first call of `ScriptedProvider::requests` on.
+    requests: OnceLock<ScriptedRequests>,
     clock: Arc<dyn Clock>,
+}
+
+/// What a [`ScriptedProvider`] was asked. Clones read the same.
+#[derive(Debug, Clone, Default)]
+pub struct ScriptedRequests(Arc<Mutex<Vec<ModelRequest>>>);
+
+impl ScriptedRequests {
+    /// Returns all requests until now, oldest first, one per attempt.
+    #[must_use]
+    pub fn all(&self) -> Vec<ModelRequest> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn push(&self, request: &ModelRequest) {
+        // Who listens is no part of what was asked.
+        let request = ModelRequest { sink: None, ..request.clone() };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+}
+
+enum Answers {
+    Listed(Arc<[ScriptedAnswer]>),
+    Made(Box<dyn Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync>),
 }
 
 impl ScriptedProvider {
     /// Makes a provider that gives these answers.
     pub fn new(answers: impl Into<Arc<[ScriptedAnswer]>>) -> Self {
-        Self { answers: answers.into(), next: AtomicUsize::new(0), clock: Arc::new(SystemClock) }
+        Self::answering(Answers::Listed(answers.into()))
+    }
+
+    /// Makes a provider whose answers follow from what it is asked.
+    pub fn from_fn(
+        answer: impl Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static,
+    ) -> Self {
+        Self::answering(Answers::Made(Box::new(answer)))
+    }
+
+    fn answering(answers: Answers) -> Self {
+        let (next, requests) = (AtomicUsize::new(0), OnceLock::new());
+        Self { answers, next, requests, clock: Arc::new(SystemClock) }
+    }
+
+    /// Keeps what it is asked from now on, to be read while an agent has the provider.
+    pub fn requests(&self) -> ScriptedRequests {
+        self.requests.get_or_init(ScriptedRequests::default).clone()
     }
 
     /// Makes a provider that says these texts, one per call.
     pub fn saying<T: Into<Arc<str>>>(texts: impl IntoIterator<Item = T>) -> Self {
-        let answer = |text: T| ScriptedAnswer { text: Some(text.into()), ..Default::default() };
-        Self::new(texts.into_iter().map(answer).collect::<Vec<_>>())
+        Self::new(texts.into_iter().map(ScriptedAnswer::saying).collect::<Vec<_>>())
     }
 
     /// Makes a provider that asks for one tool, then says `text`.
     pub fn calling(tool: &str, arguments: Value, text: &str) -> Self {
-        let call = crate::ScriptedToolCall { id: "call-1".into(), name: tool.into(), arguments };
-        Self::new(vec![
-            ScriptedAnswer { tool_calls: vec![call], ..Default::default() },
-            ScriptedAnswer { text: Some(text.into()), ..Default::default() },
-        ])
+        Self::new(vec![ScriptedAnswer::calling(tool, arguments), ScriptedAnswer::saying(text)])
     }
 
     /// Waits on this clock instead of the system's.
@@ -64,8 +119,15 @@ impl ScriptedProvider {
     }
 
     async fn answer(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        if let Some(requests) = self.requests.get() {
+            requests.push(request);
+        }
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(answer) = self.answers.get(index) else {
+        let answer = match &self.answers {
+            Answers::Listed(answers) => answers.get(index).map(Cow::Borrowed),
+            Answers::Made(answer) => Some(Cow::Owned(answer(request))),
+        };
+        let Some(answer) = answer else {
             return Err(ProviderError::Other(ScriptExhausted.into()));
         };
         if answer.delay_ms > 0 {
@@ -112,6 +174,12 @@ impl ScriptedProvider {
     }
 }
 
+impl fmt::Debug for ScriptedProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScriptedProvider").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
 #[async_trait]
 impl Provider for ScriptedProvider {
     fn name(&self) -> &str {
@@ -120,6 +188,11 @@ impl Provider for ScriptedProvider {
 
     fn model(&self) -> &str {
         "script"
+    }
+
+    /// Takes every setting: the answers are written already.
+    fn check_settings(&self, _: &ModelSettings) -> Result<(), UnsupportedSetting> {
+        Ok(())
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

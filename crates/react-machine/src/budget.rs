@@ -11,6 +11,7 @@ use serde_json::Number;
 /// What a run may use; `None` is without bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Budget {
     /// Model attempts, retries included.
     pub max_model_calls: Option<u32>,
@@ -50,32 +51,76 @@ impl Default for Budget {
 
 /// What tokens cost, in US dollars per million.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Price {
     /// Prompt tokens.
     pub input_per_mtok: f64,
     /// Answer tokens.
     pub output_per_mtok: f64,
+    /// Prompt tokens that came from the provider's cache; as all prompt tokens where it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_input_per_mtok: Option<f64>,
+    /// Prompt tokens that went into the provider's cache; as all prompt tokens where it is not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_per_mtok: Option<f64>,
 }
 
 impl Price {
-    /// Returns what tokens cost, in US dollars.
+    /// Makes a price of prompt and answer tokens, in US dollars per million.
+    #[must_use]
+    pub const fn new(input_per_mtok: f64, output_per_mtok: f64) -> Self {
+        Self {
+            input_per_mtok,
+            output_per_mtok,
+            cached_input_per_mtok: None,
+            cache_write_per_mtok: None,
+        }
+    }
+
+    /// Sets what prompt tokens cost that come from the provider's cache.
+    #[must_use]
+    pub const fn cached_input(mut self, per_mtok: f64) -> Self {
+        self.cached_input_per_mtok = Some(per_mtok);
+        self
+    }
+
+    /// Sets what prompt tokens cost that go into the provider's cache.
+    #[must_use]
+    pub const fn cache_write(mut self, per_mtok: f64) -> Self {
+        self.cache_write_per_mtok = Some(per_mtok);
+        self
+    }
+
+    /// Returns what tokens cost, in US dollars; what went into a cache is not told from the rest.
     #[must_use]
     pub fn of(self, usage: &Usage) -> f64 {
-        dollars(self.nanousd(usage.input_tokens, usage.output_tokens))
+        dollars(self.of_attempt(&TokenUsage {
+            input_tokens: usage.input_tokens,
+            output_tokens: usage.output_tokens,
+            cached_tokens: usage.cached_tokens,
+            cache_write_tokens: 0,
+        }))
     }
 
     /// Returns what the tokens of one attempt cost, in billionths of a US dollar.
+    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
     #[must_use]
     pub fn of_attempt(self, usage: &TokenUsage) -> u64 {
-        self.nanousd(usage.input_tokens, usage.output_tokens)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
-    fn nanousd(self, input_tokens: u64, output_tokens: u64) -> u64 {
-        let cost =
-            input_tokens as f64 * self.input_per_mtok + output_tokens as f64 * self.output_per_mtok;
+        // No more can have been cached than was sent.
+        let cached = usage.cached_tokens.min(usage.input_tokens);
+        let written = usage.cache_write_tokens.min(usage.input_tokens - cached);
+        let fresh = usage.input_tokens - cached - written;
+        let rate = |own: Option<f64>| own.unwrap_or(self.input_per_mtok);
+        let cost = fresh as f64 * self.input_per_mtok
+            + cached as f64 * rate(self.cached_input_per_mtok)
+            + written as f64 * rate(self.cache_write_per_mtok)
+            + usage.output_tokens as f64 * self.output_per_mtok;
         nanousd(cost / 1e6)
     }
+}
+
+pub(crate) fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A budget that is used up.
@@ -98,6 +143,85 @@ impl Exhausted {
 }
 
 impl Budget {
+    /// Returns the defaults: 50 model attempts, 200 tool executions, 2,000,000 tokens, 30 minutes, 10,000
+    /// events, 8 dispatches above.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use backstop_react_machine::Budget;
+    ///
+    /// let budget = Budget::new().model_calls(20).wall(Duration::from_secs(120)).total_tokens(None);
+    /// assert_eq!((budget.max_model_calls, budget.max_total_tokens), (Some(20), None));
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Bounds model attempts, retries included; `None` lifts the bound, here and below.
+    #[must_use]
+    pub fn model_calls(mut self, model_calls: impl Into<Option<u32>>) -> Self {
+        self.max_model_calls = model_calls.into();
+        self
+    }
+
+    /// Bounds tool executions, built-in tools included.
+    #[must_use]
+    pub fn tool_calls(mut self, tool_calls: impl Into<Option<u32>>) -> Self {
+        self.max_tool_calls = tool_calls.into();
+        self
+    }
+
+    /// Bounds prompt tokens.
+    #[must_use]
+    pub fn input_tokens(mut self, input_tokens: impl Into<Option<u64>>) -> Self {
+        self.max_input_tokens = input_tokens.into();
+        self
+    }
+
+    /// Bounds answer tokens.
+    #[must_use]
+    pub fn output_tokens(mut self, output_tokens: impl Into<Option<u64>>) -> Self {
+        self.max_output_tokens = output_tokens.into();
+        self
+    }
+
+    /// Bounds prompt and answer tokens.
+    #[must_use]
+    pub fn total_tokens(mut self, total_tokens: impl Into<Option<u64>>) -> Self {
+        self.max_total_tokens = total_tokens.into();
+        self
+    }
+
+    /// Bounds the cost in US dollars; the agent needs a [`Price`].
+    #[must_use]
+    pub fn cost_usd(mut self, cost_usd: impl Into<Option<f64>>) -> Self {
+        self.max_cost_usd = cost_usd.into();
+        self
+    }
+
+    /// Bounds log events.
+    #[must_use]
+    pub fn events(mut self, events: impl Into<Option<u64>>) -> Self {
+        self.max_events = events.into();
+        self
+    }
+
+    /// Bounds how many dispatches may be above the run.
+    #[must_use]
+    pub fn depth(mut self, depth: impl Into<Option<u32>>) -> Self {
+        self.max_depth = depth.into();
+        self
+    }
+
+    /// Bounds the time from the start, to the millisecond.
+    #[must_use]
+    pub fn wall(mut self, wall: impl Into<Option<Duration>>) -> Self {
+        self.max_wall_ms = wall.into().map(milliseconds);
+        self
+    }
+
     /// Returns the smaller of what the run's agent may use and what the run's caller left it.
     #[must_use]
     pub(crate) fn within(mut self, allowance: Option<&Allowance>, time: Option<Duration>) -> Self {
@@ -115,8 +239,7 @@ impl Budget {
             self.max_total_tokens = least(self.max_total_tokens, given.total_tokens);
             self.max_cost_usd = least(self.max_cost_usd, given.cost_nanousd.map(dollars));
         }
-        let ms = time.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        self.max_wall_ms = least(self.max_wall_ms, ms);
+        self.max_wall_ms = least(self.max_wall_ms, time.map(milliseconds));
         self
     }
 
@@ -137,17 +260,21 @@ impl Budget {
 
     /// Returns the first budget that leaves no room for another model call.
     pub(crate) fn for_model(&self, usage: &Usage, events: u64) -> Option<Exhausted> {
-        self.for_attempt(usage).or_else(|| self.wall_time(usage)).or_else(|| self.events(events))
+        self.for_attempt(usage)
+            .or_else(|| self.used_up_wall_time(usage))
+            .or_else(|| self.used_up_events(events))
     }
 
     /// Returns the first budget that leaves no room for another attempt, time aside.
     pub(crate) fn for_attempt(&self, usage: &Usage) -> Option<Exhausted> {
-        self.model_calls(usage).or_else(|| self.after(usage, true))
+        self.used_up_model_calls(usage).or_else(|| self.after(usage, true))
     }
 
     /// Returns the first budget that was crossed, so that not even the tools an answer asks for run.
     pub(crate) fn crossed(&self, usage: &Usage, events: u64) -> Option<Exhausted> {
-        self.after(usage, false).or_else(|| self.wall_time(usage)).or_else(|| self.events(events))
+        self.after(usage, false)
+            .or_else(|| self.used_up_wall_time(usage))
+            .or_else(|| self.used_up_events(events))
     }
 
     /// Says that what is left of the model calls is the run's own.
@@ -156,31 +283,31 @@ impl Budget {
         Exhausted::count(code::BUDGET_MODEL_CALLS, limit.into(), usage.model_attempts.into())
     }
 
-    fn model_calls(&self, usage: &Usage) -> Option<Exhausted> {
+    fn used_up_model_calls(&self, usage: &Usage) -> Option<Exhausted> {
         let (limit, used) = (self.max_model_calls?, usage.model_attempts);
         (used >= limit)
             .then(|| Exhausted::count(code::BUDGET_MODEL_CALLS, limit.into(), used.into()))
     }
 
-    pub(crate) fn tool_calls(&self, usage: &Usage) -> Option<Exhausted> {
+    pub(crate) fn used_up_tool_calls(&self, usage: &Usage) -> Option<Exhausted> {
         let (limit, used) = (self.max_tool_calls?, usage.tool_calls);
         (used >= limit)
             .then(|| Exhausted::count(code::BUDGET_TOOL_CALLS, limit.into(), used.into()))
     }
 
-    pub(crate) fn wall_time(&self, usage: &Usage) -> Option<Exhausted> {
+    pub(crate) fn used_up_wall_time(&self, usage: &Usage) -> Option<Exhausted> {
         let (limit, used) = (self.max_wall_ms?, usage.wall_ms);
         (used >= limit).then(|| Exhausted::count(code::BUDGET_WALL_TIME, limit, used))
     }
 
     /// Returns what keeps a run at this depth from doing anything. The levels above it are what was
     /// used.
-    pub(crate) fn depth(&self, depth: u32) -> Option<Exhausted> {
+    pub(crate) fn too_deep(&self, depth: u32) -> Option<Exhausted> {
         let limit = self.max_depth?;
         (depth > limit).then(|| Exhausted::count(code::BUDGET_DEPTH, limit.into(), limit.into()))
     }
 
-    fn events(&self, used: u64) -> Option<Exhausted> {
+    fn used_up_events(&self, used: u64) -> Option<Exhausted> {
         let limit = self.max_events?;
         // Answers and the end of the run are not refused and not counted.
         (used >= limit).then(|| Exhausted::count(code::BUDGET_EVENTS, limit, limit))
@@ -221,5 +348,29 @@ impl Budget {
             .max_events
             .map(|max| u32::try_from(max.saturating_sub(events)).unwrap_or(u32::MAX));
         calls.into_iter().chain(events).min().unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod price_tests {
+    use super::*;
+
+    /// Spec: B1
+    #[test]
+    fn cached_tokens_cost_their_own_rate() {
+        #[track_caller]
+        fn check(price: Price, counts: [u64; 4], nanousd: u64) {
+            let [input_tokens, output_tokens, cached_tokens, cache_write_tokens] = counts;
+            let usage =
+                TokenUsage { input_tokens, output_tokens, cached_tokens, cache_write_tokens };
+            assert_eq!(price.of_attempt(&usage), nanousd);
+        }
+        let plain = Price::new(3.0, 15.0);
+        let full = plain.cached_input(0.3).cache_write(3.75);
+        check(full, [1_000, 100, 0, 0], 3_000_000 + 1_500_000);
+        check(full, [1_000, 0, 600, 300], 300_000 + 180_000 + 1_125_000);
+        check(plain, [1_000, 0, 600, 300], 3_000_000);
+        // A provider that counts more as cached than it was sent is not paid for it.
+        check(full, [1_000, 0, 5_000, 5_000], 300_000);
     }
 }

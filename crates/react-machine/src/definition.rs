@@ -10,6 +10,7 @@ use thiserror::Error;
 use crate::budget::{Budget, Price};
 use crate::fnv::Fnv1a;
 use crate::hook::HookRecord;
+use crate::limits::Limits;
 
 /// How deep an output schema may be nested: it is read again inside of the definition, which
 /// serde_json does down to 128.
@@ -83,17 +84,8 @@ impl AgentDefinition {
         if let Some((key, _)) = zero.into_iter().find(|(_, is_zero)| *is_zero) {
             return Err(DefinitionError::ZeroLimit(key));
         }
-        let amounts = [
-            ("max_cost_usd", self.budget.max_cost_usd),
-            ("input_per_mtok", self.price.map(|price| price.input_per_mtok)),
-            ("output_per_mtok", self.price.map(|price| price.output_per_mtok)),
-        ];
-        let is_amount = |amount: f64| amount.is_finite() && amount >= 0.0;
-        for (key, amount) in amounts {
-            if let Some(amount) = amount.filter(|amount| !is_amount(*amount)) {
-                return Err(DefinitionError::NoAmount { key, amount: amount.to_string() });
-            }
-        }
+        check_amount("max_cost_usd", self.budget.max_cost_usd)?;
+        self.price.map_or(Ok(()), Price::check)?;
         if self.budget.max_cost_usd.is_some() && self.price.is_none() {
             return Err(DefinitionError::UnknownPrice);
         }
@@ -102,6 +94,29 @@ impl AgentDefinition {
             return Err(DefinitionError::TooDeep("output_schema", MAX_SCHEMA_DEPTH));
         }
         Ok(())
+    }
+}
+
+fn check_amount(key: &'static str, amount: Option<f64>) -> Result<(), DefinitionError> {
+    match amount {
+        Some(amount) if !amount.is_finite() || amount < 0.0 => {
+            Err(DefinitionError::NoAmount { key, amount: amount.to_string() })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Price {
+    /// Refuses what is no amount of money.
+    ///
+    /// # Errors
+    ///
+    /// [`DefinitionError::NoAmount`], naming the key.
+    pub fn check(self) -> Result<(), DefinitionError> {
+        check_amount("input_per_mtok", Some(self.input_per_mtok))?;
+        check_amount("output_per_mtok", Some(self.output_per_mtok))?;
+        check_amount("cached_input_per_mtok", self.cached_input_per_mtok)?;
+        check_amount("cache_write_per_mtok", self.cache_write_per_mtok)
     }
 }
 
@@ -139,57 +154,6 @@ impl Deref for CheckedDefinition {
     }
 }
 
-/// Limits of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Limits {
-    /// How many model calls a run may make; retries and resends are not counted.
-    pub max_iterations: u32,
-    /// How many tool calls the model may ask for at once.
-    pub max_parallel_tools: u32,
-    /// How many tools run at the same time; the rest of a batch waits its turn.
-    pub max_concurrent_tools: u32,
-    /// How often the same batch may be asked for; `None` for ever.
-    pub max_repeated_batch_steps: Option<u32>,
-    /// How often the same batch may be asked for while it makes progress: its tools only look
-    /// around, or its results change. `None` for ever.
-    pub max_observation_steps: Option<u32>,
-    /// How often the model may say the same text without asking for anything new; `None` for ever.
-    pub max_stagnation_steps: Option<u32>,
-    /// How often in a row the same call may fail with the same code before it is no longer run;
-    /// `None` for ever.
-    pub max_repeated_failures: Option<u32>,
-    /// How long one tool execution may take, in milliseconds, where the tool does not say.
-    pub tool_timeout_ms: u64,
-    /// How many bytes of text a tool's output may have before the model reads only its beginning.
-    pub max_result_bytes: u64,
-    /// How long the memory may take over one read or write, in milliseconds.
-    pub memory_timeout_ms: u64,
-    /// How long one call of a hook may take, in milliseconds.
-    pub hook_timeout_ms: u64,
-    /// How long the error store or the result store may take over one call, in milliseconds.
-    pub store_timeout_ms: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            max_iterations: 25,
-            max_parallel_tools: 25,
-            max_concurrent_tools: 8,
-            max_repeated_batch_steps: Some(4),
-            max_observation_steps: Some(15),
-            max_stagnation_steps: Some(5),
-            max_repeated_failures: Some(3),
-            tool_timeout_ms: 30_000,
-            max_result_bytes: 16 * 1024,
-            memory_timeout_ms: 5_000,
-            hook_timeout_ms: 5_000,
-            store_timeout_ms: 5_000,
-        }
-    }
-}
-
 /// Says why an agent cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -203,6 +167,9 @@ pub enum DefinitionError {
         /// What it is.
         amount: String,
     },
+    /// A text that has to say something is empty.
+    #[error("`{0}` must not be empty")]
+    Empty(&'static str),
     /// A setting is beyond what providers take.
     #[error("`{key}` must be from 0 to {max}, and is `{given}`")]
     #[non_exhaustive]
@@ -226,10 +193,10 @@ pub enum DefinitionError {
 }
 
 impl DefinitionError {
-    /// Says that answers cannot vary so much.
+    /// Says that a setting is below 0 or above `max`.
     #[must_use]
-    pub fn temperature(given: f32, max: f32) -> Self {
-        Self::OutOfRange { key: "temperature", max: max.to_string(), given: given.to_string() }
+    pub fn out_of_range(key: &'static str, given: f32, max: f32) -> Self {
+        Self::OutOfRange { key, max: max.to_string(), given: given.to_string() }
     }
 }
 

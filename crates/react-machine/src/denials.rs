@@ -11,10 +11,10 @@ use sha2::{Digest, Sha256};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Denials(BTreeMap<(Arc<str>, Arc<str>), Denial>);
 
-/// What a person said against a call.
+/// What was said against a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Denial {
-    /// Who.
+    /// Who; empty where there was no decision in time.
     pub by: Arc<str>,
     /// Why, in their words.
     pub reason: Arc<str>,

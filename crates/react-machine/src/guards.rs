@@ -8,9 +8,10 @@ use layer0::JsonText;
 use layer0::event::ToolResponded;
 use layer0::message::ToolCall;
 
-use crate::definition::{AgentDefinition, Limits};
+use crate::definition::AgentDefinition;
 use crate::failure::FailureCause;
 use crate::fnv::{Fnv1a, hex_of};
+use crate::limits::Limits;
 use crate::signature::{batch_signature, call_signature, write_canonical};
 use crate::text;
 

@@ -7,10 +7,11 @@ use layer0::id::{ApprovalId, CallId};
 use layer0::message::{StopReason, ToolCall, Transcript};
 use layer0::stop::Stop;
 use layer0::usage::Allowance;
-use layer0::{JsonText, Timestamp};
+use layer0::{Approvers, JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::denials::arguments_hash;
 use crate::failure::FailureCause;
 use crate::hook::HookPoint;
 
@@ -138,9 +139,25 @@ pub struct Approval {
     pub arguments: JsonText,
     /// SHA-256 of the arguments, in hex; what the decision is bound to.
     pub arguments_hash: Arc<str>,
+    /// Until when it can be decided; for ever where there is no such time.
+    pub expires_at: Option<Timestamp>,
+    /// Who may decide it.
+    pub approvers: Approvers,
 }
 
 impl Approval {
+    /// Is it too late to decide it?
+    #[must_use]
+    pub fn is_over(&self, at: Timestamp) -> bool {
+        self.expires_at.is_some_and(|over| over <= at)
+    }
+
+    /// Binds the decision to other arguments than those that were shown.
+    pub(crate) fn change(&mut self, arguments: JsonText) {
+        self.arguments_hash = arguments_hash(&arguments);
+        self.arguments = arguments;
+    }
+
     /// Returns the call as it runs once a person agreed.
     pub(crate) fn call(&self) -> ToolCall {
         ToolCall {
@@ -262,6 +279,14 @@ pub enum Misuse {
     /// No call of the batch has this id.
     #[error("no open call `{0}`")]
     UnknownCall(CallId),
+    /// One who may not decide the approval has decided it.
+    #[error("`{by}` may not decide approval `{approval}`")]
+    NotApprover {
+        /// The approval.
+        approval: ApprovalId,
+        /// Who has decided it.
+        by: Arc<str>,
+    },
     /// The call was already answered.
     #[error("call `{0}` was already answered")]
     AlreadyAnswered(CallId),

@@ -10,7 +10,7 @@
 //! ```
 //! use layer0::{JsonText, Timestamp};
 //! use layer0::event::{AgentRecord, RunStarted};
-//! use react_machine::{AgentDefinition, CheckedDefinition, Effect, Input, Machine, Output, Setup};
+//! use backstop_react_machine::{AgentDefinition, CheckedDefinition, Effect, Input, Machine, Output, Setup};
 //!
 //! let definition = CheckedDefinition::new(AgentDefinition::new("demo", "You are brief."))?;
 //! let mut machine = Machine::new(definition, Setup::new("run_1".into()));
@@ -20,7 +20,7 @@
 //!     definition: JsonText::default(),
 //! };
 //! let mut started = RunStarted::new("hello", "s-1".into(), agent);
-//! started.machine = react_machine::VERSION;
+//! started.machine = backstop_react_machine::VERSION;
 //! machine.handle(Input::fact(Timestamp::default(), started))?;
 //!
 //! // One input, then drain: append what is to be appended, then perform the effects.
@@ -43,6 +43,7 @@ mod guards;
 mod history;
 mod hook;
 mod io;
+mod limits;
 mod machine;
 mod meter;
 mod outbox;
@@ -54,7 +55,7 @@ mod tool_message;
 mod typed;
 
 pub use budget::{Budget, Price};
-pub use definition::{AgentDefinition, CheckedDefinition, DefinitionError, Limits};
+pub use definition::{AgentDefinition, CheckedDefinition, DefinitionError};
 pub use denials::Denial;
 pub use failure::FailureCause;
 pub use history::messages_of;
@@ -63,8 +64,9 @@ pub use io::{
     Approval, Effect, EffectId, Entry, Finish, Input, Misuse, ModelCall, Output, Pause, ToolBatch,
     ToolRun,
 };
+pub use limits::Limits;
 pub use machine::{BUDGET_CANCELLED, CANCEL, INPUT, Machine, Setup, VERSION};
 pub use meter::{Dispatch, Grant, NothingLeft};
 pub use replay::{Divergence, Replay, Replayed};
 pub use signature::call_signature;
-pub use typed::OutputCheck;
+pub use typed::{OutputCheck, without_instruction};

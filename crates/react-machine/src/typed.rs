@@ -39,6 +39,12 @@ impl OutputCheck {
     }
 }
 
+/// Takes what the model is told about the form of its answer off the end of its instructions.
+#[must_use]
+pub fn without_instruction<'s>(system: &'s str, schema: &JsonText) -> &'s str {
+    system.strip_suffix(&*instruction(schema)).map_or(system, str::trim_end)
+}
+
 /// Returns what the model is told about the form of its answer.
 pub(crate) fn instruction(schema: &JsonText) -> String {
     format!(

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use event_log::{Claim, EventLog, LogError, RunSummary, RunWriter, Seed};
+use backstop_event_log::{Claim, EventLog, LogError, RunSummary, RunWriter, Seed};
 use layer0::event::{Actor, EventKind, RunFailed, ToolResponded};
 use layer0::failure::{Failure, chain};
 use layer0::id::CallId;

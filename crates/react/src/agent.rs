@@ -1,8 +1,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use provider::Provider;
-use react_machine::AgentDefinition;
+use backstop_provider::Provider;
+use backstop_react_machine::AgentDefinition;
 
 use crate::builder::AgentBuilder;
 use crate::error::RunFailure;
@@ -15,8 +15,8 @@ use crate::run::start::Start;
 /// A model with tools under the failure model. Cloning shares it; runs are independent.
 ///
 /// ```
-/// use provider::ScriptedProvider;
-/// use react::Agent;
+/// use backstop_provider::ScriptedProvider;
+/// use backstop_react::Agent;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use backstop_tool::{Arguments, DispatchSpec, Tool, ToolContext, ToolError};
 use layer0::failure::Chain;
 use layer0::stop::Stop;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tool::{Arguments, DispatchSpec, Tool, ToolContext, ToolError};
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
@@ -68,12 +68,16 @@ impl Tool for AgentTool {
         Some(DispatchSpec::new(Arc::clone(&definition.name), digest, definition.price.is_some()))
     }
 
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
     async fn call(
         &self,
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let input = arguments["input"].as_str().unwrap_or_default();
+        let input = arguments.text_of("input")?;
         let inner = &self.agent.inner;
         let mut request = RunRequest::new(input)
             .session(context.session.clone())

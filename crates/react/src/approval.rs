@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use event_log::Decision;
-use layer0::Timestamp;
+use backstop_event_log::Decision;
+use backstop_react_machine::Approval;
 use layer0::id::{ApprovalId, RunId, SessionId};
-use react_machine::Approval;
+use layer0::{JsonText, Timestamp};
 use tokio::sync::oneshot;
 
-use crate::decide_error::{ApprovalNotFound, DecideError};
+use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments};
 
 /// Decides approvals while their run is in this process.
 #[async_trait]
@@ -34,8 +34,11 @@ pub struct ApprovalRequest {
     pub session: SessionId,
     /// When it was asked.
     pub at: Timestamp,
-    /// The call, its arguments and what the decision is bound to.
+    /// The call, its arguments and what the decision is bound to; until when it can be decided, and by
+    /// whom.
     pub approval: Approval,
+    /// JSON Schema that other arguments have to fit.
+    pub schema: JsonText,
 }
 
 impl ApprovalRequest {
@@ -44,8 +47,30 @@ impl ApprovalRequest {
         session: SessionId,
         at: Timestamp,
         approval: Approval,
+        schema: JsonText,
     ) -> Self {
-        Self { run, session, at, approval }
+        Self { run, session, at, approval, schema }
+    }
+
+    /// Says whether this decision may be taken.
+    ///
+    /// # Errors
+    ///
+    /// [`DecideError::Blank`] when nothing says who decides, or a reason says nothing;
+    /// [`DecideError::NotApprover`] for one who may not; [`DecideError::Arguments`] for arguments that do
+    /// not fit the tool's schema.
+    pub fn check(&self, decision: &Decision) -> Result<(), DecideError> {
+        let Approval { id, approvers, .. } = &self.approval;
+        if let Some(what) = decision.blank() {
+            return Err(DecideError::Blank(what));
+        }
+        if !approvers.allow(&decision.by) {
+            return Err(DecideError::not_approver(id.clone(), &decision.by, approvers.clone()));
+        }
+        match &decision.arguments {
+            Some(arguments) => check_arguments(&self.schema, arguments),
+            None => Ok(()),
+        }
     }
 }
 
@@ -53,7 +78,7 @@ impl ApprovalRequest {
 /// Clones share them.
 ///
 /// ```
-/// # use react::{ApprovalDesk, DecideError};
+/// # use backstop_react::{ApprovalDesk, DecideError};
 /// let desk = ApprovalDesk::default();
 /// // Agent::builder(provider).approver(desk.clone()) …
 /// assert!(desk.open().is_empty());
@@ -82,8 +107,7 @@ impl ApprovalDesk {
     ///
     /// # Errors
     ///
-    /// [`DecideError::NotFound`], when the id is unknown or decided already; [`DecideError::Blank`], when
-    /// nothing says who decides.
+    /// As [`ApprovalDesk::decide`].
     pub fn approve(&self, id: &ApprovalId, by: impl Into<String>) -> Result<(), DecideError> {
         self.decide(id, Decision::approve(by))
     }
@@ -92,7 +116,7 @@ impl ApprovalDesk {
     ///
     /// # Errors
     ///
-    /// As [`ApprovalDesk::approve`]; [`DecideError::Blank`] for a reason that says nothing, too.
+    /// As [`ApprovalDesk::decide`].
     pub fn deny(
         &self,
         id: &ApprovalId,
@@ -102,13 +126,21 @@ impl ApprovalDesk {
         self.decide(id, Decision::deny(by, reason))
     }
 
-    fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<(), DecideError> {
+    /// Decides an approval; one that is approved may get other arguments.
+    ///
+    /// # Errors
+    ///
+    /// [`DecideError::NotFound`], when the id is unknown, decided already or expired; then, and otherwise
+    /// as [`ApprovalRequest::check`], nothing has changed.
+    pub fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<(), DecideError> {
         if let Some(what) = decision.blank() {
             return Err(DecideError::Blank(what));
         }
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
-        let decided = open.and_then(|open| open.decided.send(decision).ok());
-        decided.ok_or_else(|| ApprovalNotFound::new(id.clone()).into())
+        let not_found = || ApprovalNotFound::new(id.clone());
+        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(id).ok_or_else(not_found)?.request.check(&decision)?;
+        let decided = all.remove(id).and_then(|open| open.decided.send(decision).ok());
+        decided.ok_or_else(|| not_found().into())
     }
 }
 

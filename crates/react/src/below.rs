@@ -3,17 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::Clock;
+use backstop_clock::Clock;
+use backstop_react_machine::{Grant, NothingLeft};
+use backstop_tool::{ToolContext, ToolError};
 use futures_util::future::{Either, select};
 use layer0::event::OperatorReturned;
 use layer0::id::RunId;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Code, code};
-use react_machine::{Grant, NothingLeft};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tool::{ToolContext, ToolError};
 
 use crate::error::RunFailure;
 use crate::journal::Child;

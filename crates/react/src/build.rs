@@ -4,18 +4,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use error_store::{ErrorDetail, ResultDetail};
+use backstop_error_store::{ErrorDetail, ResultDetail};
+use backstop_provider::{ModelSettings, ToolChoice};
+use backstop_react_machine::{AgentDefinition, CheckedDefinition, DefinitionError, Price};
+use backstop_retry::RetryPolicy;
+use backstop_tool::{Grants, Toolset};
 use layer0::name::check_name;
 use layer0::{JsonText, is_deeper};
-use provider::ModelSettings;
-use react_machine::{AgentDefinition, CheckedDefinition, DefinitionError};
-use retry::RetryPolicy;
 use serde_json::{Value, json};
-use tool::{Grants, Toolset};
 
 use crate::agent::Agent;
 use crate::build_error::BuildError;
-use crate::builder::AgentBuilder;
+use crate::builder::{AgentBuilder, ApprovalRule};
 use crate::endpoint::stack;
 use crate::guarded::panic_text;
 use crate::hook::Hook;
@@ -30,6 +30,8 @@ use crate::upstream::Asked;
 const MAX_SOURCE_DEPTH: usize = 100;
 /// The most that answers vary, at any provider.
 const MAX_TEMPERATURE: f32 = 2.0;
+/// The whole of the probability mass.
+const MAX_TOP_P: f32 = 1.0;
 
 impl AgentBuilder {
     /// Makes the agent.
@@ -63,13 +65,25 @@ impl AgentBuilder {
             }
         }
         check_hooks(&hooks)?;
-        for name in &self.approvals {
-            tools.require_approval(name)?;
+        let state = self.app_state.as_deref();
+        for (tool, wanted) in tools.state_types() {
+            if !state.is_some_and(|state| wanted.fits(state)) {
+                let (tool, wanted) = (tool.into(), wanted.name());
+                return Err(BuildError::MissingState { tool, wanted });
+            }
+        }
+        for ApprovalRule { tool, expires_after, approvers } in self.approvals {
+            tools.require_approval(&tool)?;
+            tools.limit_approvals(&tool, expires_after, approvers)?;
         }
         if self.retry.attempts == 0 {
             return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));
         }
-        check_settings(self.settings)?;
+        check_settings(&self.settings)?;
+        check_tool_choice(&self.settings, &tools)?;
+        for asked in std::iter::once(&self.model).chain(&self.fallbacks) {
+            asked.provider().check_settings(&self.settings)?;
+        }
         if is_deeper(&self.source, MAX_SOURCE_DEPTH) {
             let too_deep = DefinitionError::TooDeep("source", MAX_SOURCE_DEPTH);
             return Err(BuildError::Definition(too_deep));
@@ -80,12 +94,13 @@ impl AgentBuilder {
             .map(Asked::provider)
             .map(|provider| json!({ "provider": provider.name(), "model": provider.model() }))
             .collect();
+        let prices = prices(self.price, std::iter::once(&self.model).chain(&self.fallbacks))?;
         let mut definition = AgentDefinition {
             name: self.name,
             instructions: self.instructions,
             limits: self.limits,
             budget: self.budget,
-            price: self.price,
+            price: prices.first().copied(),
             memory: self.memory.is_some(),
             hooks: shared(hooks.iter().map(Hook::record).collect()),
             exploratory_tools: shared(self.exploratory_tools),
@@ -105,6 +120,7 @@ impl AgentBuilder {
             "grant": self.grants,
             "source": self.source,
         });
+        further_settings(&self.settings, &mut runtime["model"]);
         if !fallbacks.is_empty() {
             runtime["model"]["fallback"] = fallbacks.into();
         }
@@ -118,7 +134,11 @@ impl AgentBuilder {
         let open = |asked: Asked| asked.open(&clock);
         let first = open(self.model);
         let upstreams = std::iter::once(first).chain(self.fallbacks.into_iter().map(open));
-        let models = stack(upstreams.collect(), self.stream, &retry, self.attempt_timeout, &clock);
+        let priced = upstreams.enumerate().map(|(place, mut upstream)| {
+            upstream.price = prices.get(place).copied();
+            upstream
+        });
+        let models = stack(priced.collect(), self.stream, &retry, self.attempt_timeout, &clock);
         Ok(Agent {
             inner: Arc::new(Inner {
                 definition,
@@ -144,16 +164,57 @@ impl AgentBuilder {
     }
 }
 
+/// Returns the price of each provider in turn; none where one of them has none, for what a run costs
+/// would be told too low.
+fn prices<'a>(
+    agent: Option<Price>,
+    asked: impl Iterator<Item = &'a Asked>,
+) -> Result<Vec<Price>, DefinitionError> {
+    let prices: Option<Vec<Price>> = asked.map(|asked| asked.price().or(agent)).collect();
+    let prices = prices.unwrap_or_default();
+    prices.iter().copied().try_for_each(Price::check)?;
+    Ok(prices)
+}
+
 /// Refuses what no provider takes.
-fn check_settings(settings: ModelSettings) -> Result<(), DefinitionError> {
+fn check_settings(settings: &ModelSettings) -> Result<(), DefinitionError> {
     if settings.max_output_tokens == Some(0) {
         return Err(DefinitionError::ZeroLimit("max_output_tokens"));
     }
-    match settings.temperature {
-        Some(given) if !(0.0..=MAX_TEMPERATURE).contains(&given) => {
-            Err(DefinitionError::temperature(given, MAX_TEMPERATURE))
+    let numbers = [
+        ("temperature", settings.temperature, MAX_TEMPERATURE),
+        ("top_p", settings.top_p, MAX_TOP_P),
+    ];
+    for (key, given, max) in numbers {
+        if let Some(given) = given.filter(|given| !(0.0..=max).contains(given)) {
+            return Err(DefinitionError::out_of_range(key, given, max));
+        }
+    }
+    if settings.stop.iter().any(|text| text.is_empty()) {
+        return Err(DefinitionError::Empty("stop"));
+    }
+    Ok(())
+}
+
+/// Refuses a choice of tools that the agent does not have.
+fn check_tool_choice(settings: &ModelSettings, tools: &Toolset) -> Result<(), BuildError> {
+    match &settings.tool_choice {
+        Some(ToolChoice::Tool(name)) => Ok(tools.require(name)?),
+        Some(choice) if choice.forces_a_call() && tools.specs().next().is_none() => {
+            Err(BuildError::ToolChoice(choice.as_str().into()))
         }
         _ => Ok(()),
+    }
+}
+
+/// Notes the settings that are set beside those that stand in every record.
+fn further_settings(settings: &ModelSettings, model: &mut Value) {
+    if let (Ok(Value::Object(settings)), Some(model)) =
+        (serde_json::to_value(settings), model.as_object_mut())
+    {
+        for (key, value) in settings {
+            model.entry(key).or_insert(value);
+        }
     }
 }
 

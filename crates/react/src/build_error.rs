@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use backstop_provider::UnsupportedSetting;
+use backstop_react_machine::DefinitionError;
+use backstop_tool::{PatternError, RegistrationError, ToolNotFound};
 use layer0::name::NameError;
-use react_machine::DefinitionError;
 use thiserror::Error;
-use tool::{PatternError, RegistrationError, ToolNotFound};
 
 /// Says why an agent cannot be made.
 #[derive(Debug, Error)]
@@ -29,12 +30,27 @@ pub enum BuildError {
     /// A tool, hook or provider panicked when it was asked about itself; the panic was caught.
     #[error("a part of the agent panicked: {0}")]
     Panicked(String),
+    /// A tool takes a state that the agent does not have.
+    #[error("tool `{tool}` takes a state of type `{wanted}`: give one with `AgentBuilder::state`")]
+    #[non_exhaustive]
+    MissingState {
+        /// The tool.
+        tool: Arc<str>,
+        /// The type of the state.
+        wanted: &'static str,
+    },
     /// A secret of the process is one of the words that a definition is made of.
     #[error("the definition cannot be recorded without its secrets")]
     Secret(#[source] serde_json::Error),
+    /// A provider does not have a setting, or not with this value.
+    #[error("unsupported setting")]
+    Setting(#[from] UnsupportedSetting),
     /// A tool cannot be added.
     #[error("invalid tool")]
     Tool(#[from] RegistrationError),
+    /// The model must call a tool, and the agent has none.
+    #[error("`tool_choice` is `{0}`, and the agent has no tool")]
+    ToolChoice(Arc<str>),
     /// A tool that is named somewhere is not there.
     #[error("unknown tool")]
     ToolNotFound(#[from] ToolNotFound),

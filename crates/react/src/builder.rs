@@ -2,15 +2,16 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::{Clock, SystemClock};
-use error_store::{ErrorStore, ResultStore, Store};
-use event_log::EventLog;
-use provider::{ModelSettings, Provider};
-use react_machine::{Budget, Limits, Price};
-use redact::Redactor;
-use retry::{Jitter, RetryConfig};
+use backstop_clock::{Clock, SystemClock};
+use backstop_error_store::{ErrorStore, ResultStore, Store};
+use backstop_event_log::EventLog;
+use backstop_provider::{ModelSettings, Provider};
+use backstop_react_machine::{Budget, Limits, Price};
+use backstop_redact::Redactor;
+use backstop_retry::{Jitter, RetryConfig};
+use backstop_tool::Tool;
+use layer0::Approvers;
 use serde_json::Value;
-use tool::Tool;
 
 use crate::approval::Approver;
 use crate::hook::{Gate, HookCode, Observer};
@@ -51,7 +52,7 @@ pub struct AgentBuilder {
     pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
     pub(crate) hooks: Vec<HookCode>,
     pub(crate) approver: Option<Arc<dyn Approver>>,
-    pub(crate) approvals: Vec<String>,
+    pub(crate) approvals: Vec<ApprovalRule>,
     pub(crate) packs: Vec<Pack>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
@@ -137,7 +138,11 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets how the model should answer.
+    /// Sets how the model should answer. A setting that the provider or a fallback does not have is
+    /// refused when the agent is built. A tool that has to be called ([`ToolChoice::Required`], or one by
+    /// name) is for the first model call of a run; then the model decides.
+    ///
+    /// [`ToolChoice::Required`]: backstop_provider::ToolChoice::Required
     pub fn settings(mut self, settings: ModelSettings) -> Self {
         self.settings = settings;
         self
@@ -292,8 +297,33 @@ impl AgentBuilder {
     }
 
     /// Lets a person agree to every call of a tool, whatever the tool itself says.
-    pub fn require_approval(mut self, tool: impl Into<String>) -> Self {
-        self.approvals.push(tool.into());
+    pub fn require_approval(self, tool: impl Into<String>) -> Self {
+        self.approval_rule(tool.into(), None, Approvers::default())
+    }
+
+    /// Lets a person agree to every call of a tool within this time, whatever the tool itself says. A call
+    /// that is not decided by then is denied, by the process that has the run then or takes it next.
+    pub fn approval_expires_after(self, tool: impl Into<String>, time: Duration) -> Self {
+        self.approval_rule(tool.into(), Some(time), Approvers::default())
+    }
+
+    /// Lets one of these agree to every call of a tool, whatever the tool itself says. What others decide is
+    /// refused.
+    pub fn approvers<N: Into<Arc<str>>>(
+        self,
+        tool: impl Into<String>,
+        names: impl IntoIterator<Item = N>,
+    ) -> Self {
+        self.approval_rule(tool.into(), None, names.into_iter().collect())
+    }
+
+    fn approval_rule(
+        mut self,
+        tool: String,
+        expires_after: Option<Duration>,
+        approvers: Approvers,
+    ) -> Self {
+        self.approvals.push(ApprovalRule { tool, expires_after, approvers });
         self
     }
 
@@ -321,4 +351,12 @@ impl AgentBuilder {
         self.source = source;
         self
     }
+}
+
+/// What is asked of the calls of a tool, whatever the tool itself says.
+#[derive(Clone)]
+pub(crate) struct ApprovalRule {
+    pub(crate) tool: String,
+    pub(crate) expires_after: Option<Duration>,
+    pub(crate) approvers: Approvers,
 }

@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use event_log::{Decision, EventLog, InboxRequest, LogError};
+use backstop_event_log::{Decision, EventLog, InboxRequest, LogError};
+use backstop_provider::ScriptedProvider;
+use layer0::event::EventKind;
 use layer0::id::{ApprovalId, RunId};
-use provider::ScriptedProvider;
+use layer0::{JsonText, Timestamp, ToolSpec};
+use serde::Deserialize;
 
 use crate::agent::Agent;
-use crate::decide_error::{ApprovalNotFound, DecideError};
+use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments};
 use crate::error::AgentError;
+use crate::recordable::redacted_decision;
 use crate::resume_error::ResumeError;
 use crate::run::session::{Ending, end};
 
@@ -107,13 +111,11 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// [`DecideError::NotFound`] when no such approval is open: it never was, or it was decided
-    /// before; [`DecideError::Log`] when the log cannot be written; [`DecideError::Blank`] when nothing
-    /// says who decides.
+    /// As [`decide`].
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the decision was accepted or not.
+    /// As [`decide`].
     pub async fn approve(&self, id: &ApprovalId, by: &str) -> Result<(), DecideError> {
         self.decide(id, Decision::approve(by)).await
     }
@@ -122,27 +124,83 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// As [`Agent::approve`]; [`DecideError::Blank`] for a reason that says nothing, too.
+    /// As [`decide`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Agent::approve`].
+    /// As [`decide`].
     pub async fn deny(&self, id: &ApprovalId, by: &str, reason: &str) -> Result<(), DecideError> {
         self.decide(id, Decision::deny(by, reason)).await
     }
 
-    async fn decide(&self, id: &ApprovalId, mut decision: Decision) -> Result<(), DecideError> {
-        let not_found = || ApprovalNotFound::new(id.clone());
-        let log = self.inner.log.as_ref().ok_or_else(not_found)?;
-        if let Some(what) = decision.blank() {
-            return Err(DecideError::Blank(what));
-        }
-        let redactor = &self.inner.redactor;
-        decision.by = redactor.redact(&decision.by).into_owned();
-        decision.reason = decision.reason.map(|why| redactor.redact(&why).into_owned());
-        match log.decide(id, decision, self.inner.clock.now()).await? {
-            true => Ok(()),
-            false => Err(not_found().into()),
-        }
+    /// Decides an approval, as [`decide`] does, with this agent's clock and redaction: a call that is let
+    /// run may get other arguments.
+    ///
+    /// # Errors
+    ///
+    /// As [`decide`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`decide`].
+    pub async fn decide(&self, id: &ApprovalId, decision: Decision) -> Result<(), DecideError> {
+        let log = self.inner.log.as_ref().ok_or_else(|| ApprovalNotFound::new(id.clone()))?;
+        let decision = redacted_decision(&self.inner.redactor, decision);
+        decide(&**log, id, decision, self.inner.clock.now()).await
     }
+}
+
+/// Decides an approval, whichever process runs its run. Other arguments than those that were shown are
+/// held against the schema that the tool had when its run began; what they need is asked of the policy
+/// when the run goes on.
+///
+/// # Errors
+///
+/// [`DecideError::NotFound`] when no such approval is open: it never was, or it was decided before;
+/// [`DecideError::Expired`] when it was not decided in time; [`DecideError::NotApprover`] when this is not
+/// one of those who may; [`DecideError::Arguments`] for arguments that do not fit the tool;
+/// [`DecideError::Blank`] when nothing says who decides, or a reason says nothing; [`DecideError::Log`]
+/// when the log cannot be read or written.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, the decision was accepted or not.
+pub async fn decide(
+    log: &dyn EventLog,
+    id: &ApprovalId,
+    decision: Decision,
+    at: Timestamp,
+) -> Result<(), DecideError> {
+    if let Some(what) = decision.blank() {
+        return Err(DecideError::Blank(what));
+    }
+    if let Some(arguments) = &decision.arguments
+        && let Some(schema) = recorded_schema(log, id).await?
+    {
+        check_arguments(&schema, arguments)?;
+    }
+    match log.decide(id, decision, at).await? {
+        true => Ok(()),
+        false => Err(ApprovalNotFound::new(id.clone()).into()),
+    }
+}
+
+/// Returns the schema that the arguments of a call have to fit; `None` where there is no such approval, or
+/// nothing says it. Then admission does.
+async fn recorded_schema(
+    log: &dyn EventLog,
+    id: &ApprovalId,
+) -> Result<Option<JsonText>, LogError> {
+    #[derive(Deserialize)]
+    struct Tools {
+        tools: Vec<ToolSpec>,
+    }
+    let open = log.open_approvals().await?.into_iter().find(|open| open.id == *id);
+    let Some(open) = open else { return Ok(None) };
+    let first = log.records(&open.run, 1).await?.into_iter().next();
+    let Some(Ok(event)) = first.map(|record| record.decode(&open.run)) else { return Ok(None) };
+    let EventKind::RunStarted(started) = event.kind else { return Ok(None) };
+    let Ok(Tools { tools }) = started.agent.definition.read() else { return Ok(None) };
+    let tool = tools.into_iter().find(|spec| spec.name == open.tool);
+    Ok(tool.map(|spec| spec.schema.clone()))
 }

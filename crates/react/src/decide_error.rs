@@ -1,9 +1,12 @@
 //! Why a decision was not accepted.
 
-use event_log::LogError;
-use layer0::code;
+use std::borrow::Cow;
+
+use backstop_event_log::LogError;
+use backstop_tool::Schema;
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::ApprovalId;
+use layer0::{Approvers, JsonText, code};
 use thiserror::Error;
 
 /// Says that no open approval has this id: it never had, or it is decided already.
@@ -35,11 +38,34 @@ impl Failure for ApprovalNotFound {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DecideError {
+    /// Changed arguments do not fit the schema of the tool.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the arguments do not fit the tool: {0}")]
+    Arguments(String),
     /// A text that has to say something is blank.
     ///
     /// Retry: never. Effect: none.
     #[error("the decision has a blank `{0}`")]
     Blank(&'static str),
+    /// The approval was not decided in time.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("approval `{0}` has expired")]
+    Expired(ApprovalId),
+    /// The approval is not for this one to decide.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("`{by}` may not decide approval `{id}`, only: {approvers}")]
+    #[non_exhaustive]
+    NotApprover {
+        /// The approval.
+        id: ApprovalId,
+        /// Who was to have decided.
+        by: Box<str>,
+        /// Who may.
+        approvers: Approvers,
+    },
     /// No such approval is open.
     ///
     /// Retry: as the error inside says. Effect: as it says.
@@ -49,15 +75,57 @@ pub enum DecideError {
     ///
     /// Retry: as the log's error says. Effect: as the log's error says.
     #[error("the decision could not be written")]
-    Log(#[from] LogError),
+    Log(#[source] LogError),
+}
+
+impl DecideError {
+    /// Makes [`DecideError::NotApprover`].
+    #[must_use]
+    pub fn not_approver(id: ApprovalId, by: &str, approvers: Approvers) -> Self {
+        Self::NotApprover { id, by: by.into(), approvers }
+    }
+}
+
+impl From<LogError> for DecideError {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::ApprovalExpired(id) => Self::Expired(id),
+            LogError::NotApprover { approval: id, by, approvers, .. } => {
+                Self::NotApprover { id, by, approvers }
+            }
+            error => Self::Log(error),
+        }
+    }
 }
 
 impl Failure for DecideError {
     fn facts(&self) -> Facts {
         match self {
-            Self::Blank(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Arguments(_) | Self::Blank(_) | Self::NotApprover { .. } => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
+            Self::Expired(_) => Facts::never(code::APPROVAL_EXPIRED, Effect::None),
             Self::NotFound(error) => error.facts(),
             Self::Log(error) => error.facts(),
         }
     }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Arguments(_) => {
+                Some("give all arguments of the call, as its tool takes them".into())
+            }
+            Self::NotApprover { .. } => Some("let one of them decide".into()),
+            Self::Log(error) => error.hint(),
+            Self::Blank(_) | Self::Expired(_) | Self::NotFound(_) => None,
+        }
+    }
+}
+
+/// Says whether other arguments than the model's fit the schema of a tool.
+pub(crate) fn check_arguments(schema: &JsonText, arguments: &JsonText) -> Result<(), DecideError> {
+    // What no validator is there for is checked when the call is admitted.
+    let Ok(schema) = Schema::new(&schema.value()) else { return Ok(()) };
+    let checked = schema.check_arguments(&arguments.value());
+    checked.map_err(|misfit| DecideError::Arguments(misfit.to_string()))
 }

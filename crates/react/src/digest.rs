@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use backstop_react_machine::AgentDefinition;
 use layer0::JsonText;
 use layer0::event::AgentRecord;
-use react_machine::AgentDefinition;
 use sha2::{Digest, Sha256};
 
 /// What `run.started` says of an agent.

@@ -9,6 +9,7 @@ mod large_result;
 mod late;
 mod memory;
 mod model;
+mod proposal;
 mod tool;
 
 use std::pin::Pin;
@@ -22,6 +23,7 @@ use crate::journal::{End, Step};
 pub(crate) use effects::Effects;
 pub(crate) use failure::Failing;
 pub(crate) use hooks::has_hooks;
+pub(crate) use proposal::is_any_held;
 pub(crate) use tool::admit;
 
 /// The work of a step.
@@ -37,15 +39,18 @@ impl Effects {
             Step::Hooks(pause) => {
                 stoppable(stop, async move { hooks::pause(&effects, pause).await })
             }
-            Step::Gates(calls) => {
-                stoppable(stop, async move { hooks::gates(&effects, &calls).await })
-            }
+            Step::Gates(calls) => stoppable(stop, async move {
+                let gated = hooks::gates(&effects, &calls).await;
+                proposal::added(&effects, gated).await
+            }),
             Step::Observers(calls) => {
                 stoppable(stop, async move { hooks::observers(&effects, &calls).await })
             }
             Step::Approval(approval) => {
                 stoppable(stop, async move { approval::ask(&effects, approval).await })
             }
+            // The journal sends it, as it does with decisions.
+            Step::Expiry(approval) => Box::pin(std::future::ready(End::Expiry(approval, false))),
             Step::ReadMemory(input) => {
                 stoppable(stop, async move { memory::read(&effects, input).await })
             }

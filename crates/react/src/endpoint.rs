@@ -7,22 +7,23 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use clock::Clock;
+use backstop_clock::Clock;
+use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
+use backstop_react_machine::Price;
+use backstop_redact::Redactor;
+use backstop_retry::{AttemptTimeout, AttemptTimeoutLayer, CircuitBreaker, RetryPolicy};
 use futures_util::FutureExt;
 use layer0::Code;
 use layer0::event::ModelAttempted;
 use layer0::failure::Failure;
 use layer0::id::RunId;
 use layer0::usage::TokenUsage;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
-use react_machine::Price;
-use redact::Redactor;
-use retry::{AttemptTimeout, AttemptTimeoutLayer, CircuitBreaker, RetryPolicy};
 use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
 use tower::util::Either;
 use tower::{Service, ServiceBuilder};
 
 use crate::feed::Feed;
+use crate::form;
 use crate::guarded::panic_text;
 use crate::inner::Inner;
 use crate::live::{Hub, Live};
@@ -40,6 +41,8 @@ pub(crate) struct Endpoint {
     pub(crate) retry: RetryPolicy,
     /// How `model.attempted` names it.
     pub(crate) label: Arc<str>,
+    /// What its tokens cost.
+    pub(crate) price: Option<Price>,
     pub(crate) service: AttemptService,
 }
 
@@ -59,11 +62,12 @@ pub(crate) fn stack(
         upstreams.iter().map(|upstream| &*upstream.provider).collect();
     let labels = attempt_labels(&providers);
     let endpoint = |(upstream, label): (Upstream, Arc<str>)| {
-        let Upstream { provider, budget, breaker, places, attempt_timeout: own } = upstream;
+        let Upstream { provider, budget, breaker, places, attempt_timeout: own, price } = upstream;
         let timeout = own.unwrap_or(attempt_timeout);
         Endpoint {
             retry: retry.clone().budget(budget),
             label,
+            price,
             service: ServiceBuilder::new()
                 .layer(breaker.layer())
                 .option_layer(places.map(GlobalConcurrencyLimitLayer::with_semaphore))
@@ -254,6 +258,7 @@ impl Service<AttemptRequest> for Transport {
             let AttemptRequest { mut request, record } = attempt;
             request.sink = Some(Arc::clone(&record) as _);
             let tools = map_request(&mut request);
+            form::settle(&mut request, &*provider);
             let asked = AssertUnwindSafe(async {
                 if stream {
                     provider.stream(&request).await

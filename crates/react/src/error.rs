@@ -2,15 +2,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use event_log::LogError;
+use backstop_event_log::LogError;
+use backstop_provider::ProviderError;
+use backstop_react_machine::{FailureCause, text};
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError};
 use layer0::failure::{Chain, Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::usage::Usage;
-use provider::ProviderError;
-use react_machine::{FailureCause, text};
 use thiserror::Error;
 
 use crate::history::RequestError;

@@ -2,13 +2,13 @@
 
 use std::fmt::Display;
 
-use event_log::{EventLog, LogError, RunSummary, read_events, sessions_of};
+use backstop_event_log::{EventLog, LogError, RunSummary, read_events, sessions_of};
+use backstop_react_machine::{
+    AgentDefinition, CheckedDefinition, Divergence, Entry, Replay, Replayed, Setup,
+};
 use layer0::JsonText;
 use layer0::event::{Event, EventKind, RunStarted};
 use layer0::id::{RunId, SessionId};
-use react_machine::{
-    AgentDefinition, CheckedDefinition, Divergence, Entry, Replay, Replayed, Setup,
-};
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::Clock;
-use error_store::{
-    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, NewResult, Pruned,
-    ResultRecord, ResultStore, Retention, StoreError, Stored,
+use backstop_clock::Clock;
+use backstop_error_store::{
+    CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
+    NewResult, Pruned, ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError,
+    Stored,
 };
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
@@ -149,6 +150,10 @@ impl ErrorStore for Guarded<dyn ErrorStore> {
         self.ask(move |store| Box::pin(async move { store.stats(limit).await })).await
     }
 
+    async fn count(&self, filter: ErrorFilter, by: CountBy) -> Result<Vec<ErrorCount>, StoreError> {
+        self.ask(move |store| Box::pin(async move { store.count(filter, by).await })).await
+    }
+
     fn hold(&self, session: &SessionId) -> Hold {
         Guarded::hold(self, |store| store.hold(session))
     }
@@ -181,6 +186,10 @@ impl ResultStore for Guarded<dyn ResultStore> {
     async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
         let id = id.clone();
         self.ask(|store| Box::pin(async move { store.find(&id).await })).await
+    }
+
+    async fn list(&self, filter: ResultFilter) -> Result<Vec<ResultEntry>, StoreError> {
+        self.ask(|store| Box::pin(async move { store.list(filter).await })).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {

@@ -6,7 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::Clock;
+use backstop_clock::Clock;
+use backstop_tool::{Admitted, ToolContext, ToolError, Written};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use layer0::JsonText;
@@ -14,7 +15,6 @@ use layer0::failure::Chain;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_util::sync::DropGuard;
-use tool::{Admitted, ToolContext, ToolError, Written};
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 

@@ -9,6 +9,8 @@ use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::{Message, Transcript};
 use thiserror::Error;
 
+use crate::label::LabelError;
+
 /// What was said before a run, as the caller knows it; see [`RunRequest::history`].
 ///
 /// It is made of messages, oldest first, or of the transcript of an earlier run. Of a transcript, what
@@ -48,6 +50,11 @@ pub enum RequestError {
         /// What is wrong with it.
         why: HistoryFault,
     },
+    /// It cannot be filed under its labels.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("a label cannot be given")]
+    Label(#[from] LabelError),
     /// The agent keeps no log, so that nothing is known of the session.
     ///
     /// Retry: never. Effect: none.
@@ -118,6 +125,7 @@ impl RequestError {
                     "take the last message out, and run the agent with it"
                 }
             },
+            Self::Label(_) => "use fewer or shorter labels; long texts belong into the input",
             Self::SessionWithoutLog { .. } => {
                 "give the agent a log (`log(MemoryLog::new())`, or a database's), or give the \
                  conversation with `RunRequest::history`"
@@ -131,6 +139,7 @@ impl Failure for RequestError {
         match self {
             Self::HistoryInSession { .. }
             | Self::InvalidHistory { .. }
+            | Self::Label(_)
             | Self::SessionWithoutLog { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
         }
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use backstop_react_machine::{HookPoint, HookRecord};
 use layer0::error::BoxError;
 use layer0::failure::{Effect, Facts, Failure, Seconds};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::{StopReason, ToolCall, Transcript};
 use layer0::stop::Outcome;
 use layer0::{Code, JsonText, code};
-use react_machine::{HookPoint, HookRecord};
 use thiserror::Error;
 
 /// Looks on at points of a run. It changes nothing, and is asked after the gates of its point.
@@ -191,7 +191,7 @@ pub enum HookError {
     /// It reported an error.
     ///
     /// Retry: never. Effect: unknown.
-    #[error("{}", react_machine::text::HOOK_FAILED)]
+    #[error("{}", backstop_react_machine::text::HOOK_FAILED)]
     Failed(#[source] BoxError),
     /// Its code panicked; the panic was caught.
     ///

@@ -4,13 +4,13 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use clock::Clock;
-use event_log::EventLog;
-use provider::ModelSettings;
-use react_machine::CheckedDefinition;
-use redact::Redactor;
-use retry::{Jitter, RetryConfig};
-use tool::{Grants, Toolset};
+use backstop_clock::Clock;
+use backstop_event_log::EventLog;
+use backstop_provider::ModelSettings;
+use backstop_react_machine::CheckedDefinition;
+use backstop_redact::Redactor;
+use backstop_retry::{Jitter, RetryConfig};
+use backstop_tool::{Grants, Toolset};
 
 use crate::approval::Approver;
 use crate::digest::{Resolved, record};

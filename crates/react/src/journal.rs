@@ -11,11 +11,11 @@ mod note;
 mod step;
 
 use async_trait::async_trait;
-use event_log::{InboxMessage, LogError, Seed};
+use backstop_event_log::{InboxMessage, LogError, Seed};
+use backstop_react_machine::Entry;
 use layer0::Timestamp;
 use layer0::event::{Event, ToolLate};
 use layer0::id::RunId;
-use react_machine::Entry;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use note::{Note, Notes};

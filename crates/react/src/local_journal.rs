@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
-use event_log::{EventLog, InboxMessage, LogError, RunWriter};
+use backstop_event_log::{EventLog, InboxMessage, LogError, RunWriter};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -139,20 +139,29 @@ impl LocalJournal {
     /// Writes a decision into the inbox before the run hears of it, so that the inbox says which one
     /// counts. One that could not be written is asked for again.
     async fn accept(&mut self, fact: Fact) -> Result<Option<Fact>, LogError> {
-        let Fact::Ended(id, End::Approval(approval, Some(decision))) = fact else {
-            return Ok(Some(fact));
+        let (id, again, end) = match fact {
+            Fact::Ended(id, End::Approval(approval, Some(decision))) => {
+                let is_sent = self.effects.accept(&approval.id, &decision).await;
+                let again = Step::Approval(approval.clone());
+                let left = |is_sent: bool| (!is_sent).then_some(decision);
+                (id, again, is_sent.map(|is_sent| End::Approval(approval, left(is_sent))))
+            }
+            Fact::Ended(id, End::Expiry(approval, _)) => {
+                let is_sent = self.effects.expire(&approval).await;
+                let again = Step::Expiry(approval.clone());
+                (id, again, is_sent.map(|is_sent| End::Expiry(approval, is_sent)))
+            }
+            fact => return Ok(Some(fact)),
         };
-        let decision = match self.effects.accept(&approval.id, &decision).await {
-            Ok(true) => None,
-            Ok(false) => Some(decision),
+        match end {
+            Ok(end) => Ok(Some(Fact::Ended(id, end))),
             Err(error @ LogError::Locked(_)) => {
                 tracing::warn!(%error, "a decision could not be written; it is asked for again");
-                self.perform(id, Step::Approval(approval));
-                return Ok(None);
+                self.perform(id, again);
+                Ok(None)
             }
-            Err(error) => return Err(error),
-        };
-        Ok(Some(Fact::Ended(id, End::Approval(approval, decision))))
+            Err(error) => Err(error),
+        }
     }
 
     fn perform(&mut self, id: StepId, step: Step) {

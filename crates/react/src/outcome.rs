@@ -1,10 +1,10 @@
 use std::sync::Arc;
 
+use backstop_react_machine::Approval;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::stop::Stop;
 use layer0::usage::Usage;
-use react_machine::Approval;
 
 /// A run that did not fail.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,9 +1,9 @@
 //! The check of a final answer against the schema it has to fit.
 
+use backstop_react_machine::OutputCheck;
+use backstop_tool::{Schema, SchemaError};
 use layer0::JsonText;
-use react_machine::OutputCheck;
 use serde_json::Value;
-use tool::{Schema, SchemaError};
 
 /// Returns the check of final answers against a schema.
 ///

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tool::{Tool, Toolset};
+use backstop_tool::{Tool, Toolset};
 
 use crate::build_error::{BuildError, PackError};
 use crate::hook::{Gate, Hook, HookCode, Observer};

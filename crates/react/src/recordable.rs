@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use event_log::Decision;
+use backstop_event_log::Decision;
+use backstop_react_machine::AgentDefinition;
+use backstop_redact::Redactor;
 use layer0::message::{Message, ProviderState, StopReason, ToolCall, Transcript};
 use layer0::{JsonText, is_deeper};
-use react_machine::AgentDefinition;
-use redact::Redactor;
 use serde_json::Value;
 
 /// What a provider wants back is dropped where it is deeper. serde_json writes any depth and reads 128
@@ -94,10 +94,12 @@ pub(crate) fn recordable(redactor: &Redactor, value: JsonText) -> JsonText {
     }
 }
 
-/// Takes secrets out of what a person said.
-pub(crate) fn redacted_decision(redactor: &Redactor, mut decision: Decision) -> Decision {
+/// Takes secrets out of what a person decided, as the record has to hold it.
+#[must_use]
+pub fn redacted_decision(redactor: &Redactor, mut decision: Decision) -> Decision {
     decision.by = redactor.redact(&decision.by).into_owned();
     decision.reason = decision.reason.map(|why| redactor.redact(&why).into_owned());
+    decision.arguments = decision.arguments.map(|arguments| recordable(redactor, arguments));
     decision
 }
 

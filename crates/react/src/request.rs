@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use backstop_react_machine::Grant;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Image;
-use react_machine::Grant;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -74,7 +74,7 @@ impl RunRequest {
     /// Shows images with the input, in this order. The record of the run holds them. A model that
     /// cannot see answers as its provider does, mostly with [`InvalidRequest`].
     ///
-    /// [`InvalidRequest`]: provider::ProviderError::InvalidRequest
+    /// [`InvalidRequest`]: backstop_provider::ProviderError::InvalidRequest
     #[must_use]
     pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
         self.images = images.into();
@@ -89,8 +89,8 @@ impl RunRequest {
     /// before the first run of that session; later ones have the session's own.
     ///
     /// ```
-    /// use provider::ScriptedProvider;
-    /// use react::{Agent, RunRequest};
+    /// use backstop_provider::ScriptedProvider;
+    /// use backstop_react::{Agent, RunRequest};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -150,7 +150,10 @@ impl RunRequest {
     }
 
     /// Files the run under a label, such as a tenant or a ticket; the last value of a key counts. At most
-    /// 32 labels, keys of 1 to 64 bytes, values of at most 256. They stand in `run.started`.
+    /// 32 labels, keys of 1 to 64 bytes, values of at most 256, all without control characters; otherwise
+    /// the run fails with [`RequestError::Label`]. They stand in `run.started`, and runs are listed by them.
+    ///
+    /// [`RequestError::Label`]: crate::RequestError::Label
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
@@ -165,14 +168,8 @@ impl RunRequest {
         self
     }
 
-    /// Refuses labels that are too many or too long, and what is no `traceparent`.
+    /// Refuses what is no `traceparent`.
     pub(crate) fn check_context(&self) -> Result<(), &'static str> {
-        let fits = |(key, value): (&String, &String)| {
-            !key.trim().is_empty() && key.len() <= 64 && value.len() <= 256
-        };
-        if self.labels.len() > 32 || !self.labels.iter().all(fits) {
-            return Err("at most 32 labels, with keys of 1 to 64 bytes and values of at most 256");
-        }
         match &self.trace_parent {
             Some(parent) if !is_trace_parent(parent) => {
                 Err("`trace_parent` is version, trace id, parent id and flags, as W3C has them")
@@ -181,10 +178,11 @@ impl RunRequest {
         }
     }
 
-    /// Asks for an answer that fits a JSON Schema. One that does not is sent back with the reason
+    /// Asks for an answer that fits a JSON Schema, with the feature `json-schema`. One that does not is sent back with the reason
     /// once; then the run fails. [`Agent::run_typed`] does this with a type's own schema.
     ///
     /// [`Agent::run_typed`]: crate::Agent::run_typed
+    #[cfg(feature = "json-schema")]
     #[must_use]
     pub fn output_schema(mut self, schema: Value) -> Self {
         self.output_schema = Some(Arc::new(schema));

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use event_log::{EventLog, LogError, session_of_fork};
+use backstop_event_log::{EventLog, LogError, session_of_fork};
+use backstop_react_machine::{Divergence, Finish, INPUT, Replayed};
 use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
 use layer0::id::RunId;
-use react_machine::{Divergence, Finish, INPUT, Replayed};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -264,7 +264,7 @@ async fn replay_as(
         return Err(Divergence::beyond_the_end(seq, &missing.kind).into());
     }
     Ok(match machine.poll() {
-        react_machine::Output::Finish(finish) => Some(finish),
+        backstop_react_machine::Output::Finish(finish) => Some(finish),
         _ => None,
     })
 }

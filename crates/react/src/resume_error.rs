@@ -1,10 +1,10 @@
 //! Why a run cannot be gone on with.
 
-use event_log::LogError;
+use backstop_event_log::LogError;
+use backstop_react_machine::Divergence;
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::RunId;
-use react_machine::Divergence;
 use thiserror::Error;
 
 use crate::error::RunFailure;

@@ -18,11 +18,11 @@ mod tools;
 
 use std::sync::Arc;
 
-use error_store::Hold;
-use event_log::{InboxMessage, Seed};
+use backstop_error_store::Hold;
+use backstop_event_log::{InboxMessage, Seed};
+use backstop_react_machine::{CheckedDefinition, Effect, Finish, HookPoint, Machine};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
-use react_machine::{CheckedDefinition, Effect, Finish, HookPoint, Machine};
 
 use crate::below::Reporter;
 use crate::effect::Effects;
@@ -138,6 +138,7 @@ impl Run {
             if let Some(finish) = self.ledger.take_finish() {
                 return Ok(Some(finish));
             }
+            self.expire_approvals();
             if self.is_idle() {
                 if !self.ledger.machine().is_waiting() {
                     return Err(internal("the machine waits for nothing".to_owned()));
@@ -232,6 +233,7 @@ impl Run {
                 _ => Ok(()),
             },
             End::Approval(approval, decision) => self.approver_answered(*approval, decision).await,
+            End::Expiry(approval, is_sent) => self.approval_expired(&approval, is_sent).await,
             End::Memory(fact) => {
                 let fact = self.ledger.fact(fact.0);
                 self.ledger.step([fact]).await
@@ -255,7 +257,7 @@ impl Run {
     /// Returns when something is to be done though nothing happens.
     fn next_wake(&self) -> Option<Timestamp> {
         let waits = self.asking.wakes_at().into_iter().chain(self.tools.wakes_at());
-        waits.chain(self.ledger.machine().deadline()).min()
+        waits.chain(self.ledger.machine().deadline()).chain(self.next_expiry()).min()
     }
 
     fn start(&mut self, step: Step, of: InFlight) -> StepId {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::Clock;
+use backstop_clock::Clock;
 use layer0::Timestamp;
 
 /// Stamps the events of a run: with the time of day when this process took the run, plus what has

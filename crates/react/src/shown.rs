@@ -1,6 +1,6 @@
 //! What listeners are shown of an answer while it comes.
 
-use redact::{Redactor, StreamRedactor};
+use backstop_redact::{Redactor, StreamRedactor};
 
 use crate::live::Piece;
 

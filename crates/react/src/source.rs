@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use error_store::{ErrorStore, Lookup, ResultStore, Store, StoreError};
-use event_log::{EventLog, LogError, RunWriter, sessions_of};
+use backstop_error_store::{ErrorStore, Lookup, ResultStore, Store, StoreError};
+use backstop_event_log::{EventLog, LogError, RunWriter, sessions_of};
 use layer0::event::{Event, EventKind};
 use layer0::id::SessionId;
 

@@ -1,9 +1,9 @@
 //! A run as it is now, in whichever process.
 
-use event_log::{EventLog, LogError, RunSummary};
+use backstop_event_log::{EventLog, LogError, RunSummary};
+use backstop_react_machine::{Budget, Price};
 use layer0::event::Event;
 use layer0::id::RunId;
-use react_machine::{Budget, Price};
 
 use crate::agent::Agent;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::Clock;
-use error_store::{ErrorStore, Hold, MemoryErrorStore, MemoryResultStore, ResultStore};
+use backstop_clock::Clock;
+use backstop_error_store::{ErrorStore, Hold, MemoryErrorStore, MemoryResultStore, ResultStore};
 use layer0::id::SessionId;
 
 use crate::guard::Guarded;

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use event_log::{EventLog, LogError, Record};
+use backstop_event_log::{EventLog, LogError, Record};
 use futures_util::Stream;
 use layer0::event::{Event, EventKind};
 use layer0::id::{RunId, SessionId};
@@ -102,8 +102,8 @@ impl Agent {
     /// Starts a run and returns it as a stream: its own events and deltas, then how it ended.
     ///
     /// ```
-    /// use provider::ScriptedProvider;
-    /// use react::{Agent, Piece, StreamItem};
+    /// use backstop_provider::ScriptedProvider;
+    /// use backstop_react::{Agent, Piece, StreamItem};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use event_log::{EventLog, LogError, RunSummary, read_events, sessions_of};
+use backstop_event_log::{EventLog, LogError, RunSummary, read_events, sessions_of};
+use backstop_react_machine::messages_of;
 use layer0::event::Event;
 use layer0::failure::Chain;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
-use react_machine::messages_of;
 
 use crate::fold::started;
 

@@ -1,9 +1,9 @@
 //! Answers as values of the caller's own types.
 
+use backstop_tool::schema_of;
 use layer0::JsonText;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
-use tool::schema_of;
 
 use crate::agent::Agent;
 use crate::error::{AgentError, RunFailure};
@@ -25,9 +25,14 @@ impl Agent {
     /// Runs the agent for an answer of this type. The model is told the type's JSON Schema; an
     /// answer that does not fit is sent back with the reason once.
     ///
+    /// A provider that has a form for it holds the answer to the schema (OpenAI: `response_format`, `text.format`;
+    /// Anthropic: `output_config.format`; Gemini: `responseJsonSchema`; Ollama: `format`; Claude on Bedrock:
+    /// `outputConfig.textFormat`), as far as the form can say it; the others read it in their instructions. The answer
+    /// is held against the whole schema here all the same.
+    ///
     /// ```
-    /// use provider::ScriptedProvider;
-    /// use react::Agent;
+    /// use backstop_provider::ScriptedProvider;
+    /// use backstop_react::Agent;
     /// use schemars::JsonSchema;
     /// use serde::Deserialize;
     ///

@@ -2,22 +2,23 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::{Clock, SystemClock};
-use provider::Provider;
-use retry::{Breaker, BreakerConfig, RetryBudget};
+use backstop_clock::{Clock, SystemClock};
+use backstop_provider::Provider;
+use backstop_react_machine::Price;
+use backstop_retry::{Breaker, BreakerConfig, RetryBudget};
 use tokio::sync::Semaphore;
 
-/// A provider, and what everybody who asks it shares: its retry budget, its breaker, and how many
+/// A provider, and what the agents that ask it share: its retry budget, its breaker, and how many
 /// calls may be in flight. Agents that are built on clones of one are one client to its endpoint.
 ///
 /// ```
-/// use provider::ScriptedProvider;
-/// use react::{AgentBuilder, Upstream};
+/// use backstop_provider::ScriptedProvider;
+/// use backstop_react::{AgentBuilder, Upstream};
 ///
 /// let model = Upstream::new(ScriptedProvider::saying(["42"])).max_concurrent_calls(20);
 /// let triage = AgentBuilder::on(model.clone()).name("triage").build()?;
 /// let repair = AgentBuilder::on(model).name("repair").build()?;
-/// # Ok::<(), react::BuildError>(())
+/// # Ok::<(), backstop_react::BuildError>(())
 /// ```
 #[derive(Clone)]
 pub struct Upstream {
@@ -26,6 +27,7 @@ pub struct Upstream {
     pub(crate) breaker: Breaker,
     pub(crate) places: Option<Arc<Semaphore>>,
     pub(crate) attempt_timeout: Option<Duration>,
+    pub(crate) price: Option<Price>,
 }
 
 impl Upstream {
@@ -49,6 +51,7 @@ impl Upstream {
             breaker: Breaker::new(BreakerConfig::default(), clock),
             places: None,
             attempt_timeout: None,
+            price: None,
         }
     }
 
@@ -63,6 +66,14 @@ impl Upstream {
     #[must_use]
     pub const fn attempt_timeout(mut self, timeout: Duration) -> Self {
         self.attempt_timeout = Some(timeout);
+        self
+    }
+
+    /// Sets what the provider's tokens cost, in place of the agent's own price. Costs are counted where
+    /// each provider of an agent has a price.
+    #[must_use]
+    pub const fn price(mut self, price: Price) -> Self {
+        self.price = Some(price);
         self
     }
 
@@ -108,6 +119,14 @@ impl Asked {
         match self {
             Self::Alone(provider) => &**provider,
             Self::Shared(upstream) => &*upstream.provider,
+        }
+    }
+
+    /// Returns what its tokens cost, if it has a price of its own.
+    pub(crate) fn price(&self) -> Option<Price> {
+        match self {
+            Self::Alone(_) => None,
+            Self::Shared(upstream) => upstream.price,
         }
     }
 

@@ -7,16 +7,21 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ModelResponse, ToolChoice};
 use layer0::ToolSpec;
 use layer0::message::{Message, ToolCall, Transcript};
 use layer0::name::wire_name;
-use provider::{ModelRequest, ModelResponse};
 
 /// Maps the names in a request. Returns the tools as they were.
 pub(crate) fn map_request(request: &mut ModelRequest) -> Arc<[ToolSpec]> {
     let tools = Arc::clone(&request.tools);
     if tools.iter().any(|tool| is_mapped(&tool.name)) {
         request.tools = tools.iter().map(|tool| mapped_tool(tool.clone())).collect();
+    }
+    if let Some(ToolChoice::Tool(name)) = &mut request.settings.tool_choice
+        && is_mapped(name)
+    {
+        *name = wire_name(name).into();
     }
     let messages = request.messages.messages();
     if messages.iter().any(|message| has_mapped(message)) {

@@ -30,4 +30,5 @@ mod values;
 
 pub use ranges::REDACTED;
 pub use redactor::{MIN_SECRET_CHARS, Redactor};
+pub use settings::is_secret_name;
 pub use stream::StreamRedactor;

@@ -59,7 +59,7 @@ impl Redactor {
     ///
     /// ```
     /// # fn main() -> Result<(), regex::Error> {
-    /// let redactor = redact::Redactor::new().with_pattern(regex::Regex::new("CUST-[0-9]{8}")?);
+    /// let redactor = backstop_redact::Redactor::new().with_pattern(regex::Regex::new("CUST-[0-9]{8}")?);
     /// assert_eq!(redactor.redact("no customer CUST-12345678"), "no customer [redacted]");
     /// # Ok(())
     /// # }
@@ -73,7 +73,7 @@ impl Redactor {
     /// Replaces what the process holds and what looks like a secret.
     ///
     /// ```
-    /// let redactor = redact::Redactor::new();
+    /// let redactor = backstop_redact::Redactor::new();
     /// let text = redactor.redact("GET https://ops:hunter22@db/ failed");
     /// assert_eq!(text, "GET https://ops:[redacted]@db/ failed");
     /// ```
@@ -114,7 +114,7 @@ impl Redactor {
     /// Give bytes to this before they are encoded: what looks like a secret is not found in Base64.
     ///
     /// ```
-    /// let redactor = redact::Redactor::new();
+    /// let redactor = backstop_redact::Redactor::new();
     /// assert_eq!(&*redactor.redact_bytes(b"\xff PGPASSWORD=hunter22"), b"\xff PGPASSWORD=[redacted]");
     /// ```
     #[must_use]

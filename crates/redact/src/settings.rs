@@ -69,8 +69,14 @@ static FINDER: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("the words above are few")
 });
 
-/// Is this the name of a secret?
-pub(crate) fn is_secret_name(name: &str) -> bool {
+/// Says whether this is the name of a secret: of a setting, an option or a header.
+///
+/// ```
+/// assert!(backstop_redact::is_secret_name("x-api-key"));
+/// assert!(!backstop_redact::is_secret_name("x-project"));
+/// ```
+#[must_use]
+pub fn is_secret_name(name: &str) -> bool {
     let name = name.trim_start_matches('-');
     let is_at_end = |found: aho_corasick::Match| {
         ending(name, found.end()) == name.len() && name_at(name, found.range()).is_some()

@@ -13,7 +13,7 @@ use crate::ranges::{Found, REDACTED, merged};
 /// text ends. All pieces together say what [`Redactor::redact_held`] makes of the whole text.
 ///
 /// ```
-/// let redactor = redact::Redactor::new().with_secret("plain-but-secret");
+/// let redactor = backstop_redact::Redactor::new().with_secret("plain-but-secret");
 /// let mut stream = redactor.stream();
 /// assert_eq!(stream.push("the key is plain-"), "the key is ");
 /// assert_eq!(stream.push("but-secret, as is pl"), "[redacted], as is ");

@@ -1,20 +1,24 @@
 //! Scripted people.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use config::{ApprovalVerdict, ScriptedDecision};
-use react::{ApprovalRequest, Approver, Decision};
+use backstop_clock::Clock;
+use backstop_config::{ApprovalVerdict, ScriptedDecision};
+use backstop_react::{ApprovalRequest, Approver, Decision};
 
 /// Decides what the scenario says, in the order it is asked; then there is no one to ask.
 pub(crate) struct ScriptedApprover {
     decisions: Vec<ScriptedDecision>,
     next: AtomicUsize,
+    clock: Arc<dyn Clock>,
 }
 
 impl ScriptedApprover {
-    pub(crate) const fn new(decisions: Vec<ScriptedDecision>) -> Self {
-        Self { decisions, next: AtomicUsize::new(0) }
+    pub(crate) fn new(decisions: Vec<ScriptedDecision>, clock: Arc<dyn Clock>) -> Self {
+        Self { decisions, next: AtomicUsize::new(0), clock }
     }
 }
 
@@ -22,13 +26,19 @@ impl ScriptedApprover {
 impl Approver for ScriptedApprover {
     async fn decide(&self, _: &ApprovalRequest) -> Option<Decision> {
         let scripted = self.decisions.get(self.next.fetch_add(1, Ordering::Relaxed))?;
-        let decision = match scripted.verdict {
+        if let Some(ms) = scripted.delay_ms {
+            self.clock.sleep(Duration::from_millis(ms)).await;
+        }
+        let mut decision = match scripted.verdict {
             ApprovalVerdict::Approve => Decision::approve(&scripted.by),
             ApprovalVerdict::Deny => {
                 let reason = scripted.reason.clone().unwrap_or_default();
                 return Some(Decision::deny(&scripted.by, reason));
             }
         };
+        if let Some(arguments) = &scripted.arguments {
+            decision = decision.with_arguments(arguments);
+        }
         Some(match &scripted.reason {
             Some(reason) => decision.because(reason),
             None => decision,

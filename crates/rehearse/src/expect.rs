@@ -1,6 +1,6 @@
 //! What must come of a scenario, compared with what came of it.
 
-use config::Expect;
+use backstop_config::Expect;
 
 use crate::report::RunReport;
 

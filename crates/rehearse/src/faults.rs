@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
-use config::{LogFaultTable, StoreFault, StoreFaultTable};
-use error_store::{
+use backstop_config::{LogFaultTable, StoreFault, StoreFaultTable};
+use backstop_error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, NewResult, Pruned,
-    ResultRecord, ResultStore, Retention, StoreError, Stored,
+    ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError, Stored,
 };
-use event_log::{
+use backstop_event_log::{
     Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval,
     Record, RunFilter, RunSummary,
 };
@@ -162,6 +162,11 @@ impl ResultStore for FaultyResultStore {
     async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
         self.fault.check()?;
         self.store.find(id).await
+    }
+
+    async fn list(&self, filter: ResultFilter) -> Result<Vec<ResultEntry>, StoreError> {
+        self.fault.check()?;
+        self.store.list(filter).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use clock::VirtualClock;
-use error_store::{
-    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, NewResult, Pruned,
-    ResultRecord, ResultStore, Retention, StoreError, Stored,
+use backstop_clock::VirtualClock;
+use backstop_error_store::{
+    CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
+    NewResult, Pruned, ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError,
+    Stored,
 };
-use event_log::{
+use backstop_event_log::{
     Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval,
     Record, RunFilter, RunSummary,
 };
@@ -140,6 +141,11 @@ impl ErrorStore for Held<Arc<dyn ErrorStore>> {
         self.store.stats(limit).await
     }
 
+    async fn count(&self, filter: ErrorFilter, by: CountBy) -> Result<Vec<ErrorCount>, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.count(filter, by).await
+    }
+
     fn hold(&self, session: &SessionId) -> Hold {
         self.store.hold(session)
     }
@@ -174,6 +180,11 @@ impl ResultStore for Held<Arc<dyn ResultStore>> {
     async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
         let _hold = self.clock.hold();
         self.store.find(id).await
+    }
+
+    async fn list(&self, filter: ResultFilter) -> Result<Vec<ResultEntry>, StoreError> {
+        let _hold = self.clock.hold();
+        self.store.list(filter).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {

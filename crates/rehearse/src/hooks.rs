@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::Clock;
-use config::{HookAction, ScriptedHook};
+use backstop_clock::Clock;
+use backstop_config::{HookAction, ScriptedHook};
+use backstop_react::{Gate, HookContext, HookPoint, Moment, Verdict};
 use layer0::error::BoxError;
-use react::{Gate, HookContext, HookPoint, Moment, Verdict};
 
 /// A gate that does what the scenario says.
 pub(crate) struct ScriptedGate {

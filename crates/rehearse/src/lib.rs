@@ -3,7 +3,7 @@
 //!
 //! What is rehearsed is what runs in production: the same machine, driver, retry stack, SQLite log
 //! and error store. Only the model, the tools and the faults come from the file, and waits cost no
-//! time. [`rehearse`] returns a [`Rehearsal`]; its JSON is what `backstop rehearse --json` prints.
+//! time. [`rehearse()`] returns a [`Rehearsal`]; its JSON is what `backstop rehearse --json` prints.
 //!
 //! [`RunReport`] is the part of that JSON which `backstop run --json` prints too.
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::Clock;
-use config::MemoryTable;
+use backstop_clock::Clock;
+use backstop_config::MemoryTable;
+use backstop_react::{Memory, MemoryEntry, MemoryQuery};
 use layer0::error::BoxError;
 use layer0::id::SessionId;
-use react::{Memory, MemoryEntry, MemoryQuery};
 
 /// A memory that does what the scenario says.
 pub(crate) struct ScriptedMemory {

@@ -3,8 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use backstop_provider::{
+    ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ScriptedProvider,
+    UnsupportedSetting,
+};
 use layer0::message::Message;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
 use serde::Serialize;
 
 /// What the model was sent in one attempt.
@@ -38,6 +41,10 @@ impl Provider for NotingProvider {
 
     fn model(&self) -> &str {
         self.script.model()
+    }
+
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), UnsupportedSetting> {
+        self.script.check_settings(settings)
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use error_store::{ErrorRecord, ErrorStore, StoreError};
-use event_log::sessions_of;
+use backstop_error_store::{ErrorRecord, ErrorStore, StoreError};
+use backstop_event_log::sessions_of;
+use backstop_react::{RunFailure, RunOutcome};
 use layer0::event::{Event, EventKind};
 use layer0::failure::chain;
 use layer0::id::{CallId, ErrorId, RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Code, JsonText};
-use react::{RunFailure, RunOutcome};
 use serde::Serialize;
 
 /// What came of a run, as `--json` prints it.
@@ -58,6 +58,14 @@ pub struct ReportedError {
     summary: String,
     raw: JsonText,
     occurrences: u64,
+}
+
+impl ReportedError {
+    /// Returns its id.
+    #[must_use]
+    pub const fn id(&self) -> &ErrorId {
+        &self.id
+    }
 }
 
 impl From<ErrorRecord> for ReportedError {

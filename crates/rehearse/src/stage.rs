@@ -4,18 +4,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::{Clock, VirtualClock};
-use config::Scenario;
-use error_store::{ErrorStore, ResultStore};
-use event_log::{EventLog, LogError, read_events};
+use backstop_clock::{Clock, VirtualClock};
+use backstop_config::Scenario;
+use backstop_error_store::{ErrorStore, ResultStore};
+use backstop_event_log::{EventLog, LogError, read_events};
+use backstop_provider::{ScriptExhausted, ScriptedProvider};
+use backstop_react::{Agent, CancellationToken, RunFailure, RunRequest};
+use backstop_retry::Jitter;
+use backstop_store_sqlite::Database;
 use layer0::Timestamp;
 use layer0::error::BoxError;
 use layer0::failure::sources;
-use provider::{ScriptExhausted, ScriptedProvider};
-use react::{Agent, CancellationToken, RunFailure, RunRequest};
-use retry::Jitter;
 use serde::Serialize;
-use store_sqlite::Database;
 use tokio::sync::oneshot;
 
 use crate::approvals::ScriptedApprover;
@@ -218,7 +218,8 @@ fn build(
         agent = agent.gate(ScriptedGate::new(hook.clone(), Arc::clone(clock)));
     }
     if !scenario.approvals.is_empty() {
-        agent = agent.approver(ScriptedApprover::new(scenario.approvals.clone()));
+        agent =
+            agent.approver(ScriptedApprover::new(scenario.approvals.clone(), Arc::clone(clock)));
     }
     agent = match results {
         Some(results) => agent.shared_result_store(results),

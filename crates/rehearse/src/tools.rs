@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::Clock;
-use config::{ScriptedCall, ScriptedTool, resolve_capability};
+use backstop_clock::Clock;
+use backstop_config::{ScriptedCall, ScriptedTool, resolve_capability};
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, Retry, ToolSpec};
 use serde_json::json;
-use tool::{Arguments, Tool, ToolContext, ToolError};
 
 /// A tool that does what the scenario says.
 pub(crate) struct Scripted {
@@ -31,6 +31,8 @@ impl Scripted {
         spec.idempotent = tool.idempotent;
         spec.exploratory = tool.exploratory;
         spec.approval = tool.approval;
+        spec.expires_after = tool.expires_after_ms.map(Duration::from_millis);
+        spec.approvers = tool.approvers.clone();
         spec.timeout = tool.timeout_ms.map(Duration::from_millis);
         Self { spec, calls: tool.calls.clone(), next: AtomicUsize::new(0), clock }
     }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 /// factor 2, 8 s cap), with full jitter and a total deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct RetryConfig {
     /// How many attempts are made, the first included; at least 1.
     pub attempts: u32,
@@ -41,6 +42,57 @@ impl Default for RetryConfig {
 }
 
 impl RetryConfig {
+    /// Returns the defaults: 3 attempts, waits of up to 500 milliseconds that double up to 8 seconds,
+    /// hints of up to a minute, two minutes in all.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use backstop_retry::RetryConfig;
+    ///
+    /// let config = RetryConfig::new().attempts(5).base(Duration::from_millis(100));
+    /// assert_eq!((config.attempts, config.base_ms), (5, 100));
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how many attempts are made, the first included.
+    #[must_use]
+    pub fn attempts(mut self, attempts: u32) -> Self {
+        self.attempts = attempts;
+        self
+    }
+
+    /// Sets the upper bound of the first wait; it doubles with each attempt.
+    #[must_use]
+    pub fn base(mut self, wait: Duration) -> Self {
+        self.base_ms = milliseconds(wait);
+        self
+    }
+
+    /// Sets the largest upper bound of a wait.
+    #[must_use]
+    pub fn cap(mut self, wait: Duration) -> Self {
+        self.cap_ms = milliseconds(wait);
+        self
+    }
+
+    /// Sets the largest hint that is waited for.
+    #[must_use]
+    pub fn max_retry_after(mut self, wait: Duration) -> Self {
+        self.max_retry_after_ms = milliseconds(wait);
+        self
+    }
+
+    /// Sets how long attempts and waits may take together.
+    #[must_use]
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.deadline_ms = milliseconds(time);
+        self
+    }
+
     /// Makes a configuration that never retries.
     #[must_use]
     pub fn once() -> Self {
@@ -101,6 +153,10 @@ impl fmt::Debug for Jitter {
             Self::Seeded(_) => "Seeded",
         })
     }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

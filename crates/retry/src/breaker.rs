@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use clock::Clock;
+use backstop_clock::Clock;
 use layer0::failure::{CircuitOpen, ErrorText, Failure};
 use tower::util::Oneshot;
 use tower::{Layer, Service, ServiceExt};

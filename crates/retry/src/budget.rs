@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use clock::Clock;
+use backstop_clock::Clock;
 
 /// Retries granted per call made.
 const RATIO: f64 = 0.2;
@@ -77,7 +77,7 @@ impl fmt::Debug for RetryBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clock::VirtualClock;
+    use backstop_clock::VirtualClock;
     use layer0::Timestamp;
 
     /// Spec: R5

@@ -17,10 +17,10 @@ use crate::service::{Retry, RetryRequest, ask};
 /// ```
 /// # use std::sync::Arc;
 /// # use layer0::error::OrchError;
-/// # use retry::{Fallback, RetryConfig, RetryPolicy};
+/// # use backstop_retry::{Fallback, RetryConfig, RetryPolicy};
 /// # use tower::{Layer, service_fn};
 /// # let [near, far] = [(); 2].map(|()| service_fn(async |(): ()| Ok::<_, OrchError>("done")));
-/// let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(clock::SystemClock));
+/// let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(backstop_clock::SystemClock));
 /// let service = Fallback::new(policy.clone().layer().layer(near), [policy.layer().layer(far)]);
 /// ```
 #[derive(Debug, Clone)]

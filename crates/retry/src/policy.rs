@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::Clock;
+use backstop_clock::Clock;
 use layer0::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Retry};
 
 use crate::backoff::{Jitter, RetryConfig};
@@ -21,9 +21,9 @@ use crate::budget::RetryBudget;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use clock::SystemClock;
+/// use backstop_clock::SystemClock;
 /// use layer0::error::OperatorError;
-/// use retry::{Decision, RetryConfig, RetryPolicy, Tried};
+/// use backstop_retry::{Decision, RetryConfig, RetryPolicy, Tried};
 ///
 /// let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(SystemClock));
 /// let busy = OperatorError::Retryable("busy".into());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use clock::Clock;
+use backstop_clock::Clock;
 use futures_util::future::{Either, select};
 use layer0::failure::TimedOut;
 use tower::{Layer, Service};

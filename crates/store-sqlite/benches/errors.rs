@@ -7,13 +7,13 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use error_store::{ErrorFilter, ErrorStore, NewError, Origin};
+use backstop_error_store::{ErrorFilter, ErrorStore, NewError, Origin};
+use backstop_redact::Redactor;
+use backstop_store_sqlite::{Database, Durability, SqliteErrorStore};
+use backstop_testkit::measure::{Goal, Row, Spread, now};
 use futures_util::future::join_all;
 use layer0::id::ErrorId;
 use layer0::{Code, Timestamp, code};
-use redact::Redactor;
-use store_sqlite::{Database, Durability, SqliteErrorStore};
-use testkit::measure::{Goal, Row, Spread, now};
 use tokio::runtime::Runtime;
 
 /// The longest that a look may take, of a hundred the second longest.

@@ -10,17 +10,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use event_log::{EventLog, RunWriter, Seed};
+use backstop_event_log::{EventLog, RunWriter, Seed};
+use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError};
+use backstop_react::{Agent, Budget, Limits};
+use backstop_store_sqlite::{Database, Durability, SqliteLog};
+use backstop_testkit::measure::{Goal, Row, Spread, median, now};
+use backstop_tool::{ToolError, tool};
 use layer0::Timestamp;
 use layer0::event::{Actor, Warning};
 use layer0::message::{StopReason, ToolCall};
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
-use react::{Agent, Budget, Limits};
 use serde_json::json;
-use store_sqlite::{Database, Durability, SqliteLog};
-use testkit::measure::{Goal, Row, Spread, median, now};
 use tokio::runtime::Runtime;
-use tool::{ToolError, tool};
 
 /// How much is measured.
 struct Effort {
@@ -55,13 +55,8 @@ fn main() -> ExitCode {
 async fn replay(effort: &Effort, log: &SqliteLog) -> Row {
     let agent = Agent::builder(Asking { turns: effort.events / EVENTS_PER_TURN, asked: 0.into() })
         .tool(add)
-        .limits(Limits { max_iterations: u32::MAX, ..Limits::default() })
-        .budget(Budget {
-            max_model_calls: None,
-            max_tool_calls: None,
-            max_events: None,
-            ..Budget::default()
-        })
+        .limits(Limits::new().max_iterations(u32::MAX))
+        .budget(Budget::new().model_calls(None).tool_calls(None).events(None))
         .log(log.clone())
         .build()
         .expect("the agent is complete");
@@ -73,7 +68,7 @@ async fn replay(effort: &Effort, log: &SqliteLog) -> Row {
     let mut ratios = Vec::new();
     for _ in 0..5 {
         let began = now();
-        let finish = react::replay(log, run).await.expect("the run replays");
+        let finish = backstop_react::replay(log, run).await.expect("the run replays");
         ratios.push(began.elapsed().div_duration_f64(limit));
         assert!(finish.is_some(), "the run is finished");
     }

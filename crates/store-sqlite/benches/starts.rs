@@ -8,13 +8,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError};
+use backstop_react::{Agent, RunRequest, StreamItem};
+use backstop_store_sqlite::{Database, Durability};
+use backstop_testkit::measure::{Goal, Row, Spread, now, ratios};
 use futures_util::future::join_all;
 use layer0::event::EventKind;
 use layer0::message::StopReason;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
-use react::{Agent, RunRequest, StreamItem};
-use store_sqlite::{Database, Durability};
-use testkit::measure::{Goal, Row, Spread, now, ratios};
 use tokio::runtime::Runtime;
 
 /// How much is measured.

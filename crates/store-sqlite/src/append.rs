@@ -1,6 +1,9 @@
 //! How the log is written: appends to several runs share their statements.
 
-use event_log::{ApprovalChange, Batch, LogError, Payload, Record, RunSummary, Terms};
+use std::sync::Arc;
+
+use backstop_event_log::{ApprovalChange, Batch, LogError, Payload, Record, RunSummary, Terms};
+use layer0::JsonText;
 use layer0::event::Hash;
 use layer0::id::RunId;
 use sqlx::SqliteConnection;
@@ -60,8 +63,8 @@ impl Append {
 
 /// Returns the summary without what columns of their own have: it is written at every append.
 fn without_columns(summary: &RunSummary) -> RunSummary {
-    let (terms, head) = (Terms::default(), Hash::default());
-    RunSummary { terms, parent: None, last_seq: 0, head, ..summary.clone() }
+    let (terms, head, labels) = (Terms::default(), Hash::default(), Arc::default());
+    RunSummary { terms, parent: None, labels, last_seq: 0, head, ..summary.clone() }
 }
 
 /// Puts events at the end of the table, each linked to the one before it in its run, and moves the heads of
@@ -141,9 +144,13 @@ async fn begin(
 ) -> Result<(), JobError> {
     let Batch { run, summary, .. } = &append.batch;
     let terms = summary.terms.alone();
+    let labels = (!summary.labels.is_empty()).then(|| JsonText::of(&*summary.labels));
+    let labels = labels.transpose().map_err(|error| LogError::Failed(error.into()));
+    let labels = labels.map_err(JobError::Log)?;
     let made = sqlx::query(
         "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent, terms, \
-         owner, epoch) VALUES ($1, $2, $3, 0, x'', '', $4, $5, $6, $7, $8) \
+         owner, epoch, labels, agent, reason) \
+         VALUES ($1, $2, $3, 0, x'', '', $4, $5, $6, $7, $8, $9, $10, $11) \
          ON CONFLICT (run) DO NOTHING",
     )
     .bind(run.as_str())
@@ -154,10 +161,18 @@ async fn begin(
     .bind(terms.get())
     .bind(owner)
     .bind(signed(append.batch.epoch))
+    .bind(labels.map(|labels| labels.get().to_owned()))
+    .bind(&*summary.agent)
+    .bind(summary.reason.as_ref().map(|reason| reason.as_str().to_owned()))
     .execute(&mut *connection)
     .await?;
     if made.rows_affected() == 0 {
         return Err(append.conflict());
+    }
+    for (key, value) in &*summary.labels {
+        let file = "INSERT INTO labels SELECT $2, $3, started_at, id FROM runs WHERE run = $1";
+        let file = sqlx::query(file).bind(run.as_str()).bind(key).bind(value);
+        file.execute(&mut *connection).await?;
     }
     if summary.parent.is_none() {
         refuse_busy_session(connection, &append.batch).await?;
@@ -165,7 +180,7 @@ async fn begin(
     Ok(())
 }
 
-/// A session has one open run that nobody dispatched, and each follows the last one.
+/// A session has one open run that was not dispatched, and each follows the last one.
 async fn refuse_busy_session(
     connection: &mut SqliteConnection,
     batch: &Batch,

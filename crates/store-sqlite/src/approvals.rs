@@ -1,14 +1,19 @@
 //! Approvals: kept by the appends of their runs, decided through the inbox.
 
-use event_log::{ApprovalChange, Batch, LogError, OpenApproval};
+use backstop_event_log::{ApprovalChange, Batch, InboxRequest, LogError, OpenApproval};
 use layer0::Timestamp;
 use layer0::event::EventKind;
+use layer0::id::ApprovalId;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqliteConnection};
 
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::rows::{signed, unsigned};
+use crate::sent::Sent;
+
+/// The kind of a row that says that there was no decision in time.
+const EXPIRY: &str = "expiry";
 
 /// Takes in what a batch does to open approvals, inside its transaction. What is asked stands in the
 /// event alone, where a change shows.
@@ -43,11 +48,61 @@ pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Re
                     .execute(&mut *connection)
                     .await?;
             }
+            ApprovalChange::Expired(id) => {
+                for statement in [
+                    "INSERT INTO expired_approvals SELECT id, run FROM approvals WHERE id = $1",
+                    "DELETE FROM inbox WHERE approval = $1",
+                    "DELETE FROM approvals WHERE id = $1",
+                ] {
+                    sqlx::query(statement).bind(id.as_str()).execute(&mut *connection).await?;
+                }
+            }
             // The run is over, which its append says itself.
             ApprovalChange::AllClosed => {}
         }
     }
     Ok(())
+}
+
+/// May this decide the approval now? Asked inside the transaction that inserts it.
+pub(crate) async fn admit(
+    connection: &mut SqliteConnection,
+    id: &ApprovalId,
+    sent: &Sent,
+) -> Result<bool, JobError> {
+    let asked = sqlx::query(
+        "SELECT approvals.id, approvals.run, seq, events.at, type, events.data, inbox.kind \
+         FROM approvals JOIN events ON events.id = approvals.event \
+         LEFT JOIN inbox ON inbox.approval = approvals.id WHERE approvals.id = $1",
+    )
+    .bind(id.as_str())
+    .fetch_optional(&mut *connection)
+    .await?;
+    let is_decision = matches!(sent.request, InboxRequest::Decide { .. });
+    let decided: Option<String> = match &asked {
+        Some(row) => row.try_get("kind")?,
+        None => None,
+    };
+    let is_expired = match (&asked, &decided) {
+        (None, _) => has_expired(connection, id).await?,
+        (Some(_), Some(kind)) => kind == EXPIRY,
+        (Some(_), None) => false,
+    };
+    if is_expired && is_decision {
+        return Err(JobError::Log(LogError::ApprovalExpired(id.clone())));
+    }
+    match asked.filter(|_| decided.is_none()).as_ref().and_then(open_of) {
+        None => Ok(false),
+        Some(open) if is_decision => {
+            open.check(&sent.by, sent.at).map(|()| true).map_err(JobError::Log)
+        }
+        Some(open) => Ok(open.is_over(sent.at)),
+    }
+}
+
+async fn has_expired(connection: &mut SqliteConnection, id: &ApprovalId) -> Result<bool, JobError> {
+    let expired = sqlx::query("SELECT 1 FROM expired_approvals WHERE id = $1").bind(id.as_str());
+    Ok(expired.fetch_optional(connection).await?.is_some())
 }
 
 /// Lists the approvals without a decision, oldest first.

@@ -1,6 +1,6 @@
 //! What a database does for itself beside its writer.
 
-use error_store::StoreError;
+use backstop_error_store::StoreError;
 use layer0::Timestamp;
 
 use crate::database::Database;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use event_log::{Claim, LogError};
+use backstop_event_log::{Claim, LogError};
 use layer0::id::RunId;
 use sqlx::{Row, SqliteConnection};
 use tokio::sync::mpsc::WeakUnboundedSender;

@@ -4,9 +4,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::{Clock, SystemClock};
-use error_store::StoreError;
-use event_log::LogKey;
+use backstop_clock::{Clock, SystemClock};
+use backstop_error_store::StoreError;
+use backstop_event_log::LogKey;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
@@ -130,7 +130,7 @@ impl Database {
         // which a read-only connection would leave behind.
         let options = options().filename(&file).pragma("query_only", "on");
         let (version, options) = match version(path, &options).await {
-            // A folder that cannot be written to: without a write-ahead log nobody writes there, and
+            // A folder that cannot be written to: without a write-ahead log no process writes there, and
             // the file does not change.
             Err(OpenError::Unreadable { .. }) if !has_wal(path) => {
                 let frozen = options.immutable(true).read_only(true);
@@ -183,8 +183,8 @@ impl Database {
     /// it can be read. The key is not stored.
     ///
     /// ```
-    /// use event_log::LogKey;
-    /// use store_sqlite::Database;
+    /// use backstop_event_log::LogKey;
+    /// use backstop_store_sqlite::Database;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

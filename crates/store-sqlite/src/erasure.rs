@@ -1,8 +1,8 @@
 //! Erasing what one event says.
 
 use async_trait::async_trait;
-use error_store::StoreError;
-use event_log::LogError;
+use backstop_error_store::StoreError;
+use backstop_event_log::LogError;
 use layer0::event::Hash;
 use layer0::id::RunId;
 use sqlx::{Row, SqliteConnection};

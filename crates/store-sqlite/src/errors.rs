@@ -1,9 +1,9 @@
 mod insert;
 
 use async_trait::async_trait;
-use error_store::{
-    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, Pruned, Retention,
-    StoreError, Stored,
+use backstop_error_store::{
+    CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
+    Pruned, Retention, StoreError, Stored,
 };
 use layer0::Timestamp;
 use layer0::id::{ErrorId, SessionId};
@@ -67,6 +67,10 @@ impl ErrorStore for SqliteErrorStore {
 
     async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
         listing::stats(self.0.readers(), limit).await
+    }
+
+    async fn count(&self, filter: ErrorFilter, by: CountBy) -> Result<Vec<ErrorCount>, StoreError> {
+        listing::count(self.0.readers(), &filter, by).await
     }
 
     fn hold(&self, session: &SessionId) -> Hold {

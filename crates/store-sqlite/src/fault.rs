@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use error_store::StoreError;
-use event_log::LogError;
+use backstop_error_store::StoreError;
+use backstop_event_log::LogError;
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::failure::{Effect, Facts, Failure};

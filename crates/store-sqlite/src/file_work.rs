@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use error_store::StoreError;
+use backstop_error_store::StoreError;
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 use sqlx::{ConnectOptions, Connection, SqliteConnection};

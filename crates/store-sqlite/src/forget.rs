@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use error_store::StoreError;
-use event_log::RunState;
+use backstop_error_store::StoreError;
+use backstop_event_log::RunState;
 use layer0::Timestamp;
 use layer0::code;
 use layer0::event::Hash;

@@ -5,35 +5,35 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use clock::{Clock, SystemClock};
-use event_log::{InboxMessage, InboxRequest, InboxWatches, LogError};
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{InboxMessage, InboxRequest, InboxWatches, LogError};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqliteConnection};
 use tokio::task::JoinHandle;
 
+use crate::approvals;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::rows::unsigned;
+use crate::sent::Sent;
 
 /// How often rows of other processes are looked for, for all watched runs together.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
-
-/// A request, with who sends it and when.
-pub(crate) struct Sent {
-    pub(crate) request: InboxRequest,
-    pub(crate) by: String,
-    pub(crate) at: Timestamp,
-}
 
 /// Inserts a request inside a transaction, if its condition holds; returns the run it is for.
 pub(crate) async fn insert(
     connection: &mut SqliteConnection,
     sent: &Sent,
 ) -> Result<Option<RunId>, JobError> {
+    if let Some(approval) = sent.request.decides()
+        && !approvals::admit(connection, approval, sent).await?
+    {
+        return Ok(None);
+    }
     let (statement, id, approval) = match &sent.request {
-        InboxRequest::Decide { approval, .. } => (
+        InboxRequest::Decide { approval, .. } | InboxRequest::Expire { approval } => (
             "INSERT INTO inbox (run, kind, approval, data, sender, at) \
              SELECT run, $2, $3, $4, $5, $6 FROM approvals WHERE id = $1 \
              ON CONFLICT (approval) DO NOTHING RETURNING run",

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use error_store::{NewResult, StoreError, Stored};
-use event_log::LogError;
+use backstop_error_store::{NewResult, StoreError, Stored};
+use backstop_event_log::LogError;
 use layer0::id::{ResultId, RunId};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::append::Append;
 use crate::chore::Chore;
 use crate::errors::Insert;
-use crate::inbox::Sent;
 use crate::job_error::JobError;
 use crate::many::MAX_ROWS;
+use crate::sent::Sent;
 
 /// Something to write, and where the answer goes.
 pub(crate) enum Job {

@@ -1,7 +1,7 @@
 //! Why a job of the writer failed.
 
-use error_store::StoreError;
-use event_log::LogError;
+use backstop_error_store::StoreError;
+use backstop_event_log::LogError;
 
 use crate::fault::Fault;
 

@@ -1,4 +1,4 @@
-use error_store::StoreError;
+use backstop_error_store::StoreError;
 use layer0::Timestamp;
 use layer0::id::SessionId;
 use sqlx::Row;

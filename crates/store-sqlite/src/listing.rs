@@ -1,6 +1,9 @@
 //! Finding, listing and counting what is stored, each by an index.
 
-use error_store::{ErrorFilter, ErrorRecord, ErrorStats, Lookup, Origin, StoreError};
+use backstop_error_store::{
+    CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, Lookup, Origin, ResultEntry,
+    ResultFilter, StoreError,
+};
 use layer0::id::{ErrorId, SessionId};
 use layer0::{Code, Timestamp, code};
 use sqlx::sqlite::{SqlitePool, SqliteRow};
@@ -59,8 +62,14 @@ pub(crate) async fn errors(
 /// Asks an index for the newest that fit: of a run, that of its references. A `+` keeps a tool from being
 /// looked up instead of a session.
 fn list(filter: &ErrorFilter) -> QueryBuilder<Sqlite> {
-    let ErrorFilter { session, run, tool, from, to, limit, .. } = filter;
-    let mut query = QueryBuilder::new(COLUMNS);
+    let mut query = QueryBuilder::new("");
+    choose(&mut query, COLUMNS, filter);
+    query
+}
+
+fn choose(query: &mut QueryBuilder<Sqlite>, columns: &str, filter: &ErrorFilter) {
+    let ErrorFilter { session, run, tool, reason, from, to, id_prefix, limit, .. } = filter;
+    query.push(columns);
     match run {
         Some(run) => query
             .push(" WHERE number IN (SELECT number FROM refers WHERE number IS NOT NULL AND run = ")
@@ -80,11 +89,106 @@ fn list(filter: &ErrorFilter) -> QueryBuilder<Sqlite> {
     if let Some(to) = to {
         query.push(" AND at < ").push_bind(to.as_millis());
     }
-    query.push(" ORDER BY at DESC, number DESC LIMIT ").push_bind(limit.map_or(-1, i64::from));
+    if let Some(reason) = reason {
+        // References do not have it.
+        let of_reference = "(SELECT reason FROM errors WHERE errors.number = refers.number)";
+        let column = if run.is_some() { of_reference } else { "reason" };
+        query.push(format_args!(" AND {column} = ")).push_bind(reason.clone());
+    }
+    if let Some(prefix) = id_prefix {
+        // No character sorts behind the last one of Unicode.
+        query.push(" AND id >= ").push_bind(prefix.clone());
+        query.push(" AND id < ").push_bind(format!("{prefix}\u{10ffff}"));
+    }
+    let order = if id_prefix.is_some() { "+at" } else { "at" };
+    query.push(format_args!(" ORDER BY {order} DESC, number DESC LIMIT "));
+    query.push_bind(limit.map_or(-1, i64::from));
     if run.is_some() {
         query.push(") ORDER BY +at DESC, number DESC");
     }
+}
+
+/// Lists results, newest first.
+pub(crate) async fn results(
+    readers: &SqlitePool,
+    filter: &ResultFilter,
+) -> Result<Vec<ResultEntry>, StoreError> {
+    let rows = list_results(filter).build().fetch_all(readers).await.map_err(Fault::from)?;
+    rows.iter().map(entry_of).collect()
+}
+
+/// Asks for the newest that fit. Only their own index has tools, and results are few beside errors.
+fn list_results(filter: &ResultFilter) -> QueryBuilder<Sqlite> {
+    let ResultFilter { session, run, tool, from, to, id_prefix, limit, .. } = filter;
+    let mut query = QueryBuilder::new(
+        "SELECT id, session, run, call_id, tool, at, bytes FROM results WHERE TRUE",
+    );
+    let texts = [
+        ("session", session.as_ref().map(ToString::to_string)),
+        ("run", run.as_ref().map(ToString::to_string)),
+        ("tool", tool.clone()),
+    ];
+    for (column, text) in texts {
+        if let Some(text) = text {
+            query.push(format_args!(" AND {column} = ")).push_bind(text);
+        }
+    }
+    if let Some(from) = from {
+        query.push(" AND at >= ").push_bind(from.as_millis());
+    }
+    if let Some(to) = to {
+        query.push(" AND at < ").push_bind(to.as_millis());
+    }
+    if let Some(prefix) = id_prefix {
+        query.push(" AND id >= ").push_bind(prefix.clone());
+        query.push(" AND id < ").push_bind(format!("{prefix}\u{10ffff}"));
+    }
+    query.push(" ORDER BY at DESC, number DESC LIMIT ").push_bind(limit.map_or(-1, i64::from));
     query
+}
+
+fn entry_of(row: &SqliteRow) -> Result<ResultEntry, StoreError> {
+    let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
+    let at = Timestamp::from_millis(row.try_get("at").map_err(Fault::from)?);
+    let origin = Origin::new(at, text("session")?, text("run")?, text("call_id")?, text("tool")?);
+    Ok(ResultEntry::new(text("id")?, origin, number_of(row, "bytes")?))
+}
+
+/// Counts the errors that a filter lets through by what they have in common.
+pub(crate) async fn count(
+    readers: &SqlitePool,
+    filter: &ErrorFilter,
+    by: CountBy,
+) -> Result<Vec<ErrorCount>, StoreError> {
+    let key = match by {
+        CountBy::Code => "reason",
+        CountBy::Day => "date(at / 1000, 'unixepoch')",
+        _ => "tool",
+    };
+    let order = if by == CountBy::Day { "key" } else { "occurrences DESC, key" };
+    let mut all = filter.clone();
+    let limit = all.limit.take();
+    let mut query = QueryBuilder::new(
+        "SELECT key, count(*) AS errors, sum(occurrences) AS occurrences, \
+         sum(chars_kept * occurrences) AS chars_kept FROM (",
+    );
+    let columns = format!("SELECT {key} AS key, occurrences, chars_kept FROM errors");
+    choose(&mut query, &columns, &all);
+    query.push(format_args!(") GROUP BY key ORDER BY {order} LIMIT "));
+    query.push_bind(limit.map_or(-1, i64::from));
+    let rows = query.build().fetch_all(readers).await.map_err(Fault::from)?;
+    rows.iter().map(count_of).collect()
+}
+
+fn count_of(row: &SqliteRow) -> Result<ErrorCount, StoreError> {
+    let key: String = row.try_get("key").map_err(Fault::from)?;
+    let number = |column| number_of(row, column);
+    Ok(ErrorCount::new(key, number("errors")?, number("occurrences")?, number("chars_kept")?))
+}
+
+fn number_of(row: &SqliteRow, column: &str) -> Result<u64, StoreError> {
+    let number = row.try_get::<i64, _>(column).map_err(Fault::from)?;
+    Ok(u64::try_from(number).unwrap_or(0))
 }
 
 /// Counts errors, the most characters kept first.
@@ -105,10 +209,7 @@ pub(crate) async fn stats(
 
 fn stats_of(row: &SqliteRow) -> Result<ErrorStats, StoreError> {
     let text = |column: &str| row.try_get::<String, _>(column).map_err(Fault::from);
-    let number = |column: &str| {
-        let number = row.try_get::<i64, _>(column).map_err(Fault::from)?;
-        Ok::<_, StoreError>(u64::try_from(number).unwrap_or(0))
-    };
+    let number = |column| number_of(row, column);
     let author = Some(text("code")?).filter(|code| !code.is_empty());
     let reason = known_code(&text("reason")?);
     Ok(ErrorStats::new(text("tool")?, reason, author, text("session")?.into()).counting(
@@ -168,6 +269,9 @@ mod tests {
             let plan = plan(&database, query.build().sql().as_str()).await;
             assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{filter:?}: {plan}");
         }
+        let mut query = list(&all().id_prefix("err_2"));
+        let by_id = plan(&database, query.build().sql().as_str()).await;
+        assert!(by_id.contains("sqlite_autoindex_errors_1"), "{by_id}");
         let mut of_run = list(&all().run("run").session("s").tool("sql").from(at));
         let plan = plan(&database, of_run.build().sql().as_str()).await;
         assert!(plan.contains("SEARCH refers USING PRIMARY KEY (run=?)"), "{plan}");

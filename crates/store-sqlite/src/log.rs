@@ -1,9 +1,10 @@
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval,
-    Record, RunFilter, RunState, RunSummary, Terms, verify,
+use backstop_event_log::{
+    Batch, Claim, EventLog, FailedAttempts, InboxMessage, InboxRequest, InboxWatch, LogError,
+    LogKey, OpenApproval, Record, RunFilter, RunState, RunSummary, Terms, verify,
 };
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
@@ -14,16 +15,17 @@ use sqlx::sqlite::SqliteRow;
 use crate::claims::refused;
 use crate::database::Database;
 use crate::fault::Fault;
-use crate::inbox::Sent;
 use crate::job::Claiming;
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
+use crate::sent::Sent;
 use crate::writer::Writer;
-use crate::{approvals, background, erasure, inbox};
+use crate::{approvals, background, erasure, inbox, runs};
 
-/// What a run's row says of it.
+/// What a run's row says of it. All columns: a file of an older version, which a reader leaves as it is,
+/// has no labels.
 macro_rules! runs {
     () => {
-        "SELECT run, session, started_at, last_seq, head, summary, parent, terms, state FROM runs "
+        "SELECT runs.* FROM runs "
     };
 }
 
@@ -240,24 +242,20 @@ impl EventLog for SqliteLog {
         {
             return Ok(linked);
         }
-        // Somebody changed the rows; all that are left show which one.
+        // The rows were changed; all that are left show which one.
         self.select(ALL, run, from_seq).await
     }
 
+    async fn failed_attempts(
+        &self,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+    ) -> Result<Vec<FailedAttempts>, LogError> {
+        runs::failed_attempts(self.0.readers(), from, to).await
+    }
+
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        // Two statements, so that each uses its index.
-        let statement = match filter.session {
-            Some(_) => {
-                concat!(runs!(), "WHERE session = $1 ORDER BY started_at DESC, id DESC LIMIT $2")
-            }
-            None => concat!(runs!(), "WHERE $1 IS NULL ORDER BY started_at DESC, id DESC LIMIT $2"),
-        };
-        let rows = sqlx::query(statement)
-            .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
-            .bind(filter.limit.map_or(-1, i64::from))
-            .fetch_all(self.0.readers())
-            .await
-            .map_err(Fault::from)?;
+        let rows = runs::list(self.0.readers(), &filter).await?;
         // One row that was changed does not hide the others, and is not hidden itself.
         Ok(rows.iter().map(|row| summary_of(row).unwrap_or_else(|_| unreadable(row))).collect())
     }
@@ -315,6 +313,12 @@ const fn disagrees(summary: &RunSummary) -> LogError {
     LogError::tampered(summary.last_seq, "its row does not say what its summary says")
 }
 
+/// Reads what a run is filed under.
+fn labels_of(row: &SqliteRow) -> Arc<BTreeMap<String, String>> {
+    let text = row.try_get::<Option<String>, _>("labels").ok().flatten();
+    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
+}
+
 fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     let run: String = row.try_get("run").map_err(Fault::from)?;
     let text = row.try_get::<String, _>("summary");
@@ -329,5 +333,6 @@ fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     let terms: Option<String> = row.try_get("terms").map_err(Fault::from)?;
     let terms = terms.and_then(|text| serde_json::from_str(&text).ok());
     summary.terms = terms.map(Terms::of).unwrap_or_default();
+    summary.labels = labels_of(row);
     Ok(summary)
 }

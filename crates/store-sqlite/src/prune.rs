@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use error_store::{Pruned, Retention, StoreError};
+use backstop_error_store::{Pruned, Retention, StoreError};
 use layer0::Timestamp;
 use layer0::id::SessionId;
 use sqlx::{Row, SqliteConnection};

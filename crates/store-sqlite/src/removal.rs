@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use error_store::StoreError;
-use event_log::RunState;
+use backstop_error_store::StoreError;
+use backstop_event_log::RunState;
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use serde::Serialize;
@@ -218,6 +218,7 @@ impl Chore for RemoveRun {
         }
         for statement in [
             "DELETE FROM approvals WHERE run = $1",
+            "DELETE FROM expired_approvals WHERE run = $1",
             "DELETE FROM inbox WHERE run = $1",
             "DELETE FROM follows WHERE run = $1",
             "DELETE FROM runs WHERE run = $1",

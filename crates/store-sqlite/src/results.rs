@@ -1,8 +1,9 @@
 mod insert;
 
 use async_trait::async_trait;
-use error_store::{
-    Hold, Lookup, NewResult, Origin, Pruned, ResultRecord, ResultStore, Retention, StoreError,
+use backstop_error_store::{
+    Hold, Lookup, NewResult, Origin, Pruned, ResultEntry, ResultFilter, ResultRecord, ResultStore,
+    Retention, StoreError,
 };
 use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
@@ -13,7 +14,7 @@ use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
 use crate::job_error::JobError;
-use crate::listing::gone;
+use crate::listing::{self, gone};
 use crate::prune::{self, Kind};
 
 pub(crate) use insert::write;
@@ -78,6 +79,10 @@ impl ResultStore for SqliteResultStore {
 
     async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
         self.read(None, id).await
+    }
+
+    async fn list(&self, filter: ResultFilter) -> Result<Vec<ResultEntry>, StoreError> {
+        listing::results(self.0.readers(), &filter).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {

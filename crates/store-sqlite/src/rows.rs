@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use event_log::{LogError, Payload, Record};
+use backstop_event_log::{LogError, Payload, Record};
 use layer0::Timestamp;
 use layer0::event::{Actor, EVENT_TYPES, Hash, Salt};
 use sqlx::Row;
@@ -28,7 +28,7 @@ pub(crate) use chain;
 /// Reads an event from its row.
 pub(crate) fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
     let seq = unsigned(row.try_get("seq").map_err(Fault::from)?);
-    // A row whose columns have other types than we wrote was changed by somebody else.
+    // A row whose columns have other types than this crate writes was changed by another program.
     let changed = |_| LogError::tampered(seq, "a column has another type");
     let actor: &str = row.try_get("actor").map_err(changed)?;
     let caused_by: Option<i64> = row.try_get("caused_by").map_err(changed)?;

@@ -17,6 +17,8 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/7_lists.sql"),
     include_str!("../migrations/8_salts.sql"),
     include_str!("../migrations/9_one_statement.sql"),
+    include_str!("../migrations/10_labels_and_expiry.sql"),
+    include_str!("../migrations/11_run_lists.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use error_store::{ErrorStore, ResultStore, Store};
-use event_log::EventLog;
+use backstop_error_store::{ErrorStore, ResultStore, Store};
+use backstop_event_log::EventLog;
 
 use crate::database::Database;
 use crate::errors::SqliteErrorStore;

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use error_store::{Holds, Retention};
+use backstop_error_store::{Holds, Retention};
 use layer0::Timestamp;
 use tokio::task::JoinHandle;
 

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use error_store::{NewError, NewResult, StoreError, Stored};
-use event_log::{Batch, LogError};
+use backstop_error_store::{NewError, NewResult, StoreError, Stored};
+use backstop_event_log::{Batch, LogError};
 use layer0::error::BoxError;
 use layer0::id::{ResultId, RunId};
 use sqlx::sqlite::SqliteConnectOptions;
@@ -16,10 +16,10 @@ use crate::append::Append;
 use crate::chore::Chore;
 use crate::claims::Claims;
 use crate::errors::Insert;
-use crate::inbox::Sent;
 use crate::job::{Claiming, Done, Job, Queued, appends_alone};
 use crate::job_error::JobError;
 use crate::many::MAX_ROWS;
+use crate::sent::Sent;
 use crate::{append, claims, errors, inbox, results};
 
 /// How many jobs share one commit at most; bounds the time to the first answer.

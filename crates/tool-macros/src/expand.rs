@@ -1,8 +1,8 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{
-    Attribute, Error, Expr, ExprLit, FnArg, ItemFn, Lit, Meta, Pat, PatType, Result, ReturnType,
-    Type,
+    Attribute, Error, Expr, ExprLit, FnArg, GenericArgument, ItemFn, Lit, Meta, Pat, PatType,
+    PathArguments, Result, ReturnType, Type,
 };
 
 use crate::options::Options;
@@ -15,7 +15,8 @@ pub(crate) fn expand(
 ) -> TokenStream {
     let written = Options::parse(options).and_then(|options| {
         let function = syn::parse2::<ItemFn>(function)?;
-        write(&options, function, home)
+        let home = options.home.as_ref().map_or_else(|| home.clone(), |home| quote!(#home));
+        write(&options, function, &home)
     });
     written.unwrap_or_else(Error::into_compile_error)
 }
@@ -37,13 +38,25 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
     let docs = function.attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
     let (fields, names, arguments) = (&parameters.fields, &parameters.names, &parameters.arguments);
     let capabilities = options.capabilities.iter().map(|text| quote!(.capability(#text)));
+    let state_type = parameters.state.as_ref().map(|state| {
+        quote! {
+            fn state_type(&self) -> ::std::option::Option<#home::StateType> {
+                ::std::option::Option::Some(#home::StateType::of::<#state>())
+            }
+        }
+    });
     let flags = [
         (options.idempotent, quote!(.idempotent())),
         (options.exploratory, quote!(.exploratory())),
-        (options.approval, quote!(.approval())),
+        (options.approval.is_some(), quote!(.approval())),
     ]
     .into_iter()
     .filter_map(|(set, call)| set.then_some(call));
+    let approval = options.approval.as_ref();
+    let expiry = approval.and_then(|approval| approval.expires_after_ms);
+    let expiry = expiry.map(|ms| quote!(.expires_after(::std::time::Duration::from_millis(#ms))));
+    let approvers = approval.map(|approval| &approval.approvers).filter(|names| !names.is_empty());
+    let approvers = approvers.map(|names| quote!(.approvers([#(#names),*])));
     let timeout =
         options.timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
     let serde_crate = format!("{home}::__private::serde").replace(' ', "");
@@ -73,7 +86,7 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
                     #name,
                     #description,
                     private::schema_of::<Arguments>(),
-                ) #(#capabilities)* #(#flags)* #timeout
+                ) #(#capabilities)* #(#flags)* #expiry #approvers #timeout
             });
 
             #body
@@ -83,6 +96,12 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
                 fn spec(&self) -> &#home::ToolSpec {
                     &SPEC
                 }
+
+                fn checks_arguments(&self) -> bool {
+                    true
+                }
+
+                #state_type
 
                 async fn call(
                     &self,
@@ -119,6 +138,8 @@ struct Parameters {
     fields: Vec<TokenStream>,
     names: Vec<TokenStream>,
     arguments: Vec<TokenStream>,
+    /// The type of the state that it takes.
+    state: Option<Type>,
 }
 
 impl Parameters {
@@ -140,6 +161,15 @@ impl Parameters {
                 parameters.arguments.push(quote!(context));
                 continue;
             }
+            if let Some(state) = state_of(ty) {
+                if parameters.state.is_some() {
+                    let why = "a tool takes one state: put what it needs into one type";
+                    return Err(Error::new_spanned(ty, why));
+                }
+                parameters.state = Some(state.clone());
+                parameters.arguments.push(quote!(<#ty>::of(context)?));
+                continue;
+            }
             if let Type::Reference(_) = &**ty {
                 return Err(Error::new_spanned(ty, "take the argument by value, such as `String`"));
             }
@@ -156,6 +186,17 @@ fn is_context(ty: &Type) -> bool {
     let Type::Reference(reference) = ty else { return false };
     let Type::Path(path) = &*reference.elem else { return false };
     path.path.segments.last().is_some_and(|segment| segment.ident == "ToolContext")
+}
+
+/// Returns `T` of a parameter of type `State<T>`.
+fn state_of(ty: &Type) -> Option<&Type> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last().filter(|segment| segment.ident == "State")?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first() {
+        Some(GenericArgument::Type(state)) if arguments.args.len() == 1 => Some(state),
+        _ => None,
+    }
 }
 
 fn doc_text(attributes: &[Attribute]) -> String {

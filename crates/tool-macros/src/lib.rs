@@ -1,6 +1,6 @@
 //! The `#[tool]` attribute: an async function becomes a tool.
 //!
-//! Use it as `tool::tool` or `backstop::tool`; this crate only writes the code.
+//! Use it as `backstop_tool::tool` or `backstop::tool`; this crate only writes the code.
 
 mod expand;
 mod options;
@@ -11,10 +11,13 @@ use proc_macro::TokenStream;
 ///
 /// The doc comment is the description the model reads, the parameters are the arguments (with
 /// their own doc comments as descriptions, `Option` for what may be left out), and the function
-/// returns a `Result`. A parameter of type `&ToolContext` receives the context of the call.
+/// returns a `Result`. A parameter of type `&ToolContext` receives the context of the call, one of type
+/// `State<T>` what the application gave the agent.
 ///
 /// Options: `name = "web.search"`, `idempotent`, `exploratory`, `timeout = "5s"`
-/// (`ms`, `s` or `m`), `capabilities("network:outbound")`.
+/// (`ms`, `s` or `m`), `capabilities("network:outbound")`, `approval` where a person has to agree to each
+/// call, or `approval(expires_after_ms = 3600000, approvers = ["ops"])` where only some may, within this
+/// time; `crate = my_crate::backstop_tool` where the code finds that crate under another path.
 ///
 /// # Errors
 ///
@@ -22,11 +25,11 @@ use proc_macro::TokenStream;
 /// else becomes `ToolError::ExecutionFailed` with its whole chain.
 #[proc_macro_attribute]
 pub fn tool(options: TokenStream, function: TokenStream) -> TokenStream {
-    expand::expand(options.into(), function.into(), &quote::quote!(::tool)).into()
+    expand::expand(options.into(), function.into(), &quote::quote!(::backstop_tool)).into()
 }
 
 /// As [`macro@tool`], for those who depend on the facade only.
 #[proc_macro_attribute]
 pub fn backstop_tool(options: TokenStream, function: TokenStream) -> TokenStream {
-    expand::expand(options.into(), function.into(), &quote::quote!(::backstop::__tool)).into()
+    expand::expand(options.into(), function.into(), &quote::quote!(::backstop::tool)).into()
 }

@@ -1,15 +1,27 @@
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, ExprLit, Lit, LitStr, Meta, Result, Token, parse::Parser};
+use syn::{
+    Error, Expr, ExprLit, Lit, LitStr, Meta, MetaList, MetaNameValue, Path, Result, Token,
+    parse::Parser,
+};
 
 /// What stands between the parentheses of `#[tool(…)]`.
 #[derive(Default)]
 pub(crate) struct Options {
+    /// Where the code finds `backstop_tool`, if not where it is by itself.
+    pub(crate) home: Option<Path>,
     pub(crate) name: Option<String>,
     pub(crate) capabilities: Vec<String>,
     pub(crate) idempotent: bool,
     pub(crate) exploratory: bool,
-    pub(crate) approval: bool,
+    pub(crate) approval: Option<Approval>,
     pub(crate) timeout_ms: Option<u64>,
+}
+
+/// What stands between the parentheses of `approval(…)`.
+#[derive(Default)]
+pub(crate) struct Approval {
+    pub(crate) expires_after_ms: Option<u64>,
+    pub(crate) approvers: Vec<String>,
 }
 
 impl Options {
@@ -21,7 +33,9 @@ impl Options {
             match (name.as_str(), &option) {
                 ("idempotent", Meta::Path(_)) => options.idempotent = true,
                 ("exploratory", Meta::Path(_)) => options.exploratory = true,
-                ("approval", Meta::Path(_)) => options.approval = true,
+                ("approval", Meta::Path(_)) => options.approval = Some(Approval::default()),
+                ("approval", Meta::List(list)) => options.approval = Some(Approval::parse(list)?),
+                ("crate", Meta::NameValue(pair)) => options.home = Some(path(&pair.value)?),
                 ("name", Meta::NameValue(pair)) => options.name = Some(text(&pair.value)?.value()),
                 ("timeout", Meta::NameValue(pair)) => {
                     options.timeout_ms = Some(milliseconds(&text(&pair.value)?)?);
@@ -35,13 +49,66 @@ impl Options {
                     return Err(Error::new_spanned(
                         option,
                         "expected one of: name = \"…\", idempotent, exploratory, approval, \
-                         timeout = \"5s\", capabilities(\"…\")",
+                         approval(expires_after_ms = 60000, approvers = [\"…\"]), timeout = \"5s\", \
+                         capabilities(\"…\"), crate = path::to::backstop_tool",
                     ));
                 }
             }
         }
         Ok(options)
     }
+}
+
+fn path(value: &Expr) -> Result<Path> {
+    match value {
+        Expr::Path(path) => Ok(path.path.clone()),
+        other => {
+            Err(Error::new_spanned(other, "expected a path, such as `my_crate::backstop_tool`"))
+        }
+    }
+}
+
+impl Approval {
+    fn parse(list: &MetaList) -> Result<Self> {
+        let mut approval = Self::default();
+        let options =
+            list.parse_args_with(Punctuated::<MetaNameValue, Token![,]>::parse_terminated)?;
+        for MetaNameValue { path, value, .. } in &options {
+            if path.is_ident("expires_after_ms") {
+                approval.expires_after_ms = Some(count(value)?);
+            } else if path.is_ident("approvers") {
+                approval.approvers = names(value)?;
+            } else {
+                let expected = "expected one of: expires_after_ms = 60000, approvers = [\"…\"]";
+                return Err(Error::new_spanned(path, expected));
+            }
+        }
+        Ok(approval)
+    }
+}
+
+fn count(value: &Expr) -> Result<u64> {
+    let expected = || Error::new_spanned(value, "expected a number from 1 on");
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => match number.base10_parse() {
+            Ok(number) if number > 0 => Ok(number),
+            _ => Err(expected()),
+        },
+        _ => Err(expected()),
+    }
+}
+
+fn names(value: &Expr) -> Result<Vec<String>> {
+    let Expr::Array(names) = value else {
+        return Err(Error::new_spanned(value, "expected a list of names, such as [\"ops\"]"));
+    };
+    let name = |value| match text(value)? {
+        name if name.value().trim().is_empty() => {
+            Err(Error::new_spanned(name, "a name must not be empty"))
+        }
+        name => Ok(name.value()),
+    };
+    names.elems.iter().map(name).collect()
 }
 
 fn text(value: &Expr) -> Result<LitStr> {

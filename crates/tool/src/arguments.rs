@@ -16,7 +16,7 @@ use crate::ToolError;
 ///
 /// ```
 /// use layer0::JsonText;
-/// use tool::Arguments;
+/// use backstop_tool::Arguments;
 ///
 /// let arguments = Arguments::new(JsonText::parse(r#"{"amount": 3.10, "to": "ada"}"#)?);
 /// assert_eq!(arguments["to"], "ada");
@@ -56,6 +56,17 @@ impl Arguments {
     /// When they are no `T`.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error> {
         self.text.read()
+    }
+
+    /// Returns a text that an argument has to be.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError::InvalidInput`] when there is none, or it is no text.
+    pub fn text_of(&self, name: &str) -> Result<&str, ToolError> {
+        let given = &self[name];
+        let why = if given.is_null() { "is required" } else { "must be a string" };
+        given.as_str().ok_or_else(|| ToolError::InvalidInput(format!("{name} {why}")))
     }
 
     /// Returns a count, a size or a place that an argument names; `None` where there is none.

@@ -8,13 +8,13 @@ const MIN_SIMILARITY: f64 = 0.8;
 /// The capabilities of the built-in tools, by name space. Other name spaces belong to those who write
 /// tools.
 const KNOWN: [(&str, &[&str]); 3] =
-    [("fs", &["read", "write"]), ("network", &["outbound"]), ("process", &["spawn"])];
+    [("fs", &["read", "write"]), ("network", &["outbound", "private"]), ("process", &["spawn"])];
 
 /// Checks that a capability, or a pattern over capabilities, names something: `fs:read`,
 /// `process:spawn`, `network:outbound:api.example.com`, or one of a tool's own, such as `db:write`.
 ///
 /// ```
-/// use tool::check_capability;
+/// use backstop_tool::check_capability;
 ///
 /// assert!(check_capability("fs:read:/data/**").is_ok());
 /// assert!(check_capability("db:write").is_ok());
@@ -80,6 +80,8 @@ mod tests {
             "fs:*:/data/**",
             "*",
             "network:outbound:[::1]:80",
+            "network:private",
+            "network:private:::1",
             "process:spawn",
             "db:write",
             "billing:refund:eu",
@@ -104,6 +106,7 @@ mod tests {
             "process:spwan",
             "proces:spawn",
             "network:outbond",
+            "network:privat",
             "netwrok:outbound",
         ] {
             assert!(check_capability(capability).is_err(), "{capability:?}");

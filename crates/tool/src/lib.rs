@@ -8,7 +8,7 @@
 //! This crate never runs a tool by itself: timeouts, panics and concurrency are the driver's.
 //!
 //! ```
-//! use tool::{Grants, ToolError, Toolset, tool};
+//! use backstop_tool::{Grants, ToolError, Toolset, tool};
 //!
 //! /// Add two integers.
 //! #[tool(idempotent)]
@@ -19,30 +19,34 @@
 //! let tools = Toolset::new().with(add)?;
 //! let error = tools.admit("add", serde_json::json!({"x": 40}), &Grants::none()).err().unwrap();
 //! assert_eq!(error.to_string(), "invalid input: y is required");
-//! # Ok::<(), tool::RegistrationError>(())
+//! # Ok::<(), backstop_tool::RegistrationError>(())
 //! ```
 
 mod arguments;
 mod capability;
 mod error;
+mod fn_tool;
 mod policy;
 mod real_path;
 mod registry;
+mod state;
 mod text;
 mod tool;
 mod validate;
 mod written;
 
 pub use arguments::Arguments;
+pub use backstop_tool_macros::tool;
 pub use capability::check_capability;
 pub use error::ToolError;
+pub use fn_tool::FnTool;
 pub use layer0::{JsonText, ToolSpec};
 pub use policy::{Grants, PatternError};
 pub use real_path::real_path;
 pub use registry::{Admitted, RegistrationError, ToolNotFound, Toolset};
+pub use state::{State, StateType};
 pub use text::{failed_text, missing_text};
 pub use tool::{DispatchSpec, Tool, ToolContext, schema_of};
-pub use tool_macros::tool;
 pub use validate::{Misfit, Schema, SchemaError};
 pub use written::Written;
 

@@ -1,13 +1,14 @@
 //! What tools may do: nothing that was not granted.
 
 use std::fmt;
+use std::sync::Arc;
 
 use glob::{MatchOptions, Pattern};
 use thiserror::Error;
 
 use crate::capability::check_capability;
 
-/// The capabilities an agent's tools may use.
+/// The capabilities an agent's tools may use. Clones share them.
 ///
 /// A grant is a capability, such as `process:spawn`, or a pattern over them: in
 /// `fs:read:/data/**`, `*` stands for anything but `/`, and `/**` for the directory and everything
@@ -16,7 +17,7 @@ use crate::capability::check_capability;
 /// A capability that ends with `/**`, as a search of a folder needs, is granted only by a pattern that
 /// grants everything below that folder.
 #[derive(Clone, Default)]
-pub struct Grants(Box<[Grant]>);
+pub struct Grants(Arc<[Grant]>);
 
 #[derive(Clone)]
 struct Grant {

@@ -1,16 +1,17 @@
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use layer0::name::{NameError, check_name, wire_name};
-use layer0::{JsonText, ToolSpec};
+use layer0::{Approvers, JsonText, ToolSpec};
 use thiserror::Error;
 
 use crate::capability::check_capability;
 use crate::policy::Grants;
 use crate::text::{missing_text, nearest};
 use crate::validate::{self, Schema};
-use crate::{Arguments, DispatchSpec, Tool, ToolError};
+use crate::{Arguments, DispatchSpec, StateType, Tool, ToolError};
 
 /// The tools of an agent, in the order the model sees them. Cloning copies no tool.
 #[derive(Clone, Default)]
@@ -21,7 +22,8 @@ struct Entry {
     tool: Arc<dyn Tool>,
     /// What the tool said of itself when it was added.
     spec: ToolSpec,
-    input: Schema,
+    /// `None` where nothing can be compiled and the tool checks its arguments by itself.
+    input: Option<Schema>,
     output: Option<Schema>,
     /// Are its failures stored? Asked once, when it was added.
     stores_errors: bool,
@@ -63,7 +65,7 @@ impl Toolset {
     /// As [`Toolset::with`]; then the set is unchanged.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
         let described = described(&*tool).map_err(RegistrationError::Panicked)?;
-        let Described { spec, stores_errors } = described;
+        let Described { spec, checks_arguments, stores_errors } = described;
         let name = Arc::clone(&spec.name);
         check_name(&name)?;
         if self.contains(&name) {
@@ -81,6 +83,7 @@ impl Toolset {
         if spec.timeout.is_some_and(|timeout| timeout.is_zero()) {
             return Err(RegistrationError::ZeroTimeout(name));
         }
+        check_approval(&spec)?;
         for capability in &spec.capabilities {
             check_capability(capability).map_err(|why| RegistrationError::Capability {
                 tool: Arc::clone(&name),
@@ -92,7 +95,8 @@ impl Toolset {
         let compile = |schema: &JsonText| {
             Schema::new(&schema.value()).map_err(|error| malformed(error.to_string()))
         };
-        let input = compile(&spec.schema)?;
+        let is_compiled = cfg!(feature = "json-schema") || !checks_arguments;
+        let input = is_compiled.then(|| compile(&spec.schema)).transpose()?;
         if spec.schema.value()["type"] != "object" {
             return Err(malformed("its `type` must be `object`".to_owned()));
         }
@@ -110,6 +114,19 @@ impl Toolset {
         self.find(name).is_some()
     }
 
+    /// Refuses a name that no tool has.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolNotFound`], naming the tool that comes nearest.
+    pub fn require(&self, name: &str) -> Result<(), ToolNotFound> {
+        if self.contains(name) {
+            return Ok(());
+        }
+        let nearest = nearest(name, self.names());
+        Err(ToolNotFound { name: name.into(), nearest: nearest.map(Into::into) })
+    }
+
     /// Lets a person agree to every call of a tool, whatever the tool itself says.
     ///
     /// # Errors
@@ -124,6 +141,37 @@ impl Toolset {
             let spec = entry.spec.clone().approval();
             *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
         }
+        Ok(())
+    }
+
+    /// Returns the names of the tools that take a state, and its type.
+    pub fn state_types(&self) -> impl Iterator<Item = (&str, StateType)> {
+        self.0.iter().filter_map(|entry| Some((&*entry.spec.name, entry.tool.state_type()?)))
+    }
+
+    /// Limits the approvals of a tool, whatever the tool itself says: how long there is to decide, and who
+    /// decides. What is not given stays as it is; a tool that is not there is left alone.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistrationError::ZeroExpiry`], [`RegistrationError::BlankApprover`]; then nothing has changed.
+    pub fn limit_approvals(
+        &mut self,
+        name: &str,
+        expires_after: Option<Duration>,
+        approvers: Approvers,
+    ) -> Result<(), RegistrationError> {
+        let found = self.0.iter_mut().find(|entry| *entry.spec.name == *name);
+        let Some(entry) = found else { return Ok(()) };
+        let mut spec = entry.spec.clone();
+        if let Some(time) = expires_after {
+            spec = spec.expires_after(time);
+        }
+        if !approvers.is_empty() {
+            spec = spec.approvers(approvers.names());
+        }
+        check_approval(&spec)?;
+        *entry = Arc::new(Entry { spec, ..Entry::clone(entry) });
         Ok(())
     }
 
@@ -149,7 +197,11 @@ impl Toolset {
         let arguments = Arc::new(Arguments::new(text));
         let checked = match unparsed {
             Some(why) => Err(why),
-            None => entry.input.check_arguments(arguments.value()),
+            None => {
+                let input = entry.input.as_ref();
+                let checked = input.map(|schema| schema.check_arguments(arguments.value()));
+                checked.unwrap_or(Ok(())).map_err(|misfit| misfit.to_string())
+            }
         };
         checked.map_err(|why| {
             let error = ToolError::InvalidInput(why);
@@ -189,9 +241,22 @@ impl Toolset {
     }
 }
 
+/// Refuses approvals that cannot be decided.
+fn check_approval(spec: &ToolSpec) -> Result<(), RegistrationError> {
+    let name = || Arc::clone(&spec.name);
+    if spec.expires_after.is_some_and(|time| time.is_zero()) {
+        return Err(RegistrationError::ZeroExpiry(name()));
+    }
+    match spec.approvers.names().any(|approver| approver.trim().is_empty()) {
+        true => Err(RegistrationError::BlankApprover(name())),
+        false => Ok(()),
+    }
+}
+
 /// What a tool says of itself.
 struct Described {
     spec: ToolSpec,
+    checks_arguments: bool,
     stores_errors: bool,
 }
 
@@ -199,6 +264,7 @@ struct Described {
 fn described(tool: &dyn Tool) -> Result<Described, String> {
     let ask = AssertUnwindSafe(|| Described {
         spec: tool.spec().clone(),
+        checks_arguments: tool.checks_arguments(),
         stores_errors: tool.stores_errors(),
     });
     catch_unwind(ask).map_err(|panic| {
@@ -277,6 +343,9 @@ pub struct ToolNotFound {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegistrationError {
+    /// One who may decide about its calls has no name.
+    #[error("an approver of tool `{0}` has no name")]
+    BlankApprover(Arc<str>),
     /// It declares a capability that there cannot be.
     #[error("capability `{capability}` of tool `{tool}` is not valid: {why}")]
     #[non_exhaustive]
@@ -317,6 +386,9 @@ pub enum RegistrationError {
         /// What is wrong with it.
         why: String,
     },
+    /// Its approvals leave people no time.
+    #[error("the approvals of tool `{0}` must not expire at once")]
+    ZeroExpiry(Arc<str>),
     /// Its timeout leaves it no time.
     #[error("the timeout of tool `{0}` must not be zero")]
     ZeroTimeout(Arc<str>),

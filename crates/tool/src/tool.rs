@@ -3,11 +3,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use backstop_redact::Redactor;
 use layer0::error::BoxError;
 use layer0::failure::Chain;
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::{JsonText, Timestamp, ToolSpec};
-use redact::Redactor;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Arguments, ToolError, Written};
+use crate::{Arguments, Grants, StateType, ToolError, Written};
 
 /// Does one thing in the world for the model.
 #[async_trait]
@@ -41,6 +41,13 @@ pub trait Tool: Send + Sync {
         need.to_owned()
     }
 
+    /// Does the tool check by itself, in [`Tool::call`], that its arguments are what its schema says? One
+    /// whose arguments are read into a type does. Without the feature `json-schema` only such tools can
+    /// be added: their schemas are shown to the model and not compiled.
+    fn checks_arguments(&self) -> bool {
+        false
+    }
+
     /// Returns the author's code for arguments that do not fit the schema.
     fn input_code(&self) -> Option<&str> {
         None
@@ -52,6 +59,13 @@ pub trait Tool: Send + Sync {
         true
     }
 
+    /// Returns the type of the state it takes ([`State`]); an agent that has no such state is not built.
+    ///
+    /// [`State`]: crate::State
+    fn state_type(&self) -> Option<StateType> {
+        None
+    }
+
     /// Returns what a call with these arguments starts, if it starts a run that counts for its caller's,
     /// as an agent that is a tool does. Of such calls one runs at a time.
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
@@ -59,8 +73,30 @@ pub trait Tool: Send + Sync {
         None
     }
 
-    /// Runs the tool. The arguments match its schema and policy has granted what it needs. A
-    /// [`Value`] converts into the output.
+    /// Returns the arguments as a person is asked to agree to them, such as with a diff of what the call
+    /// would change; `None` where they say it all. It is asked of a call that a person decides, once
+    /// its arguments match the schema and policy has granted what it needs. What it returns is what is
+    /// shown, recorded and, once a person agreed, run; it has to match the schema too.
+    ///
+    /// # Errors
+    ///
+    /// Why no person need be asked: the call is answered with it.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped at the tool's timeout and when the run is stopped.
+    async fn proposal(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<Option<JsonText>, ToolError> {
+        let _ = (arguments, context);
+        Ok(None)
+    }
+
+    /// Runs the tool. The arguments match its schema, unless it said that it checks them
+    /// ([`Tool::checks_arguments`]), and policy has granted what it needs. A [`Value`] converts into the
+    /// output.
     ///
     /// # Errors
     ///
@@ -118,6 +154,9 @@ pub struct ToolContext {
     /// What the call said it needs ([`Tool::needs`]) and was granted. A tool that names a thing
     /// twice, once to be judged and once to use it, compares what it holds with this.
     pub granted: Arc<[String]>,
+    /// What the agent may use. A tool that learns only while it runs what it needs, such as where a
+    /// redirect leads, asks this before it goes on.
+    pub grants: Grants,
     /// The sessions whose stored errors and results the call may read: its own, then those of
     /// the runs that its run is a copy of.
     pub sessions: Arc<[SessionId]>,
@@ -152,6 +191,7 @@ impl ToolContext {
             idempotency_key,
             deadline,
             granted: Arc::default(),
+            grants: Grants::none(),
             depth: 0,
             redactor: Redactor::new(),
             cancellation: CancellationToken::new(),
@@ -198,7 +238,13 @@ pub fn schema_of<T: JsonSchema>() -> Value {
 ///
 /// [`ToolError::InvalidInput`] for what a schema cannot say, such as a number out of range.
 pub fn decode_arguments<T: DeserializeOwned>(arguments: &Arguments) -> Result<T, ToolError> {
-    arguments.read().map_err(|error| ToolError::InvalidInput(error.to_string()))
+    arguments.read().map_err(|error| {
+        // Which of them it was is looked for only when one does not fit.
+        let place = serde_path_to_error::deserialize::<_, T>(arguments.value()).err();
+        let place = place.map(|error| error.path().to_string()).filter(|path| path != ".");
+        let named = place.map(|path| format!("{path}: "));
+        ToolError::InvalidInput(format!("{}{error}", named.unwrap_or_default()))
+    })
 }
 
 /// Turns what a tool function returned into its output.

@@ -1,31 +1,43 @@
 //! Checks values against JSON Schema and says what is wrong in words a model can act on.
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+#[cfg(feature = "json-schema")]
+mod validator;
 
-use jsonschema::error::{TypeKind, ValidationErrorKind};
-use jsonschema::{ValidationError, Validator};
+#[cfg(not(feature = "json-schema"))]
+#[path = "validate/without.rs"]
+mod validator;
+
 use layer0::{JsonText, is_deeper};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-/// How many problems are reported at once.
-const MAX_PROBLEMS: usize = 5;
-/// How many characters a value or a list of values may take in a message.
-const MAX_VALUE_CHARS: usize = 200;
+use self::validator::Validator;
 
 /// How deep a schema may be nested. Its text has to be read again inside that of its agent, which
 /// serde_json does down to 128.
 const MAX_SCHEMA_DEPTH: usize = 100;
 
-/// Compiled schemas by their text: agents that are alike share them, which are the most of what an
-/// agent holds that does nothing.
-static COMPILED: LazyLock<Mutex<HashMap<String, Weak<Validator>>>> = LazyLock::new(Mutex::default);
-
 /// A compiled JSON Schema. Schemas that are alike are compiled once.
+///
+/// Without the feature `json-schema` there is nothing to check with, and no schema compiles.
+///
+/// ```
+/// # #[cfg(feature = "json-schema")]
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use backstop_tool::Schema;
+/// use serde_json::json;
+///
+/// let schema = Schema::new(&json!({"properties": {"n": {"type": "integer"}}}))?;
+/// let misfit = schema.check(&json!({"n": "7"})).unwrap_err();
+/// assert_eq!(misfit.to_string(), "n must be an integer");
+/// # Ok(())
+/// # }
+/// # #[cfg(not(feature = "json-schema"))]
+/// # fn main() {}
+/// ```
 #[derive(Debug, Clone)]
-pub struct Schema(Arc<Validator>);
+pub struct Schema(Validator);
 
 impl Schema {
     /// Compiles a schema.
@@ -33,30 +45,22 @@ impl Schema {
     /// # Errors
     ///
     /// [`SchemaError`], when it is not valid JSON Schema, or nested so deeply that a record of it could
-    /// not be read.
+    /// not be read; without the feature `json-schema`, always.
     pub fn new(schema: &Value) -> Result<Self, SchemaError> {
         if is_deeper(schema, MAX_SCHEMA_DEPTH) {
             let why = format!("it is nested deeper than {MAX_SCHEMA_DEPTH} levels");
             return Err(SchemaError(why));
         }
-        let text = schema.to_string();
-        let known = |compiled: &HashMap<String, Weak<Validator>>| compiled.get(&text)?.upgrade();
-        if let Some(validator) = known(&COMPILED.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return Ok(Self(validator));
-        }
-        let validator = jsonschema::validator_for(schema);
-        let validator = Arc::new(validator.map_err(|error| SchemaError(error.to_string()))?);
-        let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-        if compiled.len() == compiled.capacity() {
-            compiled.retain(|_, validator| validator.strong_count() > 0);
-        }
-        compiled.insert(text, Arc::downgrade(&validator));
-        Ok(Self(validator))
+        Validator::new(schema).map(Self)
     }
 
-    /// Says what is wrong with the arguments of a call.
-    pub(crate) fn check_arguments(&self, arguments: &Value) -> Result<(), String> {
-        check(&self.0, arguments, "arguments")
+    /// Says what is wrong with the arguments of a call, in words a model can act on.
+    ///
+    /// # Errors
+    ///
+    /// [`Misfit`], naming at most five problems.
+    pub fn check_arguments(&self, arguments: &Value) -> Result<(), Misfit> {
+        self.0.check(arguments, "arguments").map_err(Misfit)
     }
 
     /// Says what is wrong with a value, in words a model can act on.
@@ -65,7 +69,7 @@ impl Schema {
     ///
     /// [`Misfit`], naming at most five problems.
     pub fn check(&self, value: &Value) -> Result<(), Misfit> {
-        check(&self.0, value, "output").map_err(Misfit)
+        self.0.check(value, "output").map_err(Misfit)
     }
 }
 
@@ -79,20 +83,6 @@ pub struct SchemaError(String);
 #[error("{0}")]
 pub struct Misfit(String);
 
-/// Checks `value`, which is called `whole`; returns what is wrong as `property expectation`, joined by
-/// `; `.
-fn check(validator: &Validator, value: &Value, whole: &str) -> Result<(), String> {
-    if validator.is_valid(value) {
-        return Ok(());
-    }
-    let mut errors = validator.iter_errors(value);
-    let problems: Vec<String> =
-        errors.by_ref().take(MAX_PROBLEMS).map(|error| describe(&error, whole)).collect();
-    let more = errors.count();
-    let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    Err(problems.join("; ") + &more)
-}
-
 /// Reads arguments that arrived as text, to say where they stop being JSON.
 pub(crate) fn unparsed(text: &str) -> String {
     match JsonText::parse(text) {
@@ -104,174 +94,9 @@ pub(crate) fn unparsed(text: &str) -> String {
     }
 }
 
-fn describe(error: &ValidationError<'_>, whole: &str) -> String {
-    let path = property(error.instance_path().as_str());
-    let inside = |name: &str| {
-        if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-    };
-    let property = if path.is_empty() { whole } else { &path };
-    match error.kind() {
-        ValidationErrorKind::Type { kind } => {
-            let kinds: Vec<String> = match kind {
-                TypeKind::Single(kind) => vec![article(&kind.to_string())],
-                TypeKind::Multiple(kinds) => {
-                    kinds.iter().map(|kind| article(&kind.to_string())).collect()
-                }
-            };
-            format!("{property} must be {}", kinds.join(" or "))
-        }
-        ValidationErrorKind::Required { property } => {
-            format!("{} is required", inside(property.as_str().unwrap_or_default()))
-        }
-        ValidationErrorKind::AdditionalProperties { unexpected }
-        | ValidationErrorKind::UnevaluatedProperties { unexpected } => {
-            let names: Vec<String> = unexpected.iter().map(|name| inside(&bounded(name))).collect();
-            format!("{} is not a known property", bounded(&names.join(", ")))
-        }
-        ValidationErrorKind::Enum { options } => {
-            format!("{property} must be one of {}", bounded(&options.to_string()))
-        }
-        ValidationErrorKind::Constant { expected_value } => {
-            format!("{property} must be {}", bounded(&expected_value.to_string()))
-        }
-        ValidationErrorKind::Minimum { limit } => format!("{property} must be at least {limit}"),
-        ValidationErrorKind::Maximum { limit } => format!("{property} must be at most {limit}"),
-        ValidationErrorKind::ExclusiveMinimum { limit } => {
-            format!("{property} must be above {limit}")
-        }
-        ValidationErrorKind::ExclusiveMaximum { limit } => {
-            format!("{property} must be below {limit}")
-        }
-        ValidationErrorKind::MinLength { limit } => {
-            format!("{property} must have at least {limit} characters")
-        }
-        ValidationErrorKind::MaxLength { limit } => {
-            format!("{property} must have at most {limit} characters")
-        }
-        ValidationErrorKind::MinItems { limit } => {
-            format!("{property} must have at least {limit} items")
-        }
-        ValidationErrorKind::MaxItems { limit } => {
-            format!("{property} must have at most {limit} items")
-        }
-        ValidationErrorKind::Pattern { pattern } => {
-            format!("{property} must match {}", bounded(pattern))
-        }
-        ValidationErrorKind::Format { format } => format!("{property} must be a valid {format}"),
-        other => format!("{property} does not satisfy {}", other.keyword()),
-    }
-}
-
-/// Turns `/a/0/b` into `a[0].b`; of the root, nothing is left.
-fn property(pointer: &str) -> String {
-    let mut path = String::new();
-    for part in pointer.split('/').skip(1) {
-        if part.bytes().all(|byte| byte.is_ascii_digit()) && !part.is_empty() {
-            path.push('[');
-            path.push_str(part);
-            path.push(']');
-        } else {
-            if !path.is_empty() {
-                path.push('.');
-            }
-            path.push_str(&bounded(&part.replace("~1", "/").replace("~0", "~")));
-        }
-    }
-    path
-}
-
-fn article(kind: &str) -> String {
-    match kind {
-        "null" => "null".to_owned(),
-        "array" | "object" | "integer" => format!("an {kind}"),
-        _ => format!("a {kind}"),
-    }
-}
-
-fn bounded(text: &str) -> String {
-    text.chars().take(MAX_VALUE_CHARS).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    /// Spec: T3
-    #[test]
-    fn problems_name_the_property_and_the_expectation() {
-        let schema = json!({
-            "type": "object",
-            "properties": {
-                "error_id": {"type": "string", "minLength": 3},
-                "limit": {"type": "integer", "minimum": 1, "maximum": 9},
-                "mode": {"enum": ["a", "b"]},
-                "rows": {"type": "array", "items": {
-                    "type": "object", "properties": {"n": {"type": "number"}}, "required": ["n"],
-                }},
-            },
-            "required": ["error_id"],
-            "additionalProperties": false,
-        });
-        let validator = jsonschema::validator_for(&schema).unwrap();
-        #[track_caller]
-        fn expect(validator: &Validator, value: Value, problem: &str) {
-            assert_eq!(check(validator, &value, "arguments").unwrap_err(), problem);
-        }
-        expect(&validator, json!({"error_id": 7}), "error_id must be a string");
-        expect(&validator, json!({}), "error_id is required");
-        expect(&validator, json!([]), "arguments must be an object");
-        expect(&validator, json!({"error_id": "a"}), "error_id must have at least 3 characters");
-        expect(&validator, json!({"error_id": "abc", "limit": 0}), "limit must be at least 1");
-        expect(
-            &validator,
-            json!({"error_id": "abc", "mode": "c"}),
-            "mode must be one of [\"a\",\"b\"]",
-        );
-        expect(&validator, json!({"error_id": "abc", "x": 1}), "x is not a known property");
-        expect(
-            &validator,
-            json!({"error_id": "abc", "rows": [{"n": 1}, {}]}),
-            "rows[1].n is required",
-        );
-        expect(
-            &validator,
-            json!({"error_id": "abc", "rows": [{"n": "1"}]}),
-            "rows[0].n must be a number",
-        );
-        assert_eq!(check(&validator, &json!({"error_id": "abc"}), "arguments"), Ok(()));
-    }
-
-    /// Spec: T3
-    #[test]
-    fn a_property_may_be_called_arguments() {
-        let schema = Schema::new(&json!({
-            "properties": {"arguments": {"type": "string"}, "my_arguments": {"required": ["arguments"]}},
-            "required": ["arguments"],
-        }));
-        let misfit = |value: Value| schema.clone().unwrap().check(&value).unwrap_err().to_string();
-        assert_eq!(misfit(json!({"arguments": 1})), "arguments must be a string");
-        assert_eq!(misfit(json!({})), "arguments is required");
-        let inside = json!({"arguments": "", "my_arguments": {}});
-        assert_eq!(misfit(inside), "my_arguments.arguments is required");
-        let whole = Schema::new(&json!({"type": "object"})).unwrap();
-        assert_eq!(whole.check(&json!([])).unwrap_err().to_string(), "output must be an object");
-        let inside = json!({"arguments": {"type": "object", "required": ["x"]}});
-        let inside = Schema::new(&json!({"properties": inside})).unwrap();
-        let misfit = inside.check_arguments(&json!({"arguments": {}})).unwrap_err();
-        assert_eq!(misfit, "arguments.x is required");
-    }
-
-    #[test]
-    fn unknown_properties_are_named_up_to_a_bound() {
-        let schema = json!({"properties": {"known": {}}, "additionalProperties": false});
-        let validator = jsonschema::validator_for(&schema).unwrap();
-        let many: Value = (0..1_000).map(|n| (format!("p{n:03}"), Value::Null)).collect();
-        let problem = check(&validator, &many, "arguments").unwrap_err();
-        assert!(problem.starts_with("p000, p001, "), "{problem}");
-        assert!(problem.ends_with(" is not a known property"), "{problem}");
-        assert!(problem.len() < MAX_VALUE_CHARS + 30, "{problem}");
-    }
 
     #[test]
     fn text_that_is_no_json_is_located() {

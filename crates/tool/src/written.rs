@@ -7,7 +7,7 @@ type Read = dyn Fn() -> Option<String> + Send + Sync;
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
-/// use tool::Written;
+/// use backstop_tool::Written;
 ///
 /// let lines = Arc::new(Mutex::new(String::from("first line\n")));
 /// let written = Written::default();

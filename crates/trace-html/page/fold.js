@@ -67,14 +67,16 @@ function fold(data) {
       case "tool.requested":
         if (!call) break;
         call.ran = d.arguments;
+        call.queued ??= event.ms;
         call.from ??= event.ms;
         call.runs = true;
         break;
       case "tool.responded":
         if (!call) break;
         call.answer = d;
-        call.from ??= event.ms;
         call.to = event.ms;
+        // All calls of a batch are requested at once, and begin when there is a free place.
+        call.from = call.ran ? Math.max(call.queued, event.ms - d.duration_ms) : event.ms;
         call.runs = false;
         call.seq = event.seq;
         if (!d.ok) run.failures.push({ event, call, what: d.tool });
@@ -87,6 +89,7 @@ function fold(data) {
         break;
       case "approval.requested":
         questions.set(d.approval_id, event);
+        if (call) call.proposed = d.arguments;
         break;
       case "approval.granted":
       case "approval.denied":

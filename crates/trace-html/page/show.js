@@ -12,6 +12,34 @@ function said(call) {
   return call.answer.ok ? "ok" : call.answer.error ? call.answer.error.reason : "failed";
 }
 
+// What a call was given: what it ran with, or would have.
+function given(call) {
+  return call.ran || call.proposed || call.arguments;
+}
+
+function brief(value) {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  return text.length > 300 ? `${text.slice(0, 300)}…` : text;
+}
+
+// Parts arguments from the diff among them.
+function parted(value) {
+  const has = value && !Array.isArray(value) && typeof value.diff === "string" && value.diff.includes("\n");
+  if (!has) return [value, null];
+  const { diff, ...rest } = value;
+  return [rest, diff];
+}
+
+// Shows arguments, and below them, line by line, the diff among them.
+function shownArguments(label, value) {
+  const [rest, diff] = parted(value);
+  if (diff === null) return [block(label, rest)];
+  const kind = (line) => ({ "+": "added", "-": "removed", "@": "hunk" })[line[0]];
+  const lines = diff.replace(/\n$/, "").split("\n").map((line) => element("span", { class: kind(line) }, `${line}\n`));
+  return [block(label, rest), element("div", { class: "block" }, element("h4", {}, "what changes"),
+    element("pre", { class: "diff", tabindex: "0" }, lines))];
+}
+
 // What a code means and what to do, for who does not know it.
 function explain(run, reason) {
   const known = Object.hasOwn(run.codes, reason) ? run.codes[reason] : null;
@@ -99,8 +127,10 @@ function note(run, event) {
 
 function callBody(run, call) {
   const { answer } = call;
-  const parts = [block("asked with", call.arguments)];
-  if (call.ran && JSON.stringify(call.ran) !== JSON.stringify(call.arguments)) parts.push(block("ran with", call.ran));
+  const parts = shownArguments("asked with", call.arguments);
+  if (JSON.stringify(given(call)) !== JSON.stringify(call.arguments)) {
+    parts.push(...shownArguments(call.ran ? "ran with" : "what a person is asked about", given(call)));
+  }
   parts.push(...call.notes.map((event) => note(run, event)));
   if (!answer) return [...parts, element("p", { class: "dim" }, "No answer of it is recorded.")];
   if (answer.ok) return [...parts, block("returned", answer.output)];
@@ -124,13 +154,15 @@ function callBody(run, call) {
 function card(run, call) {
   const { answer } = call;
   const error = answer && !answer.ok && answer.error;
-  const brief = error ? error.message : answer ? pretty(answer.output) : said(call);
+  const result = error ? error.message : answer ? pretty(answer.output) : said(call);
+  const [args] = parted(given(call));
   const asked = call.notes.some((event) => event.type === "approval.requested");
   return foldOut({ id: `call-${call.key}`, class: `call ${state(call)}`, "data-detail": call.key }, [
     element("span", { class: "mark" }, state(call) === "ok" ? "✓" : state(call) === "failed" ? "✗" : "…"),
     element("span", { class: "tool-name" }, call.name), error && error.reason && code(error.reason),
     asked && element("span", { class: "badge" }, "asked a person"),
-    element("span", { class: "brief" }, brief.slice(0, 300)),
+    element("span", { class: "args", title: "arguments" }, brief(args)),
+    element("span", { class: "brief", title: "result" }, result.slice(0, 300)),
     element("span", { class: "took" }, answer ? duration(answer.duration_ms) : "")],
   () => callBody(run, call));
 }

@@ -1,6 +1,7 @@
 // The timeline: a row for the model, a lane for each tool call that runs beside others.
 
-const LEAST = 0.5; // the least width of a tool's bar, in percent
+const LEAST = 0.2; // the least width of a tool's bar, in percent
+const LAST_TICK = 87; // where the last tick may stand, in percent: its text is behind it
 const GAP = 0.07; // the most a gap takes of the width
 
 // Maps time to percent. Long gaps are squeezed, so that the work beside them can be seen.
@@ -29,7 +30,7 @@ function scale(run) {
       for (const end of [...cuts.map((gap) => gap.from), run.end]) {
         for (let ms = Math.ceil((from - run.start) / step) * step; run.start + ms <= end; ms += step) {
           const place = this.at(run.start + ms);
-          if (place < 97) ticks.push({ place, text: duration(ms) });
+          if (place < LAST_TICK) ticks.push({ place, text: duration(ms) });
         }
         const gap = cuts.find((gap) => gap.from === end);
         if (gap) from = gap.to;
@@ -48,18 +49,31 @@ function nice(ms) {
   return Math.ceil(ms / (1440 * minute)) * 1440 * minute;
 }
 
-// Puts calls into the first lane that is free; calls that overlap are in different ones.
-function lanes(calls, place) {
+// Did two calls of one turn run at the same time? What is recorded of them is cut to milliseconds, and
+// an answer stands in the record a little after its tool has ended.
+function overlap(a, b) {
+  const end = (call) => Math.max(call.to, call.from + 1);
+  const shared = Math.min(end(a), end(b)) - Math.max(a.from, b.from);
+  return shared > Math.min(end(a) - a.from, end(b) - b.from) / 2;
+}
+
+// Puts calls into the first lane that is free, whatever the width of their bars: there are as many lanes
+// as calls ran at the same time. Those of another turn never did.
+function lanes(run, place) {
+  const limits = run.began && run.began.agent.definition && run.began.agent.definition.limits;
+  const most = (limits && limits.max_concurrent_tools) || Infinity;
   const rows = [];
-  const shown = calls.filter((call) => call.from !== undefined);
+  const shown = run.calls.filter((call) => call.from !== undefined);
   shown.sort((a, b) => a.from - b.from);
   for (const call of shown) {
     const left = Math.min(place.at(call.from), 100 - LEAST);
-    const right = Math.max(place.at(call.to), left + LEAST);
-    let row = rows.find((row) => row.end <= left + 0.01);
-    if (!row) rows.push((row = { bars: [], end: 0 }));
-    row.end = right;
-    row.bars.push({ call, left, width: right - left });
+    const width = Math.max(place.at(call.to) - left, LEAST);
+    const isFree = (row) => row.last.turn !== call.turn || !overlap(row.last, call);
+    let row = rows.find(isFree);
+    if (!row && rows.length < most) rows.push((row = { bars: [] }));
+    row ??= rows.reduce((first, each) => (each.last.to < first.last.to ? each : first));
+    row.last = call;
+    row.bars.push({ call, left, width });
   }
   return rows;
 }
@@ -73,7 +87,7 @@ function bar(kind, left, width, attributes, text) {
 function timeline(run) {
   const place = scale(run);
   const rows = [];
-  const row = (label, hint, bars) => rows.push(element("div", { class: "row" },
+  const row = (label, hint, bars, kind) => rows.push(element("div", { class: kind ? `row ${kind}` : "row" },
     element("span", { class: "label", title: hint }, label), element("div", { class: "track" }, bars)));
 
   const model = [];
@@ -98,10 +112,10 @@ function timeline(run) {
   }
   row("model", "each attempt to get an answer from the model", model);
 
-  const tools = lanes(run.calls, place);
+  const tools = lanes(run, place);
   tools.forEach((lane, index) => {
     const bars = lane.bars.map(({ call, left, width }) => {
-      const title = `${call.name}: ${said(call)}, ${duration(call.to - call.from)}`;
+      const title = `${call.name} ${brief(given(call))}: ${said(call)}, ${duration(call.to - call.from)}`;
       const kind = `tool ${state(call)}`;
       return bar(kind, left, width,
         { "data-call": call.key, title, "aria-label": title, onclick: () => reveal(`call-${call.key}`) }, call.name);
@@ -111,7 +125,7 @@ function timeline(run) {
         bars.push(bar("wait", ...span(wait.from, wait.to), { title: `waits ${duration(wait.to - wait.from)}, then tries again` }));
       }
     }
-    row(index === 0 ? "tools" : "", "tool calls; those that ran at the same time are below each other", bars);
+    row(index === 0 ? "tools" : "", "tool calls; those that ran at the same time are below each other", bars, "lane");
   });
 
   const gaps = run.gaps.map((gap) => {

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use error_store::{ErrorRecord, readable};
-use event_log::{RunSummary, describe};
+use backstop_error_store::{ErrorRecord, readable};
+use backstop_event_log::{RunSummary, describe};
 use layer0::code::CATALOGUE;
 use layer0::event::Event;
+use layer0::stop::Outcome;
 use serde::Serialize;
 
 const TEMPLATE: &str = include_str!("../page/template.html");
@@ -73,8 +74,26 @@ pub fn page(summary: &RunSummary, events: &[Event], errors: &[ErrorRecord]) -> S
     let json = serde_json::to_string(&data).expect("the keys of events and errors are strings");
     let page = TEMPLATE.replacen("{{style}}", STYLE, 1);
     let page = page.replacen("{{script}}", &SCRIPT.concat(), 1);
+    let page = page.replacen("{{noscript}}", &without_script(summary), 1);
     // The data goes in last, so that no placeholder in it is filled.
     page.replacen("{{data}}", &inert(&json), 1)
+}
+
+/// Says what can be said of a run without the script.
+fn without_script(summary: &RunSummary) -> String {
+    let outcome = summary.outcome.map_or(summary.state.as_str(), Outcome::as_str);
+    let run = summary.run.as_str();
+    let text = format!(
+        "Run {run} of agent {}: {outcome}. This page shows it with JavaScript, which is switched off here; \
+         `backstop trace {run}` prints it as text.",
+        summary.agent
+    );
+    escaped(&text)
+}
+
+/// Keeps a text from being markup, or a place that is filled.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('{', "&#123;")
 }
 
 /// Keeps JSON from ending or opening an element: `<` only ever stands in its strings.
@@ -85,7 +104,7 @@ fn inert(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use error_store::Origin;
+    use backstop_error_store::Origin;
     use layer0::event::{Actor, EventKind, Hash, ModelResponded, ToolFailure, ToolResponded};
     use layer0::message::{StopReason, ToolCall};
     use layer0::usage::TokenUsage;
@@ -165,6 +184,17 @@ mod tests {
         assert_eq!(data["events"][0]["data"]["text"], HOSTILE);
         assert_eq!(data["events"][1]["data"]["tool"], HOSTILE);
         assert_eq!(data["errors"][0]["text"], HOSTILE);
+    }
+
+    /// Spec: D10, W2
+    #[test]
+    fn without_a_script_the_page_says_so() {
+        let page = hostile();
+        let (_, after) = page.split_once("<noscript><p>").unwrap();
+        let (text, _) = after.split_once("</p></noscript>").unwrap();
+        assert!(text.starts_with("Run run_1 of agent &lt;/script>&lt;script>alert(1)"), "{text}");
+        assert!(text.contains("&#123;&#123;data}}") && text.contains(": running. "), "{text}");
+        assert!(text.ends_with("`backstop trace run_1` prints it as text."), "{text}");
     }
 
     /// Spec: D10

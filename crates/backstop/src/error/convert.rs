@@ -2,25 +2,27 @@
 
 use std::io;
 
-use config::{ConfigError, InvalidStoreUrl};
-use error_store::StoreError;
-use event_log::LogError;
-
+#[cfg(feature = "agent-files")]
+use backstop_config::ConfigError;
+use backstop_error_store::StoreError;
+use backstop_event_log::{InvalidStoreUrl, LogError};
+use backstop_orchestrator::OperatorNameError;
+use backstop_provider::{ProviderError, UnsupportedSetting};
+#[cfg(feature = "http")]
+use backstop_provider_http::ConfigError as ProviderConfigError;
+use backstop_react::{
+    AgentError, ApprovalNotFound, BuildError, DecideError, DefinitionError, Divergence, HookError,
+    Misuse, PackError, RecordedFailure, RequestError, ResumeError, RunFailure,
+};
+#[cfg(feature = "sqlite")]
+use backstop_store_sqlite::{BackupError, OpenError, RemoveError};
+use backstop_tool::RegistrationError as ToolRegistrationError;
+use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::DecodeError;
 use layer0::message::ImageError;
 use layer0::time::ParseTimestampError;
-use orchestrator::OperatorNameError;
-use provider::ProviderError;
-use provider_http::ConfigError as ProviderConfigError;
-use react::{
-    AgentError, ApprovalNotFound, BuildError, DecideError, DefinitionError, Divergence, HookError,
-    Misuse, PackError, RecordedFailure, RequestError, ResumeError, RunFailure,
-};
-use store_sqlite::{BackupError, OpenError, RemoveError};
-use tool::RegistrationError as ToolRegistrationError;
-use tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 
 use super::{
     ConfigurationError, Error, ExecutionError, RegistrationError, ReplayError, StorageError,
@@ -60,7 +62,13 @@ impl From<BuildError> for Error {
         match error {
             BuildError::Definition(error) => error.into(),
             BuildError::Grant(error) => error.into(),
+            BuildError::MissingState { .. } => {
+                let hint =
+                    "an agent has one state: put what its tools take into one type".to_owned();
+                ConfigurationError::new(error, Some(hint)).into()
+            }
             BuildError::Pack(error) => error.into(),
+            BuildError::Setting(error) => error.into(),
             BuildError::Tool(error) => error.into(),
             BuildError::ToolNotFound(error) => error.into(),
             other => ConfigurationError::new(other, None).into(),
@@ -68,6 +76,7 @@ impl From<BuildError> for Error {
     }
 }
 
+#[cfg(feature = "agent-files")]
 impl From<ConfigError> for Error {
     fn from(error: ConfigError) -> Self {
         let hint = error.hint().map(ToOwned::to_owned);
@@ -81,6 +90,13 @@ impl From<OperatorNameError> for Error {
     }
 }
 
+impl From<UnsupportedSetting> for Error {
+    fn from(error: UnsupportedSetting) -> Self {
+        let hint = error.hint().to_owned();
+        ConfigurationError::new(error, Some(hint)).into()
+    }
+}
+
 impl From<DefinitionError> for Error {
     fn from(error: DefinitionError) -> Self {
         let hint = "give the limit a value in its bounds".to_owned();
@@ -88,6 +104,7 @@ impl From<DefinitionError> for Error {
     }
 }
 
+#[cfg(feature = "http")]
 impl From<ProviderConfigError> for Error {
     fn from(error: ProviderConfigError) -> Self {
         let hint = error.hint();
@@ -111,7 +128,6 @@ macro_rules! leaf {
 leaf! {
     AgentError => ExecutionError::Agent,
     ApprovalNotFound => ExecutionError::ApprovalNotFound,
-    BackupError => StorageError::Backup,
     DecodeError => StorageError::Event,
     Divergence => ReplayError::ReplayDivergence,
     EnvError => ExecutionError::Environment,
@@ -121,12 +137,10 @@ leaf! {
     LogError => StorageError::Log,
     Misfit => ExecutionError::Misfit,
     Misuse => ExecutionError::Misuse,
-    OpenError => StorageError::Open,
     OperatorError => ExecutionError::Operator,
     OrchError => ExecutionError::Dispatch,
     ProviderError => ExecutionError::Provider,
     RecordedFailure => ExecutionError::Recorded,
-    RemoveError => StorageError::Remove,
     RequestError => ExecutionError::Request,
     RunFailure => ExecutionError::Run,
     SchemaError => RegistrationError::Schema,
@@ -135,6 +149,13 @@ leaf! {
     ToolError => ExecutionError::Tool,
     ToolNotFound => RegistrationError::ToolNotFound,
     ToolRegistrationError => RegistrationError::Tool,
+}
+
+#[cfg(feature = "sqlite")]
+leaf! {
+    BackupError => StorageError::Backup,
+    OpenError => StorageError::Open,
+    RemoveError => StorageError::Remove,
 }
 
 impl From<ParseTimestampError> for Error {
@@ -150,7 +171,7 @@ impl From<DecideError> for Error {
             DecideError::Log(error) => error.into(),
             DecideError::NotFound(error) => error.into(),
             DecideError::Blank(_) => AgentError::InputValidation(error.to_string()).into(),
-            other => AgentError::Internal(other.into()).into(),
+            other => ExecutionError::Decision(Box::new(other)).into(),
         }
     }
 }
@@ -186,9 +207,9 @@ fn kind(error: &Error) -> io::ErrorKind {
         | Error::Registration(
             RegistrationError::BehaviorNotFound { .. } | RegistrationError::ToolNotFound(_),
         )
-        | Error::Storage(
-            StorageError::Log(LogError::NotFound(_)) | StorageError::Open(OpenError::Missing(_)),
-        ) => return NotFound,
+        | Error::Storage(StorageError::Log(LogError::NotFound(_))) => return NotFound,
+        #[cfg(feature = "sqlite")]
+        Error::Storage(StorageError::Open(OpenError::Missing(_))) => return NotFound,
         Error::Replay(ReplayError::Resume(error))
             if matches!(**error, ResumeError::NoSuchEvent { .. }) =>
         {

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
+use backstop_redact::Redactor;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use layer0::JsonText;
-use redact::Redactor;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 

@@ -1,6 +1,5 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use grep_matcher::Matcher;
@@ -9,9 +8,8 @@ use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkFinish
 use ignore::{DirEntry, WalkBuilder};
 use serde_json::{Value, json};
 
-use super::filter::Filter;
-use super::skipped::{Reason, Skipped};
 use crate::path;
+use crate::walk::{Filter, GivenUp, Reason, Skipped, failed_path};
 
 /// How many characters of a matching line are shown.
 const MAX_LINE_CHARS: usize = 300;
@@ -39,7 +37,7 @@ pub(super) struct Search {
     pub(super) pattern: RegexMatcher,
     pub(super) max: usize,
     pub(super) is_everything: bool,
-    pub(super) given_up: Arc<AtomicBool>,
+    pub(super) given_up: GivenUp,
 }
 
 #[derive(Default)]
@@ -65,7 +63,7 @@ impl Search {
             .build();
         let (mut found, mut skipped) = (Found::default(), Skipped::default());
         for entry in walk.build() {
-            if self.given_up.load(Ordering::Relaxed) {
+            if self.given_up.is_set() {
                 break;
             }
             match entry {
@@ -148,26 +146,16 @@ fn lock(filter: &Mutex<Filter>) -> MutexGuard<'_, Filter> {
     filter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn failed_path(error: &ignore::Error) -> Option<&Path> {
-    match error {
-        ignore::Error::WithPath { path, .. } => Some(path),
-        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => {
-            failed_path(err)
-        }
-        _ => None,
-    }
-}
-
 /// A file that reads no further once the call was given up.
 struct Watched<'a, R> {
     file: R,
-    given_up: &'a AtomicBool,
+    given_up: &'a GivenUp,
     is_failed: bool,
 }
 
 impl<R: Read> Read for Watched<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = if self.given_up.load(Ordering::Relaxed) {
+        let read = if self.given_up.is_set() {
             Err(io::Error::other("the call was given up"))
         } else {
             self.file.read(buffer)

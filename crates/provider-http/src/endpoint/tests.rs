@@ -11,6 +11,8 @@ fn settings<'a>(base_url: &'a str, key: &'a ApiKey) -> EndpointSettings<'a> {
         secrets: vec![key],
         signer: None,
         headers: &[],
+        further_headers: &[],
+        user_agent: None,
         timeouts: Timeouts::default(),
         rows: &[],
         kind_header: None,
@@ -115,11 +117,11 @@ fn signature_covers_what_is_sent() {
     let settings = EndpointSettings { signer, ..settings("https://example.com", &key) };
     let endpoint = Endpoint::open(settings).unwrap();
     let headers = endpoint.headers_for(&whole, b"four").unwrap();
-    assert_eq!(headers["x-signature"], "POST https://example.com/chat 2 4");
+    assert_eq!(headers["x-signature"], "POST https://example.com/chat 3 4");
     assert!(headers["x-signature"].is_sensitive());
     assert!(headers.contains_key("authorization"));
     let headers = endpoint.headers_for(&streamed, b"").unwrap();
-    assert_eq!(headers["x-signature"], "POST https://example.com/chat:stream?alt=sse 2 0");
+    assert_eq!(headers["x-signature"], "POST https://example.com/chat:stream?alt=sse 3 0");
 }
 
 #[tokio::test]
@@ -136,9 +138,9 @@ async fn error_type_header_decides_before_the_status() {
         response.headers_mut().insert("x-kind", HeaderValue::from_static("a#Busy:b"));
         Response::from(response)
     };
-    let unread = open(None).refused(refused(), None).await;
+    let unread = open(None).refused(refused(), &Head::default()).await;
     assert!(matches!(unread, ProviderError::AuthFailed(_)), "{unread:?}");
-    let read = open(Some("x-kind")).refused(refused(), None).await;
+    let read = open(Some("x-kind")).refused(refused(), &Head::default()).await;
     assert_eq!(read.status(), Some(403));
     assert!(read.is_retryable(), "{read:?}");
 }

@@ -1,20 +1,29 @@
 //! What is sent.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
+use backstop_provider_http::sendable_arguments;
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
-use provider::{ModelRequest, ProviderError};
-use provider_http::sendable_arguments;
 use serde::Serialize;
 
-use crate::own::{as_text, data_url};
+use crate::own::{Form, as_text, data_url, tool_choice};
 
 /// The field that carries the output limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum MaxTokens {
     Classic,
     Completion,
+}
+
+/// How an endpoint differs from others in what it takes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Dialect {
+    pub(crate) max_tokens: MaxTokens,
+    /// Is a stream asked for its usage?
+    pub(crate) stream_options: bool,
 }
 
 #[derive(Serialize)]
@@ -24,14 +33,32 @@ pub(crate) struct ChatRequest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<WireChoice<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    stop: &'a [Arc<str>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_effort: Option<ReasoningEffort>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_completion_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_format: Option<ResponseFormat<'a>>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
+}
+
+#[derive(Serialize)]
+struct ResponseFormat<'a> {
+    r#type: &'static str,
+    json_schema: Form<'a>,
 }
 
 #[derive(Serialize)]
@@ -107,15 +134,28 @@ struct WireToolFunction<'a> {
     parameters: &'a JsonText,
 }
 
+#[derive(Serialize)]
+#[serde(untagged)]
+enum WireChoice<'a> {
+    Tool { r#type: &'static str, function: ChosenTool<'a> },
+    Word(&'a str),
+}
+
+#[derive(Serialize)]
+struct ChosenTool<'a> {
+    name: &'a str,
+}
+
 impl<'a> ChatRequest<'a> {
     pub(crate) fn new(
         model: &'a str,
         request: &'a ModelRequest,
-        field: MaxTokens,
+        dialect: Dialect,
         stream: bool,
     ) -> Result<Self, ProviderError> {
-        let limit = request.settings.max_output_tokens;
-        let (max_tokens, max_completion_tokens) = match field {
+        let settings = &request.settings;
+        let limit = settings.max_output_tokens;
+        let (max_tokens, max_completion_tokens) = match dialect.max_tokens {
             MaxTokens::Classic => (limit, None),
             MaxTokens::Completion => (None, limit),
         };
@@ -128,11 +168,22 @@ impl<'a> ChatRequest<'a> {
                 .map(|message| wire_message(message))
                 .collect::<Result<_, _>>()?,
             tools: request.tools.iter().map(wire_tool).collect(),
-            temperature: request.settings.temperature,
+            tool_choice: tool_choice(request).map(wire_choice),
+            temperature: settings.temperature,
+            top_p: settings.top_p,
+            stop: &settings.stop,
+            seed: settings.seed,
+            reasoning_effort: settings.reasoning_effort,
             max_tokens,
             max_completion_tokens,
+            response_format: request
+                .output
+                .as_ref()
+                .and_then(Form::of)
+                .map(|json_schema| ResponseFormat { r#type: "json_schema", json_schema }),
             stream,
-            stream_options: stream.then_some(StreamOptions { include_usage: true }),
+            stream_options: (stream && dialect.stream_options)
+                .then_some(StreamOptions { include_usage: true }),
         })
     }
 }
@@ -170,6 +221,15 @@ fn wire_call(call: &ToolCall) -> WireCall<'_> {
         id: call.id.as_str(),
         r#type: "function",
         function: WireFunction { name: &call.name, arguments },
+    }
+}
+
+fn wire_choice(choice: &ToolChoice) -> WireChoice<'_> {
+    match choice {
+        ToolChoice::Tool(name) => {
+            WireChoice::Tool { r#type: "function", function: ChosenTool { name } }
+        }
+        word => WireChoice::Word(word.as_str()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{CallDraft, Draft, Reply, lenient};
 use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
-use provider::{ModelResponse, ProviderError};
-use provider_http::{CallDraft, Draft, Reply, lenient};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -132,6 +132,7 @@ impl From<WireUsage> for TokenUsage {
             input_tokens: usage.prompt_tokens.unwrap_or_default(),
             output_tokens: usage.completion_tokens.unwrap_or_default(),
             cached_tokens: details.cached_tokens.unwrap_or_default(),
+            ..Self::default()
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use provider::{ModelResponse, ProviderError};
-use provider_http::{CallDraft, Draft, Event, Reply, Stream, lenient};
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream, lenient};
 use serde::Deserialize;
 use serde_json::Value;
 

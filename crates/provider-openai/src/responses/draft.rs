@@ -1,8 +1,8 @@
 //! An answer that is being put together, from items or from pieces of them.
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{Draft, Reply};
 use layer0::message::StopReason;
-use provider::{ModelResponse, ProviderError};
-use provider_http::{Draft, Reply};
 use serde_json::value::RawValue;
 
 use super::items::{Body, Items, Kind, Place, Thought};

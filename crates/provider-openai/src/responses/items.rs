@@ -1,6 +1,6 @@
 //! The items of an answer, as far as they are known.
 
-use provider_http::CallDraft;
+use backstop_provider_http::CallDraft;
 use serde_json::{Value, json};
 
 use super::response::{CallItem, Item, Part};

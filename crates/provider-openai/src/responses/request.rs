@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
+use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
+use backstop_provider_http::{Endpoint, Piece, pieces, sendable_arguments};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
-use provider::{ModelRequest, ProviderError};
-use provider_http::{Endpoint, Piece, pieces, sendable_arguments};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::own::{as_text, data_url};
+use crate::own::{Form, as_text, data_url, tool_choice};
 
 /// The smallest output limit that the protocol accepts. What is left of a budget may be less; a
 /// refused request would hide that the budget is used up.
@@ -24,21 +24,49 @@ pub(crate) struct ResponsesRequest<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<WireTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<WireChoice<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     include: &'static [&'static str],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<TextSettings<'a>>,
     /// Nothing is kept at the provider, which keeps everything by default.
     store: bool,
     stream: bool,
 }
 
 #[derive(Serialize)]
+struct TextSettings<'a> {
+    format: Format<'a>,
+}
+
+#[derive(Serialize)]
+struct Format<'a> {
+    r#type: &'static str,
+    #[serde(flatten)]
+    form: Form<'a>,
+}
+
+#[derive(Serialize, PartialEq, Default)]
 struct Reasoning {
-    summary: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effort: Option<ReasoningEffort>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum WireChoice<'a> {
+    Tool { r#type: &'static str, name: &'a str },
+    Word(&'a str),
 }
 
 /// What is asked of models that reason.
@@ -119,16 +147,28 @@ impl<'a> ResponsesRequest<'a> {
         for message in messages.iter().skip(instructions.len()) {
             push_items(&mut input, message, endpoint)?;
         }
-        let limit = request.settings.max_output_tokens;
+        let settings = &request.settings;
+        let limit = settings.max_output_tokens;
+        let asked = Reasoning {
+            summary: reasoning.summaries.then_some("auto"),
+            effort: settings.reasoning_effort,
+        };
         Ok(Self {
             model: endpoint.model(),
             instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
             input,
             tools: request.tools.iter().map(wire_tool).collect(),
-            temperature: request.settings.temperature,
+            tool_choice: tool_choice(request).map(wire_choice),
+            temperature: settings.temperature,
+            top_p: settings.top_p,
             max_output_tokens: limit.map(|limit| limit.max(MIN_OUTPUT_TOKENS)),
-            reasoning: reasoning.summaries.then_some(Reasoning { summary: "auto" }),
+            reasoning: (asked != Reasoning::default()).then_some(asked),
             include: if reasoning.encrypted { &["reasoning.encrypted_content"] } else { &[] },
+            text: request
+                .output
+                .as_ref()
+                .and_then(Form::of)
+                .map(|form| TextSettings { format: Format { r#type: "json_schema", form } }),
             store: false,
             stream,
         })
@@ -181,6 +221,13 @@ fn wire_call(call: &ToolCall) -> InputItem<'_> {
         call_id: call.id.as_str(),
         name: &call.name,
         arguments: sendable_arguments(&call.arguments),
+    }
+}
+
+fn wire_choice(choice: &ToolChoice) -> WireChoice<'_> {
+    match choice {
+        ToolChoice::Tool(name) => WireChoice::Tool { r#type: "function", name },
+        word => WireChoice::Word(word.as_str()),
     }
 }
 

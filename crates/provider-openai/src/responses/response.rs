@@ -1,10 +1,10 @@
 //! What comes back in one piece, and the parts that a stream shares with it.
 
+use backstop_provider::ProviderError;
+use backstop_provider_http::{Class, Reply, lenient};
 use layer0::message::StopReason;
 use layer0::read_tagged;
 use layer0::usage::TokenUsage;
-use provider::ProviderError;
-use provider_http::{Class, Reply, lenient};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -109,6 +109,7 @@ impl From<&WireUsage> for TokenUsage {
             input_tokens: usage.input_tokens.unwrap_or_default(),
             output_tokens: usage.output_tokens.unwrap_or_default(),
             cached_tokens: cached.unwrap_or_default(),
+            ..Self::default()
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_http::{Event, Reply, Stream, lenient};
 use layer0::read_tagged;
-use provider::{ModelResponse, ProviderError};
-use provider_http::{Event, Reply, Stream, lenient};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;

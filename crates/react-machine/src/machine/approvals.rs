@@ -1,12 +1,13 @@
 //! Calls that a person has to agree to.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use layer0::event::{
     Actor, ApprovalDenied, ApprovalGranted, ApprovalRequested, RunWaiting, ToolResponded,
 };
 use layer0::id::CallId;
-use layer0::{JsonText, Timestamp, code};
+use layer0::{Approvers, JsonText, Timestamp, code};
 
 use super::{Machine, Run};
 use crate::denials::{Denial, approval_id, arguments_hash};
@@ -57,12 +58,15 @@ impl Machine {
 impl Run {
     fn hold(&mut self, batch: &mut Batch, place: Place, arguments: JsonText) {
         let (call_id, tool) = batch.call_at(place);
+        let (expires_after, approvers) = self.approval_terms(&tool);
         let approval = Approval {
             id: approval_id(&self.id, self.events() + 1, &call_id),
             call_id,
             tool,
             arguments_hash: arguments_hash(&arguments),
             arguments,
+            expires_at: expires_after.map(|time| self.clock.now().after(time)),
+            approvers,
         };
         let requested = ApprovalRequested {
             approval_id: approval.id.clone(),
@@ -70,6 +74,8 @@ impl Run {
             tool: Arc::clone(&approval.tool),
             arguments: approval.arguments.clone(),
             arguments_hash: Arc::clone(&approval.arguments_hash),
+            expires_at: approval.expires_at,
+            approvers: approval.approvers.clone(),
         };
         let cause = batch.cause_at(place);
         let seq = self.append(Actor::Machine, Some(cause), requested);
@@ -78,13 +84,22 @@ impl Run {
         self.wait_if_idle(batch, seq);
     }
 
+    /// Returns how long a person has to decide about a call of a tool, and who that may be.
+    fn approval_terms(&self, tool: &str) -> (Option<Duration>, Approvers) {
+        let spec = self.definition.tools.iter().find(|spec| *spec.name == *tool);
+        spec.map(|spec| (spec.expires_after, spec.approvers.clone())).unwrap_or_default()
+    }
+
     pub(super) fn approval_granted(
         &mut self,
         batch: &mut Batch,
-        Held { place, approval, requested }: Held,
+        Held { place, mut approval, requested }: Held,
         granted: ApprovalGranted,
     ) -> Option<Phase> {
         self.clock.end_waiting();
+        if let Some(arguments) = granted.arguments.clone() {
+            approval.change(arguments);
+        }
         let call = approval.call();
         let seq = self.append(Actor::Person, Some(requested), granted);
         batch.agree(place, approval, seq);
@@ -100,8 +115,12 @@ impl Run {
     ) -> Option<Phase> {
         self.clock.end_waiting();
         let reason = denied.message.clone().unwrap_or_default();
-        let denial = Denial { by: Arc::clone(&denied.by), reason };
-        let mut seq = self.append(Actor::Person, Some(held.requested), denied);
+        let (actor, by) = match denied.reason == code::APPROVAL_EXPIRED {
+            true => (Actor::Runtime, Arc::default()),
+            false => (Actor::Person, Arc::clone(&denied.by)),
+        };
+        let denial = Denial { by, reason };
+        let mut seq = self.append(actor, Some(held.requested), denied);
         let (text, decided) = (denial.text(), seq);
         let Approval { tool, arguments_hash, .. } = &held.approval;
         self.denials.insert(Arc::clone(tool), Arc::clone(arguments_hash), denial);

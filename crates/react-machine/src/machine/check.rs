@@ -1,5 +1,6 @@
 //! Which facts fit a run as it is; a fact that does not is refused before anything changes.
 
+use layer0::code;
 use layer0::event::{EventKind, OperatorDispatched, RunRecovered};
 use layer0::id::CallId;
 
@@ -86,10 +87,15 @@ impl Run {
             }
             (Phase::Working(batch), Fact::ApprovalGranted(granted)) => {
                 let held = batch.check_approval(&granted.approval_id, &granted.call_id)?;
+                held.check_by(&granted.by)?;
                 Ok(Step::ApprovalGranted(batch, held, granted))
             }
             (Phase::Working(batch), Fact::ApprovalDenied(denied)) => {
                 let held = batch.check_approval(&denied.approval_id, &denied.call_id)?;
+                match denied.reason == code::APPROVAL_EXPIRED {
+                    true => held.check_expiry()?,
+                    false => held.check_by(&denied.by)?,
+                }
                 Ok(Step::ApprovalDenied(batch, held, denied))
             }
             (_, Fact::ApprovalGranted(granted)) => Err(Misuse::UnknownApproval(granted.approval_id)),

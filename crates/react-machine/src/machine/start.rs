@@ -28,7 +28,7 @@ impl Run {
         self.conversation.start(&started);
         let depth = started.depth;
         let seq = self.append(Actor::Runtime, None, started);
-        match self.meter.budget().depth(depth) {
+        match self.meter.budget().too_deep(depth) {
             Some(exhausted) => self.exhaust(seq, &exhausted),
             None => self.pause_before(seq, PausedStep::Start),
         }

@@ -17,7 +17,7 @@ impl Machine {
         let is_cut_short = matches!(&phase, Phase::Asking(turn) if turn.is_cut_short());
         let budget = run.meter.budget();
         let attempts = budget.for_attempt(&later).filter(|_| is_cut_short);
-        if let Some(exhausted) = attempts.or_else(|| budget.wall_time(&later)) {
+        if let Some(exhausted) = attempts.or_else(|| budget.used_up_wall_time(&later)) {
             run.clock.advance(at);
             *phase = run.exhaust_in(phase, run.events(), &exhausted);
         }

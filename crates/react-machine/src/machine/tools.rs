@@ -190,7 +190,7 @@ impl Run {
                 None => message,
             });
         }
-        let exhausted = self.meter.budget().tool_calls(&self.usage()).filter(|_| cancelled);
+        let exhausted = self.meter.budget().used_up_tool_calls(&self.usage()).filter(|_| cancelled);
         match exhausted {
             Some(exhausted) => self.exhaust(cause, &exhausted),
             None => self.next_turn(cause),

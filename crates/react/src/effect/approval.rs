@@ -2,10 +2,12 @@
 
 use std::panic::AssertUnwindSafe;
 
-use event_log::{Decision, LogError};
+use backstop_event_log::{Decision, InboxRequest, LogError};
+use backstop_react_machine::Approval;
 use futures_util::FutureExt;
+use layer0::JsonText;
+use layer0::failure::Chain;
 use layer0::id::ApprovalId;
-use react_machine::Approval;
 
 use super::effects::Effects;
 use crate::approval::ApprovalRequest;
@@ -20,7 +22,8 @@ pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {
         return End::Approval(approval, None);
     };
     let (HookContext { run, session }, at) = (effects.context.clone(), effects.agent.clock.now());
-    let request = ApprovalRequest::new(run, session, at, Approval::clone(&approval));
+    let schema = schema_of(effects, &approval.tool);
+    let request = ApprovalRequest::new(run, session, at, Approval::clone(&approval), schema);
     // It may panic before it returns a future.
     let asked = AssertUnwindSafe(async { approver.decide(&request).await }).catch_unwind();
     let decision = asked.await.unwrap_or_else(|panic| {
@@ -28,17 +31,23 @@ pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {
         tracing::warn!("the approver panicked: {why}");
         None
     });
-    let decision = decision.filter(|decision| match decision.blank() {
-        Some(what) => {
-            let id = &approval.id;
-            tracing::warn!(%id, "a decision has a blank `{what}`; the approval stays open");
-            false
-        }
-        None => true,
-    });
     let redactor = &effects.agent.redactor;
     let decision = decision.map(|decision| redacted_decision(redactor, decision));
+    let decision = decision.filter(|decision| match request.check(decision) {
+        Ok(()) => true,
+        Err(error) => {
+            let (id, error) = (&approval.id, Chain(&error));
+            tracing::warn!(%id, %error, "a decision does not count; the approval stays open");
+            false
+        }
+    });
     End::Approval(approval, decision)
+}
+
+/// Returns what changed arguments of a tool have to fit.
+fn schema_of(effects: &Effects, tool: &str) -> JsonText {
+    let spec = effects.agent.definition.tools.iter().find(|spec| *spec.name == *tool);
+    spec.map(|spec| spec.schema.clone()).unwrap_or_default()
 }
 
 impl Effects {
@@ -50,7 +59,21 @@ impl Effects {
         decision: &Decision,
     ) -> Result<bool, LogError> {
         let Some(log) = &self.agent.log else { return Ok(false) };
-        log.decide(approval, decision.clone(), self.agent.clock.now()).await?;
+        match log.decide(approval, decision.clone(), self.agent.clock.now()).await {
+            // One that is refused is not there; the inbox says which one counts.
+            Ok(_) | Err(LogError::ApprovalExpired(_) | LogError::NotApprover { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes into the inbox that there was no decision in time, where it counts if there is none.
+    /// `false` without a log.
+    pub(crate) async fn expire(&self, approval: &Approval) -> Result<bool, LogError> {
+        let Some(log) = &self.agent.log else { return Ok(false) };
+        // The clock of the run says that it is over.
+        let at = self.agent.clock.now().max(approval.expires_at.unwrap_or_default());
+        let expired = InboxRequest::Expire { approval: approval.id.clone() };
+        log.send(expired, "backstop", at).await?;
         Ok(true)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use backstop_provider::ProviderError;
 use layer0::id::RunId;
-use provider::ProviderError;
 
 use super::late::Late;
 use crate::feed::Feed;

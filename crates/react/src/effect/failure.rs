@@ -3,16 +3,16 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use error_store::{
+use backstop_error_store::{
     ErrorStore, NewError, Origin, StoreError, Stored, Summary, fallback_text, readable, stored_text,
 };
+use backstop_redact::Redactor;
+use backstop_tool::{ToolError, failed_text};
 use layer0::event::{ErrorStoreDegraded, ErrorStored, EventKind, ToolFailure, ToolResponded};
 use layer0::failure::{Chain, Failure};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::{Code, Timestamp, code};
-use redact::Redactor;
 use serde_json::json;
-use tool::{ToolError, failed_text};
 use tracing::Instrument;
 
 use crate::hook::HookContext;

@@ -4,7 +4,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::Clock;
+use backstop_clock::Clock;
+use backstop_react_machine::{Finish, HookPoint, Pause};
+use backstop_redact::Redactor;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use layer0::error::BoxError;
@@ -13,8 +15,6 @@ use layer0::failure::{Chain, Failure};
 use layer0::message::ToolCall;
 use layer0::stop::Outcome;
 use layer0::{Code, JsonText, code};
-use react_machine::{Finish, HookPoint, Pause};
-use redact::Redactor;
 
 use super::effects::Effects;
 use crate::guarded::{drop_guarded, panic_text};

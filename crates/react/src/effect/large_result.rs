@@ -1,6 +1,6 @@
 //! Outputs that are too large for the model: kept whole, shown in part.
 
-use error_store::{NewResult, ResultStore, StoreError, preview_text, truncated_text};
+use backstop_error_store::{NewResult, ResultStore, StoreError, preview_text, truncated_text};
 use layer0::event::{EventKind, ResultStored};
 use layer0::failure::{Chain, Failure};
 use layer0::id::ResultId;

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_provider::{
+    ModelRequest, ModelResponse, ModelSettings, OutputSchema, ProviderError, ToolChoice,
+};
+use backstop_retry::{Decision, Tried};
 use layer0::event::{ModelFailed, ModelResponded};
 use layer0::failure::{ErrorText, Failure, chain};
 use layer0::usage::{Usage, nanousd};
-use provider::{ModelRequest, ModelResponse, ProviderError};
-use retry::{Decision, Tried};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::Instrument;
@@ -28,8 +30,7 @@ pub(super) async fn attempt(
         return End::Attempt(AttemptEnd::NotBegun);
     }
     let (call, number) = (attempt.call.call, attempt.number());
-    let price = effects.agent.definition.price;
-    let record = |label| {
+    let record = |label, price| {
         let shown = Shown::new(&effects.agent.redactor);
         AttemptRecord::new(call, number, label, price, effects.listeners(), shown, &effects.agent)
     };
@@ -37,16 +38,17 @@ pub(super) async fn attempt(
         // The step is data, and may be that of an agent with more providers.
         let why = format!("the agent has no provider {}", attempt.provider + 1);
         let error = ProviderError::Other(why.into());
-        return End::Attempt(given_up(&effects, &record("none".into()), error, false));
+        return End::Attempt(given_up(&effects, &record("none".into(), None), error, false));
     };
     if attempt.made_here == 0 {
         endpoint.retry.begin();
     }
-    let record = Arc::new(record(Arc::clone(&endpoint.label)));
+    let record = Arc::new(record(Arc::clone(&endpoint.label), endpoint.price));
     let request = ModelRequest {
         messages: attempt.messages.clone(),
         tools: Arc::clone(&attempt.tools),
-        settings: effects.agent.settings.capped(attempt.output_left()),
+        settings: settings_of(&effects.agent.settings, call).capped(attempt.output_left()),
+        output: attempt.output_schema.clone().map(OutputSchema::new),
         sink: None,
     };
     let request = AttemptRequest { request, record: Arc::clone(&record) };
@@ -70,6 +72,16 @@ pub(super) async fn attempt(
     })
 }
 
+/// Returns the settings of a call. A tool that has to be called is called first: if it had to be called
+/// for ever, no run would come to an answer.
+fn settings_of(settings: &ModelSettings, call: u32) -> ModelSettings {
+    let mut settings = settings.clone();
+    if call > 1 && settings.tool_choice.as_ref().is_some_and(ToolChoice::forces_a_call) {
+        settings.tool_choice = Some(ToolChoice::Auto);
+    }
+    settings
+}
+
 /// Decides what follows a failed attempt.
 fn failed(
     effects: &Effects,
@@ -79,7 +91,7 @@ fn failed(
     error: ProviderError,
     took: Duration,
 ) -> AttemptEnd {
-    attempt.count(effects, record, took);
+    attempt.count(endpoint, record, took);
     let billed = record.billed();
     let tried = attempt.tried(effects);
     let decision = endpoint.retry.decide(&error, tried);
@@ -154,13 +166,13 @@ impl Effects {
 
 impl Attempt {
     /// Counts this attempt among those that were made.
-    fn count(&mut self, effects: &Effects, record: &AttemptRecord, took: Duration) {
+    fn count(&mut self, endpoint: &Endpoint, record: &AttemptRecord, took: Duration) {
         self.made = self.made.saturating_add(1);
         self.made_here = self.made_here.saturating_add(1);
         self.elapsed = self.elapsed.saturating_add(took);
         let billed = record.billed().unwrap_or_default();
         self.spent.add_tokens(billed);
-        if let Some(price) = effects.agent.definition.price {
+        if let Some(price) = endpoint.price {
             self.spent.add_cost(price.of_attempt(&billed));
         }
     }

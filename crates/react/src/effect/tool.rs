@@ -4,14 +4,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use error_store::{StoreError, Summary};
+use backstop_error_store::{StoreError, Summary};
+use backstop_react_machine::HookPoint;
+use backstop_retry::{Decision, RetryPolicy, Tried};
+use backstop_tool::{Admitted, ToolContext, ToolError, failed_text};
 use layer0::JsonText;
 use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
 use layer0::failure::{Chain, Failure, Retry, sources};
-use react_machine::HookPoint;
-use retry::{Decision, RetryPolicy, Tried};
+use layer0::id::CallId;
 use tokio_util::sync::CancellationToken;
-use tool::{Admitted, ToolContext, ToolError, failed_text};
 use tracing::Instrument;
 
 use super::effects::Effects;
@@ -102,23 +103,35 @@ async fn call(
     admitted: &Admitted,
     caller: Option<Arc<Caller>>,
 ) -> Result<JsonText, ToolError> {
-    let Effects { agent, context, late, .. } = effects;
     let Execution { run, sessions, depth, .. } = execution;
-    let limit = Duration::from_millis(agent.definition.limits.tool_timeout_ms);
-    let limit = admitted.spec().timeout.unwrap_or(limit);
-    let HookContext { run: run_id, session } = context.clone();
-    let deadline = agent.clock.now().after(limit);
-    let mut context = ToolContext::new(run_id, session, run.call_id.clone(), deadline);
-    context.granted = Arc::clone(admitted.needs());
+    let mut context = context_of(effects, &run.call_id, admitted);
     context.sessions = Arc::clone(sessions);
     context.depth = *depth;
-    context.app_state.clone_from(&agent.app_state);
     context.runtime = caller.map(|caller| caller as _);
-    context.redactor = agent.redactor.clone();
     let answer = ToolLate { call_id: run.call_id.clone(), execution: run.execution };
-    let late = Arc::clone(late);
+    let late = Arc::clone(&effects.late);
     let note_late = move || late.push(answer);
-    execute(admitted.clone(), context, limit, &agent.clock, note_late).await
+    let limit = limit_of(&effects.agent, admitted);
+    execute(admitted.clone(), context, limit, &effects.agent.clock, note_late).await
+}
+
+/// Returns how long a tool may take.
+pub(super) fn limit_of(agent: &Inner, admitted: &Admitted) -> Duration {
+    let limit = Duration::from_millis(agent.definition.limits.tool_timeout_ms);
+    admitted.spec().timeout.unwrap_or(limit)
+}
+
+/// Returns what a tool may know of a call.
+pub(super) fn context_of(effects: &Effects, call_id: &CallId, admitted: &Admitted) -> ToolContext {
+    let agent = &effects.agent;
+    let HookContext { run, session } = effects.context.clone();
+    let deadline = agent.clock.now().after(limit_of(agent, admitted));
+    let mut context = ToolContext::new(run, session, call_id.clone(), deadline);
+    context.granted = Arc::clone(admitted.needs());
+    context.grants = agent.grants.clone();
+    context.app_state.clone_from(&agent.app_state);
+    context.redactor = agent.redactor.clone();
+    context
 }
 
 /// Returns how long is waited before the tool is tried again. That is done only when the tool says how

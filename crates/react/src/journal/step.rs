@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use event_log::Decision;
-use layer0::ToolSpec;
+use backstop_event_log::Decision;
+use backstop_react_machine::{Approval, Grant, ModelCall, NothingLeft, Pause, ToolRun};
+use backstop_tool::Admitted;
 use layer0::event::{ModelAttempted, ModelFailed, ModelResponded, OperatorReturned};
 use layer0::failure::ErrorText;
 use layer0::id::{RunId, SessionId};
 use layer0::message::{ToolCall, Transcript};
 use layer0::usage::Usage;
-use react_machine::{Approval, Grant, ModelCall, NothingLeft, Pause, ToolRun};
+use layer0::{JsonText, ToolSpec};
 use serde::{Deserialize, Serialize};
-use tool::Admitted;
 
 use super::note::{Note, Notes};
 
@@ -25,12 +25,14 @@ pub(crate) enum Step {
     Execution(Box<Execution>),
     /// Call the hooks of a pause.
     Hooks(Pause),
-    /// Ask the gates about calls.
+    /// Ask the gates about calls, and the tools what people are to see of them.
     Gates(Arc<[ToolCall]>),
     /// Show the observers calls that are about to run.
     Observers(Vec<ToolCall>),
     /// Ask a person in this process.
     Approval(Box<Approval>),
+    /// Say that an approval was not decided in time.
+    Expiry(Box<Approval>),
     /// Read the memory for this input.
     ReadMemory(Arc<str>),
     /// Write an answer into the memory.
@@ -50,6 +52,8 @@ pub(crate) enum End {
     Observers(Result<Vec<Notes>, (Notes, StopFact)>),
     /// What the person said, where there is no inbox for it; `None` leaves the approval open.
     Approval(Box<Approval>, Option<Decision>),
+    /// The approval was not decided in time; where that is sent to the inbox, what is there counts.
+    Expiry(Box<Approval>, bool),
     Memory(Box<Note>),
     /// It was told to end, and has nothing to say.
     Stopped,
@@ -67,11 +71,13 @@ pub(crate) struct Gated {
     pub(crate) notes: Notes,
     /// The gate that skips it, and why.
     pub(crate) skipped: Option<(String, String)>,
+    /// Its answer, where its tool says that no person need be asked.
+    pub(crate) answer: Option<Box<Note>>,
 }
 
 impl Gated {
     pub(crate) const fn new(call: ToolCall) -> Self {
-        Self { call, notes: Notes(Vec::new()), skipped: None }
+        Self { call, notes: Notes(Vec::new()), skipped: None, answer: None }
     }
 }
 
@@ -81,6 +87,9 @@ pub(crate) struct Attempt {
     pub(crate) call: ModelCall,
     pub(crate) messages: Transcript,
     pub(crate) tools: Arc<[ToolSpec]>,
+    /// What the final answer has to fit.
+    #[serde(default)]
+    pub(crate) output_schema: Option<JsonText>,
     /// Which of the agent's providers is asked.
     pub(crate) provider: usize,
     /// Attempts of the call that this process made, at all providers.
@@ -95,11 +104,17 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn first(call: ModelCall, messages: Transcript, tools: Arc<[ToolSpec]>) -> Self {
+    pub(crate) fn first(
+        call: ModelCall,
+        messages: Transcript,
+        tools: Arc<[ToolSpec]>,
+        output_schema: Option<JsonText>,
+    ) -> Self {
         Self {
             call,
             messages,
             tools,
+            output_schema,
             provider: 0,
             made: 0,
             made_here: 0,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clock::BoxFuture;
+use backstop_clock::BoxFuture;
 use layer0::Timestamp;
 
 use crate::run_clock::RunClock;
@@ -44,7 +44,7 @@ mod tests {
 
     use std::sync::{Arc, Mutex};
 
-    use clock::{Clock, SystemClock};
+    use backstop_clock::{Clock, SystemClock};
     use futures_util::FutureExt;
 
     /// A clock whose time of day is set with every sleep, and whose sleeps last as long as is next.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use event_log::{EventLog, InboxMessage, InboxWatch, LogError};
+use backstop_event_log::{EventLog, InboxMessage, InboxWatch, LogError};
 use layer0::id::RunId;
 
 /// Tells the rows of a run's inbox, each once.

@@ -1,11 +1,11 @@
 //! A batch on its way to its tools.
 
+use backstop_react_machine::ToolBatch;
+use backstop_tool::Admitted;
 use layer0::JsonText;
 use layer0::event::EventKind;
 use layer0::id::CallId;
 use layer0::message::ToolCall;
-use react_machine::ToolBatch;
-use tool::Admitted;
 
 /// A batch on its way to its tools, while hooks are asked about it.
 pub(super) struct Admission {

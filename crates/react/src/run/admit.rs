@@ -3,23 +3,25 @@
 
 use std::sync::Arc;
 
+use backstop_react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Machine, ToolBatch, ToolRun};
+use backstop_tool::{ToolError, failed_text};
 use layer0::JsonText;
 use layer0::event::{EventKind, ToolRequested};
 use layer0::id::CallId;
 use layer0::message::ToolCall;
-use react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Machine, ToolBatch, ToolRun};
-use tool::{ToolError, failed_text};
 
 use super::admission::{Admission, Outcome, Verdict};
 use super::{InFlight, Run};
-use crate::effect::{Failing, admit, has_hooks};
+use crate::effect::{Failing, admit, has_hooks, is_any_held};
 use crate::error::AgentError;
 use crate::journal::{Gated, Notes, Step, StopFact};
 
 impl Run {
     /// Decides which calls of a batch may run, and answers the others.
     pub(super) async fn admit(&mut self, batch: ToolBatch) -> Result<(), AgentError> {
-        if !batch.approved && has_hooks(&self.agent, HookPoint::BeforeTool) {
+        let is_asked_about =
+            has_hooks(&self.agent, HookPoint::BeforeTool) || is_any_held(&self.agent, &batch.calls);
+        if !batch.approved && is_asked_about {
             let calls = Arc::clone(&batch.calls);
             let admission = Box::new(Admission { batch, verdicts: Vec::new() });
             self.start(Step::Gates(calls), InFlight::Admission(admission));
@@ -49,8 +51,11 @@ impl Run {
     ) -> Result<(), AgentError> {
         let executions = admission.batch.max_executions.min(self.executions_left());
         let mut left = executions;
-        for Gated { call, notes: Notes(notes), skipped } in gated {
-            let outcome = self.outcome(&admission.batch, call, skipped, left);
+        for Gated { call, notes: Notes(notes), skipped, answer } in gated {
+            let outcome = match answer {
+                Some(answer) => Outcome::Answered(answer.0),
+                None => self.outcome(&admission.batch, call, skipped, left),
+            };
             if matches!(outcome, Outcome::Admitted(..)) {
                 left -= 1;
             }
@@ -88,7 +93,9 @@ impl Run {
                 None if left == 0 => return Err(ToolError::Cancelled),
                 None => {}
             }
-            match machine.denied(&name, admitted.arguments.text()) {
+            let denied = machine.denied(&name, admitted.arguments.text());
+            // What a person agreed to just now counts.
+            match denied.filter(|_| !batch.approved) {
                 Some(denial) => Err(ToolError::approval_denied(&*denial.by, &*denial.reason)),
                 None => Ok(admitted),
             }
@@ -165,7 +172,9 @@ impl Run {
         self.ledger
             .change(|machine: &mut Machine| {
                 facts.into_iter().try_for_each(|decided| match decided {
-                    Decided::Fact(fact) => machine.handle(react_machine::Input::fact(at, *fact)),
+                    Decided::Fact(fact) => {
+                        machine.handle(backstop_react_machine::Input::fact(at, *fact))
+                    }
                     Decided::Hold(call_id, arguments) => machine.hold(at, &call_id, arguments),
                 })
             })

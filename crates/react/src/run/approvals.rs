@@ -9,6 +9,8 @@ use crate::journal::StepId;
 #[derive(Default)]
 pub(super) struct Approvals {
     asked: Vec<(ApprovalId, StepId)>,
+    /// Those whose time is over, as is being recorded.
+    expiring: Vec<ApprovalId>,
     /// Is written before the first decision, when the run waited for it.
     resumed_by: Option<RunResumed>,
 }
@@ -16,7 +18,7 @@ pub(super) struct Approvals {
 impl Approvals {
     /// Begins in a process that goes on with a run that waits.
     pub(super) const fn resumed(by: Option<RunResumed>) -> Self {
-        Self { asked: Vec::new(), resumed_by: by }
+        Self { asked: Vec::new(), expiring: Vec::new(), resumed_by: by }
     }
 
     /// Notes that this step asks about an approval.
@@ -28,6 +30,16 @@ impl Approvals {
     pub(super) fn withdraw(&mut self, id: &ApprovalId) -> Option<StepId> {
         let place = self.asked.iter().position(|(asked, _)| asked == id)?;
         Some(self.asked.swap_remove(place).1)
+    }
+
+    /// Is it being recorded that the time of an approval is over?
+    pub(super) fn is_expiring(&self, id: &ApprovalId) -> bool {
+        self.expiring.contains(id)
+    }
+
+    /// Notes that the time of an approval is over.
+    pub(super) fn expire(&mut self, id: ApprovalId) {
+        self.expiring.push(id);
     }
 
     /// Takes what is written before the first decision.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use backstop_react_machine::{AgentDefinition as Definition, ModelCall};
 use layer0::event::ModelAttempted;
-use react_machine::ModelCall;
 
 use super::{InFlight, Run};
 use crate::error::AgentError;
@@ -13,7 +13,8 @@ impl Run {
     pub(super) fn ask_model(&mut self, call: ModelCall) {
         self.asking.begin(call.id);
         let messages = self.ledger.machine().transcript().clone();
-        let attempt = Attempt::first(call, messages, Arc::clone(&self.definition.tools));
+        let Definition { tools, output_schema, .. } = &*self.definition;
+        let attempt = Attempt::first(call, messages, Arc::clone(tools), output_schema.clone());
         self.start(Step::Attempt(Box::new(attempt)), InFlight::Attempt);
     }
 

@@ -2,25 +2,61 @@
 
 use std::sync::Arc;
 
-use event_log::{Decision, InboxMessage, InboxRequest};
+use backstop_event_log::{Decision, InboxMessage, InboxRequest};
+use backstop_react_machine::{Approval, INPUT, Input};
 use layer0::event::{ApprovalDenied, ApprovalGranted, EventKind, SignalReceived};
 use layer0::id::ApprovalId;
-use layer0::{Code, code};
-use react_machine::{Approval, INPUT, Input};
+use layer0::{Code, Timestamp, code, text};
 
 use super::{InFlight, Run};
 use crate::error::AgentError;
 use crate::journal::Step;
 use crate::recordable::redacted_decision;
 
+/// Who denies what was not decided in time.
+const RUNTIME: &str = "backstop";
+
 impl Run {
     /// Asks the approver in this process; without one the approval stays open.
     pub(super) fn ask_approval(&mut self, approval: Approval) {
-        if self.agent.approver.is_some() {
+        if self.agent.approver.is_some() && !approval.is_over(self.ledger.at()) {
             let id = approval.id.clone();
             let step = self.start(Step::Approval(Box::new(approval)), InFlight::Approval);
             self.approvals.ask(id, step);
         }
+    }
+
+    /// Begins to record which approvals were not decided in time.
+    pub(super) fn expire_approvals(&mut self) {
+        let at = self.ledger.at();
+        let open = self.ledger.machine().open_approvals();
+        let is_new = |open: &&Approval| open.is_over(at) && !self.approvals.is_expiring(&open.id);
+        let over: Vec<Approval> = open.filter(is_new).cloned().collect();
+        for approval in over {
+            self.approvals.expire(approval.id.clone());
+            self.start(Step::Expiry(Box::new(approval)), InFlight::Approval);
+        }
+    }
+
+    /// Returns when the next approval is not decided in time.
+    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
+        let open = self.ledger.machine().open_approvals();
+        let waits = open.filter(|open| !self.approvals.is_expiring(&open.id));
+        waits.filter_map(|open| open.expires_at).min()
+    }
+
+    /// Takes in that an approval was not decided in time. With a log, the inbox says whether it was.
+    pub(super) async fn approval_expired(
+        &mut self,
+        approval: &Approval,
+        is_sent: bool,
+    ) -> Result<(), AgentError> {
+        if is_sent {
+            self.ledger.watch();
+            return Ok(());
+        }
+        let facts = self.expiry_facts(&approval.id);
+        self.ledger.step(facts).await
     }
 
     /// Takes in what the approver said. With a log, the inbox has the decision that counts.
@@ -47,6 +83,7 @@ impl Run {
         self.ledger.take_row(row.id);
         let facts = match row.request {
             InboxRequest::Decide { approval, decision } => self.decision_facts(&approval, decision),
+            InboxRequest::Expire { approval } => self.expiry_facts(&approval),
             InboxRequest::Input { text, .. } => {
                 let text = self.agent.redactor.redact_held(&text).into_owned();
                 let signal = SignalReceived { name: INPUT.into(), data: text.into() };
@@ -59,21 +96,39 @@ impl Run {
 
     /// Returns what a decision adds to the record; nothing when the approval is not open any more.
     fn decision_facts(&mut self, id: &ApprovalId, decision: Decision) -> Vec<Input> {
-        let mut open = self.ledger.machine().open_approvals();
-        let Some(approval) = open.find(|open| open.id == *id) else { return Vec::new() };
-        let (approval_id, call_id) = (id.clone(), approval.call_id.clone());
-        drop(open);
-        self.withdraw(id);
+        let Some(approval) = self.open_approval(id) else { return Vec::new() };
         let decision = redacted_decision(&self.agent.redactor, decision);
-        let Decision { approved, by, reason, .. } = decision;
+        if !approval.approvers.allow(&decision.by) {
+            // The log refuses it; another program wrote it there.
+            tracing::warn!(%id, by = decision.by, "one who may not has decided; it stays open");
+            return Vec::new();
+        }
+        self.withdraw(id);
+        let (approval_id, call_id) = (approval.id, approval.call_id);
+        let Decision { approved, by, reason, arguments, .. } = decision;
         let (by, message) = (by.into(), reason.map(Arc::from));
         let fact: EventKind = if approved {
-            ApprovalGranted { approval_id, call_id, by, reason: None, message }.into()
+            ApprovalGranted { approval_id, call_id, by, reason: None, message, arguments }.into()
         } else {
             let reason = Code::new(code::APPROVAL_DENIED);
             ApprovalDenied { approval_id, call_id, by, reason, message }.into()
         };
         self.facts_of_people(fact)
+    }
+
+    /// Returns what it adds to the record that an approval was not decided in time; nothing when it is
+    /// not open any more.
+    fn expiry_facts(&mut self, id: &ApprovalId) -> Vec<Input> {
+        let open = self.open_approval(id).filter(|open| open.expires_at.is_some());
+        let Some(Approval { id: approval_id, call_id, .. }) = open else { return Vec::new() };
+        self.withdraw(id);
+        let (by, message) = (RUNTIME.into(), Some(text::EXPIRED.into()));
+        let reason = Code::new(code::APPROVAL_EXPIRED);
+        self.facts_of_people(ApprovalDenied { approval_id, call_id, by, reason, message })
+    }
+
+    fn open_approval(&self, id: &ApprovalId) -> Option<Approval> {
+        self.ledger.machine().open_approvals().find(|open| open.id == *id).cloned()
     }
 
     /// Returns a fact that came from outside, behind the note that the run goes on after it waited.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_react_machine::{Input, ToolRun};
+use backstop_tool::DispatchSpec;
 use layer0::code;
 use layer0::event::{EventKind, OperatorDispatched};
 use layer0::id::CallId;
-use react_machine::{Input, ToolRun};
-use tool::DispatchSpec;
 
 use super::tools::AtWork;
 use super::{InFlight, Run};

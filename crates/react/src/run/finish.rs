@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use event_log::EventLog;
+use backstop_event_log::EventLog;
+use backstop_provider::ProviderError;
+use backstop_react_machine::{FailureCause, Finish, Machine, Output};
 use layer0::failure::{Chain, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Stop;
-use provider::ProviderError;
-use react_machine::{FailureCause, Finish, Machine, Output};
 
 use super::Run;
 use super::resume::has_acted;

@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use event_log::Seed;
+use backstop_event_log::Seed;
+use backstop_react_machine::{Effect, EffectId, Finish, Input, Machine, Misuse, Output};
 use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 use layer0::message::Message;
 use layer0::usage::Usage;
-use react_machine::{Effect, EffectId, Finish, Input, Machine, Misuse, Output};
 
 use crate::below::Reporter;
 use crate::error::AgentError;

@@ -1,7 +1,7 @@
 //! The model call that is made, while it waits for its next attempt.
 
+use backstop_react_machine::EffectId;
 use layer0::Timestamp;
-use react_machine::EffectId;
 
 use crate::journal::Attempt;
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use event_log::{Claim, EventLog, Record, RunWriter, session_of_fork};
+use backstop_event_log::{Claim, EventLog, Record, RunWriter, session_of_fork};
+use backstop_react_machine::{AgentDefinition, CheckedDefinition, Machine, Replayed};
 use layer0::event::{Event, EventKind, RunForked, RunResumed};
 use layer0::id::RunId;
-use react_machine::{AgentDefinition, CheckedDefinition, Machine, Replayed};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 

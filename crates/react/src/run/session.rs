@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use event_log::{Claim, EventLog, InboxMessage, LogError, RunState, RunSummary};
+use backstop_event_log::{Claim, EventLog, InboxMessage, LogError, RunState, RunSummary};
+use backstop_react_machine::{CANCEL, Dispatch};
 use layer0::event::{EventKind, Follows, OperatorReturned, RunResumed, SignalReceived};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
 use layer0::{Code, code};
-use react_machine::{CANCEL, Dispatch};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

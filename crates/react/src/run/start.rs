@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use event_log::{LogError, RunWriter};
+use backstop_event_log::{LogError, RunWriter};
+use backstop_react_machine::{CheckedDefinition, Machine, Setup};
+use backstop_tool::Schema;
 use layer0::JsonText;
 use layer0::event::{EventKind, Follows, JournalKind, RunStarted, Warning};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::usage::Usage;
-use react_machine::{CheckedDefinition, Machine, Setup};
-use tool::Schema;
 use tracing::Instrument;
 
 use super::{Parts, Run};
@@ -24,6 +24,7 @@ use crate::hook::HookContext;
 use crate::ids::{new_run_id, new_session_id};
 use crate::inner::Inner;
 use crate::journal::Journal;
+use crate::label::LabelError;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
 use crate::output_check::output_check;
@@ -175,7 +176,7 @@ impl Start {
             root: Some(self.root()),
             parent: self.request.parent.clone(),
             follows: follows.map(Box::new),
-            machine: react_machine::VERSION,
+            machine: backstop_react_machine::VERSION,
             depth: self.request.depth,
             allowance: grant.map(|grant| Box::new(grant.allowance)),
             deadline: grant.and_then(|grant| grant.time).map(|time| at.after(time)),
@@ -226,7 +227,8 @@ impl Start {
 
     /// Refuses what cannot be run, before anything is touched.
     fn check_request(&self) -> Result<(), RequestError> {
-        let RunRequest { session, parent, history, .. } = &self.request;
+        let RunRequest { session, parent, history, labels, .. } = &self.request;
+        LabelError::check_all(labels.iter())?;
         // A run that was dispatched has its caller's session for what is stored.
         if self.agent.log.is_none()
             && parent.is_none()

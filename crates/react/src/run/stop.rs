@@ -1,9 +1,9 @@
 //! Stopping a run in the middle: cancellation, time, and what is in flight then.
 
-use event_log::{InboxMessage, InboxRequest};
+use backstop_event_log::{InboxMessage, InboxRequest};
+use backstop_react_machine::CANCEL;
 use layer0::event::SignalReceived;
 use layer0::{Code, code};
-use react_machine::CANCEL;
 use serde_json::{Value, json};
 
 use super::Run;

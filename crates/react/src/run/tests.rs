@@ -9,20 +9,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::{Clock, VirtualClock};
-use event_log::{Decision, EventLog, MemoryLog, RunWriter, Seed, read_events};
+use backstop_clock::{Clock, VirtualClock};
+use backstop_event_log::{Decision, EventLog, MemoryLog, RunWriter, Seed, read_events};
+use backstop_provider::{ScriptedAnswer, ScriptedProvider};
+use backstop_react_machine::{Machine, Setup};
+use backstop_retry::{Jitter, RetryConfig};
+use backstop_tool::{Arguments, JsonText, Tool, ToolContext, ToolError, ToolSpec};
 use layer0::Timestamp;
 use layer0::event::Event;
 use layer0::failure::Retry;
 use layer0::id::RunId;
 use layer0::stop::Stop;
-use provider::{ScriptedAnswer, ScriptedProvider};
-use react_machine::{Machine, Setup};
-use retry::{Jitter, RetryConfig};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tool::{Arguments, JsonText, Tool, ToolContext, ToolError, ToolSpec};
 
 use self::durable::{Durable, Entries};
 use super::start::Start;

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use backstop_react_machine::{EffectId, ToolRun};
+use backstop_tool::Admitted;
 use layer0::Timestamp;
 use layer0::id::CallId;
-use react_machine::{EffectId, ToolRun};
-use tool::Admitted;
 
 use crate::journal::Execution;
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use event_log::describe;
+use backstop_event_log::describe;
 use layer0::event::{Event, EventKind};
 
 use super::{RunStream, StreamItem};

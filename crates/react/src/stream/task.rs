@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::Poll;
 
-use clock::Clock;
+use backstop_clock::Clock;
 use layer0::id::{RunId, SessionId};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;

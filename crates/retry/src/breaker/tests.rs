@@ -1,6 +1,6 @@
 use super::*;
 
-use clock::VirtualClock;
+use backstop_clock::VirtualClock;
 use layer0::Timestamp;
 use layer0::error::{OperatorError, OrchError};
 use layer0::failure::Chain;

@@ -2,7 +2,7 @@ use super::*;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use clock::VirtualClock;
+use backstop_clock::VirtualClock;
 use layer0::Timestamp;
 use layer0::failure::{CircuitOpen, Effect, Elsewhere, Facts};
 use tower::{Layer, ServiceExt, service_fn};

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Mutex;
 use std::task::{Context, Poll};
 
-use clock::VirtualClock;
+use backstop_clock::VirtualClock;
 use layer0::Timestamp;
 use layer0::error::OperatorError;
 use layer0::error::OrchError;
@@ -159,13 +159,11 @@ async fn permanent_failure_is_returned_unchanged() {
 /// Spec: R4
 #[tokio::test]
 async fn never_sleeps_past_the_deadline() {
-    let config = RetryConfig {
-        base_ms: 9_000,
-        cap_ms: 9_000,
-        deadline_ms: 10_000,
-        attempts: 99,
-        ..RetryConfig::default()
-    };
+    let config = RetryConfig::new()
+        .base(Duration::from_millis(9_000))
+        .cap(Duration::from_millis(9_000))
+        .deadline(Duration::from_millis(10_000))
+        .attempts(99);
     let seen = run(config, Call::default(), 99, transient, false).await;
     assert!(seen.delays.iter().sum::<Duration>() <= Duration::from_secs(10));
     assert!(seen.result.is_err() && seen.calls < 99);
@@ -200,7 +198,7 @@ impl Failure for ComeBack {
 #[tokio::test]
 async fn a_hint_never_shortens_the_backoff() {
     async fn waits(error: fn() -> OrchError) -> Vec<Duration> {
-        let config = RetryConfig { attempts: 8, ..RetryConfig::default() };
+        let config = RetryConfig::new().attempts(8);
         let seen = run(config, Call::default(), 7, error, false).await;
         assert_eq!((seen.calls, seen.result.unwrap()), (8, "done"));
         seen.delays

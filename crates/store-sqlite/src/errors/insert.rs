@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use error_store::{NewError, StoreError, Stored, error_id};
+use backstop_error_store::{NewError, StoreError, Stored, error_id};
 use layer0::id::ErrorId;
 use sqlx::{Row, SqliteConnection};
 

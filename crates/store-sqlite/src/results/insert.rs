@@ -1,6 +1,6 @@
 //! How the writer stores large results.
 
-use error_store::{NewResult, Origin, StoreError, result_id};
+use backstop_error_store::{NewResult, Origin, StoreError, result_id};
 use layer0::id::ResultId;
 use sqlx::SqliteConnection;
 

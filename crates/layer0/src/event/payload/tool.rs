@@ -5,9 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::approvers::Approvers;
 use crate::code::Code;
 use crate::id::{ApprovalId, CallId, ErrorId, ResultId};
 use crate::json_text::JsonText;
+use crate::time::Timestamp;
 
 /// Why a tool call failed, as the log says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -121,6 +123,12 @@ payload! {
         arguments: JsonText,
         /// What the decision is bound to.
         arguments_hash: Arc<str>,
+        /// Until when it can be decided; for ever where it does not say.
+        #[serde(default)]
+        expires_at: Option<Timestamp>,
+        /// Who may decide it.
+        #[serde(default)]
+        approvers: Approvers,
     }
 }
 
@@ -137,11 +145,14 @@ payload! {
         reason: Option<Code>,
         /// The person's words.
         message: Option<Arc<str>>,
+        /// The arguments that the call gets instead of those that were shown.
+        #[serde(default)]
+        arguments: Option<JsonText>,
     }
 }
 
 payload! {
-    /// A person declined.
+    /// A person declined, or there was no decision in time.
     ApprovalDenied {
         /// The approval.
         approval_id: ApprovalId,
@@ -149,7 +160,7 @@ payload! {
         call_id: CallId,
         /// Who.
         by: Arc<str>,
-        /// The code, `approval.denied`.
+        /// The code, `approval.denied` or `approval.expired`.
         reason: Code,
         /// The person's words.
         message: Option<Arc<str>>,

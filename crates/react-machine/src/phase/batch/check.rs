@@ -1,15 +1,39 @@
 //! Which facts fit a call as it is; a fact that does not is refused before anything changes.
 
+use std::sync::Arc;
+
 use layer0::event::{RunRecovered, ToolRequested, ToolResponded};
 use layer0::id::{ApprovalId, CallId};
 
 use super::{Batch, Call, CallState, Held, Place};
-use crate::io::{EffectId, Misuse};
+use crate::io::{Approval, EffectId, Misuse};
 
 /// What is said of a call that waits for a person.
 const HELD: &str = "a person has to agree to the call";
 /// What is said of a fact about a call that names another tool.
 const OTHER_TOOL: &str = "the call is of another tool";
+
+impl Held {
+    /// May this one decide it?
+    pub(crate) fn check_by(&self, by: &Arc<str>) -> Result<(), Misuse> {
+        let Approval { id, approvers, .. } = &self.approval;
+        match approvers.allow(by) {
+            true => Ok(()),
+            false => Err(Misuse::NotApprover { approval: id.clone(), by: Arc::clone(by) }),
+        }
+    }
+
+    /// Can it expire?
+    pub(crate) fn check_expiry(&self) -> Result<(), Misuse> {
+        match self.approval.expires_at {
+            Some(_) => Ok(()),
+            None => {
+                let state = "the approval does not expire";
+                Err(Misuse::Unexpected { event: "approval.denied", state })
+            }
+        }
+    }
+}
 
 impl Batch {
     pub(super) fn find(&self, id: &CallId) -> Result<Place, Misuse> {

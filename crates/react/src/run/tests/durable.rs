@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use event_log::LogError;
+use backstop_event_log::LogError;
 use layer0::Timestamp;
 use layer0::event::Event;
 use layer0::id::RunId;

@@ -15,19 +15,19 @@ const MAX_IGNORE_BYTES: u64 = 1024 * 1024;
 /// Folders of packages that were installed, whether an ignore file names them or not.
 const INSTALLED: [&str; 1] = ["node_modules"];
 
-/// Decides which entries below a folder are searched, and counts the others.
+/// Decides which entries below a folder are looked at, and counts the others.
 ///
 /// Ignore files are opened as all files are: only where they really are below the folder. Those above
 /// it, a user's and a repository's own are not read, because nothing grants it.
-pub(super) struct Filter {
+pub(crate) struct Filter {
     root: PathBuf,
     is_everything: bool,
     rules: HashMap<PathBuf, Gitignore>,
-    pub(super) skipped: Skipped,
+    pub(crate) skipped: Skipped,
 }
 
 impl Filter {
-    pub(super) fn new(root: PathBuf, is_everything: bool) -> Self {
+    pub(crate) fn new(root: PathBuf, is_everything: bool) -> Self {
         let (rules, skipped) = (HashMap::new(), Skipped::default());
         let mut filter = Self { root: root.clone(), is_everything, rules, skipped };
         if root.is_dir() && !is_everything {
@@ -36,8 +36,8 @@ impl Filter {
         filter
     }
 
-    /// Is this entry searched, or looked into? The walk does not ask for the path that it begins with.
-    pub(super) fn keeps(&mut self, entry: &DirEntry) -> bool {
+    /// Is this entry looked at, or into? The walk does not ask for the path that it begins with.
+    pub(crate) fn keeps(&mut self, entry: &DirEntry) -> bool {
         let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
         if !self.is_everything
             && let Some(reason) = self.reason(entry, is_folder)

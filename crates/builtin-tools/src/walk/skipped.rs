@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 /// How many of the skipped paths are named for each reason.
 const NAMED: usize = 5;
 
-/// Why something was not searched, or not all of it.
+/// Why something was not looked at, or not at all of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reason {
+pub(crate) enum Reason {
     Binary,
     Hidden,
     Ignored,
@@ -34,12 +34,12 @@ impl Reason {
     }
 }
 
-/// What was not searched.
+/// What was not looked at.
 #[derive(Debug, Default)]
-pub(super) struct Skipped(BTreeMap<Reason, (usize, Vec<PathBuf>)>);
+pub(crate) struct Skipped(BTreeMap<Reason, (usize, Vec<PathBuf>)>);
 
 impl Skipped {
-    pub(super) fn add(&mut self, reason: Reason, path: &Path) {
+    pub(crate) fn add(&mut self, reason: Reason, path: &Path) {
         let (count, named) = self.0.entry(reason).or_default();
         *count += 1;
         if named.len() < NAMED {
@@ -48,12 +48,12 @@ impl Skipped {
     }
 
     /// Takes what another found, for other reasons than these.
-    pub(super) fn append(&mut self, other: &mut Self) {
+    pub(crate) fn append(&mut self, other: &mut Self) {
         self.0.append(&mut other.0);
     }
 
-    /// Returns a row for each reason; `None` where everything was searched.
-    pub(super) fn rows(&self, shown: impl Fn(&Path) -> String) -> Option<Value> {
+    /// Returns a row for each reason; `None` where nothing was skipped.
+    pub(crate) fn rows(&self, shown: impl Fn(&Path) -> String) -> Option<Value> {
         let rows = self.0.iter().map(|(reason, (count, named))| {
             let named: Vec<_> = named.iter().map(|path| shown(path)).collect();
             json!({"why": reason.text(), "count": count, "first": named})

@@ -1,0 +1,162 @@
+//! Running a program, and all that is known of it when it has ended or was given up.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_tool::{ToolContext, ToolError};
+use futures_util::future::select;
+use layer0::JsonText;
+use process_wrap::tokio::{ChildWrapper, CommandWrap};
+use tokio::io::AsyncWriteExt;
+
+use super::output::{self, Output};
+use super::processes::{MARK, kill_all, new_mark};
+#[cfg(unix)]
+use super::watchdog::Watchdog;
+
+/// How long outputs are read after the program has ended.
+const LAST_WORDS: Duration = Duration::from_millis(250);
+
+/// A program with its arguments, and where it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    pub(crate) name: String,
+    pub(crate) arguments: Vec<String>,
+    pub(crate) folder: PathBuf,
+    /// All that it sees of the environment, but for the mark of its call.
+    pub(crate) variables: BTreeMap<String, String>,
+    /// Is what it wrote to standard output kept beside an error from standard error?
+    pub(crate) keeps_output: bool,
+}
+
+impl Program {
+    /// Runs it with this on its standard input, as the call that the context is of.
+    pub(crate) async fn run(
+        &self,
+        input: &str,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
+        let failed = |what: &str, error: io::Error| {
+            ToolError::ExecutionFailed(format!("{what} `{}` failed: {error}", self.name))
+        };
+        let mut processes = self.spawn().map_err(|error| failed("starting", error))?;
+        let child = &mut processes.child;
+        let (stdin, stdout, stderr) =
+            (child.stdin().take(), child.stdout().take(), child.stderr().take());
+        let (out, err) = (Arc::new(Output::default()), Arc::new(Output::default()));
+        let redactor = &context.redactor;
+        context.written.read_with({
+            let (out, err, redactor) = (Arc::clone(&out), Arc::clone(&err), redactor.clone());
+            move || output::written(&out, &err, &redactor)
+        });
+        let feed = async {
+            if let Some(mut stdin) = stdin {
+                // A program that does not read its arguments is free to.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+        };
+        let mut talk = pin!(async { tokio::join!(feed, out.read(stdout), err.read(stderr)) });
+        let ended = tokio::select! {
+            _ = &mut talk => None,
+            status = child.wait() => Some(status),
+        };
+        let status = match ended {
+            // It has said all it had to say.
+            None => child.wait().await,
+            // It has ended, but what it started may hold its outputs open: take what is there.
+            Some(status) => {
+                // The wait is for a real process, so the time is the system's.
+                let _ = select(talk, SystemClock.sleep(LAST_WORDS)).await;
+                status
+            }
+        };
+        let status = status.map_err(|error| failed("waiting for", error))?;
+        processes.ended = true;
+        if status.success() {
+            return Ok(out.text(redactor).into_output());
+        }
+        let said = err.text(redactor);
+        let beside = (self.keeps_output && !said.is_blank()).then(|| out.text(redactor));
+        let said = if said.is_blank() { out.text(redactor) } else { said };
+        let text = if said.is_blank() {
+            format!("`{}` ended with {status} and said nothing", self.name)
+        } else {
+            said.into_error(redactor)
+        };
+        let error = ToolError::ExecutionFailed(text).with_code(code_of(status));
+        Err(match beside {
+            Some(output) if !output.is_blank() => error.with_output(output.into_error(redactor)),
+            _ => error,
+        })
+    }
+
+    fn spawn(&self) -> io::Result<Processes> {
+        let mark = new_mark();
+        let mut command = CommandWrap::with_new(&self.name, |command| {
+            command
+                .args(&self.arguments)
+                .current_dir(&self.folder)
+                .env_clear()
+                .envs(&self.variables)
+                .env(MARK, &mark)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+        });
+        #[cfg(unix)]
+        command.wrap(process_wrap::tokio::ProcessGroup::leader());
+        #[cfg(unix)]
+        let mut watchdog = Watchdog::start(&mark);
+        let spawned = command.spawn();
+        #[cfg(unix)]
+        if let Some(watchdog) = &mut watchdog
+            && let Some(group) = spawned.as_ref().ok().and_then(|child| child.id())
+        {
+            watchdog.watch(group);
+        }
+        Ok(Processes {
+            child: spawned?,
+            mark,
+            ended: false,
+            #[cfg(unix)]
+            watchdog,
+        })
+    }
+}
+
+fn code_of(status: ExitStatus) -> String {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return format!("signal_{signal}");
+    }
+    status.code().map_or_else(|| "exit_unknown".to_owned(), |code| format!("exit_{code}"))
+}
+
+/// The processes of a call, which are killed when it is given up before its command has ended.
+struct Processes {
+    child: Box<dyn ChildWrapper>,
+    mark: String,
+    ended: bool,
+    #[cfg(unix)]
+    watchdog: Option<Watchdog>,
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if !self.ended {
+            // First what the command has started, while it shows whose child that is.
+            kill_all(self.child.id(), &self.mark);
+            let _ = self.child.start_kill();
+        }
+        #[cfg(unix)]
+        if let Some(watchdog) = self.watchdog.take() {
+            watchdog.dismiss();
+        }
+    }
+}

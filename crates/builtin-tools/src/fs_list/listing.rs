@@ -1,0 +1,89 @@
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ignore::{DirEntry, WalkBuilder};
+use serde_json::{Value, json};
+
+use super::matcher::Matcher;
+use crate::path;
+use crate::walk::{Filter, GivenUp, Reason, Skipped, failed_path};
+
+/// One listing of a folder, or of everything below it.
+pub(super) struct Listing {
+    pub(super) base: PathBuf,
+    pub(super) root: PathBuf,
+    pub(super) pattern: Option<Matcher>,
+    pub(super) max: usize,
+    pub(super) is_recursive: bool,
+    pub(super) is_everything: bool,
+    pub(super) given_up: GivenUp,
+}
+
+impl Listing {
+    pub(super) fn run(&self) -> Value {
+        // A folder is listed whole: only what is below it may be too much.
+        let filter = Filter::new(self.root.clone(), self.is_everything || !self.is_recursive);
+        let filter = Arc::new(Mutex::new(filter));
+        let filtered = Arc::clone(&filter);
+        // Links are not followed: they may lead out of what was granted.
+        let mut walk = WalkBuilder::new(&self.root);
+        walk.standard_filters(false)
+            .sort_by_file_name(Ord::cmp)
+            .max_depth((!self.is_recursive).then_some(1))
+            .filter_entry(move |entry| lock(&filtered).keeps(entry));
+        let (mut entries, mut count, mut skipped) = (Vec::new(), 0_usize, Skipped::default());
+        for entry in walk.build() {
+            if self.given_up.is_set() {
+                break;
+            }
+            match entry {
+                Ok(entry) if entry.depth() == 0 => {}
+                Ok(entry) => {
+                    let below = entry.path().strip_prefix(&self.root).unwrap_or(entry.path());
+                    if self.pattern.as_ref().is_some_and(|pattern| !pattern.takes(below)) {
+                        continue;
+                    }
+                    count += 1;
+                    if entries.len() < self.max {
+                        entries.push(row(&entry, below));
+                    }
+                }
+                Err(error) => {
+                    let path = failed_path(&error).unwrap_or(&self.root);
+                    skipped.add(Reason::Unreadable, path);
+                }
+            }
+        }
+        skipped.append(&mut lock(&filter).skipped);
+        let shown = match path::shown(&self.base, &self.root) {
+            base if base.is_empty() => ".".to_owned(),
+            shown => shown,
+        };
+        let mut answer = json!({"path": shown, "entries": entries});
+        if count > entries.len() {
+            answer["more"] = json!(count - entries.len());
+        }
+        if let Some(rows) = skipped.rows(|path| path::shown(&self.base, path)) {
+            answer["skipped"] = rows;
+        }
+        answer
+    }
+}
+
+fn row(entry: &DirEntry, below: &Path) -> Value {
+    let name = below.to_string_lossy();
+    match entry.file_type() {
+        Some(kind) if kind.is_dir() => json!({"name": name, "type": "folder"}),
+        Some(kind) if kind.is_symlink() => json!({"name": name, "type": "link"}),
+        Some(kind) if kind.is_file() => match entry.metadata() {
+            Ok(metadata) => json!({"name": name, "type": "file", "bytes": metadata.len()}),
+            // It went away meanwhile, or must not be looked at.
+            Err(_) => json!({"name": name, "type": "file"}),
+        },
+        Some(_) | None => json!({"name": name, "type": "other"}),
+    }
+}
+
+fn lock(filter: &Mutex<Filter>) -> MutexGuard<'_, Filter> {
+    filter.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,164 @@
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
+use layer0::{JsonText, ToolSpec};
+use serde_json::{Value, json};
+
+use self::target::Target;
+use crate::path;
+
+mod diff;
+mod target;
+
+/// The arguments; the last two are the tool's own, for the person who is asked.
+const ARGUMENTS: [&str; 4] = ["path", "content", "diff", "replaces"];
+
+/// `fs_write`: writes a text file, as a whole. A call needs `fs:write:<path>`, and a person has to
+/// agree to it.
+///
+/// The person is shown what changes as a unified diff, which stands in the arguments of the approval
+/// (`diff`), and the file is written only if it still holds what the diff was made from (`replaces`,
+/// SHA-256). The content is written to a temporary file in the same folder, synced and renamed, so that
+/// the file holds the old content or the new one, whatever fails. Permissions and owner of a file
+/// that is replaced are kept; other names of the same file (hard links) keep the old content.
+///
+/// ```
+/// use backstop_builtin_tools::FsWrite;
+/// use backstop_tool::Tool;
+///
+/// assert!(FsWrite::new("/data").spec().approval);
+/// assert!(!FsWrite::new("/data").without_approval().spec().approval);
+/// ```
+#[derive(Debug, Clone)]
+pub struct FsWrite {
+    spec: ToolSpec,
+    base: PathBuf,
+}
+
+impl FsWrite {
+    /// Makes the tool; relative paths are below `base`.
+    pub fn new(base: impl Into<PathBuf>) -> Self {
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "description": "The file. Its folder has to exist."},
+                "content": {"type": "string", "description": "What the file is to hold, all of it."},
+            },
+            "required": ["path", "content"],
+        });
+        let description = "Write a text file: make it, or replace all that it holds.";
+        let spec = ToolSpec::new("fs_write", description, schema).idempotent().approval();
+        Self { spec, base: base.into() }
+    }
+
+    /// Lets calls run without a person who agrees to them.
+    #[must_use]
+    pub fn without_approval(mut self) -> Self {
+        self.spec.approval = false;
+        self
+    }
+}
+
+#[async_trait]
+impl Tool for FsWrite {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn needs(&self, arguments: &Arguments) -> Result<Vec<String>, ToolError> {
+        let mut given = arguments.value().as_object().into_iter().flat_map(|given| given.keys());
+        if let Some(unknown) = given.find(|name| !ARGUMENTS.contains(&name.as_str())) {
+            return Err(ToolError::InvalidInput(format!("{unknown} is not known")));
+        }
+        Ok(vec![capability(&path::resolve(&self.base, arguments))])
+    }
+
+    fn denied(&self, arguments: &Arguments, _: &str) -> String {
+        // Where a link leads is not told.
+        format!("fs:write:{}", path::asked(arguments))
+    }
+
+    async fn proposal(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<Option<JsonText>, ToolError> {
+        let (base, arguments, context) = (self.base.clone(), arguments.clone(), context.clone());
+        tokio::task::spawn_blocking(move || propose(&base, &arguments, &context))
+            .await
+            .map_err(|error| ToolError::Other(error.into()))?
+            .map(Some)
+    }
+
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
+        let (base, arguments, context) = (self.base.clone(), arguments.clone(), context.clone());
+        tokio::task::spawn_blocking(move || write(&base, &arguments, &context))
+            .await
+            .map_err(|error| ToolError::Other(error.into()))?
+    }
+}
+
+fn capability(path: &Path) -> String {
+    format!("fs:write:{}", path.display())
+}
+
+/// Opens what is to be written, as it is now.
+fn open(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<Target, ToolError> {
+    let judged = |real: &Path| path::granted(context, &capability(real));
+    Target::open(path::resolve(base, arguments), path::asked(arguments), judged)
+}
+
+fn content(arguments: &Arguments) -> &str {
+    arguments["content"].as_str().unwrap_or_default()
+}
+
+/// Adds to the arguments what a person has to know, and what the write is bound to.
+fn propose(
+    base: &Path,
+    arguments: &Arguments,
+    context: &ToolContext,
+) -> Result<JsonText, ToolError> {
+    let target = open(base, arguments, context)?;
+    let shown = path::asked(arguments);
+    let proposed = json!({
+        "path": arguments["path"],
+        "content": arguments["content"],
+        "diff": diff::unified(shown, target.old(), content(arguments)),
+        "replaces": target.digest(),
+    });
+    Ok(proposed.into())
+}
+
+fn write(base: &Path, arguments: &Arguments, context: &ToolContext) -> Result<JsonText, ToolError> {
+    let target = open(base, arguments, context)?;
+    let content = content(arguments);
+    let mut answer = json!({
+        "path": path::shown(base, target.path()),
+        "bytes": content.len(),
+    });
+    if target.old() == Some(content.as_bytes()) {
+        // Also where the same call has written it before.
+        answer["unchanged"] = Value::Bool(true);
+        return Ok(answer.into());
+    }
+    let shown = path::asked(arguments);
+    if arguments["replaces"].as_str().is_some_and(|replaces| replaces != target.digest()) {
+        return Err(ToolError::ExecutionFailed(format!(
+            "`{shown}` is not written: it changed after a person agreed"
+        ))
+        .with_code("CHANGED"));
+    }
+    if context.cancellation.is_cancelled() {
+        return Err(ToolError::Cancelled);
+    }
+    answer["created"] = Value::Bool(target.old().is_none());
+    target.replace(content).map_err(|error| {
+        ToolError::ExecutionFailed(format!("writing `{shown}` failed: {error}"))
+    })?;
+    Ok(answer.into())
+}

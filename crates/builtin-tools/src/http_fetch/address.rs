@@ -1,0 +1,101 @@
+//! Where a host is, and whether it may be connected to.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use async_trait::async_trait;
+use backstop_tool::{Grants, ToolError};
+use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolving};
+
+use super::failure::failed;
+use super::ranges::is_public;
+
+/// What an address needs that is not public.
+pub(super) const PRIVATE: &str = "network:private";
+
+/// Finds the addresses of hosts.
+#[async_trait]
+pub trait Resolve: Send + Sync + 'static {
+    /// Returns the addresses of a host, at least one.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps it from being resolved.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped when the call is given up.
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// Asks the system.
+pub(super) struct SystemResolver;
+
+#[async_trait]
+impl Resolve for SystemResolver {
+    async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>> {
+        let found = tokio::net::lookup_host((host, 0)).await?;
+        Ok(found.map(|address| address.ip()).collect())
+    }
+}
+
+/// Answers every name with the addresses that were judged.
+pub(super) struct Known(pub(super) Vec<IpAddr>);
+
+impl reqwest::dns::Resolve for Known {
+    fn resolve(&self, _: Name) -> Resolving {
+        // The port is the URL's, or that of its scheme.
+        let addresses: Vec<_> = self.0.iter().map(|address| SocketAddr::new(*address, 0)).collect();
+        Box::pin(async { Ok(Box::new(addresses.into_iter()) as Addrs) })
+    }
+}
+
+/// Returns the host as a grant names it: in lower case, without a dot at its end, an IPv6 address
+/// without brackets.
+pub(super) fn host(url: &Url) -> Result<String, ToolError> {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.');
+    if host.is_empty() {
+        return Err(ToolError::InvalidInput("url has no host".to_owned()));
+    }
+    Ok(host.to_owned())
+}
+
+/// Returns what it needs to ask a host.
+pub(super) fn outbound(host: &str) -> String {
+    format!("network:outbound:{host}")
+}
+
+/// Returns what a URL needs that names an address which is not public.
+pub(super) fn private_literal(url: &Url) -> Option<String> {
+    let address = literal(url)?;
+    (!is_public(address)).then(|| private(address))
+}
+
+/// Returns the addresses of a URL's host.
+pub(super) async fn find(resolver: &dyn Resolve, url: &Url) -> Result<Vec<IpAddr>, ToolError> {
+    if let Some(address) = literal(url) {
+        return Ok(vec![address]);
+    }
+    let host = url.host_str().unwrap_or_default();
+    match resolver.resolve(host).await {
+        Ok(found) if !found.is_empty() => Ok(found),
+        Ok(_) => Err(failed(format!("`{host}` has no address"))),
+        Err(error) => Err(failed(format!("`{host}` cannot be resolved: {error}"))),
+    }
+}
+
+/// May the tool connect to this address, by whatever name?
+pub(super) fn may_connect(address: IpAddr, grants: &Grants) -> bool {
+    is_public(address) || grants.allow(&private(address))
+}
+
+fn private(address: IpAddr) -> String {
+    format!("{PRIVATE}:{}", address.to_canonical())
+}
+
+fn literal(url: &Url) -> Option<IpAddr> {
+    let host = url.host_str()?;
+    host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+}

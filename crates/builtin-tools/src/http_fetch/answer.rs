@@ -1,0 +1,120 @@
+//! What a server answered, as the model reads it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_tool::{ToolContext, ToolError};
+use encoding_rs::{Encoding, UTF_8};
+use layer0::{JsonText, Timestamp};
+use reqwest::Response;
+use reqwest::header::HeaderMap;
+use serde_json::{Map, Value, json};
+
+use super::failure::{answered, not_sent};
+use super::request::FetchRequest;
+
+/// Headers that the model reads; the others are about the connection, or about browsers.
+const SHOWN: [&str; 10] = [
+    "content-disposition",
+    "content-length",
+    "content-range",
+    "content-type",
+    "etag",
+    "last-modified",
+    "link",
+    "location",
+    "retry-after",
+    "www-authenticate",
+];
+/// The longest value of a header that is shown, in characters.
+const MAX_HEADER_CHARS: usize = 1_000;
+
+/// Reads an answer, as much of it as was asked for.
+pub(super) async fn read(
+    mut response: Response,
+    request: &FetchRequest,
+    context: &ToolContext,
+) -> Result<JsonText, ToolError> {
+    let (status, url) = (response.status(), response.url().to_string());
+    let headers = response.headers().clone();
+    let total = response.content_length();
+    let so_far = Arc::new(Mutex::new(Vec::new()));
+    context.written.read_with({
+        let so_far = Arc::clone(&so_far);
+        move || {
+            let bytes = so_far.lock().unwrap_or_else(PoisonError::into_inner);
+            (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
+        }
+    });
+    let mut is_cut = false;
+    while !is_cut && let Some(piece) = response.chunk().await.map_err(|error| not_sent(&error))? {
+        let mut bytes = so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = request.max_bytes - bytes.len();
+        bytes.extend_from_slice(&piece[..room.min(piece.len())]);
+        is_cut = piece.len() > room;
+    }
+    let bytes = std::mem::take(&mut *so_far.lock().unwrap_or_else(PoisonError::into_inner));
+    let text = text(&headers, &bytes, is_cut);
+    if status.is_client_error() || status.is_server_error() {
+        return Err(answered(status, &text.unwrap_or_default(), wait(&headers)));
+    }
+    let mut answer = json!({
+        "status": status.as_u16(),
+        "url": url,
+        "headers": shown(&headers),
+    });
+    match text {
+        _ if request.is_head() => {}
+        Some(text) => answer["text"] = text.into(),
+        None => answer["note"] = format!("{} bytes, which are no text", bytes.len()).into(),
+    }
+    if is_cut {
+        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+        let max = request.max_bytes;
+        answer["note"] = format!("cut after {max}{of} bytes; max_bytes asks for more").into();
+    }
+    Ok(answer.into())
+}
+
+/// Returns a body as text, by its charset; `None` where it is none.
+fn text(headers: &HeaderMap, bytes: &[u8], is_cut: bool) -> Option<String> {
+    let kind = headers.get("content-type").and_then(|kind| kind.to_str().ok());
+    let kind = kind.unwrap_or_default().to_ascii_lowercase();
+    let charset = kind.split(';').skip(1).find_map(|part| part.trim().strip_prefix("charset="));
+    let charset = charset.and_then(|name| Encoding::for_label(name.trim_matches('"').as_bytes()));
+    // What says that it is text, and in which characters, is taken at its word.
+    if charset.is_none() && Encoding::for_bom(bytes).is_none() && bytes.contains(&0) {
+        return None;
+    }
+    let (text, _, has_errors) = charset.unwrap_or(UTF_8).decode(bytes);
+    let text = match text.strip_suffix('\u{fffd}') {
+        // The cut goes through a character.
+        Some(whole) if is_cut => whole.to_owned(),
+        _ => text.into_owned(),
+    };
+    let is_text = ["text/", "json", "xml", "javascript", "x-www-form"];
+    let says_so = charset.is_some() || is_text.iter().any(|part| kind.contains(part));
+    (says_so || !has_errors || is_cut && !text.contains('\u{fffd}')).then_some(text)
+}
+
+fn shown(headers: &HeaderMap) -> Map<String, Value> {
+    let shown = SHOWN.iter().filter_map(|name| {
+        let value = String::from_utf8_lossy(headers.get(*name)?.as_bytes()).into_owned();
+        let value: String = value.chars().take(MAX_HEADER_CHARS).collect();
+        Some(((*name).to_owned(), value.into()))
+    });
+    shown.collect()
+}
+
+/// Returns how long the server asks to wait.
+fn wait(headers: &HeaderMap) -> Option<Duration> {
+    let value = headers.get("retry-after")?.to_str().ok()?.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = httpdate::parse_http_date(value).ok()?.duration_since(UNIX_EPOCH).ok()?;
+    let at = Timestamp::from_millis(i64::try_from(at.as_millis()).ok()?);
+    // The server names a time of the world's clock.
+    Some(at.since(SystemClock.now()))
+}

@@ -1,0 +1,57 @@
+//! What the model reads of a request that failed.
+
+use std::error::Error;
+use std::io;
+use std::time::Duration;
+
+use backstop_tool::ToolError;
+use layer0::failure::Retry;
+use reqwest::StatusCode;
+
+/// Makes the failure of a request, with its cause.
+pub(super) fn failed(cause: impl AsRef<str>) -> ToolError {
+    ToolError::ExecutionFailed(format!("HTTP request failed: {}", cause.as_ref()))
+}
+
+/// Makes the failure of a request that was not answered.
+pub(super) fn not_sent(error: &reqwest::Error) -> ToolError {
+    failed(cause(error))
+}
+
+/// Makes the failure that a server answered with.
+pub(super) fn answered(status: StatusCode, body: &str, wait: Option<Duration>) -> ToolError {
+    let number = status.as_u16();
+    let reason = status.canonical_reason().map(|reason| format!(" {reason}")).unwrap_or_default();
+    let text = match body.trim() {
+        "" => format!("{number}{reason}"),
+        body => format!("{number}{reason}\n{body}"),
+    };
+    let error = failed(text).with_code(format!("http_{number}"));
+    match (number, wait) {
+        (429 | 503, Some(wait)) => error.with_retry(Retry::After(wait)),
+        (408 | 425 | 429 | 500 | 502..=504, _) => error.with_retry(Retry::Backoff),
+        _ => error,
+    }
+}
+
+/// Returns the first cause, as short as it can be said.
+fn cause(error: &reqwest::Error) -> String {
+    let mut last: &dyn Error = error;
+    let mut kind = None;
+    while let Some(source) = last.source() {
+        last = source;
+        kind = source.downcast_ref().map(io::Error::kind).or(kind);
+    }
+    match kind {
+        Some(
+            kind @ (io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::UnexpectedEof),
+        ) => kind.to_string(),
+        _ if error.is_timeout() && error.is_connect() => "connecting took too long".to_owned(),
+        _ => last.to_string(),
+    }
+}

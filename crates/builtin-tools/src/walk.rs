@@ -1,0 +1,48 @@
+//! Walking through a folder: what is looked at, and what is passed over and counted.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+mod filter;
+mod skipped;
+
+pub(crate) use filter::Filter;
+pub(crate) use skipped::{Reason, Skipped};
+
+/// Tells a walk in a blocking task, which cannot be aborted, that its caller is gone.
+pub(crate) struct GiveUp(Arc<AtomicBool>);
+
+/// Whether a walk is to end.
+#[derive(Clone)]
+pub(crate) struct GivenUp(Arc<AtomicBool>);
+
+impl GiveUp {
+    pub(crate) fn new() -> (Self, GivenUp) {
+        let flag = Arc::new(AtomicBool::new(false));
+        (Self(Arc::clone(&flag)), GivenUp(flag))
+    }
+}
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl GivenUp {
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Returns the path at which a walk failed.
+pub(crate) fn failed_path(error: &ignore::Error) -> Option<&Path> {
+    match error {
+        ignore::Error::WithPath { path, .. } => Some(path),
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => {
+            failed_path(err)
+        }
+        _ => None,
+    }
+}

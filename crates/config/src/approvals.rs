@@ -1,0 +1,67 @@
+//! Keys about approvals, checked where they are written.
+
+use std::ops::Range;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use toml::Spanned;
+
+use crate::ConfigError;
+use crate::parse::parse;
+
+/// The tables of a file that are checked.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Tables {
+    tools: Vec<Tool>,
+    approvals: Vec<Decision>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Tool {
+    kind: String,
+    name: String,
+    approval: Option<bool>,
+    expires_after_ms: Option<Spanned<IgnoredAny>>,
+    approvers: Option<Spanned<IgnoredAny>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Decision {
+    verdict: String,
+    arguments: Option<Spanned<IgnoredAny>>,
+}
+
+/// The built-in tools of which each call is asked about unless the file says otherwise.
+const ASKED_ABOUT: [&str; 2] = ["fs_write", "shell"];
+
+impl Tool {
+    fn is_asked_about(&self) -> bool {
+        let by_itself = || self.kind == "builtin" && ASKED_ABOUT.contains(&self.name.as_str());
+        self.approval.unwrap_or_else(by_itself)
+    }
+}
+
+/// Refuses what says something of approvals where there is none.
+pub(crate) fn check_approvals(path: &Path, text: &str) -> Result<(), ConfigError> {
+    let Tables { tools, approvals } = parse(path, text)?;
+    let refused = |key: &str, span: Range<usize>, goes_with: &str| {
+        let what = format!("`{key}` goes with `{goes_with}`");
+        Err(ConfigError::new(path, what).in_text(text, span))
+    };
+    for tool in tools.iter().filter(|tool| !tool.is_asked_about()) {
+        let keys = [("expires_after_ms", &tool.expires_after_ms), ("approvers", &tool.approvers)];
+        if let Some((key, Some(value))) = keys.into_iter().find(|(_, value)| value.is_some()) {
+            return refused(key, value.span(), "approval = true");
+        }
+    }
+    for decision in approvals.iter().filter(|decision| decision.verdict == "deny") {
+        if let Some(arguments) = &decision.arguments {
+            return refused("arguments", arguments.span(), "verdict = \"approve\"");
+        }
+    }
+    Ok(())
+}

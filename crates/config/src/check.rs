@@ -1,0 +1,280 @@
+//! Every mistake of an agent file at once.
+//!
+//! A reader stops at the first mistake. Here the text is mended where the mistake is, for the reader alone,
+//! and read again until nothing is left to say. What is mended stays on its line.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use crate::line::line_of;
+use crate::parse::of_toml;
+use crate::read::read_text;
+use crate::{AgentFile, ConfigError};
+
+/// More mistakes than this are no mistakes any more.
+const MOST: usize = 200;
+
+/// What is wrong with an agent file, and what is left of it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Checked {
+    /// The file as far as it can be read; `None` where nothing of it can.
+    pub file: Option<AgentFile>,
+    /// The mistakes, by line.
+    pub mistakes: Vec<ConfigError>,
+    /// The line of each header, with its name.
+    headers: Vec<(usize, String)>,
+}
+
+impl Checked {
+    /// Returns the line of the `index`-th table of a name, such as `tools` or `model.fallback`, counted
+    /// from 0.
+    #[must_use]
+    pub fn line_of(&self, table: &str, index: usize) -> Option<usize> {
+        let named = self.headers.iter().filter(|(_, name)| name == table);
+        named.map(|(line, _)| *line).nth(index)
+    }
+
+    /// Was a mistake found in the `index`-th table of a name, or in one inside of it? What is left of it is
+    /// not what was written.
+    #[must_use]
+    pub fn is_mistaken(&self, table: &str, index: usize) -> bool {
+        let Some(begin) = self.line_of(table, index) else { return false };
+        let is_inside = |name: &str| {
+            name.strip_prefix(table).is_some_and(|rest| rest.starts_with('.')) && index == 0
+        };
+        let behind = self.headers.iter().filter(|(line, _)| *line > begin);
+        let end = behind.filter(|(_, name)| !is_inside(name)).map(|(line, _)| *line).min();
+        let lines = begin..end.unwrap_or(usize::MAX);
+        self.mistakes.iter().filter_map(ConfigError::line).any(|line| lines.contains(&line))
+    }
+}
+
+impl AgentFile {
+    /// Reads an agent file and finds every mistake in it, each with its line and how to mend it.
+    ///
+    /// What only building the agent shows, such as a command that is missing, is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`], when the file itself cannot be read.
+    pub fn check(path: &Path) -> Result<Checked, ConfigError> {
+        let written = read_text(path)?;
+        let (_, broken) = DeTable::parse_recoverable(&written);
+        if !broken.is_empty() {
+            // Where the text is no TOML, what it says is a guess.
+            let broken = broken.iter().map(|error| of_toml(path, &written, error));
+            let mut mistakes: Vec<ConfigError> = broken.collect();
+            mistakes.sort_by_key(ConfigError::line);
+            return Ok(Checked { file: None, mistakes, headers: Vec::new() });
+        }
+        let mut text = Text::new(&written);
+        let headers = text.headers();
+        let mut mistakes = Vec::new();
+        let mut said = BTreeSet::new();
+        let file = loop {
+            let error = match Self::of_text(path, &text.now) {
+                Ok(file) => break Some(file),
+                Err(error) => error,
+            };
+            let line = error.line().and_then(|line| text.lines.get(line - 1).copied());
+            let span = error.span().cloned();
+            let is_new = said.insert((line, error.to_string()));
+            let mended = is_new && mistakes.len() < MOST && text.mend(&error, span);
+            mistakes.push(match line {
+                Some(line) => error.in_line(line),
+                None => error,
+            });
+            if !mended {
+                break None;
+            }
+        };
+        mistakes.sort_by_key(ConfigError::line);
+        Ok(Checked { file, mistakes, headers })
+    }
+}
+
+/// A text that is mended, and where its lines come from.
+struct Text {
+    now: String,
+    lines: Vec<usize>,
+}
+
+/// A key with its value.
+struct Entry {
+    key: Range<usize>,
+    value: Range<usize>,
+}
+
+impl Text {
+    fn new(written: &str) -> Self {
+        Self { now: written.to_owned(), lines: (1..=written.lines().count() + 1).collect() }
+    }
+
+    /// Returns the tables that have a header, by line.
+    fn headers(&self) -> Vec<(usize, String)> {
+        let header = |(index, line): (usize, &str)| {
+            let name = line.trim_start().strip_prefix('[')?;
+            let name = name.strip_prefix('[').unwrap_or(name);
+            let name = name.split(']').next().unwrap_or_default();
+            Some((index + 1, name.split_whitespace().collect()))
+        };
+        self.now.lines().enumerate().filter_map(header).collect()
+    }
+
+    /// Changes what a mistake is about into something that is none; `false` where that is not known.
+    fn mend(&mut self, error: &ConfigError, span: Option<Range<usize>>) -> bool {
+        let what = error.what().to_owned();
+        if let Some(field) = what.strip_prefix("missing field `") {
+            let field = field.split('`').next().unwrap_or_default();
+            return self.add(field, span);
+        }
+        let Some(span) = span else { return false };
+        let Ok(table) = DeTable::parse(&self.now) else { return false };
+        let Some(entry) = entry_at(table.get_ref(), span.start) else { return false };
+        let written = self.now.get(entry.value.clone()).unwrap_or_default();
+        let is_name = self.now.get(entry.key.clone()).is_some_and(|key| key == "name");
+        let instead = match is_name {
+            true => Some(format!("\"{}\"", self.fresh_name())),
+            false => instead_of(&what, error.hint(), written),
+        };
+        match instead {
+            Some(instead) if entry.value.contains(&span.start) => {
+                self.replace(entry.value, &instead);
+            }
+            _ => self.blank(self.whole(&entry)),
+        }
+        true
+    }
+
+    /// Adds a field to the table that a place is in.
+    fn add(&mut self, field: &str, span: Option<Range<usize>>) -> bool {
+        let name = format!("\"{}\"", self.fresh_name());
+        let value = match field {
+            "name" => &name,
+            "kind" => "\"command\"",
+            "on" | "description" => "\"text\"",
+            "provider" => "\"script\"",
+            "model" => "{ provider = \"script\" }",
+            _ => return false,
+        };
+        let line = format!("{field} = {value}\n");
+        // A table without a header is the file itself.
+        let header = span.filter(|span| span.start < self.now.len()).and_then(|span| {
+            let begin = self.now[..span.start].rfind('\n').map_or(0, |at| at + 1);
+            self.now[begin..].trim_start().starts_with('[').then_some(begin)
+        });
+        let (at, from) = match header {
+            Some(begin) if field != "model" => {
+                let end = self.now[begin..].find('\n').map_or(self.now.len(), |at| begin + at + 1);
+                (end, line_of(&self.now, &(begin..begin)))
+            }
+            None if field == "model" => (0, 0),
+            _ => return false,
+        };
+        if at > 0 && !self.now[..at].ends_with('\n') {
+            self.now.push('\n');
+            let last = self.lines.last().copied().unwrap_or(1);
+            self.lines.push(last);
+            return self.add(field, Some(at.saturating_sub(1)..at));
+        }
+        let of = self.lines.get(from.saturating_sub(1)).copied().unwrap_or(1);
+        self.now.insert_str(at, &line);
+        self.lines.insert(from, of);
+        true
+    }
+
+    /// Returns where an entry stands; of a header, with everything below it.
+    fn whole(&self, entry: &Entry) -> Range<usize> {
+        let begin = self.now[..entry.key.start].rfind('\n').map_or(0, |at| at + 1);
+        if !self.now[begin..entry.key.start].trim_start().starts_with('[') {
+            return entry.key.start..entry.value.end.max(entry.key.end);
+        }
+        let mut at = begin;
+        for line in self.now[begin..].split_inclusive('\n') {
+            if at > begin && line.trim_start().starts_with('[') {
+                break;
+            }
+            at += line.len();
+        }
+        begin..at
+    }
+
+    /// Returns a name that stands nowhere in the text.
+    fn fresh_name(&self) -> String {
+        let mut names = (0_u32..).map(|number| format!("name-{number}"));
+        names.find(|name| !self.now.contains(name.as_str())).unwrap_or_default()
+    }
+
+    fn blank(&mut self, range: Range<usize>) {
+        let Some(text) = self.now.get(range.clone()) else { return };
+        let blank: String = text.chars().map(|c| if c == '\n' { '\n' } else { ' ' }).collect();
+        // In a list or a table on one line, the comma goes too.
+        let behind = self.now[range.end..].find(|c: char| c != ' ').map(|at| range.end + at);
+        let before = self.now[..range.start].trim_end().len();
+        let comma = match behind {
+            Some(at) if self.now[at..].starts_with(',') => Some(at),
+            _ if self.now[..before].ends_with(',') => Some(before - 1),
+            _ => None,
+        };
+        self.now.replace_range(range, &blank);
+        if let Some(comma) = comma {
+            self.now.replace_range(comma..=comma, " ");
+        }
+    }
+
+    /// Replaces a value; its lines stay.
+    fn replace(&mut self, range: Range<usize>, instead: &str) {
+        let lines = self.now[range.clone()].matches('\n').count();
+        if lines > 0 {
+            self.blank(range.start..range.end);
+            self.now.insert_str(range.start, instead);
+        } else {
+            self.now.replace_range(range, instead);
+        }
+    }
+}
+
+/// Returns a value that fits where another one does not, as far as the mistake says which would.
+fn instead_of(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
+    if what.contains("unknown variant") {
+        // The hint offers one, or all of them.
+        let hint = hint?;
+        let known = hint.split('`').nth(1).or_else(|| hint.strip_prefix("known here: "))?;
+        return Some(format!("\"{}\"", known.split(", ").next()?));
+    }
+    let (_, expected) = what.split_once("expected ")?;
+    let instead = match expected.trim_start_matches("a ").trim_start_matches("an ") {
+        it if it.starts_with("string") => "\"text\"",
+        it if it.starts_with("boolean") => "false",
+        it if it.starts_with("sequence") => "[]",
+        it if it.starts_with("map") || it.starts_with("struct") => "{}",
+        it if it.starts_with('u') || it.starts_with('i') || it.starts_with("nonzero") => "1",
+        _ => return None,
+    };
+    (instead != written).then(|| instead.to_owned())
+}
+
+/// Finds the innermost entry whose key or value begins at a place, or holds it.
+fn entry_at(table: &DeTable<'_>, at: usize) -> Option<Entry> {
+    table.iter().find_map(|(key, value)| {
+        let entry = || Entry { key: key.span(), value: value.span() };
+        in_value(value.get_ref(), at)
+            .or_else(|| (key.span().contains(&at) || value.span().contains(&at)).then(entry))
+    })
+}
+
+fn in_value(value: &DeValue<'_>, at: usize) -> Option<Entry> {
+    match value {
+        DeValue::Array(values) => values.iter().find_map(|value| {
+            let is_it = !value.get_ref().is_table() && value.span().contains(&at);
+            let element = || Entry { key: value.span(), value: value.span() };
+            in_value(value.get_ref(), at).or_else(|| is_it.then(element))
+        }),
+        DeValue::Table(table) => entry_at(table, at),
+        _ => None,
+    }
+}

@@ -1,0 +1,215 @@
+//! `[model]`: who answers, and how.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+
+use backstop_provider::{ModelSettings, ReasoningEffort, ToolChoice};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::agent_table::PriceTable;
+use crate::checked::{at_least_one, optional_text, temperature, texts, tool_choice, top_p};
+use crate::reference::Reference;
+
+/// `[model]`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelTable {
+    /// The adapter.
+    pub provider: ProviderName,
+    /// The model, as the provider names it.
+    pub model: Option<String>,
+    /// Where the provider is, instead of its usual place.
+    pub base_url: Option<String>,
+    /// The variable that holds the key, instead of the usual one.
+    pub api_key_env: Option<String>,
+    /// The most tokens of an answer.
+    #[serde(default, deserialize_with = "at_least_one")]
+    pub max_output_tokens: Option<u32>,
+    /// How much answers vary.
+    #[serde(default, deserialize_with = "temperature")]
+    pub temperature: Option<f32>,
+    /// How much of the probability mass answers are drawn from.
+    #[serde(default, deserialize_with = "top_p")]
+    pub top_p: Option<f32>,
+    /// The texts at which answers stop.
+    #[serde(default, deserialize_with = "texts")]
+    pub stop: Vec<String>,
+    /// What makes answers to one request alike.
+    pub seed: Option<i64>,
+    /// How much the model thinks.
+    pub reasoning_effort: Option<ReasoningEffort>,
+    /// Whether a tool may, must or must not be called.
+    #[serde(default, deserialize_with = "tool_choice")]
+    pub tool_choice: Option<ToolChoice>,
+    /// Take the answer while it comes?
+    #[serde(default = "yes")]
+    pub stream: bool,
+    /// The answers, for `provider = "script"`.
+    pub script: Option<PathBuf>,
+    /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
+    pub omits_done: Option<bool>,
+    /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
+    pub max_completion_tokens: Option<bool>,
+    /// OpenAI: is a stream asked for its usage, by `stream_options`?
+    pub stream_options: Option<bool>,
+    /// OpenAI: is the schema of a typed answer sent, by `response_format`?
+    pub output_schemas: Option<bool>,
+    /// OpenAI: the version of Azure's interface.
+    #[serde(default, deserialize_with = "optional_text")]
+    pub api_version: Option<String>,
+    /// Headers of every request.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Reference>,
+    /// The program that asks, as the provider reads it.
+    #[serde(default, deserialize_with = "optional_text")]
+    pub user_agent: Option<String>,
+    /// Fields that are added to the body of every request, merged at every depth.
+    #[serde(default)]
+    pub extra_body: Map<String, Value>,
+    /// How long the phases of a call may take.
+    #[serde(default)]
+    pub timeouts: TimeoutsTable,
+    /// What its tokens cost, in place of `[agent.price]`.
+    pub price: Option<PriceTable>,
+    /// Who is asked, in turn, when those before could not answer.
+    #[serde(default)]
+    pub fallback: Vec<FallbackTable>,
+}
+
+/// `[[model.fallback]]`: another provider. Limits of answers are the first one's.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FallbackTable {
+    /// The adapter.
+    pub provider: ProviderName,
+    /// The model, as the provider names it.
+    pub model: Option<String>,
+    /// Where the provider is, instead of its usual place.
+    pub base_url: Option<String>,
+    /// The variable that holds the key, instead of the usual one.
+    pub api_key_env: Option<String>,
+    /// The answers, for `provider = "script"`.
+    pub script: Option<PathBuf>,
+    /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
+    pub omits_done: Option<bool>,
+    /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
+    pub max_completion_tokens: Option<bool>,
+    /// OpenAI: is a stream asked for its usage, by `stream_options`?
+    pub stream_options: Option<bool>,
+    /// OpenAI: is the schema of a typed answer sent, by `response_format`?
+    pub output_schemas: Option<bool>,
+    /// OpenAI: the version of Azure's interface.
+    #[serde(default, deserialize_with = "optional_text")]
+    pub api_version: Option<String>,
+    /// Headers of every request.
+    #[serde(default)]
+    pub headers: BTreeMap<String, Reference>,
+    /// The program that asks, as the provider reads it.
+    #[serde(default, deserialize_with = "optional_text")]
+    pub user_agent: Option<String>,
+    /// Fields that are added to the body of every request, merged at every depth.
+    #[serde(default)]
+    pub extra_body: Map<String, Value>,
+    /// How long the phases of a call may take.
+    #[serde(default)]
+    pub timeouts: TimeoutsTable,
+    /// What its tokens cost, in place of `[agent.price]`.
+    pub price: Option<PriceTable>,
+}
+
+impl ModelTable {
+    /// Returns how the model should answer.
+    #[must_use]
+    pub fn settings(&self) -> ModelSettings {
+        let mut settings = ModelSettings::new().stop(self.stop.iter().map(String::as_str));
+        settings.max_output_tokens = self.max_output_tokens;
+        settings.temperature = self.temperature;
+        settings.top_p = self.top_p;
+        settings.seed = self.seed;
+        settings.reasoning_effort = self.reasoning_effort;
+        settings.tool_choice.clone_from(&self.tool_choice);
+        settings
+    }
+
+    /// Returns the table that a fallback stands for.
+    #[must_use]
+    pub fn of_fallback(&self, fallback: &FallbackTable) -> Self {
+        let fallback = fallback.clone();
+        Self {
+            provider: fallback.provider,
+            model: fallback.model,
+            base_url: fallback.base_url,
+            api_key_env: fallback.api_key_env,
+            script: fallback.script,
+            omits_done: fallback.omits_done,
+            max_completion_tokens: fallback.max_completion_tokens,
+            stream_options: fallback.stream_options,
+            output_schemas: fallback.output_schemas,
+            api_version: fallback.api_version,
+            headers: fallback.headers,
+            user_agent: fallback.user_agent,
+            extra_body: fallback.extra_body,
+            timeouts: fallback.timeouts,
+            price: fallback.price,
+            fallback: Vec::new(),
+            ..self.clone()
+        }
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// The adapters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum ProviderName {
+    /// Anthropic Messages.
+    Anthropic,
+    /// Amazon Bedrock Converse.
+    Bedrock,
+    /// Gemini generateContent.
+    Gemini,
+    /// Ollama chat.
+    Ollama,
+    /// OpenAI Chat Completions, and what speaks it.
+    Openai,
+    /// OpenAI Responses.
+    OpenaiResponses,
+    /// Answers from a file.
+    Script,
+}
+
+impl ProviderName {
+    /// Returns the name that files write.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Anthropic => "anthropic",
+            Self::Bedrock => "bedrock",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+            Self::Openai => "openai",
+            Self::OpenaiResponses => "openai-responses",
+            Self::Script => "script",
+        }
+    }
+}
+
+/// `[model.timeouts]`, in milliseconds, none zero; what is not given keeps its default.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TimeoutsTable {
+    /// Connecting.
+    pub connect_ms: Option<NonZeroU64>,
+    /// Waiting for the first byte.
+    pub first_byte_ms: Option<NonZeroU64>,
+    /// Waiting for the next chunk.
+    pub idle_ms: Option<NonZeroU64>,
+    /// The attempt as a whole.
+    pub attempt_ms: Option<NonZeroU64>,
+}

@@ -1,0 +1,193 @@
+use layer0::Timestamp;
+use layer0::id::{ResultId, RunId, SessionId};
+
+use crate::{ErrorRecord, Origin};
+
+/// Which errors are listed. All conditions have to hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ErrorFilter {
+    /// Only those of this session.
+    pub session: Option<SessionId>,
+    /// Only those that this run met, first seen by an earlier run of the session or not.
+    pub run: Option<RunId>,
+    /// Only those of this tool.
+    pub tool: Option<String>,
+    /// Only those with this code of ours.
+    pub reason: Option<String>,
+    /// Only those first seen at this moment or later.
+    pub from: Option<Timestamp>,
+    /// Only those first seen before this moment.
+    pub to: Option<Timestamp>,
+    /// Only those whose id begins so.
+    pub id_prefix: Option<String>,
+    /// At most this many.
+    pub limit: Option<u32>,
+}
+
+impl ErrorFilter {
+    /// Lists all errors.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only those of this session.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<SessionId>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Only those that this run met.
+    #[must_use]
+    pub fn run(mut self, run: impl Into<RunId>) -> Self {
+        self.run = Some(run.into());
+        self
+    }
+
+    /// Only those of this tool.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Into<String>) -> Self {
+        self.tool = Some(tool.into());
+        self
+    }
+
+    /// Only those with this code of ours.
+    #[must_use]
+    pub fn reason(mut self, code: impl Into<String>) -> Self {
+        self.reason = Some(code.into());
+        self
+    }
+
+    /// Only those first seen from this moment on.
+    #[must_use]
+    pub const fn from(mut self, from: Timestamp) -> Self {
+        self.from = Some(from);
+        self
+    }
+
+    /// Only those first seen before this moment.
+    #[must_use]
+    pub const fn to(mut self, to: Timestamp) -> Self {
+        self.to = Some(to);
+        self
+    }
+
+    /// Only those whose id begins so.
+    #[must_use]
+    pub fn id_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.id_prefix = Some(prefix.into());
+        self
+    }
+
+    /// At most this many.
+    #[must_use]
+    pub const fn limit(mut self, limit: u32) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Is an error listed, as far as it alone decides that? Which runs met it, and how many are listed, it
+    /// does not know.
+    #[must_use]
+    pub fn matches(&self, error: &ErrorRecord) -> bool {
+        let same = |wanted: &Option<String>, text: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == text)
+        };
+        self.session.as_ref().is_none_or(|session| session == error.session())
+            && same(&self.tool, error.tool())
+            && same(&self.reason, error.reason().as_str())
+            && self.from.is_none_or(|from| error.at() >= from)
+            && self.to.is_none_or(|to| error.at() < to)
+            && self.id_prefix.as_deref().is_none_or(|it| error.id().as_str().starts_with(it))
+    }
+}
+
+/// Which results are listed. All conditions have to hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ResultFilter {
+    /// Only those of this session.
+    pub session: Option<SessionId>,
+    /// Only those of this run.
+    pub run: Option<RunId>,
+    /// Only those of this tool.
+    pub tool: Option<String>,
+    /// Only those stored at this moment or later.
+    pub from: Option<Timestamp>,
+    /// Only those stored before this moment.
+    pub to: Option<Timestamp>,
+    /// Only those whose id begins so.
+    pub id_prefix: Option<String>,
+    /// At most this many.
+    pub limit: Option<u32>,
+}
+
+impl ResultFilter {
+    /// Lists all results.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only those of this session.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<SessionId>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Only those of this run.
+    #[must_use]
+    pub fn run(mut self, run: impl Into<RunId>) -> Self {
+        self.run = Some(run.into());
+        self
+    }
+
+    /// Only those of this tool.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Into<String>) -> Self {
+        self.tool = Some(tool.into());
+        self
+    }
+
+    /// Only those stored at this moment or later.
+    #[must_use]
+    pub const fn from(mut self, from: Timestamp) -> Self {
+        self.from = Some(from);
+        self
+    }
+
+    /// Only those stored before this moment.
+    #[must_use]
+    pub const fn to(mut self, to: Timestamp) -> Self {
+        self.to = Some(to);
+        self
+    }
+
+    /// Only those whose id begins so.
+    #[must_use]
+    pub fn id_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.id_prefix = Some(prefix.into());
+        self
+    }
+
+    /// At most this many.
+    #[must_use]
+    pub const fn limit(mut self, limit: u32) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Is a result listed, as far as it alone decides that?
+    #[must_use]
+    pub fn matches(&self, id: &ResultId, origin: &Origin) -> bool {
+        self.session.as_ref().is_none_or(|session| *session == origin.session)
+            && self.run.as_ref().is_none_or(|run| *run == origin.run)
+            && self.tool.as_deref().is_none_or(|tool| *tool == *origin.tool)
+            && self.from.is_none_or(|from| origin.at >= from)
+            && self.to.is_none_or(|to| origin.at < to)
+            && self.id_prefix.as_deref().is_none_or(|it| id.as_str().starts_with(it))
+    }
+}

@@ -1,0 +1,152 @@
+use std::collections::BTreeMap;
+
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+use crate::{RunState, RunSummary};
+
+/// Which runs are listed. All conditions have to hold.
+///
+/// ```
+/// use backstop_event_log::{RunFilter, RunState};
+///
+/// // What failed at a provider lately, for one tenant.
+/// let filter = RunFilter::new().state(RunState::Failed).reason("provider.*");
+/// let filter = filter.label("tenant", "acme").limit(50);
+/// assert_eq!(filter.labels["tenant"], "acme");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunFilter {
+    /// Only runs of this session.
+    pub session: Option<SessionId>,
+    /// Only runs of the agent of this name.
+    pub agent: Option<String>,
+    /// Only runs in one of these states; in any where there are none.
+    pub states: Vec<RunState>,
+    /// Only runs that failed or stopped with this code, or with one of a family: `provider.*`.
+    pub reason: Option<String>,
+    /// Only runs that began at this moment or later.
+    pub from: Option<Timestamp>,
+    /// Only runs that began before this moment.
+    pub to: Option<Timestamp>,
+    /// Only runs whose id begins so.
+    pub id_prefix: Option<String>,
+    /// Only runs that no other run dispatched.
+    pub roots: bool,
+    /// Only runs that are filed under all of these labels.
+    pub labels: BTreeMap<String, String>,
+    /// At most this many, newest first.
+    pub limit: Option<u32>,
+}
+
+impl RunFilter {
+    /// Lists all runs.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only runs of this session.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<SessionId>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Only runs of the agent of this name.
+    #[must_use]
+    pub fn agent(mut self, name: impl Into<String>) -> Self {
+        self.agent = Some(name.into());
+        self
+    }
+
+    /// Only runs in this state, or in one of those that were named before.
+    #[must_use]
+    pub fn state(mut self, state: RunState) -> Self {
+        self.states.push(state);
+        self
+    }
+
+    /// Only runs that failed or stopped with this code, or with one of a family: `provider.*`.
+    #[must_use]
+    pub fn reason(mut self, code: impl Into<String>) -> Self {
+        self.reason = Some(code.into());
+        self
+    }
+
+    /// Only runs that began at this moment or later.
+    #[must_use]
+    pub const fn from(mut self, from: Timestamp) -> Self {
+        self.from = Some(from);
+        self
+    }
+
+    /// Only runs that began before this moment.
+    #[must_use]
+    pub const fn to(mut self, to: Timestamp) -> Self {
+        self.to = Some(to);
+        self
+    }
+
+    /// Only runs whose id begins so.
+    #[must_use]
+    pub fn id_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.id_prefix = Some(prefix.into());
+        self
+    }
+
+    /// Only runs that no other run dispatched.
+    #[must_use]
+    pub const fn roots(mut self) -> Self {
+        self.roots = true;
+        self
+    }
+
+    /// Only runs that are filed under this label, and under those that were named before.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.labels.insert(key.into(), value.into());
+        self
+    }
+
+    /// At most this many.
+    #[must_use]
+    pub const fn limit(mut self, limit: u32) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Returns what the codes of [`RunFilter::reason`] begin with, where it names a family.
+    #[must_use]
+    pub fn family(&self) -> Option<&str> {
+        self.reason.as_deref()?.strip_suffix('*')
+    }
+
+    /// Is a run listed, as far as it alone decides that?
+    #[must_use]
+    pub fn matches(&self, run: &RunSummary) -> bool {
+        let same = |wanted: &Option<String>, text: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == text)
+        };
+        let reason = run.reason.as_ref().map(layer0::Code::as_str);
+        let has_reason = match (self.family(), &self.reason) {
+            (Some(family), _) => reason.is_some_and(|reason| reason.starts_with(family)),
+            (None, Some(_)) => reason.is_some_and(|reason| same(&self.reason, reason)),
+            (None, None) => true,
+        };
+        has_reason
+            && self.session.as_ref().is_none_or(|session| *session == run.session)
+            && same(&self.agent, &run.agent)
+            && (self.states.is_empty() || self.states.contains(&run.state))
+            && self.from.is_none_or(|from| run.started_at >= from)
+            && self.to.is_none_or(|to| run.started_at < to)
+            && self.begins(&run.run)
+            && !(self.roots && run.parent.is_some())
+            && self.labels.iter().all(|(key, value)| run.labels.get(key) == Some(value))
+    }
+
+    fn begins(&self, run: &RunId) -> bool {
+        self.id_prefix.as_deref().is_none_or(|prefix| run.as_str().starts_with(prefix))
+    }
+}

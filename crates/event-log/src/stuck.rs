@@ -1,0 +1,85 @@
+//! Which runs need a look.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use layer0::Timestamp;
+use layer0::id::RunId;
+use serde::{Deserialize, Serialize};
+
+use crate::{EventLog, LogError, OpenApproval, RunSummary};
+
+/// How long an approval may wait before its run needs a look.
+const APPROVAL_WAITS: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A run that does not go on by itself.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct StuckRun {
+    /// The run at a glance.
+    pub run: RunSummary,
+    /// Why it needs a look.
+    pub why: StuckReason,
+    /// Since when.
+    pub since: Timestamp,
+}
+
+/// Why a run needs a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum StuckReason {
+    /// An approval was not decided in time, and no process has taken the run since.
+    ApprovalExpired,
+    /// An approval waits for more than a day.
+    ApprovalWaits,
+}
+
+impl StuckReason {
+    /// Returns the text that stands in JSON.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ApprovalExpired => "approval_expired",
+            Self::ApprovalWaits => "approval_waits",
+        }
+    }
+
+    fn of(open: &OpenApproval, now: Timestamp) -> Option<(Self, Timestamp)> {
+        match open.expires_at {
+            Some(over) if over <= now => Some((Self::ApprovalExpired, over)),
+            _ => {
+                let since = open.requested_at;
+                (now.since(since) > APPROVAL_WAITS).then_some((Self::ApprovalWaits, since))
+            }
+        }
+    }
+}
+
+/// Lists the runs that need a look, those first that have needed it longest. Costs as much as listing the
+/// open approvals.
+///
+/// # Errors
+///
+/// As [`EventLog::summary`].
+///
+/// # Cancel safety
+///
+/// Dropping the future changes nothing.
+pub async fn stuck_runs(log: &dyn EventLog, now: Timestamp) -> Result<Vec<StuckRun>, LogError> {
+    let mut longest: BTreeMap<RunId, (Timestamp, StuckReason)> = BTreeMap::new();
+    for open in log.open_approvals().await? {
+        if let Some((why, since)) = StuckReason::of(&open, now) {
+            let known = longest.entry(open.run).or_insert((since, why));
+            *known = (since, why).min(*known);
+        }
+    }
+    let mut stuck = Vec::with_capacity(longest.len());
+    for (run, (since, why)) in longest {
+        // It may be over, or taken away, meanwhile.
+        let summary = log.summary(&run).await?.filter(RunSummary::is_open);
+        stuck.extend(summary.map(|run| StuckRun { run, why, since }));
+    }
+    stuck.sort_by_key(|stuck| stuck.since);
+    Ok(stuck)
+}

@@ -1,0 +1,58 @@
+//! Who may decide about a call.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Names those who may decide about a call. Where none is named, anyone may.
+///
+/// A name is what is given as the one who decides. It keeps mistakes out, and proves nothing of who it
+/// is: that is for whatever takes the decision in.
+///
+/// ```
+/// use layer0::Approvers;
+///
+/// let approvers: Approvers = ["ops", "lead"].into_iter().collect();
+/// assert!(approvers.allow("ops") && !approvers.allow("Ops"));
+/// assert!(Approvers::default().allow("anyone"));
+/// assert_eq!(approvers.to_string(), "ops, lead");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Approvers(Arc<[Arc<str>]>);
+
+impl Approvers {
+    /// May this one decide?
+    #[must_use]
+    pub fn allow(&self, by: &str) -> bool {
+        self.is_empty() || self.0.iter().any(|name| **name == *by)
+    }
+
+    /// Is none named, so that anyone may decide?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the names, as they were given.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|name| &**name)
+    }
+}
+
+impl<N: Into<Arc<str>>> FromIterator<N> for Approvers {
+    fn from_iter<I: IntoIterator<Item = N>>(names: I) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+}
+
+impl fmt::Display for Approvers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, name) in self.names().enumerate() {
+            let comma = if place > 0 { ", " } else { "" };
+            write!(f, "{comma}{name}")?;
+        }
+        Ok(())
+    }
+}

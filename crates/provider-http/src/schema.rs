@@ -1,0 +1,222 @@
+//! The parts of JSON Schema that a protocol takes.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+/// Formats of texts that providers hold an answer to.
+const FORMATS: [&str; 10] =
+    ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"];
+
+/// Keywords whose value is a schema, a list of schemas, or schemas by name.
+const ONE: [&str; 2] = ["additionalProperties", "items"];
+const LISTS: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+const NAMED: [&str; 3] = ["$defs", "definitions", "properties"];
+
+/// The part of JSON Schema that a protocol takes. What else a schema says is left out, which only
+/// allows more: an answer is held against the whole schema when it is here.
+///
+/// ```
+/// use backstop_provider_http::Subset;
+/// use serde_json::json;
+///
+/// const SUBSET: Subset = Subset::of(&["type", "properties", "required"]).closed();
+/// let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } } });
+/// let sent = SUBSET.fit(&schema).unwrap();
+/// assert_eq!(sent["properties"]["n"], json!({ "type": "integer" }));
+/// assert_eq!(sent["additionalProperties"], false);
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Subset {
+    keywords: &'static [&'static str],
+    is_closed: bool,
+    is_complete: bool,
+}
+
+impl Subset {
+    /// Takes these keywords.
+    #[must_use]
+    pub const fn of(keywords: &'static [&'static str]) -> Self {
+        Self { keywords, is_closed: false, is_complete: false }
+    }
+
+    /// Takes objects only that have no other properties than those they name, and no schema that
+    /// contains itself. An object that may have others is closed, which an answer may be too.
+    #[must_use]
+    pub const fn closed(mut self) -> Self {
+        self.is_closed = true;
+        self
+    }
+
+    /// Takes objects only that have all of the properties they name.
+    #[must_use]
+    pub const fn complete(mut self) -> Self {
+        self.is_complete = true;
+        self
+    }
+
+    /// Returns the part of a schema of an object that the protocol takes; `None` where it cannot say
+    /// what the schema asks for.
+    #[must_use]
+    pub fn fit(&self, schema: &Value) -> Option<Value> {
+        if schema.get("type")? != "object" || (self.is_closed && contains_itself(schema)) {
+            return None;
+        }
+        self.part(schema)
+    }
+
+    fn part(&self, schema: &Value) -> Option<Value> {
+        let Value::Object(fields) = schema else {
+            // Anything, or nothing.
+            return (!self.is_closed).then(|| schema.clone());
+        };
+        if self.is_closed && fields.is_empty() {
+            return None;
+        }
+        let mut part = Map::new();
+        for (key, value) in fields {
+            let is_taken = self.keywords.contains(&key.as_str());
+            if key == "format" {
+                if is_taken && FORMATS.iter().any(|format| value == format) {
+                    part.insert(key.clone(), value.clone());
+                }
+            } else if is_taken {
+                part.insert(key.clone(), self.inside(key, value)?);
+            }
+        }
+        if self.is_closed && is_object(fields) {
+            self.close(fields, &mut part)?;
+        }
+        Some(Value::Object(part))
+    }
+
+    fn inside(&self, key: &str, value: &Value) -> Option<Value> {
+        match value {
+            Value::Object(named) if NAMED.contains(&key) => {
+                let parts =
+                    named.iter().map(|(name, schema)| Some((name.clone(), self.part(schema)?)));
+                parts.collect::<Option<Map<_, _>>>().map(Value::Object)
+            }
+            Value::Array(list) if LISTS.contains(&key) => {
+                list.iter().map(|schema| self.part(schema)).collect()
+            }
+            Value::Object(_) if ONE.contains(&key) => self.part(value),
+            _ => Some(value.clone()),
+        }
+    }
+
+    fn close(&self, fields: &Map<String, Value>, part: &mut Map<String, Value>) -> Option<()> {
+        let properties = fields.get("properties").and_then(Value::as_object)?;
+        let others = fields.get("additionalProperties");
+        if others.is_some_and(Value::is_object) {
+            return None;
+        }
+        if self.is_complete {
+            let required = fields.get("required").and_then(Value::as_array);
+            let required = |name: &String| required?.iter().find(|it| *it == name);
+            properties.keys().map(required).collect::<Option<Vec<_>>>()?;
+        }
+        part.insert("additionalProperties".to_owned(), Value::Bool(false));
+        Some(())
+    }
+}
+
+fn is_object(fields: &Map<String, Value>) -> bool {
+    match fields.get("type") {
+        Some(Value::Array(types)) => types.iter().any(|it| it == "object"),
+        Some(one) => one == "object",
+        None => fields.contains_key("properties"),
+    }
+}
+
+/// Does a schema refer to itself, or to something outside of it?
+fn contains_itself(root: &Value) -> bool {
+    fn walk<'s>(root: &'s Value, at: &'s Value, open: &mut BTreeSet<&'s str>) -> bool {
+        match at {
+            Value::Array(items) => items.iter().any(|item| walk(root, item, open)),
+            Value::Object(fields) => {
+                if let Some(Value::String(target)) = fields.get("$ref") {
+                    let found = target.strip_prefix('#').filter(|pointer| !pointer.is_empty());
+                    let Some(inner) = found.and_then(|pointer| root.pointer(pointer)) else {
+                        return true;
+                    };
+                    if !open.insert(target) || walk(root, inner, open) {
+                        return true;
+                    }
+                    open.remove(target.as_str());
+                }
+                // Definitions are looked at where they are referred to.
+                let others = fields
+                    .iter()
+                    .filter(|(key, _)| !["$defs", "definitions"].contains(&key.as_str()));
+                others.into_iter().any(|(_, field)| walk(root, field, open))
+            }
+            _ => false,
+        }
+    }
+    walk(root, root, &mut BTreeSet::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const KEYWORDS: &[&str] = &[
+        "$defs",
+        "$ref",
+        "additionalProperties",
+        "anyOf",
+        "format",
+        "items",
+        "properties",
+        "required",
+        "type",
+    ];
+    const CLOSED: Subset = Subset::of(KEYWORDS).closed();
+
+    #[track_caller]
+    fn check(subset: Subset, schema: Value, expected: Option<Value>) {
+        assert_eq!(subset.fit(&schema), expected);
+    }
+
+    #[test]
+    fn what_a_protocol_does_not_take_is_left_out() {
+        let schema = json!({ "$schema": "x", "type": "object", "required": ["a"], "properties": {
+            "a": { "type": "integer", "format": "uint8", "minimum": 0 },
+            "d": { "type": "string", "format": "date" },
+        }});
+        let properties =
+            json!({ "a": { "type": "integer" }, "d": { "type": "string", "format": "date" } });
+        let open = json!({ "type": "object", "required": ["a"], "properties": properties });
+        check(Subset::of(KEYWORDS), schema.clone(), Some(open.clone()));
+        let mut closed = open;
+        closed["additionalProperties"] = json!(false);
+        check(CLOSED, schema.clone(), Some(closed));
+        // `d` may be missing.
+        check(CLOSED.complete(), schema, None);
+    }
+
+    #[test]
+    fn what_cannot_be_said_is_not_sent() {
+        let with = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
+        check(CLOSED, json!({ "type": "array" }), None);
+        check(CLOSED, json!({ "type": "object" }), None);
+        check(CLOSED, with(json!({})), None);
+        check(CLOSED, with(json!(true)), None);
+        let map = json!({ "type": "object", "additionalProperties": { "type": "string" } });
+        check(CLOSED, with(map), None);
+        check(CLOSED, with(json!({ "$ref": "#" })), None);
+        check(CLOSED, with(json!({ "$ref": "https://example.com" })), None);
+        let node = json!({ "type": "object", "properties": { "next": { "$ref": "#/$defs/n" } } });
+        let mut list = with(json!({ "$ref": "#/$defs/n" }));
+        list["$defs"] = json!({ "n": node });
+        check(CLOSED, list, None);
+        let mut twice = json!({ "type": "object", "properties": {
+            "a": { "$ref": "#/$defs/n" }, "b": { "$ref": "#/$defs/n" },
+        }});
+        twice["$defs"] = json!({ "n": { "type": "string" } });
+        assert!(CLOSED.fit(&twice).is_some());
+    }
+}

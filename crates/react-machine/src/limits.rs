@@ -1,0 +1,164 @@
+//! What one run may do before a guard ends it, and how long its parts may take.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::budget::milliseconds;
+
+/// Limits of one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct Limits {
+    /// How many model calls a run may make; retries and resends are not counted.
+    pub max_iterations: u32,
+    /// How many tool calls the model may ask for at once.
+    pub max_parallel_tools: u32,
+    /// How many tools run at the same time; the rest of a batch waits its turn.
+    pub max_concurrent_tools: u32,
+    /// How often the same batch may be asked for; `None` for ever.
+    pub max_repeated_batch_steps: Option<u32>,
+    /// How often the same batch may be asked for while it makes progress: its tools only look
+    /// around, or its results change. `None` for ever.
+    pub max_observation_steps: Option<u32>,
+    /// How often the model may say the same text without asking for anything new; `None` for ever.
+    pub max_stagnation_steps: Option<u32>,
+    /// How often in a row the same call may fail with the same code before it is no longer run;
+    /// `None` for ever.
+    pub max_repeated_failures: Option<u32>,
+    /// How long one tool execution may take, in milliseconds, where the tool does not say.
+    pub tool_timeout_ms: u64,
+    /// How many bytes of text a tool's output may have before the model reads only its beginning.
+    pub max_result_bytes: u64,
+    /// How long the memory may take over one read or write, in milliseconds.
+    pub memory_timeout_ms: u64,
+    /// How long one call of a hook may take, in milliseconds.
+    pub hook_timeout_ms: u64,
+    /// How long the error store or the result store may take over one call, in milliseconds.
+    pub store_timeout_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_iterations: 25,
+            max_parallel_tools: 25,
+            max_concurrent_tools: 8,
+            max_repeated_batch_steps: Some(4),
+            max_observation_steps: Some(15),
+            max_stagnation_steps: Some(5),
+            max_repeated_failures: Some(3),
+            tool_timeout_ms: 30_000,
+            max_result_bytes: 16 * 1024,
+            memory_timeout_ms: 5_000,
+            hook_timeout_ms: 5_000,
+            store_timeout_ms: 5_000,
+        }
+    }
+}
+
+impl Limits {
+    /// Returns the defaults: 25 model calls, 25 tool calls at once of which 8 run at a time, tools of 30
+    /// seconds, hooks, memory and stores of 5, 16 KiB of output.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use backstop_react_machine::Limits;
+    ///
+    /// let limits = Limits::new().max_iterations(5).tool_timeout(Duration::from_secs(1));
+    /// assert_eq!(limits.tool_timeout_ms, 1_000);
+    /// ```
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Limits the model calls of a run; retries and resends are not counted.
+    #[must_use]
+    pub fn max_iterations(mut self, max_iterations: u32) -> Self {
+        self.max_iterations = max_iterations;
+        self
+    }
+
+    /// Limits how many tool calls the model may ask for at once.
+    #[must_use]
+    pub fn max_parallel_tools(mut self, max_parallel_tools: u32) -> Self {
+        self.max_parallel_tools = max_parallel_tools;
+        self
+    }
+
+    /// Limits how many tools run at the same time.
+    #[must_use]
+    pub fn max_concurrent_tools(mut self, max_concurrent_tools: u32) -> Self {
+        self.max_concurrent_tools = max_concurrent_tools;
+        self
+    }
+
+    /// Limits how often the same batch may be asked for; `None` for ever, here and below.
+    #[must_use]
+    pub fn max_repeated_batch_steps(
+        mut self,
+        max_repeated_batch_steps: impl Into<Option<u32>>,
+    ) -> Self {
+        self.max_repeated_batch_steps = max_repeated_batch_steps.into();
+        self
+    }
+
+    /// Limits how often the same batch may be asked for while it makes progress.
+    #[must_use]
+    pub fn max_observation_steps(mut self, max_observation_steps: impl Into<Option<u32>>) -> Self {
+        self.max_observation_steps = max_observation_steps.into();
+        self
+    }
+
+    /// Limits how often the model may say the same text without asking for anything new.
+    #[must_use]
+    pub fn max_stagnation_steps(mut self, max_stagnation_steps: impl Into<Option<u32>>) -> Self {
+        self.max_stagnation_steps = max_stagnation_steps.into();
+        self
+    }
+
+    /// Limits how often in a row the same call may fail with the same code and be run again.
+    #[must_use]
+    pub fn max_repeated_failures(mut self, max_repeated_failures: impl Into<Option<u32>>) -> Self {
+        self.max_repeated_failures = max_repeated_failures.into();
+        self
+    }
+
+    /// Limits the bytes of a tool's output that the model reads at once.
+    #[must_use]
+    pub fn max_result_bytes(mut self, max_result_bytes: u64) -> Self {
+        self.max_result_bytes = max_result_bytes;
+        self
+    }
+
+    /// Limits one tool execution, where the tool does not say.
+    #[must_use]
+    pub fn tool_timeout(mut self, limit: Duration) -> Self {
+        self.tool_timeout_ms = milliseconds(limit);
+        self
+    }
+
+    /// Limits one read or write of the memory.
+    #[must_use]
+    pub fn memory_timeout(mut self, limit: Duration) -> Self {
+        self.memory_timeout_ms = milliseconds(limit);
+        self
+    }
+
+    /// Limits one call of a hook.
+    #[must_use]
+    pub fn hook_timeout(mut self, limit: Duration) -> Self {
+        self.hook_timeout_ms = milliseconds(limit);
+        self
+    }
+
+    /// Limits one call of the error store or the result store.
+    #[must_use]
+    pub fn store_timeout(mut self, limit: Duration) -> Self {
+        self.store_timeout_ms = milliseconds(limit);
+        self
+    }
+}

@@ -1,0 +1,75 @@
+//! What a person is to know of a call before they agree to it, which its tool says.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use backstop_tool::{Admitted, ToolError, failed_text};
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use layer0::JsonText;
+use layer0::message::ToolCall;
+
+use super::effects::Effects;
+use super::failure::Failing;
+use super::tool::{admit, context_of, limit_of};
+use crate::guarded::{drop_guarded, panic_text};
+use crate::inner::Inner;
+use crate::journal::{End, Gated, Note};
+use crate::recordable::recordable;
+
+/// Does a person decide about one of these calls?
+pub(crate) fn is_any_held(agent: &Inner, calls: &[ToolCall]) -> bool {
+    calls.iter().any(|call| is_held(agent, call))
+}
+
+fn is_held(agent: &Inner, call: &ToolCall) -> bool {
+    agent.tools.specs().any(|spec| spec.approval && spec.name == call.name)
+}
+
+/// Adds to calls that the gates let through what their tools say of them.
+pub(super) async fn added(effects: &Effects, gated: End) -> End {
+    let End::Gates(Ok(mut gated)) = gated else { return gated };
+    let is_asked_about =
+        |one: &&mut Gated| one.skipped.is_none() && is_held(&effects.agent, &one.call);
+    for one in gated.iter_mut().filter(is_asked_about) {
+        add(effects, one).await;
+    }
+    End::Gates(Ok(gated))
+}
+
+async fn add(effects: &Effects, gated: &mut Gated) {
+    let Gated { call, answer, .. } = gated;
+    let agent = &effects.agent;
+    // What is refused anyway is answered when it is looked up.
+    let Ok(admitted) = admit(agent, &call.name, call.arguments.clone()) else { return };
+    match proposed(effects, call, admitted).await {
+        Ok(Some(arguments)) => call.arguments = recordable(&agent.redactor, arguments),
+        Ok(None) => {}
+        Err(error) => {
+            let failing = Failing::new(agent, &effects.context, &call.id, &call.name, 0);
+            let refused = failing.respond(&error, &failed_text(&call.name, &error));
+            *answer = Some(Box::new(Note(refused)));
+        }
+    }
+}
+
+/// Asks the tool, whose code may panic, hang or fail.
+async fn proposed(
+    effects: &Effects,
+    call: &ToolCall,
+    admitted: Admitted,
+) -> Result<Option<JsonText>, ToolError> {
+    let limit: Duration = limit_of(&effects.agent, &admitted);
+    let context = context_of(effects, &call.id, &admitted);
+    let tool = admitted.tool();
+    let asked = AssertUnwindSafe(async { tool.proposal(&admitted.arguments, &context).await });
+    let asked = Box::pin(asked.catch_unwind());
+    match select(asked, effects.agent.clock.sleep(limit)).await {
+        Either::Left((Ok(answer), _)) => answer,
+        Either::Left((Err(panic), _)) => Err(ToolError::Panicked(panic_text(panic))),
+        Either::Right(((), asked)) => {
+            drop_guarded(asked);
+            Err(ToolError::timeout(limit))
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! The form of an answer, as the provider that is asked wants to be told of it.
+
+use backstop_provider::{ModelRequest, OutputSchema, OutputSupport, Provider};
+use backstop_react_machine::without_instruction;
+use layer0::message::{Message, Transcript};
+
+/// Leaves of the form and of the instructions about it what the provider has a use for.
+pub(crate) fn settle(request: &mut ModelRequest, provider: &dyn Provider) {
+    let Some(output) = &request.output else { return };
+    match provider.output_support(request) {
+        OutputSupport::Constrained => {}
+        OutputSupport::Native => request.messages = uninstructed(&request.messages, output),
+        _ => request.output = None,
+    }
+}
+
+/// Takes what is said about the form out of the instructions. The record keeps it: another provider
+/// may need it.
+fn uninstructed(messages: &Transcript, output: &OutputSchema) -> Transcript {
+    let mut left = Transcript::default();
+    for (place, message) in messages.messages().iter().enumerate() {
+        match &**message {
+            Message::System { content } if place == 0 => {
+                let content = without_instruction(content, &output.schema);
+                if !content.is_empty() {
+                    left.push(Message::system(content));
+                }
+            }
+            _ => left.push_shared(message.clone()),
+        }
+    }
+    left
+}

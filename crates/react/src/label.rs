@@ -1,0 +1,54 @@
+//! What runs are filed under.
+
+use thiserror::Error;
+
+/// How many labels a run may have.
+const MAX_LABELS: usize = 32;
+/// How many bytes a key may have.
+const MAX_KEY: usize = 64;
+/// How many bytes a value may have.
+const MAX_VALUE: usize = 256;
+
+/// Says why a run cannot be filed under its labels.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LabelError {
+    /// A key is blank, too long, or holds control characters.
+    #[error("a key has 1 to {MAX_KEY} bytes without control characters, and `{0}` has not")]
+    Key(String),
+    /// There are too many of them.
+    #[error("a run has at most {MAX_LABELS} labels, and this one has {0}")]
+    TooMany(usize),
+    /// The value of this key is too long, or holds control characters.
+    #[error(
+        "a value has at most {MAX_VALUE} bytes without control characters, and that of `{0}` has not"
+    )]
+    Value(String),
+}
+
+impl LabelError {
+    /// Checks a label.
+    ///
+    /// # Errors
+    ///
+    /// [`LabelError::Key`], [`LabelError::Value`].
+    pub fn check(key: &str, value: &str) -> Result<(), Self> {
+        if key.trim().is_empty() || key.len() > MAX_KEY || key.contains(char::is_control) {
+            return Err(Self::Key(key.to_owned()));
+        }
+        if value.len() > MAX_VALUE || value.contains(char::is_control) {
+            return Err(Self::Value(key.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Checks all labels of a run.
+    pub(crate) fn check_all<'a>(
+        labels: impl ExactSizeIterator<Item = (&'a String, &'a String)>,
+    ) -> Result<(), Self> {
+        if labels.len() > MAX_LABELS {
+            return Err(Self::TooMany(labels.len()));
+        }
+        labels.into_iter().try_for_each(|(key, value)| Self::check(key, value))
+    }
+}

@@ -1,0 +1,94 @@
+//! What known models cost, as data: `prices.json`, with its day and its sources.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use backstop_react_machine::Price;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Table {
+    as_of: String,
+    providers: BTreeMap<String, Listed>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    models: BTreeMap<String, Price>,
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("prices.json")).expect("a test reads the table above")
+});
+
+/// Returns what a model costs at its provider itself, where the table knows it, as of
+/// [`prices_as_of`]. A model with a day behind its name costs what the model costs; no price is guessed.
+///
+/// ```
+/// use backstop_react::known_price;
+///
+/// let price = known_price("anthropic", "claude-sonnet-4-5-20250929");
+/// assert_eq!(price.map(|price| price.input_per_mtok), Some(3.0));
+/// assert_eq!(known_price("anthropic", "claude-of-tomorrow"), None);
+/// ```
+#[must_use]
+pub fn known_price(provider: &str, model: &str) -> Option<Price> {
+    let provider = if provider == "openai-responses" { "openai" } else { provider };
+    let models = &TABLE.providers.get(provider)?.models;
+    models.get(model).or_else(|| models.get(without_day(model)?)).copied()
+}
+
+/// Returns the day of the table's prices, such as `2026-03-21`.
+#[must_use]
+pub fn prices_as_of() -> &'static str {
+    &TABLE.as_of
+}
+
+/// Takes off `-20250929` or `-2024-08-06`.
+fn without_day(model: &str) -> Option<&str> {
+    let digits =
+        |text: &str, count| text.len() == count && text.bytes().all(|b| b.is_ascii_digit());
+    let (rest, last) = model.rsplit_once('-')?;
+    if digits(last, 8) {
+        return Some(rest);
+    }
+    let (rest, month) = rest.rsplit_once('-').filter(|_| digits(last, 2))?;
+    let (rest, year) = rest.rsplit_once('-').filter(|_| digits(month, 2))?;
+    digits(year, 4).then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: B1
+    #[test]
+    fn every_price_is_an_amount() {
+        for (provider, listed) in &TABLE.providers {
+            for (model, price) in &listed.models {
+                assert!(price.check().is_ok(), "{provider} {model}");
+                let cached = price.cached_input_per_mtok.unwrap();
+                assert!(cached < price.input_per_mtok, "{provider} {model}");
+                assert!(price.input_per_mtok < price.output_per_mtok, "{provider} {model}");
+            }
+        }
+        assert_eq!(prices_as_of().len(), 10);
+    }
+
+    /// Spec: B1
+    #[test]
+    fn only_the_named_model_is_priced() {
+        #[track_caller]
+        fn check(provider: &str, model: &str, input: Option<f64>) {
+            assert_eq!(known_price(provider, model).map(|price| price.input_per_mtok), input);
+        }
+        check("openai", "gpt-4o", Some(2.5));
+        check("openai-responses", "gpt-4o-2024-08-06", Some(2.5));
+        check("anthropic", "claude-opus-4-1-20250805", Some(15.0));
+        check("anthropic", "claude-opus-4-20250514", Some(15.0));
+        for unknown in ["gpt-4o-audio", "gpt-4o-", "gpt", "", "gpt-4o-2024-08", "gpt-4o-latest"] {
+            check("openai", unknown, None);
+        }
+        check("gemini", "gpt-4o", None);
+    }
+}

@@ -1,0 +1,124 @@
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use layer0::error::BoxError;
+use layer0::{JsonText, ToolSpec};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::tool::{decode_arguments, encode_output, schema_of};
+use crate::{Arguments, Tool, ToolContext, ToolError};
+
+/// A tool made of a closure. What it needs, it captures.
+///
+/// Its arguments are read into a type, whose JSON Schema the model is told; the doc comments of the
+/// fields are their descriptions. It fails as a function with [`macro@crate::tool`] does.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use backstop_tool::{FnTool, ToolError};
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Add {
+///     x: i64,
+///     y: i64,
+/// }
+///
+/// let bonus = 1;
+/// let add = FnTool::new("add", "Add two integers.", move |Add { x, y }| async move {
+///     Ok::<_, ToolError>(x + y + bonus)
+/// })
+/// .map_spec(|spec| spec.idempotent().timeout(Duration::from_secs(5)));
+/// # use backstop_tool::{Arguments, Tool, ToolContext};
+/// # let rt = tokio::runtime::Builder::new_current_thread().build()?;
+/// # let context = ToolContext::new("r".into(), "s".into(), "c".into(), Default::default());
+/// # let arguments = Arguments::from(serde_json::json!({"x": 40, "y": 1}));
+/// # assert_eq!(rt.block_on(add.call(&arguments, &context))?.value(), 42);
+/// # assert!(add.spec().idempotent);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct FnTool {
+    spec: ToolSpec,
+    call: Arc<Call>,
+}
+
+type Answer = Pin<Box<dyn Future<Output = Result<JsonText, ToolError>> + Send>>;
+type Call = dyn Fn(&Arguments, &ToolContext) -> Answer + Send + Sync;
+
+impl FnTool {
+    /// Makes a tool of this name. The description says what it does and when to use it, for the model.
+    pub fn new<A, F, R, T, E>(
+        name: impl Into<Arc<str>>,
+        description: impl Into<Arc<str>>,
+        call: F,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(A) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, E>> + Send + 'static,
+        T: Serialize,
+        E: Into<BoxError>,
+    {
+        Self::with_context(name, description, move |arguments, _| call(arguments))
+    }
+
+    /// As [`FnTool::new`], for a closure that also takes the context of the call.
+    pub fn with_context<A, F, R, T, E>(
+        name: impl Into<Arc<str>>,
+        description: impl Into<Arc<str>>,
+        call: F,
+    ) -> Self
+    where
+        A: DeserializeOwned + JsonSchema + Send + 'static,
+        F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, E>> + Send + 'static,
+        T: Serialize,
+        E: Into<BoxError>,
+    {
+        let call = move |arguments: &Arguments, context: &ToolContext| -> Answer {
+            let arguments = decode_arguments(arguments);
+            let answer = arguments.map(|arguments| call(arguments, context.clone()));
+            Box::pin(async move { encode_output(answer?.await) })
+        };
+        Self { spec: ToolSpec::new(name, description, schema_of::<A>()), call: Arc::new(call) }
+    }
+
+    /// States more of the tool: whether it is idempotent, how long it may take, what it needs.
+    #[must_use]
+    pub fn map_spec(mut self, change: impl FnOnce(ToolSpec) -> ToolSpec) -> Self {
+        self.spec = change(self.spec);
+        self
+    }
+}
+
+#[async_trait]
+impl Tool for FnTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
+        (self.call)(arguments, context).await
+    }
+}
+
+impl fmt::Debug for FnTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FnTool").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,93 @@
+use std::any::{Any, TypeId, type_name};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use layer0::error::BoxError;
+
+use crate::{ToolContext, ToolError};
+
+/// What the application gave the agent, as a parameter of a tool function. Cloning shares it.
+///
+/// An agent with a tool that takes a state of another type than the one it was given is not built.
+///
+/// ```
+/// use backstop_tool::{State, ToolError, tool};
+///
+/// struct Shop {
+///     stock: i64,
+/// }
+///
+/// /// Say how many are in stock.
+/// #[tool(idempotent)]
+/// async fn stock(shop: State<Shop>) -> Result<i64, ToolError> {
+///     Ok(shop.stock)
+/// }
+/// # use backstop_tool::Tool;
+/// # assert!(stock.state_type().unwrap().name().ends_with("Shop"));
+/// ```
+#[derive(Debug)]
+pub struct State<T>(Arc<T>);
+
+impl<T: Any + Send + Sync> State<T> {
+    /// Takes the state out of the context of a call.
+    ///
+    /// # Errors
+    ///
+    /// [`ToolError::Other`] when there is none, or it is of another type; no agent calls a tool so.
+    pub fn of(context: &ToolContext) -> Result<Self, ToolError> {
+        let given = context.app_state.clone();
+        let state = given.and_then(|state| state.downcast().ok());
+        state.map(Self).ok_or_else(|| {
+            let why = format!("the agent has no state of type `{}`", type_name::<T>());
+            ToolError::Other(BoxError::from(why))
+        })
+    }
+}
+
+impl<T> Clone for State<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for State<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Names the type of the state that a tool takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct StateType {
+    id: TypeId,
+    name: &'static str,
+}
+
+impl StateType {
+    /// Names `T`.
+    #[must_use]
+    pub fn of<T: Any>() -> Self {
+        Self { id: TypeId::of::<T>(), name: type_name::<T>() }
+    }
+
+    /// Returns the type's path, such as `shop::Stock`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Is this state of the type?
+    #[must_use]
+    pub fn fits(&self, state: &(dyn Any + Send + Sync)) -> bool {
+        state.type_id() == self.id
+    }
+}
+
+impl fmt::Debug for StateType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StateType").field(&self.name).finish()
+    }
+}
