@@ -191,7 +191,11 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
     let answers: Vec<_> = serde_json::from_value(script())?;
     let agent = Agent::builder(ScriptedProvider::new(answers).starting_at(answered))
         .name("mortal")
-        .retry(RetryConfig { base_ms: 0, cap_ms: 0, ..Default::default() })
+        .retry(
+            RetryConfig::new()
+                .base(std::time::Duration::from_millis(0))
+                .cap(std::time::Duration::from_millis(0)),
+        )
         .tool(look)
         .tool(pay)
         .tool(query)

@@ -9,9 +9,9 @@ use backstop::{
     AgentBuilder, Anthropic, Bedrock, EventLog, Gemini, LocalOrchestrator, MemoryLog, Ollama,
     OpenAi, OpenAiResponses, Orchestrator, RunRequest, ScriptedAnswer, ToolError, tool,
 };
-use provider::{Provider, ScriptedToolCall};
+use backstop_provider::{Provider, ScriptedToolCall};
+use backstop_testkit::{Loopback, Reply};
 use serde_json::{Value, json};
-use testkit::{Loopback, Reply};
 
 type Make = fn(&str, &str) -> Arc<dyn Provider>;
 type Answer = fn(&ScriptedAnswer, &Value) -> Reply;
@@ -45,11 +45,11 @@ fn bedrock(url: &str, model: &str) -> Arc<dyn Provider> {
 }
 
 fn in_gemini(answer: &ScriptedAnswer, _: &Value) -> Reply {
-    testkit::gemini::reply(answer, &Value::Null, true)
+    backstop_testkit::gemini::reply(answer, &Value::Null, true)
 }
 
 fn in_bedrock(answer: &ScriptedAnswer, _: &Value) -> Reply {
-    testkit::bedrock::reply(answer, &Value::Null, true)
+    backstop_testkit::bedrock::reply(answer, &Value::Null, true)
 }
 
 /// Add two integers.
@@ -106,8 +106,8 @@ async fn session(make: Make, answer: Answer) -> Vec<Value> {
 #[tokio::test]
 async fn signed_thinking_returns_to_its_model_only() {
     let providers: [(&str, Make, Answer, &str); 4] = [
-        ("anthropic", anthropic, testkit::anthropic::reply, "/messages/1"),
-        ("openai-responses", responses, testkit::responses::reply, "/input"),
+        ("anthropic", anthropic, backstop_testkit::anthropic::reply, "/messages/1"),
+        ("openai-responses", responses, backstop_testkit::responses::reply, "/input"),
         ("gemini", gemini, in_gemini, "/contents/1"),
         ("bedrock", bedrock, in_bedrock, "/messages/1"),
     ];
@@ -131,11 +131,11 @@ async fn signed_thinking_returns_to_its_model_only() {
 #[tokio::test]
 async fn images_reach_every_provider_and_the_record() {
     let providers: [(&str, Make, Answer); 6] = [
-        ("anthropic", anthropic, testkit::anthropic::reply),
-        ("openai", openai, testkit::openai::reply),
-        ("openai-responses", responses, testkit::responses::reply),
+        ("anthropic", anthropic, backstop_testkit::anthropic::reply),
+        ("openai", openai, backstop_testkit::openai::reply),
+        ("openai-responses", responses, backstop_testkit::responses::reply),
         ("gemini", gemini, in_gemini),
-        ("ollama", ollama, testkit::ollama::reply),
+        ("ollama", ollama, backstop_testkit::ollama::reply),
         ("bedrock", bedrock, in_bedrock),
     ];
     let image = Image::from_bytes(b"\x89PNG\r\n\x1a\nand so on").unwrap();
@@ -159,8 +159,9 @@ async fn images_reach_every_provider_and_the_record() {
 #[tokio::test]
 async fn a_dispatched_task_shows_its_pictures() {
     let says = ScriptedAnswer { text: Some("A cat.".into()), ..ScriptedAnswer::default() };
-    let server =
-        Loopback::serving(move |_| testkit::openai::reply(&says, &json!({ "stream": true })));
+    let server = Loopback::serving(move |_| {
+        backstop_testkit::openai::reply(&says, &json!({ "stream": true }))
+    });
     let agent = AgentBuilder::shared(openai(&server.url(), "m")).name("sees").build().unwrap();
     let orchestrator = LocalOrchestrator::builder().operator(agent).build().unwrap();
     let image = Image::from_bytes(b"GIF89a").unwrap();

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use testkit::contract::Suite;
+use backstop_testkit::contract::Suite;
 
 /// A subject that hangs is noticed by this; a trial it cuts short for no reason is one more that fails.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -87,8 +87,9 @@ fn check<D: Copy + Debug + Sync>(planted: &[(D, &str)], suite: impl Fn(D) -> Sui
 /// A defect that no trial notices is reported as such.
 #[test]
 fn a_surviving_defect_is_reported() {
-    let sound =
-        |_| testkit::contract::event_log(async || Arc::new(backstop::MemoryLog::new()) as _);
+    let sound = |_| {
+        backstop_testkit::contract::event_log(async || Arc::new(backstop::MemoryLog::new()) as _)
+    };
     let said = unnoticed(&[("a defect that is none", "keeps_what_is_appended")], sound);
     assert_eq!(said, ["\"a defect that is none\" survives"]);
     let other = unnoticed(&[(log::Defect::ListsAllRuns, "keeps_what_is_appended")], log::suite);

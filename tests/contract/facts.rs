@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use backstop::react::Divergence;
 use backstop::{AgentError, ApprovalNotFound, History, HookError, OpenError, ProviderError};
-use error_store::StoreError;
-use event_log::LogError;
+use backstop_error_store::StoreError;
+use backstop_event_log::LogError;
 use layer0::event::DecodeError;
 use layer0::failure::{Chain, Failure};
 use layer0::message::Message;
@@ -97,13 +97,13 @@ async fn sources_lead_from_the_orchestrator_to_the_wire() {
     use backstop::layer0::operator::{Context, Task};
     use backstop::layer0::{Orchestrator, error::OrchError};
     use backstop::{Agent, LocalOrchestrator, OpenAi};
-    use testkit::{Loopback, Reply};
+    use backstop_testkit::{Loopback, Reply};
 
     let server = Loopback::serving(|_| Reply::html(502));
     let provider = OpenAi::new("m").base_url(server.url()).build().unwrap();
     let agent = Agent::builder(provider)
         .name("triage")
-        .retry(backstop::RetryConfig { attempts: 2, base_ms: 1, ..Default::default() })
+        .retry(backstop::RetryConfig::new().attempts(2).base(Duration::from_millis(1)))
         .build()
         .unwrap();
     let orchestrator = LocalOrchestrator::builder().operator(agent).build().unwrap();

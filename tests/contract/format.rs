@@ -71,8 +71,19 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("hook.failed", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("hook.aborted", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("run.waiting", &["approvals"]),
-    ("approval.requested", &["approval_id", "call_id", "tool", "arguments", "arguments_hash"]),
-    ("approval.granted", &["approval_id", "call_id", "by", "reason", "message"]),
+    (
+        "approval.requested",
+        &[
+            "approval_id",
+            "call_id",
+            "tool",
+            "arguments",
+            "arguments_hash",
+            "expires_at",
+            "approvers",
+        ],
+    ),
+    ("approval.granted", &["approval_id", "call_id", "by", "reason", "message", "arguments"]),
     ("approval.denied", &["approval_id", "call_id", "by", "reason", "message"]),
 ];
 

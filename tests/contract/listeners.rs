@@ -6,7 +6,7 @@ use backstop::{
     Agent, AgentBuilder, EventLog, Live, MemoryErrorStore, MemoryLog, RunRequest, ScriptedProvider,
     ToolError, read_events,
 };
-use provider::ScriptedAnswer;
+use backstop_provider::ScriptedAnswer;
 
 use crate::support::story::same_ids;
 
@@ -33,7 +33,11 @@ fn script() -> Vec<ScriptedAnswer> {
 
 fn agent(log: &Arc<MemoryLog>, stream: bool) -> AgentBuilder {
     Agent::builder(ScriptedProvider::new(script()))
-        .retry(backstop::RetryConfig { base_ms: 0, cap_ms: 0, ..Default::default() })
+        .retry(
+            backstop::RetryConfig::new()
+                .base(std::time::Duration::from_millis(0))
+                .cap(std::time::Duration::from_millis(0)),
+        )
         .stream(stream)
         .tool(look)
         .error_store(MemoryErrorStore::new())
@@ -138,10 +142,10 @@ async fn stream_says_what_it_cannot_read() {
         .chain([serde_json::json!({"text": "done"})])
         .collect();
     let script: Vec<ScriptedAnswer> = serde_json::from_value(script.into()).unwrap();
-    let budget = Budget { max_model_calls: None, max_tool_calls: None, ..Budget::default() };
+    let budget = Budget::new().model_calls(None).tool_calls(None);
     let agent = Agent::builder(ScriptedProvider::new(script))
         .tool(look)
-        .limits(Limits { max_iterations: 100, ..Limits::default() })
+        .limits(Limits::new().max_iterations(100))
         .budget(budget)
         .log(database.log())
         .build()

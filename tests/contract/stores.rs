@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backstop::{Database, Durability, MemoryLog};
-use event_log::EventLog;
-use testkit::contract::{self, Open};
+use backstop_event_log::EventLog;
+use backstop_testkit::contract::{self, Open};
 
 /// Spec: A1, D1, D2, D4, D7, D8
 #[tokio::test]

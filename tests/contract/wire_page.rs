@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpListener;
 
 use backstop::layer0::failure::{Failure, Retry};
-use provider_http::Timeouts;
+use backstop_provider_http::Timeouts;
+use backstop_testkit::failures::{self, Sample, Verdict};
+use backstop_testkit::{hello, send};
 use serde_json::Value;
-use testkit::failures::{self, Sample, Verdict};
-use testkit::{hello, send};
 
 use crate::support::pages;
 use crate::support::wires::{ENDPOINTS, Endpoint};
@@ -81,6 +81,7 @@ async fn provider_failures_match_the_page() {
     for (provider, http, condition) in unmet {
         page += &format!("- {provider}, {http}: `{condition}`\n");
     }
+    page += &super::settings::section();
     pages::check("wire.md", &page);
 }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use clock::VirtualClock;
-use error_store::{ErrorFilter, ErrorStore};
-use provider::{ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
-use react::Agent;
+use backstop_clock::VirtualClock;
+use backstop_error_store::{ErrorFilter, ErrorStore};
+use backstop_provider::{ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
+use backstop_react::Agent;
+use backstop_store_sqlite::{Database, Durability};
+use backstop_tool::{ToolError, tool};
 use serde_json::json;
-use store_sqlite::{Database, Durability};
-use tool::{ToolError, tool};
 
 /// Fails with a long text.
 #[tool]

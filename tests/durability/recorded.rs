@@ -6,22 +6,22 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop::{Agent, OpenAi, Provider, RetryConfig, ScriptedAnswer};
-use layer0::failure::{Effect, Exhausted, Failure, Retry, chain};
-use layer0::usage::TokenUsage;
-use provider::{
+use backstop_provider::{
     ErrorKind, ModelRequest, ModelResponse, ProviderError, RecordedProvider, ScriptedError,
     ScriptedProvider, TimeoutPhase,
 };
-use provider_http::Timeouts;
-use react::AgentBuilder;
+use backstop_provider_http::Timeouts;
+use backstop_react::AgentBuilder;
+use backstop_testkit::{Ending, Heard, Loopback, Reply, hello, send};
+use layer0::failure::{Effect, Exhausted, Failure, Retry, chain};
+use layer0::usage::TokenUsage;
 use serde_json::json;
-use testkit::{Ending, Heard, Loopback, Reply, hello, send};
 
 use crate::support::wires::{ANTHROPIC, OPENAI};
 
 fn says(text: &str) -> Reply {
     let answer = ScriptedAnswer { text: Some(text.into()), ..Default::default() };
-    testkit::openai::reply(&answer, &json!({ "stream": true }))
+    backstop_testkit::openai::reply(&answer, &json!({ "stream": true }))
 }
 
 /// Spec: P10, P11. A recording of real exchanges is given again without a model to ask; another
@@ -34,7 +34,7 @@ async fn recorded_exchanges_are_given_again_strictly() {
     let openai = OpenAi::new("m").base_url(format!("{}/v1", server.url())).build().unwrap();
     let redact = |text: &str| text.replace(KEY, "[redacted]");
     let recording = Arc::new(RecordedProvider::recording(Arc::new(openai), redact));
-    let config = RetryConfig { base_ms: 0, ..Default::default() };
+    let config = RetryConfig::new().base(Duration::from_millis(0));
     let ask = |provider: Arc<dyn Provider>, input: &'static str| async move {
         let agent: Agent = AgentBuilder::shared(provider).retry(config).build().unwrap();
         agent.run(input).await
@@ -128,7 +128,12 @@ async fn recorded_wire_replays_alike() {
         let error = Some(ScriptedError { kind, retry_after_ms, status: None });
         scripts.push(ScriptedAnswer { error, ..Default::default() });
     }
-    let usage = Some(TokenUsage { input_tokens: 9, output_tokens: 4, cached_tokens: 2 });
+    let usage = Some(TokenUsage {
+        input_tokens: 9,
+        output_tokens: 4,
+        cached_tokens: 2,
+        ..Default::default()
+    });
     let (text, thinking) = (Some("half an ans".into()), Some("hm".into()));
     let said = ScriptedAnswer { text, thinking, usage, ..Default::default() };
     let begun =

@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use event_log::{EventLog, LogError, RunFilter};
+use backstop_event_log::{EventLog, LogError, RunFilter};
+use backstop_provider::{ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
+use backstop_react::{
+    Agent, AgentBuilder, AgentError, ForkRequest, RunOutcome, RunRequest, Source, replay,
+};
+use backstop_store_sqlite::{Database, Durability};
+use backstop_tool::{ToolError, tool};
 use layer0::Timestamp;
 use layer0::message::Message;
-use provider::{ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
-use react::{Agent, AgentBuilder, AgentError, ForkRequest, RunOutcome, RunRequest, Source, replay};
 use serde_json::json;
-use store_sqlite::{Database, Durability};
-use tool::{ToolError, tool};
 
 /// Fails with a long text.
 #[tool]
@@ -126,7 +128,7 @@ async fn the_session_of_a_copy_goes_on() {
 }
 
 async fn stored_error(database: &Database) -> String {
-    use error_store::ErrorStore;
+    use backstop_error_store::ErrorStore;
     let errors = database.errors().list(Default::default()).await.unwrap();
     errors[0].id().to_string()
 }
@@ -189,7 +191,7 @@ async fn wipe(what: String) -> Result<String, ToolError> {
 async fn a_decision_is_about_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let database = open(folder.path(), "one.db").await;
-    let clock = clock::VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let clock = backstop_clock::VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let _hold = clock.hold();
     let build = |what: &str| {
         let ask = ScriptedToolCall {
@@ -208,7 +210,7 @@ async fn a_decision_is_about_one_run() {
     assert_ne!(files.approvals[0].id, all.approvals[0].id);
     let log = database.log();
     assert_eq!(log.open_approvals().await.unwrap().len(), 2);
-    let yes = event_log::Decision::approve("ops");
+    let yes = backstop_event_log::Decision::approve("ops");
     assert!(log.decide(&files.approvals[0].id, yes, Timestamp::default()).await.unwrap());
     let going_on = agent(&database, vec![says("done")]).tool(wipe).clock(Arc::new(clock.clone()));
     let going_on = going_on.build().unwrap();
@@ -229,24 +231,24 @@ async fn hang() -> Result<(), ToolError> {
 async fn the_status_of_another_processs_run_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let (here, there) = (open(folder.path(), "one.db").await, open(folder.path(), "one.db").await);
-    assert!(react::status(&there.log(), &"run_1".into()).await.unwrap().is_none());
+    assert!(backstop_react::status(&there.log(), &"run_1".into()).await.unwrap().is_none());
     let answers = vec![calls("broken", json!({})), calls("hang", json!({}))];
     let running = agent(&here, answers)
         .tool(hang)
-        .price(react::Price { input_per_mtok: 1.0, output_per_mtok: 1.0 })
-        .budget(react::Budget { max_tool_calls: Some(7), ..Default::default() })
+        .price(backstop_react::Price::new(1.0, 1.0))
+        .budget(backstop_react::Budget::new().tool_calls(7))
         .build()
         .unwrap();
     let running =
         tokio::spawn(async move { running.run(RunRequest::new("go").run("run_1".into())).await });
     let status = loop {
-        let status = react::status(&there.log(), &"run_1".into()).await.unwrap();
+        let status = backstop_react::status(&there.log(), &"run_1".into()).await.unwrap();
         match status {
             Some(status) if status.summary.usage.tool_calls == 2 => break status,
             _ => tokio::task::yield_now().await,
         }
     };
-    assert_eq!(status.summary.state, event_log::RunState::Running);
+    assert_eq!(status.summary.state, backstop_event_log::RunState::Running);
     assert_eq!((status.summary.usage.model_calls, status.summary.errors), (2, 1));
     assert_eq!(status.summary.usage.cost_usd, Some(0.0));
     assert_eq!(status.budget.max_tool_calls, Some(7));

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use backstop::layer0::event::{EventKind, ModelAttempted};
 use backstop::{EventLog, MemoryLog, OpenAi, RetryConfig, ScriptedAnswer, read_events};
-use react::AgentBuilder;
+use backstop_react::AgentBuilder;
+use backstop_testkit::{Loopback, Reply};
 use serde_json::json;
-use testkit::{Loopback, Reply};
 
 /// Spec: R8, D1. An attempt is recorded with its times, and with what the provider calls the request.
 #[tokio::test]
@@ -19,13 +19,17 @@ async fn attempts_are_recorded_with_request_and_times() {
                 .header("x-request-id", "req_1"),
             1 => Reply::json(503, &json!({ "error": { "message": "no" } }))
                 .header("x-request-id", "two words"),
-            _ => testkit::openai::reply(&answer, &json!({ "stream": true })),
+            _ => backstop_testkit::openai::reply(&answer, &json!({ "stream": true })),
         }
     });
     let log = Arc::new(MemoryLog::new());
     let openai = OpenAi::new("m").base_url(format!("{}/v1", server.url())).build().unwrap();
     let agent = AgentBuilder::shared(Arc::new(openai))
-        .retry(RetryConfig { base_ms: 1, cap_ms: 1, ..Default::default() })
+        .retry(
+            RetryConfig::new()
+                .base(std::time::Duration::from_millis(1))
+                .cap(std::time::Duration::from_millis(1)),
+        )
         .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
         .build()
         .unwrap();

@@ -5,15 +5,15 @@ use backstop::{
     Agent, AgentBuilder, ApprovalRequest, Approver, Database, Decision, EventLog, Gate,
     HookContext, HookPoint, Live, Memory, Moment, OpenAi, ToolError, Verdict, read_events,
 };
+use backstop_error_store::{ErrorFilter, ErrorStore};
+use backstop_react::{MemoryEntry, MemoryQuery};
+use backstop_redact::Redactor;
+use backstop_testkit::{Loopback, Reply};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use error_store::{ErrorFilter, ErrorStore};
 use layer0::error::BoxError;
 use layer0::id::SessionId;
-use react::{MemoryEntry, MemoryQuery};
-use redact::Redactor;
 use serde_json::{Value, json};
-use testkit::{Loopback, Reply};
 use tracing::instrument::WithSubscriber;
 
 use crate::support::lines::Lines;
@@ -147,7 +147,12 @@ fn agent(server: &Loopback, aborts: bool) -> AgentBuilder {
     Agent::builder(provider)
         .stream(false)
         .redactor(Redactor::new().with_secret(KEY))
-        .retry(backstop::RetryConfig { attempts: 2, base_ms: 0, cap_ms: 0, ..Default::default() })
+        .retry(
+            backstop::RetryConfig::new()
+                .attempts(2)
+                .base(std::time::Duration::from_millis(0))
+                .cap(std::time::Duration::from_millis(0)),
+        )
         .tool(leak)
         .tool(send)
         .gate(Chatty(aborts))
@@ -187,7 +192,7 @@ async fn everything_said(agent: AgentBuilder) -> String {
     said += &serde_json::to_string(&events).unwrap();
     let errors = database.errors().list(ErrorFilter::default()).await.unwrap();
     said += &format!("{errors:?}");
-    said += &trace_html::page(&summary, &events, &errors);
+    said += &backstop_trace_html::page(&summary, &events, &errors);
     drop(agent);
     while let Some(live) = subscriber.next().await {
         assert!(!matches!(live, Live::Missed(_)));

@@ -19,11 +19,11 @@ use backstop::{
     Provider, RetryConfig, ScriptedAnswer, read_events,
 };
 
-use event_log::RunFilter;
-use provider::{ModelRequest, ModelResponse, ProviderError};
-use provider_http::Timeouts;
+use backstop_event_log::RunFilter;
+use backstop_provider::{ModelRequest, ModelResponse, ProviderError};
+use backstop_provider_http::Timeouts;
+use backstop_testkit::{Ending, Loopback, Reply};
 use serde_json::json;
-use testkit::{Ending, Loopback, Reply};
 
 use crate::support::pages;
 use crate::support::wires::{ANTHROPIC, Endpoint, OPENAI};
@@ -185,7 +185,7 @@ impl Seen {
 }
 
 fn agent(provider: Arc<dyn Provider>, log: &Arc<MemoryLog>) -> AgentBuilder {
-    let retry = RetryConfig { base_ms: 0, ..Default::default() };
+    let retry = RetryConfig::new().base(Duration::from_millis(0));
     AgentBuilder::shared(provider)
         .name("asks")
         .retry(retry)
@@ -195,7 +195,7 @@ fn agent(provider: Arc<dyn Provider>, log: &Arc<MemoryLog>) -> AgentBuilder {
 
 /// Dispatches a run to an agent; the orchestrator would dispatch again what another try can help.
 async fn dispatched(agent: Agent, log: &MemoryLog, server: &Loopback) -> Seen {
-    let retry = RetryConfig { base_ms: 0, ..Default::default() };
+    let retry = RetryConfig::new().base(Duration::from_millis(0));
     let orchestrator = LocalOrchestrator::builder().operator(agent).retry(retry).build().unwrap();
     let began = now();
     let answer = orchestrator.dispatch("asks", Task::text("hello"), Context::root()).await;
@@ -284,7 +284,7 @@ impl Stage {
                 (Arc::new(HangsAtFirst { hanging, sound, left }) as Arc<dyn Provider>, limits)
             }
         };
-        let retry = RetryConfig { base_ms: 40, ..Default::default() };
+        let retry = RetryConfig::new().base(Duration::from_millis(40));
         let agent = agent(provider, &log).attempt_timeout(limits.attempt).retry(retry);
         Self { agent: agent.jitter(Jitter::seeded(7)).build().unwrap(), log, server }
     }
@@ -369,7 +369,7 @@ async fn with_fallback(fault: fn(&Endpoint) -> Reply) -> (Seen, usize, Vec<Strin
         EventKind::ModelAttempted(attempted) => Some(attempted.provider.to_string()),
         _ => None,
     });
-    assert!(react::replay(&*log, &run).await.unwrap().is_some());
+    assert!(backstop_react::replay(&*log, &run).await.unwrap().is_some());
     (seen, second.count(), asked.collect())
 }
 
@@ -421,7 +421,7 @@ async fn a_budget_reaches_over_all_providers() {
             .map(|fault| Loopback::replying((0..4).map(|_| fault(&to)).collect::<Vec<_>>()))
             .collect();
         let mut agent = agent(to.provider(&servers[0].url()), &log)
-            .budget(Budget { max_model_calls: Some(max_model_calls), ..Budget::default() });
+            .budget(Budget::new().model_calls(max_model_calls));
         for server in &servers[1..] {
             agent = agent.shared_fallback(to.provider(&server.url()));
         }
@@ -462,7 +462,7 @@ async fn the_retries_of_all_runs_share_one_budget() {
         let turn = turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if turn.is_multiple_of(2) { down.clone() } else { up.clone() }
     });
-    let clock = clock::VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
+    let clock = backstop_clock::VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let _hold = clock.hold();
     let agent = agent(openai.provider(&server.url()), &log);
     let agent = agent.clock(Arc::new(clock.clone())).build().unwrap();

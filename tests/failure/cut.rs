@@ -8,10 +8,10 @@ use backstop::layer0::message::StopReason;
 use backstop::{
     AgentBuilder, EventLog, MemoryLog, RunRequest, ScriptedAnswer, ToolError, read_events, tool,
 };
-use provider::ScriptedToolCall;
-use provider_http::Timeouts;
+use backstop_provider::ScriptedToolCall;
+use backstop_provider_http::Timeouts;
+use backstop_testkit::{Cannot, Loopback};
 use serde_json::{Value, json};
-use testkit::{Cannot, Loopback};
 
 use crate::support::wires::{ENDPOINTS, Endpoint};
 

@@ -10,10 +10,10 @@ use std::thread;
 use backstop::{
     AgentBuilder, OpenAi, Provider, RetryConfig, ScriptedAnswer, ScriptedProvider, Upstream,
 };
-use clock::VirtualClock;
-use provider::{ErrorKind, ScriptedError};
+use backstop_clock::VirtualClock;
+use backstop_provider::{ErrorKind, ScriptedError};
+use backstop_testkit::{Ending, Loopback, Reply, hello};
 use serde_json::json;
-use testkit::{Ending, Loopback, Reply, hello};
 
 use crate::support::wires::OPENAI;
 
@@ -35,7 +35,7 @@ fn upstream(server: &Loopback) -> Upstream {
 }
 
 fn once(agent: AgentBuilder) -> AgentBuilder {
-    agent.retry(RetryConfig { attempts: 1, ..RetryConfig::default() })
+    agent.retry(RetryConfig::new().attempts(1))
 }
 
 /// Who was told to slow down was answered.
@@ -90,7 +90,7 @@ async fn next_provider_is_asked_where_it_may_help() {
 
     let server = Loopback::serving(|_| Reply::html(503));
     let down = upstream(&server);
-    let retry = RetryConfig { base_ms: 0, attempts: 5, ..RetryConfig::default() };
+    let retry = RetryConfig::new().base(std::time::Duration::from_millis(0)).attempts(5);
     AgentBuilder::on(down.clone()).retry(retry).build().unwrap().run("?").await.unwrap_err();
     check(|| AgentBuilder::on(down.clone()), "provider.circuit_open", true).await;
     codes.insert("provider.circuit_open");

@@ -8,21 +8,23 @@ use backstop::{
     EventLog, MemoryLog, OpenAi, Provider, RetryConfig, ScriptedAnswer, ScriptedProvider,
     read_events,
 };
-use event_log::RunFilter;
-use react::AgentBuilder;
+use backstop_event_log::RunFilter;
+use backstop_react::AgentBuilder;
+use backstop_testkit::{Chaos, Ending, Loopback, Reply};
 use serde_json::json;
-use testkit::{Chaos, Ending, Loopback, Reply};
 
 /// How many runs are in flight at once.
 const RUNS: usize = 1_000;
 
 fn retry() -> RetryConfig {
-    RetryConfig { base_ms: 5, cap_ms: 50, ..Default::default() }
+    RetryConfig::new()
+        .base(std::time::Duration::from_millis(5))
+        .cap(std::time::Duration::from_millis(50))
 }
 
 fn says(text: &str) -> Reply {
     let answer = ScriptedAnswer { text: Some(text.into()), ..Default::default() };
-    testkit::openai::reply(&answer, &json!({ "stream": true }))
+    backstop_testkit::openai::reply(&answer, &json!({ "stream": true }))
 }
 
 /// Answers four of five requests, and fails the fifth in turns: slow down, overloaded, reset.
@@ -108,7 +110,7 @@ async fn chaos_ends_runs_with_injected_codes() {
     for seed in 0..200 {
         let inner = Arc::new(ScriptedProvider::saying(["hello"; 8]));
         let chaos = Arc::new(Chaos::new(inner, seed, 700));
-        let config = RetryConfig { base_ms: 0, ..Default::default() };
+        let config = RetryConfig::new().base(std::time::Duration::from_millis(0));
         let provider = Arc::clone(&chaos) as Arc<dyn Provider>;
         let agent = AgentBuilder::shared(provider).retry(config).build().unwrap();
         let end = match agent.run("hello").await {
@@ -133,7 +135,7 @@ async fn chaos_ends_runs_with_injected_codes() {
     let again = Chaos::new(Arc::new(ScriptedProvider::saying(["hello"; 8])), 7, 700);
     let other = Chaos::new(Arc::new(ScriptedProvider::saying(["hello"; 8])), 7, 700);
     for chaos in [&again, &other] {
-        let request = provider::ModelRequest::new(Default::default());
+        let request = backstop_provider::ModelRequest::new(Default::default());
         for _ in 0..8 {
             let _ = chaos.complete(&request).await;
         }

@@ -1,6 +1,6 @@
 //! The scenarios pass, those that must not do not, and the same comes of them every time.
 
-use config::Scenario;
+use backstop_config::Scenario;
 
 use crate::support::played::{Played, failing, files, passing, play};
 use crate::support::story::same_ids;

@@ -8,13 +8,13 @@ use std::time::Duration;
 use backstop::provider::ScriptedToolCall;
 use backstop::retry::{Breaker, BreakerConfig};
 use backstop::{Agent, AgentBuilder, OpenAi, RetryConfig, ScriptedAnswer, Upstream};
-use clock::{SystemClock, VirtualClock};
+use backstop_clock::{SystemClock, VirtualClock};
+use backstop_testkit::{Ending, Loopback, Reply};
 use serde_json::json;
-use testkit::{Ending, Loopback, Reply};
 
 fn says(text: &str) -> Reply {
     let answer = ScriptedAnswer { text: Some(text.into()), ..ScriptedAnswer::default() };
-    testkit::openai::reply(&answer, &json!({ "stream": true }))
+    backstop_testkit::openai::reply(&answer, &json!({ "stream": true }))
 }
 
 /// An upstream for this server whose budget is not refilled: its clock stands still.
@@ -25,7 +25,7 @@ fn upstream(server: &Loopback) -> Upstream {
 }
 
 fn on(upstream: &Upstream, attempts: u32) -> Agent {
-    let retry = RetryConfig { attempts, base_ms: 0, ..RetryConfig::default() };
+    let retry = RetryConfig::new().attempts(attempts).base(Duration::from_millis(0));
     AgentBuilder::on(upstream.clone()).retry(retry).build().unwrap()
 }
 
@@ -110,7 +110,7 @@ async fn one_place_is_enough_for_many_runs() {
                     arguments: json!({}),
                 };
                 let answer = ScriptedAnswer { tool_calls: vec![call], ..Default::default() };
-                testkit::openai::reply(&answer, &json!({ "stream": true }))
+                backstop_testkit::openai::reply(&answer, &json!({ "stream": true }))
             }
             _ => says("done"),
         }

@@ -19,7 +19,10 @@ macro_rules! told {
 
 told! {
     approval_after_the_gate
+    approval_changed
     approval_denied
+    approval_expires
+    approval_expires_beside_a_tool
     approval_leaves_the_budget
     approval_same_call_twice
     approval_granted

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use config::Scenario;
-use rehearse::{Rehearsal, rehearse};
+use backstop_config::Scenario;
+use backstop_rehearse::{Rehearsal, rehearse};
 use serde_json::Value;
 
 /// A scenario and what came of it.

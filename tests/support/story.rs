@@ -32,8 +32,8 @@ const TOLD: &[(&str, &[&str])] = &[
     ("hook.failed", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("hook.aborted", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("run.waiting", &["approvals"]),
-    ("approval.requested", &["approval_id", "call_id", "tool", "arguments"]),
-    ("approval.granted", &["approval_id", "call_id", "by", "message"]),
+    ("approval.requested", &["approval_id", "call_id", "tool", "arguments", "expires_at"]),
+    ("approval.granted", &["approval_id", "call_id", "by", "message", "arguments"]),
     ("approval.denied", &["approval_id", "call_id", "by", "reason", "message"]),
 ];
 

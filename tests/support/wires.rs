@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backstop::{Anthropic, Bedrock, Gemini, Ollama, OpenAi, OpenAiResponses};
-use testkit::failures::{Sample, responses_samples, samples};
-use testkit::{KEY, Wire};
+use backstop_testkit::failures::{Sample, responses_samples, samples};
+use backstop_testkit::{KEY, Wire};
 
 /// A provider's endpoint: an adapter, how its server answers, and how it is known to fail.
 pub(crate) struct Endpoint {
@@ -21,7 +21,7 @@ pub(crate) const ENDPOINTS: [Endpoint; 6] = [ANTHROPIC, OPENAI, RESPONSES, GEMIN
 pub(crate) const ANTHROPIC: Endpoint = Endpoint {
     name: "anthropic",
     title: "Anthropic Messages",
-    wire: testkit::anthropic::wire(|url, timeouts| {
+    wire: backstop_testkit::anthropic::wire(|url, timeouts| {
         let anthropic = Anthropic::new("m").base_url(url).api_key(KEY);
         Arc::new(anthropic.timeouts(timeouts).build().unwrap())
     }),
@@ -31,7 +31,7 @@ pub(crate) const ANTHROPIC: Endpoint = Endpoint {
 pub(crate) const OPENAI: Endpoint = Endpoint {
     name: "openai",
     title: "OpenAI Chat Completions",
-    wire: testkit::openai::wire(|url, timeouts| {
+    wire: backstop_testkit::openai::wire(|url, timeouts| {
         let openai = OpenAi::new("m").base_url(format!("{url}/v1")).api_key(KEY);
         Arc::new(openai.timeouts(timeouts).build().unwrap())
     }),
@@ -41,7 +41,7 @@ pub(crate) const OPENAI: Endpoint = Endpoint {
 const RESPONSES: Endpoint = Endpoint {
     name: "openai-responses",
     title: "OpenAI Responses",
-    wire: testkit::responses::wire(|url, timeouts| {
+    wire: backstop_testkit::responses::wire(|url, timeouts| {
         let openai = OpenAiResponses::new("m").base_url(format!("{url}/v1")).api_key(KEY);
         Arc::new(openai.timeouts(timeouts).build().unwrap())
     }),
@@ -51,7 +51,7 @@ const RESPONSES: Endpoint = Endpoint {
 const GEMINI: Endpoint = Endpoint {
     name: "gemini",
     title: "Gemini",
-    wire: testkit::gemini::wire(|url, timeouts| {
+    wire: backstop_testkit::gemini::wire(|url, timeouts| {
         let gemini = Gemini::new("m").base_url(format!("{url}/v1beta")).api_key(KEY);
         Arc::new(gemini.timeouts(timeouts).build().unwrap())
     }),
@@ -61,7 +61,7 @@ const GEMINI: Endpoint = Endpoint {
 const BEDROCK: Endpoint = Endpoint {
     name: "bedrock",
     title: "Amazon Bedrock Converse",
-    wire: testkit::bedrock::wire(|url, timeouts| {
+    wire: backstop_testkit::bedrock::wire(|url, timeouts| {
         let bedrock =
             Bedrock::new("m").base_url(url).with(|it| it.region("eu-central-1")).api_key(KEY);
         Arc::new(bedrock.timeouts(timeouts).build().unwrap())
@@ -72,7 +72,7 @@ const BEDROCK: Endpoint = Endpoint {
 const OLLAMA: Endpoint = Endpoint {
     name: "ollama",
     title: "Ollama",
-    wire: testkit::ollama::wire(|url, timeouts| {
+    wire: backstop_testkit::ollama::wire(|url, timeouts| {
         let ollama = Ollama::new("m").base_url(url).api_key(KEY);
         Arc::new(ollama.timeouts(timeouts).build().unwrap())
     }),

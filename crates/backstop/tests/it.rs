@@ -1,6 +1,9 @@
 //! The facade's error, as an application meets it.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "it/examples.rs"]
+mod examples;
+
 use std::error::Error as _;
 use std::io;
 
@@ -38,14 +41,14 @@ async fn usage_errors_have_reason_and_hint() {
         assert_eq!(io::Error::from(error).kind(), kind);
     }
     use io::ErrorKind::{InvalidInput, NotFound};
-    let limits = Limits { max_iterations: 0, ..Default::default() };
+    let limits = Limits::new().max_iterations(0);
     check(
         fails(builder().limits(limits)),
         "configuration: invalid configuration: `max_iterations` must be at least 1",
         "in its bounds",
         InvalidInput,
     );
-    let budget = Budget { max_cost_usd: Some(1.0), ..Default::default() };
+    let budget = Budget::new().cost_usd(1.0);
     let error = fails(builder().budget(budget));
     assert!(matches!(error, Error::Configuration(_)), "{error:?}");
     let url: Result<StoreUrl, _> = "mysql://x".parse();
@@ -103,7 +106,7 @@ async fn usage_errors_have_reason_and_hint() {
 /// Spec: E12, E5, E6. A run's failure keeps its facts and its sources.
 #[tokio::test]
 async fn a_failed_run_keeps_its_facts() -> Result<(), Error> {
-    let retry = RetryConfig { attempts: 1, ..Default::default() };
+    let retry = RetryConfig::new().attempts(1);
     let agent = Agent::builder(ScriptedProvider::new(Vec::new())).retry(retry).build()?;
     let error = Error::from(agent.run("x").await.unwrap_err());
     assert_eq!((error.code(), error.is_retryable()), ("provider.other", false));
@@ -189,7 +192,7 @@ fn every_error_of_the_parts_has_a_category() {
 async fn a_hint_reaches_the_application() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let model = OpenAi::new("m").base_url(format!("http://{free}")).build().unwrap();
-    let retry = RetryConfig { attempts: 1, ..Default::default() };
+    let retry = RetryConfig::new().attempts(1);
     let agent = Agent::builder(model).retry(retry).build().unwrap();
     let expected = format!("is it running? base_url is `http://{free}`");
     let failure = agent.run("x").await.unwrap_err();

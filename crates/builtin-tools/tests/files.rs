@@ -4,12 +4,12 @@
 
 use std::os::unix::fs::symlink;
 
-use builtin_tools::{FsRead, FsSearch};
+use backstop_builtin_tools::{FsRead, FsSearch};
+use backstop_tool::{Grants, ToolContext, ToolError, Toolset};
 use layer0::Timestamp;
 use serde_json::{Value, json};
-use tool::{Grants, ToolContext, ToolError, Toolset};
 
-async fn call(admitted: &tool::Admitted) -> Result<Value, ToolError> {
+async fn call(admitted: &backstop_tool::Admitted) -> Result<Value, ToolError> {
     let mut context =
         ToolContext::new("run_1".into(), "s-1".into(), "c1".into(), Timestamp::default());
     context.granted = admitted.needs().clone();
@@ -32,7 +32,7 @@ impl Files {
         Self { inside, outside }
     }
 
-    fn admit(&self, name: &str, arguments: Value) -> Result<tool::Admitted, ToolError> {
+    fn admit(&self, name: &str, arguments: Value) -> Result<backstop_tool::Admitted, ToolError> {
         let base = std::fs::canonicalize(self.inside.path()).unwrap();
         let grants = Grants::parse([format!("fs:read:{}/logs/**", base.display())]).unwrap();
         let tools =

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use backstop_builtin_tools::CommandTool;
+use backstop_tool::{Tool, ToolContext, ToolError};
 use base64::Engine as _;
-use builtin_tools::CommandTool;
 use layer0::{Timestamp, ToolSpec};
 use serde_json::{Value, json};
-use tool::{Tool, ToolContext, ToolError};
 
 fn context() -> ToolContext {
     ToolContext::new("run_1".into(), "s-1".into(), "c1".into(), Timestamp::default())
@@ -107,7 +107,7 @@ async fn ended_command_does_not_wait_for_its_children() {
 async fn secrets_go_before_bytes_are_encoded() {
     let script = "printf '\\377 held-secret-key PGPASSWORD=hunter22\\376' >&2; exit 1";
     let mut context = context();
-    context.redactor = redact::Redactor::new().with_secret("held-secret-key");
+    context.redactor = backstop_redact::Redactor::new().with_secret("held-secret-key");
     let folder = tempfile::tempdir().unwrap();
     let error = shell(script, folder.path()).call(&json!({}).into(), &context).await.unwrap_err();
     let ToolError::ExecutionFailed(text) = error.kind() else { panic!("{error:?}") };

@@ -11,10 +11,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use builtin_tools::CommandTool;
+use backstop_builtin_tools::CommandTool;
+use backstop_tool::{Tool, ToolContext, ToolError};
 use layer0::{JsonText, Timestamp, ToolSpec};
 use serde_json::{Value, json};
-use tool::{Tool, ToolContext, ToolError};
 
 const LIMIT: usize = 8 * 1024 * 1024;
 

@@ -1,10 +1,10 @@
 //! The pages of `fs_read`.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use builtin_tools::FsRead;
+use backstop_builtin_tools::FsRead;
+use backstop_tool::{Grants, ToolContext, Toolset};
 use layer0::Timestamp;
 use serde_json::{Value, json};
-use tool::{Grants, ToolContext, Toolset};
 
 /// Reads a file of these bytes, with a tool whose answers have at most `max` bytes.
 struct File {

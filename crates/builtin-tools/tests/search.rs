@@ -5,10 +5,10 @@
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use builtin_tools::FsSearch;
+use backstop_builtin_tools::FsSearch;
+use backstop_tool::{Grants, ToolContext, ToolError, Toolset};
 use layer0::Timestamp;
 use serde_json::{Value, json};
-use tool::{Grants, ToolContext, ToolError, Toolset};
 
 struct Folder(tempfile::TempDir);
 

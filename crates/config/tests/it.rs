@@ -1,7 +1,8 @@
 //! Files with mistakes in them, as their authors meet them.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use config::{AgentFile, ConfigError, Scenario, read_script};
+use backstop_config::{AgentFile, ConfigError, Scenario, read_script};
+use backstop_provider::{ModelSettings, ReasoningEffort, ToolChoice};
 
 fn written(text: &str) -> (tempfile::TempDir, std::path::PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -101,10 +102,53 @@ fn unknown_key_is_named_with_the_nearest() {
     );
 }
 
+/// Spec: A4, C5
+#[test]
+fn limits_of_approvals_go_with_an_approval() {
+    let tool = |keys: &str| format!("{MODEL}[[tools]]\nkind = \"builtin\"\nname = \"t\"\n{keys}\n");
+    for key in ["expires_after_ms = 5", "approvers = [\"ops\"]"] {
+        let name = key.split(' ').next().unwrap();
+        let what = format!("`{name}` goes with `approval = true`");
+        check(&agent_error(&tool(&format!("approval = false\n{key}"))), 7, &what, "");
+        let scenario = format!("name = \"a\"\ninput = \"x\"\n[[tools]]\nname = \"t\"\n{key}\n");
+        check(&scenario_error(&scenario), 5, &what, "");
+        let (_folder, path) = written(&tool(&format!("approval = true\n{key}")));
+        AgentFile::read(&path).unwrap();
+    }
+    // Two built-in tools ask by themselves.
+    for name in ["fs_write", "shell"] {
+        let asks = tool("approvers = [\"ops\"]").replace("\"t\"", &format!("\"{name}\""));
+        let (_folder, path) = written(&asks);
+        AgentFile::read(&path).unwrap();
+        let silent = agent_error(&format!("{asks}approval = false\n"));
+        check(&silent, 6, "`approvers` goes with `approval = true`", "");
+    }
+    let approved = |key: &str| agent_error(&tool(&format!("approval = true\n{key}")));
+    check(&approved("expires_after_ms = 0"), 7, "`expires_after_ms` must be at least 1", "");
+    check(&approved("approvers = [\"ops\", \" \"]"), 7, "`approvers` must hold no empty name", "");
+    let denied = "name = \"a\"\ninput = \"x\"\n[[approvals]]\nverdict = \"deny\"\narguments = {}\n";
+    check(&scenario_error(denied), 5, "`arguments` goes with `verdict = \"approve\"`", "");
+}
+
 #[test]
 fn unsupported_tables_are_refused_not_ignored() {
-    let error = agent_error("[model]\nprovider = \"script\"\n[[mcp]]\nname = \"files\"\n");
-    assert!(error.to_string().ends_with("`mcp` is not supported yet"), "{error}");
+    for (table, name) in [
+        ("[[mcp]]", "mcp"),
+        ("[memory]", "memory"),
+        ("[environment]", "environment"),
+        ("[[behavior]]", "behavior"),
+        ("[behavior]", "behavior"),
+        ("[telemetry]", "telemetry"),
+    ] {
+        let error =
+            agent_error(&format!("[model]\nprovider = \"script\"\n{table}\nname = \"x\"\n"));
+        let expected = format!("`{name}` is not supported yet");
+        assert!(error.to_string().ends_with(&expected), "{error}");
+    }
+    // A table is named, and not the key before it.
+    let error = scenario_error("name = \"a\"\ninput = \"x\"\n[model]\nprovider = \"script\"\n");
+    let error = error.to_string();
+    assert!(error.contains(":3: `model`: invalid type"), "{error}");
 }
 
 #[test]
@@ -164,6 +208,9 @@ fn out_of_range_numbers_name_key_and_line() {
     refused("", "max_output_tokens", &whole);
     let beyond = ["9", "2.1", "2.0000002", "-0.1", "nan", "-nan", "inf", "-inf", "1e3", "1e99"];
     refused("", "temperature", &beyond);
+    refused("", "top_p", &["1.1", "-0.1", "nan"]);
+    refused("", "stop", &["\"\"", "[\"a\", \"\"]", "[1]"]);
+    refused("", "tool_choice", &["\"\""]);
     refused("[model.timeouts]", "attempt_ms", &whole);
     let tool = "[[tools]]\nkind = \"command\"\nname = \"t\"";
     refused(tool, "timeout_ms", &whole);
@@ -174,6 +221,26 @@ fn out_of_range_numbers_name_key_and_line() {
     let (_folder, path) = written(&format!("{MODEL}{taken}"));
     let file = AgentFile::read(&path).unwrap();
     assert_eq!((file.model.temperature, file.model.max_output_tokens), (Some(2.0), Some(16)));
+}
+
+/// Spec: P12
+#[test]
+fn settings_of_the_model_are_read() {
+    let (_folder, path) = written(&format!(
+        "{MODEL}tool_choice = \"sql\"\ntop_p = 0.5\nstop = \"END\"\nseed = -7\n\
+         reasoning_effort = \"xhigh\"\nmax_output_tokens = 9\ntemperature = 0.0\n"
+    ));
+    let expected = ModelSettings::new()
+        .tool_choice(ToolChoice::Tool("sql".into()))
+        .top_p(0.5)
+        .stop(["END"])
+        .seed(-7)
+        .reasoning_effort(ReasoningEffort::XHigh)
+        .max_output_tokens(9)
+        .temperature(0.0);
+    assert_eq!(AgentFile::read(&path).unwrap().model.settings(), expected);
+    let error = agent_error(&format!("{MODEL}reasoning_effort = \"hihg\"\n"));
+    check(&error, 3, "unknown variant `hihg`", "did you mean `high`?");
 }
 
 /// Spec: C5, T1
@@ -248,4 +315,74 @@ fn names_are_refused_where_they_are_written() {
     let hook = "[[hooks]]\nname = \"h\"\npoint = \"run_start\"\naction = \"continue\"\n";
     let error = scenario_error(&format!("name = \"a\"\ninput = \"x\"\n{hook}{hook}"));
     check(&error, 8, "there is already a hook named `h`, in line 4", hint);
+}
+
+/// Checks a file, and returns each mistake's line and text.
+fn mistakes(text: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.toml");
+    std::fs::write(&path, text).unwrap();
+    let checked = AgentFile::check(&path).unwrap();
+    let said = |error: &ConfigError| {
+        let line = error.line().map_or_else(|| "-".to_owned(), |line| line.to_string());
+        format!("{line}: {} ({})", error.what(), error.hint().unwrap_or_default())
+    };
+    checked.mistakes.iter().map(said).collect()
+}
+
+/// Spec: C5
+#[test]
+fn every_mistake_of_a_file_is_found() {
+    let text = "[agent]\nnmae = \"x\"\n[agent.limits]\nmax_iteratoins = 3\ntool_timeout_ms = 0\n\
+        [agent.budget]\nmax_model_calls = \"many\"\n[model]\nprovider = \"antropic\"\n\
+        temperature = 9\nmodle = \"m\"\n[stroe]\nurl = \"sqlite:x.db\"\n[[tools]]\nkind = \"comand\"\n\
+        name = \"t\"\nschema = { type = \"object\", properties = { n = { type = 1.5 } } }\n\
+        [[tools]]\nname = \"t\"\ntimeout_ms = 1\n[[mcp]]\nname = \"files\"\n";
+    let found = mistakes(text);
+    let expected = [
+        "2: unknown field `nmae` (did you mean `name`?)",
+        "4: unknown field `max_iteratoins` (did you mean `max_iterations`?)",
+        "5: `tool_timeout_ms` must be at least 1 ()",
+        "7: `max_model_calls`: invalid value: string \"many\", expected",
+        "9: unknown variant `antropic` (did you mean `anthropic`?)",
+        "10: `temperature` must be from 0 to 2, and is 9 ()",
+        "11: unknown field `modle` (did you mean `model`?)",
+        "12: unknown field `stroe` (did you mean `store`?)",
+        "15: unknown variant `comand` (did you mean `command`?)",
+        "18: missing field `kind` ()",
+        "19: there is already a tool named `t`, in line 16 (give it another name)",
+        "21: `mcp` is not supported yet",
+    ];
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found} is not {expected}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+/// Spec: C5
+#[test]
+fn a_sound_file_has_no_mistake() {
+    assert!(mistakes("[model]\nprovider = \"script\"\nscript = \"s.toml\"\n").is_empty());
+    assert_eq!(mistakes("[agent]\nname = \"x\"\n"), ["1: missing field `model` ()"]);
+    assert_eq!(mistakes(""), ["1: missing field `model` ()"]);
+}
+
+/// Spec: C5
+#[test]
+fn all_broken_lines_are_named() {
+    let found = mistakes("[agent]\nname = \ninput = \"x\"\n[model\nprovider = \"script\"\n");
+    let lines: Vec<&str> = found.iter().filter_map(|it| it.split(':').next()).collect();
+    assert_eq!(lines, ["2", "4"], "{found:#?}");
+}
+
+/// Spec: C5
+#[test]
+fn mending_keeps_lines_where_they_are() {
+    let found = mistakes(
+        "[model]\nprovider = \"script\"\nscript = \"s\"\n[[tools]]\nkind = \"builtin\"\n\
+         name = \"a\"\nenv = \"\"\"\nx\ny\"\"\"\ntimeot_ms = 1\n[[tools]]\nkind = \"builtin\"\n\
+         name = \"b\"\ncommand = [\"x\", 7]\nidempotnt = true\n",
+    );
+    let lines: Vec<&str> = found.iter().filter_map(|it| it.split(':').next()).collect();
+    assert_eq!(lines, ["7", "10", "14", "15"], "{found:#?}");
 }

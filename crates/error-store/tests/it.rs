@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use error_store::{
+use backstop_error_store::{
     ErrorFilter, ErrorStore, Lookup, MemoryErrorStore, MemoryResultStore, NewError, NewResult,
     Origin, ResultStore, StoreError,
 };
+use backstop_redact::Redactor;
 use layer0::{Code, Timestamp, code};
-use redact::Redactor;
 
 fn origin(session: &str, second: i64) -> Origin {
     Origin::new(Timestamp::from_millis(second * 1_000), session, "run_1", "c1", "sql")
@@ -22,14 +22,16 @@ fn error(session: &str, second: i64, text: &str) -> NewError {
 /// Spec: S1, S10
 #[tokio::test]
 async fn memory_errors_hold_the_contract() {
-    let suite = testkit::contract::error_store(async || Arc::new(MemoryErrorStore::new()) as _);
+    let suite =
+        backstop_testkit::contract::error_store(async || Arc::new(MemoryErrorStore::new()) as _);
     suite.check().await;
 }
 
 /// Spec: L2, S10
 #[tokio::test]
 async fn memory_results_hold_the_contract() {
-    let suite = testkit::contract::result_store(async || Arc::new(MemoryResultStore::new()) as _);
+    let suite =
+        backstop_testkit::contract::result_store(async || Arc::new(MemoryResultStore::new()) as _);
     suite.check().await;
 }
 

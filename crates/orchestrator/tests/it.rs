@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::{Clock, VirtualClock};
+use backstop_clock::{Clock, VirtualClock};
+use backstop_orchestrator::{LocalOrchestrator, LocalOrchestratorBuilder, OperatorNameError};
+use backstop_provider::{
+    ErrorKind, ProviderError, ScriptedAnswer, ScriptedError, ScriptedProvider,
+};
+use backstop_react::Agent;
+use backstop_retry::Jitter;
 use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Chain, Effect, Facts, Failure, Retry, sources};
 use layer0::id::WorkflowId;
 use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::{Operator, Orchestrator, Timestamp};
-use orchestrator::{LocalOrchestrator, LocalOrchestratorBuilder, OperatorNameError};
-use provider::{ErrorKind, ProviderError, ScriptedAnswer, ScriptedError, ScriptedProvider};
-use react::Agent;
-use retry::Jitter;
 use serde_json::{Value, json};
 
 type Behaviour = dyn Fn(u32) -> Result<Value, OperatorError> + Send + Sync;
@@ -196,7 +198,7 @@ async fn dispatch_does_not_multiply_model_attempts() {
         ScriptedError { kind: ErrorKind::Transient, retry_after_ms: None, status: Some(503) };
     let answers = vec![ScriptedAnswer { error: Some(error), ..Default::default() }; 20];
     let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-    let log = Arc::new(event_log::MemoryLog::new());
+    let log = Arc::new(backstop_event_log::MemoryLog::new());
     let agent = Agent::builder(ScriptedProvider::new(answers))
         .name("agent")
         .clock(shared)
@@ -214,7 +216,9 @@ async fn dispatch_does_not_multiply_model_attempts() {
     let error = result.await.unwrap_err();
     assert_eq!((error.code(), error.retry()), ("provider.transient", Retry::Never));
     assert!(sources(&error).any(|cause| cause.is::<ProviderError>()));
-    let runs = event_log::EventLog::runs(&*log, event_log::RunFilter::default()).await.unwrap();
+    let runs = backstop_event_log::EventLog::runs(&*log, backstop_event_log::RunFilter::default())
+        .await
+        .unwrap();
     assert_eq!(runs.iter().map(|run| run.usage.model_attempts).collect::<Vec<_>>(), [3]);
 }
 

@@ -6,14 +6,14 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::ops::ControlFlow;
 
-use layer0::Failure;
-use layer0::failure::Chain;
-use layer0::message::{StopReason, Transcript};
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
-use provider_http::{
+use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError};
+use backstop_provider_http::{
     ConfigError, Draft, Endpoint, Event, Events, HttpProvider, HttpProviderBuilder, Protocol,
     Reply, Row, Stream,
 };
+use layer0::Failure;
+use layer0::failure::Chain;
+use layer0::message::{StopReason, Transcript};
 use reqwest::Client;
 use rustls::crypto::CryptoProvider;
 use serde::Serialize;

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use backstop_provider::{ProviderError, TimeoutPhase};
 use layer0::code;
 use layer0::failure::{Exhausted, Failure};
-use provider::{ProviderError, TimeoutPhase};
 
 fn samples() -> Vec<ProviderError> {
     let hint = Some(Duration::from_secs(7));

@@ -5,8 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use backstop_provider::{
+    ModelRequest, ModelResponse, ModelSettings, OutputSupport, Provider, ProviderError,
+    TimeoutPhase, UnsupportedSetting,
+};
 use layer0::failure::Failure;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, TimeoutPhase};
 
 /// Lets another provider answer, or fails with one of the codes of [`ProviderError`].
 ///
@@ -16,8 +19,8 @@ use provider::{ModelRequest, ModelResponse, Provider, ProviderError, TimeoutPhas
 /// use std::sync::Arc;
 /// use layer0::Failure;
 /// use layer0::message::Transcript;
-/// use provider::{ModelRequest, Provider, ScriptedProvider};
-/// use testkit::Chaos;
+/// use backstop_provider::{ModelRequest, Provider, ScriptedProvider};
+/// use backstop_testkit::Chaos;
 ///
 /// let real = Arc::new(ScriptedProvider::saying(["42"]));
 /// let chaos = Chaos::new(real, 7, 1_000);
@@ -100,6 +103,14 @@ impl Provider for Chaos {
 
     fn model(&self) -> &str {
         self.inner.model()
+    }
+
+    fn output_support(&self, request: &ModelRequest) -> OutputSupport {
+        self.inner.output_support(request)
+    }
+
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), UnsupportedSetting> {
+        self.inner.check_settings(settings)
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

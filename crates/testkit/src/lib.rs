@@ -2,7 +2,7 @@
 //! told, samples of every way a provider is known to fail, and the measuring of benchmarks.
 //!
 //! [`Loopback`] is a server with a plan: one [`Reply`] per request. [`ScriptedEndpoint`] serves
-//! [`provider::ScriptedAnswer`]s as a real endpoint that speaks a provider's protocol. [`failures`]
+//! [`backstop_provider::ScriptedAnswer`]s as a real endpoint that speaks a provider's protocol. [`failures`]
 //! turns the rows of `wire/conformance.json` into replies. [`measure`] times things side by side.
 //! [`contract`] holds implementations of Backstop's traits against their contracts, and
 //! [`adapter_suite!`] its own adapters against more. [`Chaos`] fails by seed.

@@ -5,7 +5,7 @@
 //! it.
 //!
 //! ```
-//! use testkit::measure::{Goal, Row, Spread, interleaved, ratios};
+//! use backstop_testkit::measure::{Goal, Row, Spread, interleaved, ratios};
 //!
 //! let [short, long] = interleaved(
 //!     9,

@@ -2,13 +2,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use layer0::{Timestamp, ToolSpec};
-use serde_json::{Value, json};
-use tool::{
-    Arguments, Grants, JsonText, RegistrationError, Tool, ToolContext, ToolError, Toolset, tool,
+use backstop_tool::{
+    Arguments, FnTool, Grants, JsonText, RegistrationError, Tool, ToolContext, ToolError, Toolset,
+    tool,
 };
+use layer0::{Approvers, Timestamp, ToolSpec};
+use serde_json::{Value, json};
 
 /// Search the web.
 ///
@@ -36,6 +38,58 @@ async fn broken() -> Result<(), std::num::ParseIntError> {
     "x".parse::<i32>().map(|_| ())
 }
 
+/// Pay an order back.
+#[tool(approval(expires_after_ms = 3_600_000, approvers = ["ops", "lead"]), idempotent)]
+async fn refund(order: u32) -> Result<u32, std::fmt::Error> {
+    Ok(order)
+}
+
+/// Spec: A4, T11
+#[test]
+fn a_function_says_who_approves_it_until_when() {
+    let spec = refund.spec();
+    assert!(spec.approval && spec.idempotent);
+    assert_eq!(spec.expires_after, Some(Duration::from_secs(3_600)));
+    assert_eq!(spec.approvers.names().collect::<Vec<_>>(), ["ops", "lead"]);
+}
+
+/// Spec: A4
+#[test]
+fn approvals_that_cannot_be_decided_are_refused() {
+    let anyone = Approvers::default;
+    let nameless = || Approvers::from_iter(["ops", " "]);
+    let added = |spec: ToolSpec| Toolset::new().with(Said(spec)).map(|_| ());
+    let name = || "refund".into();
+    let at_once = Err(RegistrationError::ZeroExpiry(name()));
+    let blank = Err(RegistrationError::BlankApprover(name()));
+    assert_eq!(added(refund.spec().clone().expires_after(Duration::ZERO)), at_once);
+    assert_eq!(added(refund.spec().clone().approvers([" "])), blank);
+    let mut tools = Toolset::new().with(refund).unwrap();
+    assert_eq!(tools.limit_approvals("refund", Some(Duration::ZERO), anyone()), at_once);
+    assert_eq!(tools.limit_approvals("refund", None, nameless()), blank);
+    assert_eq!(tools.specs().next(), Some(refund.spec()), "what is refused changes nothing");
+    tools.limit_approvals("refund", None, ["lead"].into_iter().collect()).unwrap();
+    let spec = tools.specs().next().unwrap();
+    assert_eq!(
+        (spec.expires_after, spec.approvers.to_string()),
+        (refund.spec().expires_after, "lead".into())
+    );
+}
+
+/// A tool that is only described.
+struct Said(ToolSpec);
+
+#[async_trait]
+impl Tool for Said {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
+        Ok(JsonText::string("done"))
+    }
+}
+
 fn context() -> ToolContext {
     ToolContext::new("run_1".into(), "s-1".into(), "c1".into(), Timestamp::default())
 }
@@ -51,7 +105,7 @@ async fn a_function_becomes_a_tool() {
     assert_eq!(&*spec.name, "web.search");
     assert_eq!(&*spec.description, "Search the web.\n\nReturns the best hits first.");
     assert!(spec.idempotent && spec.exploratory && !spec.approval);
-    assert_eq!(spec.timeout, Some(std::time::Duration::from_secs(5)));
+    assert_eq!(spec.timeout, Some(Duration::from_secs(5)));
     assert_eq!(
         spec.schema.read::<Value>().unwrap(),
         json!({
@@ -178,7 +232,7 @@ fn tool_names_are_checked_and_may_not_clash() {
 #[test]
 fn a_tool_that_cannot_work_is_refused() {
     let add = |spec: ToolSpec| Toolset::new().with(Specified(spec)).err().unwrap().to_string();
-    let zero = named("t").timeout(std::time::Duration::ZERO);
+    let zero = named("t").timeout(Duration::ZERO);
     assert_eq!(add(zero), "the timeout of tool `t` must not be zero");
     assert!(add(named("t").capability("fs:raed")).contains("did you mean `fs:read`?"));
     for schema in [json!({}), json!(true), json!({"type": "string"})] {
@@ -261,4 +315,66 @@ fn deeply_nested_schema_is_refused_by_name() {
         assert!(error.starts_with("the schema of tool `deep` is not valid: "), "{error}");
         assert!(error.contains("deep") && !error.contains("null"), "{error}");
     }
+}
+
+struct Shop {
+    stock: i64,
+}
+
+mod elsewhere {
+    pub(crate) use backstop_tool as tools;
+}
+
+/// Take some out of stock.
+#[tool(crate = elsewhere::tools)]
+async fn take(shop: backstop_tool::State<Shop>, count: i64) -> Result<i64, ToolError> {
+    Ok(shop.stock - count)
+}
+
+async fn called(tool: &dyn Tool, arguments: Value, state: Option<Shop>) -> Result<Value, String> {
+    let mut context = context();
+    context.app_state = state.map(|shop| Arc::new(shop) as _);
+    let output = tool.call(&arguments.into(), &context).await;
+    output.map(|output| output.value()).map_err(|error| layer0::failure::Chain(&error).to_string())
+}
+
+/// Spec: T11
+#[tokio::test]
+async fn functions_take_the_state_of_the_application() {
+    assert_eq!(take.state_type(), Some(backstop_tool::StateType::of::<Shop>()));
+    let schema = take.spec().schema.value();
+    assert_eq!(schema["required"], json!(["count"]), "the model knows nothing of it");
+    let shop = || Some(Shop { stock: 9 });
+    assert_eq!(called(&take, json!({"count": 2}), shop()).await, Ok(json!(7)));
+    let error = called(&take, json!({"count": 2}), None).await.unwrap_err();
+    assert!(error.contains("no state of type") && error.contains("Shop"), "{error}");
+}
+
+/// Spec: T3, T11
+#[tokio::test]
+async fn closures_are_tools() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Order {
+        /// How many.
+        count: i64,
+        #[serde(default)]
+        items: Vec<i64>,
+    }
+    let stock = 9;
+    let left = FnTool::new("left", "How many are left.", move |order: Order| async move {
+        let taken = order.count + order.items.iter().sum::<i64>();
+        if taken > stock { Err("not so many".to_owned()) } else { Ok(stock - taken) }
+    });
+    assert_eq!(left.spec().schema.value()["properties"]["count"]["description"], "How many.");
+    assert_eq!(called(&left, json!({"count": 2, "items": [1]}), None).await, Ok(json!(6)));
+    let failed = called(&left, json!({"count": 20}), None).await;
+    assert_eq!(failed, Err("not so many".to_owned()));
+    let named = called(&left, json!({"count": 2, "items": [1, "x"]}), None).await.unwrap_err();
+    assert!(named.starts_with("invalid input: items[1]: invalid type"), "{named}");
+
+    let who =
+        FnTool::with_context("who", "Who asks.", |_: Order, context: ToolContext| async move {
+            Ok::<_, ToolError>(context.session.to_string())
+        });
+    assert_eq!(called(&who, json!({"count": 1}), None).await, Ok(json!("s-1")));
 }

@@ -5,28 +5,37 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop::MemoryLog;
-use event_log::{
+use backstop_event_log::{
     ApprovalChange, Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError,
     OpenApproval, Record, RunFilter, RunSummary,
 };
+use backstop_testkit::contract::Suite;
 use layer0::Timestamp;
 use layer0::id::{ApprovalId, RunId, SessionId};
-use testkit::contract::Suite;
 
 super::defects! {
     AcceptsAnyId => refuses_an_unknown_approval,
+    AnyoneDecides => refuses_one_who_may_not_decide,
     AgreedStaysOpen => an_agreed_call_is_open_no_more,
     AsksInAnyOrder => asks_the_oldest_first,
     CopyAsksAgain => a_copied_run_asks_anew,
     CopyTakesOver => a_copied_run_asks_anew,
     DecidesAfterTheEnd => refuses_a_decision_after_the_end,
+    DecidesTooLate => refuses_a_decision_too_late,
     DecidesTwice => counts_the_first_decision,
     DecisionStays => drops_a_decision_nothing_waits_for,
     DecisionsRace => counts_one_of_many_decisions,
+    DenialIsAnExpiry => remembers_what_has_expired,
     DeniedStaysOpen => a_denied_call_is_open_no_more,
     EndedStaysOpen => has_no_approval_of_a_run_that_is_over,
     EndsAllRuns => has_no_approval_of_a_run_that_is_over,
+    ExpiresTooEarly => expires_what_is_not_decided,
+    ExpiryOverrules => expires_what_is_not_decided,
     FailedStaysOpen => has_no_approval_of_a_run_that_is_over,
+    ForgetsWhatExpired => remembers_what_has_expired,
+    LosesChangedArguments => keeps_changed_arguments,
+    LosesTheApprovers => an_open_approval_says_its_limits,
+    LosesTheExpiry => an_open_approval_says_its_limits,
     LosesTheArguments => an_open_approval_says_what_was_asked,
     LosesTheCall => an_open_approval_says_what_was_asked,
     LosesTheReason => a_decision_waits_in_the_inbox_of_its_run,
@@ -42,7 +51,7 @@ fn every_defect_of_approvals_is_noticed() {
 }
 
 fn suite(defect: Defect) -> Suite {
-    testkit::contract::approvals(async move || {
+    backstop_testkit::contract::approvals(async move || {
         let (sound, noted) = (MemoryLog::new(), Mutex::default());
         Arc::new(Defective { defect, sound, noted }) as _
     })
@@ -151,6 +160,8 @@ impl EventLog for Defective {
         }
         for open in &mut open {
             match self.defect {
+                D::LosesTheApprovers => open.approvers = Default::default(),
+                D::LosesTheExpiry => open.expires_at = None,
                 D::LosesTheArguments => open.arguments = Default::default(),
                 D::LosesTheCall => open.call_id = "".into(),
                 D::WhenItWasRead => open.requested_at = Timestamp::from_millis(1_000_000),
@@ -161,10 +172,21 @@ impl EventLog for Defective {
     }
 
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        let InboxRequest::Decide { approval, decision } = request else {
-            return self.sound.send(request, by, at).await;
+        let (approval, decision) = match request {
+            InboxRequest::Decide { approval, decision } => (approval, decision),
+            InboxRequest::Expire { .. } if self.is(D::ExpiresTooEarly) => {
+                return self.sound.send(request, by, Timestamp::from_millis(i64::MAX)).await;
+            }
+            InboxRequest::Expire { ref approval } if self.is(D::ExpiryOverrules) => {
+                let is_decided = self.noted.lock().unwrap().decided.contains_key(approval);
+                return Ok(self.sound.send(request, by, at).await? || is_decided);
+            }
+            request => return self.sound.send(request, by, at).await,
         };
         let mut decision = decision;
+        if self.is(D::LosesChangedArguments) {
+            decision.arguments = None;
+        }
         if self.is(D::LosesTheReason) {
             decision.reason = None;
         }
@@ -175,7 +197,13 @@ impl EventLog for Defective {
             self.sound.send(request, by, at).await?;
             return Ok(open.iter().any(|open| open.id == approval));
         }
-        let accepted = self.sound.send(request.clone(), by, at).await?;
+        let accepted = match (self.sound.send(request.clone(), by, at).await, self.defect) {
+            (Err(LogError::NotApprover { .. }), D::AnyoneDecides)
+            | (Err(LogError::ApprovalExpired(_)), D::DecidesTooLate) => true,
+            (Err(LogError::ApprovalExpired(_)), D::ForgetsWhatExpired) => false,
+            (Ok(false), D::DenialIsAnExpiry) => return Err(LogError::ApprovalExpired(approval)),
+            (accepted, _) => accepted?,
+        };
         let mut noted = self.noted.lock().unwrap();
         if accepted {
             let message = InboxMessage::new(1_000, request, by, at);

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop::MemoryErrorStore;
-use error_store::{
-    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, Origin, Pruned,
-    Retention, StoreError, Stored, readable,
+use backstop_error_store::{
+    CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
+    Origin, Pruned, Retention, StoreError, Stored, readable,
 };
 use layer0::Timestamp;
 use layer0::id::{ErrorId, SessionId};
@@ -17,6 +17,9 @@ super::defects! {
     CopyIsCounted => keeps_copies,
     CopyIsReplaced => keeps_copies,
     CountsAcrossSessions => counts_repeats,
+    CountsAll => counts_what_is_asked_for,
+    CountsDaysByNumber => counts_what_is_asked_for,
+    CountsEachErrorOnce => counts_what_is_asked_for,
     CountsEachOnce => counts_repeats,
     ExpiredIsMissing => stores_anew,
     ExpiredReplacesWhatIsThere => keeps_what_expired,
@@ -27,11 +30,14 @@ super::defects! {
     HoldsTheFirstRun => keeps_what_is_held,
     IdsWithoutATime => makes_ids,
     IgnoresFrom => filters,
+    IgnoresReason => filters,
     IgnoresRun => lists_what_a_run_met,
     IgnoresSession => filters,
     IgnoresTheLimit => lists_newest_first,
+    IgnoresThePrefix => filters,
     IgnoresTool => filters,
     LastSeenGoesBack => counts_repeats,
+    LimitsWhatItCounts => counts_what_is_asked_for,
     ListsOldestFirst => lists_newest_first,
     LosesOneOfMany => stores_many_at_once,
     LosesTheCall => keeps_an_error,
@@ -57,7 +63,7 @@ use Defect as D;
 #[test]
 fn every_defect_of_an_error_store_is_noticed() {
     super::check(DEFECTS, |defect| {
-        testkit::contract::error_store(async move || {
+        backstop_testkit::contract::error_store(async move || {
             let (sound, noted) = (MemoryErrorStore::new(), Mutex::default());
             Arc::new(Defective { defect, sound, noted }) as _
         })
@@ -237,6 +243,8 @@ impl ErrorStore for Defective {
             D::IgnoresRun | D::RunIsTheFirst => sound.run = None,
             D::IgnoresSession => sound.session = None,
             D::IgnoresTheLimit => sound.limit = None,
+            D::IgnoresReason => sound.reason = None,
+            D::IgnoresThePrefix => sound.id_prefix = None,
             D::IgnoresTool => sound.tool = None,
             D::ToIsIncluded => {
                 sound.to = filter.to.map(|to| Timestamp::from_millis(to.as_millis() + 1));
@@ -288,6 +296,25 @@ impl ErrorStore for Defective {
             }
             _ => self.sound.prune(retention, now).await,
         }
+    }
+
+    async fn count(&self, filter: ErrorFilter, by: CountBy) -> Result<Vec<ErrorCount>, StoreError> {
+        let mut sound = filter;
+        match self.defect {
+            D::CountsAll => sound = ErrorFilter::new(),
+            D::LimitsWhatItCounts => {
+                let errors = self.sound.list(sound).await?;
+                return Ok(ErrorCount::of(&errors, by, None));
+            }
+            _ => {}
+        }
+        let mut counts = self.sound.count(sound, by).await?;
+        match self.defect {
+            D::CountsDaysByNumber => counts.sort_by_key(|it| it.occurrences),
+            D::CountsEachErrorOnce => counts.iter_mut().for_each(|it| it.occurrences = it.errors),
+            _ => {}
+        }
+        Ok(counts)
     }
 
     async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {

@@ -3,17 +3,18 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop::MemoryLog;
-use event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError,
-    OpenApproval, Payload, Record, RunFilter, RunSummary,
+use backstop_event_log::{
+    Batch, Claim, EventLog, FailedAttempts, InboxMessage, InboxRequest, InboxWatch, InboxWatches,
+    LogError, OpenApproval, Payload, Record, RunFilter, RunSummary,
 };
+use backstop_testkit::contract::Suite;
 use layer0::Timestamp;
 use layer0::event::{Actor, Hash};
 use layer0::id::{RunId, SessionId};
-use testkit::contract::Suite;
 
 super::defects! {
     AcceptsRequestsAfterTheEnd => accepts_requests_while_the_run_is_open,
@@ -25,6 +26,9 @@ super::defects! {
     ClaimOfAStartIsNone => a_run_that_begins_is_claimed,
     ClaimsCollide => gives_a_run_to_one_of_many_claims,
     ClaimsWhatIsNot => has_no_claim_for_a_run_it_has_not,
+    CountsAttemptsOfAnyTime => counts_failed_attempts,
+    CountsAttemptsOfWholeDays => counts_failed_attempts,
+    CountsRunsForAttempts => counts_failed_attempts,
     CutsLongText => keeps_what_is_appended,
     CutsNames => keeps_runs_apart,
     EndsTheSessionWithADispatchedRun => lets_a_dispatched_run_share_the_session,
@@ -38,7 +42,11 @@ super::defects! {
     FollowsTheOldest => refuses_a_run_that_does_not_follow_the_last,
     ForgetsACopysSession => a_copied_run_has_a_session_of_its_own,
     ForkClosesItsParent => a_copied_run_has_a_session_of_its_own,
+    IgnoresAgents => lists_the_runs_of_one_agent,
+    IgnoresReasons => lists_the_runs_with_a_reason,
+    IgnoresStates => lists_the_runs_in_some_states,
     IgnoresTheLimit => lists_at_most_as_many_as_asked,
+    IgnoresTimes => lists_the_runs_of_some_time,
     InboxIsShared => keeps_the_inboxes_of_runs_apart,
     InboxNewestFirst => keeps_every_field_of_a_request,
     KeepsRequestsAfterTheEnd => drops_requests_at_the_end_of_a_run,
@@ -47,10 +55,15 @@ super::defects! {
     LetsAnyRunFollow => refuses_a_run_that_does_not_follow_the_last,
     LimitsBeforeItFilters => lists_at_most_as_many_as_asked,
     ListsAllRuns => lists_the_runs_of_one_session,
+    ListsAnyLabel => lists_the_runs_of_a_label,
+    ListsByOneLabel => lists_the_runs_of_a_label,
     ListsByName => lists_runs_newest_first,
+    ListsDispatchedRuns => lists_the_runs_that_none_dispatched,
     ListsOldestFirst => lists_runs_newest_first,
     ListsTheStart => lists_runs_as_they_stand,
+    ListsUntilTheEnd => lists_the_runs_of_some_time,
     LosesCausedBy => keeps_every_field_of_a_record,
+    LosesLabels => keeps_every_field_of_a_summary,
     LosesFollows => keeps_every_field_of_a_summary,
     LosesOtherRuns => keeps_the_appends_of_many_runs,
     LosesParent => lets_a_dispatched_run_share_the_session,
@@ -61,11 +74,15 @@ super::defects! {
     NeverTakes => takes_a_request_with_the_append_that_records_it,
     ReadsAfterTheSeq => reads_records_from_a_seq_on,
     ReadsAll => reads_records_from_a_seq_on,
+    ReadsOneState => lists_the_runs_in_some_states,
     RefusesDispatchedRuns => lets_a_dispatched_run_share_the_session,
     ReplacesControlCharacters => keeps_every_field_of_a_record,
     RequestIsFromNowhere => keeps_every_field_of_a_request,
     SessionsRace => begins_one_of_many_runs_of_a_session,
     SummaryIsStale => keeps_what_is_appended,
+    TakesAFamilyForACode => lists_the_runs_with_a_reason,
+    TakesAPrefixForAnId => lists_the_runs_whose_id_begins_so,
+    TakesAnyPartOfAnId => lists_the_runs_whose_id_begins_so,
     TakesAtOnce => takes_a_request_with_the_append_that_records_it,
     TakesThoughRefused => a_refused_batch_changes_nothing,
     TearsABatch => writes_a_dropped_append_whole_or_not_at_all,
@@ -84,7 +101,7 @@ fn every_defect_of_a_log_is_noticed() {
 }
 
 pub(super) fn suite(defect: Defect) -> Suite {
-    testkit::contract::event_log(async move || Arc::new(Defective::new(defect)) as _)
+    backstop_testkit::contract::event_log(async move || Arc::new(Defective::new(defect)) as _)
 }
 
 /// Does one thing wrong, and leaves the rest to a sound log.
@@ -134,6 +151,7 @@ impl Defective {
         let noted = self.noted.lock().unwrap();
         match self.defect {
             D::LosesFollows => summary.follows = None,
+            D::LosesLabels => summary.labels = Arc::default(),
             D::LosesParent => summary.parent = None,
             D::LosesTerms => summary.terms = Default::default(),
             D::LosesUsage => summary.usage.tool_calls = 0,
@@ -334,17 +352,55 @@ impl EventLog for Defective {
         Ok(records.into_iter().map(|record| self.record(record)).collect())
     }
 
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        let sound = match self.defect {
-            D::IgnoresTheLimit => RunFilter { limit: None, ..filter.clone() },
-            D::LimitsBeforeItFilters => RunFilter { session: None, ..filter.clone() },
-            D::ListsAllRuns => RunFilter { session: None, ..filter.clone() },
-            _ => filter.clone(),
+    async fn failed_attempts(
+        &self,
+        from: Option<Timestamp>,
+        to: Option<Timestamp>,
+    ) -> Result<Vec<FailedAttempts>, LogError> {
+        let (from, to) = match self.defect {
+            D::CountsAttemptsOfAnyTime => (None, None),
+            D::CountsAttemptsOfWholeDays => (from.map(Timestamp::start_of_day), to),
+            _ => (from, to),
         };
+        let mut counts = self.sound.failed_attempts(from, to).await?;
+        if self.is(D::CountsRunsForAttempts) {
+            counts.iter_mut().for_each(|count| count.attempts = 1);
+        }
+        Ok(counts)
+    }
+
+    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+        let mut sound = filter.clone();
+        match self.defect {
+            D::IgnoresAgents => sound.agent = None,
+            D::IgnoresReasons => sound.reason = None,
+            D::IgnoresStates => sound.states.clear(),
+            D::IgnoresTheLimit => sound.limit = None,
+            D::IgnoresTimes => (sound.from, sound.to) = (None, None),
+            D::LimitsBeforeItFilters | D::ListsAllRuns => sound.session = None,
+            D::ListsAnyLabel => sound.labels.clear(),
+            D::ListsByOneLabel => sound.labels = sound.labels.into_iter().rev().take(1).collect(),
+            D::ListsDispatchedRuns => sound.roots = false,
+            D::ListsUntilTheEnd => sound.to = sound.to.map(|to| to.after(Duration::from_millis(1))),
+            D::ReadsOneState => sound.states.truncate(1),
+            D::TakesAFamilyForACode => sound.reason = sound.reason.map(|it| it.replace('*', "")),
+            D::TakesAPrefixForAnId | D::TakesAnyPartOfAnId => sound.id_prefix = None,
+            _ => {}
+        }
         let mut runs = self.sound.runs(sound).await?;
         match self.defect {
             D::LimitsBeforeItFilters => {
                 runs.retain(|run| filter.session.as_ref().is_none_or(|it| *it == run.session));
+            }
+            D::TakesAPrefixForAnId => {
+                runs.retain(|run| {
+                    filter.id_prefix.as_deref().is_none_or(|it| it == run.run.as_str())
+                });
+            }
+            D::TakesAnyPartOfAnId => {
+                runs.retain(|run| {
+                    filter.id_prefix.as_deref().is_none_or(|it| run.run.as_str().contains(it))
+                });
             }
             D::ListsByName => runs.sort_by_key(|run| Reverse(run.run.clone())),
             D::ListsOldestFirst => runs.reverse(),
@@ -359,7 +415,7 @@ impl EventLog for Defective {
 
     async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
         if self.is(D::LastRootByTime) {
-            let filter = RunFilter { session: Some(session.clone()), limit: None };
+            let filter = RunFilter::new().session(session.clone());
             let runs = self.sound.runs(filter).await?;
             return Ok(runs.into_iter().find(|run| run.parent.is_none()));
         }

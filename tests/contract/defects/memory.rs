@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop::Memory;
+use backstop_react::{MemoryEntry, MemoryQuery, RecentMemory};
 use layer0::error::BoxError;
 use layer0::id::SessionId;
-use react::{MemoryEntry, MemoryQuery, RecentMemory};
 
 super::defects! {
     BeginsWithATip => begins_empty,
@@ -28,7 +28,7 @@ use Defect as D;
 #[test]
 fn every_defect_of_a_memory_is_noticed() {
     super::check(DEFECTS, |defect| {
-        testkit::contract::memory(async move || {
+        backstop_testkit::contract::memory(async move || {
             let (sound, noted) = (RecentMemory::new(64), Mutex::default());
             Arc::new(Defective { defect, sound, noted }) as _
         })
@@ -38,7 +38,7 @@ fn every_defect_of_a_memory_is_noticed() {
 /// Spec: M1
 #[tokio::test]
 async fn the_recent_memory_keeps_the_contract() {
-    testkit::contract::memory(async || Arc::new(RecentMemory::new(8)) as _).check().await;
+    backstop_testkit::contract::memory(async || Arc::new(RecentMemory::new(8)) as _).check().await;
 }
 
 /// Does one thing wrong, and leaves the rest to a sound memory.

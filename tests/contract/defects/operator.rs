@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use backstop::{Agent, ScriptedProvider};
+use backstop_testkit::contract::{OperatorSample, Suite};
 use layer0::Operator;
 use layer0::error::OperatorError;
 use layer0::id::RunId;
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
 use serde_json::{Value, json};
-use testkit::contract::{OperatorSample, Suite};
 
 super::defects! {
     AnswersNothing => completes_its_task,
@@ -31,7 +31,7 @@ use Defect as D;
 #[test]
 fn every_defect_of_an_operator_is_noticed() {
     super::check(DEFECTS, |defect| {
-        testkit::contract::operator(async move || {
+        backstop_testkit::contract::operator(async move || {
             let (runs, is_busy) = (AtomicU32::new(0), AtomicBool::new(false));
             let operator = Arc::new(Defective { defect, runs, is_busy });
             OperatorSample::new(operator, Task::text("x"))
@@ -46,7 +46,7 @@ async fn an_agent_keeps_the_contract_of_an_operator() {
 }
 
 fn agent() -> Suite {
-    testkit::contract::operator(async || {
+    backstop_testkit::contract::operator(async || {
         let model = ScriptedProvider::saying(["done"; 8]);
         let agent = Agent::builder(model).build().unwrap();
         OperatorSample::new(Arc::new(agent), Task::text("x"))

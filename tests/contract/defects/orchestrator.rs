@@ -36,14 +36,14 @@ use Defect as D;
 #[test]
 fn every_defect_of_an_orchestrator_is_noticed() {
     super::check(DEFECTS, |defect| {
-        testkit::contract::orchestrator(move |operators| make(Some(defect), operators))
+        backstop_testkit::contract::orchestrator(move |operators| make(Some(defect), operators))
     });
 }
 
 /// Spec: O1
 #[tokio::test]
 async fn the_local_orchestrator_keeps_the_contract() {
-    testkit::contract::orchestrator(|operators| make(None, operators)).check().await;
+    backstop_testkit::contract::orchestrator(|operators| make(None, operators)).check().await;
 }
 
 fn make(defect: Option<Defect>, operators: Vec<Arc<dyn Operator>>) -> Arc<dyn Orchestrator> {

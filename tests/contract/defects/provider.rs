@@ -7,14 +7,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop::OpenAi;
+use backstop_provider::{
+    ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, StreamSink,
+    UnsupportedSetting,
+};
+use backstop_provider_http::Timeouts;
+use backstop_testkit::contract::Suite;
+use backstop_testkit::{KEY, MakeProvider};
 use layer0::JsonText;
 use layer0::message::{Message, StopReason, ToolCall, Transcript};
 use layer0::usage::TokenUsage;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
-use provider_http::Timeouts;
 use serde_json::{Value, json};
-use testkit::contract::Suite;
-use testkit::{KEY, MakeProvider};
 
 /// Lists defects, and what makes a provider with each: the suite takes functions that know nothing.
 macro_rules! defects {
@@ -67,6 +70,7 @@ defects! {
     ShowsTheKey => no_error_shows_the_key,
     StreamsAtTheEnd => pieces_are_passed_on_as_they_come,
     TakesAPart => no_part_is_taken_for_the_whole,
+    TakesEverySetting => settings_are_sent_or_refused,
     Thoughtless => answers_arrive_whole,
     TokensFromNowhere => answers_arrive_whole,
     UnauthorizedIsInvalid => foreign_failures_are_what_their_status_says,
@@ -85,9 +89,9 @@ fn every_defect_of_a_provider_is_noticed() {
 fn suite(defect: Defect) -> Suite {
     match defect {
         D::ForgetsState | D::GivesStateToOthers | D::HidesFailedResults => {
-            testkit::contract::provider(testkit::anthropic::wire(maker(defect)))
+            backstop_testkit::contract::provider(backstop_testkit::anthropic::wire(maker(defect)))
         }
-        _ => testkit::contract::provider(testkit::openai::wire(maker(defect))),
+        _ => backstop_testkit::contract::provider(backstop_testkit::openai::wire(maker(defect))),
     }
 }
 
@@ -153,9 +157,10 @@ impl Defective {
     fn asked(&self, request: &ModelRequest) -> ModelRequest {
         let mut asked = request.clone();
         match self.defect {
-            D::ForgetsTranscript => asked.messages = testkit::hello().messages,
+            D::ForgetsTranscript => asked.messages = backstop_testkit::hello().messages,
             D::ForgetsSettings => asked.settings = Default::default(),
             D::ForgetsTools => asked.tools = Arc::default(),
+            D::TakesEverySetting => asked.settings.seed = None,
             _ => {
                 let mut messages = Transcript::default();
                 for message in request.messages.messages() {
@@ -257,7 +262,7 @@ impl Defective {
             tokio::task::spawn_blocking(move || read_all(&address)).await.unwrap();
         }
         let again = (self.defect == D::AsksAgain).then(|| asked.clone());
-        let answer = async move { testkit::send(&*sound, &asked, streamed).await };
+        let answer = async move { backstop_testkit::send(&*sound, &asked, streamed).await };
         let result = match self.defect {
             D::Detached => tokio::spawn(answer).await.unwrap(),
             D::OneCallAtATime => {
@@ -268,7 +273,7 @@ impl Defective {
         };
         let result = match (result, again) {
             (Err(ProviderError::RateLimited { .. }), Some(again)) => {
-                testkit::send(&*self.sound, &again, streamed).await
+                backstop_testkit::send(&*self.sound, &again, streamed).await
             }
             (result, _) => result,
         };
@@ -321,6 +326,10 @@ impl Provider for Defective {
 
     fn model(&self) -> &str {
         if self.defect == D::NoModelName { "" } else { self.sound.model() }
+    }
+
+    fn check_settings(&self, settings: &ModelSettings) -> Result<(), UnsupportedSetting> {
+        self.sound.check_settings(settings)
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

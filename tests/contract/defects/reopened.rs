@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop::MemoryLog;
-use event_log::{
+use backstop_event_log::{
     Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
     RunFilter, RunSummary,
 };
+use backstop_testkit::contract::{Open, Suite};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
-use testkit::contract::{Open, Suite};
 
 super::defects! {
     ClaimsAreOfTheHandle => a_run_has_one_writer_by_whatever_handle,
@@ -30,7 +30,7 @@ fn every_defect_of_a_reopened_log_is_noticed() {
 }
 
 fn suite(defect: Defect) -> Suite {
-    testkit::contract::reopened_event_log(async move || place(defect))
+    backstop_testkit::contract::reopened_event_log(async move || place(defect))
 }
 
 /// A place that outlives what is opened, as a file does.
@@ -94,7 +94,7 @@ impl EventLog for Handle {
 
     async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
         if self.forgets(D::ForgetsTheLastRoot) {
-            let filter = RunFilter { session: Some(session.clone()), limit: Some(1) };
+            let filter = RunFilter::new().session(session.clone()).limit(1);
             return Ok(self.kept.runs(filter).await?.pop());
         }
         self.kept.last_root(session).await

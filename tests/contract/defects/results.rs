@@ -4,12 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop::MemoryResultStore;
-use error_store::{
-    Hold, Lookup, NewResult, Origin, Pruned, ResultRecord, ResultStore, Retention, StoreError,
+use backstop_error_store::{
+    Hold, Lookup, NewResult, Origin, Pruned, ResultEntry, ResultFilter, ResultRecord, ResultStore,
+    Retention, StoreError,
 };
+use backstop_testkit::contract::Suite;
 use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
-use testkit::contract::Suite;
 
 super::defects! {
     AnySessionReads => is_its_sessions,
@@ -24,6 +25,10 @@ super::defects! {
     HoldsTheFirstRun => keeps_what_is_held,
     IdsWithoutATime => keeps_a_result,
     IgnoresAge => prunes_by_age,
+    IgnoresTheFilter => lists_what_is_asked_for,
+    IgnoresTheLimit => lists_newest_first,
+    IgnoresTimes => lists_what_is_asked_for,
+    ListsOldestFirst => lists_newest_first,
     LosesOneOfMany => stores_many_at_once,
     LosesTheCall => keeps_a_result,
     NeverPrunes => prunes_by_age,
@@ -33,6 +38,7 @@ super::defects! {
     PrunesWithoutBytes => prunes_the_oldest,
     PutsInTwoSteps => stores_a_dropped_result_whole_or_not_at_all,
     ReplacesControlCharacters => keeps_any_text,
+    TakesAPrefixForAnId => lists_what_is_asked_for,
 }
 
 use Defect as D;
@@ -44,7 +50,7 @@ fn every_defect_of_a_result_store_is_noticed() {
 }
 
 fn suite(defect: Defect) -> Suite {
-    testkit::contract::result_store(async move || {
+    backstop_testkit::contract::result_store(async move || {
         let (sound, noted) = (MemoryResultStore::new(), Mutex::default());
         Arc::new(Defective { defect, sound, noted }) as _
     })
@@ -166,6 +172,27 @@ impl ResultStore for Defective {
 
     async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
         Ok(self.sound.find(id).await?.map(|record| self.shown(record)))
+    }
+
+    async fn list(&self, filter: ResultFilter) -> Result<Vec<ResultEntry>, StoreError> {
+        let mut sound = filter.clone();
+        match self.defect {
+            D::IgnoresTheFilter => (sound.session, sound.run, sound.tool) = (None, None, None),
+            D::IgnoresTheLimit => sound.limit = None,
+            D::IgnoresTimes => (sound.from, sound.to) = (None, None),
+            D::TakesAPrefixForAnId => sound.id_prefix = None,
+            _ => {}
+        }
+        let mut entries = self.sound.list(sound).await?;
+        match self.defect {
+            D::ListsOldestFirst => entries.reverse(),
+            D::TakesAPrefixForAnId => {
+                let prefix = filter.id_prefix.as_deref();
+                entries.retain(|it| prefix.is_none_or(|prefix| prefix == it.id.as_str()));
+            }
+            _ => {}
+        }
+        Ok(entries)
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use backstop::{Grants, Tool, ToolError};
+use backstop_testkit::contract::{Suite, ToolSample};
+use backstop_tool::{Arguments, ToolContext};
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
-use testkit::contract::{Suite, ToolSample};
-use tool::{Arguments, ToolContext};
 
 super::defects! {
     ChangesItsMind => says_the_same_of_itself_at_every_call,
@@ -40,7 +40,7 @@ async fn a_sound_tool_keeps_the_contract() {
 }
 
 fn suite(defect: Option<Defect>) -> Suite {
-    testkit::contract::tool(async move || {
+    backstop_testkit::contract::tool(async move || {
         let tool = Arc::new(Looks::new(defect));
         let grants = Grants::parse(["fs:read:/data/**"]).unwrap();
         ToolSample::new(tool, json!({ "path": "/data/a" })).granting(grants)

@@ -1,6 +1,6 @@
+use backstop_provider::ScriptedAnswer;
+use backstop_testkit::Reply;
 use layer0::failure::Failure;
-use provider::ScriptedAnswer;
-use testkit::Reply;
 
 use super::ask::{ADAPTER, ask};
 

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use backstop_provider_anthropic::Anthropic;
+use backstop_provider_http::ConfigError;
+use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall, Transcript};
-use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
-use provider_anthropic::Anthropic;
-use provider_http::ConfigError;
 use serde_json::json;
-use testkit::{Request, ScriptedEndpoint};
 
 use super::ask::{KEY, hello, send, to};
 
@@ -43,7 +43,7 @@ fn conversation() -> ModelRequest {
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
     ModelRequest {
         tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
-        settings: ModelSettings { max_output_tokens: Some(512), temperature: Some(0.5) },
+        settings: ModelSettings::new().max_output_tokens(512).temperature(0.5),
         ..ModelRequest::new(messages)
     }
 }
@@ -77,7 +77,7 @@ async fn gateway_with_its_own_key_gets_none() {
 /// Spec: P11
 #[tokio::test]
 async fn a_real_request_is_denied_in_tests() {
-    provider_http::deny_real_requests();
+    backstop_provider_http::deny_real_requests();
     let provider = Anthropic::new("m").api_key("sk-0123456789").build().unwrap();
     let error = provider.complete(&hello()).await.unwrap_err();
     let chain = layer0::failure::chain(&error);

@@ -2,18 +2,18 @@
 
 use std::sync::{Arc, LazyLock};
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_bedrock::{AwsCredentials, Bedrock, BedrockProvider};
+use backstop_testkit::bedrock::{event, exception, frame, stream};
+use backstop_testkit::contract::adapter::Adapter;
+use backstop_testkit::{Reply, ScriptedEndpoint, failures};
 use layer0::message::StopReason;
-use provider::{ModelResponse, ProviderError};
-use provider_bedrock::{AwsCredentials, Bedrock, BedrockProvider};
 use serde_json::{Value, json};
-use testkit::bedrock::{event, exception, frame, stream};
-use testkit::contract::adapter::Adapter;
-use testkit::{Reply, ScriptedEndpoint, failures};
 
-pub(super) use testkit::{KEY, TOKEN, hello, send};
+pub(super) use backstop_testkit::{KEY, TOKEN, hello, send};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: testkit::bedrock::wire(|url, timeouts| {
+    wire: backstop_testkit::bedrock::wire(|url, timeouts| {
         Arc::new(to(url).timeouts(timeouts).build().unwrap())
     }),
     endpoint: ScriptedEndpoint::bedrock,
@@ -100,7 +100,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 static READER: LazyLock<BedrockProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> Bedrock {
-    provider_http::deny_real_requests();
+    backstop_provider_http::deny_real_requests();
     let credentials = AwsCredentials::new("AKIDEXAMPLE", KEY).session_token(TOKEN);
     Bedrock::new("model-1:0")
         .base_url(base_url)

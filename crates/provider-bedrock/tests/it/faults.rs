@@ -1,7 +1,7 @@
+use backstop_testkit::bedrock::{event, exception, frame, stream};
+use backstop_testkit::{Ending, Reply};
 use layer0::failure::{Failure, Retry};
 use serde_json::json;
-use testkit::bedrock::{event, exception, frame, stream};
-use testkit::{Ending, Reply};
 
 use super::ask::{ADAPTER, ask, billed};
 

@@ -1,14 +1,14 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use backstop_provider_bedrock::{AwsCredentials, Bedrock};
+use backstop_provider_http::ConfigError;
+use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall, Transcript};
-use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
-use provider_bedrock::{AwsCredentials, Bedrock};
-use provider_http::ConfigError;
 use serde_json::json;
 use sha2::{Digest, Sha256};
-use testkit::{Request, ScriptedEndpoint};
 
 use super::ask::{KEY, TOKEN, hello, send, to};
 
@@ -52,7 +52,7 @@ fn conversation() -> ModelRequest {
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
     ModelRequest {
         tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
-        settings: ModelSettings { max_output_tokens: Some(512), temperature: Some(0.5) },
+        settings: ModelSettings::new().max_output_tokens(512).temperature(0.5),
         ..ModelRequest::new(messages)
     }
 }
@@ -121,7 +121,7 @@ fn hex(bytes: &[u8]) -> String {
 #[tokio::test]
 async fn an_api_key_is_sent_as_it_is() {
     let server = endpoint();
-    provider_http::deny_real_requests();
+    backstop_provider_http::deny_real_requests();
     let provider = Bedrock::new("m").base_url(server.base_url()).api_key(KEY).build().unwrap();
     provider.complete(&hello()).await.unwrap();
     let request = server.requests().remove(0);
@@ -145,7 +145,7 @@ async fn gateway_with_its_own_key_gets_none() {
 /// Spec: P11
 #[tokio::test]
 async fn a_real_request_is_denied_in_tests() {
-    provider_http::deny_real_requests();
+    backstop_provider_http::deny_real_requests();
     let provider = Bedrock::new("m").with(|it| it.region("eu-central-1")).api_key("0123456789");
     let provider = provider.build().unwrap();
     let error = provider.complete(&hello()).await.unwrap_err();
@@ -184,5 +184,30 @@ fn missing_or_wrong_settings_fail_before_sending() {
         let error =
             Bedrock::new("m").with(|it| it.region("eu-central-1").credentials(broken)).build();
         assert!(matches!(error, Err(ConfigError::InvalidKey)), "{error:?}");
+    }
+}
+
+/// Spec: P12
+#[tokio::test]
+async fn claude_is_sent_marks_for_its_cache() {
+    let mark = json!({ "cachePoint": { "type": "default" } });
+    for (model, caches, is_marked) in [
+        ("eu.anthropic.claude-sonnet-4-5-v1:0", true, true),
+        ("eu.anthropic.claude-sonnet-4-5-v1:0", false, false),
+        ("meta.llama3", true, false),
+    ] {
+        let server = endpoint();
+        let bedrock = Bedrock::new(model).base_url(server.base_url());
+        let bedrock = bedrock.with(|it| it.region("eu-central-1").caches_prompts(caches));
+        let provider = bedrock.api_key(KEY).build().unwrap();
+        // The server may know no model of this name; what counts is what it was sent.
+        let _ = send(&provider, &conversation(), false).await;
+        let body = server.requests().remove(0).body;
+        let last = body["messages"].as_array().unwrap().last().unwrap();
+        for parts in [&body["system"], &body["toolConfig"]["tools"], &last["content"]] {
+            let parts = parts.as_array().unwrap();
+            assert_eq!(parts.last() == Some(&mark), is_marked, "{body}");
+            assert_ne!(parts.first(), Some(&mark), "{body}");
+        }
     }
 }

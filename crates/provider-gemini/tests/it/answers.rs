@@ -1,6 +1,6 @@
+use backstop_testkit::Reply;
 use layer0::message::StopReason;
 use serde_json::json;
-use testkit::Reply;
 
 use super::ask::ask;
 

@@ -2,17 +2,17 @@
 
 use std::sync::{Arc, LazyLock};
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_gemini::{Gemini, GeminiProvider};
+use backstop_testkit::contract::adapter::Adapter;
+use backstop_testkit::{Reply, ScriptedEndpoint, failures};
 use layer0::message::StopReason;
-use provider::{ModelResponse, ProviderError};
-use provider_gemini::{Gemini, GeminiProvider};
 use serde_json::{Value, json};
-use testkit::contract::adapter::Adapter;
-use testkit::{Reply, ScriptedEndpoint, failures};
 
-pub(super) use testkit::{KEY, hello, send};
+pub(super) use backstop_testkit::{KEY, hello, send};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: testkit::gemini::wire(|url, timeouts| {
+    wire: backstop_testkit::gemini::wire(|url, timeouts| {
         Arc::new(to(MODEL, url).timeouts(timeouts).build().unwrap())
     }),
     endpoint: ScriptedEndpoint::gemini,
@@ -83,7 +83,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 static READER: LazyLock<GeminiProvider> = LazyLock::new(|| to(MODEL, NOWHERE).build().unwrap());
 
 pub(super) fn to(model: &str, base_url: &str) -> Gemini {
-    provider_http::deny_real_requests();
+    backstop_provider_http::deny_real_requests();
     Gemini::new(model).base_url(base_url).api_key(KEY)
 }
 

@@ -1,7 +1,7 @@
+use backstop_testkit::Reply;
 use layer0::failure::Failure;
 use layer0::message::StopReason;
 use serde_json::json;
-use testkit::Reply;
 
 use super::ask::{ADAPTER, ask};
 

@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use backstop_provider_gemini::Gemini;
+use backstop_provider_http::ConfigError;
+use backstop_testkit::{Loopback, Reply, Request, ScriptedEndpoint};
 use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall, Transcript};
-use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
-use provider_gemini::Gemini;
-use provider_http::ConfigError;
 use serde_json::json;
-use testkit::{Loopback, Reply, Request, ScriptedEndpoint};
 
 use super::ask::{KEY, hello, send, to};
 
@@ -55,7 +55,7 @@ fn conversation() -> ModelRequest {
             ToolSpec::new("fs_read", "Reads a file.", schema.clone()),
             ToolSpec::new("fs_search", "Searches files.", schema),
         ]),
-        settings: ModelSettings { max_output_tokens: Some(512), temperature: Some(0.5) },
+        settings: ModelSettings::new().max_output_tokens(512).temperature(0.5),
         ..ModelRequest::new(messages)
     }
 }
@@ -135,7 +135,7 @@ async fn gateway_with_its_own_key_gets_none() {
 /// Spec: P11
 #[tokio::test]
 async fn a_real_request_is_denied_in_tests() {
-    provider_http::deny_real_requests();
+    backstop_provider_http::deny_real_requests();
     let provider = Gemini::new("m").api_key("sk-0123456789").build().unwrap();
     let error = provider.complete(&hello()).await.unwrap_err();
     let chain = layer0::failure::chain(&error);

@@ -1,6 +1,6 @@
+use backstop_provider::ScriptedAnswer;
 use layer0::failure::Failure;
 use layer0::message::StopReason;
-use provider::ScriptedAnswer;
 use serde_json::json;
 
 use super::ask::ADAPTER;

@@ -2,17 +2,17 @@
 
 use std::sync::{Arc, LazyLock};
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_ollama::{Ollama, OllamaProvider};
+use backstop_testkit::contract::adapter::Adapter;
+use backstop_testkit::{Reply, ScriptedEndpoint, failures};
 use layer0::message::StopReason;
-use provider::{ModelResponse, ProviderError};
-use provider_ollama::{Ollama, OllamaProvider};
 use serde_json::{Value, json};
-use testkit::contract::adapter::Adapter;
-use testkit::{Reply, ScriptedEndpoint, failures};
 
-pub(super) use testkit::{KEY, hello, send};
+pub(super) use backstop_testkit::{KEY, hello, send};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: testkit::ollama::wire(|url, timeouts| {
+    wire: backstop_testkit::ollama::wire(|url, timeouts| {
         Arc::new(to(url).timeouts(timeouts).build().unwrap())
     }),
     endpoint: ScriptedEndpoint::ollama,
@@ -65,7 +65,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 static READER: LazyLock<OllamaProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> Ollama {
-    provider_http::deny_real_requests();
+    backstop_provider_http::deny_real_requests();
     Ollama::new("model-1").base_url(base_url).api_key(KEY)
 }
 

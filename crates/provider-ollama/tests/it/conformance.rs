@@ -1,3 +1,3 @@
 use super::ask::ADAPTER;
 
-testkit::adapter_suite!(ADAPTER);
+backstop_testkit::adapter_suite!(ADAPTER);

@@ -1,6 +1,6 @@
+use backstop_testkit::Reply;
 use layer0::failure::{Failure, Retry};
 use serde_json::json;
-use testkit::Reply;
 
 use super::ask::ask;
 

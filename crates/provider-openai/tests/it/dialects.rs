@@ -1,9 +1,9 @@
 //! What compatible endpoints do differently.
 
+use backstop_testkit::Reply;
 use layer0::failure::Failure;
 use layer0::message::StopReason;
 use serde_json::{Value, json};
-use testkit::Reply;
 
 use super::ask::ask;
 

@@ -1,4 +1,4 @@
-use testkit::{Loopback, Reply};
+use backstop_testkit::{Loopback, Reply};
 
 use super::ask::{ADAPTER, ask, hello, send, to};
 

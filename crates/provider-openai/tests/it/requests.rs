@@ -1,12 +1,12 @@
 use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use backstop_provider_http::ConfigError;
+use backstop_provider_openai::OpenAi;
+use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall, Transcript};
-use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
-use provider_http::ConfigError;
-use provider_openai::OpenAi;
 use serde_json::json;
-use testkit::{Request, ScriptedEndpoint};
 
 use super::ask::{KEY, hello, send, to};
 
@@ -43,7 +43,7 @@ pub(super) fn conversation() -> ModelRequest {
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
     ModelRequest {
         tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
-        settings: ModelSettings { max_output_tokens: Some(512), temperature: Some(0.5) },
+        settings: ModelSettings::new().max_output_tokens(512).temperature(0.5),
         ..ModelRequest::new(messages)
     }
 }
@@ -85,7 +85,7 @@ async fn local_endpoint_gets_no_key() {
 /// Spec: P11
 #[tokio::test]
 async fn a_real_request_is_denied_in_tests() {
-    provider_http::deny_real_requests();
+    backstop_provider_http::deny_real_requests();
     let provider = OpenAi::new("m").api_key("sk-0123456789").build().unwrap();
     let error = provider.complete(&hello()).await.unwrap_err();
     let chain = layer0::failure::chain(&error);

@@ -1,9 +1,9 @@
 //! Executions that begin again, and runs below the run.
 
+use backstop_react_machine::*;
 use layer0::event::*;
 use layer0::id::CallId;
 use layer0::usage::Usage;
-use react_machine::*;
 
 use crate::world::{MAX_TOOL_CALLS, World, response};
 

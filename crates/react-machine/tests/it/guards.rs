@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use backstop_react_machine::*;
 use layer0::event::*;
 use layer0::message::{Message, StopReason, ToolCall};
 use layer0::usage::TokenUsage;
-use react_machine::*;
 use serde_json::json;
 
 use crate::world::{World, definition, response};
@@ -53,7 +53,7 @@ impl World {
 
 fn guarded(change: impl FnOnce(&mut AgentDefinition)) -> World {
     let mut definition = (*definition()).clone();
-    definition.limits = Limits { max_iterations: 50, ..Limits::default() };
+    definition.limits = Limits::new().max_iterations(50);
     definition.budget.max_tool_calls = None;
     change(&mut definition);
     World::of(Arc::new(definition))

@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use backstop_react_machine::*;
 use layer0::ToolSpec;
 use layer0::event::*;
 use layer0::id::CallId;
 use layer0::message::Message;
 use proptest::prelude::*;
-use react_machine::*;
 
 use crate::world::{MAX_TOOL_CALLS, World, choice, definition, hooks, patient};
 

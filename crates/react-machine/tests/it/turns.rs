@@ -1,10 +1,10 @@
 //! What becomes of one answer of the model.
 
+use backstop_react_machine::*;
 use layer0::event::RunRecovered;
 use layer0::message::Message;
 use layer0::stop::Stop;
 use layer0::usage::Usage;
-use react_machine::*;
 
 use crate::world::{World, patient};
 

@@ -1,8 +1,8 @@
 //! Inputs that fit nothing.
 
+use backstop_react_machine::*;
 use layer0::event::*;
 use layer0::usage::Usage;
-use react_machine::*;
 use serde_json::json;
 
 use crate::world::{World, answered_call, response, started};

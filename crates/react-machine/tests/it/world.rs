@@ -1,14 +1,15 @@
 //! A world that answers the machine, and keeps the books the laws are checked against.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use backstop_react_machine::*;
 use layer0::event::*;
 use layer0::id::CallId;
 use layer0::message::{StopReason, ToolCall};
 use layer0::usage::{TokenUsage, Usage};
 use layer0::{Code, Timestamp, ToolSpec};
 use proptest::prelude::*;
-use react_machine::*;
 use serde_json::json;
 
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +35,7 @@ pub(crate) enum Choice {
     /// The hooks of the pause: let it go on, one fails, one stops the run.
     Hooks(u8),
     /// Decide an open approval.
-    Decide { pick: usize, grant: bool },
+    Decide { pick: usize, verdict: Verdict },
     /// A hook fails or stops the run around a tool call.
     ToolHook { pick: usize, after: bool, stop: bool },
     /// Time passes.
@@ -43,6 +44,16 @@ pub(crate) enum Choice {
     Die,
     /// Send something that does not fit.
     Wild { kind: u8, number: u32 },
+}
+
+/// What becomes of an open approval.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Verdict {
+    Agreed,
+    /// To another call than the one that was shown.
+    Changed,
+    Denied,
+    Expired,
 }
 
 pub(crate) fn choice() -> impl Strategy<Value = Choice> {
@@ -59,13 +70,18 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
         1 => Just(Choice::Note),
         1 => Just(Choice::Cancel),
         5 => any::<u8>().prop_map(Choice::Hooks),
-        4 => (0..4_usize, any::<bool>()).prop_map(|(pick, grant)| Choice::Decide { pick, grant }),
+        4 => (0..4_usize, verdict()).prop_map(|(pick, verdict)| Choice::Decide { pick, verdict }),
         1 => (0..4_usize, any::<bool>(), any::<bool>())
             .prop_map(|(pick, after, stop)| Choice::ToolHook { pick, after, stop }),
         1 => any::<u16>().prop_map(Choice::Tick),
         2 => Just(Choice::Die),
         3 => (0..9_u8, 0..4_u32).prop_map(|(kind, number)| Choice::Wild { kind, number }),
     ]
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    use Verdict::*;
+    prop_oneof![3 => Just(Agreed), 1 => Just(Changed), 3 => Just(Denied), 1 => Just(Expired)]
 }
 
 /// How many executions a run may begin, with all below it.
@@ -85,7 +101,9 @@ pub(crate) fn definition() -> Arc<AgentDefinition> {
     definition.limits.max_parallel_tools = 3;
     definition.budget.max_wall_ms = Some(120_000);
     definition.budget.max_tool_calls = Some(MAX_TOOL_CALLS);
-    definition.tools = Arc::from([ToolSpec::new("look", "looks", json!({"type": "object"}))]);
+    let look = ToolSpec::new("look", "looks", json!({"type": "object"}));
+    let look = look.expires_after(Duration::from_secs(60)).approvers(["ops"]);
+    definition.tools = Arc::from([look]);
     Arc::new(definition)
 }
 
@@ -284,7 +302,7 @@ impl World {
                 self.machine.handle(Input::fact(self.last(), passed)).expect_err("no pause");
                 assert_eq!(self.machine, before, "a refused input changes nothing");
             }
-            Choice::Decide { pick, grant } => self.decide(pick, grant),
+            Choice::Decide { pick, verdict } => self.decide(pick, verdict),
             Choice::ToolHook { pick, after, stop } => self.tool_hook(pick, after, stop),
             Choice::Tick(ms) => {
                 self.now += i64::from(ms);
@@ -357,21 +375,34 @@ impl World {
         }
     }
 
-    fn decide(&mut self, pick: usize, grant: bool) {
+    fn decide(&mut self, pick: usize, verdict: Verdict) {
         self.asked.retain(|asked| self.machine.open_approvals().any(|open| open == asked));
         if self.asked.is_empty() {
             return;
         }
         let at = self.at();
         let asked = self.asked.remove(pick % self.asked.len());
-        let (approval_id, call_id) = (asked.id, asked.call_id);
-        let by = "ops".into();
-        let fact: EventKind = if grant {
-            ApprovalGranted { approval_id, call_id, by, reason: None, message: None }.into()
-        } else {
-            let reason = "approval.denied".into();
-            ApprovalDenied { approval_id, call_id, by, reason, message: Some("no".into()) }.into()
+        let fact = |by: &str| -> EventKind {
+            let (approval_id, call_id) = (asked.id.clone(), asked.call_id.clone());
+            let (by, message) = (by.into(), Some("no".into()));
+            let arguments = || json!({ "index": 9 }).into();
+            let reason = match verdict {
+                Verdict::Agreed | Verdict::Changed => {
+                    let arguments = matches!(verdict, Verdict::Changed).then(arguments);
+                    let reason = None;
+                    let granted =
+                        ApprovalGranted { approval_id, call_id, by, reason, message, arguments };
+                    return granted.into();
+                }
+                Verdict::Denied => "approval.denied".into(),
+                Verdict::Expired => "approval.expired".into(),
+            };
+            ApprovalDenied { approval_id, call_id, by, reason, message }.into()
         };
+        if !matches!(verdict, Verdict::Expired) {
+            self.refused(Input::fact(at, fact("intern")));
+        }
+        let fact = fact("ops");
         self.accept(Input::fact(at, fact.clone()));
         if self.finish.is_none() {
             self.refused(Input::fact(at, fact));
@@ -386,7 +417,12 @@ impl World {
         let Some(call) = &self.model else { return };
         let attempted = ModelAttempted {
             code,
-            usage: Some(TokenUsage { input_tokens: 3, output_tokens: 2, cached_tokens: 1 }),
+            usage: Some(TokenUsage {
+                input_tokens: 3,
+                output_tokens: 2,
+                cached_tokens: 1,
+                ..Default::default()
+            }),
             ..ModelAttempted::new(call.call, self.attempts + 1, "script")
         };
         self.attempts += 1;

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use clock::{Clock, VirtualClock};
-use error_store::{ErrorStore, MemoryErrorStore};
-use event_log::{EventLog, MemoryLog, read_events};
+use backstop_clock::{Clock, VirtualClock};
+use backstop_error_store::{ErrorStore, MemoryErrorStore};
+use backstop_event_log::{EventLog, MemoryLog, read_events};
+use backstop_provider::{
+    ErrorKind, ScriptedAnswer, ScriptedError, ScriptedProvider, ScriptedToolCall,
+};
+use backstop_react::{Agent, AgentBuilder, RunFailure, RunOutcome};
+use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::event::Event;
 use layer0::id::RunId;
 use layer0::message::Message;
-use provider::{ErrorKind, ScriptedAnswer, ScriptedError, ScriptedProvider, ScriptedToolCall};
-use react::{Agent, AgentBuilder, RunFailure, RunOutcome};
 use serde_json::Value;
-use tool::{ToolContext, ToolError, tool};
 
 pub(crate) fn call(id: &str, name: &str, arguments: Value) -> ScriptedToolCall {
     ScriptedToolCall { id: id.into(), name: name.into(), arguments }

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use event_log::{EventLog, MemoryLog, RunFilter};
+use backstop_event_log::{EventLog, MemoryLog, RunFilter};
+use backstop_provider::{ErrorKind, ScriptedAnswer};
+use backstop_react::{Agent, Budget, Price, replay};
+use backstop_tool::{ToolError, tool};
 use layer0::event::{Actor, Event, EventKind};
 use layer0::id::RunId;
 use layer0::stop::Stop;
 use layer0::usage::{TokenUsage, Usage};
-use provider::{ErrorKind, ScriptedAnswer};
-use react::{Agent, Budget, Price, replay};
 use serde_json::json;
-use tool::{ToolError, tool};
 
 use crate::bench::*;
 
@@ -21,7 +21,7 @@ async fn look(n: u32) -> Result<u32, ToolError> {
     Ok(n)
 }
 
-fn ask(id: &str, name: &str) -> provider::ScriptedToolCall {
+fn ask(id: &str, name: &str) -> backstop_provider::ScriptedToolCall {
     call(id, name, json!({"input": "go"}))
 }
 
@@ -34,7 +34,8 @@ fn looks(times: u32) -> Vec<ScriptedAnswer> {
 }
 
 fn billed(answer: ScriptedAnswer, input_tokens: u64, output_tokens: u64) -> ScriptedAnswer {
-    let usage = Some(TokenUsage { input_tokens, output_tokens, cached_tokens: 0 });
+    let usage =
+        Some(TokenUsage { input_tokens, output_tokens, cached_tokens: 0, ..Default::default() });
     ScriptedAnswer { usage, ..answer }
 }
 
@@ -53,8 +54,9 @@ async fn used(bench: &Bench) -> Vec<(String, Usage)> {
     let mut used = Vec::new();
     for run in bench.log.runs(RunFilter::default()).await.unwrap() {
         replay(&*bench.log, &run.run).await.unwrap();
-        let (summary, events) = event_log::read_events(&*bench.log, &run.run).await.unwrap();
-        let mut folded = event_log::RunSummary::new(run.run.clone());
+        let (summary, events) =
+            backstop_event_log::read_events(&*bench.log, &run.run).await.unwrap();
+        let mut folded = backstop_event_log::RunSummary::new(run.run.clone());
         events.iter().for_each(|event| folded.apply(event));
         assert_eq!(folded, summary, "the row is the fold of the events");
         used.push((run.agent.to_string(), run.usage));
@@ -119,7 +121,7 @@ async fn every_budget_holds_for_all_below() {
             u.cost_usd.is_some_and(|cost| cost <= 0.000_134)
         }),
     ];
-    let price = Price { input_per_mtok: 1.0, output_per_mtok: 1.0 };
+    let price = Price::new(1.0, 1.0);
     for (dimension, budget, holds) in cases {
         let bench = Bench::new();
         let billed = |answers: Vec<ScriptedAnswer>| {
@@ -192,11 +194,7 @@ async fn dispatches_of_one_batch_take_turns() {
 async fn a_dispatch_with_nothing_left_does_not_start() {
     for (limit, price, reason) in [
         (budget(|b| b.max_model_calls = Some(2)), None, "budget.model_calls"),
-        (
-            budget(|b| b.max_cost_usd = Some(1.0)),
-            Some(Price { input_per_mtok: 1.0, output_per_mtok: 1.0 }),
-            "orch.price_unknown",
-        ),
+        (budget(|b| b.max_cost_usd = Some(1.0)), Some(Price::new(1.0, 1.0)), "orch.price_unknown"),
     ] {
         let bench = Bench::new();
         let child = child(&bench, "child", looks(1));
@@ -300,9 +298,9 @@ async fn tokens_are_looked_at_before_every_attempt() {
         let mut agent = bench
             .agent(first)
             .budget(budget(|budget| budget.max_input_tokens = Some(80)))
-            .retry(retry::RetryConfig { attempts: 9, ..Default::default() });
+            .retry(backstop_retry::RetryConfig::new().attempts(9));
         if with_fallback {
-            agent = agent.fallback(provider::ScriptedProvider::saying(["never asked"]));
+            agent = agent.fallback(backstop_provider::ScriptedProvider::saying(["never asked"]));
         }
         let outcome = bench.run(agent).await.unwrap();
         assert_eq!(outcome.stop.reason(), Some("budget.input_tokens".into()));
@@ -323,7 +321,7 @@ async fn a_child_that_died_with_its_caller_counts() {
     let parent = |answers| bench.agent(answers).name("parent").tool(child.as_tool("Is slow."));
     let first = parent(vec![calls([ask("c", "child")])]).build().unwrap();
     let run = RunId::from("run_parent");
-    let request = react::RunRequest::new("go").run(run.clone());
+    let request = backstop_react::RunRequest::new("go").run(run.clone());
     let task = tokio::spawn(async move { first.run(request).await });
     let is_at_work = async || {
         let runs = bench.log.runs(RunFilter::default()).await.unwrap();
@@ -350,12 +348,12 @@ async fn a_child_that_died_with_its_caller_counts() {
 
 /// Copies the first events of a run, as a process leaves them that dies.
 async fn copy_head(from: &MemoryLog, to: &Arc<MemoryLog>, run: &RunId, at: usize) {
-    let (_, mut events) = event_log::read_events(from, run).await.unwrap();
+    let (_, mut events) = backstop_event_log::read_events(from, run).await.unwrap();
     let mut records = from.records(run, 1).await.unwrap();
     events.truncate(at);
     records.truncate(at);
     let to = Arc::clone(to) as Arc<dyn EventLog>;
-    event_log::RunWriter::copy(to, run.clone(), &events, records).commit().await.unwrap();
+    backstop_event_log::RunWriter::copy(to, run.clone(), &events, records).commit().await.unwrap();
 }
 
 /// Spec: O2, D5. Wherever a process left a run below another one, its record is closed when the caller
@@ -387,7 +385,7 @@ async fn dead_child_is_closed_with_its_caller() {
             copy_head(&bench.log, &died.log, child, at).await;
             let again = parent(&died, vec![says("done")]).build().unwrap();
             assert_eq!(again.resume(caller.clone()).await.unwrap().text(), "done");
-            let closed = event_log::verify_run(&*died.log, child).await.unwrap().summary;
+            let closed = backstop_event_log::verify_run(&*died.log, child).await.unwrap().summary;
             assert_eq!(closed.reason.as_ref().map(|code| code.as_str()), Some("run.cancelled"));
             let of_child = died.events(child).await;
             let count =

@@ -1,10 +1,12 @@
 //! Agents that cannot be made.
 
 use async_trait::async_trait;
+use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
+use backstop_react::{
+    Agent, AgentBuilder, Gate, HookContext, HookPoint, Moment, Observer, Pack, Verdict,
+};
 use layer0::error::BoxError;
 use layer0::failure::Chain;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
-use react::{Agent, AgentBuilder, Gate, HookContext, HookPoint, Moment, Observer, Pack, Verdict};
 
 /// What panics when it is asked about itself.
 #[derive(Clone, Copy, PartialEq)]
@@ -86,4 +88,24 @@ fn parts_that_panic_are_errors_of_the_build() {
     }
     check(Agent::builder(Broken::Name));
     check(agent().fallback(Broken::Name));
+}
+
+/// Say how many there are.
+#[backstop_tool::tool]
+async fn count(stock: backstop_tool::State<Vec<i64>>) -> Result<usize, backstop_tool::ToolError> {
+    Ok(stock.len())
+}
+
+/// Spec: E12
+#[test]
+fn a_state_of_another_type_is_refused() {
+    let agent = || Agent::builder(ScriptedProvider::saying([""])).tool(count);
+    for agent in [agent(), agent().state("no numbers")] {
+        let error = agent.build().unwrap_err().to_string();
+        assert!(
+            error.contains("tool `count` takes a state of type `alloc::vec::Vec<i64>`"),
+            "{error}"
+        );
+    }
+    assert!(agent().state(vec![1_i64]).build().is_ok());
 }

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use event_log::{
+use backstop_event_log::{
     Batch, Claim, Decision, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
     OpenApproval, Record, RunFilter, RunSummary, RunWriter, read_events,
 };
+use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
+use backstop_react::{Agent, ApprovalRequest, Approver, RunRequest};
+use backstop_tool::{ToolError, tool};
 use layer0::Timestamp;
 use layer0::event::EventKind;
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Stop;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
-use react::{Agent, ApprovalRequest, Approver, RunRequest};
 use serde_json::json;
-use tool::{ToolError, tool};
 
 use crate::bench::*;
 

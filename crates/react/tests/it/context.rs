@@ -1,9 +1,9 @@
 //! What a record says of where its run belongs, and of the agent that ran.
 
+use backstop_react::RunRequest;
+use backstop_retry::RetryConfig;
 use layer0::event::{EventKind, JournalKind, RunStarted};
 use layer0::id::RunId;
-use react::RunRequest;
-use retry::RetryConfig;
 use serde_json::json;
 
 use crate::bench::*;
@@ -38,9 +38,11 @@ async fn labels_are_bounded_and_a_trace_parent_is_one() {
     let many = (0..33).fold(RunRequest::new("x"), |request, n| request.label(n.to_string(), ""));
     for (request, why) in [
         (many, "at most 32 labels"),
-        (RunRequest::new("x").label(" ", "x"), "keys of 1 to 64 bytes"),
-        (RunRequest::new("x").label("k".repeat(65), "x"), "keys of 1 to 64 bytes"),
-        (RunRequest::new("x").label("k", "x".repeat(257)), "values of at most 256"),
+        (RunRequest::new("x").label(" ", "x"), "a key has 1 to 64 bytes"),
+        (RunRequest::new("x").label("k".repeat(65), "x"), "a key has 1 to 64 bytes"),
+        (RunRequest::new("x").label("k\n", "x"), "a key has 1 to 64 bytes"),
+        (RunRequest::new("x").label("k", "x".repeat(257)), "a value has at most 256 bytes"),
+        (RunRequest::new("x").label("k", "\0"), "a value has at most 256 bytes"),
         (RunRequest::new("x").trace_parent(TRACE.to_uppercase()), "as W3C has them"),
         (RunRequest::new("x").trace_parent(&TRACE[1..]), "as W3C has them"),
     ] {
@@ -64,7 +66,7 @@ async fn another_retry_policy_is_the_same_agent() {
         let agent = bench
             .agent(vec![says(r#"{"n":1}"#)])
             .instructions(instructions)
-            .retry(RetryConfig { attempts, ..RetryConfig::default() })
+            .retry(RetryConfig::new().attempts(attempts))
             .build()
             .unwrap();
         let mut request = RunRequest::new("x");

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use event_log::{Decision, EventLog, MemoryLog};
+use backstop_event_log::{Decision, EventLog, MemoryLog};
+use backstop_provider::ScriptedProvider;
+use backstop_react::{Agent, ApprovalDesk, RunRequest, replay};
+use backstop_tool::{ToolError, tool};
 use layer0::Timestamp;
 use layer0::event::EventKind;
 use layer0::id::ApprovalId;
 use layer0::stop::Stop;
-use provider::ScriptedProvider;
-use react::{Agent, ApprovalDesk, RunRequest, replay};
 use serde_json::json;
-use tool::{ToolError, tool};
 
 use crate::bench::{call, calls, says};
 
@@ -30,7 +30,10 @@ async fn sign(page: u32) -> Result<String, ToolError> {
     Ok(format!("signed page {page}"))
 }
 
-fn agent(log: &Arc<MemoryLog>, answers: Vec<provider::ScriptedAnswer>) -> react::AgentBuilder {
+fn agent(
+    log: &Arc<MemoryLog>,
+    answers: Vec<backstop_provider::ScriptedAnswer>,
+) -> backstop_react::AgentBuilder {
     let log = Arc::clone(log) as Arc<dyn EventLog>;
     Agent::builder(ScriptedProvider::new(answers)).tool(transfer).tool(sign).shared_log(log)
 }
@@ -62,7 +65,7 @@ async fn a_denial_that_was_accepted_is_never_overruled() {
     let outcome = running.await.unwrap().unwrap();
     assert_eq!(outcome.stop, Stop::Completed);
     assert_eq!(PAID.load(Ordering::SeqCst), 0, "it was denied");
-    let (_, events) = event_log::read_events(&*log, &outcome.run_id).await.unwrap();
+    let (_, events) = backstop_event_log::read_events(&*log, &outcome.run_id).await.unwrap();
     let denied = events.iter().find_map(|event| match &event.kind {
         EventKind::ApprovalDenied(denied) => Some(Arc::clone(&denied.by)),
         _ => None,

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use event_log::{Decision, EventLog, LogError, MemoryLog, RunFilter, read_events};
+use backstop_event_log::{Decision, EventLog, LogError, MemoryLog, RunFilter, read_events};
+use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
+use backstop_react::{
+    Agent, AgentBuilder, Finish, ForkRequest, ResumeError, ResumeRequest, RunRequest, Source,
+    replay,
+};
+use backstop_tool::{ToolError, tool};
 use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::failure::Failure;
 use layer0::message::Message;
 use layer0::stop::Stop;
-use provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
-use react::{
-    Agent, AgentBuilder, Finish, ForkRequest, ResumeError, ResumeRequest, RunRequest, Source,
-    replay,
-};
 use serde_json::json;
-use tool::{ToolError, tool};
 
 use crate::bench::*;
 
@@ -48,7 +48,9 @@ fn script() -> Vec<ScriptedAnswer> {
 
 /// An agent that goes on with its script where a log ends.
 fn agent(log: &Arc<MemoryLog>, from: usize) -> AgentBuilder {
-    let retry = retry::RetryConfig { base_ms: 0, cap_ms: 0, ..Default::default() };
+    let retry = backstop_retry::RetryConfig::new()
+        .base(std::time::Duration::from_millis(0))
+        .cap(std::time::Duration::from_millis(0));
     Agent::builder(ScriptedProvider::new(script()[from..].to_vec()))
         .name("durable")
         .retry(retry)
@@ -56,7 +58,7 @@ fn agent(log: &Arc<MemoryLog>, from: usize) -> AgentBuilder {
         .tool(pay)
         .tool(broken)
         .tool(wipe)
-        .error_store(error_store::MemoryErrorStore::new())
+        .error_store(backstop_error_store::MemoryErrorStore::new())
         .shared_log(Arc::clone(log) as Arc<dyn EventLog>)
 }
 
@@ -77,7 +79,7 @@ async fn cut(log: &MemoryLog, run: &layer0::id::RunId, at: u64) -> (Arc<MemoryLo
     let mut records = log.records(run, 1).await.unwrap();
     records.truncate(events.len());
     let copy = Arc::new(MemoryLog::new());
-    let mut writer = event_log::RunWriter::copy(
+    let mut writer = backstop_event_log::RunWriter::copy(
         Arc::clone(&copy) as Arc<dyn EventLog>,
         run.clone(),
         &events,
@@ -93,44 +95,50 @@ async fn whole() -> (Arc<MemoryLog>, layer0::id::RunId, Vec<u64>) {
     struct Noting(Arc<MemoryLog>, Arc<std::sync::Mutex<Vec<u64>>>);
     #[async_trait::async_trait]
     impl EventLog for Noting {
-        async fn claim(&self, run: &layer0::id::RunId) -> Result<event_log::Claim, LogError> {
+        async fn claim(
+            &self,
+            run: &layer0::id::RunId,
+        ) -> Result<backstop_event_log::Claim, LogError> {
             self.0.claim(run).await
         }
-        async fn append(&self, batch: event_log::Batch) -> Result<(), LogError> {
+        async fn append(&self, batch: backstop_event_log::Batch) -> Result<(), LogError> {
             self.1.lock().unwrap().push(batch.summary.last_seq);
             self.0.append(batch).await
         }
         async fn summary(
             &self,
             run: &layer0::id::RunId,
-        ) -> Result<Option<event_log::RunSummary>, LogError> {
+        ) -> Result<Option<backstop_event_log::RunSummary>, LogError> {
             self.0.summary(run).await
         }
         async fn records(
             &self,
             run: &layer0::id::RunId,
             from: u64,
-        ) -> Result<Vec<event_log::Record>, LogError> {
+        ) -> Result<Vec<backstop_event_log::Record>, LogError> {
             self.0.records(run, from).await
         }
-        async fn runs(&self, filter: RunFilter) -> Result<Vec<event_log::RunSummary>, LogError> {
+        async fn runs(
+            &self,
+            filter: RunFilter,
+        ) -> Result<Vec<backstop_event_log::RunSummary>, LogError> {
             self.0.runs(filter).await
         }
-        async fn open_approvals(&self) -> Result<Vec<event_log::OpenApproval>, LogError> {
+        async fn open_approvals(&self) -> Result<Vec<backstop_event_log::OpenApproval>, LogError> {
             self.0.open_approvals().await
         }
-        fn claim_new(&self, run: &layer0::id::RunId) -> event_log::Claim {
+        fn claim_new(&self, run: &layer0::id::RunId) -> backstop_event_log::Claim {
             self.0.claim_new(run)
         }
         async fn last_root(
             &self,
             session: &layer0::id::SessionId,
-        ) -> Result<Option<event_log::RunSummary>, LogError> {
+        ) -> Result<Option<backstop_event_log::RunSummary>, LogError> {
             self.0.last_root(session).await
         }
         async fn send(
             &self,
-            request: event_log::InboxRequest,
+            request: backstop_event_log::InboxRequest,
             by: &str,
             at: Timestamp,
         ) -> Result<bool, LogError> {
@@ -139,10 +147,10 @@ async fn whole() -> (Arc<MemoryLog>, layer0::id::RunId, Vec<u64>) {
         async fn inbox(
             &self,
             run: &layer0::id::RunId,
-        ) -> Result<Vec<event_log::InboxMessage>, LogError> {
+        ) -> Result<Vec<backstop_event_log::InboxMessage>, LogError> {
             self.0.inbox(run).await
         }
-        fn watch_inbox(&self, run: &layer0::id::RunId) -> event_log::InboxWatch {
+        fn watch_inbox(&self, run: &layer0::id::RunId) -> backstop_event_log::InboxWatch {
             self.0.watch_inbox(run)
         }
     }
@@ -354,7 +362,7 @@ async fn fork_goes_on_from_every_event() {
 async fn a_decision_from_elsewhere_reaches_a_living_run() {
     let bench = Bench::new();
     let answers = vec![calls([call("c1", "wipe", json!({}))]), says("done")];
-    let desk = react::ApprovalDesk::default();
+    let desk = backstop_react::ApprovalDesk::default();
     let agent = bench.agent(answers).tool(wipe).approver(desk.clone());
     let elsewhere = async {
         loop {
@@ -453,7 +461,7 @@ async fn a_session_goes_on_over_runs_that_died() {
             "assistant: You are Ada. 0",
         ]
     );
-    let filter = RunFilter { session: Some("s-1".into()), limit: None };
+    let filter = RunFilter::new().session("s-1");
     for run in log.runs(filter).await.unwrap() {
         assert!(!run.is_open());
         assert!(replay(&*log, &run.run).await.unwrap().is_some());

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use clock::Clock;
-use error_store::{ErrorFilter, ErrorStore};
-use event_log::EventLog;
-use provider::ScriptedProvider;
-use react::Agent;
+use backstop_clock::Clock;
+use backstop_error_store::{ErrorFilter, ErrorStore};
+use backstop_event_log::EventLog;
+use backstop_provider::ScriptedProvider;
+use backstop_react::Agent;
 use serde_json::json;
 
 use crate::bench::*;
@@ -32,7 +32,7 @@ async fn errors_are_stored_whole_and_redacted() {
             id = long.id()
         )
     );
-    assert_eq!(error_store::readable(long.raw()).len(), "first line\n".len() + 3_000);
+    assert_eq!(backstop_error_store::readable(long.raw()).len(), "first line\n".len() + 3_000);
     assert!(texts[1].0.contains("api_key=[redacted]"), "{}", texts[1].0);
     assert!(stored.iter().all(|error| !error.raw().contains("abcdef0123456789")));
     assert!(texts[2].0.starts_with("Tool 'broken' panicked: index 7 out of range for c3\n"));
@@ -59,21 +59,21 @@ async fn the_model_reads_the_detail_and_recovers() {
 
 /// Says what it wrote, then hangs, or returns what its schema does not allow.
 struct Writer {
-    spec: tool::ToolSpec,
+    spec: backstop_tool::ToolSpec,
     clock: Arc<dyn Clock>,
 }
 
 #[async_trait::async_trait]
-impl tool::Tool for Writer {
-    fn spec(&self) -> &tool::ToolSpec {
+impl backstop_tool::Tool for Writer {
+    fn spec(&self) -> &backstop_tool::ToolSpec {
         &self.spec
     }
 
     async fn call(
         &self,
-        arguments: &tool::Arguments,
-        context: &tool::ToolContext,
-    ) -> Result<tool::JsonText, tool::ToolError> {
+        arguments: &backstop_tool::Arguments,
+        context: &backstop_tool::ToolContext,
+    ) -> Result<backstop_tool::JsonText, backstop_tool::ToolError> {
         context.written.read_with(|| Some("Traceback (most recent call last):\nx\n".into()));
         if arguments["hang"] == true {
             self.clock.sleep(std::time::Duration::from_secs(3_600)).await;
@@ -90,7 +90,7 @@ async fn what_a_failed_tool_wrote_is_stored_whole() {
         call("c1", "write", json!({"hang": true})),
         call("c2", "write", json!({"hang": false})),
     ]);
-    let mut spec = tool::ToolSpec::new("write", "Writes.", json!({"type": "object"}));
+    let mut spec = backstop_tool::ToolSpec::new("write", "Writes.", json!({"type": "object"}));
     spec.output_schema = Some(json!({"type": "object"}).into());
     let writer = Writer { spec, clock: Arc::new(bench.clock.clone()) };
     let outcome = bench.run(bench.agent(vec![batch, says("done")]).tool(writer)).await.unwrap();
@@ -136,7 +136,7 @@ async fn keys_the_process_holds_are_written_nowhere() {
     let key = "plain-looking-secret-value";
     let answers =
         vec![calls([call("c1", "broken", json!({"how": key}))]), says(&format!("it is {key}"))];
-    let redactor = redact::Redactor::new().with_secret(key);
+    let redactor = backstop_redact::Redactor::new().with_secret(key);
     let outcome = bench.run(bench.agent(answers).tool(broken).redactor(redactor)).await.unwrap();
     assert_eq!(outcome.text(), "it is [redacted]");
     let log = bench.log.records(&outcome.run_id, 1).await.unwrap();
@@ -148,7 +148,7 @@ async fn keys_the_process_holds_are_written_nowhere() {
 async fn keys_do_not_stream_to_listeners_either() {
     let bench = Bench::new();
     let key = "plain-looking-secret-value";
-    let redactor = redact::Redactor::new().with_secret(key);
+    let redactor = backstop_redact::Redactor::new().with_secret(key);
     let agent = bench.agent(vec![says(key)]).redactor(redactor).build().unwrap();
     let mut listener = agent.subscribe();
     agent.run("question").await.unwrap();

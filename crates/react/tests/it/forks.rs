@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use event_log::{EventLog, RunFilter};
+use backstop_event_log::{EventLog, RunFilter};
+use backstop_react::{ForkRequest, ResumeError};
 use layer0::failure::Failure;
 use layer0::stop::Stop;
-use react::{ForkRequest, ResumeError};
 use serde_json::json;
 
 use crate::bench::*;

@@ -5,21 +5,21 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use clock::{Clock, VirtualClock};
+use backstop_clock::{Clock, VirtualClock};
+use backstop_provider::{
+    ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer,
+    ScriptedProvider,
+};
+use backstop_react::{Agent, AgentBuilder, Budget, Upstream};
+use backstop_retry::{
+    Breaker, BreakerConfig, FailedAttempt, Fallback, Jitter, RetryBudget, RetryConfig, RetryPolicy,
+    RetryRequest,
+};
 use layer0::event::EventKind;
 use layer0::failure::{ErrorText, Failure, chain};
 use layer0::message::{Message, Transcript};
 use layer0::stop::Stop;
 use proptest::prelude::*;
-use provider::{
-    ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer,
-    ScriptedProvider,
-};
-use react::{Agent, AgentBuilder, Budget, Upstream};
-use retry::{
-    Breaker, BreakerConfig, FailedAttempt, Fallback, Jitter, RetryBudget, RetryConfig, RetryPolicy,
-    RetryRequest,
-};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::bench::*;
@@ -89,7 +89,7 @@ fn histories() -> impl Strategy<Value = History> {
 
 impl History {
     fn config(&self) -> RetryConfig {
-        RetryConfig { attempts: self.attempts, ..RetryConfig::default() }
+        RetryConfig::new().attempts(self.attempts)
     }
 
     fn providers(&self, clock: &VirtualClock) -> Vec<(Arc<dyn Provider>, Breaker)> {
@@ -118,7 +118,7 @@ impl History {
             agent = agent.fallback_on(upstream);
         }
         if let Some(limit) = self.limit {
-            let budget = Budget { max_model_calls: Some(limit), ..Budget::default() };
+            let budget = Budget::new().model_calls(limit);
             agent = agent.budget(budget);
         }
         let agent: Agent = agent.build().unwrap();

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use event_log::{EventLog, MemoryLog, read_events};
-use layer0::event::EventKind;
-use layer0::failure::{Effect, Failure, chain};
-use layer0::message::{Message, ToolCall, Transcript};
-use provider::{ScriptedAnswer, ScriptedProvider};
-use react::{
+use backstop_event_log::{EventLog, MemoryLog, read_events};
+use backstop_provider::{ScriptedAnswer, ScriptedProvider};
+use backstop_react::{
     Agent, AgentBuilder, AgentError, History, HistoryFault, RequestError, RunRequest, StreamItem,
     replay,
 };
-use redact::Redactor;
+use backstop_redact::Redactor;
+use layer0::event::EventKind;
+use layer0::failure::{Effect, Failure, chain};
+use layer0::message::{Message, ToolCall, Transcript};
 use serde_json::json;
 
 fn builder(answers: Vec<ScriptedAnswer>) -> AgentBuilder {
@@ -110,7 +110,7 @@ async fn history_is_said_and_recorded() {
 #[tokio::test]
 async fn transcript_of_a_stopped_run_is_a_history() {
     let agent = builder(vec![crate::bench::says("yes")]).build().unwrap();
-    let token = react::CancellationToken::new();
+    let token = backstop_react::CancellationToken::new();
     token.cancel();
     let stopped = agent.run(RunRequest::new("first").cancelled_by(token)).await.unwrap();
     assert!(stopped.stop.reason().is_some());

@@ -4,14 +4,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use backstop_react::{
+    AgentError, ApprovalDesk, ApprovalRequest, Approver, Decision, Gate, HookContext, HookPoint,
+    Moment, Observer, Verdict,
+};
 use layer0::error::BoxError;
 use layer0::failure::{Chain, Failure};
 use layer0::message::Message;
 use layer0::stop::Stop;
-use react::{
-    AgentError, ApprovalDesk, ApprovalRequest, Approver, Decision, Gate, HookContext, HookPoint,
-    Moment, Observer, Verdict,
-};
 use serde_json::json;
 
 use crate::bench::{Bench, add, broken, call, calls, says, tool_texts, types};
@@ -79,7 +79,8 @@ impl Gate for Shift {
 #[tokio::test]
 async fn hook_names_are_checked_at_build() {
     let build = |names: &[&'static str]| {
-        let agent = react::Agent::builder(provider::ScriptedProvider::saying(["x"]));
+        let agent =
+            backstop_react::Agent::builder(backstop_provider::ScriptedProvider::saying(["x"]));
         let agent = names.iter().fold(agent, |agent, name| agent.gate(Shift(name)));
         agent.build().err().map(|error| Chain(&error).to_string())
     };
@@ -202,8 +203,8 @@ async fn strict_hook_is_the_cause_of_failure() {
 }
 
 /// Refunds an order.
-#[tool::tool(approval)]
-async fn refund(order: u32) -> Result<String, tool::ToolError> {
+#[backstop_tool::tool(approval)]
+async fn refund(order: u32) -> Result<String, backstop_tool::ToolError> {
     Ok(format!("refunded {order}"))
 }
 
@@ -380,26 +381,26 @@ async fn no_hook_takes_the_run_with_it() {
 }
 
 /// Fails with what cannot be shown.
-#[tool::tool]
+#[backstop_tool::tool]
 async fn unprintable() -> Result<(), Unprintable> {
     Err(Unprintable)
 }
 
-struct Odd(tool::ToolSpec, std::sync::atomic::AtomicUsize);
+struct Odd(backstop_tool::ToolSpec, std::sync::atomic::AtomicUsize);
 
 #[async_trait]
-impl tool::Tool for Odd {
-    fn spec(&self) -> &tool::ToolSpec {
+impl backstop_tool::Tool for Odd {
+    fn spec(&self) -> &backstop_tool::ToolSpec {
         let asked = self.1.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         assert!(asked == 0, "asked twice");
         &self.0
     }
     async fn call(
         &self,
-        _: &tool::Arguments,
-        _: &tool::ToolContext,
-    ) -> Result<tool::JsonText, tool::ToolError> {
-        Err(tool::ToolError::Other(Box::new(Unprintable)))
+        _: &backstop_tool::Arguments,
+        _: &backstop_tool::ToolContext,
+    ) -> Result<backstop_tool::JsonText, backstop_tool::ToolError> {
+        Err(backstop_tool::ToolError::Other(Box::new(Unprintable)))
     }
 }
 
@@ -408,7 +409,7 @@ impl tool::Tool for Odd {
 async fn no_tool_takes_the_run_with_it() {
     let bench = Bench::new();
     let odd = Odd(
-        tool::ToolSpec::new("odd", "d", json!({"type": "object"})),
+        backstop_tool::ToolSpec::new("odd", "d", json!({"type": "object"})),
         std::sync::atomic::AtomicUsize::new(0),
     );
     let batch = calls([call("c1", "unprintable", json!({})), call("c2", "odd", json!({}))]);
@@ -423,8 +424,8 @@ async fn no_tool_takes_the_run_with_it() {
 #[tokio::test]
 async fn abandoned_agent_tool_records_its_end() {
     /// Never ends.
-    #[tool::tool]
-    async fn hang() -> Result<(), tool::ToolError> {
+    #[backstop_tool::tool]
+    async fn hang() -> Result<(), backstop_tool::ToolError> {
         std::future::pending().await
     }
     let bench = Bench::new();
@@ -438,7 +439,11 @@ async fn abandoned_agent_tool_records_its_end() {
     let tool = child.as_tool("Hangs.").timeout(std::time::Duration::from_secs(1));
     bench.run(bench.agent(vec![ask, says("it hung")]).tool(tool)).await.unwrap();
     loop {
-        let runs = event_log::EventLog::runs(&*bench.log, event_log::RunFilter::default()).await;
+        let runs = backstop_event_log::EventLog::runs(
+            &*bench.log,
+            backstop_event_log::RunFilter::default(),
+        )
+        .await;
         let runs = runs.unwrap();
         let child = runs.iter().find(|run| &*run.agent == "child").unwrap();
         if !child.is_open() {

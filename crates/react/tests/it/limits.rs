@@ -5,18 +5,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::Clock;
-use event_log::{Decision, EventLog, RunFilter};
-use layer0::error::BoxError;
-use layer0::event::EventKind;
-use layer0::failure::chain;
-use provider::ScriptedAnswer;
-use react::{
+use backstop_clock::Clock;
+use backstop_event_log::{Decision, EventLog, RunFilter};
+use backstop_provider::ScriptedAnswer;
+use backstop_react::{
     AgentBuilder, AgentError, Budget, BuildError, Gate, HookContext, HookPoint, Limits, Moment,
     Price, RunRequest, Verdict, replay,
 };
+use backstop_tool::{Tool, ToolContext, ToolError, ToolSpec};
+use layer0::error::BoxError;
+use layer0::event::EventKind;
+use layer0::failure::chain;
 use serde_json::{Value, json};
-use tool::{Tool, ToolContext, ToolError, ToolSpec};
 
 use crate::bench::*;
 
@@ -75,10 +75,10 @@ fn numbers_that_bound_nothing_are_refused() {
         }
     }
     for amount in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.5] {
-        let price = |input_per_mtok, output_per_mtok| Price { input_per_mtok, output_per_mtok };
+        let price = Price::new;
         check("input_per_mtok", |agent| agent.price(price(amount, 1.0)));
         check("output_per_mtok", |agent| agent.price(price(1.0, amount)));
-        let budget = Budget { max_cost_usd: Some(amount), ..Budget::default() };
+        let budget = Budget::new().cost_usd(amount);
         check("max_cost_usd", |agent| agent.price(price(1.0, 1.0)).budget(budget));
     }
     let limits = |change: fn(&mut Limits)| {
@@ -117,8 +117,8 @@ async fn time_in_hooks_replays_as_it_passed() {
     for hook_ms in [0, 4_999, 5_000, 5_001, 7_000, 40_000] {
         let bench = Bench::new();
         let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
-        let budget = Budget { max_wall_ms: Some(10_000), ..Budget::default() };
-        let limits = Limits { hook_timeout_ms: 60_000, ..Limits::default() };
+        let budget = Budget::new().wall(Duration::from_millis(10_000));
+        let limits = Limits::new().hook_timeout(Duration::from_millis(60_000));
         let answers = vec![calls([call("c", "add", json!({"x": 1, "y": 2}))]), says("3")];
         let agent = bench
             .agent(answers)
@@ -134,7 +134,7 @@ async fn time_in_hooks_replays_as_it_passed() {
         let in_time = [10_000_u64, 5_000].map(|most| u64::from(hook_ms < most));
         assert_eq!(passed as u64, in_time.iter().sum::<u64>(), "{hook_ms}: {:?}", types(&events));
         for until in 1..events.len() as u64 {
-            let fork = react::ForkRequest::new(outcome.run_id.clone(), until);
+            let fork = backstop_react::ForkRequest::new(outcome.run_id.clone(), until);
             // A copy from any event replays as the run does.
             let copy =
                 bench.agent(vec![says("3"), says("3"), says("3")]).tool(add).build().unwrap();
@@ -189,15 +189,15 @@ impl Tool for Moody {
         assert!(self.panics_at != "stores_errors", "no idea");
         true
     }
-    fn needs(&self, _: &tool::Arguments) -> Result<Vec<String>, ToolError> {
+    fn needs(&self, _: &backstop_tool::Arguments) -> Result<Vec<String>, ToolError> {
         assert!(!self.is_moody.load(Ordering::SeqCst), "not again");
         Ok(Vec::new())
     }
     async fn call(
         &self,
-        _: &tool::Arguments,
+        _: &backstop_tool::Arguments,
         _: &ToolContext,
-    ) -> Result<tool::JsonText, ToolError> {
+    ) -> Result<backstop_tool::JsonText, ToolError> {
         std::future::pending().await
     }
 }

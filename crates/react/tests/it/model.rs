@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use event_log::{EventLog, MemoryLog, read_events};
+use backstop_event_log::{EventLog, MemoryLog, read_events};
+use backstop_provider::{
+    ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer,
+};
+use backstop_react::{Agent, AgentError, Limits, RunRequest};
+use backstop_retry::RetryConfig;
 use layer0::Code;
 use layer0::error::{OperatorError, OrchError};
 use layer0::event::EventKind;
 use layer0::failure::{Effect, Failure, Retry, sources};
 use layer0::usage::TokenUsage;
-use provider::{ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer};
-use react::{Agent, AgentError, Limits, RunRequest};
-use retry::RetryConfig;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -24,7 +26,12 @@ async fn every_attempt_is_an_event_and_counts() {
     let bench = Bench::new();
     let mut transient = fails(ErrorKind::Transient);
     transient.error.as_mut().unwrap().status = Some(503);
-    transient.usage = Some(TokenUsage { input_tokens: 100, output_tokens: 7, cached_tokens: 0 });
+    transient.usage = Some(TokenUsage {
+        input_tokens: 100,
+        output_tokens: 7,
+        cached_tokens: 0,
+        ..Default::default()
+    });
     let mut limited = fails(ErrorKind::RateLimited);
     limited.error.as_mut().unwrap().retry_after_ms = Some(20_000);
     let outcome = bench.run(bench.agent(vec![transient, limited, says("done")])).await.unwrap();
@@ -88,7 +95,7 @@ async fn a_tripped_guard_keeps_the_work() {
     let bench = Bench::new();
     let mut asking = calls([call("c1", "broken", json!({"how": "fine"}))]);
     asking.text = Some("let me look".into());
-    let limits = Limits { max_iterations: 1, ..Limits::default() };
+    let limits = Limits::new().max_iterations(1);
     let failure =
         bench.run(bench.agent(vec![asking]).tool(broken).limits(limits)).await.unwrap_err();
     assert!(matches!(failure.error, AgentError::MaxIterationsReached(1)));
@@ -180,7 +187,7 @@ async fn attempt_timeout_is_the_agents() {
     let bench = Bench::new();
     let slow = ScriptedAnswer { delay_ms: 60_000, ..says("late") };
     let agent = bench.agent(vec![slow]).attempt_timeout(Duration::from_secs(7));
-    let once = RetryConfig { attempts: 1, ..RetryConfig::default() };
+    let once = RetryConfig::new().attempts(1);
     let failure = bench.run(agent.retry(once)).await.unwrap_err();
     assert_eq!((failure.code(), bench.elapsed()), ("provider.timeout", Duration::from_secs(7)));
 }

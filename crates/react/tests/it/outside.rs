@@ -1,13 +1,13 @@
 //! What callers give by name: sessions, who decides and why.
 
-use event_log::{EventLog, InboxRequest};
+use backstop_event_log::{EventLog, InboxRequest};
+use backstop_react::{Agent, ApprovalDesk, ResumeRequest, RunRequest};
+use backstop_redact::Redactor;
+use backstop_tool::{ToolError, tool};
 use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
 use layer0::stop::Stop;
-use react::{Agent, ApprovalDesk, ResumeRequest, RunRequest};
-use redact::Redactor;
 use serde_json::json;
-use tool::{ToolError, tool};
 
 use crate::bench::*;
 
@@ -70,7 +70,7 @@ async fn blank_names_and_reasons_are_refused() {
     }
     assert!(bench.log.inbox(run).await.unwrap().is_empty());
     assert_eq!(bench.log.open_approvals().await.unwrap().len(), 1);
-    let runs = bench.log.runs(event_log::RunFilter::default()).await.unwrap();
+    let runs = bench.log.runs(backstop_event_log::RunFilter::default()).await.unwrap();
     assert!(runs.iter().all(|run| !run.session.as_str().trim().is_empty()), "{runs:?}");
 }
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use event_log::{EventLog, RunFilter};
+use backstop_event_log::{EventLog, RunFilter};
+use backstop_provider::{ErrorKind, ScriptedAnswer};
+use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::event::EventKind;
-use provider::{ErrorKind, ScriptedAnswer};
 use serde_json::json;
-use tool::{ToolContext, ToolError, tool};
 
 use crate::bench::*;
 
@@ -56,8 +56,7 @@ async fn an_agent_is_a_tool_of_another_one() {
     );
     assert!(texts[2].0.contains("Code model.max_tokens: stopped before the end"), "{}", texts[2].0);
 
-    let runs =
-        bench.log.runs(RunFilter { session: Some(outcome.session), limit: None }).await.unwrap();
+    let runs = bench.log.runs(RunFilter::new().session(outcome.session)).await.unwrap();
     assert_eq!(runs.len(), 4, "sub-runs share the session");
     let events = bench.events(&runs.iter().find(|run| &*run.agent == "expert").unwrap().run).await;
     let EventKind::RunStarted(started) = &events[0].kind else { panic!("it starts") };
@@ -68,7 +67,7 @@ async fn an_agent_is_a_tool_of_another_one() {
 #[tokio::test]
 async fn an_agent_deeper_than_its_budget_does_nothing() {
     let bench = Bench::new();
-    let budget = react::Budget { max_depth: Some(1), ..Default::default() };
+    let budget = backstop_react::Budget::new().depth(1);
     let ask = |name: &'static str| calls([call("c", name, json!({"input": "and you?"}))]);
     let third =
         bench.agent(vec![says("never asked")]).name("third").budget(budget).build().unwrap();

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use clock::Clock;
-use event_log::{
+use backstop_clock::Clock;
+use backstop_event_log::{
     Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
     OpenApproval, Record, RunFilter, RunSummary,
 };
+use backstop_provider::ErrorKind;
+use backstop_react::{AgentError, Live};
+use backstop_tool::{ToolError, tool};
 use layer0::Timestamp;
 use layer0::event::EventKind;
 use layer0::id::{RunId, SessionId};
-use provider::ErrorKind;
-use react::{AgentError, Live};
 use serde_json::json;
-use tool::{ToolError, tool};
 
 use crate::bench::*;
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use backstop_provider::{ErrorKind, ScriptedProvider};
+use backstop_react::{AgentBuilder, RunFailure, Upstream};
+use backstop_retry::{Breaker, BreakerConfig, RetryConfig};
 use layer0::event::EventKind;
 use layer0::failure::chain;
-use provider::{ErrorKind, ScriptedProvider};
-use react::{AgentBuilder, RunFailure, Upstream};
-use retry::{Breaker, BreakerConfig, RetryConfig};
 
 use crate::bench::*;
 
@@ -19,7 +19,7 @@ fn failing(bench: &Bench, kind: ErrorKind) -> Upstream {
 }
 
 async fn fail(bench: &Bench, agent: AgentBuilder, attempts: u32) -> RunFailure {
-    let retry = RetryConfig { attempts, ..RetryConfig::default() };
+    let retry = RetryConfig::new().attempts(attempts);
     let agent = agent.retry(retry).clock(Arc::new(bench.clock.clone()));
     bench.run(agent.shared_log(bench.log.clone())).await.unwrap_err()
 }

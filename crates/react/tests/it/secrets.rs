@@ -4,12 +4,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use event_log::EventLog;
+use backstop_event_log::EventLog;
+use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError};
+use backstop_react::{Agent, Live, Piece, RunRequest};
+use backstop_redact::Redactor;
 use layer0::id::{RunId, SessionId};
 use layer0::message::StopReason;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError};
-use react::{Agent, Live, Piece, RunRequest};
-use redact::Redactor;
 use serde_json::json;
 
 use crate::bench::{Bench, call, calls, says};
@@ -82,7 +82,11 @@ struct Heard {
 async fn heard(attempts: Vec<Vec<Chunk>>, redactor: Redactor) -> Heard {
     let last = u32::try_from(attempts.len()).unwrap();
     let agent = Agent::builder(Dripping { attempts, asked: AtomicUsize::new(0) })
-        .retry(retry::RetryConfig { base_ms: 0, cap_ms: 0, ..Default::default() })
+        .retry(
+            backstop_retry::RetryConfig::new()
+                .base(std::time::Duration::from_millis(0))
+                .cap(std::time::Duration::from_millis(0)),
+        )
         .redactor(redactor)
         .build()
         .unwrap();
@@ -202,14 +206,14 @@ async fn a_definition_is_recorded_without_secrets() {
     for _ in 0..2 {
         let bench = Bench::new();
         let source = json!({ "agent_file": {
-            "model": { "extra_body": { "deep": { "api_key": "abc" } } },
-            "tools": [{ "command": ["x", "--token", "abc", KEY] }],
+            "model": { "extra_body": { "deep": { "api_key": "open sesame" } } },
+            "tools": [{ "command": ["x", "--token", "open sesame", KEY] }],
         } });
         let agent = bench.agent(vec![says("x")]).redactor(redactor()).source(source);
         let outcome = bench.run(agent).await.unwrap();
         let log = bench.log.records(&outcome.run_id, 1).await.unwrap();
         let started = log[0].payload.text().unwrap();
-        assert!(!started.contains("abc") && !started.contains("looking"), "{started}");
+        assert!(!started.contains("open sesame") && !started.contains("looking"), "{started}");
         let at = started.find("digest").unwrap();
         digests.lock().unwrap().push(started[at..at + 80].to_owned());
     }

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use event_log::*;
+use backstop_event_log::*;
+use backstop_provider::ScriptedProvider;
+use backstop_react::{Agent, RunRequest, replay};
 use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
 use layer0::stop::Stop;
-use provider::ScriptedProvider;
-use react::{Agent, RunRequest, replay};
 use serde_json::json;
 
 use crate::bench::{call, calls, says};
@@ -74,7 +74,7 @@ impl EventLog for Noting {
     }
 }
 
-fn agent(log: &Arc<MemoryLog>, answers: Vec<provider::ScriptedAnswer>) -> Agent {
+fn agent(log: &Arc<MemoryLog>, answers: Vec<backstop_provider::ScriptedAnswer>) -> Agent {
     let log = Arc::clone(log) as Arc<dyn EventLog>;
     Agent::builder(ScriptedProvider::new(answers)).shared_log(log).build().unwrap()
 }

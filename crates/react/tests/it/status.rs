@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use event_log::{MemoryLog, RunState};
+use backstop_event_log::{MemoryLog, RunState};
+use backstop_react::{Budget, Price, RunStatus, status};
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::id::RunId;
 use layer0::{JsonText, ToolSpec};
-use react::{Budget, Price, RunStatus, status};
 use serde_json::json;
-use tool::{Arguments, Tool, ToolContext, ToolError};
 
 use crate::bench::*;
 
@@ -34,7 +34,7 @@ async fn a_status_is_what_is_durable() {
     let bench = Bench::new();
     let spec = ToolSpec::new("look", "Looks.", json!({"type": "object"}));
     let looks = Looks(spec, bench.log.clone(), Arc::default());
-    let budget = Budget { max_model_calls: Some(7), ..Budget::default() };
+    let budget = Budget::new().model_calls(7);
     let answers = vec![
         calls([call("c1", "look", json!({}))]),
         calls([call("c2", "broken", json!({"how": "long"}))]),
@@ -45,7 +45,7 @@ async fn a_status_is_what_is_durable() {
         .tool(looks.clone())
         .tool(broken)
         .budget(budget)
-        .price(Price { input_per_mtok: 1.0, output_per_mtok: 2.0 })
+        .price(Price::new(1.0, 2.0))
         .shared_log(bench.log.clone())
         .build()
         .unwrap();

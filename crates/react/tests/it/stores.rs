@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::Clock;
-use error_store::{
+use backstop_clock::Clock;
+use backstop_error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError, NewResult, Pruned,
-    ResultRecord, ResultStore, Retention, StoreError, Stored,
+    ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError, Stored,
 };
+use backstop_provider::ScriptedProvider;
+use backstop_react::{Agent, AgentBuilder, Limits};
 use layer0::Timestamp;
 use layer0::event::EventKind;
 use layer0::id::{ErrorId, ResultId, SessionId};
-use provider::ScriptedProvider;
-use react::{Agent, AgentBuilder, Limits};
 use serde_json::json;
 
 use crate::bench::*;
@@ -159,6 +159,10 @@ impl ResultStore for Bad {
         self.answer().await
     }
 
+    async fn list(&self, _: ResultFilter) -> Result<Vec<ResultEntry>, StoreError> {
+        self.answer().await
+    }
+
     async fn prune(&self, _: Retention, _: Timestamp) -> Result<Pruned, StoreError> {
         self.answer().await
     }
@@ -212,19 +216,19 @@ async fn a_bad_store_is_a_failing_store() {
 async fn the_limit_of_a_store_can_be_set() {
     let bench = Bench::new();
     let answers = vec![calls([call("c1", "broken", json!({"how": "long"}))]), says("done")];
-    let limits = Limits { store_timeout_ms: 100, ..Limits::default() };
+    let limits = Limits::new().store_timeout(Duration::from_millis(100));
     let agent = bench.agent(answers).tool(broken).error_store(Bad::Hangs).limits(limits);
     bench.run(agent).await.unwrap();
     assert_eq!(bench.elapsed(), Duration::from_millis(100));
 }
 
 /// Returns a long text.
-#[tool::tool]
-async fn long_text() -> Result<String, tool::ToolError> {
+#[backstop_tool::tool]
+async fn long_text() -> Result<String, backstop_tool::ToolError> {
     Ok("x".repeat(20_000))
 }
 
-fn alone(bench: &Bench, answers: Vec<provider::ScriptedAnswer>) -> AgentBuilder {
+fn alone(bench: &Bench, answers: Vec<backstop_provider::ScriptedAnswer>) -> AgentBuilder {
     let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
     Agent::builder(ScriptedProvider::new(answers).with_clock(Arc::clone(&clock))).clock(clock)
 }

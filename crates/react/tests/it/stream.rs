@@ -4,13 +4,13 @@ use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use event_log::{EventLog, MemoryLog};
+use backstop_event_log::{EventLog, MemoryLog};
+use backstop_provider::{ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError};
+use backstop_provider::{ScriptedAnswer, ScriptedProvider};
+use backstop_react::{Agent, AgentBuilder, Budget, Limits, Piece, RunRequest, StreamItem};
 use futures_util::StreamExt;
 use layer0::event::EventKind;
 use layer0::message::Message;
-use provider::{ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError};
-use provider::{ScriptedAnswer, ScriptedProvider};
-use react::{Agent, AgentBuilder, Budget, Limits, Piece, RunRequest, StreamItem};
 use serde_json::json;
 
 use crate::bench::*;
@@ -73,8 +73,8 @@ fn logged(agent: AgentBuilder) -> AgentBuilder {
 }
 
 fn turning(turns: usize) -> AgentBuilder {
-    let limits = Limits { max_iterations: 200, ..Limits::default() };
-    let budget = Budget { max_model_calls: None, max_tool_calls: None, ..Budget::default() };
+    let limits = Limits::new().max_iterations(200);
+    let budget = Budget::new().model_calls(None).tool_calls(None);
     Agent::builder(Turns(turns)).tool(add).limits(limits).budget(budget)
 }
 
@@ -83,7 +83,9 @@ fn transient(text: &str) -> ScriptedAnswer {
 }
 
 fn retrying(answers: Vec<ScriptedAnswer>) -> AgentBuilder {
-    let retry = retry::RetryConfig { base_ms: 0, cap_ms: 0, ..Default::default() };
+    let retry = backstop_retry::RetryConfig::new()
+        .base(std::time::Duration::from_millis(0))
+        .cap(std::time::Duration::from_millis(0));
     Agent::builder(ScriptedProvider::new(answers)).retry(retry)
 }
 
@@ -190,7 +192,7 @@ async fn dropped_stream_stops_and_frees_its_run() {
 #[tokio::test]
 async fn cancelled_run_ends_its_stream() {
     let agent = logged(Agent::builder(Silent)).build().unwrap();
-    let token = react::CancellationToken::new();
+    let token = backstop_react::CancellationToken::new();
     let stream = agent.stream(RunRequest::new("?").cancelled_by(token.clone()));
     token.cancel();
     let outcome = stream.finish().await.unwrap();

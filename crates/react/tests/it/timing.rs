@@ -7,19 +7,19 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use clock::{Clock, VirtualClock};
-use event_log::EventLog;
+use backstop_clock::{Clock, VirtualClock};
+use backstop_event_log::EventLog;
+use backstop_provider::ScriptedAnswer;
+use backstop_react::{
+    Budget, Gate, HookContext, HookPoint, Memory, MemoryEntry, MemoryQuery, Moment, RunRequest,
+    Verdict, replay,
+};
+use backstop_tool::{Tool, ToolContext, ToolError, ToolSpec};
 use layer0::error::BoxError;
 use layer0::event::EventKind;
 use layer0::id::SessionId;
 use layer0::stop::Stop;
-use provider::ScriptedAnswer;
-use react::{
-    Budget, Gate, HookContext, HookPoint, Memory, MemoryEntry, MemoryQuery, Moment, RunRequest,
-    Verdict, replay,
-};
 use serde_json::json;
-use tool::{Tool, ToolContext, ToolError, ToolSpec};
 
 use crate::bench::*;
 
@@ -44,9 +44,9 @@ impl Tool for Slow {
 
     async fn call(
         &self,
-        _: &tool::Arguments,
+        _: &backstop_tool::Arguments,
         _: &ToolContext,
-    ) -> Result<tool::JsonText, ToolError> {
+    ) -> Result<backstop_tool::JsonText, ToolError> {
         self.clock.sleep(Duration::from_millis(self.ms)).await;
         Ok(json!("made it").into())
     }
@@ -87,74 +87,79 @@ async fn a_tool_is_timed_by_what_it_took() {
 }
 
 /// A log whose appends take their time, during which the driver looks at nothing else.
-struct SlowLog(Arc<event_log::MemoryLog>, VirtualClock);
+struct SlowLog(Arc<backstop_event_log::MemoryLog>, VirtualClock);
 
 #[async_trait]
 impl EventLog for SlowLog {
-    async fn append(&self, batch: event_log::Batch) -> Result<(), event_log::LogError> {
+    async fn append(
+        &self,
+        batch: backstop_event_log::Batch,
+    ) -> Result<(), backstop_event_log::LogError> {
         self.1.sleep(Duration::from_millis(1_500)).await;
         self.0.append(batch).await
     }
     async fn claim(
         &self,
         run: &layer0::id::RunId,
-    ) -> Result<event_log::Claim, event_log::LogError> {
+    ) -> Result<backstop_event_log::Claim, backstop_event_log::LogError> {
         self.0.claim(run).await
     }
     async fn summary(
         &self,
         run: &layer0::id::RunId,
-    ) -> Result<Option<event_log::RunSummary>, event_log::LogError> {
+    ) -> Result<Option<backstop_event_log::RunSummary>, backstop_event_log::LogError> {
         self.0.summary(run).await
     }
     async fn records(
         &self,
         run: &layer0::id::RunId,
         from_seq: u64,
-    ) -> Result<Vec<event_log::Record>, event_log::LogError> {
+    ) -> Result<Vec<backstop_event_log::Record>, backstop_event_log::LogError> {
         self.0.records(run, from_seq).await
     }
     async fn runs(
         &self,
-        filter: event_log::RunFilter,
-    ) -> Result<Vec<event_log::RunSummary>, event_log::LogError> {
+        filter: backstop_event_log::RunFilter,
+    ) -> Result<Vec<backstop_event_log::RunSummary>, backstop_event_log::LogError> {
         self.0.runs(filter).await
     }
-    async fn open_approvals(&self) -> Result<Vec<event_log::OpenApproval>, event_log::LogError> {
+    async fn open_approvals(
+        &self,
+    ) -> Result<Vec<backstop_event_log::OpenApproval>, backstop_event_log::LogError> {
         self.0.open_approvals().await
     }
     async fn decide(
         &self,
         id: &layer0::id::ApprovalId,
-        decision: event_log::Decision,
+        decision: backstop_event_log::Decision,
         at: layer0::Timestamp,
-    ) -> Result<bool, event_log::LogError> {
+    ) -> Result<bool, backstop_event_log::LogError> {
         self.0.decide(id, decision, at).await
     }
-    fn claim_new(&self, run: &layer0::id::RunId) -> event_log::Claim {
+    fn claim_new(&self, run: &layer0::id::RunId) -> backstop_event_log::Claim {
         self.0.claim_new(run)
     }
     async fn last_root(
         &self,
         session: &SessionId,
-    ) -> Result<Option<event_log::RunSummary>, event_log::LogError> {
+    ) -> Result<Option<backstop_event_log::RunSummary>, backstop_event_log::LogError> {
         self.0.last_root(session).await
     }
     async fn send(
         &self,
-        request: event_log::InboxRequest,
+        request: backstop_event_log::InboxRequest,
         by: &str,
         at: layer0::Timestamp,
-    ) -> Result<bool, event_log::LogError> {
+    ) -> Result<bool, backstop_event_log::LogError> {
         self.0.send(request, by, at).await
     }
     async fn inbox(
         &self,
         run: &layer0::id::RunId,
-    ) -> Result<Vec<event_log::InboxMessage>, event_log::LogError> {
+    ) -> Result<Vec<backstop_event_log::InboxMessage>, backstop_event_log::LogError> {
         self.0.inbox(run).await
     }
-    fn watch_inbox(&self, run: &layer0::id::RunId) -> event_log::InboxWatch {
+    fn watch_inbox(&self, run: &layer0::id::RunId) -> backstop_event_log::InboxWatch {
         self.0.watch_inbox(run)
     }
 }
@@ -192,9 +197,9 @@ impl Tool for Blocking {
 
     async fn call(
         &self,
-        _: &tool::Arguments,
+        _: &backstop_tool::Arguments,
         _: &ToolContext,
-    ) -> Result<tool::JsonText, ToolError> {
+    ) -> Result<backstop_tool::JsonText, ToolError> {
         self.1.wait();
         self.2.wait();
         Ok(json!("late").into())
@@ -211,7 +216,7 @@ async fn blocking_code_is_timed_out_too() {
     let tool = Blocking(spec, Arc::clone(&begun), Arc::clone(&let_go));
     let agent = bench
         .agent(vec![calls([call("c", "blocking", json!({}))]), says("done")])
-        .clock(Arc::new(clock::SystemClock))
+        .clock(Arc::new(backstop_clock::SystemClock))
         .tool(tool)
         .build()
         .unwrap();
@@ -234,7 +239,7 @@ impl Clock for Blocked {
     fn monotonic(&self) -> Duration {
         self.0.monotonic() + Duration::from_millis(self.1.load(Ordering::Relaxed))
     }
-    fn sleep(&self, wait: Duration) -> clock::BoxFuture {
+    fn sleep(&self, wait: Duration) -> backstop_clock::BoxFuture {
         self.0.sleep(wait)
     }
 }
@@ -250,9 +255,9 @@ impl Tool for Blocks {
 
     async fn call(
         &self,
-        _: &tool::Arguments,
+        _: &backstop_tool::Arguments,
         _: &ToolContext,
-    ) -> Result<tool::JsonText, ToolError> {
+    ) -> Result<backstop_tool::JsonText, ToolError> {
         self.1.1.fetch_add(self.2, Ordering::Relaxed);
         Ok(json!("made it").into())
     }
@@ -283,7 +288,7 @@ async fn the_time_of_day_bounds_no_run() {
         for (max_wall_ms, ends) in [(10_000, true), (600_000, false)] {
             let bench = Bench::new();
             let skewed = bench.clock.clone();
-            let budget = Budget { max_wall_ms: Some(max_wall_ms), ..Budget::default() };
+            let budget = Budget::new().wall(Duration::from_millis(max_wall_ms));
             struct Setting(VirtualClock, i64);
             #[async_trait]
             impl Gate for Setting {
@@ -318,7 +323,7 @@ async fn the_time_of_day_bounds_no_run() {
 async fn a_run_behind_one_of_tomorrow_is_bounded() {
     let bench = Bench::new();
     let run = async |answer: ScriptedAnswer| {
-        let budget = Budget { max_wall_ms: Some(10_000), ..Budget::default() };
+        let budget = Budget::new().wall(Duration::from_millis(10_000));
         let agent = bench.agent(vec![answer]).budget(budget).build().unwrap();
         let (done, result) = tokio::sync::oneshot::channel();
         tokio::spawn(bench.clock.track(Box::pin(async move {
@@ -399,7 +404,7 @@ async fn a_memory_that_panics_at_once_is_degraded() {
 async fn a_hung_memory_write_leaves_a_run_completed() {
     let bench = Bench::new();
     let memory = Odd { clock: bench.clock.clone(), panics: false };
-    let budget = Budget { max_wall_ms: Some(2_000), ..Budget::default() };
+    let budget = Budget::new().wall(Duration::from_millis(2_000));
     let answer = ScriptedAnswer { delay_ms: 1_000, ..says("done") };
     let agent = bench.agent(vec![answer]).memory(memory).budget(budget);
     let outcome = bench.run(agent).await.unwrap();

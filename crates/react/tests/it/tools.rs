@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use clock::Clock;
-use event_log::{EventLog, MemoryLog, read_events};
+use backstop_clock::Clock;
+use backstop_event_log::{EventLog, MemoryLog, read_events};
+use backstop_provider::{ProviderError, ScriptedProvider};
+use backstop_react::{Agent, AgentError, Limits, Live};
+use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::stop::Stop;
-use provider::{ProviderError, ScriptedProvider};
-use react::{Agent, AgentError, Limits, Live};
 use serde_json::{Value, json};
-use tool::{ToolContext, ToolError, tool};
 
 use crate::bench::*;
 
@@ -47,19 +47,19 @@ async fn batch_is_answered_in_call_order() {
 }
 
 /// Sleeps for an hour of the clock it is given.
-struct Sleeper(Arc<dyn Clock>, tool::ToolSpec);
+struct Sleeper(Arc<dyn Clock>, backstop_tool::ToolSpec);
 
 #[async_trait::async_trait]
-impl tool::Tool for Sleeper {
-    fn spec(&self) -> &tool::ToolSpec {
+impl backstop_tool::Tool for Sleeper {
+    fn spec(&self) -> &backstop_tool::ToolSpec {
         &self.1
     }
 
     async fn call(
         &self,
-        _: &tool::Arguments,
+        _: &backstop_tool::Arguments,
         _: &ToolContext,
-    ) -> Result<tool::JsonText, ToolError> {
+    ) -> Result<backstop_tool::JsonText, ToolError> {
         self.0.sleep(Duration::from_secs(3_600)).await;
         Ok(json!("late").into())
     }
@@ -70,7 +70,7 @@ impl tool::Tool for Sleeper {
 async fn hanging_tool_is_stopped_without_its_siblings() {
     let bench = Bench::new();
     let batch = calls([call("c1", "sleep", json!({})), call("c2", "add", json!({"x": 1, "y": 1}))]);
-    let spec = tool::ToolSpec::new("sleep", "Sleeps.", json!({"type": "object"}));
+    let spec = backstop_tool::ToolSpec::new("sleep", "Sleeps.", json!({"type": "object"}));
     let sleeper = Sleeper(Arc::new(bench.clock.clone()), spec);
     let outcome =
         bench.run(bench.agent(vec![batch, says("done")]).tool(sleeper).tool(add)).await.unwrap();
@@ -89,9 +89,9 @@ async fn hanging_tool_is_stopped_without_its_siblings() {
 async fn no_more_tools_run_at_once_than_allowed() {
     let bench = Bench::new();
     let batch = calls((0..6).map(|n| call(&format!("c{n}"), "sleep", json!({}))));
-    let spec = tool::ToolSpec::new("sleep", "Sleeps.", json!({"type": "object"}));
+    let spec = backstop_tool::ToolSpec::new("sleep", "Sleeps.", json!({"type": "object"}));
     let sleeper = Sleeper(Arc::new(bench.clock.clone()), spec);
-    let limits = Limits { max_concurrent_tools: 2, ..Limits::default() };
+    let limits = Limits::new().max_concurrent_tools(2);
     let agent = bench.agent(vec![batch, says("done")]).tool(sleeper).limits(limits);
     bench.run(agent).await.unwrap();
     assert_eq!(bench.elapsed(), Duration::from_secs(90), "three pairs of 30 s");
@@ -109,7 +109,7 @@ async fn an_oversized_batch_runs_nothing() {
     }
     let bench = Bench::new();
     let batch = calls((0..3).map(|n| call(&format!("c{n}"), "count", json!({}))));
-    let limits = Limits { max_parallel_tools: 2, ..Limits::default() };
+    let limits = Limits::new().max_parallel_tools(2);
     let failure = bench.run(bench.agent(vec![batch]).tool(count).limits(limits)).await.unwrap_err();
     assert!(matches!(
         failure.error,
@@ -119,23 +119,23 @@ async fn an_oversized_batch_runs_nothing() {
 }
 
 /// Panics when it is asked what it needs.
-struct Needy(tool::ToolSpec);
+struct Needy(backstop_tool::ToolSpec);
 
 #[async_trait::async_trait]
-impl tool::Tool for Needy {
-    fn spec(&self) -> &tool::ToolSpec {
+impl backstop_tool::Tool for Needy {
+    fn spec(&self) -> &backstop_tool::ToolSpec {
         &self.0
     }
 
-    fn needs(&self, _: &tool::Arguments) -> Result<Vec<String>, ToolError> {
+    fn needs(&self, _: &backstop_tool::Arguments) -> Result<Vec<String>, ToolError> {
         panic!("no idea")
     }
 
     async fn call(
         &self,
-        _: &tool::Arguments,
+        _: &backstop_tool::Arguments,
         _: &ToolContext,
-    ) -> Result<tool::JsonText, ToolError> {
+    ) -> Result<backstop_tool::JsonText, ToolError> {
         Ok(Value::Null.into())
     }
 }
@@ -145,28 +145,28 @@ impl tool::Tool for Needy {
 async fn panic_in_a_tool_is_its_failure() {
     let bench = Bench::new();
     let answers = vec![calls([call("c1", "needy", json!({}))]), says("done")];
-    let needy = Needy(tool::ToolSpec::new("needy", "d", json!({"type": "object"})));
+    let needy = Needy(backstop_tool::ToolSpec::new("needy", "d", json!({"type": "object"})));
     let outcome = bench.run(bench.agent(answers).tool(needy)).await.unwrap();
     assert_eq!(tool_texts(&outcome)[0].0, "Tool 'needy' panicked: no idea");
 }
 
 /// Blocks its thread until it is let go.
 struct Blocks {
-    spec: tool::ToolSpec,
+    spec: backstop_tool::ToolSpec,
     held: Arc<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>,
     told: Arc<std::sync::atomic::AtomicBool>,
 }
 
 #[async_trait::async_trait]
-impl tool::Tool for Blocks {
-    fn spec(&self) -> &tool::ToolSpec {
+impl backstop_tool::Tool for Blocks {
+    fn spec(&self) -> &backstop_tool::ToolSpec {
         &self.spec
     }
     async fn call(
         &self,
-        _: &tool::Arguments,
+        _: &backstop_tool::Arguments,
         context: &ToolContext,
-    ) -> Result<tool::JsonText, ToolError> {
+    ) -> Result<backstop_tool::JsonText, ToolError> {
         let _ = self.held.lock().unwrap().recv();
         self.told.store(context.cancellation.is_cancelled(), Ordering::SeqCst);
         Ok(json!("too late").into())
@@ -179,11 +179,11 @@ struct SharedPatient(Arc<Patient>);
 struct Patient {
     script: ScriptedProvider,
     let_go: std::sync::Mutex<Option<std::sync::mpsc::Sender<()>>>,
-    events: tokio::sync::Mutex<Option<react::Subscriber>>,
+    events: tokio::sync::Mutex<Option<backstop_react::Subscriber>>,
 }
 
 #[async_trait::async_trait]
-impl provider::Provider for SharedPatient {
+impl backstop_provider::Provider for SharedPatient {
     fn name(&self) -> &str {
         "patient"
     }
@@ -192,8 +192,8 @@ impl provider::Provider for SharedPatient {
     }
     async fn complete(
         &self,
-        request: &provider::ModelRequest,
-    ) -> Result<provider::ModelResponse, ProviderError> {
+        request: &backstop_provider::ModelRequest,
+    ) -> Result<backstop_provider::ModelResponse, ProviderError> {
         if request.messages.messages().len() > 1 {
             drop(self.0.let_go.lock().unwrap().take());
             let mut events = self.0.events.lock().await.take().unwrap();
@@ -217,7 +217,7 @@ async fn late_output_of_blocking_code_is_noted() {
         events: tokio::sync::Mutex::default(),
     });
     let told = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let spec = tool::ToolSpec::new("blocks", "d", json!({"type": "object"}))
+    let spec = backstop_tool::ToolSpec::new("blocks", "d", json!({"type": "object"}))
         .timeout(Duration::from_millis(20));
     let log = Arc::new(MemoryLog::new());
     let agent = Agent::builder(SharedPatient(Arc::clone(&patient)))

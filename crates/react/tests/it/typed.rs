@@ -1,14 +1,16 @@
 //! Structured output and packs.
 
-use event_log::{EventLog, read_events};
+use backstop_event_log::{EventLog, read_events};
+use backstop_react::{
+    AgentError, Budget, BuildError, Decision, HookPoint, Pack, PackError, RunRequest,
+};
+use backstop_tool::{ToolError, tool};
 use layer0::Timestamp;
 use layer0::message::Message;
 use layer0::stop::Stop;
-use react::{AgentError, Budget, BuildError, Decision, HookPoint, Pack, PackError, RunRequest};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
-use tool::{ToolError, tool};
 
 use crate::bench::*;
 
@@ -55,7 +57,7 @@ async fn a_second_misfit_fails_the_run() {
 #[tokio::test]
 async fn a_run_that_stops_has_no_value() {
     let bench = Bench::new();
-    let budget = Budget { max_model_calls: Some(1), ..Default::default() };
+    let budget = Budget::new().model_calls(1);
     let agent = bench.agent(vec![says("because")]).budget(budget).build().unwrap();
     let answer = agent.run_typed::<Verdict>("why?").await.unwrap();
     assert_eq!(answer.value, None);
@@ -94,7 +96,7 @@ async fn typed_run_resumes_with_its_own_agent() {
 struct Audit;
 
 #[async_trait::async_trait]
-impl react::Observer for Audit {
+impl backstop_react::Observer for Audit {
     fn name(&self) -> &str {
         "audit"
     }
@@ -103,8 +105,8 @@ impl react::Observer for Audit {
     }
     async fn observe(
         &self,
-        _: react::Moment<'_>,
-        _: &react::HookContext,
+        _: backstop_react::Moment<'_>,
+        _: &backstop_react::HookContext,
     ) -> Result<(), layer0::error::BoxError> {
         Ok(())
     }
@@ -119,7 +121,7 @@ async fn a_pack_brings_what_belongs_together_once() {
     let outcome = bench.run(bench.agent(answers).pack(pack())).await.unwrap();
     assert_eq!(tool_texts(&outcome)[0].0, "3");
 
-    let refused = |agent: react::AgentBuilder| match agent.build().unwrap_err() {
+    let refused = |agent: backstop_react::AgentBuilder| match agent.build().unwrap_err() {
         BuildError::Pack(error) => error,
         other => panic!("{other}"),
     };

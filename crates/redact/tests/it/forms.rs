@@ -1,10 +1,10 @@
 //! The forms that a held secret is written in.
 
+use backstop_redact::Redactor;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use proptest::prelude::*;
-use redact::Redactor;
 
 /// What encodings change: quotes, slashes, signs, blanks, a backslash, letters outside of ASCII.
 const SECRETS: [&str; 6] = [

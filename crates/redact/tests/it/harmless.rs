@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use redact::Redactor;
+use backstop_redact::Redactor;
 
 /// Prose, code and logs with the words that stand before secrets.
 const HARMLESS: &[&str] = &[

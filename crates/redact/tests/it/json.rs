@@ -1,7 +1,7 @@
 //! Valid JSON stays valid.
 
+use backstop_redact::Redactor;
 use proptest::prelude::*;
-use redact::Redactor;
 use serde_json::{Value, json};
 
 /// What stands before, in and behind secrets, and what ends strings.

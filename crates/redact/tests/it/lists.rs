@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use backstop_redact::Redactor;
 use proptest::prelude::*;
-use redact::Redactor;
 
 const SECRETS: [&str; 4] = [
     "held-secret-key",

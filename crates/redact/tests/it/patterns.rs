@@ -1,6 +1,6 @@
 //! Credentials in headers, URLs and queries, and private keys.
 
-use redact::Redactor;
+use backstop_redact::Redactor;
 
 use crate::{alnum, hex};
 

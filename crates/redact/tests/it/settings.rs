@@ -1,6 +1,6 @@
 //! Settings with names that say that their value is secret.
 
-use redact::Redactor;
+use backstop_redact::Redactor;
 use serde_json::{Value, json};
 
 #[track_caller]

@@ -1,7 +1,7 @@
 //! Texts that come in pieces.
 
+use backstop_redact::Redactor;
 use proptest::prelude::*;
-use redact::Redactor;
 
 const KEY: &str = "held+secret/key=0123";
 

@@ -1,6 +1,6 @@
 //! Tokens that name their issuer. Samples are made of pieces: whole, they would look real.
 
-use redact::Redactor;
+use backstop_redact::Redactor;
 
 use crate::{alnum, hex, lower, upper};
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use event_log::{Claim, EventLog, LogError, RunWriter, Seed};
+use backstop_event_log::{Claim, EventLog, LogError, RunWriter, Seed};
+use backstop_store_sqlite::{Database, Durability, OpenError};
 use futures_util::future::join_all;
 use layer0::event::Actor;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
-use store_sqlite::{Database, Durability, OpenError};
 
 use crate::{Folder, at, open, started, write_run};
 
@@ -307,10 +307,10 @@ async fn changed_columns_of_a_run_are_found() {
         ("session = 'other'", "session = 'ses_run_1'"),
         ("started_at = started_at + 1", started_at.as_str()),
     ] {
-        event_log::verify_run(&*log, &run).await.unwrap();
+        backstop_event_log::verify_run(&*log, &run).await.unwrap();
         let change = sqlx::AssertSqlSafe(format!("UPDATE runs SET {change}"));
         sqlx::query(change).execute(&mut connection).await.unwrap();
-        let found = event_log::verify_run(&*log, &run).await;
+        let found = backstop_event_log::verify_run(&*log, &run).await;
         assert!(matches!(found, Err(LogError::Tampered { .. })), "{found:?}");
         let back = sqlx::AssertSqlSafe(format!("UPDATE runs SET {back}"));
         sqlx::query(back).execute(&mut connection).await.unwrap();

@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use event_log::{RunWriter, Seed};
+use backstop_event_log::{RunWriter, Seed};
+use backstop_store_sqlite::{Database, Durability};
 use layer0::event::Actor;
-use store_sqlite::{Database, Durability};
 
 use crate::{Folder, at, started};
 

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use event_log::{EventLog, RunWriter, Seed, read_events};
+use backstop_event_log::{EventLog, RunWriter, Seed, read_events};
+use backstop_store_sqlite::{Database, Durability};
 use layer0::Timestamp;
 use layer0::event::{Actor, Warning};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
-use store_sqlite::{Database, Durability};
 
 /// Appends so many events one by one, of these numbers of characters in turn, and returns the bytes
 /// of their payload.

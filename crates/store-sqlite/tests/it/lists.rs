@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use error_store::{ErrorFilter, ErrorStore, NewError, Origin, Retention};
-use event_log::{EventLog, RunWriter, Seed};
+use backstop_error_store::{ErrorFilter, ErrorStore, NewError, Origin, Retention};
+use backstop_event_log::{EventLog, RunWriter, Seed};
+use backstop_redact::Redactor;
+use backstop_store_sqlite::Database;
 use layer0::event::{Actor, ErrorStored};
 use layer0::id::ErrorId;
 use layer0::{Code, code};
-use redact::Redactor;
-use store_sqlite::Database;
 
 use crate::{at, error, started};
 

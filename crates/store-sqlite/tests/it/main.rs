@@ -15,14 +15,14 @@ mod unreadable;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use error_store::{ErrorFilter, ErrorStore, NewError, Origin, StoreError};
-use event_log::{EventLog, LogError, RunFilter, RunWriter, Seed, read_events};
+use backstop_error_store::{ErrorFilter, ErrorStore, NewError, Origin, StoreError};
+use backstop_event_log::{EventLog, LogError, RunFilter, RunWriter, Seed, read_events};
+use backstop_redact::Redactor;
+use backstop_store_sqlite::{Database, Durability, OpenError};
 use layer0::event::{Actor, AgentRecord, EventKind, RunStarted, Warning};
 use layer0::id::RunId;
 use layer0::{Code, Timestamp, code};
-use redact::Redactor;
 use sqlx::{ConnectOptions, Connection, Executor};
-use store_sqlite::{Database, Durability, OpenError};
 
 struct Folder(tempfile::TempDir);
 
@@ -114,13 +114,10 @@ async fn a_run_survives_reopening() {
     let (summary, events) = read_events(&database.log(), &"run_1".into()).await.unwrap();
     assert_eq!((summary.last_seq, &*summary.agent, events.len()), (5, "demo", 5));
     assert_eq!(events[4].caused_by, Some(1));
-    let filter = RunFilter { session: Some("s-2".into()), limit: None };
+    let filter = RunFilter::new().session("s-2");
     let runs = database.log().runs(filter).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(), ["run_2"]);
-    assert_eq!(
-        database.log().runs(RunFilter { session: None, limit: Some(1) }).await.unwrap().len(),
-        1
-    );
+    assert_eq!(database.log().runs(RunFilter::new().limit(1)).await.unwrap().len(), 1);
 }
 
 /// Spec: C3
@@ -225,7 +222,7 @@ async fn same_error_is_one_counted_row() {
 
     let found = store.get(&"s-1".into(), &first.id).await.unwrap().found().unwrap();
     assert_eq!((found.occurrences(), found.call_id().as_str()), (2, "c1"));
-    assert_eq!(error_store::readable(found.raw()), "boom '); DROP TABLE errors; --");
+    assert_eq!(backstop_error_store::readable(found.raw()), "boom '); DROP TABLE errors; --");
     assert_eq!(store.get(&"s-2".into(), &first.id).await.unwrap().found(), None);
     let filter = ErrorFilter::new().tool("sql").limit(5);
     assert_eq!(store.list(filter).await.unwrap().len(), 2);
@@ -244,7 +241,7 @@ async fn shared_commit_survives_a_bad_caller() {
             let (log, store) = (Arc::clone(&log), database.errors());
             tokio::spawn(async move {
                 if number % 8 == 0 {
-                    // A stale writer in the middle of everybody else's work.
+                    // A stale writer among the work of other writers.
                     let mut stale = RunWriter::new(log, "run_0".into());
                     stale.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started("s"));
                     assert!(matches!(stale.commit().await, Err(LogError::Conflict { .. })));
@@ -382,5 +379,5 @@ async fn unreadable_row_does_not_hide_others() {
         runs.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(),
         ["run_3", "run_2", "run_1"]
     );
-    assert_eq!(runs[1].state, event_log::RunState::Unreadable);
+    assert_eq!(runs[1].state, backstop_event_log::RunState::Unreadable);
 }

@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
-use error_store::{ErrorStore, ResultStore};
-use event_log::{Batch, EventLog, Payload, Record, RunSummary, RunWriter, Seed, read_events};
-use layer0::event::{Actor, Hash};
+use backstop_error_store::{ErrorStore, ResultStore};
+use backstop_event_log::{
+    Batch, EventLog, Payload, Record, RunFilter, RunSummary, RunWriter, Seed, read_events,
+    verify_run,
+};
+use backstop_store_sqlite::Database;
+use layer0::event::{Actor, EventKind, Hash};
 use layer0::id::RunId;
 
 use crate::{Folder, at, error, open, started, tamper};
@@ -12,6 +16,8 @@ use crate::{Folder, at, error, open, started, tamper};
 /// Brings a database back to the first version, with what is in it.
 const FIRST_VERSION: &str = "
     DROP VIEW appends;
+    DROP TRIGGER runs_taken; DROP TABLE labels; DROP TABLE expired_approvals;
+    ALTER TABLE runs DROP COLUMN labels;
     DROP TRIGGER errors_added; DROP TRIGGER errors_seen; DROP TRIGGER errors_taken;
     DROP TRIGGER results_added; DROP TRIGGER events_stored; DROP TRIGGER events_started;
     DROP TRIGGER events_forked;
@@ -39,7 +45,9 @@ const FIRST_VERSION: &str = "
     INSERT INTO errors SELECT id, session, run, call_id, tool, reason, code, summary, raw,
         fingerprint, occurrences, at, last_at FROM newer;
     DROP TABLE newer;
-    DROP INDEX runs_roots;
+    DROP INDEX runs_roots; DROP INDEX runs_by_agent; DROP INDEX runs_by_state; DROP INDEX runs_by_reason;
+    ALTER TABLE runs DROP COLUMN agent;
+    ALTER TABLE runs DROP COLUMN reason;
     ALTER TABLE runs DROP COLUMN owner;
     ALTER TABLE runs DROP COLUMN epoch;
     ALTER TABLE runs DROP COLUMN state;
@@ -111,4 +119,62 @@ async fn an_older_database_is_migrated() {
     assert!(!database.results().find(&"res_1".into()).await.unwrap().is_expired());
     let stats = database.errors().stats(None).await.unwrap();
     assert_eq!((stats.len(), stats[0].errors, stats[0].occurrences), (1, 1, 2));
+}
+
+/// What migration 11 made.
+const BEFORE_LISTS: &str = "
+    DROP INDEX runs_by_agent; DROP INDEX runs_by_state; DROP INDEX runs_by_reason;
+    DROP INDEX events_failed; DROP TRIGGER appends_written;
+    ALTER TABLE runs DROP COLUMN agent; ALTER TABLE runs DROP COLUMN reason;
+    CREATE TRIGGER appends_written INSTEAD OF INSERT ON appends BEGIN SELECT 1; END;
+    PRAGMA user_version = 10";
+
+/// Spec: C3. A reader leaves a file of an older version as it is, and lists what is in it.
+#[tokio::test]
+async fn older_runs_are_listed_by_agent_and_reason() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut writer = RunWriter::new(log, RunId::from("run_1"));
+    writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, started("s"));
+    writer.commit().await.unwrap();
+    database.close().await;
+    tamper(&folder.file(), BEFORE_LISTS).await;
+
+    let database = Database::open_read_only(folder.file()).await.unwrap();
+    let found = async |filter| database.log().runs(filter).await.unwrap().len();
+    assert_eq!(found(RunFilter::new().agent("demo")).await, 1);
+    assert_eq!(found(RunFilter::new().agent("other")).await, 0);
+    assert_eq!(found(RunFilter::new().reason("tool.*")).await, 0);
+}
+
+/// What migration 10 made.
+const BEFORE_LABELS: &str = "
+    DROP TRIGGER runs_taken; DROP TABLE labels; DROP TABLE expired_approvals;
+    ALTER TABLE runs DROP COLUMN labels; PRAGMA user_version = 9";
+
+/// Spec: D15, D11. Runs that were filed under labels before their rows had them are listed by them.
+#[tokio::test]
+async fn labels_of_older_runs_are_found() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    for (run, tenant) in [("run_1", Some("ä'%")), ("run_2", None)] {
+        let EventKind::RunStarted(mut start) = started(run) else { unreachable!("a run starts") };
+        let labels = tenant.map(|tenant| ("tenant".to_owned(), tenant.to_owned()));
+        start.labels = Arc::new(labels.into_iter().collect());
+        let mut writer = RunWriter::new(Arc::new(database.log()), run.into());
+        writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, start.into());
+        writer.commit().await.unwrap();
+    }
+    database.close().await;
+    tamper(&folder.file(), BEFORE_LISTS).await;
+    tamper(&folder.file(), BEFORE_LABELS).await;
+
+    let database = open(&folder.file()).await;
+    let filter = RunFilter::new().label("tenant", "ä'%");
+    let found = database.log().runs(filter).await.unwrap();
+    assert_eq!(found.iter().map(|run| run.run.as_str()).collect::<Vec<_>>(), ["run_1"]);
+    for run in ["run_1", "run_2"] {
+        verify_run(&database.log(), &run.into()).await.unwrap();
+    }
 }

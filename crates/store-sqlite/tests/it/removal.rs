@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use error_store::{ErrorStore, Lookup};
-use event_log::{EventLog, RunFilter, RunState, RunWriter, Seed, read_events};
+use backstop_error_store::{ErrorStore, Lookup};
+use backstop_event_log::{EventLog, RunFilter, RunState, RunWriter, Seed, read_events};
+use backstop_store_sqlite::{BackupError, Database, Durability, RemoveError, StoreRetention};
 use layer0::event::{Actor, EventKind, Follows, Hash, RunFailed, RunForked, RunStarted, Warning};
 use layer0::id::RunId;
 use layer0::{Code, code};
-use store_sqlite::{BackupError, Database, Durability, RemoveError, StoreRetention};
 
 use crate::retention::finished;
 use crate::{Folder, at, error, error_at, open, started};

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use error_store::{
+use backstop_error_store::{
     ErrorFilter, ErrorStore, Lookup, NewResult, Origin, ResultStore, Retention, readable,
 };
-use event_log::{EventLog, RunWriter, Seed};
+use backstop_event_log::{EventLog, RunWriter, Seed};
+use backstop_redact::Redactor;
+use backstop_store_sqlite::Database;
 use layer0::event::{Actor, ErrorStored, EventKind, RunFinished, RunForked};
 use layer0::stop::Outcome;
-use redact::Redactor;
-use store_sqlite::Database;
 
 use crate::{Folder, at, error, error_at, open, started};
 
@@ -19,7 +19,7 @@ const DAY: i64 = 24 * 60 * 60 * 1_000;
 /// Spec: S1, S10, S11
 #[tokio::test]
 async fn sqlite_errors_hold_the_contract() {
-    let suite = testkit::contract::error_store(async || {
+    let suite = backstop_testkit::contract::error_store(async || {
         Arc::new(Database::in_memory().await.unwrap().errors()) as _
     });
     suite.check().await;
@@ -28,7 +28,7 @@ async fn sqlite_errors_hold_the_contract() {
 /// Spec: L2, S10, S11
 #[tokio::test]
 async fn sqlite_results_hold_the_contract() {
-    let suite = testkit::contract::result_store(async || {
+    let suite = backstop_testkit::contract::result_store(async || {
         Arc::new(Database::in_memory().await.unwrap().results()) as _
     });
     suite.check().await;

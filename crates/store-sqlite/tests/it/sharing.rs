@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use error_store::ErrorStore;
-use event_log::{Claim, EventLog, LogError, RunWriter, Seed, read_events};
+use backstop_error_store::ErrorStore;
+use backstop_event_log::{Claim, EventLog, LogError, RunWriter, Seed, read_events};
+use backstop_store_sqlite::Database;
 use futures_util::future::join_all;
 use layer0::event::Actor;
-use store_sqlite::Database;
 
 use crate::{Folder, at, error, open, started, write_run};
 

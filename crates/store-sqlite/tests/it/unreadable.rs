@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use event_log::{EventLog, InboxRequest, LogError, RunState, RunWriter, Seed};
+use backstop_event_log::{EventLog, InboxRequest, LogError, RunState, RunWriter, Seed};
+use backstop_provider::ScriptedProvider;
+use backstop_react::{Agent, RunRequest};
 use layer0::event::Actor;
 use layer0::stop::Stop;
-use provider::ScriptedProvider;
-use react::{Agent, RunRequest};
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use tracing::{Level, Metadata, Subscriber, span};
@@ -30,7 +30,7 @@ async fn unreadable_open_row_is_rebuilt_from_events() {
     let broken = "UPDATE runs SET summary = '{'";
     sqlx::query(broken).execute(&mut connection).await.unwrap();
     assert_eq!(log.summary(&run).await.unwrap().as_ref(), Some(&whole));
-    let found = event_log::verify_run(&*log, &run).await;
+    let found = backstop_event_log::verify_run(&*log, &run).await;
     assert!(matches!(found, Err(LogError::UnreadableRun { .. })), "{found:?}");
     let last = log.last_root(&whole.session).await.unwrap().unwrap();
     assert_eq!(last, whole);
@@ -40,7 +40,7 @@ async fn unreadable_open_row_is_rebuilt_from_events() {
     writer.stage(&Seed::new("test"), at(2), Actor::Runtime, None, warning.into());
     writer.commit().await.unwrap();
     assert_eq!(
-        event_log::verify_run(&*log, &run).await.unwrap().summary.last_seq,
+        backstop_event_log::verify_run(&*log, &run).await.unwrap().summary.last_seq,
         whole.last_seq + 1
     );
 }

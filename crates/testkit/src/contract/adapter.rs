@@ -12,8 +12,8 @@ mod gateways;
 
 use std::pin::Pin;
 
+use backstop_provider::{ErrorKind, ModelResponse, ProviderError, ScriptedAnswer, ScriptedError};
 use layer0::message::StopReason;
-use provider::{ErrorKind, ModelResponse, ProviderError, ScriptedAnswer, ScriptedError};
 use serde_json::{Value, json};
 
 use crate::failures::Sample;

@@ -1,15 +1,17 @@
 //! What an event log has to keep of approvals.
 
+mod limits;
+
 use std::sync::Arc;
 
-use event_log::{Decision, EventLog, InboxRequest, OpenApproval, RunWriter, read_events};
+use backstop_event_log::{Decision, EventLog, InboxRequest, OpenApproval, RunWriter, read_events};
 use futures_util::future::join_all;
 use layer0::event::{
     ApprovalGranted, ApprovalRequested, EventKind, RunFailed, RunWaiting, ToolResponded,
 };
 use layer0::id::ApprovalId;
 use layer0::usage::Usage;
-use layer0::{Code, code};
+use layer0::{Approvers, Code, code};
 use serde_json::json;
 
 use super::log::history::{at, cancelled, finished, forked, open, records, warning, write};
@@ -18,10 +20,10 @@ use super::suite::{Suite, checks};
 type Log = Arc<dyn EventLog>;
 
 /// Holds event logs against what the contract of [`EventLog`] says of approvals: what is asked is open
-/// until it is decided or its run goes on without it, and one decision counts. `make` makes an empty
+/// until it is decided, expires or its run goes on without it, and one decision counts, of one who may. `make` makes an empty
 /// log for each trial.
 ///
-/// Specification: A1, A2, D7.
+/// Specification: A1, A2, A4, D7.
 pub fn approvals(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
     Suite::new(
         make,
@@ -36,6 +38,12 @@ pub fn approvals(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             counts_the_first_decision,
             drops_a_decision_nothing_waits_for,
             has_no_approval_of_a_run_that_is_over,
+            limits::an_open_approval_says_its_limits,
+            limits::expires_what_is_not_decided,
+            limits::keeps_changed_arguments,
+            limits::refuses_a_decision_too_late,
+            limits::refuses_one_who_may_not_decide,
+            limits::remembers_what_has_expired,
             refuses_a_decision_after_the_end,
             refuses_an_unknown_approval,
         ],
@@ -50,6 +58,8 @@ pub(super) fn asked(id: &str, call: &str) -> EventKind {
         tool: "wipe".into(),
         arguments: json!({"path": format!("/data/{call}")}).into(),
         arguments_hash: "0".into(),
+        expires_at: None,
+        approvers: Approvers::default(),
     }
     .into()
 }
@@ -61,6 +71,7 @@ fn granted(id: &str, call: &str) -> EventKind {
         by: "ops".into(),
         reason: None,
         message: None,
+        arguments: None,
     }
     .into()
 }

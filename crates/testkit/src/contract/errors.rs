@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use error_store::{
-    ErrorFilter, ErrorRecord, ErrorStore, Lookup, NewError, Origin, Retention, Stored, readable,
+use backstop_error_store::{
+    CountBy, ErrorFilter, ErrorRecord, ErrorStore, Lookup, NewError, Origin, Retention, Stored,
+    readable,
 };
+use backstop_redact::Redactor;
 use futures_util::future::join_all;
 use layer0::id::{ErrorId, SessionId};
 use layer0::{Code, Timestamp, code};
-use redact::Redactor;
 
 use super::suite::{Suite, checks};
 
@@ -24,11 +25,11 @@ type Store = Arc<dyn ErrorStore>;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use error_store::MemoryErrorStore;
+/// use backstop_error_store::MemoryErrorStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// testkit::contract::error_store(async || Arc::new(MemoryErrorStore::new()) as _).check().await;
+/// backstop_testkit::contract::error_store(async || Arc::new(MemoryErrorStore::new()) as _).check().await;
 /// # }
 /// ```
 ///
@@ -52,6 +53,7 @@ pub fn error_store(make: impl AsyncFn() -> Store + Send + Sync + 'static) -> Sui
             keeps_copies,
             keeps_what_expired,
             counts,
+            counts_what_is_asked_for,
             keeps_any_text,
             counts_repeats_at_once,
             stores_many_at_once,
@@ -160,6 +162,11 @@ async fn filters(store: Store) {
         (all().run("run_1").session("a").from(at(2)), vec!["2"]),
         (all().run("run_2"), vec![]),
         (all().session("a").limit(1), vec!["2"]),
+        (all().reason("tool.execution_failed"), vec!["4", "3", "2", "1"]),
+        (all().reason("tool.execution"), vec![]),
+        (all().id_prefix("err_20260101_000003"), vec!["3"]),
+        (all().id_prefix("err_20260101_00000"), vec!["4", "3", "2", "1"]),
+        (all().id_prefix("err_2026010_"), vec![]),
     ] {
         assert_eq!(listed(&store, filter.clone()).await, expected, "{filter:?}");
     }
@@ -279,6 +286,34 @@ async fn counts(store: Store) {
     let left = store.stats(None).await.expect("they are counted");
     assert_eq!(left.len(), 1, "what was taken away is not counted");
     assert_eq!((&*left[0].tool, left[0].errors), ("web", 1));
+}
+
+async fn counts_what_is_asked_for(store: Store) {
+    const DAY: i64 = 24 * 60 * 60;
+    for (session, tool, second, text) in [
+        ("s", "sql", 0, "one"),
+        ("s", "sql", 1, "one"),
+        ("s", "web", 2, "two"),
+        ("s", "web", DAY, "three"),
+        ("s", "web", DAY + 1, "four"),
+    ] {
+        store.store(error(session, "run_1", tool, second, text)).await.expect("it is stored");
+    }
+    let counted = async |filter, by| {
+        let counts = store.count(filter, by).await.expect("they are counted");
+        counts.into_iter().map(|it| (it.key, it.errors, it.occurrences)).collect::<Vec<_>>()
+    };
+    let row = |key: &str, errors, seen| (key.to_owned(), errors, seen);
+    let (all, days) = (ErrorFilter::new, ["2026-01-01", "2026-01-02"]);
+    let by_day = [row(days[0], 2, 3), row(days[1], 2, 2)];
+    assert_eq!(counted(all(), CountBy::Day).await, by_day);
+    let by_tool = [row("web", 3, 3), row("sql", 1, 2)];
+    assert_eq!(counted(all(), CountBy::Tool).await, by_tool);
+    assert_eq!(counted(all(), CountBy::Code).await, [row("tool.execution_failed", 4, 5)]);
+    assert_eq!(counted(all().limit(1), CountBy::Tool).await, by_tool[..1], "of the groups");
+    let later = all().from(at(DAY));
+    assert_eq!(counted(later, CountBy::Tool).await, [row("web", 2, 2)]);
+    assert_eq!(counted(all().tool("sql"), CountBy::Day).await, [row(days[0], 1, 2)]);
 }
 
 async fn keeps_any_text(store: Store) {

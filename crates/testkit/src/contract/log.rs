@@ -11,7 +11,7 @@ mod writers;
 
 use std::sync::Arc;
 
-use event_log::EventLog;
+use backstop_event_log::EventLog;
 
 use super::suite::{Open, Suite, checks};
 
@@ -26,15 +26,15 @@ type Log = Arc<dyn EventLog>;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use event_log::MemoryLog;
+/// use backstop_event_log::MemoryLog;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// testkit::contract::event_log(async || Arc::new(MemoryLog::new()) as _).check().await;
+/// backstop_testkit::contract::event_log(async || Arc::new(MemoryLog::new()) as _).check().await;
 /// # }
 /// ```
 ///
-/// Specification: D1, D2, D4, D7, D8.
+/// Specification: D1, D2, D4, D7, D8, D15.
 pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
     Suite::new(
         make,
@@ -56,10 +56,18 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             inbox::keeps_the_inboxes_of_runs_apart,
             inbox::takes_a_request_with_the_append_that_records_it,
             inbox::wakes_each_watch_of_the_run,
+            listing::counts_failed_attempts,
             listing::lists_at_most_as_many_as_asked,
             listing::lists_runs_as_they_stand,
             listing::lists_runs_newest_first,
+            listing::lists_the_runs_in_some_states,
+            listing::lists_the_runs_of_a_label,
+            listing::lists_the_runs_of_one_agent,
             listing::lists_the_runs_of_one_session,
+            listing::lists_the_runs_of_some_time,
+            listing::lists_the_runs_that_none_dispatched,
+            listing::lists_the_runs_whose_id_begins_so,
+            listing::lists_the_runs_with_a_reason,
             sessions::a_copied_run_has_a_session_of_its_own,
             sessions::begins_one_of_many_runs_of_a_session,
             sessions::finds_the_last_root_of_a_session,

@@ -4,8 +4,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
+use backstop_react::{Memory, MemoryEntry, MemoryQuery};
 use futures_util::future::join_all;
-use react::{Memory, MemoryEntry, MemoryQuery};
 
 use super::suite::{Suite, checks};
 
@@ -18,11 +18,11 @@ type Subject = Arc<dyn Memory>;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use react::RecentMemory;
+/// use backstop_react::RecentMemory;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
-/// testkit::contract::memory(async || Arc::new(RecentMemory::new(8)) as _).check().await;
+/// backstop_testkit::contract::memory(async || Arc::new(RecentMemory::new(8)) as _).check().await;
 /// # }
 /// ```
 ///

@@ -6,15 +6,16 @@ mod failed;
 mod many;
 mod numbers;
 mod said;
+mod settings;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use layer0::usage::TokenUsage;
-use provider::{
+use backstop_provider::{
     ModelRequest, ModelResponse, ProviderError, ScriptedAnswer, ScriptedToolCall, StreamSink,
 };
-use provider_http::Timeouts;
+use backstop_provider_http::Timeouts;
+use layer0::usage::TokenUsage;
 use serde_json::{Value, json};
 
 use super::suite::{Suite, checks};
@@ -22,10 +23,11 @@ use crate::server::patient;
 use crate::server::{Heard, Loopback, Reply, hello, send};
 use crate::wire::{Cannot, Wire};
 
-/// Holds a provider against the contract of [`Provider`](provider::Provider), over real HTTP:
+/// Holds a provider against the contract of [`Provider`](backstop_provider::Provider), over real HTTP:
 ///
 /// - The whole transcript, its images, the tools and the settings are sent, and the key with them;
 ///   what a provider wants back goes back to it alone.
+/// - A setting is sent, or refused when the provider is asked whether it has it.
 /// - Answers, thinking and tool calls arrive whole wherever bytes are split, and what is streamed is
 ///   what is answered.
 /// - Each reason to stop is itself, arguments that are no JSON are given back as they were written,
@@ -48,17 +50,17 @@ use crate::wire::{Cannot, Wire};
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use testkit::KEY;
+/// use backstop_testkit::KEY;
 /// # struct MyProvider;
 /// # #[async_trait::async_trait]
-/// # impl provider::Provider for MyProvider {
+/// # impl backstop_provider::Provider for MyProvider {
 /// #     fn name(&self) -> &str { "mine" }
 /// #     fn model(&self) -> &str { "m" }
 /// #     async fn complete(
 /// #         &self,
-/// #         _: &provider::ModelRequest,
-/// #     ) -> Result<provider::ModelResponse, provider::ProviderError> {
-/// #         Err(provider::ProviderError::InvalidResponse("nothing was answered".into()))
+/// #         _: &backstop_provider::ModelRequest,
+/// #     ) -> Result<backstop_provider::ModelResponse, backstop_provider::ProviderError> {
+/// #         Err(backstop_provider::ProviderError::InvalidResponse("nothing was answered".into()))
 /// #     }
 /// # }
 /// # impl MyProvider {
@@ -68,10 +70,10 @@ use crate::wire::{Cannot, Wire};
 ///
 /// // #[tokio::test]
 /// async fn my_provider_keeps_the_contract() {
-///     let wire = testkit::openai::wire(|url, timeouts| {
+///     let wire = backstop_testkit::openai::wire(|url, timeouts| {
 ///         Arc::new(MyProvider::new(url, KEY).idle_timeout(timeouts.idle))
 ///     });
-///     testkit::contract::provider(wire).check().await;
+///     backstop_testkit::contract::provider(wire).check().await;
 /// }
 /// ```
 ///
@@ -93,6 +95,7 @@ pub fn provider(wire: Wire) -> Suite {
             many::nothing_is_left_of_the_call_before,
             many::pieces_are_passed_on_as_they_come,
             numbers::numbers_in_arguments_keep_their_text,
+            settings::settings_are_sent_or_refused,
             said::answers_arrive_whole,
             said::reasons_to_stop_are_what_they_were,
             said::arguments_that_are_no_json_are_given_back,
@@ -151,7 +154,8 @@ fn answer(wire: &Wire) -> ScriptedAnswer {
 
 fn billed(wire: &Wire) -> TokenUsage {
     let cached_tokens = if wire.can(Cannot::CountCached) { 3 } else { 0 };
-    TokenUsage { input_tokens: 7, output_tokens: 5, cached_tokens }
+    let cache_write_tokens = if wire.can(Cannot::CountCacheWrites) { 2 } else { 0 };
+    TokenUsage { input_tokens: 7, output_tokens: 5, cached_tokens, cache_write_tokens }
 }
 
 fn calls() -> ScriptedAnswer {

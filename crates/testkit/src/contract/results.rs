@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use error_store::{Lookup, NewResult, Origin, ResultRecord, ResultStore, Retention};
+use backstop_error_store::{
+    Lookup, NewResult, Origin, ResultFilter, ResultRecord, ResultStore, Retention,
+};
+use backstop_redact::Redactor;
 use futures_util::future::join_all;
 use layer0::Timestamp;
 use layer0::id::{ResultId, SessionId};
-use redact::Redactor;
 
 use super::suite::{Suite, checks};
 
@@ -25,6 +27,8 @@ pub fn result_store(make: impl AsyncFn() -> Store + Send + Sync + 'static) -> Su
         checks![
             keeps_a_result,
             is_its_sessions,
+            lists_newest_first,
+            lists_what_is_asked_for,
             prunes_by_age,
             prunes_the_oldest,
             keeps_what_is_held,
@@ -74,6 +78,50 @@ async fn is_its_sessions(store: Store) {
     let id = put(&store, "s", 0, "whole").await;
     assert_eq!(get(&store, "other", &id).await, Lookup::Missing);
     assert_eq!(get(&store, "s", &"res_20260101_000000_zzzzzz".into()).await, Lookup::Missing);
+}
+
+/// Lists the lengths of the texts, which are told apart by them.
+async fn listed(store: &Store, filter: ResultFilter) -> Vec<u64> {
+    let entries = store.list(filter).await.expect("results are listed");
+    entries.iter().map(|entry| entry.bytes).collect()
+}
+
+async fn lists_newest_first(store: Store) {
+    for (second, body) in [(2, "a"), (1, "bb"), (2, "ccc")] {
+        put(&store, "s", second, body).await;
+    }
+    assert_eq!(listed(&store, ResultFilter::new()).await, [3, 1, 2], "then the last stored");
+    assert_eq!(listed(&store, ResultFilter::new().limit(2)).await, [3, 1]);
+    assert!(listed(&store, ResultFilter::new().limit(0)).await.is_empty());
+}
+
+async fn lists_what_is_asked_for(store: Store) {
+    let mut ids = Vec::new();
+    for (second, session, run, tool, body) in [
+        (1, "a", "run_1", "log", "1"),
+        (2, "a", "run_2", "web", "22"),
+        (3, "b", "run_3", "log", "333"),
+    ] {
+        let origin = Origin::new(at(second), session, run, "c1", tool);
+        let stored = store.put(NewResult::new(origin, body, &Redactor::new())).await;
+        ids.push(stored.expect("it is stored").to_string());
+    }
+    let all = ResultFilter::new;
+    for (filter, expected) in [
+        (all(), vec![3, 2, 1]),
+        (all().session("a"), vec![2, 1]),
+        (all().run("run_2"), vec![2]),
+        (all().tool("log"), vec![3, 1]),
+        (all().tool("log").session("a"), vec![1]),
+        (all().from(at(2)), vec![3, 2]),
+        (all().from(at(2)).to(at(3)), vec![2]),
+        (all().id_prefix(&ids[1][..25]), vec![2]),
+        (all().id_prefix("res_20260101_00000"), vec![3, 2, 1]),
+        (all().id_prefix("res_2026010_"), vec![]),
+        (all().session("a").limit(1), vec![2]),
+    ] {
+        assert_eq!(listed(&store, filter.clone()).await, expected, "{filter:?}");
+    }
 }
 
 async fn prunes_by_age(store: Store) {

@@ -37,12 +37,12 @@ pub struct Trial {
 /// use std::sync::Arc;
 /// use std::time::Duration;
 ///
-/// use event_log::MemoryLog;
+/// use backstop_event_log::MemoryLog;
 ///
 /// // #[tokio::test]
 /// # #[tokio::main(flavor = "current_thread")]
 /// async fn main() {
-///     let suite = testkit::contract::event_log(async || Arc::new(MemoryLog::new()) as _);
+///     let suite = backstop_testkit::contract::event_log(async || Arc::new(MemoryLog::new()) as _);
 ///     suite.time_limit(Duration::from_secs(10)).check().await;
 /// }
 /// ```
@@ -53,11 +53,11 @@ pub struct Trial {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use event_log::MemoryLog;
+/// use backstop_event_log::MemoryLog;
 /// use libtest_mimic::{Arguments, run};
 ///
 /// fn main() {
-///     let suite = testkit::contract::event_log(async || Arc::new(MemoryLog::new()) as _);
+///     let suite = backstop_testkit::contract::event_log(async || Arc::new(MemoryLog::new()) as _);
 ///     let trials = suite.into_iter().map(|trial| {
 ///         libtest_mimic::Trial::test(trial.name(), move || Ok(trial.run_blocking()?))
 ///     });

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use backstop_tool::{Admitted, Grants, Tool, ToolContext, Toolset};
 use futures_util::future::join_all;
 use layer0::{JsonText, Timestamp};
-use tool::{Admitted, Grants, Tool, ToolContext, Toolset};
 
 use super::suite::{Suite, checks};
 

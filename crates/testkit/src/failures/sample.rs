@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use backstop_provider::{ModelResponse, ProviderError};
 use layer0::failure::{Failure, Retry};
 use layer0::message::StopReason;
-use provider::{ModelResponse, ProviderError};
 
 use super::Row;
 use crate::server::patient;

@@ -1,11 +1,11 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
+use backstop_provider_http::Timeouts;
 use layer0::failure::{Chain, sources};
 use layer0::message::{Message, Transcript};
 use layer0::usage::TokenUsage;
-use provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
-use provider_http::Timeouts;
 
 /// The key that providers under test are given. No error may show it.
 pub const KEY: &str = "held-secret-0123456789";

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use clock::{Clock, SystemClock};
+use backstop_clock::{Clock, SystemClock};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

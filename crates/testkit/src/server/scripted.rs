@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use provider::ScriptedAnswer;
+use backstop_provider::ScriptedAnswer;
 use serde_json::Value;
 
 use crate::server::{Loopback, Reply, Request};

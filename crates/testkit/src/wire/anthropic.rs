@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
-use provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use serde_json::{Value, json};
 
 use crate::server::{Ending, Reply};
@@ -145,8 +145,11 @@ impl Said {
 
     fn wire_usage(&self) -> Value {
         json!({
-            "input_tokens": self.usage.input_tokens.saturating_sub(self.usage.cached_tokens),
-            "cache_creation_input_tokens": 0,
+            "input_tokens": self
+                .usage
+                .input_tokens
+                .saturating_sub(self.usage.cached_tokens + self.usage.cache_write_tokens),
+            "cache_creation_input_tokens": self.usage.cache_write_tokens,
             "cache_read_input_tokens": self.usage.cached_tokens,
             "output_tokens": self.usage.output_tokens,
         })

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
-use provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use serde_json::{Value, json};
 
 use crate::server::{Ending, Reply};
@@ -209,11 +209,14 @@ impl Said {
 
     fn wire_usage(&self) -> Value {
         json!({
-            "inputTokens": self.usage.input_tokens.saturating_sub(self.usage.cached_tokens),
+            "inputTokens": self
+                .usage
+                .input_tokens
+                .saturating_sub(self.usage.cached_tokens + self.usage.cache_write_tokens),
             "outputTokens": self.usage.output_tokens,
             "totalTokens": self.usage.input_tokens + self.usage.output_tokens,
             "cacheReadInputTokens": self.usage.cached_tokens,
-            "cacheWriteInputTokens": 0,
+            "cacheWriteInputTokens": self.usage.cache_write_tokens,
         })
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use layer0::message::StopReason;
-use provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use serde_json::{Value, json};
 
 use crate::server::{Ending, Reply};
@@ -15,6 +15,7 @@ use crate::wire::{Cannot, MakeProvider, Wire};
 pub const fn wire(provider: MakeProvider) -> Wire {
     // A line in the middle of a stream has no status that could say what failed.
     Wire::of(provider, reply).that_cannot(&[
+        Cannot::CountCacheWrites,
         Cannot::BillFailures,
         Cannot::CountCached,
         Cannot::Fail(ErrorKind::ContentBlocked),

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use backstop_provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use layer0::message::StopReason;
-use provider::{ErrorKind, Placeholders, ScriptedAnswer, ScriptedError, ScriptedToolCall};
 use serde_json::{Value, json};
 
 use crate::server::{Ending, Reply};
@@ -14,6 +14,7 @@ use crate::wire::{Cannot, MakeProvider, Wire};
 #[must_use]
 pub const fn wire(provider: MakeProvider) -> Wire {
     Wire::of(provider, reply).that_cannot(&[
+        Cannot::CountCacheWrites,
         Cannot::KeepState,
         Cannot::MarkFailures,
         Cannot::Stop(StopReason::Malformed),

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
+use backstop_provider::{ErrorKind, ModelResponse, Provider, ProviderError, ScriptedAnswer};
+use backstop_provider_http::Timeouts;
 use layer0::message::StopReason;
-use provider::{ErrorKind, ModelResponse, Provider, ProviderError, ScriptedAnswer};
-use provider_http::Timeouts;
 use serde_json::{Value, json};
 
 use crate::server::{Loopback, Reply};
@@ -35,6 +35,8 @@ pub enum Cannot {
     BillFailures,
     /// Carry the key as it is: it signs, or needs none.
     CarryKey,
+    /// Say how many tokens went into a cache.
+    CountCacheWrites,
     /// Say how many tokens came from a cache.
     CountCached,
     /// Fail like this.

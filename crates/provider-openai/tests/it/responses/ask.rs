@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, LazyLock};
 
+use backstop_provider::{ModelResponse, ProviderError};
+use backstop_provider_openai::{OpenAiResponses, OpenAiResponsesProvider};
+use backstop_testkit::contract::adapter::Adapter;
+use backstop_testkit::{KEY, Reply, ScriptedEndpoint, failures};
 use layer0::message::StopReason;
-use provider::{ModelResponse, ProviderError};
-use provider_openai::{OpenAiResponses, OpenAiResponsesProvider};
 use serde_json::{Value, json};
-use testkit::contract::adapter::Adapter;
-use testkit::{KEY, Reply, ScriptedEndpoint, failures};
 
 pub(super) const ADAPTER: Adapter = Adapter {
-    wire: testkit::responses::wire(|url, timeouts| {
+    wire: backstop_testkit::responses::wire(|url, timeouts| {
         Arc::new(to(url).timeouts(timeouts).build().unwrap())
     }),
     endpoint: ScriptedEndpoint::openai_responses,
@@ -65,7 +65,7 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 static READER: LazyLock<OpenAiResponsesProvider> = LazyLock::new(|| to(NOWHERE).build().unwrap());
 
 pub(super) fn to(base_url: &str) -> OpenAiResponses {
-    provider_http::deny_real_requests();
+    backstop_provider_http::deny_real_requests();
     OpenAiResponses::new("model-1").base_url(base_url).api_key(KEY)
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use backstop_provider::ModelRequest;
+use backstop_testkit::{Heard, Loopback, Reply};
 use layer0::failure::Failure;
 use layer0::message::StopReason;
-use provider::ModelRequest;
 use serde_json::{Value, json};
-use testkit::{Heard, Loopback, Reply};
 
 use super::ask::{ask, to};
 use crate::it::ask::{hello, send};

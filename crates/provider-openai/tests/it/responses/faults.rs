@@ -1,6 +1,6 @@
+use backstop_testkit::{Reply, failures};
 use layer0::message::StopReason;
 use serde_json::json;
-use testkit::{Reply, failures};
 
 use super::ask::{ADAPTER, ask};
 

@@ -1,8 +1,8 @@
+use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
+use backstop_provider_http::ConfigError;
+use backstop_provider_openai::OpenAiResponses;
+use backstop_testkit::{Request, ScriptedEndpoint};
 use layer0::message::{Message, Transcript};
-use provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
-use provider_http::ConfigError;
-use provider_openai::OpenAiResponses;
-use testkit::{Request, ScriptedEndpoint};
 
 use super::ask::to;
 use crate::it::ask::{KEY, hello, send};
@@ -52,7 +52,7 @@ async fn a_system_message_further_on_keeps_its_place() {
 #[tokio::test]
 async fn output_limit_respects_the_providers_minimum() {
     for (limit, expected) in [(1, 16), (16, 16), (17, 17)] {
-        let settings = ModelSettings { max_output_tokens: Some(limit), temperature: None };
+        let settings = ModelSettings::new().max_output_tokens(limit);
         let request = sent(|it| it, &ModelRequest { settings, ..hello() }, true).await;
         assert_eq!(request.body["max_output_tokens"], expected);
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ModelResponse};
 use layer0::failure::{Failure, Retry};
 use layer0::message::{Message, StopReason, ToolCall, Transcript};
 use layer0::usage::TokenUsage;
-use provider::{ModelRequest, ModelResponse};
 use serde_json::json;
 
 use super::{Adapter, failing, scripted};
@@ -29,7 +29,8 @@ pub async fn an_answer_is_the_same_whole_streamed_and_split(adapter: &Adapter) {
     assert_eq!(whole.tool_calls[1].arguments, json!({}));
     assert_eq!(whole.stop_reason, StopReason::ToolUse);
     let cached_tokens = if adapter.wire.can(Cannot::CountCached) { 5 } else { 0 };
-    let usage = TokenUsage { input_tokens: 12, output_tokens: 7, cached_tokens };
+    let usage =
+        TokenUsage { input_tokens: 12, output_tokens: 7, cached_tokens, ..Default::default() };
     assert_eq!(whole.usage, usage);
 
     let whole = anywhere(whole);

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::net::TcpListener;
 use std::time::Duration;
 
+use backstop_provider::ProviderError;
+use backstop_provider_http::Timeouts;
 use layer0::failure::{Effect, Failure, Retry};
-use provider::ProviderError;
-use provider_http::Timeouts;
 use serde_json::json;
 
 use super::Adapter;

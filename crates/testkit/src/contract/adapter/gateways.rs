@@ -1,8 +1,8 @@
 //! What stands between an adapter and a model leaves traces.
 
+use backstop_provider::ModelResponse;
+use backstop_provider_http::phrases::{FILTERED, OVERFLOWS, Phrase, QUOTAS};
 use layer0::failure::{Failure, Retry};
-use provider::ModelResponse;
-use provider_http::phrases::{FILTERED, OVERFLOWS, Phrase, QUOTAS};
 use serde_json::json;
 
 use super::Adapter;

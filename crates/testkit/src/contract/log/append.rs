@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use event_log::{RunFilter, RunState, RunWriter, read_events, verify};
+use backstop_event_log::{RunFilter, RunState, RunWriter, read_events, verify};
 use layer0::Code;
 use layer0::event::{Actor, EventKind, RunFailed, RunStarted};
 use layer0::id::RunId;
@@ -53,6 +53,8 @@ pub(super) async fn keeps_every_field_of_a_summary(log: Log) {
     let mut next = following("s", "run_1");
     let terms = json!({"budget": {"max_model_calls": 3}, "price": {"input": 1.5}});
     next.agent.definition = (&terms).into();
+    next.labels =
+        Arc::new([("tenant".into(), "ä'\"".into()), ("env".into(), String::new())].into());
     let child = RunStarted { follows: None, parent: Some("run_2".into()), ..next.clone() };
     for (run, begun) in [("run_2", next), ("run_3", child)] {
         let mut writer = RunWriter::new(Arc::clone(&log), run.into());
@@ -69,7 +71,7 @@ pub(super) async fn keeps_every_field_of_a_summary(log: Log) {
         }
         let kept = log.kept_summary(&run.into()).await.expect("a summary is read");
         assert_eq!(kept.as_ref(), Some(writer.summary()), "as it is kept");
-        let of_session = RunFilter { session: Some("s".into()), limit: None };
+        let of_session = RunFilter::new().session("s");
         let listed = log.runs(of_session).await.expect("runs are listed");
         let listed = listed.iter().find(|summary| summary.run.as_str() == run);
         assert_eq!(listed, Some(writer.summary()), "and listed whole");

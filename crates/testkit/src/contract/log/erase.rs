@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event_log::{LogError, Payload, RunWriter, read_events, verify, verify_run};
+use backstop_event_log::{LogError, Payload, RunWriter, read_events, verify, verify_run};
 
 use super::Log;
 use super::history::{finished, forked, open, records, resume, warning, write};

@@ -1,8 +1,11 @@
 //! Runs to be written into a log.
 
-use event_log::{EventLog, InboxRequest, LogError, Record, RunWriter, Seed, session_of_fork};
+use backstop_event_log::{
+    EventLog, InboxRequest, LogError, Record, RunWriter, Seed, session_of_fork,
+};
 use layer0::event::{
-    Actor, AgentRecord, EventKind, Follows, Hash, RunFinished, RunForked, RunStarted, Warning,
+    Actor, AgentRecord, EventKind, Follows, Hash, ModelAttempted, RunFailed, RunFinished,
+    RunForked, RunStarted, Warning,
 };
 use layer0::id::RunId;
 use layer0::stop::Outcome;
@@ -44,6 +47,29 @@ pub(crate) fn finished() -> EventKind {
 
 pub(crate) fn cancelled() -> EventKind {
     ended(Outcome::Cancelled, Some(code::RUN_CANCELLED))
+}
+
+/// An attempt at a model that ended, with a code where it failed.
+pub(crate) fn attempted(provider: &str, code: Option<&'static str>) -> EventKind {
+    let mut attempted = ModelAttempted::new(1, 1, provider);
+    attempted.code = code.map(layer0::Code::new);
+    attempted.into()
+}
+
+/// The end of a run that was stopped, with a code.
+pub(crate) fn stopped(reason: &'static str) -> EventKind {
+    ended(Outcome::Cancelled, Some(reason))
+}
+
+/// The end of a run that failed, with a code.
+pub(crate) fn failed(reason: &'static str) -> EventKind {
+    RunFailed {
+        reason: layer0::Code::new(reason),
+        message: "it failed".into(),
+        chain: vec!["it failed".into()],
+        usage: Usage::default(),
+    }
+    .into()
 }
 
 fn ended(outcome: Outcome, reason: Option<&'static str>) -> EventKind {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use event_log::{Decision, InboxRequest};
+use backstop_event_log::{Decision, InboxRequest};
 use futures_util::future::join_all;
 
 use super::Log;
 use super::history::{at, cancel, cancelled, finished, input, open, send, warning, write};
 use crate::contract::approvals::asked;
 
-async fn inbox(log: &Log, run: &str) -> Vec<event_log::InboxMessage> {
+async fn inbox(log: &Log, run: &str) -> Vec<backstop_event_log::InboxMessage> {
     log.inbox(&run.into()).await.expect("it is read")
 }
 

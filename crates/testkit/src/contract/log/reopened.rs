@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event_log::{EventLog, LogError, RunWriter, read_events};
+use backstop_event_log::{EventLog, LogError, RunWriter, read_events};
 
 use super::history::{
     begin, finished, following, input, open, resume, send, started, warning, whole, write,
@@ -72,7 +72,7 @@ pub(super) async fn a_run_has_one_writer_by_whatever_handle(place: Place) {
     let refused = two.claim(&"run_1".into()).await;
     assert!(matches!(refused, Err(LogError::Claimed(_))), "{refused:?}");
     let summary = two.summary(&"run_1".into()).await.expect("it is read").expect("it is known");
-    let stolen = event_log::Claim::new(event_log::Claim::FIRST + 99, ());
+    let stolen = backstop_event_log::Claim::new(backstop_event_log::Claim::FIRST + 99, ());
     let mut thief = RunWriter::resume(Arc::clone(&two), summary, stolen);
     let refused = write(&mut thief, 11, [warning("stolen")]).await;
     assert!(matches!(refused, Err(LogError::Conflict { .. })), "{refused:?}");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event_log::{LogError, RunWriter, read_events, session_of_fork};
+use backstop_event_log::{LogError, RunWriter, read_events, session_of_fork};
 use futures_util::future::join_all;
 
 use super::Log;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use event_log::{Claim, LogError, RunSummary, RunWriter, read_events};
+use backstop_event_log::{Claim, LogError, RunSummary, RunWriter, read_events};
 use futures_util::future::join_all;
 use layer0::id::RunId;
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ModelSettings};
 use layer0::ToolSpec;
 use layer0::message::{Image, Message, ProviderState, StatePart, ToolCall, Transcript};
-use provider::{ModelRequest, ModelSettings};
 use serde_json::{Value, json};
 
 use super::answer;
@@ -214,10 +214,8 @@ fn request() -> ModelRequest {
     });
     // Another than the one that was called, so that what is found in the call is not found here.
     let tool = ToolSpec::new("toolname", "tooldescription", schema);
-    let settings = ModelSettings {
-        max_output_tokens: Some(MAX_OUTPUT_TOKENS),
-        temperature: Some(TEMPERATURE),
-    };
+    let settings =
+        ModelSettings::new().max_output_tokens(MAX_OUTPUT_TOKENS).temperature(TEMPERATURE);
     ModelRequest { tools: Arc::new([tool]), settings, ..ModelRequest::new(messages) }
 }
 

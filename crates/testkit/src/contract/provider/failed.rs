@@ -1,7 +1,7 @@
 //! What fails says what it was, what it cost, and no secret.
 
+use backstop_provider::{ErrorKind, ProviderError, ScriptedAnswer, ScriptedError};
 use layer0::failure::Failure;
-use provider::{ErrorKind, ProviderError, ScriptedAnswer, ScriptedError};
 use serde_json::json;
 
 use super::{ask, billed};

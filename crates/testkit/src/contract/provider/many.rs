@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use backstop_provider::{ModelRequest, ScriptedAnswer, StreamSink};
 use futures_util::future::join_all;
 use layer0::message::{Message, Transcript};
-use provider::{ModelRequest, ScriptedAnswer, StreamSink};
 
 use super::{answer, calls};
 use crate::server::{Ending, Heard, Loopback, hello, patient, send};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use backstop_provider::{ModelRequest, ScriptedAnswer};
 use layer0::JsonText;
 use layer0::message::{Message, Transcript};
-use provider::{ModelRequest, ScriptedAnswer};
 use serde_json::{Value, json};
 
 use super::{answer, calling};

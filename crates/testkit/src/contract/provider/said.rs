@@ -1,8 +1,8 @@
 //! What is said arrives as it was said.
 
+use backstop_provider::ScriptedAnswer;
 use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
-use provider::ScriptedAnswer;
 use serde_json::{Value, json};
 
 use super::{answer, ask, billed, calling, calls};
