@@ -2,8 +2,10 @@
 
 mod approval;
 mod errors;
+mod output;
 mod record;
 mod run;
+mod setup;
 mod runs;
 mod store;
 mod values;
@@ -13,14 +15,16 @@ use clap::{Parser, Subcommand};
 pub(crate) use approval::{ApprovalsArgs, ApproveArgs, CancelArgs, DenyArgs};
 pub(crate) use errors::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
-    ResultsArgs, ResultsCommand, ResultsShowArgs,
+    Grouping, ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs,
 };
+pub(crate) use output::{LogFormat, OutputArgs};
 pub(crate) use record::{RedactArgs, TraceArgs, VerifyArgs};
-pub(crate) use run::{DiffArgs, ForkArgs, RehearseArgs, ReplayArgs, ResumeArgs, RunArgs};
+pub(crate) use run::{ChatArgs, DiffArgs, ForkArgs, RehearseArgs, ReplayArgs, ResumeArgs, RunArgs};
 pub(crate) use runs::{
-    EndedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs, SessionsArgs,
-    SessionsCommand, SessionsForgetArgs,
+    EndedState, ListedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs,
+    SessionsArgs, SessionsCommand, SessionsForgetArgs,
 };
+pub(crate) use setup::{CheckArgs, CompletionsArgs, DoctorArgs, InitArgs};
 pub(crate) use store::{BackupArgs, StoreArgs, VacuumArgs};
 
 /// Run LLM agents whose failures have one place to land, and read the record they leave.
@@ -29,11 +33,16 @@ pub(crate) use store::{BackupArgs, StoreArgs, VacuumArgs};
     name = "backstop",
     bin_name = "backstop",
     version,
-    after_help = "Exit codes: 0 finished, 1 run failed, 2 usage or configuration, 3 stopped (incomplete, budget, cancelled), \
-                  4 waiting for approval, 5 storage, 6 replay diverged or log tampered.\n\
-                  Set BACKSTOP_LOG=debug to see the spans and events of the runtime."
+    after_help = "Runs, errors, results and approvals are named by their id, by a beginning of it that no \
+                  other has, or as `last`.\n\n\
+                  Exit codes: 0 finished, 1 run failed, 2 usage or configuration, 3 stopped (incomplete, budget, cancelled), \
+                  4 waiting for approval, 5 storage, 6 replay diverged or log tampered.\n\n\
+                  With --json, an error is one JSON object on standard error: code, message, hint, retry, effect.\n\
+                  BACKSTOP_LOG or RUST_LOG says what of the runtime is logged, such as `debug`."
 )]
 pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -42,6 +51,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run an agent file
     Run(RunArgs),
+    /// Talk with an agent: turns of one session, with tools and approvals inline
+    Chat(ChatArgs),
     /// Go on with a run whose process died or that waited for a person
     Resume(ResumeArgs),
     /// Check that a run's decisions follow from its record; runs no model and no tool
@@ -76,10 +87,20 @@ pub(crate) enum Command {
     Errors(ErrorsArgs),
     /// Read the large results that tools returned
     Results(ResultsArgs),
+    /// Write an agent file that runs at once
+    Init(InitArgs),
+    /// Find every mistake of an agent file; needs no key
+    Check(CheckArgs),
+    /// See whether everything is in order: keys, endpoints, store, clock, disk
+    Doctor(DoctorArgs),
     /// List every code: what it means and what to do
     Codes(CodesArgs),
     /// Run scenario files: how an agent fails, before it does
     Rehearse(RehearseArgs),
+    /// Print what completes our commands in a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page (roff)
+    Man,
 }
 
 #[derive(clap::Args)]

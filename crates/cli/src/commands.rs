@@ -3,10 +3,17 @@
 pub(crate) mod approvals;
 pub(crate) mod backup;
 pub(crate) mod cancel;
+pub(crate) mod chat;
+pub(crate) mod check;
 pub(crate) mod codes;
+pub(crate) mod completions;
 pub(crate) mod diff;
+pub(crate) mod doctor;
+mod error_counts;
 pub(crate) mod errors;
 pub(crate) mod fork;
+pub(crate) mod init;
+pub(crate) mod man;
 pub(crate) mod redact;
 pub(crate) mod rehearse;
 pub(crate) mod replay;

@@ -1,18 +1,22 @@
 //! Exit codes, and the errors that lead to them.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::process::ExitCode;
 
-use config::{ConfigError, InvalidStoreUrl};
-use error_store::StoreError;
-use event_log::LogError;
+use backstop_config::ConfigError;
+use backstop_error_store::StoreError;
+use backstop_event_log::InvalidStoreUrl;
+use backstop_event_log::LogError;
+use backstop_react::{DecideError, ResumeError};
+use backstop_rehearse::RehearsalError;
+use backstop_store_sqlite::{OpenError, RemoveError};
+use layer0::code;
 use layer0::error::BoxError;
-use layer0::failure::Chain;
+use layer0::failure::{Chain, Effect, Facts, Failure, Retry};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
-use react::ResumeError;
-use rehearse::RehearsalError;
-use store_sqlite::{OpenError, RemoveError};
+use serde::Serialize;
 
 /// A run failed.
 pub(crate) const FAILED: u8 = 1;
@@ -27,23 +31,40 @@ const TAMPERED: u8 = 6;
 #[derive(Debug)]
 pub(crate) struct CliError {
     code: u8,
+    facts: Facts,
     source: BoxError,
     hint: Option<String>,
 }
 
+/// An error as one object of JSON.
+#[derive(Serialize)]
+pub(crate) struct ErrorReport<'a> {
+    code: &'static str,
+    message: String,
+    hint: Option<&'a str>,
+    retry: &'static str,
+    retry_after_ms: Option<u64>,
+    effect: &'static str,
+    exit: u8,
+}
+
+/// What a mistake of the caller is.
+const MISTAKE: Facts = Facts::never(code::INPUT_INVALID, Effect::None);
+
 impl CliError {
     pub(crate) fn usage(error: impl Into<BoxError>) -> Self {
-        Self { code: USAGE, source: error.into(), hint: None }
+        Self { code: USAGE, facts: MISTAKE, source: error.into(), hint: None }
     }
 
-    pub(crate) fn storage(error: impl Into<BoxError>) -> Self {
-        Self { code: STORAGE, source: error.into(), hint: None }
+    pub(crate) fn storage(error: impl Failure + Send + Sync + 'static) -> Self {
+        Self { code: STORAGE, facts: error.facts(), source: error.into(), hint: None }
     }
 
     pub(crate) fn internal(what: &str, error: impl Into<BoxError>) -> Self {
         let error: BoxError = error.into();
         Self {
             code: FAILED,
+            facts: Facts::never(code::INTERNAL, Effect::Unknown),
             source: format!("{what} failed: {}", Chain(&*error)).into(),
             hint: None,
         }
@@ -51,13 +72,14 @@ impl CliError {
 
     /// Says that the command line names a run that there is not.
     pub(crate) fn no_run(run: RunId) -> Self {
-        Self { code: USAGE, ..LogError::NotFound(run).into() }
+        Self { code: USAGE, facts: MISTAKE, ..LogError::NotFound(run).into() }
     }
 
     /// Says why a run did not begin.
     pub(crate) fn not_started(error: &LogError) -> Self {
         let hint = hint_of(error).map(ToOwned::to_owned);
-        Self { code: code_of(error), source: Chain(error).to_string().into(), hint }
+        let source = Chain(error).to_string().into();
+        Self { code: code_of(error), facts: error.facts(), source, hint }
     }
 
     /// Returns what the command exits with.
@@ -68,6 +90,22 @@ impl CliError {
     /// Returns how to mend it, where that is known.
     pub(crate) fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
+    }
+
+    /// Returns the error as the API of the console gives it, and what the command exits with.
+    pub(crate) fn report(&self) -> ErrorReport<'_> {
+        let (retry, retry_after_ms) = match self.facts.retry {
+            Retry::Never => ("never", None),
+            Retry::Backoff => ("backoff", None),
+            Retry::After(wait) => ("after", u64::try_from(wait.as_millis()).ok()),
+        };
+        let effect = match self.facts.effect {
+            Effect::None => "none",
+            Effect::Unknown => "unknown",
+            Effect::Happened => "happened",
+        };
+        let (code, message, hint) = (self.facts.code, self.to_string(), self.hint());
+        ErrorReport { code, message, hint, retry, retry_after_ms, effect, exit: self.code }
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -93,6 +131,11 @@ pub(crate) fn of(outcome: Outcome) -> ExitCode {
     })
 }
 
+/// Returns the exit code of what was told to stop.
+pub(crate) fn of_stop() -> ExitCode {
+    ExitCode::from(STOPPED)
+}
+
 /// Returns the exit code of a replay that found a difference.
 pub(crate) fn of_divergence() -> ExitCode {
     ExitCode::from(TAMPERED)
@@ -106,7 +149,7 @@ pub(crate) fn of_log(error: &LogError) -> ExitCode {
 const fn code_of(error: &LogError) -> u8 {
     match error {
         LogError::Tampered { .. } => TAMPERED,
-        LogError::KeyMissing { .. } | LogError::NotErasable { .. } => USAGE,
+        LogError::KeyMissing { .. } | LogError::NotErasable { .. } | LogError::NotFound(_) => USAGE,
         _ => STORAGE,
     }
 }
@@ -138,7 +181,7 @@ const fn hint_of(error: &LogError) -> Option<&'static str> {
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         let hint = error.hint().map(ToOwned::to_owned);
-        Self { code: USAGE, source: error.into(), hint }
+        Self { code: USAGE, facts: MISTAKE, source: error.into(), hint }
     }
 }
 
@@ -173,7 +216,7 @@ impl From<OpenError> for CliError {
 impl From<LogError> for CliError {
     fn from(error: LogError) -> Self {
         let (code, hint) = (code_of(&error), hint_of(&error).map(ToOwned::to_owned));
-        Self { code, source: error.into(), hint }
+        Self { code, facts: error.facts(), source: error.into(), hint }
     }
 }
 
@@ -183,6 +226,7 @@ impl From<ResumeError> for CliError {
             ResumeError::Log(error) => error.into(),
             ResumeError::Diverged(_) => Self {
                 code: TAMPERED,
+                facts: error.facts(),
                 source: error.into(),
                 hint: Some(
                     "the agent has changed since; name the one it was, or another one with --agent"
@@ -190,6 +234,22 @@ impl From<ResumeError> for CliError {
                 ),
             },
             other => Self::storage(other),
+        }
+    }
+}
+
+impl From<DecideError> for CliError {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::Log(error) => error.into(),
+            DecideError::NotFound(error) => Self::usage(error)
+                .with_hint("`backstop approvals` lists what is open; an approval is decided once"),
+            DecideError::Expired(_) => Self::usage(error)
+                .with_hint("the call counts as denied; `backstop resume RUN` goes on without it"),
+            error => {
+                let hint = Failure::hint(&error).map(Cow::into_owned);
+                Self { hint, ..Self::usage(error) }
+            }
         }
     }
 }
@@ -221,7 +281,12 @@ impl From<RemoveError> for CliError {
 impl From<RehearsalError> for CliError {
     fn from(error: RehearsalError) -> Self {
         match error {
-            RehearsalError::Store(_) => Self::storage(error),
+            RehearsalError::Store(_) => Self {
+                code: STORAGE,
+                facts: Facts::new(code::STORE_FAILED, Retry::Backoff, Effect::None),
+                source: error.into(),
+                hint: None,
+            },
             _ => Self::usage(error),
         }
     }

@@ -7,7 +7,10 @@
 mod args;
 mod assemble;
 mod commands;
+mod conclude;
 mod exit;
+mod ids;
+mod limits;
 mod output;
 mod page;
 mod progress;
@@ -22,16 +25,16 @@ use std::process::ExitCode;
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, LogFormat, OutputArgs};
 use crate::exit::CliError;
 
-/// The variable that says what of our own running is shown.
-const LOG_VARIABLE: &str = "BACKSTOP_LOG";
+/// The variables that say what of our own running is shown; the first that does counts.
+const LOG_VARIABLES: [&str; 2] = ["BACKSTOP_LOG", "RUST_LOG"];
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| {
         // Where it panicked stands on a line of its own.
-        output::note(&format!("internal error: {}", panic.to_string().replacen('\n', " ", 1)));
+        output::alert(&format!("internal error: {}", panic.to_string().replacen('\n', " ", 1)));
     }));
     // Only what panics in the command itself gets here.
     let code = std::panic::catch_unwind(run).unwrap_or_else(|_| ExitCode::from(exit::FAILED));
@@ -44,14 +47,11 @@ fn run() -> ExitCode {
         Ok(args) => args,
         Err(error) => return report::refuse(&error),
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(log_filter())
-        .with_ansi(false)
-        .with_writer(|| output::LogLines)
-        .init();
+    output::style::set(args.output.quiet, args.output.color.into());
+    start_log(&args.output);
     // For tests of agents: nothing may leave the machine.
     if std::env::var_os("BACKSTOP_DENY_REAL_REQUESTS").is_some_and(|value| value != "0") {
-        provider_http::deny_real_requests();
+        backstop_provider_http::deny_real_requests();
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -69,20 +69,44 @@ fn run() -> ExitCode {
     }
 }
 
-/// Returns what of our own running is shown: nothing, unless the variable says otherwise.
-fn log_filter() -> EnvFilter {
-    match std::env::var(LOG_VARIABLE) {
-        Ok(filter) if !filter.is_empty() => EnvFilter::try_new(filter).unwrap_or_else(|error| {
-            output::note(&format!("warning: {LOG_VARIABLE} is not used: {error}"));
-            "off".into()
-        }),
-        _ => "off".into(),
+/// Starts the log of our own running. It is never coloured: it holds text of others.
+fn start_log(args: &OutputArgs) {
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(log_filter(args.verbose))
+        .with_ansi(false)
+        .with_writer(|| output::LogLines);
+    match args.log_format {
+        LogFormat::Json => log.json().flatten_event(true).init(),
+        LogFormat::Text => log.init(),
+    }
+}
+
+/// Returns what of our own running is shown: nothing, unless a variable or the command line says
+/// otherwise.
+fn log_filter(verbose: u8) -> EnvFilter {
+    for variable in LOG_VARIABLES {
+        match std::env::var(variable) {
+            Ok(filter) if !filter.is_empty() => match EnvFilter::try_new(filter) {
+                Ok(filter) => return filter,
+                Err(error) => {
+                    output::alert(&format!("warning: {variable} is not used: {error}"));
+                }
+            },
+            _ => {}
+        }
+    }
+    match verbose {
+        0 => "off".into(),
+        // All our crates begin so, but one.
+        1 => "warn,backstop=debug,layer0=debug".into(),
+        _ => "debug".into(),
     }
 }
 
 async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Run(args) => commands::run::run(args).await,
+        Command::Chat(args) => commands::chat::run(args).await,
         Command::Resume(args) => commands::resume::run(args).await,
         Command::Replay(args) => commands::replay::run(args).await,
         Command::Fork(args) => commands::fork::run(args).await,
@@ -100,6 +124,11 @@ async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
         Command::Trace(args) => commands::trace::run(args).await,
         Command::Errors(args) => commands::errors::run(args).await,
         Command::Results(args) => commands::results::run(args).await,
+        Command::Init(args) => commands::init::run(&args),
+        Command::Check(args) => commands::check::run(&args),
+        Command::Doctor(args) => commands::doctor::run(args).await,
+        Command::Completions(args) => commands::completions::run(&args),
+        Command::Man => commands::man::run(),
         Command::Codes(args) => commands::codes::run(&args),
         Command::Rehearse(args) => commands::rehearse::run(args).await,
     }

@@ -10,20 +10,25 @@
 mod ask;
 mod call;
 mod escape;
+mod line;
 mod screen;
+pub(crate) mod style;
 mod terminal;
 #[cfg(unix)]
 mod tty;
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::LazyLock;
 
 use anstyle::Style;
-use event_log::one_line;
+pub(crate) use backstop_event_log::counted;
+use backstop_event_log::one_line;
 use serde::Serialize;
 
 pub(crate) use self::ask::{Answer, Prompt};
 pub(crate) use self::call::call;
+pub(crate) use self::line::{Line, Lines};
 use self::screen::{Entry, SCREEN};
 use crate::exit::CliError;
 
@@ -39,12 +44,27 @@ pub(crate) fn lines(text: &str) -> Result<(), CliError> {
 
 /// Writes a line of coloured pieces, where standard output wants colours.
 pub(crate) fn pieces(pieces: &[(Style, &str)]) -> Result<(), CliError> {
-    let plain = anstream::AutoStream::choice(&io::stdout()) == anstream::ColorChoice::Never;
-    let piece = |(style, text): &(Style, &str)| match escape::line(text) {
-        text if plain => text,
-        text => format!("{style}{text}{style:#}"),
-    };
-    print(&pieces.iter().map(piece).collect::<String>())
+    print(&style::joined(&escaped_pieces(pieces), style::colours_results()))
+}
+
+fn escaped_pieces(pieces: &[(Style, &str)]) -> Vec<(Style, String)> {
+    pieces.iter().map(|(style, text)| (*style, escape::line(text))).collect()
+}
+
+/// Writes a part of a text that comes in parts to standard output, and no end of a line.
+pub(crate) fn part(text: &str) {
+    let safe = escape::text(text);
+    if *ONE_STREAM {
+        drain();
+    }
+    let mut stdout = io::stdout().lock();
+    // A reader that is gone is no error.
+    let _ = stdout.write_all(safe.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Is standard output a terminal?
+pub(crate) fn shows_results() -> bool {
+    io::stdout().is_terminal()
 }
 
 /// Writes a value as one line of JSON.
@@ -64,19 +84,56 @@ pub(crate) fn foreign(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() { print(&escape::text(text)) } else { print(text) }
 }
 
-/// Writes a line for people to standard error. It is not waited for.
+/// Writes a line for people to standard error, unless they want quiet. It is not waited for.
 pub(crate) fn note(text: &str) {
+    if !style::is_quiet() {
+        alert(text);
+    }
+}
+
+/// Writes a line of one colour for people to standard error, unless they want quiet.
+pub(crate) fn note_of(style: Style, text: &str) {
+    if !style::is_quiet() {
+        alert_of(style, text, "");
+    }
+}
+
+/// Writes lines for people to standard error, unless they want quiet.
+pub(crate) fn notes(text: &str) {
+    if !style::is_quiet() {
+        SCREEN.push(Entry::Line(escape::text(text)));
+    }
+}
+
+/// Writes a line to standard error that is said in any case, such as an error.
+pub(crate) fn alert(text: &str) {
     SCREEN.push(Entry::Line(escape::line(text)));
 }
 
-/// Writes lines for people to standard error.
-pub(crate) fn notes(text: &str) {
+/// Writes a value as one line of JSON to standard error.
+pub(crate) fn alert_json(value: &impl Serialize) {
+    // What it is made for has texts and numbers only.
+    let text = serde_json::to_string(value).unwrap_or_default();
+    SCREEN.push(Entry::Line(escape::json(&text)));
+}
+
+/// Writes lines to standard error that are said in any case.
+pub(crate) fn alerts(text: &str) {
     SCREEN.push(Entry::Line(escape::text(text)));
 }
 
-/// Writes a line to standard error that can be done without when it is not read.
-pub(crate) fn progress(text: &str) {
-    SCREEN.push(Entry::Progress(escape::line(text)));
+/// Writes what went wrong to standard error: a coloured word, and what it is about.
+pub(crate) fn alert_of(style: Style, word: &str, text: &str) {
+    let pieces = escaped_pieces(&[(style, word), (Style::new(), text)]);
+    SCREEN.push(Entry::Line(style::joined(&pieces, style::colours_notes())));
+}
+
+/// Writes a line of coloured pieces to standard error that can be done without when it is not read.
+pub(crate) fn progress(pieces: &[(Style, &str)]) {
+    if !style::is_quiet() {
+        let text = style::joined(&escaped_pieces(pieces), style::colours_notes());
+        SCREEN.push(Entry::Progress(text));
+    }
 }
 
 /// Escapes a text of others that is to become part of a text of several lines.
@@ -91,7 +148,7 @@ pub(crate) fn status(text: &str) {
 
 /// Shows a spinner until it is dropped, where standard error is a terminal.
 pub(crate) fn spinner() -> Spinner {
-    SCREEN.push(Entry::Spin(true));
+    SCREEN.push(Entry::Spin(!style::is_quiet()));
     Spinner(())
 }
 
@@ -102,6 +159,12 @@ impl Drop for Spinner {
     fn drop(&mut self) {
         SCREEN.push(Entry::Spin(false));
     }
+}
+
+/// Ends the process, with the terminal as it was when [`Lines`] were begun.
+pub(crate) fn leave(code: i32) -> ! {
+    line::put_back();
+    std::process::exit(code)
 }
 
 /// Waits until what was noted is written; for a reader that takes nothing, five seconds.
@@ -116,7 +179,7 @@ pub(crate) fn at_terminal() -> bool {
 
 /// Reads all of standard input, as text with a limit.
 pub(crate) fn input() -> io::Result<String> {
-    config::read_text_from(io::stdin().lock())
+    backstop_config::read_text_from(io::stdin().lock())
 }
 
 /// Returns how wide standard output is; `None` when it is no terminal.
@@ -189,9 +252,16 @@ pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> Result<(), CliErro
     rows.iter().try_for_each(|row| print(&mut row.iter().map(String::as_str)))
 }
 
-/// Names a number of things.
-pub(crate) fn counted(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+/// Writes a word as a shell takes it.
+pub(crate) fn quoted(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| {
+        c.is_alphanumeric()
+            || matches!(c, ':' | '/' | '.' | '_' | '-' | '@' | '%' | '+' | ',' | '=')
+    };
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => Cow::Borrowed(word),
+        false => Cow::Owned(format!("'{}'", word.replace('\'', r"'\''"))),
+    }
 }
 
 /// Shows how a command of ours is typed here.
@@ -207,7 +277,8 @@ pub(crate) struct LogLines;
 
 impl Write for LogLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        progress(String::from_utf8_lossy(bytes).trim_end_matches('\n'));
+        let text = String::from_utf8_lossy(bytes);
+        SCREEN.push(Entry::Progress(escape::line(text.trim_end_matches('\n'))));
         Ok(bytes.len())
     }
 

@@ -1,46 +1,74 @@
-//! What people see while an agent runs: a spinner and tool lines on a terminal, plain lines
-//! otherwise. Always on standard error.
+//! What people see while an agent runs: on a terminal the answer as it comes, tool lines and a spinner;
+//! plain lines otherwise. Results go to standard output, the rest to standard error.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use event_log::describe;
+use anstyle::Style;
+use backstop_event_log::{describe, one_line};
+use backstop_react::{Live, Piece, RunFailure, RunOutcome, RunStream, StreamItem, Subscriber};
+use layer0::JsonText;
 use layer0::event::{Event, EventKind};
-use react::{Live, Piece, RunFailure, RunOutcome, RunStream, StreamItem, Subscriber};
+use layer0::failure::Chain;
+use layer0::id::CallId;
 
-use crate::assemble::brief;
-use crate::output::{self, progress};
+use crate::output::style::{BAD, DIM, GOOD, ODD};
+use crate::output::{self, Spinner, progress};
 
-/// How many characters of the answer that is coming in are shown.
+/// How many characters of the answer that is coming in a spinner shows.
 const SHOWN: usize = 100;
+/// How many characters of a tool's arguments stand in its line.
+const ARGUMENTS: usize = 80;
+
+/// What goes to standard output while a run goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Results {
+    /// The answer as it comes, where standard output is a terminal.
+    Answer,
+    /// Each event as a line of JSON.
+    Events,
+    /// Nothing.
+    None,
+}
+
+/// How a run ended, and the answer that stands on the terminal already.
+pub(crate) struct Seen<T> {
+    pub(crate) result: T,
+    pub(crate) answer: Option<String>,
+}
 
 /// Shows a run until it ends, and returns how it did.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future stops the run.
-pub(crate) async fn show_run(mut stream: RunStream) -> Result<RunOutcome, RunFailure> {
-    let _spinner = output::spinner();
-    let mut screen = Screen::default();
+pub(crate) async fn show_run(
+    mut stream: RunStream,
+    results: Results,
+) -> Seen<Result<RunOutcome, RunFailure>> {
+    let mut screen = Screen::new(results);
     while let Some(item) = stream.next().await {
         match item {
             StreamItem::Logged(event) => screen.event(&event),
             StreamItem::Delta { piece: Piece::Text(text), .. } => screen.text(&text),
-            StreamItem::Ended(result) => return result,
+            StreamItem::Unread { from, to, error } => {
+                let error = Chain(&error);
+                output::alert(&format!("warning: events {from} to {to} are not shown: {error}"));
+            }
+            StreamItem::Ended(result) => return Seen { result, answer: screen.end() },
             _ => {}
         }
     }
     // A stream ends with the outcome, so that this is not reached.
-    stream.finish().await
+    Seen { result: stream.finish().await, answer: screen.end() }
 }
 
-/// Shows a run that is gone on with until it ends.
+/// Shows a run that is gone on with until it ends; returns the answer that stands on the terminal.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future stops showing.
-pub(crate) async fn show(mut events: Subscriber) {
-    let _spinner = output::spinner();
-    let mut screen = Screen::default();
+pub(crate) async fn show(mut events: Subscriber, results: Results) -> Option<String> {
+    let mut screen = Screen::new(results);
     while let Some(live) = events.next().await {
         match live {
             Live::Logged(event) => {
@@ -50,51 +78,157 @@ pub(crate) async fn show(mut events: Subscriber) {
                 }
             }
             Live::Delta { piece: Piece::Text(text), .. } => screen.text(&text),
+            // What is missing may be of the answer.
+            Live::Missed(_) => screen.answer = None,
             _ => {}
         }
     }
+    screen.end()
 }
 
-#[derive(Default)]
 struct Screen {
+    results: Results,
+    /// Is the answer written as it comes?
+    streams: bool,
+    /// It turns while nothing else stands on its line.
+    spinner: Option<Spinner>,
     /// The end of the answer that is coming in.
-    answer: VecDeque<char>,
+    tail: VecDeque<char>,
+    /// The answer that is coming in, as far as it was written.
+    coming: String,
+    /// The last whole answer that was written.
+    answer: Option<String>,
+    /// What the open calls were given.
+    calls: HashMap<CallId, String>,
 }
 
 impl Screen {
+    fn new(results: Results) -> Self {
+        Self {
+            results,
+            streams: results == Results::Answer && output::shows_results(),
+            spinner: Some(output::spinner()),
+            tail: VecDeque::new(),
+            coming: String::new(),
+            answer: None,
+            calls: HashMap::new(),
+        }
+    }
+
     fn event(&mut self, event: &Event) {
+        if self.results == Results::Events
+            && let Err(error) = output::json(event)
+        {
+            output::alert(&format!("warning: an event cannot be printed: {error}"));
+        }
         let what = describe(&event.kind);
         match &event.kind {
             EventKind::ModelRequested(e) => {
-                self.answer.clear();
+                self.begin_answer();
                 output::status(&format!("asking the model (call {})", e.call));
             }
             EventKind::ModelAttempted(e) if e.code.is_some() => {
-                progress(&format!("! model {what}"));
+                let void = if self.coming.is_empty() { "" } else { " (the text above is void)" };
+                self.line(ODD, "! ", &format!("model {what}{void}"));
+                self.begin_answer();
             }
+            EventKind::ModelResponded(_) => self.end_answer(),
             EventKind::ToolRequested(e) => {
-                output::status(&format!("running {} {}", e.tool, brief(&e.arguments)));
+                let arguments = brief(&e.arguments);
+                output::status(&format!("running {} {arguments}", e.tool));
+                self.calls.insert(e.call_id.clone(), arguments);
             }
-            EventKind::ToolResponded(e) if e.ok => progress(&format!("✓ {what}")),
-            EventKind::ToolResponded(_) => progress(&format!("✗ {what}")),
-            EventKind::ApprovalGranted(_) => progress(&format!("✓ approved {what}")),
-            EventKind::ApprovalDenied(_) => progress(&format!("✗ denied {what}")),
-            EventKind::HookFailed(_) => progress(&format!("! hook {what}")),
-            EventKind::HookAborted(_) => progress(&format!("! hook {what}")),
-            EventKind::MemoryDegraded(_) => progress(&format!("! memory {what}")),
-            EventKind::BudgetExhausted(_) => progress(&format!("! budget {what}")),
-            EventKind::RunWaiting(_) => progress("… waiting for approval"),
-            EventKind::ErrorStored(_) => progress(&format!("  stored {what}")),
-            EventKind::ErrorStoreDegraded(_) => progress(&format!("! error store: {what}")),
-            EventKind::GuardTripped(_) => progress(&format!("! guard {what}")),
+            EventKind::ToolResponded(e) => {
+                let (style, sign) = if e.ok { (GOOD, "✓ ") } else { (BAD, "✗ ") };
+                let arguments = self.calls.remove(&e.call_id);
+                let (tool, rest) = what.split_once(' ').unwrap_or((&what, ""));
+                self.turn();
+                match arguments.as_deref() {
+                    None | Some("{}") => progress(&[(style, sign), (Style::new(), &what)]),
+                    Some(arguments) => progress(&[
+                        (style, sign),
+                        (Style::new(), tool),
+                        (DIM, &format!(" {arguments} ")),
+                        (Style::new(), rest),
+                    ]),
+                }
+            }
+            EventKind::ApprovalGranted(_) => self.line(GOOD, "✓ ", &format!("approved {what}")),
+            EventKind::ApprovalDenied(_) => self.line(BAD, "✗ ", &format!("denied {what}")),
+            EventKind::HookFailed(_) | EventKind::HookAborted(_) => {
+                self.line(ODD, "! ", &format!("hook {what}"));
+            }
+            EventKind::MemoryDegraded(_) => self.line(ODD, "! ", &format!("memory {what}")),
+            EventKind::BudgetExhausted(_) => self.line(ODD, "! ", &format!("budget {what}")),
+            EventKind::RunWaiting(_) => self.line(Style::new(), "… ", "waiting for approval"),
+            EventKind::ErrorStored(_) => self.line(DIM, "  ", &format!("stored {what}")),
+            EventKind::ErrorStoreDegraded(_) => {
+                self.line(ODD, "! ", &format!("error store: {what}"));
+            }
+            EventKind::GuardTripped(_) => self.line(ODD, "! ", &format!("guard {what}")),
             _ => {}
         }
     }
 
-    /// Shows the end of the answer that is coming in.
+    fn line(&mut self, style: Style, sign: &str, text: &str) {
+        self.turn();
+        progress(&[(style, sign), (Style::new(), text)]);
+    }
+
+    /// Shows a piece of the answer that is coming in.
     fn text(&mut self, piece: &str) {
-        self.answer.extend(piece.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
-        self.answer.drain(..self.answer.len().saturating_sub(SHOWN));
-        output::status(&self.answer.iter().collect::<String>());
+        if self.streams {
+            // Nothing else may stand on the line.
+            self.spinner = None;
+            self.coming.push_str(piece);
+            output::part(piece);
+            return;
+        }
+        self.tail.extend(piece.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
+        self.tail.drain(..self.tail.len().saturating_sub(SHOWN));
+        output::status(&self.tail.iter().collect::<String>());
+    }
+
+    fn begin_answer(&mut self) {
+        self.tail.clear();
+        self.end_line();
+        self.coming.clear();
+        self.turn();
+    }
+
+    fn end_answer(&mut self) {
+        self.end_line();
+        self.answer = (!self.coming.is_empty()).then(|| std::mem::take(&mut self.coming));
+        self.turn();
+    }
+
+    /// Ends the line of an answer that stopped inside of it.
+    fn end_line(&mut self) {
+        if !self.coming.is_empty() && !self.coming.ends_with('\n') {
+            output::part("\n");
+            self.coming.push('\n');
+        }
+    }
+
+    /// Lets the spinner turn again below what was written.
+    fn turn(&mut self) {
+        self.end_line();
+        self.spinner.get_or_insert_with(output::spinner);
+    }
+
+    /// Takes everything that moves off the screen; returns the answer that stands there.
+    fn end(mut self) -> Option<String> {
+        self.end_line();
+        self.spinner = None;
+        self.answer.take()
+    }
+}
+
+/// Returns a tool's arguments for its line.
+fn brief(arguments: &JsonText) -> String {
+    let text = one_line(arguments.get());
+    match text.char_indices().nth(ARGUMENTS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }

@@ -1,9 +1,11 @@
 //! The person at the terminal as one who approves.
 
 use async_trait::async_trait;
-use react::{ApprovalRequest, Approver, Decision};
+use backstop_clock::{Clock, SystemClock};
+use backstop_react::{ApprovalRequest, Approver, Decision};
 use tokio::sync::Mutex;
 
+use crate::limits::limits;
 use crate::output::{self, Answer};
 
 /// Asks at the terminal, one approval after the other.
@@ -27,9 +29,14 @@ impl Approver for Prompt {
     async fn decide(&self, request: &ApprovalRequest) -> Option<Decision> {
         let _turn = self.asking.lock().await;
         let approval = &request.approval;
+        // What this person would decide is refused; how others decide is printed as the run ends.
+        if !approval.approvers.allow(&self.by) {
+            return None;
+        }
+        let limits = limits(approval.expires_at, &approval.approvers, SystemClock.now());
         // The whole call, because that is what the decision is bound to.
         let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
-        match output::Prompt::to_decide(&call).ask().await? {
+        match output::Prompt::to_decide(&call, limits.as_deref()).ask().await? {
             Answer::Later => None,
             Answer::No(reason) => Some(Decision::deny(self.by.as_str(), reason)),
             Answer::Yes => Some(Decision::approve(self.by.as_str())),

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use config::AgentFile;
-use event_log::{EventLog, LogError, read_events};
+use backstop_config::AgentFile;
+use backstop_event_log::{EventLog, LogError, read_events};
+use backstop_react::AgentBuilder;
+use backstop_redact::Redactor;
+use backstop_store_sqlite::Database;
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
-use react::AgentBuilder;
-use redact::Redactor;
-use store_sqlite::Database;
 
 use crate::assemble;
 use crate::exit::CliError;
@@ -99,7 +99,7 @@ impl Recorded {
     }
 
     /// Makes a mistake of the agent file known.
-    pub(crate) fn build(&self, agent: AgentBuilder) -> Result<react::Agent, CliError> {
+    pub(crate) fn build(&self, agent: AgentBuilder) -> Result<backstop_react::Agent, CliError> {
         assemble::build(agent, &self.path)
     }
 }
@@ -129,7 +129,7 @@ fn outcomes(events: &[Event], provider: &str) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use event_log::{MemoryLog, RunWriter, Seed};
+    use backstop_event_log::{MemoryLog, RunWriter, Seed};
     use layer0::Timestamp;
     use layer0::event::{Actor, ModelAttempted, ModelResponded};
     use serde_json::json;

@@ -2,19 +2,41 @@
 
 use std::process::ExitCode;
 
+use backstop_event_log::one_line;
 use clap::Parser;
 
 use crate::args::Args;
 use crate::exit::{CliError, USAGE};
 use crate::output;
 
-/// Prints an error, with its causes and how to mend it.
+/// Prints an error, with its causes and how to mend it; as JSON where that was asked for.
 pub(crate) fn error(error: &CliError) -> ExitCode {
-    output::note(&format!("error: {error}"));
+    if wants_json() {
+        output::alert_json(&error.report());
+        return error.code();
+    }
+    output::alert_of(output::style::BAD, "error: ", &error.to_string());
     if let Some(hint) = error.hint() {
-        output::note(&format!("  hint: {hint}"));
+        output::alert(&format!("  hint: {hint}"));
     }
     error.code()
+}
+
+/// Does the command line ask for JSON? It is looked at as it is, because it may be what is wrong.
+pub(crate) fn wants_json() -> bool {
+    let mut flags = std::env::args_os().skip(1).take_while(|typed| typed != "--");
+    flags.any(|typed| typed == "--json" || typed == "--events")
+}
+
+/// Returns what is wrong with a command line as an error: what clap says first, and the rest as a hint.
+fn mistyped(text: &str) -> CliError {
+    let (message, rest) = text.trim().split_once("\n\n").unwrap_or((text.trim(), ""));
+    let message = message.strip_prefix("error: ").unwrap_or(message);
+    let error = CliError::usage(one_line(message));
+    match rest.trim() {
+        "" => error,
+        rest => error.with_hint(one_line(rest)),
+    }
 }
 
 /// Prints what is wrong with a command line, or the help that it asks for.
@@ -23,7 +45,11 @@ pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
         // It repeats what was typed, in lines of its own.
         let typed = std::env::args_os().map(|typed| output::escaped(&typed.to_string_lossy()));
         let escaped = Args::try_parse_from(typed).err();
-        output::notes(escaped.as_ref().unwrap_or(error).render().to_string().trim_end());
+        let text = escaped.as_ref().unwrap_or(error).render().to_string();
+        if wants_json() {
+            return self::error(&mistyped(&text));
+        }
+        output::alerts(text.trim_end());
         return ExitCode::from(USAGE);
     }
     match error.print() {

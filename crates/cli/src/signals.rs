@@ -1,8 +1,9 @@
 //! Being told to stop by the system: Ctrl-C, SIGTERM, a terminal that goes away.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use react::CancellationToken;
+use backstop_react::CancellationToken;
 
 use crate::output;
 
@@ -18,7 +19,7 @@ pub(crate) fn interrupt() -> CancellationToken {
     let cancelled = token.clone();
     tokio::spawn(async move {
         let mut signals = Signals::new();
-        while let Some(Told { number, insists }) = signals.next().await {
+        while let Some(Told { number, insists, .. }) = signals.next().await {
             let again = insists && cancelled.is_cancelled();
             if again || OVER.load(Ordering::SeqCst) {
                 // 128 and the number of the signal, as shells do it.
@@ -26,11 +27,72 @@ pub(crate) fn interrupt() -> CancellationToken {
             }
             if !cancelled.is_cancelled() {
                 cancelled.cancel();
-                output::note("stopping; press Ctrl-C again to stop at once");
+                output::alert("stopping; press Ctrl-C again to stop at once");
             }
         }
     });
     token
+}
+
+/// The turns of a conversation: Ctrl-C stops the one that goes on, and not the program. What tells the
+/// program to end stops the turn first; between turns it ends at once.
+#[derive(Clone, Default)]
+pub(crate) struct Turns(Arc<Mutex<Turn>>);
+
+#[derive(Default)]
+struct Turn {
+    going_on: Option<CancellationToken>,
+    has_ended: bool,
+}
+
+impl Turns {
+    /// Listens from now on.
+    pub(crate) fn start() -> Self {
+        let turns = Self::default();
+        let listening = turns.clone();
+        tokio::spawn(async move {
+            let mut signals = Signals::new();
+            while let Some(told) = signals.next().await {
+                listening.tell(&told);
+            }
+        });
+        turns
+    }
+
+    fn tell(&self, told: &Told) {
+        let mut turn = self.lock();
+        match &turn.going_on {
+            Some(token) if !token.is_cancelled() => {
+                token.cancel();
+                output::note("stopping the turn");
+            }
+            // A line that is edited is no turn; its terminal is put back.
+            None if told.ends => output::leave(128 + told.number),
+            _ => {}
+        }
+        turn.has_ended |= told.ends;
+    }
+
+    /// Begins a turn; returns what stops it.
+    pub(crate) fn begin(&self) -> CancellationToken {
+        let token = CancellationToken::new();
+        self.lock().going_on = Some(token.clone());
+        token
+    }
+
+    /// Ends the turn.
+    pub(crate) fn end(&self) {
+        self.lock().going_on = None;
+    }
+
+    /// Was the program told to end?
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().has_ended
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Turn> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A signal that came.
@@ -38,6 +100,8 @@ struct Told {
     number: i32,
     /// Does the second one mean more than the first? A terminal that goes away may say so twice.
     insists: bool,
+    /// Is it meant for the program as a whole?
+    ends: bool,
 }
 
 /// Says that the run is over, and only its report is left to print.
@@ -75,12 +139,12 @@ impl Signals {
                 std::future::pending::<()>().await;
             }
         }
-        let (kind, insists) = tokio::select! {
-            () = next(&mut self.interrupt) => (SignalKind::interrupt(), true),
-            () = next(&mut self.terminate) => (SignalKind::terminate(), true),
-            () = next(&mut self.hangup) => (SignalKind::hangup(), false),
+        let (kind, insists, ends) = tokio::select! {
+            () = next(&mut self.interrupt) => (SignalKind::interrupt(), true, false),
+            () = next(&mut self.terminate) => (SignalKind::terminate(), true, true),
+            () = next(&mut self.hangup) => (SignalKind::hangup(), false, true),
         };
-        Some(Told { number: kind.as_raw_value(), insists })
+        Some(Told { number: kind.as_raw_value(), insists, ends })
     }
 }
 
@@ -104,7 +168,7 @@ impl Signals {
     }
 
     async fn next(&mut self) -> Option<Told> {
-        tokio::signal::ctrl_c().await.ok().map(|()| Told { number: 2, insists: true })
+        tokio::signal::ctrl_c().await.ok().map(|()| Told { number: 2, insists: true, ends: false })
     }
 }
 

@@ -3,14 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use config::{DurabilityName, StoreTable, StoreUrl};
-use error_store::Retention;
+use backstop_config::{DurabilityName, StoreTable};
+use backstop_error_store::Retention;
+use backstop_event_log::{LogKey, StoreUrl};
+use backstop_store_sqlite::{Database, Durability, StoreRetention};
 use etcetera::BaseStrategy;
-use event_log::LogKey;
-use store_sqlite::{Database, Durability, StoreRetention};
 
 use crate::args::StoreArgs;
 use crate::exit::CliError;
+use crate::output;
 
 /// The variable that names the store when neither command line nor agent file does.
 const VARIABLE: &str = "BACKSTOP_STORE";
@@ -34,8 +35,7 @@ impl Chosen {
     pub(crate) fn flag(&self) -> String {
         match self.url.to_string() {
             _ if !self.named => String::new(),
-            url if url.chars().all(is_plain) => format!(" --store {url}"),
-            url => format!(" --store '{}'", url.replace('\'', r"'\''")),
+            url => format!(" --store {}", output::quoted(&url)),
         }
     }
 }
@@ -54,11 +54,6 @@ pub(crate) fn choose(args: &StoreArgs, file: Option<(&str, &Path)>) -> Result<Ch
         return Ok(Chosen { url: url.parse::<StoreUrl>()?, named: false });
     }
     Ok(Chosen { url: StoreUrl::Sqlite(default_path()?), named: false })
-}
-
-/// Does a shell take it as it is?
-fn is_plain(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, ':' | '/' | '.' | '_' | '-' | '@' | '%' | '+' | ',' | '=')
 }
 
 fn default_path() -> Result<PathBuf, CliError> {

@@ -1,7 +1,9 @@
 //! Commands of the person in charge: what waits, and what is decided.
 
+use layer0::JsonText;
+
 use super::store::StoreArgs;
-use super::values::not_blank;
+use super::values::{arguments, not_blank};
 
 #[derive(clap::Args)]
 pub(crate) struct ApprovalsArgs {
@@ -14,7 +16,7 @@ pub(crate) struct ApprovalsArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ApproveArgs {
-    /// The approval, as `approvals` lists it
+    /// The approval, as `approvals` lists it: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) id: String,
     /// Who decides
@@ -23,13 +25,16 @@ pub(crate) struct ApproveArgs {
     /// Why
     #[arg(long, value_name = "TEXT", value_parser = not_blank)]
     pub(crate) reason: Option<String>,
+    /// Let the call run with these arguments, all of them, instead of those that are shown
+    #[arg(long, value_name = "JSON", value_parser = arguments)]
+    pub(crate) arguments: Option<JsonText>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct DenyArgs {
-    /// The approval, as `approvals` lists it
+    /// The approval, as `approvals` lists it: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) id: String,
     /// Who decides
@@ -44,7 +49,7 @@ pub(crate) struct DenyArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct CancelArgs {
-    /// The run
+    /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     /// Who stops it; the user by default

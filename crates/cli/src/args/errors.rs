@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::store::StoreArgs;
-use super::values::{from_one, not_blank};
+use super::values::{TimeArgs, from_one, not_blank};
 
 #[derive(clap::Args)]
 pub(crate) struct ErrorsArgs {
@@ -41,8 +41,24 @@ pub(crate) struct ErrorsPruneArgs {
     pub(crate) json: bool,
 }
 
+/// What errors are counted by.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Grouping {
+    /// The code of the failure
+    Code,
+    /// The day, in UTC
+    Day,
+    /// The tool, or the provider
+    Tool,
+}
+
 #[derive(clap::Args)]
 pub(crate) struct ErrorsStatsArgs {
+    /// Count by day, tool or code, failed attempts at models too; by tool, code and session otherwise
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) by: Option<Grouping>,
+    #[command(flatten)]
+    pub(crate) time: TimeArgs,
     /// At most this many lines, those that spared the model most first
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
@@ -64,6 +80,11 @@ pub(crate) struct ErrorsListArgs {
     /// Only errors of this tool
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) tool: Option<String>,
+    /// Only errors with this code, as `backstop codes` lists it
+    #[arg(long, value_name = "CODE", value_parser = not_blank)]
+    pub(crate) code: Option<String>,
+    #[command(flatten)]
+    pub(crate) time: TimeArgs,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
@@ -76,7 +97,7 @@ pub(crate) struct ErrorsListArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ErrorsShowArgs {
-    /// The error's id
+    /// The error's id, a beginning of it that no other has, or `last`
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) id: String,
     #[command(flatten)]
@@ -94,13 +115,38 @@ pub(crate) struct ResultsArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum ResultsCommand {
+    /// List stored results, newest first
+    List(ResultsListArgs),
     /// Show a whole result
     Show(ResultsShowArgs),
 }
 
 #[derive(clap::Args)]
+pub(crate) struct ResultsListArgs {
+    /// Only results of this run
+    #[arg(long, value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: Option<String>,
+    /// Only results of this session
+    #[arg(long, value_name = "ID", value_parser = not_blank)]
+    pub(crate) session: Option<String>,
+    /// Only results of this tool
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) tool: Option<String>,
+    #[command(flatten)]
+    pub(crate) time: TimeArgs,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print one JSON object per line
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct ResultsShowArgs {
-    /// The result's id
+    /// The result's id, a beginning of it that no other has, or `last`
     #[arg(value_name = "ID", value_parser = not_blank)]
     pub(crate) id: String,
     #[command(flatten)]

@@ -7,7 +7,7 @@ use super::values::not_blank;
 
 #[derive(clap::Args)]
 pub(crate) struct TraceArgs {
-    /// The run
+    /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     #[command(flatten)]
@@ -37,7 +37,7 @@ pub(crate) struct VerifyArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct RedactArgs {
-    /// The run
+    /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     /// The event, as `trace` numbers it

@@ -10,6 +10,9 @@ pub(crate) struct RunArgs {
     /// The agent file
     #[arg(value_name = "AGENT.toml")]
     pub(crate) agent: PathBuf,
+    /// What to ask
+    #[arg(value_name = "TEXT", conflicts_with = "input", value_parser = not_blank)]
+    pub(crate) text: Option<String>,
     /// What to ask: text, - for standard input, @FILE for a file, of at most 16 MiB [default: the
     /// agent file's]
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
@@ -29,11 +32,26 @@ pub(crate) struct RunArgs {
     /// Print one JSON object with everything
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print each event as one line of JSON when it is durable, then the object that --json prints
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) events: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ChatArgs {
+    /// The agent file
+    #[arg(value_name = "AGENT.toml")]
+    pub(crate) agent: PathBuf,
+    /// Go on with this session; a new one otherwise
+    #[arg(long, value_name = "ID", value_parser = not_blank)]
+    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct ResumeArgs {
-    /// The run
+    /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     /// Use this agent file instead of the recorded one
@@ -48,7 +66,7 @@ pub(crate) struct ResumeArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// The run
+    /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     /// Hold the run against this agent file; another agent diverges at the start
@@ -63,7 +81,7 @@ pub(crate) struct ReplayArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ForkArgs {
-    /// The run
+    /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     /// The last event that is copied, as `trace` numbers it
@@ -87,7 +105,7 @@ pub(crate) struct ForkArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct DiffArgs {
-    /// A run
+    /// A run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) one: String,
     /// Another run, such as a copy of it

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Subcommand;
 
 use super::store::StoreArgs;
-use super::values::{age, from_one, not_blank};
+use super::values::{TimeArgs, age, from_one, label, not_blank};
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -30,6 +30,26 @@ pub(crate) struct RunsListArgs {
     /// Only runs of this session
     #[arg(long, value_name = "ID", value_parser = not_blank)]
     pub(crate) session: Option<String>,
+    /// Only runs of the agent of this name
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) agent: Option<String>,
+    /// Only runs in this state; may be given more than once
+    #[arg(long = "state", value_name = "STATE")]
+    pub(crate) states: Vec<ListedState>,
+    /// Only runs that failed
+    #[arg(long, conflicts_with = "states")]
+    pub(crate) failed: bool,
+    /// Only runs that are filed under this label; may be given again, for all of them
+    #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
+    pub(crate) labels: Vec<(String, String)>,
+    /// Only runs that failed or stopped with this code, or with one of a family: provider.*
+    #[arg(long, value_name = "CODE", value_parser = not_blank)]
+    pub(crate) code: Option<String>,
+    #[command(flatten)]
+    pub(crate) time: TimeArgs,
+    /// Only runs that need a look: an approval expired, or waits for more than a day; the oldest first
+    #[arg(long)]
+    pub(crate) stuck: bool,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
@@ -38,6 +58,20 @@ pub(crate) struct RunsListArgs {
     /// Print one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A state of a run.
+#[derive(Clone, Copy, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub(crate) enum ListedState {
+    /// It is at work, or its process died
+    Running,
+    /// It waits for a person
+    WaitingApproval,
+    /// It ended without failing
+    Finished,
+    /// It failed
+    Failed,
 }
 
 #[derive(clap::Args)]
@@ -66,7 +100,7 @@ pub(crate) enum EndedState {
 
 #[derive(clap::Args)]
 pub(crate) struct RunsDeleteArgs {
-    /// The run
+    /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     #[command(flatten)]

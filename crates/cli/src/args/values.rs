@@ -2,6 +2,37 @@
 
 use std::time::Duration;
 
+use backstop_clock::{Clock, SystemClock};
+use backstop_react::LabelError;
+use layer0::{JsonText, Timestamp};
+
+/// From when until when.
+#[derive(clap::Args)]
+pub(crate) struct TimeArgs {
+    /// Only what began at this moment or later: RFC 3339, a day such as 2026-01-31 (UTC), or how long
+    /// ago, such as 2h or 3d
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) since: Option<Timestamp>,
+    /// Only what began before this moment, written likewise
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) until: Option<Timestamp>,
+}
+
+/// Reads a moment.
+fn moment(text: &str) -> Result<Timestamp, String> {
+    let whole_day = || format!("{text}T00:00:00Z").parse().ok();
+    let ago = || {
+        let ago = i64::try_from(age(text).ok()?.as_millis()).ok()?;
+        Some(Timestamp::from_millis(SystemClock.now().as_millis().saturating_sub(ago)))
+    };
+    text.parse().ok().or_else(whole_day).or_else(ago).ok_or_else(|| {
+        format!(
+            "`{text}` is no moment; write RFC 3339 such as 2026-01-31T08:00:00Z, a day such as \
+             2026-01-31, or how long ago, such as 2h or 3d"
+        )
+    })
+}
+
 /// Reads how many to show.
 pub(super) fn from_one() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..)
@@ -9,9 +40,17 @@ pub(super) fn from_one() -> clap::builder::RangedI64ValueParser<u32> {
 
 /// Parts a label into its key and its value.
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
-        None => Err("it is KEY=VALUE".to_owned()),
+    let (key, value) = text.split_once('=').ok_or("it is KEY=VALUE")?;
+    LabelError::check(key, value).map_err(|error| error.to_string())?;
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Reads the arguments of a call.
+pub(super) fn arguments(text: &str) -> Result<JsonText, String> {
+    let arguments = JsonText::parse(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    match arguments.get().starts_with('{') {
+        true => Ok(arguments),
+        false => Err("arguments are a JSON object".to_owned()),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Bedrock needs more than one key: an access key in two parts, a token at times, and a region.
 
-use config::ModelTable;
-use provider_bedrock::{Bedrock, Converse};
-use provider_http::ApiKey;
+use backstop_config::ModelTable;
+use backstop_provider_bedrock::{Bedrock, Converse};
+use backstop_provider_http::ApiKey;
 
 use crate::exit::CliError;
 

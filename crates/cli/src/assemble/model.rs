@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{ConfigError, ModelTable, ProviderName, read_script};
-use provider::{Provider, ScriptedProvider};
-use provider_anthropic::Anthropic;
-use provider_gemini::Gemini;
-use provider_http::{ApiKey, HttpProviderBuilder, Protocol, Timeouts};
-use provider_ollama::Ollama;
-use provider_openai::{OpenAi, OpenAiResponses};
-use react::{Upstream, attempt_labels};
+use backstop_config::{ConfigError, ModelTable, ProviderName, read_script};
+use backstop_provider::{Provider, ScriptedProvider};
+use backstop_provider_anthropic::Anthropic;
+use backstop_provider_gemini::Gemini;
+use backstop_provider_http::{ApiKey, HttpProviderBuilder, Protocol, Timeouts};
+use backstop_provider_ollama::Ollama;
+use backstop_provider_openai::{OpenAi, OpenAiResponses};
+use backstop_react::{Price, Upstream, attempt_labels, known_price};
 
 use super::bedrock;
 use crate::exit::CliError;
@@ -24,32 +24,38 @@ pub(super) struct Models {
     pub(super) keys: Vec<String>,
 }
 
-/// Builds the models of a file. `answered` says how many answers a scripted one has given already.
+/// Builds the models of a file. `has_price` says whether the agent has one for all of them, `answered` says how many answers a scripted one has given already.
 pub(super) fn models(
     model: &ModelTable,
+    has_price: bool,
     path: &Path,
     folder: &Path,
     answered: &dyn Fn(&str) -> usize,
+    keys_from: Keys,
 ) -> Result<Models, CliError> {
     let fallbacks = model.fallback.iter().map(|table| model.of_fallback(table));
     let fallbacks: Vec<ModelTable> = fallbacks.collect();
-    let first = provider(model, path, folder, 0)?;
-    let others = fallbacks.iter().map(|table| provider(table, path, folder, 0));
+    let first = provider(model, path, folder, 0, keys_from)?;
+    let others = fallbacks.iter().map(|table| provider(table, path, folder, 0, keys_from));
     let others: Vec<Keyed> = others.collect::<Result<_, _>>()?;
     let all: Vec<&dyn Provider> =
         [&first].into_iter().chain(&others).map(|(provider, _)| &**provider).collect();
     let mut labels = attempt_labels(&all).into_iter();
     let mut keys = Vec::new();
-    let mut open = |(table, (fresh, key)): (&ModelTable, Keyed)| {
+    let mut open = |(table, (fresh, secrets)): (&ModelTable, Keyed)| {
         let label = labels.next().unwrap_or_default();
-        keys.extend(key);
-        keys.extend(further_secrets(table, path)?);
+        keys.extend(secrets);
         // Only a script has to know how far it came.
         let provider = match table.provider {
-            ProviderName::Script => provider(table, path, folder, answered(&label))?.0,
+            ProviderName::Script => provider(table, path, folder, answered(&label), keys_from)?.0,
             _ => fresh,
         };
-        Ok(Upstream::shared(provider).attempt_timeout(timeouts(table).attempt))
+        let upstream = Upstream::shared(provider).attempt_timeout(timeouts(table).attempt);
+        let known = || price_of(table).filter(|_| !has_price);
+        Ok(match table.price.map(Into::into).or_else(known) {
+            Some(price) => upstream.price(price),
+            None => upstream,
+        })
     };
     let first = open((model, first))?;
     let fallbacks = fallbacks.iter().zip(others).map(open).collect::<Result<_, CliError>>()?;
@@ -57,28 +63,62 @@ pub(super) fn models(
 }
 
 /// Returns the keys of a file that this process holds, of models that need not be usable here.
-pub(super) fn held_keys(model: &ModelTable, path: &Path) -> Vec<String> {
+pub(super) fn held_keys(model: &ModelTable, path: &Path, folder: &Path) -> Vec<String> {
     let fallbacks = model.fallback.iter().map(|table| model.of_fallback(table));
     let tables: Vec<ModelTable> = std::iter::once(model.clone()).chain(fallbacks).collect();
     let held = |table: &ModelTable| {
-        let usual = match table.provider {
-            ProviderName::Openai | ProviderName::OpenaiResponses => {
-                Some(provider_openai::KEY_VARIABLE)
-            }
-            ProviderName::Anthropic => Some(provider_anthropic::KEY_VARIABLE),
-            ProviderName::Gemini => Some(provider_gemini::KEY_VARIABLE),
-            ProviderName::Ollama => Some(provider_ollama::KEY_VARIABLE),
-            _ => None,
-        };
+        let usual = usual_variable(table.provider);
         let key = ApiKey::from_env(table.api_key_env.as_deref().or(usual)?).ok()?;
         Some(key.reveal().to_owned())
     };
     let keys = tables.iter().filter_map(held);
     let further = tables.iter().flat_map(|table| further_secrets(table, path).unwrap_or_default());
-    keys.chain(further).collect()
+    let headers = tables.iter().flat_map(|table| table.headers.values());
+    let headers = headers
+        .filter(|value| value.is_credential())
+        .filter_map(|value| value.read(path, folder).ok());
+    keys.chain(further).chain(headers).collect()
 }
 
-type Keyed = (Arc<dyn Provider>, Option<String>);
+/// Returns what a known model costs at its provider itself.
+fn price_of(model: &ModelTable) -> Option<Price> {
+    let is_own = model.base_url.is_none();
+    known_price(model.provider.as_str(), model.model.as_deref().filter(|_| is_own)?)
+}
+
+/// Returns the variable that usually holds a provider's key.
+pub(crate) const fn usual_variable(provider: ProviderName) -> Option<&'static str> {
+    match provider {
+        ProviderName::Openai | ProviderName::OpenaiResponses => {
+            Some(backstop_provider_openai::KEY_VARIABLE)
+        }
+        ProviderName::Anthropic => Some(backstop_provider_anthropic::KEY_VARIABLE),
+        ProviderName::Gemini => Some(backstop_provider_gemini::KEY_VARIABLE),
+        ProviderName::Ollama => Some(backstop_provider_ollama::KEY_VARIABLE),
+        _ => None,
+    }
+}
+
+/// Where keys come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keys {
+    /// Anywhere: nothing is asked, and a key that is missing is no mistake.
+    Any,
+    /// This process holds them.
+    Held,
+}
+
+/// Builds the provider of a table to be asked.
+pub(crate) fn provider_of(
+    model: &ModelTable,
+    path: &Path,
+    folder: &Path,
+) -> Result<Arc<dyn Provider>, CliError> {
+    provider(model, path, folder, 0, Keys::Held).map(|(provider, _)| provider)
+}
+
+/// A provider, and what it sends that must never be shown.
+type Keyed = (Arc<dyn Provider>, Vec<String>);
 
 /// Gives a builder what all of them take, and builds.
 fn built<P: Protocol>(
@@ -86,7 +126,8 @@ fn built<P: Protocol>(
     model: &ModelTable,
     key: Option<&str>,
     path: &Path,
-) -> Result<Arc<dyn Provider>, CliError> {
+    folder: &Path,
+) -> Result<Keyed, CliError> {
     let mut builder = builder.timeouts(timeouts(model)).extra_body(model.extra_body.clone());
     if let Some(url) = &model.base_url {
         builder = builder.base_url(url.as_str());
@@ -94,39 +135,54 @@ fn built<P: Protocol>(
     if let Some(key) = key {
         builder = builder.api_key(key);
     }
-    Ok(Arc::new(builder.build().map_err(|error| misconfigured(error, path))?))
+    if let Some(name) = &model.user_agent {
+        builder = builder.user_agent(name.as_str());
+    }
+    for (name, value) in &model.headers {
+        let text = value.read(path, folder)?;
+        builder = match value.is_credential() {
+            true => builder.secret_header(name.as_str(), text),
+            false => builder.header(name.as_str(), text),
+        };
+    }
+    let secrets = builder.secrets().map(|secret| secret.reveal().to_owned()).collect();
+    let provider = builder.build().map_err(|error| misconfigured(error, path))?;
+    Ok((Arc::new(provider), secrets))
 }
 
-/// Builds the provider; returns its key too, so that it can be taken out of everything.
-fn provider(
+/// Builds the provider; returns its secrets too, so that they can be taken out of everything.
+pub(super) fn provider(
     model: &ModelTable,
     path: &Path,
     folder: &Path,
     answered: usize,
+    keys: Keys,
 ) -> Result<Keyed, CliError> {
-    let leniencies = model.omits_done.or(model.max_completion_tokens);
-    if leniencies.is_some() && model.provider != ProviderName::Openai {
-        let what = "`omits_done` and `max_completion_tokens` are of `provider = \"openai\"`";
-        return Err(ConfigError::new(path, what).with_hint("take them out").into());
+    check_keys(model, path)?;
+    let key = |model: &ModelTable, usual: &str| match (key(model, usual), keys) {
+        (Err(_), Keys::Any) => Ok(Some("none".to_owned())),
+        (key, _) => key,
+    };
+    // Nothing is sent, so that what it would be sent with need not be there.
+    let mut bare = model.clone();
+    if keys == Keys::Any {
+        bare.headers.retain(|_, value| !value.is_credential());
     }
+    let model = &bare;
     match model.provider {
         ProviderName::Script => {
             let script = model.script.as_ref().ok_or_else(|| {
                 ConfigError::new(path, "`provider = \"script\"` needs a script")
                     .with_hint("add `script = \"FILE.toml\"` with [[model]] entries to [model]")
             })?;
-            if !model.extra_body.is_empty() {
-                let what = "`extra_body` does not apply to `provider = \"script\"`";
-                return Err(ConfigError::new(path, what).with_hint("take it out").into());
-            }
             let script = ScriptedProvider::new(read_script(&folder.join(script))?);
             // It needs no key, but one that is named is a secret all the same.
             let key = model.api_key_env.as_deref().and_then(|name| ApiKey::from_env(name).ok());
             let key = key.map(|key| key.reveal().to_owned());
-            Ok((Arc::new(script.starting_at(answered)), key))
+            Ok((Arc::new(script.starting_at(answered)), key.into_iter().collect()))
         }
         ProviderName::Openai => {
-            let key = key(model, provider_openai::KEY_VARIABLE)?;
+            let key = key(model, backstop_provider_openai::KEY_VARIABLE)?;
             let mut openai = OpenAi::new(model_name(model, path)?);
             if let Some(omits) = model.omits_done {
                 openai = openai.with(|it| it.omits_done(omits));
@@ -134,35 +190,53 @@ fn provider(
             if let Some(yes) = model.max_completion_tokens {
                 openai = openai.with(|it| it.max_completion_tokens(yes));
             }
-            Ok((built(openai, model, key.as_deref(), path)?, key))
+            if let Some(yes) = model.stream_options {
+                openai = openai.with(|it| it.stream_options(yes));
+            }
+            if let Some(yes) = model.output_schemas {
+                openai = openai.with(|it| it.output_schemas(yes));
+            }
+            if let Some(version) = &model.api_version {
+                openai = openai.with(|it| it.api_version(version.as_str()));
+            }
+            built(openai, model, key.as_deref(), path, folder)
         }
         ProviderName::OpenaiResponses => {
-            let key = key(model, provider_openai::KEY_VARIABLE)?;
-            let responses = OpenAiResponses::new(model_name(model, path)?);
-            Ok((built(responses, model, key.as_deref(), path)?, key))
+            let key = key(model, backstop_provider_openai::KEY_VARIABLE)?;
+            let mut responses = OpenAiResponses::new(model_name(model, path)?);
+            if let Some(version) = &model.api_version {
+                responses = responses.with(|it| it.api_version(version.as_str()));
+            }
+            built(responses, model, key.as_deref(), path, folder)
         }
         ProviderName::Anthropic => {
-            let key = key(model, provider_anthropic::KEY_VARIABLE)?;
+            let key = key(model, backstop_provider_anthropic::KEY_VARIABLE)?;
             let anthropic = Anthropic::new(model_name(model, path)?);
-            Ok((built(anthropic, model, key.as_deref(), path)?, key))
+            built(anthropic, model, key.as_deref(), path, folder)
         }
         ProviderName::Bedrock => {
-            let bedrock = bedrock::setup(model, &model_name(model, path)?)?;
-            Ok((built(bedrock, model, None, path)?, None))
+            let name = model_name(model, path)?;
+            let bedrock = match bedrock::setup(model, &name) {
+                Err(_) if keys == Keys::Any => {
+                    return Ok((Arc::new(ScriptedProvider::new(Vec::new())), Vec::new()));
+                }
+                bedrock => bedrock?,
+            };
+            built(bedrock, model, None, path, folder)
         }
         ProviderName::Gemini => {
-            let key = key(model, provider_gemini::KEY_VARIABLE)?;
+            let key = key(model, backstop_provider_gemini::KEY_VARIABLE)?;
             let gemini = Gemini::new(model_name(model, path)?);
-            Ok((built(gemini, model, key.as_deref(), path)?, key))
+            built(gemini, model, key.as_deref(), path, folder)
         }
         ProviderName::Ollama => {
             // A server on this machine needs no key, so the hosted service's is left where it is.
             let key = match (&model.base_url, &model.api_key_env) {
                 (None, None) => None,
-                _ => key(model, provider_ollama::KEY_VARIABLE)?,
+                _ => key(model, backstop_provider_ollama::KEY_VARIABLE)?,
             };
             let ollama = Ollama::new(model_name(model, path)?);
-            Ok((built(ollama, model, key.as_deref(), path)?, key))
+            built(ollama, model, key.as_deref(), path, folder)
         }
         other => Err(ConfigError::new(path, format!("provider {other:?} is not supported yet"))
             .with_hint(
@@ -171,6 +245,32 @@ fn provider(
             )
             .into()),
     }
+}
+
+/// Refuses keys that are another provider's.
+fn check_keys(model: &ModelTable, path: &Path) -> Result<(), CliError> {
+    use ProviderName::{Openai, OpenaiResponses, Script};
+    let is_script = model.provider == Script;
+    let is_openai = model.provider == Openai;
+    let own = [
+        ("omits_done", model.omits_done.is_some(), is_openai),
+        ("max_completion_tokens", model.max_completion_tokens.is_some(), is_openai),
+        ("stream_options", model.stream_options.is_some(), is_openai),
+        ("output_schemas", model.output_schemas.is_some(), is_openai),
+        (
+            "api_version",
+            model.api_version.is_some(),
+            is_openai || model.provider == OpenaiResponses,
+        ),
+        ("extra_body", !model.extra_body.is_empty(), !is_script),
+        ("headers", !model.headers.is_empty(), !is_script),
+        ("user_agent", model.user_agent.is_some(), !is_script),
+    ];
+    let refused = own.iter().find(|(_, is_given, applies)| *is_given && !applies);
+    let Some((key, ..)) = refused else { return Ok(()) };
+    let name = model.provider.as_str();
+    let what = format!("`{key}` does not apply to `provider = \"{name}\"`");
+    Err(ConfigError::new(path, what).with_hint("take it out").into())
 }
 
 /// Returns the secrets of providers that need more than a key.
@@ -203,7 +303,7 @@ fn key(model: &ModelTable, usual: &str) -> Result<Option<String>, CliError> {
     }
 }
 
-fn misconfigured(error: provider_http::ConfigError, path: &Path) -> CliError {
+fn misconfigured(error: backstop_provider_http::ConfigError, path: &Path) -> CliError {
     let hint = error.hint();
     ConfigError::new(path, error.to_string()).with_hint(hint).into()
 }

@@ -2,18 +2,18 @@
 
 use std::process::ExitCode;
 
-use clock::{Clock, SystemClock};
-use event_log::{Decision, EventLog, OpenApproval, one_line};
-use layer0::id::ApprovalId;
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{Decision, EventLog, OpenApproval, one_line};
+use backstop_react::{ApprovalNotFound, DecideError, decide as decide_in, redacted_decision};
+use layer0::JsonText;
 use layer0::stop::Outcome;
-use react::ApprovalNotFound;
-use redact::Redactor;
 
 use crate::args::{ApprovalsArgs, ApproveArgs, DenyArgs, StoreArgs};
 use crate::exit::CliError;
+use crate::limits::limits;
 use crate::output::{self, Answer, Prompt};
 use crate::recorded::Recorded;
-use crate::{exit, store};
+use crate::{exit, ids, store};
 
 pub(crate) async fn list(args: ApprovalsArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
@@ -31,8 +31,10 @@ pub(crate) async fn list(args: ApprovalsArgs) -> Result<ExitCode, CliError> {
         output::note(&format!("nothing waits for a person in {}", chosen.url));
     } else {
         for open in &open {
-            let OpenApproval { id, run, requested_at, .. } = open;
-            output::line(&format!("{id}  of {run}, asked {requested_at}"))?;
+            let OpenApproval { id, run, requested_at, expires_at, approvers, .. } = open;
+            let limits = limits(*expires_at, approvers, SystemClock.now());
+            let limits = limits.map(|limits| format!(", {limits}")).unwrap_or_default();
+            output::line(&format!("{id}  of {run}, asked {requested_at}{limits}"))?;
             let call = output::call(&open.tool, &open.arguments, output::width());
             output::lines(&format!("  {call}"))?;
         }
@@ -47,73 +49,72 @@ pub(crate) async fn approve(args: ApproveArgs) -> Result<ExitCode, CliError> {
         Some(reason) => decision.because(reason),
         None => decision,
     };
-    decide(&args.id.into(), decision, &args.store).await
+    let decision = match args.arguments {
+        Some(arguments) => decision.with_arguments(arguments),
+        None => decision,
+    };
+    decide(&args.id, decision, &args.store).await
 }
 
 pub(crate) async fn deny(args: DenyArgs) -> Result<ExitCode, CliError> {
-    decide(&args.id.into(), Decision::deny(args.by, args.reason), &args.store).await
+    decide(&args.id, Decision::deny(args.by, args.reason), &args.store).await
 }
 
-/// What people say is stored, and read by the model.
-fn without_secrets(mut decision: Decision, redactor: &Redactor) -> Decision {
-    decision.by = redactor.redact(&decision.by).into_owned();
-    decision.reason = decision.reason.map(|reason| redactor.redact(&reason).into_owned());
-    decision
-}
-
-async fn decide(
-    id: &ApprovalId,
-    decision: Decision,
-    args: &StoreArgs,
-) -> Result<ExitCode, CliError> {
+async fn decide(typed: &str, decision: Decision, args: &StoreArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(args, None)?;
-    let not_found = || {
-        CliError::usage(ApprovalNotFound::new(id.clone()))
-            .with_hint("`backstop approvals` lists what is open; an approval is decided once")
+    let Some(database) = store::open_existing(&chosen).await? else {
+        return Err(ids::approval(Vec::new(), typed).err().unwrap_or_else(|| not_found(typed)));
     };
-    let database = store::open_existing(&chosen).await?.ok_or_else(not_found)?;
     let log = database.log();
     let decided = async {
-        let open = log.open_approvals().await?.into_iter().find(|open| open.id == *id);
-        if decision.approved {
-            // What cannot be shown cannot be approved.
-            let open = open.as_ref().ok_or_else(not_found)?;
-            if !is_confirmed(open).await {
-                return Ok(None);
+        let open = match ids::approval(log.open_approvals().await?, typed) {
+            Ok(open) => open,
+            // The refusal says why one that was asked is not open.
+            Err(missing) => {
+                let refused = decide_in(&log, &typed.into(), decision, SystemClock.now()).await;
+                return Err(match refused {
+                    Ok(()) | Err(DecideError::NotFound(_)) => missing,
+                    Err(error) => error.into(),
+                });
             }
-        }
-        let decision = match &open {
-            Some(open) => without_secrets(decision, &Recorded::redactor(&log, &open.run).await),
-            None => decision,
         };
-        // Another person may have been faster.
-        if !log.decide(id, decision.clone(), SystemClock.now()).await? {
-            return Err(not_found());
+        if decision.approved && !is_confirmed(&open, decision.arguments.as_ref()).await {
+            return Ok((open, None));
         }
-        Ok(Some((open, decision)))
+        let decision = redacted_decision(&Recorded::redactor(&log, &open.run).await, decision);
+        // Another person may have been faster.
+        decide_in(&log, &open.id, decision.clone(), SystemClock.now()).await?;
+        Ok::<_, CliError>((open, Some(decision)))
     };
     let decided = decided.await;
     database.close().await;
-    let Some((open, decision)) = decided? else {
+    let (open, decision) = decided?;
+    let id = &open.id;
+    let Some(decision) = decision else {
         output::note(&format!("{id} is still open"));
         return Ok(exit::of(Outcome::WaitingApproval));
     };
     let done = if decision.approved { "approved" } else { "denied" };
     output::note(&format!("{id} {done} by {}", one_line(&decision.by)));
-    if let Some(open) = open {
-        output::note("go on with:");
-        let resume = format!("resume {}{}", open.run, chosen.flag());
-        output::note(&format!("  {}", output::command(&resume)));
-    }
+    output::note("go on with:");
+    let resume = format!("resume {}{}", open.run, chosen.flag());
+    output::note(&format!("  {}", output::command(&resume)));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that an approval is not open any more.
+fn not_found(id: &str) -> CliError {
+    CliError::usage(ApprovalNotFound::new(id.into()))
+        .with_hint("`backstop approvals` lists what is open; an approval is decided once")
 }
 
 /// Shows the person at the terminal what is approved, and asks. Where there is no terminal, the
 /// command line has said it.
-async fn is_confirmed(open: &OpenApproval) -> bool {
+async fn is_confirmed(open: &OpenApproval, changed: Option<&JsonText>) -> bool {
     if !output::at_terminal() {
         return true;
     }
-    let call = output::call(&open.tool, &open.arguments, output::width_of_notes());
+    let arguments = changed.unwrap_or(&open.arguments);
+    let call = output::call(&open.tool, arguments, output::width_of_notes());
     matches!(Prompt::to_confirm(&call).ask().await, Some(Answer::Yes))
 }

@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use config::StoreUrl;
+use backstop_event_log::StoreUrl;
+use backstop_store_sqlite::{BackupError, OpenError};
 use serde_json::json;
-use store_sqlite::{BackupError, OpenError};
 
 use crate::args::BackupArgs;
 use crate::exit::CliError;

@@ -3,26 +3,25 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use event_log::{EventLog, LogError};
-use layer0::id::RunId;
-use react::ResumeError;
+use backstop_event_log::{EventLog, LogError};
+use backstop_react::ResumeError;
 
 use crate::args::CancelArgs;
 use crate::exit::CliError;
 use crate::prompt::user;
 use crate::recorded::Recorded;
-use crate::{output, store};
+use crate::{ids, output, store};
 
 pub(crate) async fn run(args: CancelArgs) -> Result<ExitCode, CliError> {
-    let run = RunId::from(args.run);
     let by = args.by.unwrap_or_else(user);
     let chosen = store::choose(&args.store, None)?;
+    let run = ids::run_of(&chosen, &args.run).await?;
     let missing = || CliError::no_run(run.clone());
     let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     // Who stops it is recorded.
     let redactor = Recorded::redactor(&*log, &run).await;
-    let cancelled = react::cancel(log, &run, &redactor.redact(&by)).await;
+    let cancelled = backstop_react::cancel(log, &run, &redactor.redact(&by)).await;
     let over = match &cancelled {
         Ok(_) => database.log().summary(&run).await?.is_some_and(|summary| !summary.is_open()),
         Err(_) => false,

@@ -2,25 +2,25 @@
 
 use std::process::ExitCode;
 
-use event_log::{LogError, Trace, read_events};
+use backstop_event_log::{Trace, read_events};
 use layer0::event::Event;
-use layer0::id::RunId;
 use serde_json::{Value, json};
 
 use crate::args::DiffArgs;
 use crate::exit::CliError;
-use crate::{output, store};
+use crate::{ids, output, store};
 
 /// How many events of each run are shown behind the place where they part.
 const SHOWN: usize = 5;
 
 pub(crate) async fn run(args: DiffArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let (one, other) = (RunId::from(args.one), RunId::from(args.other));
-    let database =
-        store::open_read_only(&chosen).await?.ok_or_else(|| LogError::NotFound(one.clone()))?;
+    let database = store::open_read_only(&chosen).await?;
+    let database = database.ok_or_else(|| CliError::no_run(args.one.as_str().into()))?;
     let read = async {
-        Ok::<_, LogError>((
+        let one = ids::run(&database, &args.one).await?;
+        let other = ids::run(&database, &args.other).await?;
+        Ok::<_, CliError>((
             read_events(&database.log(), &one).await?,
             read_events(&database.log(), &other).await?,
         ))
@@ -33,7 +33,7 @@ pub(crate) async fn run(args: DiffArgs) -> Result<ExitCode, CliError> {
     if args.json {
         let rest = |events: &[Event]| events.get(same).cloned();
         output::json(&json!({
-            "runs": [one, other], "same": same, "parts_at": part,
+            "runs": [first.run, second.run], "same": same, "parts_at": part,
             "events": [rest(&events), rest(&others)],
         }))?;
         return Ok(ExitCode::SUCCESS);

@@ -2,18 +2,20 @@
 
 use std::process::ExitCode;
 
-use clock::{Clock, SystemClock};
-use error_store::{
+use backstop_clock::{Clock, SystemClock};
+use backstop_error_store::{
     ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Lookup, Pruned, ResultStore, Retention,
     readable,
 };
-use layer0::id::ErrorId;
 use serde_json::json;
 
 use crate::args::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
+    Grouping,
 };
+use crate::commands::error_counts;
 use crate::exit::CliError;
+use crate::ids;
 use crate::output::{self, counted};
 use crate::store::{self, days};
 
@@ -29,9 +31,13 @@ pub(crate) async fn run(args: ErrorsArgs) -> Result<ExitCode, CliError> {
 async fn list(args: ErrorsListArgs) -> Result<ExitCode, CliError> {
     let mut filter = ErrorFilter::new().limit(args.limit);
     filter.session = args.session.map(Into::into);
-    filter.run = args.run.map(Into::into);
     filter.tool = args.tool;
+    filter.reason = args.code;
+    (filter.from, filter.to) = (args.time.since, args.time.until);
     let chosen = store::choose(&args.store, None)?;
+    if let Some(run) = &args.run {
+        filter.run = Some(ids::run_of(&chosen, run).await?);
+    }
     let errors = match store::open_read_only(&chosen).await? {
         Some(database) => {
             let errors = database.errors().list(filter).await;
@@ -63,14 +69,18 @@ async fn list(args: ErrorsListArgs) -> Result<ExitCode, CliError> {
 
 async fn show(args: ErrorsShowArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let id = ErrorId::from(args.id.as_str());
-    let found = match store::open_read_only(&chosen).await? {
+    let (id, found) = match store::open_read_only(&chosen).await? {
         Some(database) => {
-            let found = database.errors().find(&id).await;
+            let found = async {
+                let id = ids::error(&database, &args.id).await?;
+                let found = database.errors().find(&id).await?;
+                Ok::<_, CliError>((id, found))
+            };
+            let found = found.await;
             database.close().await;
             found?
         }
-        None => Lookup::Missing,
+        None => (args.id.into(), Lookup::Missing),
     };
     if found.is_expired() {
         return Err(CliError::usage(format!("error `{id}` has expired"))
@@ -86,10 +96,10 @@ async fn show(args: ErrorsShowArgs) -> Result<ExitCode, CliError> {
     }
     output::note(&format!("{} from {} at {}", error.id(), error.tool(), error.at()));
     output::note(&format!(
-        "run {}, call {}, seen {} times",
+        "run {}, call {}, seen {}",
         error.run(),
         error.call_id(),
-        error.occurrences()
+        counted(error.occurrences(), "time")
     ));
     let author = error.code().map(|code| format!(", the tool's code {code}")).unwrap_or_default();
     output::note(&format!("{}{author}: {}", error.reason(), error.summary()));
@@ -127,6 +137,12 @@ fn pruned(kind: &str, pruned: Pruned) -> String {
 }
 
 async fn stats(args: ErrorsStatsArgs) -> Result<ExitCode, CliError> {
+    if let Some(by) = args.by {
+        return error_counts::run(&args, by).await;
+    }
+    if args.time.since.or(args.time.until).is_some() {
+        return error_counts::run(&args, Grouping::Code).await;
+    }
     let chosen = store::choose(&args.store, None)?;
     let stats = match store::open_read_only(&chosen).await? {
         Some(database) => {

@@ -2,27 +2,28 @@
 
 use std::process::ExitCode;
 
-use layer0::id::RunId;
-use react::{ForkRequest, Source};
+use backstop_react::{ForkRequest, Source};
 
 use crate::args::ForkArgs;
-use crate::commands::run::{conclude_resumed, equipped};
+use crate::commands::run::equipped;
+use crate::conclude::Ending;
 use crate::exit::CliError;
-use crate::progress;
+use crate::ids;
+use crate::progress::{self, Results, Seen};
 use crate::recorded::Recorded;
 use crate::signals;
 use crate::store;
 
 pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
-    let run = RunId::from(args.run);
     let chosen = store::choose(&args.store, None)?;
+    let run = ids::run_of(&chosen, &args.run).await?;
     let (recorded, from) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
     let until = usize::try_from(args.at).unwrap_or(usize::MAX);
     if args.at == 0 || until > recorded.events.len() {
         let last = recorded.events.len();
         from.close().await;
         let what = format!("run `{run}` has no event {}, its last one is {last}", args.at);
-        return Err(CliError::storage(what));
+        return Err(CliError::usage(what).with_hint("`backstop trace` numbers the events of a run"));
     }
     let agent = recorded.agent(until)?;
     let mut request = ForkRequest::new(run, args.at).cancelled_by(signals::interrupt());
@@ -39,12 +40,15 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         }
     };
     let agent = recorded.build(equipped(agent, &database))?;
-    let shown = tokio::spawn(progress::show(agent.subscribe()));
+    let results = if args.json { Results::None } else { Results::Answer };
+    let shown = tokio::spawn(progress::show(agent.subscribe(), results));
     let result = agent.fork(request).await;
     drop(agent);
-    let _ = shown.await;
+    let answer = shown.await.ok().flatten();
     if args.to.is_some() {
         from.close().await;
     }
-    conclude_resumed(&database, result, args.json, &chosen).await
+    let agent = args.agent.as_deref();
+    let ending = Ending { database: &database, chosen: &chosen, json: args.json, agent };
+    ending.conclude_resumed(Seen { result, answer }).await
 }

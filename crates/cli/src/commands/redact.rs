@@ -2,17 +2,16 @@
 
 use std::process::ExitCode;
 
-use event_log::{EventLog, LogError};
-use layer0::id::RunId;
+use backstop_event_log::{EventLog, LogError};
 use serde_json::json;
 
 use crate::args::RedactArgs;
 use crate::exit::CliError;
-use crate::{output, store};
+use crate::{ids, output, store};
 
 pub(crate) async fn run(args: RedactArgs) -> Result<ExitCode, CliError> {
-    let run = RunId::from(args.run);
     let chosen = store::choose(&args.store, None)?;
+    let run = ids::run_of(&chosen, &args.run).await?;
     let missing = || CliError::no_run(run.clone());
     let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
     let erased = database.log().erase(&run, args.seq).await;

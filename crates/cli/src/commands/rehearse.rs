@@ -3,13 +3,15 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use config::Scenario;
+use anstyle::Style;
+use backstop_config::Scenario;
+use backstop_rehearse::{Rehearsal, rehearse};
 use layer0::failure::Seconds;
-use rehearse::{Rehearsal, rehearse};
 
 use crate::args::RehearseArgs;
 use crate::exit::{CliError, FAILED};
-use crate::output;
+use crate::output::style::{BAD, GOOD};
+use crate::output::{self, counted};
 
 pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
     // All files are read before the first is run, so that a mistake in one costs nothing.
@@ -29,7 +31,8 @@ pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
         }
     }
     if !args.json {
-        output::note(&format!("{passed} of {all} scenarios pass"));
+        let scenarios = if all == 1 { "scenario passes" } else { "scenarios pass" };
+        output::note(&format!("{passed} of {all} {scenarios}"));
     }
     Ok(if passed == all { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
@@ -38,13 +41,16 @@ fn print(rehearsal: &Rehearsal) -> Result<(), CliError> {
     let report = &rehearsal.report;
     let verdict = if rehearsal.pass { "pass" } else { "FAIL" };
     let reason = report.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    output::line(&format!(
-        "{verdict}  {}: {}{reason}, {} events, {} on the clock",
+    let events = u64::try_from(report.events.len()).unwrap_or(u64::MAX);
+    let what = format!(
+        "  {}: {}{reason}, {}, {} on the clock",
         rehearsal.scenario,
         report.outcome.as_str(),
-        report.events.len(),
+        counted(events, "event"),
         Seconds(Duration::from_millis(report.elapsed_ms)),
-    ))?;
+    );
+    let style = if rehearsal.pass { GOOD } else { BAD };
+    output::pieces(&[(style, verdict), (Style::new(), &what)])?;
     match &rehearsal.diff {
         Some(diff) => diff.lines().try_for_each(|line| output::line(&format!("      {line}"))),
         None => Ok(()),

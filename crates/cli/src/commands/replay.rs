@@ -2,21 +2,20 @@
 
 use std::process::ExitCode;
 
-use event_log::LogError;
+use backstop_react::{Divergence, Finish, ResumeError, replay};
 use layer0::id::RunId;
-use react::{Divergence, Finish, ResumeError, replay};
 use serde_json::json;
 
 use crate::args::ReplayArgs;
 use crate::exit::{self, CliError};
 use crate::recorded::Recorded;
-use crate::{output, store};
+use crate::{ids, output, store};
 
 pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
-    let run = RunId::from(args.run);
     let chosen = store::choose(&args.store, None)?;
+    let run = ids::run_of(&chosen, &args.run).await?;
     let database =
-        store::open_read_only(&chosen).await?.ok_or_else(|| LogError::NotFound(run.clone()))?;
+        store::open_read_only(&chosen).await?.ok_or_else(|| CliError::no_run(run.clone()))?;
     let log = database.log();
     let replayed = async {
         let Some(path) = &args.agent else { return Ok(replay(&log, &run).await) };
@@ -25,7 +24,7 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
         Ok::<_, CliError>(agent.replay(&run).await)
     };
     let replayed = replayed.await;
-    let summary = event_log::EventLog::summary(&log, &run).await;
+    let summary = backstop_event_log::EventLog::summary(&log, &run).await;
     database.close().await;
     let events = summary?.map_or(0, |summary| summary.last_seq);
     match replayed? {
@@ -36,9 +35,8 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
                     json!({"run": run, "events": events, "state": state, "divergence": null});
                 output::json(&same)?;
             } else {
-                output::line(&format!(
-                    "{run}: {events} events replayed without a difference, {state}"
-                ))?;
+                let events = output::counted(events, "event");
+                output::line(&format!("{run}: {events} replayed without a difference, {state}"))?;
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -57,9 +55,10 @@ fn show(run: &RunId, events: u64, found: &Divergence, json: bool) -> Result<(), 
         });
         return output::json(&json!({"run": run, "events": events, "divergence": divergence}));
     }
-    output::note(&format!("error: replay.diverged: {run} at seq {}: {}", found.seq, found.kind));
-    output::note(&format!("  recorded: {}", found.expected));
-    output::note(&format!("  replayed: {}", found.actual));
+    let what = format!("replay.diverged: {run} at seq {}: {}", found.seq, found.kind);
+    output::alert_of(output::style::BAD, "error: ", &what);
+    output::alert(&format!("  recorded: {}", found.expected));
+    output::alert(&format!("  replayed: {}", found.actual));
     Ok(())
 }
 

@@ -2,30 +2,77 @@
 
 use std::process::ExitCode;
 
-use error_store::{Lookup, ResultRecord, ResultStore};
-use layer0::id::ResultId;
+use backstop_error_store::{Lookup, Origin, ResultEntry, ResultFilter, ResultRecord, ResultStore};
 use serde_json::json;
 
-use crate::args::{ResultsArgs, ResultsCommand, ResultsShowArgs};
+use crate::args::{ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs};
 use crate::exit::CliError;
-use crate::{output, store};
+use crate::{ids, output, store};
 
 pub(crate) async fn run(args: ResultsArgs) -> Result<ExitCode, CliError> {
     match args.command {
+        ResultsCommand::List(args) => list(args).await,
         ResultsCommand::Show(args) => show(args).await,
     }
 }
 
+async fn list(args: ResultsListArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let mut filter = ResultFilter::new().limit(args.limit);
+    filter.session = args.session.map(Into::into);
+    filter.tool = args.tool;
+    (filter.from, filter.to) = (args.time.since, args.time.until);
+    if let Some(run) = &args.run {
+        filter.run = Some(ids::run_of(&chosen, run).await?);
+    }
+    let results = match store::open_read_only(&chosen).await? {
+        Some(database) => {
+            let results = database.results().list(filter).await;
+            database.close().await;
+            results?
+        }
+        None => Vec::new(),
+    };
+    if args.json {
+        results.iter().try_for_each(|ResultEntry { id, origin, bytes, .. }| {
+            output::json(&json!({
+                "id": id, "run": origin.run, "session": origin.session,
+                "call_id": origin.call_id, "tool": origin.tool, "at": origin.at, "bytes": bytes,
+            }))
+        })?;
+    } else if results.is_empty() {
+        output::note("no results");
+    } else {
+        let row = |ResultEntry { id, origin, bytes, .. }: &ResultEntry| {
+            let Origin { at, run, tool, .. } = origin;
+            vec![
+                id.to_string(),
+                tool.to_string(),
+                bytes.to_string(),
+                at.to_string(),
+                run.to_string(),
+            ]
+        };
+        let rows: Vec<Vec<String>> = results.iter().map(row).collect();
+        output::table(&["ID", "TOOL", "BYTES", "STORED", "RUN"], &rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 async fn show(args: ResultsShowArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let id = ResultId::from(args.id.as_str());
-    let found = match store::open_read_only(&chosen).await? {
+    let (id, found) = match store::open_read_only(&chosen).await? {
         Some(database) => {
-            let found = database.results().find(&id).await;
+            let found = async {
+                let id = ids::result(&database, &args.id).await?;
+                let found = database.results().find(&id).await?;
+                Ok::<_, CliError>((id, found))
+            };
+            let found = found.await;
             database.close().await;
             found?
         }
-        None => Lookup::Missing,
+        None => (args.id.into(), Lookup::Missing),
     };
     if found.is_expired() {
         return Err(CliError::usage(format!("result `{id}` has expired"))
@@ -33,7 +80,7 @@ async fn show(args: ResultsShowArgs) -> Result<ExitCode, CliError> {
     }
     let Some(ResultRecord { origin, body, .. }) = found.found() else {
         return Err(CliError::usage(format!("no result `{id}`"))
-            .with_hint("the trace of a run names the results it stored"));
+            .with_hint("`backstop results list` lists the results of the store"));
     };
     if args.json {
         output::json(&json!({

@@ -2,22 +2,24 @@
 
 use std::process::ExitCode;
 
-use event_log::{EventLog, LogError};
+use backstop_event_log::{EventLog, LogError};
+use backstop_react::ResumeRequest;
 use layer0::id::RunId;
-use react::ResumeRequest;
 
 use crate::args::ResumeArgs;
-use crate::commands::run::{conclude_resumed, equipped};
+use crate::commands::run::equipped;
+use crate::conclude::Ending;
 use crate::exit::CliError;
-use crate::progress;
+use crate::ids;
+use crate::progress::{self, Results, Seen};
 use crate::prompt::user;
 use crate::recorded::Recorded;
 use crate::signals;
 use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
-    let run = RunId::from(args.run);
     let chosen = store::choose(&args.store, None)?;
+    let run = ids::run_of(&chosen, &args.run).await?;
     if let Some(exit) = over(&chosen, &run, args.json).await? {
         return Ok(exit);
     }
@@ -27,11 +29,14 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     if args.agent.is_some() {
         request = request.allow_other_agent();
     }
-    let shown = tokio::spawn(progress::show(agent.subscribe()));
+    let results = if args.json { Results::None } else { Results::Answer };
+    let shown = tokio::spawn(progress::show(agent.subscribe(), results));
     let result = agent.resume(request).await;
     drop(agent);
-    let _ = shown.await;
-    conclude_resumed(&database, result, args.json, &chosen).await
+    let answer = shown.await.ok().flatten();
+    let agent = args.agent.as_deref();
+    let ending = Ending { database: &database, chosen: &chosen, json: args.json, agent };
+    ending.conclude_resumed(Seen { result, answer }).await
 }
 
 /// Reports a run that is over; that needs neither its agent nor the right to write.
@@ -40,13 +45,16 @@ async fn over(chosen: &Chosen, run: &RunId, json: bool) -> Result<Option<ExitCod
     let database = store::open_read_only(chosen).await?.ok_or_else(missing)?;
     let is_open = database.log().summary(run).await.map(|summary| summary.map(|run| run.is_open()));
     let result = match is_open {
-        Ok(Some(false)) => react::recorded(&database.log(), run).await,
+        Ok(Some(false)) => backstop_react::recorded(&database.log(), run).await,
         Ok(Some(true)) => Ok(None),
         Ok(None) => Err(missing().into()),
         Err(error) => Err(error.into()),
     };
     match result.transpose() {
-        Some(result) => conclude_resumed(&database, result, json, chosen).await.map(Some),
+        Some(result) => {
+            let ending = Ending { database: &database, chosen, json, agent: None };
+            ending.conclude_resumed(Seen { result, answer: None }).await.map(Some)
+        }
         None => {
             database.close().await;
             Ok(None)

@@ -3,21 +3,26 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clock::{Clock, SystemClock};
-use event_log::{EventLog, RunFilter, RunState, RunSummary};
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{
+    EventLog, RunFilter, RunState, RunSummary, StuckReason, StuckRun, stuck_runs,
+};
+use backstop_react::priced;
+use backstop_store_sqlite::{RemoveError, Removed};
 use layer0::failure::Seconds;
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Code, Timestamp};
-use react::priced;
 use serde::Serialize;
-use store_sqlite::{RemoveError, Removed};
 
-use crate::args::{EndedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs};
+use crate::args::{
+    EndedState, ListedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs,
+};
 use crate::exit::CliError;
+use crate::ids;
 use crate::output::{self, counted};
-use crate::store;
+use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
     match args.command {
@@ -29,7 +34,11 @@ pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
 
 async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let filter = RunFilter { session: args.session.map(Into::into), limit: Some(args.limit) };
+    let filter = filter(&args);
+    let filtered = filter != RunFilter::new().limit(args.limit);
+    if args.stuck {
+        return stuck(&chosen, &filter, args.json).await;
+    }
     let runs: Vec<RunSummary> = match store::open_read_only(&chosen).await? {
         Some(database) => {
             let runs = database.log().runs(filter).await;
@@ -41,7 +50,8 @@ async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     if args.json {
         runs.iter().map(Line::of).try_for_each(|line| output::json(&line))?;
     } else if runs.is_empty() {
-        output::note(&format!("no runs in {}", chosen.url));
+        let fit = if filtered { " that fit" } else { "" };
+        output::note(&format!("no runs{fit} in {}", chosen.url));
     } else {
         let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
         let header = [
@@ -49,6 +59,66 @@ async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
             "ERRORS", "AGENT", "REASON",
         ];
         output::table(&header, &rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn filter(args: &RunsListArgs) -> RunFilter {
+    let mut filter = RunFilter::new().limit(args.limit);
+    filter.session = args.session.as_deref().map(Into::into);
+    filter.agent.clone_from(&args.agent);
+    filter.labels.extend(args.labels.iter().cloned());
+    filter.reason.clone_from(&args.code);
+    (filter.from, filter.to) = (args.time.since, args.time.until);
+    filter.states = args.states.iter().map(|state| (*state).into()).collect();
+    if args.failed {
+        filter.states.push(RunState::Failed);
+    }
+    filter
+}
+
+impl From<ListedState> for RunState {
+    fn from(state: ListedState) -> Self {
+        match state {
+            ListedState::Running => Self::Running,
+            ListedState::WaitingApproval => Self::WaitingApproval,
+            ListedState::Finished => Self::Finished,
+            ListedState::Failed => Self::Failed,
+        }
+    }
+}
+
+/// Lists the runs that need a look.
+async fn stuck(chosen: &Chosen, filter: &RunFilter, json: bool) -> Result<ExitCode, CliError> {
+    let mut stuck = match store::open_read_only(chosen).await? {
+        Some(database) => {
+            let stuck = stuck_runs(&database.log(), SystemClock.now()).await;
+            database.close().await;
+            stuck?
+        }
+        None => Vec::new(),
+    };
+    stuck.retain(|stuck| filter.matches(&stuck.run));
+    stuck
+        .truncate(filter.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX));
+    if json {
+        for StuckRun { run, why, since, .. } in stuck {
+            let run = priced(run);
+            output::json(&StuckLine { line: Line::of(&run), stuck: why, since })?;
+        }
+    } else if stuck.is_empty() {
+        output::note(&format!("no run needs a look in {}", chosen.url));
+    } else {
+        let row = |stuck: &StuckRun| {
+            let StuckRun { run, why, since, .. } = stuck;
+            let (why, since) = (why.as_str().to_owned(), since.to_string());
+            vec![run.run.to_string(), why, since, run.session.to_string(), run.agent.to_string()]
+        };
+        let rows: Vec<Vec<String>> = stuck.iter().map(row).collect();
+        output::table(&["RUN", "WHY", "SINCE", "SESSION", "AGENT"], &rows)?;
+        output::note(
+            "`backstop approvals` lists what they wait for; `backstop resume RUN` goes on",
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -76,7 +146,7 @@ async fn prune(args: RunsPruneArgs) -> Result<ExitCode, CliError> {
 
 async fn delete(args: RunsDeleteArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let run = RunId::from(args.run);
+    let run = ids::run_of(&chosen, &args.run).await?;
     let Some(database) = store::open_existing(&chosen).await? else {
         return Err(RemoveError::NoRun(run).into());
     };
@@ -103,6 +173,15 @@ pub(crate) fn describe(removed: &Removed) -> String {
         counted(removed.errors, "error"),
         counted(removed.results, "result")
     )
+}
+
+/// A run that needs a look as one line of JSON.
+#[derive(Serialize)]
+struct StuckLine<'a> {
+    #[serde(flatten)]
+    line: Line<'a>,
+    stuck: StuckReason,
+    since: Timestamp,
 }
 
 /// A run as one line of JSON.

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use clock::{Clock, SystemClock};
+use backstop_clock::{Clock, SystemClock};
+use backstop_store_sqlite::RemoveError;
 use layer0::id::SessionId;
 use serde_json::{Value, json};
-use store_sqlite::RemoveError;
 
 use crate::args::{SessionsArgs, SessionsCommand, SessionsForgetArgs};
 use crate::commands::runs::describe;

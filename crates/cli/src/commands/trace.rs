@@ -3,25 +3,25 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anstyle::{AnsiColor, Style};
-use event_log::{LogError, Record, RunSummary, Trace, read_records};
+use anstyle::Style;
+use backstop_event_log::{LogError, Record, RunSummary, Trace, read_records};
+use backstop_rehearse::stored_errors;
+use backstop_store_sqlite::Database;
 use layer0::event::{Event, EventKind};
 use layer0::failure::Chain;
-use layer0::id::RunId;
-use rehearse::stored_errors;
-use store_sqlite::Database;
 
 use crate::args::TraceArgs;
 use crate::exit::CliError;
+use crate::output::style::{BAD, DIM};
 use crate::output::{self, note};
-use crate::{page, store};
+use crate::{ids, page, store};
 
 pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
-    let run = RunId::from(args.run);
     let chosen = store::choose(&args.store, None)?;
-    let database =
-        store::open_read_only(&chosen).await?.ok_or_else(|| LogError::NotFound(run.clone()))?;
+    let database = store::open_read_only(&chosen).await?;
+    let database = database.ok_or_else(|| CliError::no_run(args.run.as_str().into()))?;
     let shown = async {
+        let run = ids::run(&database, &args.run).await?;
         let (summary, records) = read_records(&database.log(), &run).await?;
         let mut entries = Vec::with_capacity(records.len());
         for record in &records {
@@ -64,7 +64,7 @@ async fn write_page(
             Vec::new()
         }
     };
-    let page = trace_html::page(summary, events, &errors);
+    let page = backstop_trace_html::page(summary, events, &errors);
     if file == Path::new("-") {
         return output::foreign(&page);
     }
@@ -86,15 +86,14 @@ fn print(entries: &[(&Record, Option<Event>)]) -> Result<(), CliError> {
 
 /// Colours a failure red and takes the weight from the type, which is the same on many lines.
 fn coloured<'a>(event: &Event, line: &'a str) -> Vec<(Style, &'a str)> {
-    let (red, dim) = (AnsiColor::Red.on_default(), Style::new().dimmed());
     if is_failure(&event.kind) {
-        return vec![(red, line)];
+        return vec![(BAD, line)];
     }
     let kind = event.kind.event_type();
     // Before the type stand only numbers.
     match line.split_once(kind) {
         Some((before, after)) => {
-            vec![(Style::new(), before), (dim, kind), (Style::new(), after)]
+            vec![(Style::new(), before), (DIM, kind), (Style::new(), after)]
         }
         None => vec![(Style::new(), line)],
     }

@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
-use event_log::{EventLog, LogError, RunFilter, Verified, verify_run};
+use backstop_event_log::{EventLog, LogError, RunFilter, Verified, verify_run};
 use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
 use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::exit::{self, CliError};
-use crate::{output, store};
+use crate::output::counted;
+use crate::{ids, output, store};
 
 pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
@@ -25,7 +26,7 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
     let log = database.log();
     let verified = async {
         let runs: Vec<RunId> = match &args.run {
-            Some(run) => vec![run.as_str().into()],
+            Some(run) => vec![ids::run(&database, run).await?],
             None => log
                 .runs(RunFilter::default())
                 .await?
@@ -38,7 +39,8 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
             broken += usize::from(!report(run, verify_run(&log, run).await, &args)?);
         }
         if !args.json && runs.len() != 1 {
-            output::line(&format!("{} runs verified, {broken} cannot be trusted", runs.len()))?;
+            let verified = counted(runs.len() as u64, "run");
+            output::line(&format!("{verified} verified, {broken} cannot be trusted"))?;
         }
         Ok::<_, CliError>(broken == 0)
     };
@@ -67,7 +69,8 @@ fn report(
                     erased => format!(", {} erased", erased.len()),
                 };
                 let by = by.unwrap_or_default();
-                output::line(&format!("{run}: {} events, sound{by}{gone}", summary.last_seq))?;
+                let events = counted(summary.last_seq, "event");
+                output::line(&format!("{run}: {events}, sound{by}{gone}"))?;
             }
             Ok(true)
         }
@@ -79,7 +82,6 @@ fn report(
             let message = Chain(&error).to_string();
             if args.json {
                 let broken = json!({"run": run, "ok": false, "events": null, "head": null,
-                    "key_id": null, "erased": null,
                     "key_id": null, "erased": null, "code": error.code(), "message": message});
                 output::json(&broken)?;
             } else {

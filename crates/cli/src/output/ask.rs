@@ -26,6 +26,8 @@ enum Kind {
     Confirm,
     /// May a tool run?
     Decide,
+    /// Anything that yes or no answers.
+    YesOrNo,
 }
 
 /// What a person said.
@@ -50,13 +52,20 @@ pub(crate) struct Answered {
 
 impl Prompt {
     /// Asks whether a call may run, which [`super::call`] shows.
-    pub(crate) fn to_decide(call: &str) -> Self {
-        Self { shown: format!("\nneeds approval: {call}\n"), kind: Kind::Decide }
+    pub(crate) fn to_decide(call: &str, limits: Option<&str>) -> Self {
+        let limits = limits.map(|limits| format!("  ({})\n", escape::line(limits)));
+        let limits = limits.unwrap_or_default();
+        Self { shown: format!("\nneeds approval: {call}\n{limits}"), kind: Kind::Decide }
     }
 
     /// Asks whether a call is to be approved, which [`super::call`] shows.
     pub(crate) fn to_confirm(call: &str) -> Self {
         Self { shown: format!("{call}\n"), kind: Kind::Confirm }
+    }
+
+    /// Asks what yes or no answers.
+    pub(crate) fn yes_or_no(text: &str) -> Self {
+        Self { shown: format!("{}\n", escape::line(text)), kind: Kind::YesOrNo }
     }
 
     /// Asks. One prompt is on the screen at a time.
@@ -103,6 +112,7 @@ fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<
     let asks = match prompt.kind {
         Kind::Confirm => "approve it? [y]es, [n]o: ",
         Kind::Decide => "run it? [y]es, [n]o, [l]ater: ",
+        Kind::YesOrNo => "[y]es, [n]o: ",
     };
     terminal.write(&prompt.shown)?;
     loop {
@@ -111,14 +121,16 @@ fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<
         let Some(line) = heard(terminal)? else { return Ok(None) };
         match (line.to_lowercase().as_str(), prompt.kind) {
             ("y" | "yes", _) => return Ok(Some(Answer::Yes)),
-            ("n" | "no", Kind::Confirm) => return Ok(Some(Answer::No(String::new()))),
+            ("n" | "no", Kind::Confirm | Kind::YesOrNo) => {
+                return Ok(Some(Answer::No(String::new())));
+            }
             ("n" | "no", Kind::Decide) => {
                 terminal.write("why not? the model reads it (empty for no reason): ")?;
                 // It is denied already, with a reason or without one.
                 return Ok(Some(Answer::No(heard(terminal)?.unwrap_or_default())));
             }
             ("l" | "later", Kind::Decide) => return Ok(Some(Answer::Later)),
-            (_, Kind::Confirm) => terminal.write("please answer y or n\n")?,
+            (_, Kind::Confirm | Kind::YesOrNo) => terminal.write("please answer y or n\n")?,
             (_, Kind::Decide) => terminal.write("please answer y, n or l\n")?,
         }
     }

@@ -1,5 +1,7 @@
 //! Showing a call whole, so that a person can decide about it.
 
+use std::collections::BTreeMap;
+
 use layer0::JsonText;
 
 use super::escape;
@@ -13,32 +15,61 @@ const LINE: &str = "  | ";
 /// What the rest of a line begins with that is longer than the screen is wide.
 const REST: &str = "  > ";
 
+/// The argument in which a tool says what changes.
+const DIFF: &str = "diff";
+
 /// Returns a call as a person reads it: the tool, and every character of its arguments.
 ///
-/// They are JSON, and what cannot be seen is escaped. Where the width of a screen is given, its lines
-/// end before it does, and behind each `\n` of a text; runs of blanks that are longer than a line are
-/// written `\s{80}`, those of line ends `\N{80}`.
+/// They are JSON, and what cannot be seen is escaped; a diff stands below them, line by line. Where
+/// the width of a screen is given, its lines end before it does, and behind each `\n` of a text; runs of
+/// blanks that are longer than a line are written `\s{80}`, those of line ends `\N{80}`.
 pub(crate) fn call(tool: &str, arguments: &JsonText, width: Option<usize>) -> String {
     let tool = escape::line(tool);
+    let (arguments, diff) = parted(arguments);
     let short = escape::strict_json(arguments.get());
-    if short.chars().count() <= BESIDE {
+    if short.chars().count() <= BESIDE && diff.is_none() {
         return format!("{tool} {short}");
     }
-    let whole = escape::strict_json(&arguments.pretty());
     let mut shown = vec![tool];
-    for line in whole.lines() {
-        let parts = match width {
-            Some(width) => broken(line, width.max(40) - LINE.len() - 1),
-            None => vec![line.to_owned()],
-        };
-        let prefix = |index| if index == 0 { LINE } else { REST };
-        shown.extend(parts.iter().enumerate().map(|(at, part)| format!("{}{part}", prefix(at))));
+    let mut show = |text: &str| {
+        for line in text.lines() {
+            let parts = match width {
+                Some(width) => broken(line, width.max(40) - LINE.len() - 1),
+                None => vec![line.to_owned()],
+            };
+            let prefix = |index| if index == 0 { LINE } else { REST };
+            let parts = parts.iter().enumerate();
+            shown.extend(parts.map(|(at, part)| format!("{}{part}", prefix(at))));
+        }
+    };
+    show(&escape::strict_json(&arguments.pretty()));
+    if let Some(diff) = diff {
+        let diff = diff.split_inclusive('\n').map(|line| line.strip_suffix('\n').unwrap_or(line));
+        let diff: Vec<String> = diff.map(escape::strict_text).collect();
+        show(&diff.join("\n"));
     }
     let lines = shown.len() - 1;
     if width.is_some() && lines > A_SCREEN {
         shown.push(format!("  ({lines} lines; scroll up to read all of them)"));
     }
     shown.join("\n")
+}
+
+/// Takes the diff out of the arguments.
+fn parted(arguments: &JsonText) -> (JsonText, Option<String>) {
+    let mut fields: BTreeMap<String, JsonText> = match arguments.read() {
+        Ok(fields) => fields,
+        Err(_) => return (arguments.clone(), None),
+    };
+    let diff = match fields.get(DIFF).and_then(JsonText::as_string) {
+        Some(diff) if diff.contains('\n') => diff.into_owned(),
+        _ => return (arguments.clone(), None),
+    };
+    fields.remove(DIFF);
+    match JsonText::of(&fields) {
+        Ok(rest) => (rest, Some(diff)),
+        Err(_) => (arguments.clone(), None),
+    }
 }
 
 /// Breaks a line of JSON into parts of at most so many columns.
@@ -149,6 +180,33 @@ mod tests {
             assert_eq!(JsonText::parse(&text).unwrap(), arguments, "{shown}");
         }
         assert!(call("tool", &arguments, Some(80)).contains("\\n\n  > echo"));
+    }
+
+    /// Spec: A1, N4
+    #[test]
+    fn a_diff_stands_below_the_arguments() {
+        let diff = "--- a\n+++ a\n@@ -1 +1,2 @@\n-\t\"old\"\n+new \u{1b}[2J\u{a0}\n+\r\n";
+        let arguments: JsonText = json!({ "path": "a", "content": "new", "diff": diff }).into();
+        let shown = call("fs_write", &arguments, Some(80));
+        let expected = [
+            "fs_write",
+            "  | {",
+            r#"  |   "content": "new","#,
+            r#"  |   "path": "a""#,
+            "  | }",
+            "  | --- a",
+            "  | +++ a",
+            "  | @@ -1 +1,2 @@",
+            r#"  | -\t"old""#,
+            r"  | +new \u001b[2J\u00a0",
+            r"  | +\r",
+        ];
+        assert_eq!(shown.lines().collect::<Vec<_>>(), expected);
+        // What is no diff stays where it is.
+        for diff in [json!("one line"), json!(["a\nb"])] {
+            let short: JsonText = json!({ "diff": diff }).into();
+            assert_eq!(call("t", &short, Some(80)), format!("t {short}"));
+        }
     }
 
     #[test]

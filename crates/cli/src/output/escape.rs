@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::iter::Peekable;
 use std::str::Chars;
 
-use event_log::{escape_json, is_harmful};
+use backstop_event_log::{escape_json, is_harmful};
 
 /// Escapes a text of several lines. Line ends and tabs stay.
 pub(crate) fn text(text: &str) -> String {
@@ -34,12 +34,21 @@ pub(crate) fn json(json: &str) -> String {
 
 /// Escapes a text of JSON that a person is to judge: also what looks like a space and is none.
 pub(super) fn strict_json(json: &str) -> String {
+    strict(json, |c| c == '\n')
+}
+
+/// Escapes a line that a person is to judge, as [`strict_json`] does.
+pub(super) fn strict_text(line: &str) -> String {
+    strict(line, |_| false)
+}
+
+fn strict(text: &str, stays: impl Fn(char) -> bool) -> String {
     let blank = |c: char| {
         !matches!(c, ' ' | '\n') && c.is_whitespace()
             || matches!(c, '\u{2800}' | '\u{FE00}'..='\u{FE0F}')
     };
-    let mut safe = String::with_capacity(json.len());
-    json.chars().for_each(|c| push(&mut safe, c, c != '\n' && is_harmful(c) || blank(c)));
+    let mut safe = String::with_capacity(text.len());
+    text.chars().for_each(|c| push(&mut safe, c, !stays(c) && is_harmful(c) || blank(c)));
     safe
 }
 

@@ -1,8 +1,8 @@
 //! What the model is asked besides the input.
 
-use provider::ScriptedAnswer;
+use backstop_provider::ScriptedAnswer;
+use backstop_testkit::{Loopback, Reply, ScriptedEndpoint};
 use serde_json::json;
-use testkit::{Loopback, Reply, ScriptedEndpoint};
 
 use crate::bench::Bench;
 

@@ -1,7 +1,7 @@
 //! Bedrock, which has more secrets than one and takes them from AWS's own variables.
 
+use backstop_testkit::{Loopback, Reply, ScriptedEndpoint};
 use serde_json::json;
-use testkit::{Loopback, Reply, ScriptedEndpoint};
 
 use crate::bench::{Bench, repository};
 
@@ -19,7 +19,8 @@ fn bench() -> Bench {
 /// Spec: P2, P10, E10
 #[test]
 fn the_triage_example_runs_over_converse() {
-    let script = config::read_script(&repository().join("examples/triage/script.toml")).unwrap();
+    let script =
+        backstop_config::read_script(&repository().join("examples/triage/script.toml")).unwrap();
     let scripted = Bench::new();
     scripted.triage();
     let expected = scripted.run(&["run", "triage/agent.toml", "--json"]).ok().json().remove(0);

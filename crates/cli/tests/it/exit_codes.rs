@@ -74,9 +74,9 @@ fn storage_that_cannot_be_used_exits_5() {
             "diff" => &["run_1"],
             _ => &[],
         };
-        bench.run(&[&command[..], more].concat()).fails(5, "no run `run_0`");
+        bench.run(&[&command[..], more].concat()).fails(2, "no run `run_0`");
     }
-    bench.run(&["fork", "run_0", "--at", "1"]).fails(5, "no run `run_0`");
+    bench.run(&["fork", "run_0", "--at", "1"]).fails(2, "no run `run_0`");
     for command in [&["run", "agent.toml"][..], &["runs"], &["trace", "run_0"], &["errors", "list"]]
     {
         let args = [command, &["--store", "sqlite:diary.db"]].concat();

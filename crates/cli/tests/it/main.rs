@@ -1,14 +1,24 @@
 //! The command as people run it: real processes, real files, real HTTP on loopback.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[cfg(unix)]
+mod answering;
 mod asking;
 mod bedrock;
 mod bench;
+mod builtins;
+#[cfg(unix)]
+mod chatting;
 mod durable;
 mod exit_codes;
 #[cfg(unix)]
 mod files;
 mod harmless;
+mod ids;
+mod limits;
+mod listing;
+mod machine;
+mod models;
 mod newcomer;
 mod numbers;
 mod page;
@@ -22,6 +32,7 @@ mod refusing;
 mod outside;
 mod running;
 mod secrets;
+mod setup;
 mod sqlite;
 // Pipes of a chosen size, and a device that is always full.
 #[cfg(target_os = "linux")]

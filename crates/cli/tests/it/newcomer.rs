@@ -68,5 +68,5 @@ fn the_scenario_of_the_page_passes() {
     let bench = Bench::new();
     bench.write("page.toml", rest.split_once("```").unwrap().0);
     let ran = bench.run(&["rehearse", "page.toml"]).ok();
-    assert_eq!(ran.err, "1 of 1 scenarios pass\n", "{}", ran.out);
+    assert_eq!(ran.err, "1 of 1 scenario passes\n", "{}", ran.out);
 }

@@ -32,7 +32,7 @@ fn a_run_is_written_as_one_page() {
         "none/page.html: cannot be written: No such file or directory (os error 2)\n  hint: name a file",
     );
     bench.run(&["trace", &run, "--html", "x.html", "--json"]).fails(2, "cannot be used with");
-    bench.run(&["trace", "run_0", "--html", "x.html"]).fails(5, "no run `run_0`");
+    bench.run(&["trace", "run_x", "--html", "x.html"]).fails(2, "no run `run_x`");
     assert!(!bench.path().join("x.html").exists());
     let printed = bench.run(&["trace", &run, "--html", "-"]).ok();
     assert_eq!(printed.out.trim_end(), page.trim_end());

@@ -12,7 +12,7 @@ fn commands_that_read_create_no_file() {
     for args in [&["runs"][..], &["errors", "list"], &["codes"], &["runs", "--json"]] {
         bench.run(args).ok();
     }
-    bench.run(&["trace", "run_0"]).fails(5, "no run `run_0`");
+    bench.run(&["trace", "run_0"]).fails(2, "no run `run_0`");
     assert!(bench.files().is_empty(), "{:?}", bench.files());
 
     bench.agent("[[model]]\ntext = \"ok\"\n", "[store]\nurl = \"sqlite:x.db\"\n");

@@ -145,7 +145,7 @@ fn an_erased_event_leaves_a_record_that_verifies() {
     // The session goes on without it.
     begin(&bench, &["--input", "and now?", "--session", "s-1"]);
     bench.run(&["redact", &run, "99"]).fails(2, "the run has no such event");
-    bench.run(&["redact", "run_0", "1"]).fails(2, "no run `run_0`");
+    bench.run(&["redact", "run_x", "1"]).fails(2, "no run `run_x`");
 }
 
 /// Spec: D1, A1. A run that waits answers with the event that was erased.

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use provider::ScriptedAnswer;
+use backstop_provider::ScriptedAnswer;
+use backstop_testkit::{Loopback, Reply, ScriptedEndpoint};
 use serde_json::{Value, json};
-use testkit::{Loopback, Reply, ScriptedEndpoint};
 
 use crate::bench::{Bench, Ran, repository};
 
@@ -34,7 +34,8 @@ fn triage_example_reads_the_detail_and_recovers() {
     bench.triage();
     let ran = bench.run(&["run", "triage/agent.toml"]).ok();
     assert!(ran.out.starts_with(ANSWER), "{}", ran.out);
-    assert!(ran.err.contains("✗ latency tool.execution_failed"), "{}", ran.err);
+    assert!(ran.err.contains("\n✗ latency {\"field\":\"latency_ms\""), "{}", ran.err);
+    assert!(ran.err.contains("} tool.execution_failed in "), "{}", ran.err);
     assert!(
         ran.err.contains("1 error stored: 4935 characters of error text kept from the model"),
         "{}",
@@ -63,7 +64,8 @@ fn triage_example_reads_the_detail_and_recovers() {
 /// The same agent over HTTP: two changed lines, the same story. Spec: P2, P10
 #[test]
 fn the_triage_example_runs_over_real_http() {
-    let script = config::read_script(&repository().join("examples/triage/script.toml")).unwrap();
+    let script =
+        backstop_config::read_script(&repository().join("examples/triage/script.toml")).unwrap();
     let scripted = Bench::new();
     scripted.triage();
     let expected = scripted.run(&["run", "triage/agent.toml", "--json"]).ok().json().remove(0);
@@ -364,7 +366,7 @@ fn another_provider_answers_for_one_that_is_down() {
 fn an_attempt_is_limited_as_its_provider_says() {
     let drips = || {
         let answer = ScriptedAnswer { text: Some("slow but well".into()), ..Default::default() };
-        let reply = testkit::openai::reply(&answer, &json!({ "stream": true }));
+        let reply = backstop_testkit::openai::reply(&answer, &json!({ "stream": true }));
         let piece_bytes = Some(reply.body.len() / 10);
         Loopback::serving(move |_| Reply {
             piece_bytes,

@@ -1,7 +1,7 @@
 //! Keys and what looks like one, on their way through the command. Spec: E10, S9
 
+use backstop_testkit::{Loopback, Reply};
 use serde_json::json;
-use testkit::{Loopback, Reply};
 
 use crate::bench::Bench;
 

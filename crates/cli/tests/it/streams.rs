@@ -151,7 +151,7 @@ fn full_streams_end_with_a_documented_code() {
         (&["dance"], 2, 2),
         (&["--help"], 1, 0),
         (&["codes"], 1, 0),
-        (&["trace", "run_0"], 5, 5),
+        (&["trace", "run_0"], 2, 2),
         (&["errors", "show", "err_0"], 2, 2),
     ] {
         for log in ["off", "trace"] {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::process::Child;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(crate) struct Terminal {
     keyboard: Arc<Pty>,
     screen: Arc<(Mutex<String>, Condvar)>,
     reads: JoinHandle<()>,
+    /// How many prompts were answered.
+    answered: AtomicUsize,
 }
 
 impl Bench {
@@ -41,7 +44,7 @@ impl Bench {
                 shown.1.notify_all();
             }
         });
-        Terminal { child, keyboard, screen, reads }
+        Terminal { child, keyboard, screen, reads, answered: AtomicUsize::new(0) }
     }
 }
 
@@ -57,6 +60,13 @@ impl Terminal {
 
     pub(crate) fn type_in(&self, text: &str) {
         (&*self.keyboard).write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Types behind the next prompt that was not answered yet: what is typed earlier may be thrown away.
+    #[track_caller]
+    pub(crate) fn answer(&self, prompt: &str, text: &str) {
+        self.wait_for(prompt, self.answered.fetch_add(1, Ordering::Relaxed) + 1);
+        self.type_in(text);
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -77,6 +77,17 @@ fn gives(ran: Ran, object: &Value) {
     assert_eq!((ran.json(), ran.err.as_str()), (vec![object.clone()], ""));
 }
 
+/// With `--json`, an error is JSON.
+#[track_caller]
+fn refuses_as_json(ran: Ran, code: i32, error: &str, hint: &str) {
+    let ran = ran.fails(code, "");
+    assert_eq!(ran.out, "");
+    let said: Value = serde_json::from_str(&ran.err).unwrap();
+    let expected = json!({ "code": "input.invalid", "message": error, "hint": hint, "retry": "never",
+        "retry_after_ms": null, "effect": "none", "exit": code });
+    assert_eq!(said, expected);
+}
+
 #[track_caller]
 fn refuses(ran: Ran, code: i32, error: &str, hint: &str) {
     let ran = ran.fails(code, "");
@@ -130,8 +141,8 @@ fn delete_takes_the_last_run_of_a_session() {
     let followed = format!("run `{first}` is followed by `{second}`");
     let hint = "delete from the end of the session, or forget it: `backstop sessions forget`";
     refuses(delete(&first, &[]), 2, &followed, hint);
-    refuses(delete(&open, &["--json"]), 2, &format!("run `{open}` is open"), OPEN);
-    refuses(delete("run_0", &[]), 2, "no run `run_0`", THERE_ARE);
+    refuses_as_json(delete(&open, &["--json"]), 2, &format!("run `{open}` is open"), OPEN);
+    delete("run_x", &[]).fails(2, "error: no run `run_x`\n  hint: the newest runs are: ");
     delete(" ", &[]).fails(2, "it must not be empty");
     // What both runs met is one error of the session.
     says_only(delete(&second, &[]), "1 run taken away, 0 errors, 0 results\n");
@@ -139,8 +150,8 @@ fn delete_takes_the_last_run_of_a_session() {
         delete(&first, &["--json"]),
         &json!({ "runs": [first.clone()], "errors": 1, "results": 0 }),
     );
-    refuses(delete(&first, &[]), 2, &format!("no run `{first}`"), THERE_ARE);
-    bench.run(&["trace", &first]).fails(5, "no run");
+    delete(&first, &[]).fails(2, &format!("error: no run `{first}`\n"));
+    bench.run(&["trace", &first]).fails(2, "no run");
 }
 
 /// Spec: S10, C3
@@ -157,7 +168,7 @@ fn forget_takes_a_session_and_names_its_copies() {
         bench.run(&[&["sessions", "forget", session], more].concat())
     };
     refuses(forget("s-2", &[]), 2, &format!("run `{open}` is open"), OPEN);
-    refuses(forget("s-0", &["--json"]), 2, "no session `s-0`", THERE_ARE);
+    refuses_as_json(forget("s-0", &["--json"]), 2, "no session `s-0`", THERE_ARE);
     forget("", &[]).fails(2, "it must not be empty");
     forget("s-1", &["--by", " "]).fails(2, "it must not be empty");
 
@@ -289,8 +300,11 @@ fn verify_reports_each_run_and_exits_6() {
         "erased": [], "code": null, "message": null,
     });
     gives(bench.run(&["verify", &first, "--json"]), &sound);
-    refuses(bench.run(&["verify", "run_0"]), 2, "no run `run_0`", THERE_ARE);
-    refuses(bench.run(&["verify", "run_0", "--json"]), 2, "no run `run_0`", THERE_ARE);
+    let newest = bench.run(&["runs", "--json"]).ok().json();
+    let newest: Vec<&str> = newest.iter().map(|run| run["run"].as_str().unwrap()).collect();
+    let hint = format!("the newest runs are: {}; {THERE_ARE}", newest.join(", "));
+    refuses(bench.run(&["verify", "run_x"]), 2, "no run `run_x`", &hint);
+    refuses_as_json(bench.run(&["verify", "run_x", "--json"]), 2, "no run `run_x`", &hint);
     bench.run(&["verify", " "]).fails(2, "it must not be empty");
     bench.run(&["verify", &first, "--all"]).fails(2, "cannot be used with");
 
@@ -357,7 +371,7 @@ fn a_store_of_another_version_is_left_alone() {
         assert!(!bench.path().join("copy.db").exists());
     };
     sqlite::execute(&store, "PRAGMA user_version = 99");
-    let newer = "`x.db` has schema version 99, this version knows up to 9";
+    let newer = "`x.db` has schema version 99, this version knows up to 11";
     check(newer, "use the version that wrote it, or a later one");
     sqlite::execute(&store, "PRAGMA application_id = 7");
     check("`x.db` is a database of another program", "name another file with --store sqlite:PATH");

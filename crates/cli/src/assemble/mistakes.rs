@@ -1,0 +1,71 @@
+//! What only building an agent shows, every mistake of it. No key is needed.
+
+use std::path::Path;
+
+use backstop_config::{AgentFile, Checked, ConfigError, ModelTable};
+use backstop_event_log::StoreUrl;
+
+use super::model::{Keys, provider};
+use super::{folder_of, tool};
+use crate::exit::CliError;
+
+/// Something that is wrong with an agent file.
+pub(crate) struct Mistake {
+    pub(crate) line: Option<usize>,
+    pub(crate) what: String,
+    pub(crate) hint: Option<String>,
+}
+
+impl From<&ConfigError> for Mistake {
+    fn from(error: &ConfigError) -> Self {
+        let hint = error.hint().filter(|hint| !hint.is_empty()).map(ToOwned::to_owned);
+        Self { line: error.line(), what: error.what().to_owned(), hint }
+    }
+}
+
+impl Mistake {
+    /// Says it in a line, without the name of the file in front.
+    fn of(error: &CliError, path: &Path, line: Option<usize>) -> Self {
+        let text = error.to_string();
+        let name = format!("{}: ", path.display());
+        let what = text.strip_prefix(&name).unwrap_or(&text).to_owned();
+        Self { line, what, hint: error.hint().map(ToOwned::to_owned) }
+    }
+}
+
+/// Finds what is wrong with a file beyond how it is written. Tables that are mistaken already are left out.
+pub(crate) fn mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
+    let Some(file) = &checked.file else { return Vec::new() };
+    let folder = folder_of(path);
+    let mut found = Vec::new();
+    let mut note = |table: &str, index: usize, result: Result<(), CliError>| {
+        let is_known = checked.is_mistaken(table, index);
+        if let Some(error) = result.err().filter(|_| !is_known) {
+            found.push(Mistake::of(&error, path, checked.line_of(table, index)));
+        }
+    };
+    note("agent", 0, file.agent.instructions(path, folder).map(drop).map_err(Into::into));
+    let model = |table: &ModelTable| provider(table, path, folder, 0, Keys::Any).map(drop);
+    note("model", 0, model(&file.model));
+    for (index, fallback) in file.model.fallback.iter().enumerate() {
+        note("model.fallback", index, model(&file.model.of_fallback(fallback)));
+    }
+    if let Some(url) = &file.store.url {
+        note("store", 0, url.parse::<StoreUrl>().map(drop).map_err(Into::into));
+    }
+    let max_result_bytes = file.agent.limits().max_result_bytes;
+    for (index, table) in file.tools.iter().enumerate() {
+        note("tools", index, tool(table, path, folder, max_result_bytes).map(drop));
+    }
+    if found.is_empty() && checked.mistakes.is_empty() {
+        found.extend(together(file, path));
+    }
+    found
+}
+
+/// Finds what the parts have against each other, such as names.
+fn together(file: &AgentFile, path: &Path) -> Option<Mistake> {
+    let agent = super::agent_with(file, path, &|_| 0, Keys::Any);
+    let built = agent.and_then(|agent| super::build(agent, path));
+    built.err().map(|error| Mistake::of(&error, path, None))
+}

@@ -1,0 +1,126 @@
+//! From `[[tools]]` to a tool.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_builtin_tools::{CommandTool, FsList, FsRead, FsSearch, FsWrite, HttpFetch, Shell};
+use backstop_config::{ConfigError, ToolKind, ToolTable};
+use backstop_tool::Tool;
+use layer0::{JsonText, ToolSpec};
+use serde_json::json;
+
+use crate::exit::CliError;
+
+/// The variables a program sees unless the file says otherwise.
+const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
+/// The built-in tools.
+const BUILT_IN: [&str; 6] = ["fs_list", "fs_read", "fs_search", "fs_write", "http_fetch", "shell"];
+
+/// Makes the tool of a table.
+pub(super) fn tool(
+    table: &ToolTable,
+    path: &Path,
+    folder: &Path,
+    max_result_bytes: u64,
+) -> Result<Arc<dyn Tool>, CliError> {
+    match table.kind {
+        ToolKind::Command => command_tool(table, path, folder),
+        _ => builtin_tool(table, path, folder, max_result_bytes),
+    }
+}
+
+fn command_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn Tool>, CliError> {
+    let missing = |what: &str| {
+        ConfigError::new(path, format!("tool `{}` has no {what}", table.name))
+            .with_hint(format!("add `{what} = …` to its [[tools]] table"))
+    };
+    let command = table.command.as_deref().unwrap_or_default();
+    let (program, arguments) = command.split_first().ok_or_else(|| missing("command"))?;
+    let description = table.description.as_deref().ok_or_else(|| missing("description"))?;
+    let schema = table.schema.clone().unwrap_or_else(|| json!({"type": "object"}));
+    let mut spec = ToolSpec::new(table.name.as_str(), description, schema);
+    spec.output_schema = table.output_schema.as_ref().map(JsonText::from);
+    spec.capabilities =
+        table.capabilities.clone().unwrap_or_else(|| vec!["process:spawn".to_owned()]);
+    spec.idempotent = table.idempotent.unwrap_or_default();
+    spec.exploratory = table.exploratory.unwrap_or_default();
+    spec.timeout = table.timeout_ms.map(Duration::from_millis);
+    let cwd = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
+    if !cwd.is_dir() {
+        let what = format!("tool `{}` runs in `{}`, which is no folder", table.name, cwd.display());
+        return Err(ConfigError::new(path, what).into());
+    }
+    Ok(Arc::new(CommandTool::new(spec, program, arguments.iter().cloned(), cwd, variables(table))))
+}
+
+fn builtin_tool(
+    table: &ToolTable,
+    path: &Path,
+    folder: &Path,
+    max_result_bytes: u64,
+) -> Result<Arc<dyn Tool>, CliError> {
+    let name = table.name.as_str();
+    let takes_time = matches!(name, "http_fetch" | "shell");
+    let given: [(&str, bool); 9] = [
+        ("description", table.description.is_some()),
+        ("schema", table.schema.is_some()),
+        ("output_schema", table.output_schema.is_some()),
+        ("command", table.command.is_some()),
+        ("env", table.env.is_some() && name != "shell"),
+        ("timeout_ms", table.timeout_ms.is_some() && !takes_time),
+        ("capabilities", table.capabilities.is_some()),
+        ("idempotent", table.idempotent.is_some()),
+        ("exploratory", table.exploratory.is_some()),
+    ];
+    if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
+        let what = format!("tool `{name}` is built in; `{key}` does not apply to it");
+        return Err(ConfigError::new(path, what).with_hint("take the key out").into());
+    }
+    let timeout = table.timeout_ms.map(Duration::from_millis);
+    let is_unattended = table.approval == Some(false);
+    let base = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
+    Ok(match name {
+        "fs_list" => Arc::new(FsList::new(base)),
+        "fs_read" => {
+            let max = usize::try_from(max_result_bytes).unwrap_or(usize::MAX);
+            Arc::new(FsRead::new(base).max_answer_bytes(max))
+        }
+        "fs_search" => Arc::new(FsSearch::new(base)),
+        "fs_write" => {
+            let tool = FsWrite::new(base);
+            Arc::new(if is_unattended { tool.without_approval() } else { tool })
+        }
+        "http_fetch" => {
+            let tool = HttpFetch::new();
+            Arc::new(match timeout {
+                Some(timeout) => tool.timeout(timeout),
+                None => tool,
+            })
+        }
+        "shell" => {
+            let tool = Shell::new(base, variables(table));
+            let tool = if is_unattended { tool.without_approval() } else { tool };
+            Arc::new(match timeout {
+                Some(timeout) => tool.timeout(timeout),
+                None => tool,
+            })
+        }
+        name => {
+            return Err(ConfigError::new(path, format!("there is no built-in tool `{name}`"))
+                .with_hint(format!("built-in tools: {}", BUILT_IN.join(", ")))
+                .into());
+        }
+    })
+}
+
+/// Returns what a program sees of this process's environment.
+fn variables(table: &ToolTable) -> BTreeMap<String, String> {
+    let allowed: Vec<&str> = match &table.env {
+        Some(names) => names.iter().map(String::as_str).collect(),
+        None => VARIABLES.to_vec(),
+    };
+    let held = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
+    allowed.into_iter().filter_map(held).collect()
+}

@@ -1,0 +1,87 @@
+//! `backstop chat`
+
+mod conversation;
+mod slash;
+mod turn;
+
+use std::process::ExitCode;
+
+use backstop_config::AgentFile;
+
+use self::conversation::Conversation;
+use self::slash::{Slash, Then};
+use crate::args::ChatArgs;
+use crate::assemble;
+use crate::commands::run::equipped;
+use crate::exit::{self, CliError};
+use crate::output::{self, Line, Lines, note};
+use crate::report;
+use crate::signals::Turns;
+use crate::store;
+
+pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
+    let file = AgentFile::read(&args.agent)?;
+    let folder = assemble::folder_of(&args.agent);
+    let chosen = store::choose(&args.store, file.store.url.as_deref().map(|url| (url, folder)))?;
+    // Everything is checked before a store is opened, so that a mistake leaves no file.
+    let agent = assemble::agent(&file, &args.agent)?;
+    assemble::build(agent.clone(), &args.agent)?;
+    let database = store::open(&chosen, &file.store).await?;
+    let agent = assemble::build(equipped(agent, &database), &args.agent)?;
+    let turns = Turns::start();
+    let mut conversation = Conversation {
+        agent,
+        budget: file.agent.budget(),
+        database: database.clone(),
+        chosen,
+        path: args.agent,
+        session: args.session.map(Into::into),
+        said: None,
+        turns,
+    };
+    let talked = talk(&mut conversation).await;
+    database.close().await;
+    talked
+}
+
+/// Takes turns until the person leaves.
+async fn talk(conversation: &mut Conversation) -> Result<ExitCode, CliError> {
+    let lines = Lines::new(&conversation.earlier().await?)?;
+    note("/help lists what can be said besides; Ctrl-C stops a turn, Ctrl-D leaves");
+    conversation.go_on().await?;
+    let mut begun = String::new();
+    loop {
+        if conversation.turns.has_ended() {
+            return Ok(exit::of_stop());
+        }
+        let line = match lines.read(std::mem::take(&mut begun)).await? {
+            Line::End => break,
+            Line::Interrupted => {
+                note("(Ctrl-D or /quit leaves)");
+                continue;
+            }
+            Line::Text(line) => line,
+        };
+        let done = match Slash::of(&line) {
+            Some(slash) => slash.perform(conversation).await,
+            None if line.trim().is_empty() => continue,
+            // A line that begins with a slash is written with two.
+            None => {
+                let text = line.strip_prefix('/').filter(|rest| rest.starts_with('/'));
+                conversation.take_turn(text.unwrap_or(&line)).await.map(|()| Then::Read)
+            }
+        };
+        match done {
+            Ok(Then::Leave) => break,
+            Ok(Then::Read) => {}
+            Ok(Then::ReadFrom(text)) => begun = text,
+            // What went wrong is said; the conversation goes on.
+            Err(error) => {
+                report::error(&error);
+            }
+        }
+    }
+    conversation.farewell();
+    output::drain();
+    Ok(ExitCode::SUCCESS)
+}

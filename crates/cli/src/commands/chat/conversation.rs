@@ -1,0 +1,117 @@
+//! What a conversation is between its turns.
+
+use std::path::PathBuf;
+
+use backstop_event_log::{EventLog, RunFilter, RunState, RunSummary, read_events};
+use backstop_react::{Agent, Budget, History, said_before, said_until};
+use backstop_store_sqlite::Database;
+use layer0::event::EventKind;
+use layer0::id::SessionId;
+
+use crate::exit::CliError;
+use crate::output::{self, note};
+use crate::signals::Turns;
+use crate::store::Chosen;
+
+/// How many earlier inputs the arrow keys bring back.
+const EARLIER: u32 = 100;
+
+pub(super) struct Conversation {
+    pub(super) agent: Agent,
+    pub(super) budget: Budget,
+    pub(super) database: Database,
+    pub(super) chosen: Chosen,
+    /// The agent file.
+    pub(super) path: PathBuf,
+    /// `None` until the first turn of a new one.
+    pub(super) session: Option<SessionId>,
+    /// What was said before a new session began.
+    pub(super) said: Option<History>,
+    pub(super) turns: Turns,
+}
+
+impl Conversation {
+    /// Returns what was asked in the session, oldest first.
+    pub(super) async fn earlier(&self) -> Result<Vec<String>, CliError> {
+        let mut inputs = Vec::new();
+        for run in self.runs(EARLIER).await?.iter().rev() {
+            // One that cannot be read is only not brought back.
+            let Ok((_, events)) = read_events(&self.database.log(), &run.run).await else {
+                continue;
+            };
+            if let Some(EventKind::RunStarted(started)) = events.first().map(|it| &it.kind) {
+                inputs.push(started.input.to_string());
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Returns the turns of the session, newest first.
+    pub(super) async fn runs(&self, limit: u32) -> Result<Vec<RunSummary>, CliError> {
+        let Some(session) = &self.session else { return Ok(Vec::new()) };
+        let filter = RunFilter::new().session(session.clone()).roots().limit(limit);
+        Ok(self.database.log().runs(filter).await?)
+    }
+
+    /// Goes on with a turn that a process left behind when it died, or that waits for a person.
+    pub(super) async fn go_on(&mut self) -> Result<(), CliError> {
+        let Some(last) = self.runs(1).await?.into_iter().next() else { return Ok(()) };
+        match last.state {
+            RunState::Running => note("the last turn was interrupted; going on with it"),
+            RunState::WaitingApproval => note("the last turn waits for a person; going on with it"),
+            _ => return Ok(()),
+        }
+        self.resume(last.run).await
+    }
+
+    /// Leaves the session as it is, and goes on from its end in another one.
+    pub(super) async fn fork(&mut self) -> Result<(), CliError> {
+        let Some(last) = self.last_ended().await? else { return Ok(()) };
+        self.said = Some(said_until(&self.database.log(), &last.run).await?);
+        self.leave();
+        note("going on in a session of its own, which the next turn begins");
+        Ok(())
+    }
+
+    /// Leaves the session as it is, and goes on from before its last turn in another one. Returns what was
+    /// asked there.
+    pub(super) async fn undo(&mut self) -> Result<Option<String>, CliError> {
+        let Some(last) = self.last_ended().await? else { return Ok(None) };
+        let asked = self.earlier().await?.pop();
+        self.said = Some(said_before(&self.database.log(), &last.run).await?);
+        self.leave();
+        note("the last turn is taken back: going on from before it in a session of its own");
+        Ok(asked)
+    }
+
+    async fn last_ended(&self) -> Result<Option<RunSummary>, CliError> {
+        match self.runs(1).await?.into_iter().next() {
+            Some(last) if last.is_open() => {
+                Err(CliError::usage(format!("run `{}` is open", last.run))
+                    .with_hint("`/resume` goes on with it"))
+            }
+            None => {
+                note("there is no turn yet");
+                Ok(None)
+            }
+            last => Ok(last),
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(session) = self.session.take() {
+            note(&format!("session {session} stays as it is"));
+        }
+    }
+
+    /// Says how to come back.
+    pub(super) fn farewell(&self) {
+        if let (Some(session), true) = (&self.session, self.chosen.is_kept()) {
+            let agent = self.path.to_string_lossy();
+            let (agent, id) = (output::quoted(&agent), output::quoted(session.as_str()));
+            note("go on later:");
+            let rest = format!("chat {agent} --session {id}{}", self.chosen.flag());
+            note(&format!("  {}", output::command(&rest)));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! One turn: a run of the agent.
+
+use backstop_react::{Approval, ResumeError, ResumeRequest, RunFailure, RunOutcome, RunRequest};
+use layer0::failure::Chain;
+use layer0::id::RunId;
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+
+use super::conversation::Conversation;
+use crate::commands::run::equipped;
+use crate::exit::CliError;
+use crate::output::style::{BAD, DIM};
+use crate::output::{self, alert, counted, note, notes};
+use crate::progress::{self, Results};
+use crate::prompt::user;
+use crate::recorded::Recorded;
+
+impl Conversation {
+    /// Asks the agent, and shows how it answers.
+    pub(super) async fn take_turn(&mut self, text: &str) -> Result<(), CliError> {
+        let mut request = RunRequest::new(text).cancelled_by(self.turns.begin());
+        request.session.clone_from(&self.session);
+        if let (None, Some(said)) = (&self.session, &self.said) {
+            request = request.history(said.clone());
+        }
+        let stream = self.agent.stream(request);
+        if self.session.is_none() {
+            note(&format!("session {}", stream.session()));
+        }
+        self.session = Some(stream.session().clone());
+        let seen = progress::show_run(stream, Results::Answer).await;
+        self.turns.end();
+        self.said = None;
+        show(&seen.result, seen.answer.as_deref())
+    }
+
+    /// Goes on with a turn that is open.
+    pub(super) async fn resume(&mut self, run: RunId) -> Result<(), CliError> {
+        let recorded = Recorded::read(&self.database.log(), &run, None).await?;
+        let agent = recorded.build(equipped(recorded.agent(usize::MAX)?, &self.database))?;
+        let request = ResumeRequest::new(run).by(user()).cancelled_by(self.turns.begin());
+        let shown = tokio::spawn(progress::show(agent.subscribe(), Results::Answer));
+        let result = agent.resume(request).await;
+        drop(agent);
+        let answer = shown.await.ok().flatten();
+        self.turns.end();
+        let result = match result {
+            Ok(outcome) => Ok(outcome),
+            Err(ResumeError::Run(failure)) => Err(*failure),
+            Err(error) => return Err(error.into()),
+        };
+        show(&result, answer.as_deref())
+    }
+}
+
+/// Says how a turn ended, where the answer alone does not.
+fn show(result: &Result<RunOutcome, RunFailure>, answer: Option<&str>) -> Result<(), CliError> {
+    let answer = answer.map(str::trim_end);
+    match result {
+        Err(failure) => {
+            let what = format!("{}: {}", failure.code(), Chain(&failure.error));
+            output::alert_of(BAD, "error: ", &what);
+            alert(&format!("  hint: {}", failure.hint()));
+            used(&failure.usage);
+        }
+        Ok(outcome) => {
+            if !outcome.output.is_empty() && answer != Some(outcome.output.trim_end()) {
+                output::foreign(&outcome.output)?;
+            }
+            outcome.approvals.iter().for_each(waiting);
+            let reason = outcome.stop.reason();
+            match outcome.stop.outcome() {
+                Outcome::Completed | Outcome::WaitingApproval => {}
+                other => {
+                    let reason = reason.map(|code| format!(" ({code})")).unwrap_or_default();
+                    note(&format!("the turn ended {}{reason}", other.as_str()));
+                }
+            }
+            used(&outcome.usage);
+        }
+    }
+    Ok(())
+}
+
+fn waiting(approval: &Approval) {
+    let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
+    notes(&format!("waiting for approval: {} {call}", approval.id));
+    note("  /resume asks again");
+}
+
+fn used(usage: &Usage) {
+    let used = format!(
+        "{}, {}, {}",
+        counted(usage.model_calls.into(), "model call"),
+        counted(usage.tool_calls.into(), "tool call"),
+        counted(usage.total_tokens, "token")
+    );
+    output::note_of(DIM, &used);
+}

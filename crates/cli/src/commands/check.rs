@@ -1,0 +1,39 @@
+//! `backstop check`
+
+use std::process::ExitCode;
+
+use backstop_config::AgentFile;
+use serde_json::json;
+
+use crate::args::CheckArgs;
+use crate::assemble::{self, Mistake};
+use crate::exit::{CliError, USAGE};
+use crate::output::{self, counted, note};
+
+pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, CliError> {
+    let checked = AgentFile::check(&args.file)?;
+    let mut mistakes: Vec<Mistake> = checked.mistakes.iter().map(Mistake::from).collect();
+    mistakes.extend(assemble::mistakes(&checked, &args.file));
+    mistakes.sort_by_key(|mistake| mistake.line);
+    let file = args.file.display();
+    for Mistake { line, what, hint } in &mistakes {
+        if args.json {
+            output::json(
+                &json!({ "file": file.to_string(), "line": line, "message": what, "hint": hint }),
+            )?;
+            continue;
+        }
+        let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+        output::line(&format!("{file}{line}: {what}"))?;
+        if let Some(hint) = hint {
+            output::line(&format!("  hint: {hint}"))?;
+        }
+    }
+    if mistakes.is_empty() {
+        note(&format!("{file}: no mistake"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let count = u64::try_from(mistakes.len()).unwrap_or(u64::MAX);
+    note(&counted(count, "mistake"));
+    Ok(ExitCode::from(USAGE))
+}

@@ -1,0 +1,48 @@
+//! What a check came to.
+
+use serde::Serialize;
+
+use crate::exit::CliError;
+
+/// What a check came to.
+#[derive(Serialize)]
+pub(super) struct Finding {
+    pub(super) check: &'static str,
+    pub(super) state: State,
+    pub(super) message: String,
+    /// How to mend it.
+    pub(super) hint: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// It needs mending.
+    Mend,
+    Ok,
+    /// It was not looked at.
+    Skipped,
+}
+
+impl Finding {
+    pub(super) fn ok(check: &'static str, message: impl Into<String>) -> Self {
+        Self { check, state: State::Ok, message: message.into(), hint: None }
+    }
+
+    pub(super) fn skipped(check: &'static str, message: impl Into<String>) -> Self {
+        Self { check, state: State::Skipped, message: message.into(), hint: None }
+    }
+
+    pub(super) fn mend(
+        check: &'static str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self { check, state: State::Mend, message: message.into(), hint: Some(hint.into()) }
+    }
+
+    pub(super) fn of(check: &'static str, error: &CliError) -> Self {
+        let hint = error.hint().unwrap_or("see what it says").to_owned();
+        Self::mend(check, error.to_string(), hint)
+    }
+}

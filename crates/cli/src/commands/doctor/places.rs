@@ -1,0 +1,132 @@
+//! The store, and the room it has.
+
+use std::path::{Path, PathBuf};
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::StoreUrl;
+use backstop_event_log::{EventLog, RunFilter};
+
+use super::finding::Finding;
+use crate::exit::CliError;
+use crate::output::counted;
+use crate::store::{self, Chosen};
+
+/// Less room than this is too little to go on with, in bytes: 256 MiB.
+const LITTLE: u64 = 256 * 1024 * 1024;
+/// A record that is this far ahead of the clock says that the clock is wrong, in milliseconds.
+const AHEAD_MS: i64 = 60_000;
+
+/// Looks at a store and the disk it is on. Creates nothing.
+pub(super) async fn look_at(chosen: &Chosen) -> Vec<Finding> {
+    let path = match &chosen.url {
+        StoreUrl::Sqlite(path) => path.clone(),
+        url => return vec![Finding::ok("store", format!("{url} is kept nowhere"))],
+    };
+    let mut findings = match path.exists() {
+        true => match look_into(chosen, &path).await {
+            Ok(findings) => findings,
+            Err(error) => vec![Finding::of("store", &error)],
+        },
+        false => vec![absent(&path)],
+    };
+    findings.extend(disk(&path));
+    findings
+}
+
+async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliError> {
+    let Some(database) = store::open_read_only(chosen).await? else {
+        return Ok(vec![absent(path)]);
+    };
+    let log = database.log();
+    let looked = async {
+        let newest = log.runs(RunFilter::new().limit(1)).await?;
+        let open = log.open_approvals().await?;
+        Ok::<_, CliError>((newest, open))
+    };
+    let looked = looked.await;
+    database.close().await;
+    let (newest, open) = looked?;
+    let size = std::fs::metadata(path).map_or(0, |file| file.len());
+    let waiting = u64::try_from(open.len()).unwrap_or(u64::MAX);
+    let what = format!(
+        "{}: {}, {} open",
+        path.display(),
+        counted(size, "byte"),
+        counted(waiting, "approval")
+    );
+    let mut findings = vec![match is_read_only(path) {
+        true => Finding::mend(
+            "store",
+            format!("{} cannot be written to", path.display()),
+            "make file and folder writable for you, or name another store with --store URL",
+        ),
+        false => Finding::ok("store", what),
+    }];
+    let now = SystemClock.now().as_millis();
+    if newest.first().is_some_and(|run| run.started_at.as_millis() > now.saturating_add(AHEAD_MS)) {
+        findings.push(Finding::mend(
+            "clock",
+            "the newest run of the store began in the future",
+            "set the clock, or let it be set (NTP)",
+        ));
+    }
+    Ok(findings)
+}
+
+/// Is there a file that this process may not write to?
+fn is_read_only(path: &Path) -> bool {
+    std::fs::OpenOptions::new().append(true).open(path).is_err()
+}
+
+fn absent(path: &Path) -> Finding {
+    match nearest_folder(path) {
+        Some(folder) if is_writable(&folder) => {
+            Finding::ok("store", format!("{} is made by the first run", path.display()))
+        }
+        folder => {
+            let folder = folder.unwrap_or_else(|| path.to_owned());
+            Finding::mend(
+                "store",
+                format!("{} cannot be made: {} is not writable", path.display(), folder.display()),
+                "make the folder writable for you, or name another store with --store URL",
+            )
+        }
+    }
+}
+
+/// Returns the folder of a path that is there.
+fn nearest_folder(path: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(path).ok()?;
+    absolute.ancestors().skip(1).find(|folder| folder.is_dir()).map(Path::to_owned)
+}
+
+#[cfg(unix)]
+fn is_writable(folder: &Path) -> bool {
+    rustix::fs::access(folder, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(not(unix))]
+fn is_writable(folder: &Path) -> bool {
+    std::fs::metadata(folder).is_ok_and(|folder| !folder.permissions().readonly())
+}
+
+#[cfg(unix)]
+fn disk(path: &Path) -> Option<Finding> {
+    let folder = nearest_folder(path)?;
+    let disk = rustix::fs::statvfs(&folder).ok()?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    let room = format!("{} MiB free at {}", free / (1024 * 1024), folder.display());
+    Some(match free < LITTLE {
+        true => Finding::mend(
+            "disk",
+            room,
+            "make room; `backstop runs prune`, `errors prune` and `vacuum` give back what is not needed",
+        ),
+        false => Finding::ok("disk", room),
+    })
+}
+
+#[cfg(not(unix))]
+fn disk(_: &Path) -> Option<Finding> {
+    None
+}

@@ -1,0 +1,102 @@
+//! `backstop errors stats --by …`: what tools reported and attempts at models that failed, side by side.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use backstop_error_store::{CountBy, ErrorCount, ErrorFilter, ErrorStore};
+use backstop_event_log::{EventLog, FailedAttempts};
+use serde_json::json;
+
+use crate::args::{ErrorsStatsArgs, Grouping};
+use crate::exit::CliError;
+use crate::{output, store};
+
+/// What one day, tool or code has to show for itself.
+#[derive(Default)]
+struct Row {
+    errors: u64,
+    occurrences: u64,
+    chars_kept: u64,
+    failed_attempts: u64,
+}
+
+pub(super) async fn run(args: &ErrorsStatsArgs, by: Grouping) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let (errors, attempts) = match store::open_read_only(&chosen).await? {
+        Some(database) => {
+            let mut filter = ErrorFilter::new();
+            (filter.from, filter.to) = (args.time.since, args.time.until);
+            let errors = database.errors().count(filter, by.into()).await;
+            let attempts = database.log().failed_attempts(args.time.since, args.time.until).await;
+            database.close().await;
+            (errors?, attempts?)
+        }
+        None => (Vec::new(), Vec::new()),
+    };
+    let mut rows: Vec<(String, Row)> = merged(errors, &attempts, by).into_iter().collect();
+    if by != Grouping::Day {
+        // Stable: those of one number stay in the order of their names.
+        rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.occurrences + row.failed_attempts));
+    }
+    rows.truncate(usize::try_from(args.limit).unwrap_or(usize::MAX));
+    let (name, header) = match by {
+        Grouping::Code => ("code", "CODE"),
+        Grouping::Day => ("day", "DAY"),
+        Grouping::Tool => ("tool", "TOOL OR PROVIDER"),
+    };
+    if args.json {
+        return rows
+            .iter()
+            .try_for_each(|(key, row)| {
+                output::json(&json!({
+                    name: key, "errors": row.errors, "occurrences": row.occurrences,
+                    "chars_kept": row.chars_kept, "failed_attempts": row.failed_attempts,
+                }))
+            })
+            .map(|()| ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        output::note("no errors");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let cells = |(key, row): &(String, Row)| {
+        let numbers = [row.errors, row.occurrences, row.failed_attempts, row.chars_kept];
+        [key.clone()].into_iter().chain(numbers.map(|number| number.to_string())).collect()
+    };
+    let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+    output::table(&[header, "TOOL ERRORS", "SEEN", "MODEL ATTEMPTS", "CHARS KEPT"], &rows)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts what has one key into one row.
+fn merged(
+    errors: Vec<ErrorCount>,
+    attempts: &[FailedAttempts],
+    by: Grouping,
+) -> BTreeMap<String, Row> {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for count in errors {
+        let row = rows.entry(count.key).or_default();
+        (row.errors, row.occurrences) = (count.errors, count.occurrences);
+        row.chars_kept = count.chars_kept;
+    }
+    for failed in attempts {
+        let key = match by {
+            Grouping::Code => failed.code.to_string(),
+            Grouping::Day => failed.day.date(),
+            Grouping::Tool => format!("model {}", failed.provider),
+        };
+        rows.entry(key).or_default().failed_attempts += failed.attempts;
+    }
+    rows
+}
+
+impl From<Grouping> for CountBy {
+    fn from(by: Grouping) -> Self {
+        match by {
+            Grouping::Code => Self::Code,
+            Grouping::Day => Self::Day,
+            Grouping::Tool => Self::Tool,
+        }
+    }
+}

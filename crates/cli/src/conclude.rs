@@ -1,0 +1,225 @@
+//! What is said when a run has ended, or waits.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{LogError, read_events};
+use backstop_react::{AgentError, Approval, ResumeError, RunFailure, RunOutcome};
+use backstop_rehearse::{RunReport, stored_errors};
+use backstop_store_sqlite::Database;
+use layer0::event::{Event, EventKind};
+use layer0::failure::{Chain, Seconds};
+use layer0::stop::Outcome;
+
+use crate::exit::{self, CliError};
+use crate::limits::limits;
+use crate::output::{self, alert, counted, note, notes};
+use crate::progress::Seen;
+use crate::report;
+use crate::signals;
+use crate::store::Chosen;
+
+/// What is known of a run beside its record.
+pub(crate) struct Ending<'a> {
+    pub(crate) database: &'a Database,
+    pub(crate) chosen: &'a Chosen,
+    /// Is everything printed as one object?
+    pub(crate) json: bool,
+    /// The agent file.
+    pub(crate) agent: Option<&'a Path>,
+}
+
+impl Ending<'_> {
+    /// Reports a run that was gone on with, or why it could not be.
+    pub(crate) async fn conclude_resumed(
+        &self,
+        seen: Seen<Result<RunOutcome, ResumeError>>,
+    ) -> Result<ExitCode, CliError> {
+        let result = match seen.result {
+            Ok(outcome) => Ok(outcome),
+            Err(ResumeError::Run(failure)) => Err(*failure),
+            Err(error) => {
+                self.database.close().await;
+                return Err(error.into());
+            }
+        };
+        self.conclude(Seen { result, answer: seen.answer }).await
+    }
+
+    /// Reports how a run ended or why it waits, and closes the store.
+    pub(crate) async fn conclude(
+        &self,
+        seen: Seen<Result<RunOutcome, RunFailure>>,
+    ) -> Result<ExitCode, CliError> {
+        signals::run_is_over();
+        let result = &seen.result;
+        let report = match not_started(result) {
+            Some(_) => RunReport::new(result, Vec::new(), Vec::new()),
+            None => report_of(self.database, result).await,
+        };
+        self.database.close().await;
+        let printed = if self.json {
+            output::json(&report)
+        } else if let Some(error) = not_started(result) {
+            return Err(CliError::not_started(error));
+        } else {
+            self.print(&report, &seen)
+        };
+        let code = match result {
+            Err(RunFailure { error: AgentError::NotStarted(error), .. }) => exit::of_log(error),
+            Err(RunFailure { error: AgentError::Storage(error), .. }) => exit::of_log(error),
+            _ => exit::of(report.outcome),
+        };
+        match printed {
+            // How the run ended says more than that it could not be printed.
+            Err(error) if code != ExitCode::SUCCESS => {
+                report::error(&error);
+                Ok(code)
+            }
+            printed => printed.map(|()| code),
+        }
+    }
+
+    /// Prints the answer to standard output, and what to know about the run to standard error.
+    fn print(
+        &self,
+        report: &RunReport,
+        seen: &Seen<Result<RunOutcome, RunFailure>>,
+    ) -> Result<(), CliError> {
+        let is_shown = seen.answer.as_deref().map(str::trim_end) == Some(report.output.trim_end());
+        // What a failed run had of an answer is none.
+        let printed = match &seen.result {
+            Ok(_) if !report.output.is_empty() && !is_shown => output::foreign(&report.output),
+            _ => Ok(()),
+        };
+        note("");
+        if let Err(failure) = &seen.result {
+            let what = format!("{}: {}", failure.code(), Chain(&failure.error));
+            output::alert_of(output::style::BAD, "error: ", &what);
+            alert(&format!("  hint: {}", failure.hint()));
+        }
+        if let Ok(outcome) = &seen.result {
+            outcome.approvals.iter().for_each(|approval| self.waiting(approval, report));
+        }
+        note(&summary(report));
+        let (errors, kept, read) = error_text(&report.events);
+        if errors > 0 {
+            let stored = counted(errors, "error");
+            note(&format!(
+                "{stored} stored: {kept} characters of error text kept from the model, {read} read on request"
+            ));
+        }
+        if self.chosen.is_kept() && !report.events.is_empty() {
+            self.go_on(report);
+        }
+        printed
+    }
+
+    /// Names the commands that go on from here.
+    fn go_on(&self, report: &RunReport) {
+        let store = self.chosen.flag();
+        let command =
+            |rest: &str| note(&format!("  {}", output::command(&format!("{rest}{store}"))));
+        let stopped = !matches!(report.outcome, Outcome::Completed | Outcome::WaitingApproval);
+        if stopped {
+            let agent = self.agent.map_or("AGENT.toml".into(), |path| path.to_string_lossy());
+            note("go on in the same session:");
+            let agent = output::quoted(&agent);
+            let session = output::quoted(report.session.as_str()).into_owned();
+            command(&format!("run {agent} --session {session} --input TEXT"));
+        }
+        note("look further:");
+        command(&format!("trace {}", report.run));
+        match &report.errors[..] {
+            [] => {}
+            [.., error] if stopped => command(&format!("errors show {}", error.id())),
+            _ => command(&format!("errors list --run {}", report.run)),
+        }
+    }
+
+    /// Prints a call that waits, whole, and how to decide about it.
+    fn waiting(&self, approval: &Approval, report: &RunReport) {
+        let call = output::call(&approval.tool, &approval.arguments, output::width_of_notes());
+        notes(&format!("waiting for approval: {} {call}", approval.id));
+        if let Some(limits) = limits(approval.expires_at, &approval.approvers, SystemClock.now()) {
+            note(&format!("  ({limits})"));
+        }
+        if self.chosen.is_kept() {
+            let store = self.chosen.flag();
+            let decide = format!("approve {} --by NAME{store}", approval.id);
+            note(&format!("  {}   (or deny, with --reason TEXT)", output::command(&decide)));
+            note(&format!("  {}", output::command(&format!("resume {}{store}", report.run))));
+        }
+    }
+}
+
+/// Says in one line how a run ended and what it used.
+fn summary(report: &RunReport) -> String {
+    let usage = &report.usage;
+    let reason = report.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!(
+        "run {} {}{reason} in {}: {}, {}, {}",
+        report.run,
+        report.outcome.as_str(),
+        // What a copy took over from another run, and waiting for people, is no time of its own.
+        Seconds(Duration::from_millis(usage.wall_ms)),
+        counted(usage.model_calls.into(), "model call"),
+        counted(usage.tool_calls.into(), "tool call"),
+        counted(usage.total_tokens, "token"),
+    )
+}
+
+/// Returns why a run did not even begin.
+fn not_started(result: &Result<RunOutcome, RunFailure>) -> Option<&LogError> {
+    match result {
+        Err(RunFailure { error: AgentError::NotStarted(error), .. }) => Some(error),
+        _ => None,
+    }
+}
+
+/// Reports a run; one whose record cannot be read back is reported without it.
+async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>) -> RunReport {
+    let run = match result {
+        Ok(outcome) => &outcome.run_id,
+        Err(failure) => &failure.run_id,
+    };
+    let events = match read_events(&database.log(), run).await {
+        Ok((_, events)) => events,
+        // A run that was refused, or whose first event could not be written, has no record.
+        Err(LogError::NotFound(_)) if result.is_err() => Vec::new(),
+        Err(error) => {
+            alert(&format!("warning: the run's log cannot be read: {}", Chain(&error)));
+            Vec::new()
+        }
+    };
+    let errors = match stored_errors(&database.errors(), &events).await {
+        Ok(errors) => errors,
+        Err(error) => {
+            alert(&format!("warning: stored errors cannot be read: {}", Chain(&error)));
+            Vec::new()
+        }
+    };
+    RunReport::new(result, events, errors)
+}
+
+/// Returns how many errors were stored, how many characters of them the model was not shown, and how
+/// many it asked for.
+fn error_text(events: &[Event]) -> (u64, u64, usize) {
+    let (mut errors, mut kept, mut read) = (0, 0, 0);
+    for event in events {
+        match &event.kind {
+            EventKind::ErrorStored(stored) => {
+                errors += 1;
+                kept += stored.chars_kept;
+            }
+            EventKind::ToolResponded(e) if e.ok && &*e.tool == "get_error_detail" => {
+                let page = e.output.value();
+                read += page["raw_error"].as_str().map_or(0, |text| text.chars().count());
+            }
+            _ => {}
+        }
+    }
+    (errors, kept, read)
+}

@@ -1,0 +1,174 @@
+//! From what a person typed to the id that is meant: the id itself, a beginning of it that no other
+//! has, or `last`.
+
+use backstop_error_store::{ErrorFilter, ErrorStore, ResultFilter, ResultStore};
+use backstop_event_log::{EventLog, OpenApproval, RunFilter};
+use backstop_store_sqlite::Database;
+use layer0::id::{ErrorId, ResultId, RunId};
+
+use crate::exit::CliError;
+use crate::store::{self, Chosen};
+
+/// Names what was recorded last.
+const LAST: &str = "last";
+/// How many ids are named that may be meant.
+const NAMED: u32 = 5;
+
+/// Finds a run in a store that is opened for that.
+pub(crate) async fn run_of(chosen: &Chosen, typed: &str) -> Result<RunId, CliError> {
+    match store::open_read_only(chosen).await? {
+        Some(database) => {
+            let found = run(&database, typed).await;
+            database.close().await;
+            found
+        }
+        None => Err(CliError::no_run(typed.into())),
+    }
+}
+
+/// Finds a run.
+pub(crate) async fn run(database: &Database, typed: &str) -> Result<RunId, CliError> {
+    let log = database.log();
+    if typed != LAST && log.kept_summary(&typed.into()).await.is_ok_and(|found| found.is_some()) {
+        return Ok(typed.into());
+    }
+    let list = async |filter: RunFilter| {
+        let runs = log.runs(filter.limit(NAMED + 1)).await?;
+        Ok::<_, CliError>(runs.into_iter().map(|run| run.run.to_string()).collect::<Vec<_>>())
+    };
+    // What was started last, not what that dispatched.
+    let begin = match typed {
+        LAST => list(RunFilter::new().roots()).await?,
+        typed => list(RunFilter::new().id_prefix(typed)).await?,
+    };
+    let newest = if begin.is_empty() { list(RunFilter::new()).await? } else { Vec::new() };
+    Kind::RUN.choose(typed, begin, newest).map(Into::into)
+}
+
+/// Finds a stored error.
+pub(crate) async fn error(database: &Database, typed: &str) -> Result<ErrorId, CliError> {
+    let errors = database.errors();
+    let found = errors.find(&typed.into()).await?;
+    if found.is_expired() || found.found().is_some() {
+        return Ok(typed.into());
+    }
+    let list = async |filter: ErrorFilter| {
+        let errors = errors.list(filter.limit(NAMED + 1)).await?;
+        Ok::<_, CliError>(errors.iter().map(|error| error.id().to_string()).collect::<Vec<_>>())
+    };
+    let begin = match typed {
+        LAST => list(ErrorFilter::new()).await?,
+        typed => list(ErrorFilter::new().id_prefix(typed)).await?,
+    };
+    let newest = if begin.is_empty() { list(ErrorFilter::new()).await? } else { Vec::new() };
+    Kind::ERROR.choose(typed, begin, newest).map(Into::into)
+}
+
+/// Finds a stored result.
+pub(crate) async fn result(database: &Database, typed: &str) -> Result<ResultId, CliError> {
+    let results = database.results();
+    let found = results.find(&typed.into()).await?;
+    if found.is_expired() || found.found().is_some() {
+        return Ok(typed.into());
+    }
+    let list = async |filter: ResultFilter| {
+        let results = results.list(filter.limit(NAMED + 1)).await?;
+        Ok::<_, CliError>(results.iter().map(|result| result.id.to_string()).collect::<Vec<_>>())
+    };
+    let begin = match typed {
+        LAST => list(ResultFilter::new()).await?,
+        typed => list(ResultFilter::new().id_prefix(typed)).await?,
+    };
+    let newest = if begin.is_empty() { list(ResultFilter::new()).await? } else { Vec::new() };
+    Kind::RESULT.choose(typed, begin, newest).map(Into::into)
+}
+
+/// Finds an approval among those that are open, oldest first.
+pub(crate) fn approval(open: Vec<OpenApproval>, typed: &str) -> Result<OpenApproval, CliError> {
+    let exact = open.iter().position(|open| open.id.as_str() == typed);
+    let newest = || open.iter().rev().map(|open| open.id.to_string());
+    let begin = match (exact, typed) {
+        (Some(_), typed) => vec![typed.to_owned()],
+        (None, LAST) => newest().collect(),
+        (None, typed) => newest().filter(|id| id.starts_with(typed)).collect(),
+    };
+    let id = Kind::APPROVAL.choose(typed, begin, newest().collect())?;
+    open.into_iter()
+        .find(|open| open.id.as_str() == id)
+        .ok_or_else(|| CliError::usage(Kind::APPROVAL.missing(typed)))
+}
+
+/// What an id names.
+struct Kind {
+    /// What stands before an id that is not there.
+    none: &'static str,
+    one: &'static str,
+    many: &'static str,
+    /// Where they are listed.
+    hint: &'static str,
+}
+
+impl Kind {
+    const APPROVAL: Self = Self {
+        none: "no open approval",
+        one: "approval",
+        many: "approvals",
+        hint: "`backstop approvals` lists what is open; an approval is decided once",
+    };
+    const ERROR: Self = Self {
+        none: "no error",
+        one: "error",
+        many: "errors",
+        hint: "`backstop errors list` lists the errors of the store",
+    };
+    const RESULT: Self = Self {
+        none: "no result",
+        one: "result",
+        many: "results",
+        hint: "`backstop results list` lists the results of the store",
+    };
+    const RUN: Self = Self {
+        none: "no run",
+        one: "run",
+        many: "runs",
+        hint: "`backstop runs` lists the runs of the store",
+    };
+
+    fn missing(&self, typed: &str) -> String {
+        format!("{} `{typed}`", self.none)
+    }
+
+    /// Chooses the one that is meant of those that begin so, newest first; `newest` are named where there
+    /// is none.
+    fn choose(
+        &self,
+        typed: &str,
+        mut begin: Vec<String>,
+        newest: Vec<String>,
+    ) -> Result<String, CliError> {
+        match begin.len() {
+            1 => Ok(begin.remove(0)),
+            2.. if typed == LAST => Ok(begin.remove(0)),
+            0 if newest.is_empty() || typed == LAST => {
+                Err(CliError::usage(self.missing(typed)).with_hint(self.hint))
+            }
+            0 => Err(CliError::usage(self.missing(typed)).with_hint(format!(
+                "the newest {} {}: {}; {}",
+                if newest.len() == 1 { self.one } else { self.many },
+                if newest.len() == 1 { "is" } else { "are" },
+                named(&newest),
+                self.hint
+            ))),
+            _ => Err(CliError::usage(format!("`{typed}` is not one {} but several", self.one))
+                .with_hint(format!("{} that begin so: {}", self.many, named(&begin)))),
+        }
+    }
+}
+
+/// Names some ids, and says when there are more.
+fn named(ids: &[String]) -> String {
+    let most = usize::try_from(NAMED).unwrap_or(usize::MAX);
+    let more = if ids.len() > most { ", …" } else { "" };
+    let ids: Vec<&str> = ids.iter().take(most).map(String::as_str).collect();
+    format!("{}{more}", ids.join(", "))
+}

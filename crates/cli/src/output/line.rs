@@ -1,0 +1,87 @@
+//! Lines that a person edits, with a history by arrow keys.
+//!
+//! The terminal is the editor's while it reads; what it draws is the prompt and what is typed.
+
+use std::io::stdin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+#[cfg(unix)]
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
+use rustyline::config::{BellStyle, Builder};
+use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
+use rustyline::{ColorMode, Editor};
+
+use super::screen::SCREEN;
+use crate::exit::CliError;
+
+/// How the terminal was before a line was edited.
+#[cfg(unix)]
+static BEFORE: OnceLock<Option<Termios>> = OnceLock::new();
+
+/// Puts the terminal back to how it was.
+pub(super) fn put_back() {
+    #[cfg(unix)]
+    if let Some(Some(before)) = BEFORE.get() {
+        // There is nothing else to do about it.
+        let _ = tcsetattr(stdin(), OptionalActions::Now, before);
+    }
+}
+
+/// What came of reading a line.
+pub(crate) enum Line {
+    /// There are no more.
+    End,
+    /// Ctrl-C.
+    Interrupted,
+    Text(String),
+}
+
+/// Reads lines, one at a time.
+#[derive(Clone)]
+pub(crate) struct Lines(Arc<Mutex<Editor<(), DefaultHistory>>>);
+
+impl Lines {
+    /// Begins with what was typed earlier, oldest first.
+    pub(crate) fn new(earlier: &[String]) -> Result<Self, CliError> {
+        #[cfg(unix)]
+        BEFORE.get_or_init(|| tcgetattr(stdin()).ok());
+        let failed = |error| CliError::internal("reading the terminal", error);
+        let config = Builder::new()
+            .bell_style(BellStyle::None)
+            .color_mode(ColorMode::Disabled)
+            .auto_add_history(false)
+            .build();
+        let mut editor = Editor::with_config(config).map_err(failed)?;
+        for line in earlier {
+            editor.add_history_entry(line).map_err(failed)?;
+        }
+        Ok(Self(Arc::new(Mutex::new(editor))))
+    }
+
+    /// Reads a line, which is `begun` to begin with. What was said before stands above it.
+    pub(crate) async fn read(&self, begun: String) -> Result<Line, CliError> {
+        let editor = Arc::clone(&self.0);
+        let read = tokio::task::spawn_blocking(move || {
+            SCREEN.drain();
+            let mut editor = editor.lock().unwrap_or_else(PoisonError::into_inner);
+            let line = match begun.as_str() {
+                "" => editor.readline("> "),
+                begun => editor.readline_with_initial("> ", (begun, "")),
+            };
+            if let Ok(line) = &line
+                && !line.trim().is_empty()
+            {
+                editor.add_history_entry(line)?;
+            }
+            line
+        });
+        let failed = |error| CliError::internal("reading the terminal", error);
+        match read.await.map_err(|error| CliError::internal("reading the terminal", error))? {
+            Ok(line) => Ok(Line::Text(line)),
+            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
+            Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}

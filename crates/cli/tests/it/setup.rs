@@ -1,0 +1,185 @@
+//! Commands that help to begin: `init`, `check`, `doctor`, `completions`, `man`. Spec: W8
+
+use std::net::TcpListener;
+
+use backstop_provider::ScriptedAnswer;
+use backstop_testkit::ScriptedEndpoint;
+use serde_json::Value;
+
+use crate::bench::Bench;
+
+#[test]
+fn init_writes_an_agent_that_runs_at_once() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    let ran = bench.run(&["init"]).ok();
+    assert_eq!(ran.out, "script.toml\nagent.toml\n");
+    bench.run(&["check", "agent.toml"]).ok();
+    let ran = bench.run(&["run", "agent.toml"]).ok();
+    assert!(ran.out.starts_with("This folder holds an agent: agent.toml says"), "{}", ran.out);
+    assert_eq!(ran.err.matches("✓ fs_").count(), 2, "{}", ran.err);
+    let agent = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+    assert!(agent.contains("\n# [store]\n# url ="), "{agent}");
+    // Each line that is commented out is one of the format.
+    let all = agent.replace("# [[model.fallback]]", "[[model.fallback]]");
+    let all = all.replace("# provider = \"openai\"", "provider = \"openai\"");
+    let all = all.replace("# model = \"gpt-5-mini\"", "model = \"gpt-5-mini\"");
+    let all = all.replace("# [store]\n# url", "[store]\nurl").replace("# max_cost", "max_cost");
+    bench.write("all.toml", &all);
+    let ran = bench.run(&["check", "all.toml"]).fails(2, "1 mistake");
+    assert!(ran.out.contains("price"), "{}", ran.out);
+}
+
+#[test]
+fn init_overwrites_nothing() {
+    let bench = Bench::new();
+    bench.write("script.toml", "mine");
+    bench.run(&["init"]).fails(2, "script.toml: is there already");
+    assert_eq!(bench.files().len(), 1);
+    bench.write("agent.toml", "mine");
+    bench.run(&["init"]).fails(2, "agent.toml: is there already");
+    let keyed = Bench::new().with("OPENAI_API_KEY", "sk-0123456789");
+    keyed.write("script.toml", "mine");
+    assert_eq!(keyed.run(&["init", "mine.toml"]).ok().out, "mine.toml\n", "a key is there");
+    let agent = std::fs::read_to_string(keyed.path().join("mine.toml")).unwrap();
+    assert!(agent.contains("\nprovider = \"openai\""), "{agent}");
+    assert!(!agent.contains("0123456789"), "{agent}");
+    keyed.run(&["check", "mine.toml"]).ok();
+    keyed.run(&["init", "none/x.toml"]).fails(2, "none/x.toml: cannot be written");
+}
+
+/// Spec: C5
+#[test]
+fn check_finds_every_mistake_and_needs_no_key() {
+    let bench = Bench::new();
+    bench.write(
+        "agent.toml",
+        "[agent]\nnmae = \"x\"\n[model]\nprovider = \"anthropic\"\n[store]\nurl = \"mysql://x\"\n\
+         [[tools]]\nkind = \"command\"\nname = \"a\"\ndescription = \"d\"\n[[tools]]\nkind = \"builtin\"\n\
+         name = \"fs_raed\"\n[[tools]]\nkind = \"command\"\nname = \"b\"\ntimeout = 3\n[[tools]]\n\
+         kind = \"command\"\nname = \"c\"\ncommand = [\"true\"]\ndescription = \"d\"\ncwd = \"none\"\n",
+    );
+    let ran = bench.run(&["check", "agent.toml"]).fails(2, "7 mistakes");
+    let lines: Vec<&str> = ran.out.lines().filter(|line| !line.starts_with("  hint")).collect();
+    for (line, expected) in lines.iter().zip([
+        "agent.toml:2: unknown field `nmae`",
+        "agent.toml:3: [model] names no model",
+        "agent.toml:5: invalid store URL `mysql://x`",
+        "agent.toml:7: tool `a` has no command",
+        "agent.toml:11: there is no built-in tool `fs_raed`",
+        "agent.toml:17: unknown field `timeout`",
+        "agent.toml:18: tool `c` runs in `",
+    ]) {
+        assert!(line.starts_with(expected), "{line} is not {expected}");
+    }
+    assert_eq!(lines.len(), 7, "{}", ran.out);
+    assert!(ran.out.contains("  hint: did you mean `name`?\n"), "{}", ran.out);
+    let json = bench.run(&["check", "agent.toml", "--json"]).fails(2, "").json();
+    assert_eq!((json.len(), &json[0]["line"]), (7, &2.into()));
+    assert_eq!(json[0]["hint"], "did you mean `name`?");
+    bench.write("good.toml", "[model]\nprovider = \"anthropic\"\nmodel = \"m\"\n");
+    assert_eq!(bench.run(&["check", "good.toml"]).ok().err, "good.toml: no mistake\n");
+    bench.run(&["check", "none.toml"]).fails(2, "none.toml: cannot be read");
+    assert!(!bench.files().iter().any(|file| file.extension().is_some_and(|it| it == "db")));
+}
+
+fn finding(findings: &[Value], check: &str) -> Value {
+    findings.iter().find(|finding| finding["check"] == check).unwrap().clone()
+}
+
+#[test]
+fn doctor_says_what_needs_mending() {
+    let bench = Bench::new();
+    let ran = bench.run(&["doctor"]).ok();
+    assert!(ran.out.contains("is made by the first run"), "{}", ran.out);
+    assert!(ran.out.contains("MiB free"), "{}", ran.out);
+    assert!(bench.files().is_empty(), "it creates nothing");
+
+    let unbound = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let agent = |url: &str| {
+        format!(
+            "[model]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{url}\"\napi_key_env = \"MY_KEY\"\n"
+        )
+    };
+    bench.write("agent.toml", &agent(&format!("http://{unbound}/v1")));
+    let keyless = bench.run(&["doctor", "agent.toml", "--json"]).fails(1, "").json();
+    let keys = finding(&keyless, "keys");
+    assert_eq!(keys["state"], "mend");
+    assert!(keys["message"].as_str().unwrap().contains("MY_KEY"), "{keys}");
+    assert!(keys["hint"].is_string(), "{keys}");
+
+    let bench = bench.with("MY_KEY", "canary-key-0123456789");
+    let silent = bench.run(&["doctor", "agent.toml", "--json"]).fails(1, "").json();
+    let endpoint = finding(&silent, "endpoint");
+    assert_eq!(endpoint["state"], "mend");
+    assert!(endpoint["message"].as_str().unwrap().contains("cannot be reached"), "{endpoint}");
+    assert!(endpoint["hint"].as_str().unwrap().starts_with("is it running"), "{endpoint}");
+    assert!(!format!("{silent:?}").contains("canary-key"));
+
+    bench.write("diary.db", "dear diary, this is not a database at all");
+    let foreign = bench.run(&["doctor", "--store", "sqlite:diary.db"]).fails(1, "needs mending");
+    assert!(foreign.out.starts_with('-') && foreign.out.contains("mend  store"), "{}", foreign.out);
+    bench.write("bad.toml", "[agent]\nnmae = 1\n");
+    let bad = bench.run(&["doctor", "bad.toml"]).fails(1, "");
+    assert!(bad.out.contains("hint: `backstop check bad.toml` finds"), "{}", bad.out);
+}
+
+fn endpoint() -> ScriptedEndpoint {
+    let says = ScriptedAnswer { text: Some("ready".into()), ..ScriptedAnswer::default() };
+    ScriptedEndpoint::openai(vec![says])
+}
+
+#[test]
+fn doctor_asks_nothing_paid_without_a_terminal() {
+    let server = endpoint();
+    let bench = Bench::new();
+    let url = server.base_url();
+    bench.write(
+        "agent.toml",
+        &format!("[model]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{url}\"\n"),
+    );
+    let ran = bench.run(&["doctor", "agent.toml"]).ok();
+    assert!(ran.out.contains("openai m was not asked"), "{}", ran.out);
+    assert_eq!(server.count(), 0);
+    #[cfg(unix)]
+    for (answer, count, said) in [("n\n", 0, "was not asked"), ("y\n", 1, "openai m answers")] {
+        let terminal = bench.at_terminal("y\n", &["doctor", "agent.toml"]);
+        terminal.wait_for("[y]es, [n]o: ", 1);
+        terminal.type_in(answer);
+        let (code, screen) = terminal.end();
+        assert_eq!((code, server.count()), (0, count), "{screen}");
+        assert!(screen.contains(said), "{screen}");
+    }
+}
+
+#[test]
+fn completions_are_scripts_of_their_shells() {
+    let bench = Bench::new();
+    for (shell, has) in
+        [("bash", "complete -F"), ("zsh", "#compdef backstop"), ("fish", "complete -c backstop")]
+    {
+        let script = bench.run(&["completions", shell]).ok().out;
+        assert!(script.contains(has) && script.contains("rehearse"), "{shell}");
+        if shell == "bash" {
+            bench.write("script.sh", &script);
+            let checked = std::process::Command::new("bash")
+                .args(["-n", "script.sh"])
+                .current_dir(bench.path())
+                .status();
+            assert!(checked.unwrap().success());
+        }
+    }
+    bench.run(&["completions", "abacus"]).fails(2, "invalid value 'abacus'");
+}
+
+#[test]
+fn the_manual_page_has_every_command() {
+    let bench = Bench::new();
+    let page = bench.run(&["man"]).ok().out;
+    assert!(page.contains(".TH backstop 1"), "{}", &page[..200]);
+    for command in
+        ["BACKSTOP RUN", "BACKSTOP ERRORS STATS", "BACKSTOP DOCTOR", "BACKSTOP RUNS PRUNE"]
+    {
+        assert!(page.contains(&format!("\n.SH {command}\n")), "{command}");
+    }
+    assert!(page.contains("\\-\\-events"), "options are described");
+}
