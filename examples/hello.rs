@@ -4,11 +4,11 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its terminal")]
 
-use backstop::{Agent, ScriptedProvider, ToolError};
+use backstop::prelude::*;
 use serde_json::json;
 
 /// Add two integers.
-#[backstop::tool(idempotent, timeout = "5s")]
+#[tool(idempotent, timeout = "5s")]
 async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
     x.checked_add(y).ok_or_else(|| ToolError::ExecutionFailed("the sum is too large".into()))
 }
