@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
+use backstop_provider_anthropic::{Anthropic, AnthropicProvider};
 use libfuzzer_sys::fuzz_target;
-use provider_anthropic::{Anthropic, AnthropicProvider};
 use tokio::runtime::{Builder, Runtime};
 
 static READER: LazyLock<(Runtime, AnthropicProvider)> = LazyLock::new(|| {

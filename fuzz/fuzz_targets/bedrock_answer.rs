@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
+use backstop_provider_bedrock::{Bedrock, BedrockProvider};
 use libfuzzer_sys::fuzz_target;
-use provider_bedrock::{Bedrock, BedrockProvider};
 use tokio::runtime::{Builder, Runtime};
 
 static READER: LazyLock<(Runtime, BedrockProvider)> = LazyLock::new(|| {

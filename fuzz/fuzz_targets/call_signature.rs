@@ -2,9 +2,9 @@
 //! were written down and read again.
 #![no_main]
 
+use backstop_react_machine::call_signature;
+use backstop_tool::JsonText;
 use libfuzzer_sys::fuzz_target;
-use react_machine::call_signature;
-use tool::JsonText;
 
 fuzz_target!(|given: (&str, &str)| {
     let (name, text) = given;

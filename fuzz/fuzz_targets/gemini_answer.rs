@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
+use backstop_provider_gemini::{Gemini, GeminiProvider};
 use libfuzzer_sys::fuzz_target;
-use provider_gemini::{Gemini, GeminiProvider};
 use tokio::runtime::{Builder, Runtime};
 
 static READER: LazyLock<(Runtime, GeminiProvider)> = LazyLock::new(|| {

@@ -3,8 +3,8 @@
 
 use std::sync::LazyLock;
 
+use backstop_provider_openai::{OpenAi, OpenAiProvider, OpenAiResponses, OpenAiResponsesProvider};
 use libfuzzer_sys::fuzz_target;
-use provider_openai::{OpenAi, OpenAiProvider, OpenAiResponses, OpenAiResponsesProvider};
 use tokio::runtime::{Builder, Runtime};
 
 type Reader = (Runtime, OpenAiProvider, OpenAiResponsesProvider);

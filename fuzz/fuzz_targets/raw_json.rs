@@ -1,7 +1,7 @@
 //! What is stored of an error is JSON, and a text comes out of it as it went in.
 #![no_main]
 
-use error_store::{raw_json, readable};
+use backstop_error_store::{raw_json, readable};
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 

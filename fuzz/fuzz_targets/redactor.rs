@@ -4,8 +4,8 @@
 
 use std::sync::LazyLock;
 
+use backstop_redact::Redactor;
 use libfuzzer_sys::fuzz_target;
-use redact::Redactor;
 use serde_json::value::RawValue;
 
 const SECRET: &str = "canary-secret-value";

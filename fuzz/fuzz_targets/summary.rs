@@ -1,7 +1,7 @@
 //! The summary of an error is one short line, whatever the error and its code are.
 #![no_main]
 
-use error_store::{MAX_SUMMARY_CHARS, Summary};
+use backstop_error_store::{MAX_SUMMARY_CHARS, Summary};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|given: (Option<&str>, &str)| {

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use builtin_tools::CommandTool;
+use backstop_builtin_tools::CommandTool;
+use backstop_tool::{Grants, ToolError, ToolSpec, Toolset};
 use libfuzzer_sys::fuzz_target;
-use tool::{Grants, ToolError, ToolSpec, Toolset};
 
 static TOOLS: LazyLock<Toolset> = LazyLock::new(|| {
     let schema = serde_json::from_str(include_str!("tool_arguments.json")).unwrap();
@@ -15,7 +15,7 @@ static TOOLS: LazyLock<Toolset> = LazyLock::new(|| {
 });
 
 fuzz_target!(|text: &str| {
-    let arguments = provider_http::parse_arguments(text);
+    let arguments = backstop_provider_http::parse_arguments(text);
     if let Err(error) = TOOLS.admit("fixed", arguments, &Grants::none()) {
         assert!(matches!(error.kind(), ToolError::InvalidInput(_)), "{error}");
         assert!(error.to_string().chars().count() < 3_000, "{error}");

@@ -43,7 +43,7 @@ pub struct Round {
     pub bytes_stored: u64,
 }
 
-/// Answers rounds until the input ends. The first three are for warming up, and nobody sees them.
+/// Answers rounds until the input ends. The first three are for warming up, and are not reported.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 //! Tools that fail at length.
 
-use testkit::measure::Spread;
+use backstop_testkit::measure::Spread;
 
 use crate::Effort;
 use crate::contestant::{Contestant, take_turns};

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use provider::ScriptedAnswer;
+use backstop_provider::ScriptedAnswer;
+use backstop_testkit::Loopback;
+use backstop_testkit::measure::{Goal, Spread};
 use serde_json::json;
-use testkit::Loopback;
-use testkit::measure::{Goal, Spread};
 
 use crate::Effort;
 use crate::contestant::{Contestant, take_turns};
@@ -58,7 +58,7 @@ impl Drop for Apart {
 
 pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
     let says = ScriptedAnswer { text: Some("done".into()), ..ScriptedAnswer::default() };
-    let reply = testkit::openai::reply(&says, &json!({ "stream": false }));
+    let reply = backstop_testkit::openai::reply(&says, &json!({ "stream": false }));
     let apart = Apart::keep();
     let server = Loopback::serving(move |_| reply.clone());
     let url = format!("{}/v1", server.url());

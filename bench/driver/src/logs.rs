@@ -1,10 +1,12 @@
 //! A durable log of events.
 
-use testkit::measure::Spread;
+use std::path::Path;
+
+use backstop_testkit::measure::Spread;
 
 use crate::Effort;
 use crate::contestant::{Contestant, take_turns};
-use crate::peers::Peers;
+use crate::peers::{AGENTPLANE, Peers, SALVOR};
 use crate::table::{Line, Table, ratio, wall};
 
 pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
@@ -31,17 +33,50 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
             }
         }
     }
+    if let Some(folder) = &peers.salvor {
+        let most = [("append", "10000"), ("load", "10000"), ("load", "100000")];
+        lines.extend(synced(peers, effort, SALVOR, &folder.join("salvor_log"), &most)?);
+    }
+    if let Some(folder) = &peers.agentplane {
+        let most = [("append", "10000"), ("load", "10000")];
+        lines.extend(synced(peers, effort, AGENTPLANE, &folder.join("agentplane_log"), &most)?);
+    }
     Ok(Table {
         title: "Log",
-        about: "Time to append events one commit each, to read all of them back, and to take a step \
-                of five events behind them, in a SQLite file at `normal`: Backstop's to that of the \
-                Python package activegraph. Reading verifies the hash chain here; a step of \
-                activegraph runs one behaviour."
-            .to_owned(),
+        about: format!(
+            "Time to append events one commit each, to read all of them back, and to take a step of \
+             five events behind them. Beside the Python package activegraph, both in a SQLite file at \
+             `normal`; a step of activegraph runs one behaviour. {SALVOR} and {AGENTPLANE} sync each \
+             commit and cannot be told otherwise, salvor in a SQLite file at `full`, agentplane in a \
+             redb file: beside them Backstop's SQLite file is at `full`, too. Each brings its own SQLite, \
+             salvor 3.46 and Backstop 3.51. Reading verifies the hash chain here and at those two. They \
+             take no steps, and no part in what takes them more than a minute: 100000 appends, which \
+             agentplane has to make to load them, too."
+        ),
         lines,
-        left_out: match peers.script("") {
-            Some(_) => Vec::new(),
-            None => peers.missing.iter().filter(|peer| peer.contains("activegraph")).cloned().collect(),
-        },
+        left_out: peers.missing_of(&["activegraph", SALVOR, AGENTPLANE]),
     })
+}
+
+/// Beside a peer that syncs each commit.
+fn synced(
+    peers: &Peers,
+    effort: Effort,
+    name: &str,
+    program: &Path,
+    most: &[(&str, &str)],
+) -> Result<Vec<Line>, String> {
+    let few = [("append", "100"), ("load", "100")];
+    let mut lines = Vec::new();
+    for (what, events) in few.iter().chain(most.iter().filter(|_| !effort.quick)) {
+        let rounds = if *events == "100" { effort.rounds } else { 3 };
+        let mut both = [
+            Contestant::start(&peers.ours("log"), &[what, events, "full"])?,
+            Contestant::start(program, &[what, events])?,
+        ];
+        let took = take_turns(&mut both, rounds)?;
+        let what = format!("{what}, {events} events, to {name}");
+        lines.push(Line::new(what, ratio(&took[0], &took[1], wall), None));
+    }
+    Ok(lines)
 }

@@ -1,6 +1,6 @@
 //! What agents and runs hold.
 
-use testkit::measure::{Goal, Spread};
+use backstop_testkit::measure::{Goal, Spread};
 
 use crate::Effort;
 use crate::contestant::once;

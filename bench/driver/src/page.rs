@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::peers::Peers;
+use crate::peers::{AGENTPLANE, Peers, SALVOR};
 use crate::table::Table;
 
 const BEGIN: &str = "<!-- cargo xtask bench: begin -->";
@@ -84,7 +84,9 @@ fn whole(peers: &Peers, tables: &[Table]) -> String {
 
 /// Says what the figures are of.
 fn head(peers: &Peers) -> String {
-    let rigs: Vec<&str> = peers.rigs.iter().map(|(name, _)| *name).collect();
+    let mut rust: Vec<&str> = peers.rigs.iter().map(|(name, _)| *name).collect();
+    rust.extend(peers.agentplane.as_ref().map(|_| AGENTPLANE));
+    rust.extend(peers.salvor.as_ref().map(|_| SALVOR));
     let python = match peers.script("") {
         Some((python, _)) => {
             let version = said(&python.display().to_string(), &["--version"]);
@@ -93,7 +95,7 @@ fn head(peers: &Peers) -> String {
         None => String::new(),
     };
     let rustc = said("rustc", &["--version"]);
-    format!("On {}, with {rustc}; peers: {}{python}.", machine(), rigs.join(", "))
+    format!("On {}, with {rustc}; peers: {}{python}.", machine(), rust.join(", "))
 }
 
 fn machine() -> String {

@@ -11,6 +11,10 @@ pub(crate) struct Peers {
     ours: PathBuf,
     /// The versions of rig that were built, the newest first, and where.
     pub(crate) rigs: Vec<(&'static str, PathBuf)>,
+    /// Where agentplane was built.
+    pub(crate) agentplane: Option<PathBuf>,
+    /// Where salvor was built.
+    pub(crate) salvor: Option<PathBuf>,
     /// A Python with the peers in it.
     python: Option<PathBuf>,
     /// Who is not here, and why.
@@ -20,18 +24,26 @@ pub(crate) struct Peers {
 /// Versions of rig, the newest first, by the feature that builds each.
 const RIGS: [(&str, &str); 2] = [("rig-core 0.46", "v0_46"), ("rig-core 0.44", "v0_44")];
 
+/// agentplane, as lines name it.
+pub(crate) const AGENTPLANE: &str = "agentplane 0.57";
+/// salvor, as lines name it.
+pub(crate) const SALVOR: &str = "salvor 0.10";
+
 impl Peers {
-    /// Builds and installs whoever can be. For a glance, only what was installed before takes part
-    /// beside rig: fetching Python's peers takes longer than measuring.
+    /// Builds and installs each peer that can be. For a glance, only what was built or installed before
+    /// takes part beside rig: fetching the others takes longer than measuring.
     pub(crate) fn prepare(root: &Path, quick: bool) -> Result<Self, String> {
         let ours = root.join("target/bench/release");
-        if !build(root, "target/bench", "contestant-backstop", &[]) {
+        let built = |package| build(root, "bench", "target/bench", package, &[]);
+        if !(built("contestant-backstop") && built("contestant-hello")) {
             return Err("Backstop's own contestants do not build".to_owned());
         }
         let mut peers = Self {
             root: root.to_owned(),
             ours,
             rigs: Vec::new(),
+            agentplane: None,
+            salvor: None,
             python: None,
             missing: Vec::new(),
         };
@@ -40,14 +52,16 @@ impl Peers {
             let newest_is_here = quick && !peers.rigs.is_empty();
             if newest_is_here {
                 peers.missing.push(format!("{name}: not for a glance"));
-            } else if build(root, &target, "contestant-rig", &["--features", feature])
-                && contends(&root.join(&target).join("release/rig_turns"))
+            } else if build(root, "bench", &target, "contestant-rig", &["--features", feature])
+                && contends(&root.join(&target).join("release/rig_turns"), &["1"])
             {
                 peers.rigs.push((name, root.join(target).join("release")));
             } else {
                 peers.missing.push(format!("{name}: it does not build or run here"));
             }
         }
+        peers.agentplane = peers.durable(quick, AGENTPLANE, "bench", "agentplane");
+        peers.salvor = peers.durable(quick, SALVOR, "bench/salvor", "salvor");
         match python(root, quick) {
             Ok(python) => peers.python = Some(python),
             Err(why) => {
@@ -57,6 +71,29 @@ impl Peers {
         Ok(peers)
     }
 
+    /// Builds a peer in Rust that keeps what it did, or notes that it is missing. Returns where it is.
+    fn durable(
+        &mut self,
+        quick: bool,
+        name: &str,
+        workspace: &str,
+        program: &str,
+    ) -> Option<PathBuf> {
+        let target = format!("target/bench-{program}");
+        let folder = self.root.join(&target).join("release");
+        let log = folder.join(format!("{program}_log"));
+        if quick && !log.exists() {
+            self.missing.push(format!("{name}: not built yet, and not for a glance"));
+        } else if build(&self.root, workspace, &target, &format!("contestant-{program}"), &[])
+            && contends(&log, &["append", "1"])
+        {
+            return Some(folder);
+        } else {
+            self.missing.push(format!("{name}: it does not build or run here"));
+        }
+        None
+    }
+
     /// Returns a program of Backstop's.
     pub(crate) fn ours(&self, name: &str) -> PathBuf {
         self.ours.join(name)
@@ -64,7 +101,13 @@ impl Peers {
 
     /// Returns which of rig's versions do not take part, and why.
     pub(crate) fn missing_rigs(&self) -> Vec<String> {
-        self.missing.iter().filter(|peer| peer.starts_with("rig")).cloned().collect()
+        self.missing_of(&["rig-core"])
+    }
+
+    /// Returns who of these does not take part, and why.
+    pub(crate) fn missing_of(&self, names: &[&str]) -> Vec<String> {
+        let is_one = |peer: &&String| names.iter().any(|name| peer.contains(name));
+        self.missing.iter().filter(is_one).cloned().collect()
     }
 
     /// Returns Python and a script.
@@ -75,18 +118,18 @@ impl Peers {
 }
 
 /// Builds a contestant. rig's newest version asks for a newer Rust than it needs.
-fn build(root: &Path, target: &str, package: &str, more: &[&str]) -> bool {
+fn build(root: &Path, workspace: &str, target: &str, package: &str, more: &[&str]) -> bool {
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--release", "--locked", "--quiet", "--ignore-rust-version"]);
     cargo.args(["--package", package, "--target-dir"]).arg(root.join(target)).args(more);
     eprintln!("building: {package} {}", more.join(" "));
-    cargo.current_dir(root.join("bench")).status().is_ok_and(|status| status.success())
+    cargo.current_dir(root.join(workspace)).status().is_ok_and(|status| status.success())
 }
 
 /// Does a contestant get ready, and end with its input?
-fn contends(program: &Path) -> bool {
+fn contends(program: &Path, arguments: &[&str]) -> bool {
     let mut program = Command::new(program);
-    program.arg("1").stdin(Stdio::null()).stdout(Stdio::null());
+    program.args(arguments).stdin(Stdio::null()).stdout(Stdio::null());
     program.status().is_ok_and(|status| status.success())
 }
 

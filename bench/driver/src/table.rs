@@ -1,7 +1,7 @@
 use std::fmt;
 
+use backstop_testkit::measure::{Goal, Spread};
 use contest::Round;
-use testkit::measure::{Goal, Spread};
 
 /// What came of a contest.
 #[derive(Debug)]

@@ -2,17 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use backstop_testkit::measure::Goal;
 use contest::Round;
-use testkit::measure::Goal;
 
 use crate::Effort;
 use crate::contestant::{Contestant, take_turns};
-use crate::peers::Peers;
+use crate::peers::{AGENTPLANE, Peers, SALVOR};
 use crate::table::{Line, Table, allocations, cpu, ratio};
 
 const TURNS: [&str; 3] = ["10", "50", "200"];
 const STORES: [(&str, &str); 3] =
     [("none", "no store"), ("memory", "log in memory"), ("sqlite", "SQLite `normal`")];
+/// Beside a peer that syncs each commit, too.
+const SYNCED: (&str, &str) = ("sqlite-full", "SQLite `full`");
 
 pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
     let mut lines = Vec::new();
@@ -26,16 +28,31 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
         title: "Turns in process",
         about: "CPU time of a turn with one tool call, Backstop's to the peer's; the model is in the \
                 process, its answers are ready, and the tool adds two integers. Guards, budgets and \
-                events are on; the record is kept where the line says. Below 1, Backstop costs less."
+                events are on; the record is kept where the line says. Below 1, Backstop costs less. \
+                agentplane always keeps a journal: its own in memory stands beside Backstop's log in \
+                memory, and its redb file, which is synced at each commit, beside SQLite at `full`. It \
+                leaves the conversation to the driver of a model; the one here keeps none, as \
+                agentplane's own stand-in does, which costs it less than a real one."
             .to_owned(),
         lines,
-        left_out: peers.missing.clone(),
+        left_out: left_out(peers),
     })
+}
+
+fn left_out(peers: &Peers) -> Vec<String> {
+    let mut left_out = peers.missing.clone();
+    left_out.retain(|peer| !peer.starts_with(SALVOR));
+    left_out.push(format!(
+        "{SALVOR}: its agent asks a model over HTTP only, through a client of its own that cannot be \
+         exchanged, so that the model cannot be in the process; its store contends in the log"
+    ));
+    left_out
 }
 
 /// A program and its arguments.
 type Start = (PathBuf, Vec<String>);
 
+/// Who keeps no record of a run.
 fn others(peers: &Peers, turns: &str) -> Vec<(String, Start)> {
     let mut others: Vec<(String, Start)> = Vec::new();
     for (name, folder) in &peers.rigs {
@@ -51,6 +68,30 @@ fn others(peers: &Peers, turns: &str) -> Vec<(String, Start)> {
         }
     }
     others
+}
+
+/// A peer with its journal.
+struct Journaled {
+    journal: &'static str,
+    /// The one of Backstop's stores that keeps as much, and its label.
+    beside: (&'static str, &'static str),
+    start: Start,
+}
+
+fn journaled(peers: &Peers, turns: &str) -> Vec<Journaled> {
+    let Some(folder) = &peers.agentplane else { return Vec::new() };
+    let start = |journal: &str| {
+        (folder.join("agentplane_turns"), vec![turns.to_owned(), journal.to_owned()])
+    };
+    vec![
+        Journaled { journal: "journal in memory", beside: STORES[1], start: start("memory") },
+        Journaled { journal: "redb", beside: SYNCED, start: start("redb") },
+    ]
+}
+
+/// How many rounds are taken with a store. Syncing takes seconds a round, and no CPU time to speak of.
+fn rounds_with(effort: Effort, store: &str) -> usize {
+    if store == SYNCED.0 { effort.rounds.min(5) } else { effort.rounds }
 }
 
 fn start(program: &Path, arguments: &[String]) -> Result<Contestant, String> {
@@ -78,6 +119,16 @@ fn of_size(peers: &Peers, effort: Effort, turns: &str) -> Result<Vec<Line>, Stri
             lines.push(Line::new(what, ratio(ours, theirs, cpu), goal));
         }
     }
+    drop(contestants);
+    for Journaled { beside: (store, label), start: (program, arguments), .. } in
+        journaled(peers, turns)
+    {
+        let ours = Contestant::start(&peers.ours("turns"), &[turns, store])?;
+        let mut both = [ours, start(&program, &arguments)?];
+        let rounds = take_turns(&mut both, rounds_with(effort, store))?;
+        let what = format!("{turns} turns, {label}, to {AGENTPLANE}");
+        lines.push(Line::new(what, ratio(&rounds[0], &rounds[1], cpu), None));
+    }
     Ok(lines)
 }
 
@@ -85,19 +136,25 @@ fn of_size(peers: &Peers, effort: Effort, turns: &str) -> Result<Vec<Line>, Stri
 /// round has as many turns in both.
 fn growth(peers: &Peers, effort: Effort) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
-    let mut grows = |name: &str, long: Start, short: Start, goal| -> Result<(), String> {
+    let mut grows = |name: &str, long: Start, short: Start, rounds, goal| -> Result<(), String> {
         let mut both = [start(&long.0, &long.1)?, start(&short.0, &short.1)?];
-        let rounds = take_turns(&mut both, effort.rounds)?;
+        let rounds = take_turns(&mut both, rounds)?;
         let ratio = ratio(&rounds[0], &rounds[1], cpu);
         lines.push(Line::new(format!("{name}: a mean turn of 200 to one of 10"), ratio, goal));
         Ok(())
     };
     for (store, label) in STORES {
         let of = |turns: &str| (peers.ours("turns"), vec![turns.to_owned(), store.to_owned()]);
-        grows(&format!("Backstop, {label}"), of("200"), of("10"), Some(Goal::AtMost(1.2)))?;
+        let goal = Some(Goal::AtMost(1.2));
+        grows(&format!("Backstop, {label}"), of("200"), of("10"), effort.rounds, goal)?;
     }
     for ((name, long), (_, short)) in others(peers, "200").into_iter().zip(others(peers, "10")) {
-        grows(&name, long, short, None)?;
+        grows(&name, long, short, effort.rounds, None)?;
+    }
+    for (long, short) in journaled(peers, "200").into_iter().zip(journaled(peers, "10")) {
+        let rounds = rounds_with(effort, long.beside.0);
+        let name = format!("{AGENTPLANE}, {}", long.journal);
+        grows(&name, long.start, short.start, rounds, None)?;
     }
     Ok(lines)
 }
@@ -109,6 +166,8 @@ fn allocated(peers: &Peers) -> Result<Vec<Line>, String> {
         Ok(take_turns(&mut one, 3)?.remove(0))
     };
     let ours = |turns, store| count(&peers.ours("turns"), &[turns, store]);
+    let agentplane = peers.agentplane.as_ref().map(|folder| folder.join("agentplane_turns"));
+    let in_memory = |turns| agentplane.as_deref().map(|program| count(program, &[turns, "memory"]));
     let mut lines = Vec::new();
     for turns in ["10", "200"] {
         for (name, folder) in &peers.rigs {
@@ -120,6 +179,11 @@ fn allocated(peers: &Peers) -> Result<Vec<Line>, String> {
                 lines.push(Line::new(what, ratio, goal));
             }
         }
+        if let Some(theirs) = in_memory(turns) {
+            let what = format!("allocations, {turns} turns, log in memory, to {AGENTPLANE}");
+            let ratio = ratio(&ours(turns, "memory")?, &theirs?, allocations);
+            lines.push(Line::new(what, ratio, None));
+        }
     }
     let mut grows = |name: &str, long: &[Round], short: &[Round]| {
         let what = format!("allocations, {name}: a turn of 200 to one of 10");
@@ -129,6 +193,9 @@ fn allocated(peers: &Peers) -> Result<Vec<Line>, String> {
     for (name, folder) in &peers.rigs {
         let program = folder.join("rig_turns");
         grows(name, &count(&program, &["200"])?, &count(&program, &["10"])?);
+    }
+    if let (Some(long), Some(short)) = (in_memory("200"), in_memory("10")) {
+        grows(AGENTPLANE, &long?, &short?);
     }
     Ok(lines)
 }

@@ -1,6 +1,6 @@
 //! Many callers that write to SQLite.
 
-use testkit::measure::{Goal, Spread};
+use backstop_testkit::measure::{Goal, Spread};
 
 use crate::Effort;
 use crate::contestant::{Contestant, take_turns};

@@ -64,6 +64,11 @@ pub fn answer(call: Option<ToolCall>) -> ModelResponse {
         provider_state: None,
         tool_calls: call.into_iter().collect(),
         stop_reason: if calls { StopReason::ToolUse } else { StopReason::End },
-        usage: TokenUsage { input_tokens: 10, output_tokens: 5, cached_tokens: 0 },
+        usage: TokenUsage {
+            input_tokens: 10,
+            output_tokens: 5,
+            cached_tokens: 0,
+            ..Default::default()
+        },
     }
 }

@@ -69,18 +69,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = Asking::default();
     let chars_read = Arc::clone(&model.chars_read);
     let most = Some(TURNS as u32 + 10);
-    let limits = Limits {
-        max_iterations: TURNS as u32 + 10,
-        max_repeated_failures: None,
-        max_stagnation_steps: None,
-        ..Limits::default()
-    };
-    let budget = Budget {
-        max_model_calls: most,
-        max_tool_calls: most,
-        max_events: None,
-        ..Budget::default()
-    };
+    let limits = Limits::new()
+        .max_iterations(TURNS as u32 + 10)
+        .max_repeated_failures(None)
+        .max_stagnation_steps(None);
+    let budget = Budget::new().model_calls(most).tool_calls(most).events(None);
     let agent = Agent::builder(model).tool(sql).stream(false).limits(limits).budget(budget);
     let folder = std::env::temp_dir().join(format!("backstop-failures-{}", std::process::id()));
     let database = match store.as_str() {

@@ -1,6 +1,6 @@
-//! A log of events in a SQLite file at `normal`.
+//! A log of events in a SQLite file, at `normal` unless `full` is asked for.
 //!
-//! `log append|load|step EVENTS`
+//! `log append|load|step EVENTS [full]`
 
 use std::path::Path;
 use std::sync::Arc;
@@ -52,12 +52,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let what = arguments.next().ok_or("what?")?;
     let events: usize = arguments.next().ok_or("how many events?")?.parse()?;
+    let durability = match arguments.next().as_deref() {
+        Some("full") => Durability::Full,
+        _ => Durability::Normal,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let folder = std::env::temp_dir().join(format!("backstop-log-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let open = |name: &str| {
         let path: &Path = &folder.join(name);
-        runtime.block_on(Database::open(path, Durability::Normal))
+        runtime.block_on(Database::open(path, durability))
     };
     let database = open("log.db")?;
     let log: Arc<dyn EventLog> = Arc::new(database.log());

@@ -1,6 +1,6 @@
 //! Turns of an agent whose model and tool are in this process.
 //!
-//! `turns TURNS none|memory|sqlite`
+//! `turns TURNS none|memory|sqlite|sqlite-full`
 
 use std::sync::Arc;
 
@@ -15,22 +15,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::temp_dir().join(format!("backstop-turns-{}", std::process::id()));
     // Above what the run needs: the guards count, and do not trip.
     let most = u32::try_from(turns)? + 10;
-    let limits = Limits { max_iterations: most, ..Limits::default() };
-    let budget = Budget {
-        max_model_calls: Some(most),
-        max_tool_calls: Some(most),
-        max_events: Some(u64::from(most) * 10),
-        ..Budget::default()
-    };
+    let limits = Limits::new().max_iterations(most);
+    let budget = Budget::new().model_calls(most).tool_calls(most).events(u64::from(most) * 10);
     let agent = Agent::builder(Script::new(turns)).instructions("You add.").tool(add);
     let agent = agent.stream(false).limits(limits).budget(budget);
-    let database = match store.as_str() {
-        "sqlite" => {
+    let durability = match store.as_str() {
+        "sqlite" => Some(Durability::Normal),
+        "sqlite-full" => Some(Durability::Full),
+        _ => None,
+    };
+    let database = match durability {
+        Some(durability) => {
             std::fs::create_dir_all(&folder)?;
             let path = folder.join("bench.db");
-            Some(runtime.block_on(Database::open(&path, Durability::Normal))?)
+            Some(runtime.block_on(Database::open(&path, durability))?)
         }
-        _ => None,
+        None => None,
     };
     let agent = match (&database, store.as_str()) {
         (Some(database), _) => agent.log(database.log()).error_store(database.errors()),

@@ -2,9 +2,14 @@
 //!
 //! `http backstop|bare URL RUNS AT_ONCE [BODY]`
 
-use backstop::{Agent, OpenAi};
-use contestant_backstop::{CONTESTANT, add};
+use backstop::{Agent, OpenAi, ToolError, tool};
 use futures_util::{StreamExt, stream};
+
+/// Add two integers
+#[tool]
+async fn add(a: i64, b: i64) -> Result<i64, ToolError> {
+    Ok(a + b)
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -34,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     }
     let agent = Agent::builder(openai).instructions("You add.").tool(add).stream(false).build()?;
-    contest::serve(CONTESTANT, || {
+    contest::serve(concat!("backstop ", env!("CARGO_PKG_VERSION")), || {
         runtime.block_on(async {
             let asked = stream::iter(0..runs).map(|_| async {
                 assert_eq!(agent.run("hello").await.expect("it answers").text(), "done");
