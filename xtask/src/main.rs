@@ -1,20 +1,24 @@
 //! The chores of this workspace, as `cargo xtask …`.
 //!
-//! Each task is a module: [`api`] lists what crates offer, [`mod@bench`] measures, [`ci`] runs everything a
-//! change must pass, [`tidy`] holds the house rules that no compiler knows, [`errors_page`] writes the table
-//! of codes, [`rules_page`] what holds which rule. It never changes a file other than these pages.
+//! Each task is a module: [`api`] lists what crates offer, [`mod@bench`] measures, [`browser`] opens the page
+//! of a run, [`ci`] runs everything a change must pass, [`tidy`] holds the house rules that no compiler
+//! knows, [`errors_page`] writes the table of codes, [`events_page`] that of events, [`rules_page`] what
+//! holds which rule. It never changes a file other than these pages.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its terminal")]
 
 mod api;
 mod bench;
+mod browser;
 mod ci;
 mod error;
 mod errors_page;
+mod events_page;
 mod facts;
 mod page;
 mod rules_page;
 mod tidy;
+mod weight;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -62,6 +66,12 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Write docs/events.md from the payloads of events
+    Events {
+        /// Change nothing; fail if the page differs
+        #[arg(long)]
+        check: bool,
+    },
     /// Write docs/rules.md from the `Spec:` lines of scenarios and tests
     Rules {
         /// Change nothing; fail if the page differs
@@ -83,6 +93,8 @@ fn main() -> ExitCode {
         Task::Ci { full, without } => ci::run(root, &without, full),
         Task::Errors { check: true } => errors_page::check(root),
         Task::Errors { check: false } => errors_page::write(root),
+        Task::Events { check: true } => events_page::check(root),
+        Task::Events { check: false } => events_page::write(root),
         Task::Rules { check: true } => rules_page::check(root),
         Task::Rules { check: false } => rules_page::write(root),
         Task::Test => ci::test(root),

@@ -8,6 +8,7 @@ mod docs;
 mod finding;
 mod footprint;
 mod layout;
+mod links;
 mod manifests;
 mod syntax;
 mod tiers;
@@ -30,9 +31,10 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     findings.extend(tiers::check(&workspace.members));
     findings.extend(footprint::check(&workspace.members, &workspace.graph));
     findings.extend(manifests::check(&workspace.members));
-    findings
-        .extend(docs::dependencies(&workspace.manifest, workspace.dependencies_page.as_deref()));
-    findings.extend(docs::architecture(&workspace.members, workspace.architecture_page.as_deref()));
+    let page = |path: &str| workspace.pages.get(path).map(String::as_str);
+    findings.extend(docs::dependencies(&workspace.manifest, page(docs::DEPENDENCIES)));
+    findings.extend(docs::architecture(&workspace.members, page(docs::ARCHITECTURE)));
+    findings.extend(links::check(&workspace.pages, |path| root.join(path).exists()));
     for file in &workspace.files {
         findings.extend(layout::check(file));
     }

@@ -7,8 +7,8 @@ use toml::{Table, Value};
 use crate::tidy::finding::Finding;
 use crate::tidy::workspace::Member;
 
-const DEPENDENCIES: &str = "docs/dependencies.md";
-const ARCHITECTURE: &str = "docs/architecture.md";
+pub(crate) const DEPENDENCIES: &str = "docs/dependencies.md";
+pub(crate) const ARCHITECTURE: &str = "docs/architecture.md";
 
 /// Checks that the page has a row for each third-party crate of the workspace, and no other.
 pub(crate) fn dependencies(workspace: &Table, page: Option<&str>) -> Vec<Finding> {

@@ -21,10 +21,8 @@ pub(crate) struct Workspace {
     pub(crate) members: Vec<Member>,
     pub(crate) graph: Graph,
     pub(crate) files: Vec<SourceFile>,
-    /// `docs/dependencies.md`, if there is one.
-    pub(crate) dependencies_page: Option<String>,
-    /// `docs/architecture.md`, if there is one.
-    pub(crate) architecture_page: Option<String>,
+    /// Every page in Markdown, by its path.
+    pub(crate) pages: BTreeMap<String, String>,
 }
 
 /// A package of the workspace.
@@ -128,8 +126,7 @@ impl Workspace {
             members,
             graph: graph(&metadata),
             files: source_files(root)?,
-            dependencies_page: read_if_present(&root.join("docs/dependencies.md"))?,
-            architecture_page: read_if_present(&root.join("docs/architecture.md"))?,
+            pages: pages(root)?,
         })
     }
 }
@@ -198,7 +195,7 @@ impl Default for Member {
     }
 }
 
-/// Asks the compiler for the target it builds for when nobody says otherwise.
+/// Asks the compiler for the target it builds for by default.
 fn host_target() -> Result<String, XtaskError> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let output = Command::new(&rustc)
@@ -238,16 +235,27 @@ fn source_files(root: &Path) -> Result<Vec<SourceFile>, XtaskError> {
     Ok(files)
 }
 
+fn pages(root: &Path) -> Result<BTreeMap<String, String>, XtaskError> {
+    let is_ours = |entry: &DirEntry| {
+        !["target", "node_modules", ".git"].iter().any(|other| entry.file_name() == *other)
+    };
+    let mut pages = BTreeMap::new();
+    for entry in WalkDir::new(root).into_iter().filter_entry(is_ours) {
+        let entry = entry
+            .map_err(|error| XtaskError::File { path: root.to_owned(), source: error.into() })?;
+        if entry.path().extension().is_some_and(|extension| extension == "md") {
+            pages.insert(relative(root, entry.path()), read(entry.path())?);
+        }
+    }
+    Ok(pages)
+}
+
 fn parse(path: &str, text: &str) -> Result<toml::Table, XtaskError> {
     text.parse().map_err(|source| XtaskError::Manifest { path: path.to_owned(), source })
 }
 
 fn read(path: &Path) -> Result<String, XtaskError> {
     fs::read_to_string(path).map_err(|source| XtaskError::File { path: path.to_owned(), source })
-}
-
-fn read_if_present(path: &Path) -> Result<Option<String>, XtaskError> {
-    if path.exists() { read(path).map(Some) } else { Ok(None) }
 }
 
 fn relative(root: &Path, path: &Path) -> String {
