@@ -95,7 +95,7 @@ struct Writer<'t, 'm> {
     map: Option<MapString<'m>>,
 }
 
-impl Writer<'_, '_> {
+impl<'t> Writer<'t, '_> {
     fn value(&mut self) -> Result<(), Unfit> {
         self.skip_space();
         match self.peek() {
@@ -143,7 +143,7 @@ impl Writer<'_, '_> {
         self.expect(b'{')?;
         self.out.push('{');
         let begin = self.out.len();
-        let mut members: Vec<(String, Range<usize>)> = Vec::new();
+        let mut members: Vec<(Cow<'t, str>, Range<usize>)> = Vec::new();
         if !self.closes(b'}') {
             loop {
                 self.skip_space();
@@ -168,7 +168,7 @@ impl Writer<'_, '_> {
     }
 
     /// Puts the members that were written from `begin` on in the order of their keys.
-    fn sort(&mut self, begin: usize, mut members: Vec<(String, Range<usize>)>) {
+    fn sort(&mut self, begin: usize, mut members: Vec<(Cow<'t, str>, Range<usize>)>) {
         members.sort_by(|(one, _), (other, _)| one.cmp(other));
         let mut sorted = String::with_capacity(self.out.len() - begin);
         for (index, (key, range)) in members.iter().enumerate() {
@@ -185,7 +185,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes a string and returns what it says.
-    fn string(&mut self) -> Result<String, Unfit> {
+    fn string(&mut self) -> Result<Cow<'t, str>, Unfit> {
         let start = self.at;
         self.expect(b'"')?;
         let mut escapes = false;
@@ -202,9 +202,9 @@ impl Writer<'_, '_> {
         }
         let token = self.text.get(start..self.at).ok_or(Unfit::Malformed)?;
         let said = if escapes {
-            serde_json::from_str(token).map_err(|_| Unfit::Malformed)?
+            Cow::Owned(serde_json::from_str(token).map_err(|_| Unfit::Malformed)?)
         } else {
-            token[1..token.len() - 1].to_owned()
+            Cow::Borrowed(&token[1..token.len() - 1])
         };
         let mapped = match &mut self.map {
             Some(map) => match map(&said) {
@@ -217,7 +217,7 @@ impl Writer<'_, '_> {
             self.out.push_str(token);
             return Ok(said);
         }
-        let said = mapped.unwrap_or(said);
+        let said = mapped.map_or(said, Cow::Owned);
         self.out.push_str(&serde_json::to_string(&said).map_err(|_| Unfit::Malformed)?);
         Ok(said)
     }
