@@ -1,12 +1,12 @@
 //! The limit of one attempt, as a typed error.
 
-use std::pin::{Pin, pin};
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use backstop_clock::Clock;
-use futures_util::future::{Either, select};
+use backstop_clock::{BoxFuture, Clock};
 use layer0::failure::TimedOut;
 use tower::{Layer, Service};
 
@@ -45,27 +45,50 @@ impl<S, Req> Service<Req> for AttemptTimeout<S>
 where
     S: Service<Req>,
     S::Error: From<TimedOut>,
-    S::Future: Send + Unpin + 'static,
-    S::Response: Send,
+    S::Future: Unpin,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+    type Future = AttemptFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        let (attempt, after) = (self.inner.call(request), self.after);
-        let clock = Arc::clone(&self.clock);
-        Box::pin(async move {
-            // Begins when the attempt first waits: one that is ready at once needs no timer.
-            let limit = pin!(async { clock.sleep(after).await });
-            match select(attempt, limit).await {
-                Either::Left((result, _)) => result,
-                Either::Right(((), _)) => Err(TimedOut { after }.into()),
-            }
-        })
+        let attempt = self.inner.call(request);
+        AttemptFuture { attempt, after: self.after, clock: Arc::clone(&self.clock), timer: None }
+    }
+}
+
+/// The future of a call through [`AttemptTimeout`].
+pub struct AttemptFuture<F> {
+    attempt: F,
+    after: Duration,
+    clock: Arc<dyn Clock>,
+    /// Begins when the attempt first waits: one that is ready at once needs no timer.
+    timer: Option<BoxFuture>,
+}
+
+impl<F, T, E> Future for AttemptFuture<F>
+where
+    F: Future<Output = Result<T, E>> + Unpin,
+    E: From<TimedOut>,
+{
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
+        let Self { attempt, after, clock, timer } = &mut *self;
+        if let Poll::Ready(result) = Pin::new(attempt).poll(cx) {
+            return Poll::Ready(result);
+        }
+        let timer = timer.get_or_insert_with(|| clock.sleep(*after));
+        timer.as_mut().poll(cx).map(|()| Err(TimedOut { after: *after }.into()))
+    }
+}
+
+impl<F> fmt::Debug for AttemptFuture<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AttemptFuture").field("after", &self.after).finish_non_exhaustive()
     }
 }
