@@ -159,7 +159,7 @@ impl ScriptedProvider {
             .map(|call| ToolCall {
                 id: call.id.as_str().into(),
                 name: call.name.as_str().into(),
-                arguments: as_written(ids.fill_value(&call.arguments)),
+                arguments: ids.fill_arguments(&call.arguments),
             })
             .collect();
         let by_content = if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };
@@ -244,6 +244,16 @@ impl<'a, I: Iterator<Item = &'a str> + Clone> Placeholders<I> {
         filled.into()
     }
 
+    /// Fills arguments as a model writes them; a text is read as every adapter reads it.
+    fn fill_arguments(&self, arguments: &Value) -> JsonText {
+        if let Value::String(text) = arguments {
+            let text = self.fill(text);
+            return JsonText::parse(&text).unwrap_or_else(|_| JsonText::string(&text));
+        }
+        let written = JsonText::from(arguments);
+        if written.get().contains("${") { self.fill_value(arguments).into() } else { written }
+    }
+
     /// Fills every text of a value.
     #[must_use]
     pub fn fill_value(&self, value: &Value) -> Value {
@@ -255,14 +265,6 @@ impl<'a, I: Iterator<Item = &'a str> + Clone> Placeholders<I> {
             }
             other => other.clone(),
         }
-    }
-}
-
-/// Returns arguments as a model writes them; a text is read as every adapter reads it.
-fn as_written(arguments: Value) -> JsonText {
-    match arguments {
-        Value::String(text) => JsonText::parse(&text).unwrap_or_else(|_| JsonText::string(&text)),
-        arguments => arguments.into(),
     }
 }
 

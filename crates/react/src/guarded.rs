@@ -34,11 +34,10 @@ pub(crate) async fn execute(
     clock: &Arc<dyn Clock>,
     late: impl FnOnce() + Send + 'static,
 ) -> Result<JsonText, ToolError> {
-    let (answer, answered) = oneshot::channel();
+    let (mut answer, answered) = oneshot::channel();
     let token = context.cancellation.clone();
     let written = context.written.clone();
     let cancel = token.clone().drop_guard();
-    let (stop, stopped) = oneshot::channel::<Never>();
     let began = clock.monotonic();
     let timer = Arc::clone(clock);
     let written_inside = written.clone();
@@ -46,7 +45,10 @@ pub(crate) async fn execute(
         let tool = Arc::clone(admitted.tool());
         let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await })
             .catch_unwind();
-        let (result, took_too_long) = match select(Box::pin(call), timer.sleep(limit)).await {
+        // Begins when the tool first waits: one that is ready at once needs no timer.
+        let rest = || limit.saturating_sub(timer.monotonic().saturating_sub(began));
+        let passed = pin!(async { timer.sleep(rest()).await });
+        match select(Box::pin(call), passed).await {
             // Code that blocks its thread holds up its own timer.
             Either::Left((answered, _)) if timer.monotonic().saturating_sub(began) > limit => {
                 drop_guarded(answered);
@@ -62,20 +64,25 @@ pub(crate) async fn execute(
                 drop_guarded(call);
                 (Err(timed_out(limit, &written_inside)), false)
             }
-        };
-        // What it returned after it was given up is discarded.
-        if answer.send(result).is_err() || took_too_long {
-            late();
         }
     };
     // What a tool traces belongs to its call, in whichever task it runs.
     let task = async move {
-        select(pin!(call), stopped).await;
+        // Given up, it is woken, so that the clock knows it is about to end.
+        let ended = match select(pin!(call), pin!(answer.closed())).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right(_) => return,
+        };
+        let (result, took_too_long) = ended;
+        // What it returned after it was given up is discarded.
+        if answer.send(result).is_err() || took_too_long {
+            late();
+        }
     }
     .instrument(tracing::Span::current())
     .with_current_subscriber();
     let task = tokio::spawn(clock.track(Box::pin(task))).abort_handle();
-    let _guard = StopOnDrop { task, _stop: stop, _cancel: cancel };
+    let _guard = StopOnDrop { task, _cancel: cancel };
     match select(answered, clock.sleep(limit)).await {
         Either::Left((Ok(result), _)) => result,
         Either::Left((Err(_), _)) => Err(ToolError::Other("the tool's task was lost".into())),
@@ -100,15 +107,10 @@ fn timed_out(limit: Duration, written: &Written) -> ToolError {
     }
 }
 
-enum Never {}
-
-/// Stops the task when the driver no longer waits for it.
-///
-/// Dropping the sender wakes the task, so that the clock knows it is about to end; aborting it ends
-/// it at its next await even if the tool never looks.
+/// Stops the task when the driver no longer waits for it: aborting it ends it at its next await, even if
+/// the tool never looks.
 struct StopOnDrop {
     task: AbortHandle,
-    _stop: oneshot::Sender<Never>,
     /// Tells code that blocks its thread.
     _cancel: DropGuard,
 }

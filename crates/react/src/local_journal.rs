@@ -46,6 +46,8 @@ pub(crate) struct LocalJournal {
     running: FuturesUnordered<Running>,
     /// Tells running steps to end.
     stops: Vec<(StepId, CancellationToken)>,
+    /// Of steps that ended untold; the next ones take them.
+    unused_stops: Vec<CancellationToken>,
     /// What the timer is set to.
     timer: Option<Timestamp>,
     alarm: Alarm,
@@ -73,6 +75,7 @@ impl LocalJournal {
             steps: 0,
             running: FuturesUnordered::new(),
             stops: Vec::new(),
+            unused_stops: Vec::new(),
             timer: None,
             alarm: Alarm::default(),
             cancellation: Some(cancellation),
@@ -130,7 +133,7 @@ impl LocalJournal {
         match &fact {
             Fact::Cancelled => self.cancellation = None,
             Fact::Timer => self.timer = None,
-            Fact::Ended(ended, _) => self.stops.retain(|(id, _)| id != ended),
+            Fact::Ended(ended, _) => self.forget_stop(*ended),
             Fact::Inbox(_) | Fact::Late(_) => {}
         }
         fact
@@ -165,9 +168,17 @@ impl LocalJournal {
     }
 
     fn perform(&mut self, id: StepId, step: Step) {
-        let stop = CancellationToken::new();
+        let stop = self.unused_stops.pop().unwrap_or_default();
         self.stops.push((id, stop.clone()));
         self.running.push(Running { id, work: self.effects.perform(step, stop) });
+    }
+
+    fn forget_stop(&mut self, ended: StepId) {
+        let Some(place) = self.stops.iter().position(|(id, _)| *id == ended) else { return };
+        let (_, stop) = self.stops.swap_remove(place);
+        if !stop.is_cancelled() {
+            self.unused_stops.push(stop);
+        }
     }
 
     async fn read_inbox(&mut self) -> Vec<InboxMessage> {

@@ -1,6 +1,7 @@
 //! One execution of a tool: the call, what it came to, and whether it is tried again.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use super::failure::{Failing, is_stored};
 use super::hooks::{Hooks, Kind};
 use super::large_result::Shown;
 use crate::below::{self, Caller};
-use crate::guarded::{drop_guarded, execute, panic_text};
+use crate::guarded::{execute, panic_text};
 use crate::hook::{HookContext, Moment};
 use crate::inner::Inner;
 use crate::journal::{End, Execution, ExecutionEnd, Notes, StopFact};
@@ -55,16 +56,12 @@ pub(super) async fn execution(
         tracing::info_span!("tool", tool = %execution.run.tool, call = %execution.run.call_id);
     let result = {
         let call = call(&effects, &execution, &admitted, caller.map(Arc::new));
-        let mut call = Box::pin(call.instrument(span));
-        let result = tokio::select! {
+        let mut call = pin!(call.instrument(span));
+        tokio::select! {
             biased;
             () = stop.cancelled() => None,
             result = &mut call => Some(result),
-        };
-        if result.is_none() {
-            drop_guarded(call);
         }
-        result
     };
     // A run that the tool started ends with it, and what it used is in the record before the answer.
     let returned = match below.flatten() {

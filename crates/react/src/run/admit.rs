@@ -173,7 +173,7 @@ impl Run {
             .change(|machine: &mut Machine| {
                 facts.into_iter().try_for_each(|decided| match decided {
                     Decided::Fact(fact) => {
-                        machine.handle(backstop_react_machine::Input::fact(at, *fact))
+                        machine.handle(backstop_react_machine::Input::fact(at, fact))
                     }
                     Decided::Hold(call_id, arguments) => machine.hold(at, &call_id, arguments),
                 })
@@ -206,12 +206,12 @@ impl Run {
 
 /// What the machine is told of a call.
 enum Decided {
-    Fact(Box<EventKind>),
+    Fact(EventKind),
     Hold(CallId, JsonText),
 }
 
 impl Decided {
     fn fact(fact: impl Into<EventKind>) -> Self {
-        Self::Fact(Box::new(fact.into()))
+        Self::Fact(fact.into())
     }
 }
