@@ -1,18 +1,23 @@
 //! What comes to a run from outside, through its log.
 
 use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use backstop_event_log::{EventLog, InboxMessage, InboxWatch, LogError};
 use layer0::id::RunId;
+
+type Reading = Pin<Box<dyn Future<Output = Result<Vec<InboxMessage>, LogError>> + Send>>;
 
 /// Tells the rows of a run's inbox, each once.
 pub(super) struct Inbox {
     log: Arc<dyn EventLog>,
     run: RunId,
     watch: InboxWatch,
-    /// Was there a change that was not read yet?
-    changed: bool,
+    /// A change that is being read. It is kept while the run does other things: one that was begun anew
+    /// at each step would never end in a run whose steps are quick.
+    reading: Option<Reading>,
     /// The rows that were told; they are gone once they are recorded.
     told: BTreeSet<u64>,
 }
@@ -21,7 +26,7 @@ impl Inbox {
     pub(super) fn new(log: &Arc<dyn EventLog>, run: &RunId) -> Self {
         let watch = log.watch_inbox(run);
         let (log, run) = (Arc::clone(log), run.clone());
-        Self { log, run, watch, changed: false, told: BTreeSet::new() }
+        Self { log, run, watch, reading: None, told: BTreeSet::new() }
     }
 
     /// Waits for rows that were not told.
@@ -31,35 +36,39 @@ impl Inbox {
     /// Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Vec<InboxMessage> {
         loop {
-            if !self.changed {
+            if self.reading.is_none() {
                 self.watch.changed().await;
-                self.changed = true;
             }
-            match self.read().await {
-                Ok(messages) => {
-                    self.changed = false;
-                    if !messages.is_empty() {
-                        return messages;
-                    }
-                }
+            let (log, run) = (&self.log, &self.run);
+            let read = self.reading.get_or_insert_with(|| {
+                let (log, run) = (Arc::clone(log), run.clone());
+                Box::pin(async move { log.inbox(&run).await })
+            });
+            let read = read.await;
+            self.reading = None;
+            match read.map(|messages| self.untold(messages)) {
+                Ok(messages) if messages.is_empty() => {}
+                Ok(messages) => return messages,
                 // A healthy run does not end because its inbox cannot be read just now.
                 Err(error) => {
                     tracing::warn!(%error, "the inbox cannot be read; it is looked at again");
-                    self.watch.changed().await;
                 }
             }
         }
     }
 
-    /// Reads the rows that were not told.
+    /// Reads the rows that were not told, as they are now.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
     pub(super) async fn read(&mut self) -> Result<Vec<InboxMessage>, LogError> {
-        let mut messages = self.log.inbox(&self.run).await?;
-        messages.retain(|message| !self.told.contains(&message.id));
-        self.told.extend(messages.iter().map(|message| message.id));
-        Ok(messages)
+        let messages = self.log.inbox(&self.run).await?;
+        Ok(self.untold(messages))
+    }
+
+    fn untold(&mut self, mut messages: Vec<InboxMessage>) -> Vec<InboxMessage> {
+        messages.retain(|message| self.told.insert(message.id));
+        messages
     }
 }

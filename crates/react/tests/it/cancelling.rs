@@ -9,8 +9,8 @@ use backstop_event_log::{
     OpenApproval, Record, RunFilter, RunSummary, RunWriter, read_events,
 };
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, ScriptedProvider};
-use backstop_react::{Agent, ApprovalRequest, Approver, RunRequest};
-use backstop_tool::{ToolError, tool};
+use backstop_react::{Agent, ApprovalRequest, Approver, Budget, Limits, RunRequest};
+use backstop_tool::{State, ToolContext, ToolError, tool};
 use layer0::Timestamp;
 use layer0::event::EventKind;
 use layer0::id::{RunId, SessionId};
@@ -73,8 +73,8 @@ impl Provider for Counted {
     }
 }
 
-/// A log whose inbox takes its time, as that of another process does.
-struct Slow(MemoryLog);
+/// A log whose inbox takes its time, as that of another process does: so many turns of the executor.
+struct Slow(MemoryLog, usize);
 
 #[async_trait]
 impl EventLog for Slow {
@@ -106,7 +106,9 @@ impl EventLog for Slow {
         self.0.send(request, by, at).await
     }
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        tokio::task::yield_now().await;
+        for _ in 0..self.1 {
+            tokio::task::yield_now().await;
+        }
         self.0.inbox(run).await
     }
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
@@ -119,7 +121,7 @@ impl EventLog for Slow {
 #[tokio::test]
 async fn a_resumed_run_hears_first_that_it_stops() {
     let asked = Arc::new(AtomicUsize::new(0));
-    let log = Arc::new(Slow(MemoryLog::new()));
+    let log = Arc::new(Slow(MemoryLog::new(), 1));
     let agent = |log: Arc<dyn EventLog>| {
         Agent::builder(Counted(Arc::clone(&asked))).shared_log(log).build().unwrap()
     };
@@ -140,4 +142,37 @@ async fn a_resumed_run_hears_first_that_it_stops() {
     let outcome = agent(log).resume(run).await.unwrap();
     assert_eq!(outcome.stop, Stop::Cancelled);
     assert_eq!(asked.load(Ordering::Relaxed), 1, "only before it died");
+}
+
+/// Has its run stopped from outside.
+#[tool(idempotent, exploratory)]
+async fn stops(
+    turn: usize,
+    log: State<Arc<Slow>>,
+    context: &ToolContext,
+) -> Result<usize, ToolError> {
+    let cancel = InboxRequest::Cancel { run: context.run.clone() };
+    if turn == 0 {
+        assert!(log.send(cancel, "ops", Timestamp::default()).await.unwrap());
+    }
+    Ok(turn)
+}
+
+/// Spec: A1. Reading the inbox takes longer than a step, and is not begun anew at each of them.
+#[tokio::test]
+async fn quick_steps_leave_no_request_unheard() {
+    const TURNS: usize = 200;
+    let log = Arc::new(Slow(MemoryLog::new(), 60));
+    let turn = |turn: usize| calls([call(&format!("c{turn}"), "stops", json!({ "turn": turn }))]);
+    let answers = (0..TURNS).map(turn).chain([says("done")]).collect::<Vec<_>>();
+    let agent = Agent::builder(ScriptedProvider::new(answers))
+        .tool(stops)
+        .state(Arc::clone(&log))
+        .limits(Limits::new().max_iterations(u32::MAX))
+        .budget(Budget::new().model_calls(None).tool_calls(None))
+        .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
+        .build()
+        .unwrap();
+    let outcome = agent.run("go").await.unwrap();
+    assert_eq!(outcome.stop, Stop::Cancelled);
 }
