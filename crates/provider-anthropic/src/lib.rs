@@ -14,7 +14,6 @@
 
 mod classify;
 mod messages;
-mod output;
 mod request;
 mod response;
 mod stream;

@@ -5,11 +5,12 @@ use backstop_provider::{
 };
 use backstop_provider_http::{
     ConfigError, Endpoint, Events, HttpProvider, HttpProviderBuilder, Protocol, Reply, Row,
+    claude_form,
 };
 use serde::Serialize;
 
 use crate::classify::ROWS;
-use crate::output::form_of;
+
 use crate::request::MessagesRequest;
 use crate::response::WireResponse;
 use crate::stream::MessagesStream;
@@ -110,7 +111,7 @@ impl Protocol for Messages {
     }
 
     fn output_support(&self, endpoint: &Endpoint, request: &ModelRequest) -> OutputSupport {
-        let form = request.output.as_ref().and_then(|output| form_of(endpoint.model(), output));
+        let form = request.output.as_ref().and_then(|output| claude_form(endpoint.model(), output));
         form.map_or(OutputSupport::Prompt, |_| OutputSupport::Native)
     }
 

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
+use backstop_provider_http::{
+    Endpoint, Piece, claude_form, pieces, sendable_arguments, sendable_id,
+};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::output::form_of;
 
 /// The output limit where the request names none; the protocol requires one.
 pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
@@ -187,7 +187,7 @@ impl<'a> MessagesRequest<'a> {
             }
         }
         let settings = &request.settings;
-        let form = request.output.as_ref().and_then(|output| form_of(endpoint.model(), output));
+        let form = request.output.as_ref().and_then(|output| claude_form(endpoint.model(), output));
         let config = OutputConfig {
             effort: settings.reasoning_effort,
             format: form.map(|schema| Format::JsonSchema { schema }),

@@ -12,8 +12,7 @@ use serde::Serialize;
 
 use crate::classify::ROWS;
 use crate::frames::Frames;
-use crate::output::form_of;
-use crate::request::ConverseRequest;
+use crate::request::{ConverseRequest, form_of};
 use crate::response::WireResponse;
 use crate::sign::{ACCESS_KEY_VARIABLE, AwsCredentials, SigV4};
 use crate::stream::ConverseStream;

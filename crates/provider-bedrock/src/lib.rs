@@ -19,7 +19,6 @@
 mod classify;
 mod converse;
 mod frames;
-mod output;
 mod request;
 mod response;
 mod sign;

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, OutputSchema, ProviderError, ReasoningEffort, ToolChoice};
-use backstop_provider_http::{Endpoint, Piece, pieces, sendable_arguments, sendable_id};
+use backstop_provider_http::{
+    Endpoint, Piece, claude_form, pieces, sendable_arguments, sendable_id,
+};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
 use serde_json::Value;
-
-use crate::output::form_of;
 
 /// The body of both paths; the path says whether the answer is streamed.
 #[derive(Serialize)]
@@ -322,6 +322,11 @@ fn tool_use(call: &ToolCall) -> Block<'_> {
 
 fn text(content: &str) -> Option<Text<'_>> {
     (!content.is_empty()).then_some(Text { text: content })
+}
+
+/// Returns the schema as it is sent; only Claude's models are held to one.
+pub(crate) fn form_of(model: &str, output: &OutputSchema) -> Option<Value> {
+    claude_form(model, output).filter(|_| model.contains("anthropic.claude"))
 }
 
 fn text_format<'a>(model: &str, output: &'a OutputSchema) -> Option<TextFormat<'a>> {
