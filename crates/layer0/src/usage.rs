@@ -1,5 +1,7 @@
 //! What a run has used.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 /// Tokens of one model attempt, as the provider billed them.
@@ -20,6 +22,38 @@ pub struct TokenUsage {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+/// How much of one of its limits an endpoint says is left: requests in a minute, or tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RateLevel {
+    /// The limit itself.
+    pub limit: Option<u64>,
+    /// What may be used now.
+    pub remaining: u64,
+    /// The time until all of it may be used again, if nothing is used meanwhile.
+    pub full_in: Option<Duration>,
+}
+
+impl RateLevel {
+    /// States what may be used now.
+    #[must_use]
+    pub const fn new(remaining: u64) -> Self {
+        Self { limit: None, remaining, full_in: None }
+    }
+
+    /// States the limit itself.
+    #[must_use]
+    pub const fn of(self, limit: Option<u64>) -> Self {
+        Self { limit, ..self }
+    }
+
+    /// States the time until all of it may be used again.
+    #[must_use]
+    pub const fn full_in(self, full_in: Option<Duration>) -> Self {
+        Self { full_in, ..self }
+    }
 }
 
 /// What a run has used so far.

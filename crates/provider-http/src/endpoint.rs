@@ -21,7 +21,7 @@ use crate::said::Said;
 use crate::sign::{Sign, Unsigned};
 use crate::timeouts::Timeouts;
 use crate::wording::Wording;
-use crate::{connection, header, hint};
+use crate::{connection, header, hint, rate};
 
 /// The most bytes of a failure's body that are read.
 const MAX_FAILURE_BYTES: usize = 64 * 1024;
@@ -211,6 +211,10 @@ impl Endpoint {
             sink.status(response.status().as_u16());
             if let Some(id) = &head.request_id {
                 sink.request_id(id);
+            }
+            let [requests, tokens] = rate::levels(response.headers(), self.clock.now());
+            if requests.is_some() || tokens.is_some() {
+                sink.rate(requests, tokens);
             }
         }
         if response.status().is_success() {

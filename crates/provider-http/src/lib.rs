@@ -34,6 +34,7 @@ mod limits;
 pub mod phrases;
 mod protocol;
 mod http_provider;
+mod rate;
 mod reply;
 mod said;
 mod schema;

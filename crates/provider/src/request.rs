@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use layer0::ToolSpec;
 use layer0::message::{ProviderState, StopReason, ToolCall, Transcript};
-use layer0::usage::TokenUsage;
+use layer0::usage::{RateLevel, TokenUsage};
 use serde::{Deserialize, Serialize};
 
 use crate::output::OutputSchema;
@@ -65,6 +65,11 @@ pub trait StreamSink: Send + Sync {
     /// Takes what the provider calls the request, once it is known.
     fn request_id(&self, id: &str) {
         let _ = id;
+    }
+
+    /// Takes what the endpoint says is left of its limits, of requests and of tokens, once it is known.
+    fn rate(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
+        let _ = (requests, tokens);
     }
 
     /// Takes the tokens billed so far, so that an attempt that fails is counted too. A later call

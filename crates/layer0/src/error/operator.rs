@@ -92,7 +92,8 @@ pub enum OperatorError {
 impl OperatorError {
     /// Wraps a provider error, keeping its facts.
     pub fn model<E: Failure + Send + Sync + 'static>(error: E) -> Self {
-        let Facts { code, retry, effect, elsewhere, counts_against } = error.facts();
+        // Beside an operator there is none of the same model.
+        let Facts { code, retry, effect, elsewhere, counts_against, beside: _ } = error.facts();
         Self::Model {
             code,
             retry,
@@ -120,7 +121,8 @@ impl OperatorError {
 
     /// Wraps any other error of the operator, keeping its facts.
     pub fn failed<E: Failure + Send + Sync + 'static>(error: E) -> Self {
-        let Facts { code, retry, effect, elsewhere, counts_against } = error.facts();
+        // Beside an operator there is none of the same model.
+        let Facts { code, retry, effect, elsewhere, counts_against, beside: _ } = error.facts();
         Self::Failed {
             code,
             retry,

@@ -28,6 +28,9 @@ pub struct Facts {
     /// Does it speak against the endpoint, so that it is left alone after several of them? An endpoint
     /// that asks to slow down is alive.
     pub counts_against: bool,
+    /// May another endpoint of the same model, or another key, do better at once? So it is where this one
+    /// asks to slow down, and where its key is refused.
+    pub beside: bool,
 }
 
 impl Facts {
@@ -38,7 +41,7 @@ impl Facts {
             Retry::Never => (Elsewhere::Never, false),
             Retry::Backoff | Retry::After(_) => (Elsewhere::AfterRetries, true),
         };
-        Self { code, retry, effect, elsewhere, counts_against }
+        Self { code, retry, effect, elsewhere, counts_against, beside: false }
     }
 
     /// States a failure that trying again gives once more.
@@ -87,6 +90,12 @@ impl Facts {
     #[must_use]
     pub const fn with_counts_against(self, counts_against: bool) -> Self {
         Self { counts_against, ..self }
+    }
+
+    /// Says whether another endpoint of the same model may do better at once.
+    #[must_use]
+    pub const fn with_beside(self, beside: bool) -> Self {
+        Self { beside, ..self }
     }
 }
 

@@ -13,11 +13,14 @@ use crate::timeout::TimeoutPhase;
 impl Failure for ProviderError {
     fn facts(&self) -> Facts {
         match self {
-            Self::AuthFailed(_) => Facts::never(code::PROVIDER_AUTH_FAILED, Effect::None),
+            Self::AuthFailed(_) => {
+                Facts::never(code::PROVIDER_AUTH_FAILED, Effect::None).with_beside(true)
+            }
             Self::CircuitOpen { retry_after, .. } => {
                 Facts::hinted(code::PROVIDER_CIRCUIT_OPEN, *retry_after, Effect::None)
                     .with_elsewhere(Elsewhere::AtOnce)
                     .with_counts_against(false)
+                    .with_beside(true)
             }
             Self::ContentBlocked { .. } => {
                 Facts::never(code::PROVIDER_CONTENT_BLOCKED, Effect::None)
@@ -33,15 +36,19 @@ impl Failure for ProviderError {
             Self::InvalidResponse(_) => {
                 Facts::backoff(code::PROVIDER_INVALID_RESPONSE, Effect::Unknown)
             }
-            Self::NotFound { .. } => Facts::never(code::PROVIDER_NOT_FOUND, Effect::None),
+            Self::NotFound { .. } => {
+                Facts::never(code::PROVIDER_NOT_FOUND, Effect::None).with_beside(true)
+            }
             Self::Other(_) => Facts::never(code::PROVIDER_OTHER, Effect::Unknown),
             Self::QuotaExhausted { .. } => {
                 Facts::never(code::PROVIDER_QUOTA_EXHAUSTED, Effect::None)
                     .with_elsewhere(Elsewhere::AtOnce)
+                    .with_beside(true)
             }
             Self::RateLimited { retry_after, .. } => {
                 Facts::hinted(code::PROVIDER_RATE_LIMITED, *retry_after, Effect::None)
                     .with_counts_against(false)
+                    .with_beside(true)
             }
             Self::StreamInterrupted { .. } => {
                 Facts::backoff(code::PROVIDER_STREAM_INTERRUPTED, Effect::Unknown)
@@ -57,7 +64,9 @@ impl Failure for ProviderError {
             }
             Self::TransientError { retry_after_ms, .. } => {
                 let hint = retry_after_ms.map(|ms| Duration::from_millis(ms.into()));
+                // One that says when it is back is left alone until then.
                 Facts::hinted(code::PROVIDER_TRANSIENT, hint, Effect::Unknown)
+                    .with_beside(hint.is_some())
             }
         }
     }

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use layer0::usage::TokenUsage;
+use layer0::usage::{RateLevel, TokenUsage};
 use serde::{Deserialize, Serialize};
 
 use super::lock::lock;
@@ -79,6 +79,11 @@ impl StreamSink for Listening {
     fn request_id(&self, id: &str) {
         // Another time it is another one.
         self.sink.iter().for_each(|sink| sink.request_id(id));
+    }
+
+    fn rate(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
+        // So it is with what is left.
+        self.sink.iter().for_each(|sink| sink.rate(requests, tokens));
     }
 
     fn usage(&self, usage: TokenUsage) {
