@@ -16,6 +16,7 @@ mod breaker;
 mod budget;
 mod fallback;
 mod policy;
+mod rate;
 mod service;
 mod timeout;
 
@@ -24,5 +25,6 @@ pub use breaker::{Breaker, BreakerConfig, BreakerLayer, CircuitBreaker};
 pub use budget::RetryBudget;
 pub use fallback::Fallback;
 pub use policy::{Decision, RetryPolicy, Tried};
+pub use rate::{RateLimit, Taken};
 pub use service::{FailedAttempt, Retry, RetryLayer, RetryRequest};
 pub use timeout::{AttemptTimeout, AttemptTimeoutLayer};

@@ -44,6 +44,8 @@ pub struct RetryPolicy {
 pub enum Decision {
     /// Another attempt follows at the same endpoint, after this wait.
     Again(Duration),
+    /// Another endpoint of the same model is asked, at once, and this one is left alone for a while.
+    Beside,
     /// The next endpoint is asked, at once.
     #[non_exhaustive]
     Next {
@@ -69,7 +71,7 @@ impl Decision {
                 let Tried { attempts, elapsed, .. } = tried;
                 Exhausted { attempts, elapsed, last: error }.into()
             }
-            Self::Again(_) | Self::Next { .. } | Self::Stop { .. } => error,
+            Self::Again(_) | Self::Beside | Self::Next { .. } | Self::Stop { .. } => error,
         }
     }
 }
@@ -88,13 +90,16 @@ pub struct Tried {
     pub max_attempts: Option<u32>,
     /// Does another endpoint stand behind this one?
     pub has_next: bool,
+    /// How many other endpoints of the same model there are, where one of them is free; 0 otherwise. Each
+    /// is another attempt beyond those of the configuration.
+    pub beside: u32,
 }
 
 impl Tried {
     /// Describes what was tried of a request that only its policy limits, at the only endpoint.
     #[must_use]
     pub const fn new(attempts: u32, elapsed: Duration, is_idempotent: bool) -> Self {
-        Self { attempts, elapsed, is_idempotent, max_attempts: None, has_next: false }
+        Self { attempts, elapsed, is_idempotent, max_attempts: None, has_next: false, beside: 0 }
     }
 }
 
@@ -145,10 +150,14 @@ impl RetryPolicy {
         let may_repeat = facts.effect == Effect::None || tried.is_idempotent;
         let goes_on = tried.has_next && may_repeat && facts.elsewhere.is_possible();
         let is_full = tried.max_attempts.is_some_and(|max| tried.attempts >= max);
+        let goes_beside = facts.beside && may_repeat && self.goes_beside(tried);
+        if goes_beside && !is_full {
+            return Decision::Beside;
+        }
         let here = if may_repeat { self.here(facts, tried) } else { Here::Nothing };
         let (is_exhausted, is_limited) = match here {
-            Here::Nothing => (false, goes_on && is_full),
-            Here::UsedUp => (true, goes_on && is_full),
+            Here::Nothing => (false, (goes_on || goes_beside) && is_full),
+            Here::UsedUp => (true, (goes_on || goes_beside) && is_full),
             Here::Wait(_) if is_full => (true, true),
             Here::Wait(delay) if self.withdraw() => return Decision::Again(delay),
             Here::Wait(_) => (true, false),
@@ -158,6 +167,12 @@ impl RetryPolicy {
         } else {
             Decision::Stop { is_exhausted, is_limited }
         }
+    }
+
+    fn goes_beside(&self, tried: Tried) -> bool {
+        tried.beside > 0
+            && tried.elapsed <= Duration::from_millis(self.config.deadline_ms)
+            && tried.attempts < self.config.attempts.saturating_add(tried.beside)
     }
 
     fn here(&self, facts: Facts, tried: Tried) -> Here {

@@ -134,6 +134,8 @@ where
         error = decision.settle(error, tried);
         let delay = match decision {
             Decision::Again(delay) => delay,
+            // Which endpoint that is, the service knows.
+            Decision::Beside => Duration::ZERO,
             Decision::Next { .. } | Decision::Stop { .. } => {
                 if let Some(earlier) = &earlier {
                     request.keep_earlier(&mut error, earlier);

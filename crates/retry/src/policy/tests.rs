@@ -292,6 +292,7 @@ fn fallback_only_where_it_may_help() {
         let decision = policy.decide(&Stated(facts), tried);
         let said = match decision {
             Decision::Again(_) => "again",
+            Decision::Beside => "beside",
             Decision::Next { is_exhausted: true } => "next, exhausted",
             Decision::Next { is_exhausted: false } => "next",
             Decision::Stop { is_exhausted: true, is_limited: true } => "stop, exhausted, limited",

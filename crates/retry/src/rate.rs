@@ -1,0 +1,374 @@
+//! How much an endpoint takes in a minute, and when it takes more.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use backstop_clock::Clock;
+use layer0::usage::RateLevel;
+
+/// How long an endpoint rests that does not say how long.
+const COOLDOWN: Duration = Duration::from_secs(30);
+/// The shortest rest: "at once" is no answer of an endpoint that refuses.
+const MIN_REST: Duration = Duration::from_secs(1);
+/// The longest time that is kept, so that sums of times stay in range.
+const MAX_WAIT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+/// What a bucket holds when a request may go. Sums of fractions may come out a little below one.
+const ENOUGH: f64 = 1.0 - 1e-9;
+
+/// What one endpoint takes in a minute, requests and tokens, as it was configured and as the endpoint
+/// says in its headers. Clones share the count.
+///
+/// Each limit is a bucket that fills evenly and holds what a minute brings. A request takes one of the
+/// requests, and is let through while there are tokens; what its answer used is taken afterwards, so that
+/// no text has to be counted before.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use backstop_clock::SystemClock;
+/// use backstop_retry::RateLimit;
+///
+/// let rate = RateLimit::new(Arc::new(SystemClock)).requests_per_minute(2);
+/// assert!(rate.try_take().is_ok() && rate.try_take().is_ok());
+/// assert!(rate.try_take().is_err_and(|wait| wait <= Duration::from_secs(30)));
+/// ```
+#[derive(Clone)]
+pub struct RateLimit {
+    clock: Arc<dyn Clock>,
+    cooldown: Duration,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: Buckets,
+    tokens: Buckets,
+    /// Until then, in monotonic time, nothing is asked.
+    rests_until: Duration,
+    in_flight: usize,
+    /// When the buckets were filled last, in monotonic time.
+    filled: Duration,
+}
+
+/// The limits of one kind.
+#[derive(Debug, Default)]
+struct Buckets {
+    configured: Option<Box<Bucket>>,
+    /// What the endpoint said last.
+    told: Option<Box<Bucket>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    size: f64,
+    per_second: f64,
+    /// Below zero where more was used than there was.
+    level: f64,
+}
+
+/// A request that was let through. It is in flight until this is dropped.
+#[derive(Debug)]
+#[must_use = "the request is in flight as long as this is held"]
+pub struct Taken(RateLimit);
+
+impl RateLimit {
+    /// Makes the limit of an endpoint that was not asked yet: none.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let state = State { filled: clock.monotonic(), ..State::default() };
+        Self { clock, cooldown: COOLDOWN, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Lets so many requests through in a minute, at least 1.
+    #[must_use]
+    pub fn requests_per_minute(self, requests: u32) -> Self {
+        let bucket = Bucket::a_minute(f64::from(requests.max(1)));
+        self.state().requests.configured = Some(Box::new(bucket));
+        self
+    }
+
+    /// Lets requests through while their answers used fewer tokens in a minute, at least 1.
+    #[must_use]
+    pub fn tokens_per_minute(self, tokens: u64) -> Self {
+        let bucket = Bucket::a_minute(float(tokens.max(1)));
+        self.state().tokens.configured = Some(Box::new(bucket));
+        self
+    }
+
+    /// Sets how long the endpoint rests after a failure that does not say how long; 30 seconds otherwise.
+    #[must_use]
+    pub const fn cooldown(mut self, cooldown: Duration) -> Self {
+        self.cooldown = cooldown;
+        self
+    }
+
+    /// Lets a request through, or says how long to wait.
+    ///
+    /// # Errors
+    ///
+    /// The time until the next request can be let through.
+    pub fn try_take(&self) -> Result<Taken, Duration> {
+        let mut state = self.state();
+        match state.wait(self.clock.monotonic()) {
+            Duration::ZERO => {
+                state.requests.take(1.0);
+                state.in_flight += 1;
+                Ok(Taken(self.clone()))
+            }
+            wait => Err(wait),
+        }
+    }
+
+    /// Returns how long it takes until a request can be let through.
+    #[must_use]
+    pub fn wait(&self) -> Duration {
+        self.state().wait(self.clock.monotonic())
+    }
+
+    /// Returns how many requests are in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.state().in_flight
+    }
+
+    /// Notes the tokens that an answer used.
+    pub fn used(&self, tokens: u64) {
+        let mut state = self.state();
+        state.fill(self.clock.monotonic());
+        state.tokens.take(float(tokens));
+    }
+
+    /// Notes what the endpoint says is left, of requests and of tokens. What it does not say, or what
+    /// cannot be worked with, leaves what it said before.
+    pub fn told(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
+        let mut state = self.state();
+        state.fill(self.clock.monotonic());
+        // It may not know yet of the others that are on their way.
+        let others = float(u64::try_from(state.in_flight.saturating_sub(1)).unwrap_or(u64::MAX));
+        if let Some(mut bucket) = requests.and_then(Bucket::told) {
+            bucket.level -= others;
+            state.requests.told = Some(Box::new(bucket));
+        }
+        if let Some(bucket) = tokens.and_then(Bucket::told) {
+            state.tokens.told = Some(Box::new(bucket));
+        }
+    }
+
+    /// Leaves the endpoint alone: as long as it asked for, at least a second, or for its cooldown.
+    pub fn rest(&self, hint: Option<Duration>) {
+        let rest = hint.map_or(self.cooldown, |hint| hint.max(MIN_REST)).min(MAX_WAIT);
+        let until = self.clock.monotonic().saturating_add(rest);
+        let mut state = self.state();
+        state.rests_until = state.rests_until.max(until);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for RateLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RateLimit").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.in_flight = state.in_flight.saturating_sub(1);
+    }
+}
+
+impl State {
+    fn fill(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.filled).as_secs_f64();
+        self.filled = now;
+        self.requests.fill(passed);
+        self.tokens.fill(passed);
+    }
+
+    fn wait(&mut self, now: Duration) -> Duration {
+        self.fill(now);
+        let rest = self.rests_until.saturating_sub(now);
+        rest.max(self.requests.wait()).max(self.tokens.wait())
+    }
+}
+
+impl Buckets {
+    fn each(&mut self) -> impl Iterator<Item = &mut Bucket> {
+        self.configured.iter_mut().chain(&mut self.told).map(|bucket| &mut **bucket)
+    }
+
+    fn fill(&mut self, seconds: f64) {
+        self.each().for_each(|bucket| {
+            bucket.level = seconds.mul_add(bucket.per_second, bucket.level).min(bucket.size);
+        });
+    }
+
+    fn take(&mut self, amount: f64) {
+        self.each().for_each(|bucket| bucket.level -= amount);
+    }
+
+    fn wait(&mut self) -> Duration {
+        self.each().map(|bucket| bucket.wait()).max().unwrap_or_default()
+    }
+}
+
+impl Bucket {
+    /// Makes one that holds what a minute brings, and is full.
+    fn a_minute(size: f64) -> Self {
+        Self { size, per_second: size / 60.0, level: size }
+    }
+
+    /// Makes one of what an endpoint says. It fills evenly: what is missing now comes in the time until it
+    /// is full.
+    fn told(level: RateLevel) -> Option<Self> {
+        let RateLevel { limit, remaining, full_in, .. } = level;
+        let (size, level) = (float(limit?), float(remaining));
+        let missing = size - level;
+        let seconds = full_in.map_or(0.0, |time| time.as_secs_f64());
+        let told = missing / seconds;
+        let is_usable = told.is_finite() && told > 0.0;
+        (size >= 1.0).then_some(Self {
+            size,
+            per_second: if is_usable { told } else { size / 60.0 },
+            level: level.min(size),
+        })
+    }
+
+    fn wait(&self) -> Duration {
+        if self.level >= ENOUGH {
+            return Duration::ZERO;
+        }
+        let seconds = (1.0 - self.level) / self.per_second;
+        let wait = Duration::try_from_secs_f64(seconds).unwrap_or(MAX_WAIT).min(MAX_WAIT);
+        // Slept in milliseconds: a wait that is a little too short would be followed by another.
+        Duration::from_millis(
+            u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX),
+        )
+    }
+}
+
+/// Returns a count as the buckets hold it; beyond 2^53 it is rounded, and no limit is that large.
+#[expect(clippy::cast_precision_loss, reason = "no limit is beyond 2^53")]
+const fn float(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use backstop_clock::VirtualClock;
+    use layer0::Timestamp;
+
+    fn limit() -> (Arc<VirtualClock>, RateLimit) {
+        let clock = Arc::new(VirtualClock::starting_at(Timestamp::default()));
+        (Arc::clone(&clock), RateLimit::new(clock))
+    }
+
+    const fn level(limit: Option<u64>, remaining: u64, full_in: Option<Duration>) -> RateLevel {
+        RateLevel::new(remaining).of(limit).full_in(full_in)
+    }
+
+    async fn pass(clock: &VirtualClock, time: Duration) {
+        let inside = clock.clone();
+        let sleep = async move { inside.sleep(time).await };
+        tokio::spawn(clock.track(Box::pin(sleep))).await.unwrap();
+    }
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[tokio::test]
+    async fn requests_come_back_evenly() {
+        let (clock, rate) = limit();
+        let rate = rate.requests_per_minute(2);
+        assert!(rate.try_take().is_ok() && rate.try_take().is_ok());
+        assert_eq!(rate.wait(), seconds(30));
+        pass(&clock, seconds(30)).await;
+        assert!(rate.try_take().is_ok());
+        assert_eq!(rate.try_take().unwrap_err(), seconds(30));
+        // No more is saved up than a minute brings.
+        pass(&clock, seconds(3_600)).await;
+        assert!(rate.try_take().is_ok() && rate.try_take().is_ok() && rate.try_take().is_err());
+    }
+
+    #[tokio::test]
+    async fn tokens_are_paid_after_the_answer() {
+        let (clock, rate) = limit();
+        let rate = rate.tokens_per_minute(600);
+        assert!(rate.try_take().is_ok());
+        rate.used(900);
+        // 300 too many, and one to go on with, at 10 a second.
+        assert_eq!(rate.wait(), Duration::from_millis(30_100));
+        pass(&clock, rate.wait()).await;
+        assert!(rate.try_take().is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_that_rests_is_left_alone() {
+        let (clock, rate) = limit();
+        rate.rest(Some(seconds(7)));
+        // A shorter one does not end it.
+        rate.rest(Some(Duration::ZERO));
+        assert_eq!(rate.try_take().unwrap_err(), seconds(7));
+        pass(&clock, seconds(7)).await;
+        assert!(rate.try_take().is_ok());
+        rate.rest(Some(Duration::ZERO));
+        assert_eq!(rate.wait(), MIN_REST);
+        let rate = rate.cooldown(seconds(4));
+        rate.rest(None);
+        assert_eq!(rate.wait(), seconds(4));
+        rate.rest(Some(Duration::MAX));
+        assert_eq!(rate.wait(), MAX_WAIT);
+    }
+
+    #[test]
+    fn what_the_endpoint_says_counts() {
+        let (_, rate) = limit();
+        // 10 are missing and come in 20 seconds: one in two.
+        rate.told(Some(level(Some(10), 0, Some(seconds(20)))), None);
+        assert_eq!(rate.wait(), seconds(2));
+        rate.told(None, Some(level(Some(1_000), 0, Some(seconds(100)))));
+        assert_eq!(rate.wait(), seconds(2), "what it does not say stands");
+        rate.told(Some(level(Some(10), 10, None)), None);
+        assert_eq!(rate.wait(), Duration::from_millis(100), "tokens come at 10 a second");
+    }
+
+    #[test]
+    fn requests_on_their_way_are_not_in_what_is_said() {
+        let (_, rate) = limit();
+        let taken = [rate.try_take().unwrap(), rate.try_take().unwrap()];
+        assert_eq!(rate.in_flight(), 2);
+        rate.told(Some(level(Some(60), 1, None)), None);
+        assert_eq!(rate.wait(), seconds(1));
+        drop(taken);
+        assert_eq!(rate.in_flight(), 0);
+    }
+
+    #[test]
+    fn nothing_is_made_of_half_a_limit() {
+        for said in [
+            level(None, 0, Some(seconds(9))),
+            level(Some(0), 0, Some(seconds(9))),
+            level(Some(5), 9, Some(Duration::MAX)),
+        ] {
+            let (_, rate) = limit();
+            rate.told(Some(said), Some(said));
+            assert_eq!(rate.wait(), Duration::ZERO, "{said:?}");
+        }
+        // Without a time that makes sense, what a minute brings counts.
+        for full_in in [None, Some(Duration::ZERO)] {
+            let (_, rate) = limit();
+            rate.told(Some(level(Some(60), 0, full_in)), None);
+            assert_eq!(rate.wait(), seconds(1), "{full_in:?}");
+        }
+        let (_, rate) = limit();
+        rate.told(Some(level(Some(u64::MAX), 0, Some(Duration::MAX))), None);
+        assert!(rate.wait() <= MAX_WAIT);
+    }
+}
