@@ -23,7 +23,7 @@ use crate::inner::{Inner, LazyRecord};
 use crate::pack;
 use crate::recordable::without_secrets;
 use crate::stores::Stores;
-use crate::upstream::Asked;
+use crate::upstream::{Asked, Upstream};
 
 /// How deep the source of an agent may be nested: it is read again inside of the definition, which
 /// serde_json does down to 128.
@@ -81,20 +81,14 @@ impl AgentBuilder {
         }
         check_settings(&self.settings)?;
         check_tool_choice(&self.settings, &tools)?;
-        for asked in std::iter::once(&self.model).chain(&self.fallbacks) {
+        for asked in self.pools.iter().flatten() {
             asked.provider().check_settings(&self.settings)?;
         }
         if is_deeper(&self.source, MAX_SOURCE_DEPTH) {
             let too_deep = DefinitionError::TooDeep("source", MAX_SOURCE_DEPTH);
             return Err(BuildError::Definition(too_deep));
         }
-        let fallbacks: Vec<Value> = self
-            .fallbacks
-            .iter()
-            .map(Asked::provider)
-            .map(|provider| json!({ "provider": provider.name(), "model": provider.model() }))
-            .collect();
-        let prices = prices(self.price, std::iter::once(&self.model).chain(&self.fallbacks))?;
+        let prices = prices(self.price, self.pools.iter().flatten())?;
         let mut definition = AgentDefinition {
             name: self.name,
             instructions: self.instructions,
@@ -108,22 +102,17 @@ impl AgentBuilder {
             output_schema: None,
             runtime: JsonText::default(),
         };
+        let mut model = models(&self.pools);
+        model["max_output_tokens"] = json!(self.settings.max_output_tokens);
+        model["temperature"] = json!(self.settings.temperature);
+        model["stream"] = self.stream.into();
+        further_settings(&self.settings, &mut model);
         let mut runtime = json!({
-            "model": {
-                "provider": self.model.provider().name(),
-                "model": self.model.provider().model(),
-                "max_output_tokens": self.settings.max_output_tokens,
-                "temperature": self.settings.temperature,
-                "stream": self.stream,
-            },
+            "model": model,
             "retry": self.retry,
             "grant": self.grants,
             "source": self.source,
         });
-        further_settings(&self.settings, &mut runtime["model"]);
-        if !fallbacks.is_empty() {
-            runtime["model"]["fallback"] = fallbacks.into();
-        }
         // What an agent was made of may name secrets that the process does not know.
         self.redactor.redact_settings(&mut runtime);
         definition.runtime = (&runtime).into();
@@ -131,14 +120,11 @@ impl AgentBuilder {
         let definition = CheckedDefinition::new(definition)?;
         let clock = Arc::clone(&self.clock);
         let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter.clone());
-        let open = |asked: Asked| asked.open(&clock);
-        let first = open(self.model);
-        let upstreams = std::iter::once(first).chain(self.fallbacks.into_iter().map(open));
-        let priced = upstreams.enumerate().map(|(place, mut upstream)| {
-            upstream.price = prices.get(place).copied();
-            upstream
-        });
-        let models = stack(priced.collect(), self.stream, &retry, self.attempt_timeout, &clock);
+        let mut prices = prices.into_iter();
+        let mut open = |asked: Asked| Upstream { price: prices.next(), ..asked.open(&clock) };
+        let open = |pool: Vec<Asked>| pool.into_iter().map(&mut open).collect();
+        let pools = self.pools.into_iter().map(open).collect();
+        let models = stack(pools, self.stream, &retry, self.attempt_timeout, &clock);
         Ok(Agent {
             inner: Arc::new(Inner {
                 definition,
@@ -162,6 +148,25 @@ impl AgentBuilder {
             }),
         })
     }
+}
+
+/// Returns who is asked, as the record says it.
+fn models(pools: &[Vec<Asked>]) -> Value {
+    let name = |asked: &Asked| json!({ "provider": asked.provider().name(), "model": asked.provider().model() });
+    let mut models = pools.iter().filter_map(|pool| {
+        let (first, others) = pool.split_first()?;
+        let mut model = name(first);
+        if !others.is_empty() {
+            model["pool"] = others.iter().map(name).collect();
+        }
+        Some(model)
+    });
+    let mut first = models.next().unwrap_or_else(|| json!({}));
+    let fallbacks: Vec<Value> = models.collect();
+    if !fallbacks.is_empty() {
+        first["fallback"] = fallbacks.into();
+    }
+    first
 }
 
 /// Returns the price of each provider in turn; none where one of them has none, for what a run costs

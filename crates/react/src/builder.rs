@@ -29,7 +29,9 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(300);
 #[derive(Clone)]
 #[must_use = "an agent is made by `build`"]
 pub struct AgentBuilder {
-    pub(crate) model: Asked,
+    /// The endpoints of the model, then those of each fallback, in the order they are asked; each pool has
+    /// one at least.
+    pub(crate) pools: Vec<Vec<Asked>>,
     pub(crate) name: Arc<str>,
     pub(crate) instructions: Arc<str>,
     pub(crate) limits: Limits,
@@ -42,8 +44,6 @@ pub struct AgentBuilder {
     pub(crate) grants: Vec<String>,
     pub(crate) retry: RetryConfig,
     pub(crate) jitter: Jitter,
-    /// Asked in turn after the provider.
-    pub(crate) fallbacks: Vec<Asked>,
     pub(crate) attempt_timeout: Duration,
     pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) errors: Choice<dyn ErrorStore>,
@@ -72,7 +72,7 @@ impl AgentBuilder {
 
     fn asking(model: Asked) -> Self {
         Self {
-            model,
+            pools: vec![vec![model]],
             name: "agent".into(),
             instructions: Arc::default(),
             limits: Limits::default(),
@@ -85,7 +85,6 @@ impl AgentBuilder {
             grants: Vec::new(),
             retry: RetryConfig::default(),
             jitter: Jitter::Random,
-            fallbacks: Vec::new(),
             attempt_timeout: ATTEMPT_TIMEOUT,
             log: None,
             errors: Choice::Default,
@@ -193,14 +192,36 @@ impl AgentBuilder {
 
     /// As [`AgentBuilder::fallback`], for a provider that is shared.
     pub fn shared_fallback(mut self, provider: Arc<dyn Provider>) -> Self {
-        self.fallbacks.push(Asked::Alone(provider));
+        self.pools.push(vec![Asked::Alone(provider)]);
         self
     }
 
     /// As [`AgentBuilder::fallback`], sharing the provider's retry budget, breaker and places with
     /// others.
     pub fn fallback_on(mut self, upstream: Upstream) -> Self {
-        self.fallbacks.push(Asked::Shared(upstream));
+        self.pools.push(vec![Asked::Shared(upstream)]);
+        self
+    }
+
+    /// Adds another endpoint of the model named last, the agent's own or a fallback: another address or
+    /// another key. Calls go to the one with the fewest of them in flight, among equals in turn. One that
+    /// asks to slow down, whose quota is used up, whose key is refused or that does not know the model is
+    /// left alone as long as it says, or for its [cooldown](Upstream::cooldown), and another is asked at
+    /// once.
+    ///
+    /// ```
+    /// use backstop_provider::ScriptedProvider;
+    /// use backstop_react::{AgentBuilder, Upstream};
+    ///
+    /// let east = Upstream::new(ScriptedProvider::saying(["42"])).requests_per_minute(500);
+    /// let west = Upstream::new(ScriptedProvider::saying(["42"])).requests_per_minute(500);
+    /// let agent = AgentBuilder::on(east).endpoint(west).build()?;
+    /// # Ok::<(), backstop_react::BuildError>(())
+    /// ```
+    pub fn endpoint(mut self, upstream: Upstream) -> Self {
+        if let Some(pool) = self.pools.last_mut() {
+            pool.push(Asked::Shared(upstream));
+        }
         self
     }
 

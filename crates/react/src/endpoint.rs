@@ -11,13 +11,13 @@ use backstop_clock::Clock;
 use backstop_provider::{ModelRequest, ModelResponse, Provider, ProviderError, StreamSink};
 use backstop_react_machine::Price;
 use backstop_redact::Redactor;
-use backstop_retry::{AttemptTimeout, AttemptTimeoutLayer, CircuitBreaker, RetryPolicy};
+use backstop_retry::{AttemptTimeout, AttemptTimeoutLayer, CircuitBreaker, RateLimit, RetryPolicy};
 use futures_util::FutureExt;
 use layer0::Code;
 use layer0::event::ModelAttempted;
 use layer0::failure::Failure;
 use layer0::id::RunId;
-use layer0::usage::TokenUsage;
+use layer0::usage::{RateLevel, TokenUsage};
 use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
 use tower::util::Either;
 use tower::{Service, ServiceBuilder};
@@ -27,6 +27,7 @@ use crate::form;
 use crate::guarded::panic_text;
 use crate::inner::Inner;
 use crate::live::{Hub, Live};
+use crate::pool::Pool;
 use crate::shown::{Pieces, Shown};
 use crate::upstream::{Upstream, attempt_labels};
 use crate::wire_names::{map_request, map_response};
@@ -34,7 +35,7 @@ use crate::wire_names::{map_request, map_response};
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// The providers of an agent, in the order they are asked.
-pub(crate) type ModelStack = Box<[Endpoint]>;
+pub(crate) type ModelStack = Box<[Pool]>;
 
 /// One provider with all that stands around it.
 pub(crate) struct Endpoint {
@@ -43,6 +44,7 @@ pub(crate) struct Endpoint {
     pub(crate) label: Arc<str>,
     /// What its tokens cost.
     pub(crate) price: Option<Price>,
+    pub(crate) rate: RateLimit,
     pub(crate) service: AttemptService,
 }
 
@@ -50,24 +52,26 @@ pub(crate) type AttemptService = CircuitBreaker<Limited<AttemptTimeout<Transport
 /// With a limit of calls in flight, or without.
 type Limited<S> = Either<ConcurrencyLimit<S>, S>;
 
-/// Builds the stacks around providers, of which each is asked when the one before it could not answer.
+/// Builds the stacks around providers, of which each pool is asked when the one before it could not answer.
 pub(crate) fn stack(
-    upstreams: Vec<Upstream>,
+    pools: Vec<Vec<Upstream>>,
     stream: bool,
     retry: &RetryPolicy,
     attempt_timeout: Duration,
     clock: &Arc<dyn Clock>,
 ) -> ModelStack {
     let providers: Vec<&dyn Provider> =
-        upstreams.iter().map(|upstream| &*upstream.provider).collect();
-    let labels = attempt_labels(&providers);
-    let endpoint = |(upstream, label): (Upstream, Arc<str>)| {
-        let Upstream { provider, budget, breaker, places, attempt_timeout: own, price } = upstream;
+        pools.iter().flatten().map(|upstream| &*upstream.provider).collect();
+    let mut labels = attempt_labels(&providers).into_iter();
+    let mut endpoint = |upstream: Upstream| {
+        let Upstream { provider, budget, breaker, places, attempt_timeout: own, price, rate } =
+            upstream;
         let timeout = own.unwrap_or(attempt_timeout);
         Endpoint {
             retry: retry.clone().budget(budget),
-            label,
+            label: labels.next().unwrap_or_default(),
             price,
+            rate,
             service: ServiceBuilder::new()
                 .layer(breaker.layer())
                 .option_layer(places.map(GlobalConcurrencyLimitLayer::with_semaphore))
@@ -75,7 +79,8 @@ pub(crate) fn stack(
                 .service(Transport { provider, stream }),
         }
     };
-    upstreams.into_iter().zip(labels).map(endpoint).collect()
+    let pool = |pool: Vec<Upstream>| Pool::new(pool.into_iter().map(&mut endpoint).collect());
+    pools.into_iter().map(pool).collect()
 }
 
 /// One attempt on its way to its provider.
@@ -90,6 +95,9 @@ pub(crate) struct AttemptRecord {
     pub(crate) number: u32,
     label: Arc<str>,
     price: Option<Price>,
+    rate: RateLimit,
+    /// Was the endpoint asked? There is no status otherwise.
+    pub(crate) is_sent: bool,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     began: Duration,
@@ -120,8 +128,8 @@ impl AttemptRecord {
     pub(crate) fn new(
         call: u32,
         number: u32,
-        label: Arc<str>,
-        price: Option<Price>,
+        endpoint: &Endpoint,
+        is_sent: bool,
         listeners: Listeners,
         shown: Shown,
         agent: &Inner,
@@ -129,8 +137,10 @@ impl AttemptRecord {
         Self {
             call,
             number,
-            label,
-            price,
+            label: Arc::clone(&endpoint.label),
+            price: endpoint.price,
+            rate: endpoint.rate.clone(),
+            is_sent,
             clock: Arc::clone(&agent.clock),
             redactor: agent.redactor.clone(),
             began: agent.clock.monotonic(),
@@ -172,7 +182,7 @@ impl AttemptRecord {
             attempt: self.number,
             provider: Arc::clone(&self.label),
             code: error.map(|error| Code::new(error.code())),
-            status: status.or_else(|| error.and_then(ProviderError::status)),
+            status: status.or_else(|| error.filter(|_| self.is_sent)?.status()),
             delay_ms: delay.map(millis),
             usage,
             cost_nanousd: self.price.map(|price| price.of_attempt(&usage.unwrap_or_default())),
@@ -225,6 +235,10 @@ impl StreamSink for AttemptRecord {
 
     fn request_id(&self, id: &str) {
         let _ = self.request_id.set(self.redactor.redact(id).into());
+    }
+
+    fn rate(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
+        self.rate.told(requests, tokens);
     }
 
     fn usage(&self, usage: TokenUsage) {

@@ -44,6 +44,7 @@ mod outcome;
 mod output_check;
 mod prices;
 mod pack;
+mod pool;
 mod past;
 mod recordable;
 mod request;

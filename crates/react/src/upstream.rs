@@ -5,11 +5,11 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_provider::Provider;
 use backstop_react_machine::Price;
-use backstop_retry::{Breaker, BreakerConfig, RetryBudget};
+use backstop_retry::{Breaker, BreakerConfig, RateLimit, RetryBudget};
 use tokio::sync::Semaphore;
 
-/// A provider, and what the agents that ask it share: its retry budget, its breaker, and how many
-/// calls may be in flight. Agents that are built on clones of one are one client to its endpoint.
+/// A provider, and what the agents that ask it share: its retry budget, its breaker, how many
+/// calls may be in flight, and how many a minute takes. Agents that are built on clones of one are one client to its endpoint.
 ///
 /// ```
 /// use backstop_provider::ScriptedProvider;
@@ -28,6 +28,7 @@ pub struct Upstream {
     pub(crate) places: Option<Arc<Semaphore>>,
     pub(crate) attempt_timeout: Option<Duration>,
     pub(crate) price: Option<Price>,
+    pub(crate) rate: RateLimit,
 }
 
 impl Upstream {
@@ -48,10 +49,11 @@ impl Upstream {
         Self {
             provider,
             budget: RetryBudget::new(Arc::clone(&clock)),
-            breaker: Breaker::new(BreakerConfig::default(), clock),
+            breaker: Breaker::new(BreakerConfig::default(), Arc::clone(&clock)),
             places: None,
             attempt_timeout: None,
             price: None,
+            rate: RateLimit::new(clock),
         }
     }
 
@@ -74,6 +76,36 @@ impl Upstream {
     #[must_use]
     pub const fn price(mut self, price: Price) -> Self {
         self.price = Some(price);
+        self
+    }
+
+    /// Sends at most so many requests in a minute, at least 1, spread evenly once they are used up. What
+    /// the endpoint itself says is left, in the headers of its answers, is minded with or without this.
+    ///
+    /// A call that has to wait longer than [`RetryConfig`](backstop_retry::RetryConfig)'s
+    /// `max_retry_after_ms` fails with `provider.rate_limited` and says how long.
+    #[must_use]
+    pub fn requests_per_minute(mut self, requests: u32) -> Self {
+        self.rate = self.rate.requests_per_minute(requests);
+        self
+    }
+
+    /// Sends requests while the answers of a minute used fewer tokens than this, at least 1. What an answer
+    /// used is known when it is there, so that requests side by side may use more at first; the next ones
+    /// wait for that.
+    #[must_use]
+    pub fn tokens_per_minute(mut self, tokens: u64) -> Self {
+        self.rate = self.rate.tokens_per_minute(tokens);
+        self
+    }
+
+    /// Sets how long an endpoint with others beside it ([`AgentBuilder::endpoint`]) is left alone when it
+    /// refused and did not say how long; 30 seconds otherwise.
+    ///
+    /// [`AgentBuilder::endpoint`]: crate::AgentBuilder::endpoint
+    #[must_use]
+    pub fn cooldown(mut self, cooldown: Duration) -> Self {
+        self.rate = self.rate.cooldown(cooldown);
         self
     }
 

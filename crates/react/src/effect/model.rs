@@ -7,9 +7,10 @@ use backstop_provider::{
     ModelRequest, ModelResponse, ModelSettings, OutputSchema, ProviderError, ToolChoice,
 };
 use backstop_retry::{Decision, Tried};
-use layer0::event::{ModelFailed, ModelResponded};
+use layer0::Code;
+use layer0::event::{ModelAttempted, ModelFailed, ModelResponded};
 use layer0::failure::{ErrorText, Failure, chain};
-use layer0::usage::{Usage, nanousd};
+use layer0::usage::{TokenUsage, Usage, nanousd};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::Instrument;
@@ -17,6 +18,7 @@ use tracing::Instrument;
 use super::effects::Effects;
 use crate::endpoint::{AttemptRecord, AttemptRequest, Endpoint, Listeners};
 use crate::journal::{Attempt, AttemptEnd, End};
+use crate::pool::{Picked, Pool};
 use crate::recordable::{recordable_calls, recordable_reason, recordable_state, redact_shared};
 use crate::shown::Shown;
 
@@ -30,20 +32,38 @@ pub(super) async fn attempt(
         return End::Attempt(AttemptEnd::NotBegun);
     }
     let (call, number) = (attempt.call.call, attempt.number());
-    let record = |label, price| {
-        let shown = Shown::new(&effects.agent.redactor);
-        AttemptRecord::new(call, number, label, price, effects.listeners(), shown, &effects.agent)
+    let agent = &effects.agent;
+    let patience = Duration::from_millis(agent.retry.max_retry_after_ms);
+    let picked = async {
+        let pool = agent.models.get(attempt.provider)?;
+        Some((pool, pool.pick(&*agent.clock, patience).await?))
     };
-    let Some(endpoint) = effects.agent.models.get(attempt.provider) else {
+    let picked = tokio::select! {
+        biased;
+        () = stop.cancelled() => return End::Attempt(AttemptEnd::NotBegun),
+        picked = picked => picked,
+    };
+    let Some((pool, Picked { endpoint, taken })) = picked else {
         // The step is data, and may be that of an agent with more providers.
-        let why = format!("the agent has no provider {}", attempt.provider + 1);
-        let error = ProviderError::Other(why.into());
-        return End::Attempt(given_up(&effects, &record("none".into(), None), error, false));
+        return End::Attempt(no_provider(&effects, &attempt));
     };
+    let shown = Shown::new(&agent.redactor);
+    let listeners = effects.listeners();
+    let is_sent = taken.is_ok();
+    let record = AttemptRecord::new(call, number, endpoint, is_sent, listeners, shown, agent);
+    let record = Arc::new(record);
+    let at = At { pool, endpoint, record: &record };
     if attempt.made_here == 0 {
         endpoint.retry.begin();
     }
-    let record = Arc::new(record(Arc::clone(&endpoint.label), endpoint.price));
+    let _taken = match taken {
+        Ok(taken) => taken,
+        // What was not sent takes no time.
+        Err(wait) => {
+            let error = ProviderError::rate_limited("no request is left of its limit", Some(wait));
+            return End::Attempt(failed(&effects, at, attempt, error, Duration::ZERO));
+        }
+    };
     let request = ModelRequest {
         messages: attempt.messages.clone(),
         tools: Arc::clone(&attempt.tools),
@@ -65,11 +85,20 @@ pub(super) async fn attempt(
     End::Attempt(match result {
         None => AttemptEnd::Cut(Box::new(record.attempted(record.billed(), None, None))),
         Some(Ok(response)) => {
+            endpoint.rate.used(tokens(&response.usage));
             let attempted = record.attempted(Some(response.usage), None, None);
             AttemptEnd::Answered(Box::new((attempted, responded(&effects, call, response))))
         }
-        Some(Err(error)) => failed(&effects, endpoint, attempt, &record, error, took),
+        Some(Err(error)) => {
+            endpoint.rate.used(record.billed().as_ref().map_or(0, tokens));
+            failed(&effects, at, attempt, error, took)
+        }
     })
+}
+
+/// Returns how many tokens of an endpoint's limit an answer takes.
+const fn tokens(usage: &TokenUsage) -> u64 {
+    usage.input_tokens.saturating_add(usage.output_tokens)
 }
 
 /// Returns the settings of a call. A tool that has to be called is called first: if it had to be called
@@ -82,18 +111,29 @@ fn settings_of(settings: &ModelSettings, call: u32) -> ModelSettings {
     settings
 }
 
+/// Where an attempt was made.
+struct At<'a> {
+    pool: &'a Pool,
+    endpoint: &'a Endpoint,
+    record: &'a AttemptRecord,
+}
+
 /// Decides what follows a failed attempt.
 fn failed(
     effects: &Effects,
-    endpoint: &Endpoint,
+    At { pool, endpoint, record }: At<'_>,
     mut attempt: Box<Attempt>,
-    record: &AttemptRecord,
     error: ProviderError,
     took: Duration,
 ) -> AttemptEnd {
     attempt.count(endpoint, record, took);
     let billed = record.billed();
-    let tried = attempt.tried(effects);
+    let mut tried = attempt.tried(effects);
+    let facts = error.facts();
+    if facts.beside && record.is_sent {
+        pool.let_rest(endpoint, facts.retry);
+    }
+    tried.beside = pool.beside(endpoint);
     let decision = endpoint.retry.decide(&error, tried);
     let mut error = decision.settle(error, tried);
     if let Decision::Again(delay) = decision {
@@ -101,6 +141,11 @@ fn failed(
         let attempted = record.attempted(billed, Some(&error), Some(delay));
         attempt.elapsed = attempt.elapsed.saturating_add(delay);
         return AttemptEnd::Again(Box::new(attempted), delay, attempt);
+    }
+    if decision == Decision::Beside {
+        tracing::debug!(code = error.code(), "asking another endpoint of the model");
+        let attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
+        return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
     }
     if let Some(earlier) = &attempt.earlier {
         error.keep_earlier(earlier);
@@ -110,10 +155,31 @@ fn failed(
         let mut attempted = record.attempted(billed, Some(&error), Some(Duration::ZERO));
         attempt.go_to_next_provider(&error);
         let next = effects.agent.models.get(attempt.provider);
-        attempted.next_provider = next.map(|next| Arc::clone(&next.label));
+        attempted.next_provider = next.and_then(Pool::first).map(|next| Arc::clone(&next.label));
         return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
     }
     given_up(effects, record, error, matches!(decision, Decision::Stop { is_limited: true, .. }))
+}
+
+/// Says that there is nobody to ask.
+fn no_provider(effects: &Effects, attempt: &Attempt) -> AttemptEnd {
+    let why = format!("the agent has no provider {}", attempt.provider + 1);
+    let error = ProviderError::Other(why.into());
+    let attempted = ModelAttempted {
+        call: attempt.call.call,
+        attempt: attempt.number(),
+        provider: "none".into(),
+        code: Some(Code::new(error.code())),
+        status: None,
+        delay_ms: None,
+        usage: None,
+        cost_nanousd: None,
+        next_provider: None,
+        duration_ms: 0,
+        first_token_ms: None,
+        request_id: None,
+    };
+    gave_up(effects, attempted, error, false)
 }
 
 /// Says that no other attempt follows.
@@ -124,14 +190,23 @@ fn given_up(
     is_limited: bool,
 ) -> AttemptEnd {
     let attempted = record.attempted(record.billed(), Some(&error), None);
+    gave_up(effects, attempted, error, is_limited)
+}
+
+fn gave_up(
+    effects: &Effects,
+    attempted: ModelAttempted,
+    error: ProviderError,
+    is_limited: bool,
+) -> AttemptEnd {
     let redact = |text: String| effects.agent.redactor.redact(&text).into_owned();
     let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
     let failed = ModelFailed {
-        call: record.call,
+        call: attempted.call,
         reason: error.code().into(),
         message: chain.first().map_or("", String::as_str).into(),
         chain,
-        attempts: record.number,
+        attempts: attempted.attempt,
     };
     effects.keep_model_error(error);
     AttemptEnd::Failed { attempted: Box::new((attempted, failed)), is_limited }

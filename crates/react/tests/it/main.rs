@@ -18,6 +18,7 @@ mod limits;
 mod model;
 mod outside;
 mod parts;
+mod pools;
 mod proposals;
 mod refused;
 mod record;
