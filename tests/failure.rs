@@ -7,6 +7,7 @@ mod cut;
 mod invariants;
 mod layers;
 mod load;
+mod pools;
 mod scenarios;
 mod shared;
 #[cfg(not(feature = "unified-json"))]

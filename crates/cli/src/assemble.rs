@@ -15,7 +15,7 @@ use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
 
 pub(crate) use self::mistakes::{Mistake, mistakes};
-use self::model::{Keys, Models, held_keys, models};
+use self::model::{Keys, Models, Other, held_keys, models};
 pub(crate) use self::model::{provider_of, usual_variable};
 use self::tool::tool;
 use crate::exit::CliError;
@@ -44,7 +44,7 @@ fn agent_with(
 ) -> Result<AgentBuilder, CliError> {
     let folder = folder_of(path);
     let has_price = file.agent.price.is_some();
-    let Models { first, fallbacks, keys } =
+    let Models { first, others, keys } =
         models(&file.model, has_price, path, folder, answered, keys)?;
     let name = match &file.agent.name {
         Some(name) => name.clone(),
@@ -63,8 +63,11 @@ fn agent_with(
         .stream(file.model.stream)
         .source(source(file, folder, &redactor))
         .redactor(redactor);
-    for fallback in fallbacks {
-        agent = agent.fallback_on(fallback);
+    for other in others {
+        agent = match other {
+            Other::Beside(upstream) => agent.endpoint(upstream),
+            Other::Fallback(upstream) => agent.fallback_on(upstream),
+        };
     }
     if let Some(price) = file.agent.price() {
         agent = agent.price(price);

@@ -30,7 +30,7 @@ pub use agent_table::{
 pub use check::Checked;
 pub use error::ConfigError;
 pub use grant::resolve_capability;
-pub use model_table::{FallbackTable, ModelTable, ProviderName, TimeoutsTable};
+pub use model_table::{EndpointTable, ModelTable, ProviderName, TimeoutsTable};
 pub use read::{MAX_TEXT_BYTES, read_bytes, read_text, read_text_from};
 pub use redact_table::RedactTable;
 pub use reference::Reference;

@@ -73,15 +73,27 @@ pub struct ModelTable {
     pub timeouts: TimeoutsTable,
     /// What its tokens cost, in place of `[agent.price]`.
     pub price: Option<PriceTable>,
+    /// How many requests it is sent in a minute.
+    #[serde(default, deserialize_with = "at_least_one")]
+    pub requests_per_minute: Option<u32>,
+    /// How many tokens its answers may use in a minute.
+    #[serde(default, deserialize_with = "at_least_one")]
+    pub tokens_per_minute: Option<u64>,
+    /// How long it is left alone after it refused, where others are beside it.
+    pub cooldown_ms: Option<NonZeroU64>,
+    /// Further endpoints or keys of the model, among which calls are spread.
+    #[serde(default)]
+    pub pool: Vec<EndpointTable>,
     /// Who is asked, in turn, when those before could not answer.
     #[serde(default)]
-    pub fallback: Vec<FallbackTable>,
+    pub fallback: Vec<EndpointTable>,
 }
 
-/// `[[model.fallback]]`: another provider. Limits of answers are the first one's.
+/// `[[model.pool]]` and `[[model.fallback]]`: another endpoint of the model, or another provider. Limits of
+/// answers are the first one's.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FallbackTable {
+pub struct EndpointTable {
     /// The adapter.
     pub provider: ProviderName,
     /// The model, as the provider names it.
@@ -117,6 +129,14 @@ pub struct FallbackTable {
     pub timeouts: TimeoutsTable,
     /// What its tokens cost, in place of `[agent.price]`.
     pub price: Option<PriceTable>,
+    /// How many requests it is sent in a minute.
+    #[serde(default, deserialize_with = "at_least_one")]
+    pub requests_per_minute: Option<u32>,
+    /// How many tokens its answers may use in a minute.
+    #[serde(default, deserialize_with = "at_least_one")]
+    pub tokens_per_minute: Option<u64>,
+    /// How long it is left alone after it refused, where others are beside it.
+    pub cooldown_ms: Option<NonZeroU64>,
 }
 
 impl ModelTable {
@@ -133,26 +153,44 @@ impl ModelTable {
         settings
     }
 
-    /// Returns the table that a fallback stands for.
+    /// Returns who is asked, in order: the endpoints of the model, then each fallback. What the model is
+    /// called need not stand in each entry of its pool.
     #[must_use]
-    pub fn of_fallback(&self, fallback: &FallbackTable) -> Self {
-        let fallback = fallback.clone();
+    pub fn pools(&self) -> Vec<Vec<Self>> {
+        let alone = Self { pool: Vec::new(), fallback: Vec::new(), ..self.clone() };
+        let beside = self.pool.iter().map(|entry| {
+            let entry = self.of(entry);
+            let model = entry.model.or_else(|| self.model.clone());
+            Self { model, ..entry }
+        });
+        let model = std::iter::once(alone).chain(beside).collect();
+        let fallbacks = self.fallback.iter().map(|entry| vec![self.of(entry)]);
+        std::iter::once(model).chain(fallbacks).collect()
+    }
+
+    /// Returns the table that an entry stands for.
+    fn of(&self, entry: &EndpointTable) -> Self {
+        let entry = entry.clone();
         Self {
-            provider: fallback.provider,
-            model: fallback.model,
-            base_url: fallback.base_url,
-            api_key_env: fallback.api_key_env,
-            script: fallback.script,
-            omits_done: fallback.omits_done,
-            max_completion_tokens: fallback.max_completion_tokens,
-            stream_options: fallback.stream_options,
-            output_schemas: fallback.output_schemas,
-            api_version: fallback.api_version,
-            headers: fallback.headers,
-            user_agent: fallback.user_agent,
-            extra_body: fallback.extra_body,
-            timeouts: fallback.timeouts,
-            price: fallback.price,
+            provider: entry.provider,
+            model: entry.model,
+            base_url: entry.base_url,
+            api_key_env: entry.api_key_env,
+            script: entry.script,
+            omits_done: entry.omits_done,
+            max_completion_tokens: entry.max_completion_tokens,
+            stream_options: entry.stream_options,
+            output_schemas: entry.output_schemas,
+            api_version: entry.api_version,
+            headers: entry.headers,
+            user_agent: entry.user_agent,
+            extra_body: entry.extra_body,
+            timeouts: entry.timeouts,
+            price: entry.price,
+            requests_per_minute: entry.requests_per_minute,
+            tokens_per_minute: entry.tokens_per_minute,
+            cooldown_ms: entry.cooldown_ms,
+            pool: Vec::new(),
             fallback: Vec::new(),
             ..self.clone()
         }

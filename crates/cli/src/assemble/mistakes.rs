@@ -5,7 +5,7 @@ use std::path::Path;
 use backstop_config::{AgentFile, Checked, ConfigError, ModelTable};
 use backstop_event_log::StoreUrl;
 
-use super::model::{Keys, provider};
+use super::model::{Keys, check_cooldown, provider};
 use super::{folder_of, tool};
 use crate::exit::CliError;
 
@@ -46,9 +46,15 @@ pub(crate) fn mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     };
     note("agent", 0, file.agent.instructions(path, folder).map(drop).map_err(Into::into));
     let model = |table: &ModelTable| provider(table, path, folder, 0, Keys::Any).map(drop);
-    note("model", 0, model(&file.model));
-    for (index, fallback) in file.model.fallback.iter().enumerate() {
-        note("model.fallback", index, model(&file.model.of_fallback(fallback)));
+    for (place, pool) in file.model.pools().iter().enumerate() {
+        for (index, table) in pool.iter().enumerate() {
+            let (name, index) = match (place, index) {
+                (0, 0) => ("model", 0),
+                (0, entry) => ("model.pool", entry - 1),
+                (fallback, _) => ("model.fallback", fallback - 1),
+            };
+            note(name, index, check_cooldown(table, pool, path).and_then(|()| model(table)));
+        }
     }
     if let Some(url) = &file.store.url {
         note("store", 0, url.parse::<StoreUrl>().map(drop).map_err(Into::into));

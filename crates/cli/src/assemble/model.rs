@@ -20,8 +20,16 @@ use crate::exit::CliError;
 /// Who is asked, and what must never be shown.
 pub(super) struct Models {
     pub(super) first: Upstream,
-    pub(super) fallbacks: Vec<Upstream>,
+    /// The others, in the order they are asked.
+    pub(super) others: Vec<Other>,
     pub(super) keys: Vec<String>,
+}
+
+/// Whom an agent asks beside the first.
+pub(super) enum Other {
+    /// Another endpoint of the model before it.
+    Beside(Upstream),
+    Fallback(Upstream),
 }
 
 /// Builds the models of a file. `has_price` says whether the agent has one for all of them, `answered` says how many answers a scripted one has given already.
@@ -33,39 +41,76 @@ pub(super) fn models(
     answered: &dyn Fn(&str) -> usize,
     keys_from: Keys,
 ) -> Result<Models, CliError> {
-    let fallbacks = model.fallback.iter().map(|table| model.of_fallback(table));
-    let fallbacks: Vec<ModelTable> = fallbacks.collect();
-    let first = provider(model, path, folder, 0, keys_from)?;
-    let others = fallbacks.iter().map(|table| provider(table, path, folder, 0, keys_from));
-    let others: Vec<Keyed> = others.collect::<Result<_, _>>()?;
-    let all: Vec<&dyn Provider> =
-        [&first].into_iter().chain(&others).map(|(provider, _)| &**provider).collect();
-    let mut labels = attempt_labels(&all).into_iter();
+    let pools = model.pools();
+    for pool in &pools {
+        pool.iter().try_for_each(|table| check_cooldown(table, pool, path))?;
+    }
+    let fresh = pools.iter().flatten().map(|table| provider(table, path, folder, 0, keys_from));
+    let fresh: Vec<Keyed> = fresh.collect::<Result<_, _>>()?;
+    let all: Vec<&dyn Provider> = fresh.iter().map(|(provider, _)| &**provider).collect();
+    let labels = attempt_labels(&all);
+    let mut fresh = labels.into_iter().zip(fresh);
     let mut keys = Vec::new();
-    let mut open = |(table, (fresh, secrets)): (&ModelTable, Keyed)| {
-        let label = labels.next().unwrap_or_default();
+    let mut open = |table: &ModelTable| {
+        let (label, (fresh, secrets)) = fresh.next()?;
         keys.extend(secrets);
         // Only a script has to know how far it came.
         let provider = match table.provider {
-            ProviderName::Script => provider(table, path, folder, answered(&label), keys_from)?.0,
-            _ => fresh,
+            ProviderName::Script => {
+                provider(table, path, folder, answered(&label), keys_from).map(|(it, _)| it)
+            }
+            _ => Ok(fresh),
         };
-        let upstream = Upstream::shared(provider).attempt_timeout(timeouts(table).attempt);
-        let known = || price_of(table).filter(|_| !has_price);
-        Ok(match table.price.map(Into::into).or_else(known) {
-            Some(price) => upstream.price(price),
-            None => upstream,
-        })
+        Some(provider.map(|provider| upstream(provider, table, has_price)))
     };
-    let first = open((model, first))?;
-    let fallbacks = fallbacks.iter().zip(others).map(open).collect::<Result<_, CliError>>()?;
-    Ok(Models { first, fallbacks, keys })
+    let mut opened = Vec::new();
+    for (place, table) in pools.iter().flat_map(|pool| pool.iter().enumerate()) {
+        opened.extend(open(table).transpose()?.map(|upstream| (place, upstream)));
+    }
+    let mut opened = opened.into_iter();
+    let (_, first) = opened.next().expect("the model itself is the first of the pools");
+    let other = |(place, upstream)| match place {
+        0 => Other::Fallback(upstream),
+        _ => Other::Beside(upstream),
+    };
+    Ok(Models { first, others: opened.map(other).collect(), keys })
+}
+
+fn upstream(provider: Arc<dyn Provider>, table: &ModelTable, has_price: bool) -> Upstream {
+    let mut upstream = Upstream::shared(provider).attempt_timeout(timeouts(table).attempt);
+    let known = || price_of(table).filter(|_| !has_price);
+    if let Some(price) = table.price.map(Into::into).or_else(known) {
+        upstream = upstream.price(price);
+    }
+    if let Some(requests) = table.requests_per_minute {
+        upstream = upstream.requests_per_minute(requests);
+    }
+    if let Some(tokens) = table.tokens_per_minute {
+        upstream = upstream.tokens_per_minute(tokens);
+    }
+    match table.cooldown_ms {
+        Some(ms) => upstream.cooldown(Duration::from_millis(ms.get())),
+        None => upstream,
+    }
+}
+
+/// Refuses a rest where nobody else could be asked meanwhile.
+pub(super) fn check_cooldown(
+    table: &ModelTable,
+    pool: &[ModelTable],
+    path: &Path,
+) -> Result<(), CliError> {
+    if table.cooldown_ms.is_none() || pool.len() > 1 {
+        return Ok(());
+    }
+    Err(ConfigError::new(path, "`cooldown_ms` needs another endpoint beside this one")
+        .with_hint("add `[[model.pool]]` entries, or take it out")
+        .into())
 }
 
 /// Returns the keys of a file that this process holds, of models that need not be usable here.
 pub(super) fn held_keys(model: &ModelTable, path: &Path, folder: &Path) -> Vec<String> {
-    let fallbacks = model.fallback.iter().map(|table| model.of_fallback(table));
-    let tables: Vec<ModelTable> = std::iter::once(model.clone()).chain(fallbacks).collect();
+    let tables: Vec<ModelTable> = model.pools().into_iter().flatten().collect();
     let held = |table: &ModelTable| {
         let usual = usual_variable(table.provider);
         let key = ApiKey::from_env(table.api_key_env.as_deref().or(usual)?).ok()?;

@@ -35,8 +35,7 @@ pub(super) fn usual_keys() -> Finding {
 /// Looks at each model of an agent.
 pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let fallbacks = model.fallback.iter().map(|fallback| model.of_fallback(fallback));
-    for table in std::iter::once(model.clone()).chain(fallbacks) {
+    for table in model.pools().into_iter().flatten() {
         let provider = match provider_of(&table, path, folder_of(path)) {
             Ok(provider) => provider,
             Err(error) => {
