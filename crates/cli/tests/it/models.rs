@@ -200,3 +200,51 @@ fn known_model_needs_no_price() {
         bench.run(&["run", "agent.toml"]).fails(code, text);
     }
 }
+
+/// Calls are spread over the entries of a pool, and what its keys say is never shown.
+#[test]
+fn calls_are_spread_over_a_pool() {
+    let keys = ["first-key-0123456789", "second-key-0123456789"];
+    let bench = Bench::new().with("FIRST_KEY", keys[0]).with("SECOND_KEY", keys[1]);
+    let server = ScriptedEndpoint::openai(vec![says(&keys.join(" ")); 2]);
+    let url = server.base_url();
+    let pool = format!(
+        "api_key_env = \"FIRST_KEY\"\n[[model.pool]]\nprovider = \"openai\"\nbase_url = \"{url}\"\n\
+         api_key_env = \"SECOND_KEY\"\nrequests_per_minute = 60\ncooldown_ms = 5000\n"
+    );
+    agent(&bench, "openai", &url, &pool);
+    for _ in 0..2 {
+        let ran = bench.run(&["run", "agent.toml"]).ok();
+        assert_eq!(ran.out.lines().next(), Some("[redacted] [redacted]"));
+    }
+    let asked = bench.run(&["trace", "last"]).ok();
+    assert!(asked.out.contains("openai/m"), "{}", asked.out);
+}
+
+#[test]
+fn a_rest_that_nobody_bridges_is_a_mistake() {
+    let fallback = "[[model.fallback]]\nprovider = \"script\"\nscript = \"s.toml\"\n";
+    for table in ["", fallback] {
+        let bench = Bench::new();
+        bench.write("s.toml", "[[model]]\ntext = \"x\"\n");
+        agent(&bench, "openai", "http://127.0.0.1:1", &format!("{table}cooldown_ms = 1000\n"));
+        let ran = bench.run(&["run", "agent.toml"]).fails(2, "`cooldown_ms` needs another");
+        assert!(ran.err.contains("hint: add `[[model.pool]]` entries"), "{}", ran.err);
+        let ran = bench.run(&["check", "agent.toml"]).fails(2, "1 mistake");
+        assert!(ran.out.contains("`cooldown_ms` needs another"), "{}", ran.out);
+    }
+}
+
+/// Spec: C5
+#[test]
+fn mistakes_of_a_pool_are_named_with_their_lines() {
+    let bench = Bench::new();
+    let pool = "[[model.pool]]\nprovider = \"anthropic\"\nrequests_per_minute = 0\n";
+    agent(&bench, "openai", "http://127.0.0.1:1", pool);
+    let ran = bench.run(&["check", "agent.toml"]).fails(2, "1 mistake");
+    assert!(ran.out.contains("must be at least 1"), "{}", ran.out);
+    let pool = "[[model.pool]]\nprovider = \"anthropic\"\nomits_done = true\n";
+    agent(&bench, "openai", "http://127.0.0.1:1", pool);
+    let ran = bench.run(&["check", "agent.toml"]).fails(2, "1 mistake");
+    assert!(ran.out.contains("agent.toml:7: `omits_done` does not apply"), "{}", ran.out);
+}
