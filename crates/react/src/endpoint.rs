@@ -25,17 +25,12 @@ use tower::{Service, ServiceBuilder};
 use crate::feed::Feed;
 use crate::form;
 use crate::guarded::panic_text;
-use crate::inner::Inner;
 use crate::live::{Hub, Live};
-use crate::pool::Pool;
 use crate::shown::{Pieces, Shown};
-use crate::upstream::{Upstream, attempt_labels};
+use crate::upstream::Upstream;
 use crate::wire_names::{map_request, map_response};
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// The providers of an agent, in the order they are asked.
-pub(crate) type ModelStack = Box<[Pool]>;
 
 /// One provider with all that stands around it.
 pub(crate) struct Endpoint {
@@ -52,35 +47,26 @@ pub(crate) type AttemptService = CircuitBreaker<Limited<AttemptTimeout<Transport
 /// With a limit of calls in flight, or without.
 type Limited<S> = Either<ConcurrencyLimit<S>, S>;
 
-/// Builds the stacks around providers, of which each pool is asked when the one before it could not answer.
-pub(crate) fn stack(
-    pools: Vec<Vec<Upstream>>,
-    stream: bool,
-    retry: &RetryPolicy,
-    attempt_timeout: Duration,
-    clock: &Arc<dyn Clock>,
-) -> ModelStack {
-    let providers: Vec<&dyn Provider> =
-        pools.iter().flatten().map(|upstream| &*upstream.provider).collect();
-    let mut labels = attempt_labels(&providers).into_iter();
-    let mut endpoint = |upstream: Upstream| {
+impl Endpoint {
+    /// Builds the stack around a provider.
+    pub(crate) fn new(
+        upstream: Upstream,
+        label: Arc<str>,
+        stream: bool,
+        retry: &RetryPolicy,
+        attempt_timeout: Duration,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
         let Upstream { provider, budget, breaker, places, attempt_timeout: own, price, rate } =
             upstream;
         let timeout = own.unwrap_or(attempt_timeout);
-        Endpoint {
-            retry: retry.clone().budget(budget),
-            label: labels.next().unwrap_or_default(),
-            price,
-            rate,
-            service: ServiceBuilder::new()
-                .layer(breaker.layer())
-                .option_layer(places.map(GlobalConcurrencyLimitLayer::with_semaphore))
-                .layer(AttemptTimeoutLayer::new(timeout, Arc::clone(clock)))
-                .service(Transport { provider, stream }),
-        }
-    };
-    let pool = |pool: Vec<Upstream>| Pool::new(pool.into_iter().map(&mut endpoint).collect());
-    pools.into_iter().map(pool).collect()
+        let service = ServiceBuilder::new()
+            .layer(breaker.layer())
+            .option_layer(places.map(GlobalConcurrencyLimitLayer::with_semaphore))
+            .layer(AttemptTimeoutLayer::new(timeout, Arc::clone(clock)))
+            .service(Transport { provider, stream });
+        Self { retry: retry.clone().budget(budget), label, price, rate, service }
+    }
 }
 
 /// One attempt on its way to its provider.
@@ -129,10 +115,10 @@ impl AttemptRecord {
         call: u32,
         number: u32,
         endpoint: &Endpoint,
-        is_sent: bool,
         listeners: Listeners,
         shown: Shown,
-        agent: &Inner,
+        clock: &Arc<dyn Clock>,
+        redactor: &Redactor,
     ) -> Self {
         Self {
             call,
@@ -140,10 +126,10 @@ impl AttemptRecord {
             label: Arc::clone(&endpoint.label),
             price: endpoint.price,
             rate: endpoint.rate.clone(),
-            is_sent,
-            clock: Arc::clone(&agent.clock),
-            redactor: agent.redactor.clone(),
-            began: agent.clock.monotonic(),
+            is_sent: true,
+            clock: Arc::clone(clock),
+            redactor: redactor.clone(),
+            began: clock.monotonic(),
             first_piece: OnceLock::new(),
             request_id: OnceLock::new(),
             billed: Mutex::new(None),

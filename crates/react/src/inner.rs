@@ -14,10 +14,10 @@ use backstop_tool::{Grants, Toolset};
 
 use crate::approval::Approver;
 use crate::digest::{Resolved, record};
-use crate::endpoint::ModelStack;
 use crate::hook::Hook;
 use crate::live::Hub;
 use crate::memory::Memory;
+use crate::pool::ModelStack;
 use crate::stores::Stores;
 
 pub(crate) struct Inner {

@@ -1,13 +1,16 @@
 //! Endpoints of one model: whose turn it is.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use backstop_clock::Clock;
-use backstop_retry::Taken;
+use backstop_provider::Provider;
+use backstop_retry::{RetryPolicy, Taken};
 use layer0::failure::Retry;
 
 use crate::endpoint::Endpoint;
+use crate::upstream::{Upstream, attempt_labels};
 
 /// The endpoints of one model; mostly there is one.
 pub(crate) struct Pool {
@@ -15,6 +18,28 @@ pub(crate) struct Pool {
     endpoints: Box<[Endpoint]>,
     /// Where the next turn begins.
     turn: AtomicUsize,
+}
+
+/// The providers of an agent, in the order they are asked.
+pub(crate) type ModelStack = Box<[Pool]>;
+
+/// Builds the stacks around providers, of which each pool is asked when the one before it could not answer.
+pub(crate) fn stack(
+    pools: Vec<Vec<Upstream>>,
+    stream: bool,
+    retry: &RetryPolicy,
+    attempt_timeout: Duration,
+    clock: &Arc<dyn Clock>,
+) -> ModelStack {
+    let providers: Vec<&dyn Provider> =
+        pools.iter().flatten().map(|upstream| &*upstream.provider).collect();
+    let mut labels = attempt_labels(&providers).into_iter();
+    let mut endpoint = |upstream| {
+        let label = labels.next().unwrap_or_default();
+        Endpoint::new(upstream, label, stream, retry, attempt_timeout, clock)
+    };
+    let pool = |pool: Vec<Upstream>| Pool::new(pool.into_iter().map(&mut endpoint).collect());
+    pools.into_iter().map(pool).collect()
 }
 
 /// The endpoint whose turn it is.

@@ -49,8 +49,9 @@ pub(super) async fn attempt(
     };
     let shown = Shown::new(&agent.redactor);
     let listeners = effects.listeners();
-    let is_sent = taken.is_ok();
-    let record = AttemptRecord::new(call, number, endpoint, is_sent, listeners, shown, agent);
+    let (clock, redactor) = (&agent.clock, &agent.redactor);
+    let mut record = AttemptRecord::new(call, number, endpoint, listeners, shown, clock, redactor);
+    record.is_sent = taken.is_ok();
     let record = Arc::new(record);
     let at = At { pool, endpoint, record: &record };
     if attempt.made_here == 0 {
