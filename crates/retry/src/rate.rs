@@ -43,11 +43,17 @@ pub struct RateLimit {
 
 #[derive(Debug, Default)]
 struct State {
-    requests: Buckets,
-    tokens: Buckets,
+    /// `None` as long as there are none: an endpoint that is not limited keeps no room for it.
+    limits: Option<Box<Limits>>,
     /// Until then, in monotonic time, nothing is asked.
     rests_until: Duration,
     in_flight: usize,
+}
+
+#[derive(Debug, Default)]
+struct Limits {
+    requests: Buckets,
+    tokens: Buckets,
     /// When the buckets were filled last, in monotonic time.
     filled: Duration,
 }
@@ -55,9 +61,9 @@ struct State {
 /// The limits of one kind.
 #[derive(Debug, Default)]
 struct Buckets {
-    configured: Option<Box<Bucket>>,
+    configured: Option<Bucket>,
     /// What the endpoint said last.
-    told: Option<Box<Bucket>>,
+    told: Option<Bucket>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -77,15 +83,14 @@ impl RateLimit {
     /// Makes the limit of an endpoint that was not asked yet: none.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let state = State { filled: clock.monotonic(), ..State::default() };
-        Self { clock, cooldown: COOLDOWN, state: Arc::new(Mutex::new(state)) }
+        Self { clock, cooldown: COOLDOWN, state: Arc::default() }
     }
 
     /// Lets so many requests through in a minute, at least 1.
     #[must_use]
     pub fn requests_per_minute(self, requests: u32) -> Self {
         let bucket = Bucket::a_minute(f64::from(requests.max(1)));
-        self.state().requests.configured = Some(Box::new(bucket));
+        self.limits(|limits| limits.requests.configured = Some(bucket));
         self
     }
 
@@ -93,7 +98,7 @@ impl RateLimit {
     #[must_use]
     pub fn tokens_per_minute(self, tokens: u64) -> Self {
         let bucket = Bucket::a_minute(float(tokens.max(1)));
-        self.state().tokens.configured = Some(Box::new(bucket));
+        self.limits(|limits| limits.tokens.configured = Some(bucket));
         self
     }
 
@@ -113,7 +118,9 @@ impl RateLimit {
         let mut state = self.state();
         match state.wait(self.clock.monotonic()) {
             Duration::ZERO => {
-                state.requests.take(1.0);
+                if let Some(limits) = &mut state.limits {
+                    limits.requests.take(1.0);
+                }
                 state.in_flight += 1;
                 Ok(Taken(self.clone()))
             }
@@ -135,25 +142,31 @@ impl RateLimit {
 
     /// Notes the tokens that an answer used.
     pub fn used(&self, tokens: u64) {
-        let mut state = self.state();
-        state.fill(self.clock.monotonic());
-        state.tokens.take(float(tokens));
+        let now = self.clock.monotonic();
+        if let Some(limits) = &mut self.state().limits {
+            limits.fill(now);
+            limits.tokens.take(float(tokens));
+        }
     }
 
     /// Notes what the endpoint says is left, of requests and of tokens. What it does not say, or what
     /// cannot be worked with, leaves what it said before.
     pub fn told(&self, requests: Option<RateLevel>, tokens: Option<RateLevel>) {
-        let mut state = self.state();
-        state.fill(self.clock.monotonic());
+        let (requests, tokens) = (requests.and_then(Bucket::told), tokens.and_then(Bucket::told));
+        if requests.is_none() && tokens.is_none() {
+            return;
+        }
         // It may not know yet of the others that are on their way.
-        let others = float(u64::try_from(state.in_flight.saturating_sub(1)).unwrap_or(u64::MAX));
-        if let Some(mut bucket) = requests.and_then(Bucket::told) {
-            bucket.level -= others;
-            state.requests.told = Some(Box::new(bucket));
-        }
-        if let Some(bucket) = tokens.and_then(Bucket::told) {
-            state.tokens.told = Some(Box::new(bucket));
-        }
+        let others = u64::try_from(self.in_flight().saturating_sub(1)).unwrap_or(u64::MAX);
+        self.limits(|limits| {
+            if let Some(bucket) = requests {
+                let level = bucket.level - float(others);
+                limits.requests.told = Some(Bucket { level, ..bucket });
+            }
+            if tokens.is_some() {
+                limits.tokens.told = tokens;
+            }
+        });
     }
 
     /// Leaves the endpoint alone: as long as it asked for, at least a second, or for its cooldown.
@@ -162,6 +175,15 @@ impl RateLimit {
         let until = self.clock.monotonic().saturating_add(rest);
         let mut state = self.state();
         state.rests_until = state.rests_until.max(until);
+    }
+
+    /// Changes the limits as they are now.
+    fn limits(&self, change: impl FnOnce(&mut Limits)) {
+        let now = self.clock.monotonic();
+        let mut state = self.state();
+        let limits = state.limits.get_or_insert_default();
+        limits.fill(now);
+        change(limits);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -183,6 +205,13 @@ impl Drop for Taken {
 }
 
 impl State {
+    fn wait(&mut self, now: Duration) -> Duration {
+        let rest = self.rests_until.saturating_sub(now);
+        rest.max(self.limits.as_mut().map_or(Duration::ZERO, |limits| limits.wait(now)))
+    }
+}
+
+impl Limits {
     fn fill(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.filled).as_secs_f64();
         self.filled = now;
@@ -192,14 +221,13 @@ impl State {
 
     fn wait(&mut self, now: Duration) -> Duration {
         self.fill(now);
-        let rest = self.rests_until.saturating_sub(now);
-        rest.max(self.requests.wait()).max(self.tokens.wait())
+        self.requests.wait().max(self.tokens.wait())
     }
 }
 
 impl Buckets {
     fn each(&mut self) -> impl Iterator<Item = &mut Bucket> {
-        self.configured.iter_mut().chain(&mut self.told).map(|bucket| &mut **bucket)
+        self.configured.iter_mut().chain(&mut self.told)
     }
 
     fn fill(&mut self, seconds: f64) {
