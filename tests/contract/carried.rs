@@ -60,18 +60,10 @@ async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
 
 /// Thinks and calls a tool when it is asked, and answers when it is told what the tool said.
 fn thinking_server(answer: Answer) -> Loopback {
-    let call = ScriptedToolCall {
-        id: "call-1".into(),
-        name: "add".into(),
-        arguments: json!({ "x": 1, "y": 2 }),
-    };
-    let thinks = ScriptedAnswer {
-        thinking: Some("One and two.".into()),
-        text: Some("Let me see.".into()),
-        tool_calls: vec![call],
-        ..ScriptedAnswer::default()
-    };
-    let says = ScriptedAnswer { text: Some("It is 3.".into()), ..ScriptedAnswer::default() };
+    let call = ScriptedToolCall::new("call-1", "add", json!({ "x": 1, "y": 2 }));
+    let thinks =
+        ScriptedAnswer::default().thinking("One and two.").text("Let me see.").tool_calls([call]);
+    let says = ScriptedAnswer::saying("It is 3.");
     let asked = std::sync::atomic::AtomicUsize::new(0);
     let stream = json!({ "stream": true });
     Loopback::serving(move |_| {
@@ -84,7 +76,7 @@ fn thinking_server(answer: Answer) -> Loopback {
 /// the same name elsewhere. Returns what was asked: twice in the first run, once in each of the others.
 async fn session(make: Make, answer: Answer) -> Vec<Value> {
     let server = thinking_server(answer);
-    let says = ScriptedAnswer { text: Some("It is 3.".into()), ..ScriptedAnswer::default() };
+    let says = ScriptedAnswer::saying("It is 3.");
     let elsewhere = Loopback::serving(move |_| answer(&says, &json!({ "stream": true })));
     let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
     for (model, input, server) in [
@@ -140,7 +132,7 @@ async fn images_reach_every_provider_and_the_record() {
     ];
     let image = Image::from_bytes(b"\x89PNG\r\n\x1a\nand so on").unwrap();
     for (name, make, answer) in providers {
-        let says = ScriptedAnswer { text: Some("A cat.".into()), ..ScriptedAnswer::default() };
+        let says = ScriptedAnswer::saying("A cat.");
         let server = Loopback::serving(move |_| answer(&says, &json!({ "stream": true })));
         let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
         for (input, images) in [("What is it?", vec![image.clone()]), ("Sure?", vec![])] {
@@ -158,7 +150,7 @@ async fn images_reach_every_provider_and_the_record() {
 /// Spec: O1, P1
 #[tokio::test]
 async fn a_dispatched_task_shows_its_pictures() {
-    let says = ScriptedAnswer { text: Some("A cat.".into()), ..ScriptedAnswer::default() };
+    let says = ScriptedAnswer::saying("A cat.");
     let server = Loopback::serving(move |_| {
         backstop_testkit::openai::reply(&says, &json!({ "stream": true }))
     });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop::{Anthropic, Bedrock, Gemini, Ollama, OpenAi, OpenAiResponses};
-use backstop_provider::{ModelRequest, OutputSchema, OutputSupport, Provider};
+use backstop_provider::{OutputSchema, OutputSupport, Provider};
 use backstop_provider_http::{HttpProviderBuilder, Protocol};
 use backstop_testkit::{KEY, Loopback, Reply, hello};
 use layer0::ToolSpec;
@@ -31,7 +31,7 @@ async fn asked<P: Protocol>(
 ) -> (OutputSupport, Value) {
     let server = Loopback::replying([Reply::json(500, &json!({}))]);
     let provider = builder.base_url(server.url()).api_key(KEY).build().unwrap();
-    let mut request = ModelRequest { output: Some(OutputSchema::new(schema.into())), ..hello() };
+    let mut request = hello().output(OutputSchema::new(schema.into()));
     if has_tools {
         request.tools = Arc::new([ToolSpec::new("t", "Asks.", json!({ "type": "object" }))]);
     }

@@ -1,7 +1,6 @@
 //! How each provider is sent the settings of an agent, and which it refuses when it is asked.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use backstop_provider::{ModelRequest, ModelSettings, ReasoningEffort, ToolChoice};
 use backstop_provider_http::Timeouts;
@@ -254,7 +253,7 @@ async fn no_tool_has_to_be_called_without_one() {
         let settings = ModelSettings::new().tool_choice(ToolChoice::Required);
         let provider = (endpoint.wire.provider)("http://127.0.0.1:9", Timeouts::default());
         if provider.check_settings(&settings).is_ok() {
-            let request = ModelRequest { settings, ..hello() };
+            let request = hello().settings(settings);
             let body = sent(endpoint, &request, true).await;
             assert!(!body.to_string().to_lowercase().contains("choice"), "{body}");
             assert!(body.get("toolConfig").is_none(), "{body}");
@@ -275,12 +274,12 @@ async fn body(endpoint: &Endpoint, settings: &ModelSettings, streamed: bool) -> 
     assert_eq!(provider.check_settings(settings), Ok(()), "{}", endpoint.title);
     let tool = ToolSpec::new("sql", "Asks.", json!({ "type": "object" }));
     let settings = settings.clone();
-    let request = ModelRequest { settings, tools: Arc::new([tool]), ..hello() };
+    let request = hello().settings(settings).tools([tool]);
     sent(endpoint, &request, streamed).await
 }
 
 async fn sent(endpoint: &Endpoint, request: &ModelRequest, streamed: bool) -> Value {
-    let said = backstop_provider::ScriptedAnswer { text: Some("ok".into()), ..Default::default() };
+    let said = backstop_provider::ScriptedAnswer::saying("ok");
     let server = Loopback::replying([endpoint.wire.says(&said, streamed)]);
     let provider = (endpoint.wire.provider)(&server.url(), Timeouts::default());
     send(&*provider, request, streamed).await.unwrap();

@@ -11,7 +11,7 @@ use backstop::{RunRequest, read_events};
 use serde_json::{Value, json};
 
 fn says(text: &str) -> ScriptedAnswer {
-    ScriptedAnswer { text: Some(text.into()), ..Default::default() }
+    ScriptedAnswer::saying(text)
 }
 
 /// A schema whose keys are in no order.

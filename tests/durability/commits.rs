@@ -21,14 +21,13 @@ async fn commits(database: &Database, turns: u32, calls_per_turn: u32, stores: b
     let call = |turn: u32, place: u32| {
         let number = turn * calls_per_turn + place;
         let arguments = json!({ "number": number });
-        ScriptedToolCall { id: format!("c{number}"), name: "broken".into(), arguments }
+        ScriptedToolCall::new(format!("c{number}"), "broken", arguments)
     };
-    let turn = |turn: u32| ScriptedAnswer {
-        tool_calls: (0..calls_per_turn).map(|place| call(turn, place)).collect(),
-        ..Default::default()
+    let turn = |turn: u32| {
+        ScriptedAnswer::default().tool_calls((0..calls_per_turn).map(|place| call(turn, place)))
     };
     let mut answers: Vec<_> = (0..turns).map(turn).collect();
-    answers.push(ScriptedAnswer { text: Some("done".into()), ..Default::default() });
+    answers.push(ScriptedAnswer::saying("done"));
 
     // Nothing here waits, so time stands still.
     let clock = VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());

@@ -20,7 +20,7 @@ use serde_json::json;
 use crate::support::wires::{ANTHROPIC, OPENAI};
 
 fn says(text: &str) -> Reply {
-    let answer = ScriptedAnswer { text: Some(text.into()), ..Default::default() };
+    let answer = ScriptedAnswer::saying(text);
     backstop_testkit::openai::reply(&answer, &json!({ "stream": true }))
 }
 
@@ -75,7 +75,7 @@ struct Seen {
 
 async fn ask(provider: &dyn Provider, streamed: bool) -> Seen {
     let heard = Arc::new(Heard::default());
-    let request = ModelRequest { sink: Some(heard.clone()), ..hello() };
+    let request = hello().sink(heard.clone());
     let facts = |error: ProviderError| {
         (error.code(), error.retry(), error.effect(), error.status(), chain(&error))
     };
@@ -125,19 +125,18 @@ async fn recorded_wire_replays_alike() {
     let mut scripts = vec![ScriptedAnswer::default()];
     for (kind, retry_after_ms) in kinds.iter().flat_map(|kind| [(*kind, None), (*kind, Some(250))])
     {
-        let error = Some(ScriptedError { kind, retry_after_ms, status: None });
-        scripts.push(ScriptedAnswer { error, ..Default::default() });
+        let mut error = ScriptedError::new(kind);
+        error.retry_after_ms = retry_after_ms;
+        scripts.push(ScriptedAnswer::default().error(error));
     }
-    let usage = Some(TokenUsage {
-        input_tokens: 9,
-        output_tokens: 4,
-        cached_tokens: 2,
-        ..Default::default()
-    });
-    let (text, thinking) = (Some("half an ans".into()), Some("hm".into()));
-    let said = ScriptedAnswer { text, thinking, usage, ..Default::default() };
-    let begun =
-        |script: &ScriptedAnswer| ScriptedAnswer { error: script.error.clone(), ..said.clone() };
+    let usage =
+        TokenUsage { input_tokens: 9, output_tokens: 4, cached_tokens: 2, ..Default::default() };
+    let said = ScriptedAnswer::saying("half an ans").thinking("hm").usage(usage);
+    let begun = |script: &ScriptedAnswer| {
+        let mut said = said.clone();
+        said.error.clone_from(&script.error);
+        said
+    };
     let scripts: Vec<_> =
         scripts.iter().flat_map(|script| [script.clone(), begun(script)]).collect();
 

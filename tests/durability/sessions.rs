@@ -40,13 +40,13 @@ fn agent(database: &Database, answers: Vec<ScriptedAnswer>) -> AgentBuilder {
 }
 
 fn says(text: &str) -> ScriptedAnswer {
-    ScriptedAnswer { text: Some(text.into()), ..Default::default() }
+    ScriptedAnswer::saying(text)
 }
 
 fn calls(name: &str, arguments: serde_json::Value) -> ScriptedAnswer {
     let id = format!("call_{name}");
-    let call = ScriptedToolCall { id, name: name.into(), arguments };
-    ScriptedAnswer { tool_calls: vec![call], ..Default::default() }
+    let call = ScriptedToolCall::new(id, name, arguments);
+    ScriptedAnswer::default().tool_calls([call])
 }
 
 async fn ask(agent: AgentBuilder, session: &str, text: &str) -> RunOutcome {
@@ -194,12 +194,8 @@ async fn a_decision_is_about_one_run() {
     let clock = backstop_clock::VirtualClock::starting_at("2026-01-01T00:00:00Z".parse().unwrap());
     let _hold = clock.hold();
     let build = |what: &str| {
-        let ask = ScriptedToolCall {
-            id: "c1".into(),
-            name: "wipe".into(),
-            arguments: json!({ "what": what }),
-        };
-        let ask = ScriptedAnswer { tool_calls: vec![ask], ..Default::default() };
+        let ask = ScriptedToolCall::new("c1", "wipe", json!({ "what": what }));
+        let ask = ScriptedAnswer::default().tool_calls([ask]);
         let agent = agent(&database, vec![ask, says("done")]).tool(wipe);
         agent.clock(Arc::new(clock.clone())).build().unwrap()
     };

@@ -13,7 +13,7 @@ use serde_json::json;
 async fn attempts_are_recorded_with_request_and_times() {
     let turn = std::sync::atomic::AtomicUsize::new(0);
     let server = Loopback::serving(move |_| {
-        let answer = ScriptedAnswer { text: Some("hello".into()), ..Default::default() };
+        let answer = ScriptedAnswer::saying("hello");
         match turn.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
             0 => Reply::json(503, &json!({ "error": { "message": "no" } }))
                 .header("x-request-id", "req_1"),

@@ -72,7 +72,7 @@ impl Endpoint {
     }
 
     fn says(&self, text: &str) -> Reply {
-        let answer = ScriptedAnswer { text: Some(text.into()), ..Default::default() };
+        let answer = ScriptedAnswer::saying(text);
         self.wire.says(&answer, true)
     }
 

@@ -22,7 +22,7 @@ async fn pay(bill: Option<u64>) -> Result<String, ToolError> {
 }
 
 fn calling(arguments: Value) -> ScriptedToolCall {
-    ScriptedToolCall { id: "call-1".into(), name: "pay".into(), arguments }
+    ScriptedToolCall::new("call-1", "pay", arguments)
 }
 
 /// What a run came to: outcome, reason and message, output, and the events of its calls.
@@ -72,12 +72,9 @@ async fn no_call_of_a_cut_answer_runs() {
             for arguments in [json!(""), json!({}), json!(r#"{"bill""#), json!({ "bill": 7 })] {
                 for pieces in [1, usize::MAX] {
                     let at = format!("{}: {arguments} {reason}", endpoint.name);
-                    let answer = ScriptedAnswer {
-                        text: Some("so far".into()),
-                        tool_calls: vec![calling(arguments.clone())],
-                        stop_reason: Some(stop_reason.clone()),
-                        ..ScriptedAnswer::default()
-                    };
+                    let answer = ScriptedAnswer::saying("so far")
+                        .tool_calls([calling(arguments.clone())])
+                        .stop_reason(stop_reason.clone());
                     let Seen { ended, calls } = seen(endpoint, &answer, pieces).await;
                     assert_eq!(calls, ["tool.cancelled"], "{at}");
                     assert_eq!(ended["outcome"], "incomplete", "{at}");
@@ -93,11 +90,7 @@ async fn no_call_of_a_cut_answer_runs() {
 #[tokio::test]
 async fn an_unknown_stop_keeps_text_and_word() {
     for endpoint in &ENDPOINTS {
-        let answer = ScriptedAnswer {
-            text: Some("so far".into()),
-            stop_reason: Some(StopReason::named("abducted")),
-            ..ScriptedAnswer::default()
-        };
+        let answer = ScriptedAnswer::saying("so far").stop_reason(StopReason::named("abducted"));
         let Seen { ended, calls } = seen(endpoint, &answer, 1).await;
         assert!(calls.is_empty(), "{}", endpoint.name);
         assert_eq!(ended["reason"], "model.unknown_stop", "{}", endpoint.name);

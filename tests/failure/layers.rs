@@ -11,21 +11,19 @@ use backstop::{
     AgentBuilder, OpenAi, Provider, RetryConfig, ScriptedAnswer, ScriptedProvider, Upstream,
 };
 use backstop_clock::VirtualClock;
-use backstop_provider::{ErrorKind, ScriptedError};
+use backstop_provider::ErrorKind;
 use backstop_testkit::{Ending, Loopback, Reply, hello};
 use serde_json::json;
 
 use crate::support::wires::OPENAI;
 
 fn says(text: &str) -> Reply {
-    let answer = ScriptedAnswer { text: Some(text.into()), ..Default::default() };
+    let answer = ScriptedAnswer::saying(text);
     OPENAI.wire.says(&answer, true)
 }
 
 fn fails(kind: ErrorKind) -> Reply {
-    let error = ScriptedError { kind, retry_after_ms: None, status: None };
-    let answer = ScriptedAnswer { error: Some(error), ..Default::default() };
-    OPENAI.wire.says(&answer, true)
+    OPENAI.wire.says(&ScriptedAnswer::failing(kind), true)
 }
 
 fn upstream(server: &Loopback) -> Upstream {

@@ -23,7 +23,7 @@ fn retry() -> RetryConfig {
 }
 
 fn says(text: &str) -> Reply {
-    let answer = ScriptedAnswer { text: Some(text.into()), ..Default::default() };
+    let answer = ScriptedAnswer::saying(text);
     backstop_testkit::openai::reply(&answer, &json!({ "stream": true }))
 }
 

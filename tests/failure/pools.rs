@@ -10,7 +10,7 @@ use backstop_testkit::{Loopback, Reply};
 use crate::support::wires::OPENAI;
 
 fn says(text: &str) -> Reply {
-    let answer = backstop::ScriptedAnswer { text: Some(text.into()), ..Default::default() };
+    let answer = backstop::ScriptedAnswer::saying(text);
     OPENAI.wire.says(&answer, true)
 }
 

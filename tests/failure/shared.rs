@@ -13,7 +13,7 @@ use backstop_testkit::{Ending, Loopback, Reply};
 use serde_json::json;
 
 fn says(text: &str) -> Reply {
-    let answer = ScriptedAnswer { text: Some(text.into()), ..ScriptedAnswer::default() };
+    let answer = ScriptedAnswer::saying(text);
     backstop_testkit::openai::reply(&answer, &json!({ "stream": true }))
 }
 
@@ -104,12 +104,8 @@ async fn one_place_is_enough_for_many_runs() {
         match (asked, answered) {
             (3, _) => Reply::html(503),
             (_, 1) => {
-                let call = ScriptedToolCall {
-                    id: "c".into(),
-                    name: "nothing".into(),
-                    arguments: json!({}),
-                };
-                let answer = ScriptedAnswer { tool_calls: vec![call], ..Default::default() };
+                let call = ScriptedToolCall::new("c", "nothing", json!({}));
+                let answer = ScriptedAnswer::default().tool_calls([call]);
                 backstop_testkit::openai::reply(&answer, &json!({ "stream": true }))
             }
             _ => says("done"),

@@ -57,7 +57,7 @@ impl Drop for Apart {
 }
 
 pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
-    let says = ScriptedAnswer { text: Some("done".into()), ..ScriptedAnswer::default() };
+    let says = ScriptedAnswer::saying("done");
     let reply = backstop_testkit::openai::reply(&says, &json!({ "stream": false }));
     let apart = Apart::keep();
     let server = Loopback::serving(move |_| reply.clone());

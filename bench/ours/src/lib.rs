@@ -58,17 +58,10 @@ impl Provider for Script {
 /// Makes what a model says: a tool call, or its answer.
 pub fn answer(call: Option<ToolCall>) -> ModelResponse {
     let calls = call.is_some();
-    ModelResponse {
-        text: if calls { "".into() } else { "done".into() },
-        thinking: None,
-        provider_state: None,
-        tool_calls: call.into_iter().collect(),
-        stop_reason: if calls { StopReason::ToolUse } else { StopReason::End },
-        usage: TokenUsage {
-            input_tokens: 10,
-            output_tokens: 5,
-            cached_tokens: 0,
-            ..Default::default()
-        },
-    }
+    ModelResponse::new(
+        if calls { "" } else { "done" },
+        call.into_iter().collect(),
+        if calls { StopReason::ToolUse } else { StopReason::End },
+        TokenUsage { input_tokens: 10, output_tokens: 5, cached_tokens: 0, ..Default::default() },
+    )
 }

@@ -96,16 +96,15 @@ fn runs_in_flight(runtime: &tokio::runtime::Runtime) -> Row {
 
 /// Makes an agent that calls its tool once a turn.
 fn agent(turns: u32) -> Agent {
-    let turn = |number: u32| ScriptedAnswer {
-        tool_calls: vec![ScriptedToolCall {
-            id: format!("call-{number}"),
-            name: "add".into(),
-            arguments: json!({"x": number, "y": 2}),
-        }],
-        ..ScriptedAnswer::default()
+    let turn = |number: u32| {
+        ScriptedAnswer::default().tool_calls([ScriptedToolCall::new(
+            format!("call-{number}"),
+            "add",
+            json!({"x": number, "y": 2}),
+        )])
     };
     let mut answers: Vec<_> = (0..turns).map(turn).collect();
-    answers.push(ScriptedAnswer { text: Some("done".into()), ..ScriptedAnswer::default() });
+    answers.push(ScriptedAnswer::saying("done"));
     Agent::builder(ScriptedProvider::new(answers))
         .tool(add)
         .limits(Limits::new().max_iterations(u32::MAX))

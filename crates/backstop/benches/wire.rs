@@ -89,7 +89,7 @@ fn answer(turn: usize, is_last: bool) -> Reply {
         says.text = Some("forty-two".into());
     } else {
         let arguments = json!({ "x": turn, "y": 2 });
-        let call = ScriptedToolCall { id: format!("call-{turn}"), name: "add".into(), arguments };
+        let call = ScriptedToolCall::new(format!("call-{turn}"), "add", arguments);
         says.tool_calls.push(call);
     }
     backstop_testkit::openai::reply(&says, &json!({ "stream": true }))

@@ -194,9 +194,9 @@ async fn only_idempotent_dispatch_repeats_unknown_effects() {
 #[tokio::test]
 async fn dispatch_does_not_multiply_model_attempts() {
     let clock = start();
-    let error =
-        ScriptedError { kind: ErrorKind::Transient, retry_after_ms: None, status: Some(503) };
-    let answers = vec![ScriptedAnswer { error: Some(error), ..Default::default() }; 20];
+    let mut error = ScriptedError::new(ErrorKind::Transient);
+    error.status = Some(503);
+    let answers = vec![ScriptedAnswer::default().error(error); 20];
     let shared: Arc<dyn Clock> = Arc::new(clock.clone());
     let log = Arc::new(backstop_event_log::MemoryLog::new());
     let agent = Agent::builder(ScriptedProvider::new(answers))

@@ -52,13 +52,10 @@ impl Draft {
     /// cut, what is no whole object stays the text it is, which no tool takes as its input.
     #[must_use]
     pub fn finish(self, stop_reason: StopReason, reply: &Reply<'_>) -> ModelResponse {
-        ModelResponse {
-            text: self.text.into(),
-            thinking: (!self.thinking.is_empty()).then(|| self.thinking.into()),
-            provider_state: reply.state_of(self.kept),
-            tool_calls: finish_calls(self.calls, &stop_reason),
-            stop_reason,
-            usage: self.usage,
-        }
+        let calls = finish_calls(self.calls, &stop_reason);
+        let mut response = ModelResponse::new(self.text, calls, stop_reason, self.usage);
+        response.thinking = (!self.thinking.is_empty()).then(|| self.thinking.into());
+        response.provider_state = reply.state_of(self.kept);
+        response
     }
 }

@@ -27,6 +27,7 @@ use told::Listening;
 
 /// What was asked and what came of it: one line of a recording.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Exchange {
     /// Messages, tools and settings, as JSON.
     pub request: JsonText,

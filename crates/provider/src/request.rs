@@ -10,7 +10,18 @@ use crate::output::OutputSchema;
 use crate::settings::ModelSettings;
 
 /// What a model is asked. Cloning copies no message.
+///
+/// ```
+/// use backstop_provider::{ModelRequest, ModelSettings};
+/// use layer0::message::{Message, Transcript};
+///
+/// let mut messages = Transcript::default();
+/// messages.push(Message::user("What is 6 times 7?"));
+/// let request = ModelRequest::new(messages).settings(ModelSettings::new().temperature(0.0));
+/// assert!(request.tools.is_empty());
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ModelRequest {
     /// The conversation, oldest first.
     pub messages: Transcript,
@@ -36,6 +47,34 @@ impl ModelRequest {
             output: None,
             sink: None,
         }
+    }
+
+    /// Lets the model ask for these tools.
+    #[must_use]
+    pub fn tools(mut self, tools: impl Into<Arc<[ToolSpec]>>) -> Self {
+        self.tools = tools.into();
+        self
+    }
+
+    /// Says how it should answer.
+    #[must_use]
+    pub fn settings(mut self, settings: ModelSettings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Holds the final answer to a form.
+    #[must_use]
+    pub fn output(mut self, schema: OutputSchema) -> Self {
+        self.output = Some(schema);
+        self
+    }
+
+    /// Says where the answer goes while it comes.
+    #[must_use]
+    pub fn sink(mut self, sink: Arc<dyn StreamSink>) -> Self {
+        self.sink = Some(sink);
+        self
     }
 }
 
@@ -79,6 +118,7 @@ pub trait StreamSink: Send + Sync {
 
 /// A whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ModelResponse {
     /// What it said; may be empty.
     pub text: Arc<str>,
@@ -93,4 +133,28 @@ pub struct ModelResponse {
     pub stop_reason: StopReason,
     /// What it was billed.
     pub usage: TokenUsage,
+}
+
+impl ModelResponse {
+    /// Makes an answer of a model that did not think aloud, and whose provider wants nothing back.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use backstop_provider::ModelResponse;
+    /// use layer0::message::StopReason;
+    /// use layer0::usage::TokenUsage;
+    ///
+    /// let usage = TokenUsage::default();
+    /// let mut answer = ModelResponse::new("42", Arc::default(), StopReason::End, usage);
+    /// answer.thinking = Some("Six times seven.".into());
+    /// ```
+    pub fn new(
+        text: impl Into<Arc<str>>,
+        tool_calls: Arc<[ToolCall]>,
+        stop_reason: StopReason,
+        usage: TokenUsage,
+    ) -> Self {
+        let (thinking, provider_state) = (None, None);
+        Self { text: text.into(), thinking, provider_state, tool_calls, stop_reason, usage }
+    }
 }

@@ -11,8 +11,17 @@ use serde_json::Value;
 use crate::{ProviderError, TimeoutPhase};
 
 /// What a scripted model does when it is asked.
+///
+/// ```
+/// use backstop_provider::ScriptedAnswer;
+/// use serde_json::json;
+///
+/// let answer = ScriptedAnswer::calling("add", json!({"x": 1, "y": 2})).text("Let me see.");
+/// assert_eq!(answer.tool_calls.len(), 1);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ScriptedAnswer {
     /// What it says, or what was streamed before the error.
     pub text: Option<Arc<str>>,
@@ -33,26 +42,74 @@ pub struct ScriptedAnswer {
 impl ScriptedAnswer {
     /// Says a text.
     pub fn saying(text: impl Into<Arc<str>>) -> Self {
-        Self { text: Some(text.into()), ..Self::default() }
+        Self::default().text(text)
     }
 
     /// Asks for one tool.
     pub fn calling(tool: impl Into<String>, arguments: Value) -> Self {
-        let call = ScriptedToolCall { id: "call-1".into(), name: tool.into(), arguments };
-        Self { tool_calls: vec![call], ..Self::default() }
+        Self::default().tool_calls([ScriptedToolCall::new("call-1", tool, arguments)])
     }
 
     /// Fails.
     #[must_use]
     pub fn failing(kind: ErrorKind) -> Self {
-        let error = ScriptedError { kind, retry_after_ms: None, status: None };
-        Self { error: Some(error), ..Self::default() }
+        Self::default().error(ScriptedError::new(kind))
+    }
+
+    /// Says a text, or streams it before the error.
+    #[must_use]
+    pub fn text(mut self, text: impl Into<Arc<str>>) -> Self {
+        self.text = Some(text.into());
+        self
+    }
+
+    /// Thinks aloud.
+    #[must_use]
+    pub fn thinking(mut self, thinking: impl Into<Arc<str>>) -> Self {
+        self.thinking = Some(thinking.into());
+        self
+    }
+
+    /// Asks for tools, after those that it already asks for.
+    #[must_use]
+    pub fn tool_calls(mut self, calls: impl IntoIterator<Item = ScriptedToolCall>) -> Self {
+        self.tool_calls.extend(calls);
+        self
+    }
+
+    /// States why it stops.
+    #[must_use]
+    pub fn stop_reason(mut self, reason: StopReason) -> Self {
+        self.stop_reason = Some(reason);
+        self
+    }
+
+    /// States what it is billed.
+    #[must_use]
+    pub const fn usage(mut self, usage: TokenUsage) -> Self {
+        self.usage = Some(usage);
+        self
+    }
+
+    /// Fails, after what it says.
+    #[must_use]
+    pub const fn error(mut self, error: ScriptedError) -> Self {
+        self.error = Some(error);
+        self
+    }
+
+    /// Takes this many milliseconds.
+    #[must_use]
+    pub const fn delay_ms(mut self, delay_ms: u64) -> Self {
+        self.delay_ms = delay_ms;
+        self
     }
 }
 
 /// A tool call of a scripted answer.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ScriptedToolCall {
     /// The call's id; may be missing, as some providers omit it.
     #[serde(default)]
@@ -65,6 +122,13 @@ pub struct ScriptedToolCall {
     pub arguments: Value,
 }
 
+impl ScriptedToolCall {
+    /// Calls a tool.
+    pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: Value) -> Self {
+        Self { id: id.into(), name: name.into(), arguments }
+    }
+}
+
 fn empty_object() -> Value {
     Value::Object(serde_json::Map::new())
 }
@@ -72,6 +136,7 @@ fn empty_object() -> Value {
 /// How a scripted attempt fails.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ScriptedError {
     /// The class.
     pub kind: ErrorKind,
@@ -79,6 +144,14 @@ pub struct ScriptedError {
     pub retry_after_ms: Option<u64>,
     /// The HTTP status.
     pub status: Option<u16>,
+}
+
+impl ScriptedError {
+    /// Makes a failure of this class that names no wait and no status.
+    #[must_use]
+    pub const fn new(kind: ErrorKind) -> Self {
+        Self { kind, retry_after_ms: None, status: None }
+    }
 }
 
 /// The classes a script can name.

@@ -132,14 +132,12 @@ mod tests {
             ("sql", "sql"),
             ("nothing", "nothing"),
         ] {
-            let mut response = ModelResponse {
-                text: "".into(),
-                thinking: None,
-                provider_state: None,
-                tool_calls: [call("sql"), call(said)].into(),
-                stop_reason: StopReason::ToolUse,
-                usage: TokenUsage::default(),
-            };
+            let mut response = ModelResponse::new(
+                "",
+                [call("sql"), call(said)].into(),
+                StopReason::ToolUse,
+                TokenUsage::default(),
+            );
             map_response(&mut response, &tools);
             assert_eq!(
                 (&*response.tool_calls[0].name, &*response.tool_calls[1].name),

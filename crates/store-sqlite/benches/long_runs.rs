@@ -138,14 +138,12 @@ impl Provider for Asking {
             arguments: json!({"x": turn, "y": 2}).into(),
         };
         let ends = turn > self.turns;
-        Ok(ModelResponse {
-            text: if ends { "done".into() } else { Arc::default() },
-            thinking: None,
-            provider_state: None,
-            tool_calls: if ends { Arc::default() } else { [call()].into() },
-            stop_reason: if ends { StopReason::End } else { StopReason::ToolUse },
-            usage: Default::default(),
-        })
+        Ok(ModelResponse::new(
+            if ends { "done" } else { "" },
+            if ends { Arc::default() } else { [call()].into() },
+            if ends { StopReason::End } else { StopReason::ToolUse },
+            Default::default(),
+        ))
     }
 }
 

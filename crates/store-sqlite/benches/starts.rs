@@ -116,13 +116,6 @@ impl Provider for Answering {
     }
 
     async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
-        Ok(ModelResponse {
-            text: "It is 42.".into(),
-            thinking: None,
-            provider_state: None,
-            tool_calls: [].into(),
-            stop_reason: StopReason::End,
-            usage: Default::default(),
-        })
+        Ok(ModelResponse::new("It is 42.", [].into(), StopReason::End, Default::default()))
     }
 }

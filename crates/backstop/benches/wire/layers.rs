@@ -42,14 +42,12 @@ impl Service<Call> for Bare {
 }
 
 pub(crate) fn bare() -> Bare {
-    Bare(ModelResponse {
-        text: "x".into(),
-        thinking: None,
-        provider_state: None,
-        tool_calls: Arc::default(),
-        stop_reason: layer0::message::StopReason::End,
-        usage: Default::default(),
-    })
+    Bare(ModelResponse::new(
+        "x",
+        Arc::default(),
+        layer0::message::StopReason::End,
+        Default::default(),
+    ))
 }
 
 /// Puts the layers around a service that answers at once.

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::bench::Bench;
 
 fn endpoint() -> ScriptedEndpoint {
-    let says = |text: &str| ScriptedAnswer { text: Some(text.into()), ..ScriptedAnswer::default() };
+    let says = |text: &str| ScriptedAnswer::saying(text);
     ScriptedEndpoint::anthropic(vec![says("A cat."), says("Sure.")])
 }
 

@@ -16,7 +16,7 @@ const PROMPT: &str = "\u{1b}[?2004h";
 const UP: &str = "\u{1b}[A";
 
 fn says(text: &str) -> ScriptedAnswer {
-    ScriptedAnswer { text: Some(text.into()), ..ScriptedAnswer::default() }
+    ScriptedAnswer::saying(text)
 }
 
 fn answers(count: usize) -> Vec<ScriptedAnswer> {

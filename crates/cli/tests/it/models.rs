@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::bench::Bench;
 
 fn says(text: &str) -> ScriptedAnswer {
-    ScriptedAnswer { text: Some(text.into()), ..ScriptedAnswer::default() }
+    ScriptedAnswer::saying(text)
 }
 
 /// Writes an agent that asks this provider at this URL.
@@ -163,7 +163,7 @@ fn attempts_cost_what_their_provider_asks() {
         ("", own, json!(null)),
     ] {
         let bench = Bench::new();
-        let answer = ScriptedAnswer { usage: Some(usage), ..says("ok") };
+        let answer = says("ok").usage(usage);
         let server = ScriptedEndpoint::anthropic(vec![answer]);
         let fallback = format!(
             "[[model.fallback]]\nprovider = \"anthropic\"\nmodel = \"n\"\nbase_url = \"{}\"\n{second}",

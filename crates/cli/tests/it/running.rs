@@ -118,7 +118,7 @@ fn the_triage_example_runs_over_real_http() {
 
 #[test]
 fn an_ollama_of_ones_own_needs_no_key() {
-    let said = vec![ScriptedAnswer { text: Some("ok".into()), ..Default::default() }];
+    let said = vec![ScriptedAnswer::saying("ok")];
     let endpoint = ScriptedEndpoint::ollama(said);
     let bench = Bench::new();
     let model =
@@ -365,7 +365,7 @@ fn another_provider_answers_for_one_that_is_down() {
 #[test]
 fn an_attempt_is_limited_as_its_provider_says() {
     let drips = || {
-        let answer = ScriptedAnswer { text: Some("slow but well".into()), ..Default::default() };
+        let answer = ScriptedAnswer::saying("slow but well");
         let reply = backstop_testkit::openai::reply(&answer, &json!({ "stream": true }));
         let piece_bytes = Some(reply.body.len() / 10);
         Loopback::serving(move |_| Reply {

@@ -124,7 +124,7 @@ fn doctor_says_what_needs_mending() {
 }
 
 fn endpoint() -> ScriptedEndpoint {
-    let says = ScriptedAnswer { text: Some("ready".into()), ..ScriptedAnswer::default() };
+    let says = ScriptedAnswer::saying("ready");
     ScriptedEndpoint::openai(vec![says])
 }
 

@@ -6,8 +6,7 @@ use super::ask::{ADAPTER, ask};
 
 /// Returns the stream of an answer.
 fn whole() -> String {
-    let text = Some("one two three".into());
-    let answer = ScriptedAnswer { text, ..ScriptedAnswer::default() };
+    let answer = ScriptedAnswer::saying("one two three");
     String::from_utf8(ADAPTER.wire.says(&answer, true).body).unwrap()
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::ask::{KEY, hello, send, to};
 
 async fn sent(request: &ModelRequest, streamed: bool) -> Request {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::anthropic(vec![said]);
     let provider = to(&server.base_url()).build().unwrap();
     send(&provider, request, streamed).await.unwrap();
@@ -41,11 +41,9 @@ fn conversation() -> ModelRequest {
     messages.push(Message::assistant("It says hello.", Arc::default()));
     messages.push(Message::user("And `b`?"));
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
-    ModelRequest {
-        tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
-        settings: ModelSettings::new().max_output_tokens(512).temperature(0.5),
-        ..ModelRequest::new(messages)
-    }
+    ModelRequest::new(messages)
+        .tools([ToolSpec::new("fs_read", "Reads a file.", schema)])
+        .settings(ModelSettings::new().max_output_tokens(512).temperature(0.5))
 }
 
 #[tokio::test]
@@ -66,7 +64,7 @@ async fn what_is_not_set_is_not_sent() {
 
 #[tokio::test]
 async fn gateway_with_its_own_key_gets_none() {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::anthropic(vec![said]);
     let slash = format!("{}/", server.base_url());
     let provider = Anthropic::new("m").base_url(slash).build().unwrap();
@@ -93,7 +91,7 @@ fn without_a_key_anthropic_itself_cannot_be_asked() {
 
 #[tokio::test]
 async fn cache_marks_can_be_turned_off() {
-    let said = ScriptedAnswer { text: Some("yes".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("yes");
     let server = ScriptedEndpoint::anthropic(vec![said]);
     let provider = to(&server.base_url()).with(|it| it.caches_prompts(false)).build().unwrap();
     send(&provider, &conversation(), true).await.unwrap();
@@ -103,7 +101,7 @@ async fn cache_marks_can_be_turned_off() {
 /// Signed thinking is refused in any other place than its own.
 #[tokio::test]
 async fn interleaved_thinking_goes_back_unchanged() {
-    let said = ScriptedAnswer { text: Some("yes".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("yes");
     let server = ScriptedEndpoint::anthropic(vec![said]);
     let provider = to(&server.base_url()).with(|it| it.caches_prompts(false)).build().unwrap();
     let content = json!([

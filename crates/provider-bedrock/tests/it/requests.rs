@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::ask::{KEY, TOKEN, hello, send, to};
 
 fn endpoint() -> ScriptedEndpoint {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     ScriptedEndpoint::bedrock(vec![said])
 }
 
@@ -50,11 +50,9 @@ fn conversation() -> ModelRequest {
     messages.push(Message::assistant("It says hello.", Arc::default()));
     messages.push(Message::user("And `b`?"));
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
-    ModelRequest {
-        tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
-        settings: ModelSettings::new().max_output_tokens(512).temperature(0.5),
-        ..ModelRequest::new(messages)
-    }
+    ModelRequest::new(messages)
+        .tools([ToolSpec::new("fs_read", "Reads a file.", schema)])
+        .settings(ModelSettings::new().max_output_tokens(512).temperature(0.5))
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ async fn sent(
     request: &ModelRequest,
     streamed: bool,
 ) -> Request {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::gemini(vec![said]);
     let provider = setup(to(model, &server.base_url())).build().unwrap();
     send(&provider, request, streamed).await.unwrap();
@@ -50,14 +50,12 @@ fn conversation() -> ModelRequest {
     messages.push(Message::assistant("", Arc::default()));
     messages.push(Message::user("And `b`?"));
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
-    ModelRequest {
-        tools: Arc::new([
+    ModelRequest::new(messages)
+        .tools([
             ToolSpec::new("fs_read", "Reads a file.", schema.clone()),
             ToolSpec::new("fs_search", "Searches files.", schema),
-        ]),
-        settings: ModelSettings::new().max_output_tokens(512).temperature(0.5),
-        ..ModelRequest::new(messages)
-    }
+        ])
+        .settings(ModelSettings::new().max_output_tokens(512).temperature(0.5))
 }
 
 #[tokio::test]
@@ -124,7 +122,7 @@ async fn model_name_is_escaped_in_the_path() {
 
 #[tokio::test]
 async fn gateway_with_its_own_key_gets_none() {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::gemini(vec![said]);
     let slash = format!("{}/", server.base_url());
     let provider = Gemini::new("m").base_url(slash).build().unwrap();

@@ -19,10 +19,7 @@ async fn a_stop_beside_calls_is_for_the_calls() {
         (StopReason::ToolUse, StopReason::ToolUse),
     ] {
         let calls = json!([{ "name": "now" }]);
-        let answer = ScriptedAnswer {
-            stop_reason: Some(said),
-            ..answer(json!({ "text": "so far", "tool_calls": calls }))
-        };
+        let answer = answer(json!({ "text": "so far", "tool_calls": calls })).stop_reason(said);
         for streamed in [false, true] {
             let response = ADAPTER.serve(&answer, streamed).await.unwrap();
             assert_eq!((&response.stop_reason, &*response.text), (&stop_reason, "so far"));

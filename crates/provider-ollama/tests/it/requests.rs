@@ -11,7 +11,7 @@ use serde_json::json;
 use super::ask::{KEY, hello, send, to};
 
 async fn sent(setup: fn(Ollama) -> Ollama, request: &ModelRequest, streamed: bool) -> Request {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::ollama(vec![said]);
     let provider = setup(to(&server.base_url())).build().unwrap();
     send(&provider, request, streamed).await.unwrap();
@@ -41,11 +41,9 @@ fn conversation() -> ModelRequest {
     messages.push(Message::assistant("It says hello.", Arc::default()));
     messages.push(Message::user("And `b`?"));
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
-    ModelRequest {
-        tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
-        settings: ModelSettings::new().max_output_tokens(512).temperature(0.5),
-        ..ModelRequest::new(messages)
-    }
+    ModelRequest::new(messages)
+        .tools([ToolSpec::new("fs_read", "Reads a file.", schema)])
+        .settings(ModelSettings::new().max_output_tokens(512).temperature(0.5))
 }
 
 #[tokio::test]
@@ -84,7 +82,7 @@ async fn a_result_names_the_tool_of_its_call() {
 
 #[tokio::test]
 async fn self_hosted_server_gets_no_key() {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::ollama(vec![said]);
     let slash = format!("{}/", server.base_url());
     let provider = Ollama::new("m").base_url(slash).build().unwrap();

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::ask::{KEY, hello, send, to};
 
 async fn sent(setup: fn(OpenAi) -> OpenAi, request: &ModelRequest, streamed: bool) -> Request {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::openai(vec![said]);
     let provider = setup(to(&server.base_url())).build().unwrap();
     send(&provider, request, streamed).await.unwrap();
@@ -41,11 +41,9 @@ pub(super) fn conversation() -> ModelRequest {
     messages.push(Message::assistant("It says hello.", Arc::default()));
     messages.push(Message::user("And `b`?"));
     let schema = json!({ "type": "object", "properties": { "path": { "type": "string" } } });
-    ModelRequest {
-        tools: Arc::new([ToolSpec::new("fs_read", "Reads a file.", schema)]),
-        settings: ModelSettings::new().max_output_tokens(512).temperature(0.5),
-        ..ModelRequest::new(messages)
-    }
+    ModelRequest::new(messages)
+        .tools([ToolSpec::new("fs_read", "Reads a file.", schema)])
+        .settings(ModelSettings::new().max_output_tokens(512).temperature(0.5))
 }
 
 #[tokio::test]
@@ -74,7 +72,7 @@ async fn what_is_not_set_is_not_sent() {
 
 #[tokio::test]
 async fn local_endpoint_gets_no_key() {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::openai(vec![said]);
     let slash = format!("{}/", server.base_url());
     let provider = OpenAi::new("m").base_url(slash).build().unwrap();

@@ -9,6 +9,7 @@ use crate::StreamSink;
 /// What a sink was told during one call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Told {
     /// The HTTP status.
     #[serde(skip_serializing_if = "Option::is_none")]

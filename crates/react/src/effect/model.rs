@@ -65,13 +65,11 @@ pub(super) async fn attempt(
             return End::Attempt(failed(&effects, at, attempt, error, Duration::ZERO));
         }
     };
-    let request = ModelRequest {
-        messages: attempt.messages.clone(),
-        tools: Arc::clone(&attempt.tools),
-        settings: settings_of(&effects.agent.settings, call).capped(attempt.output_left()),
-        output: attempt.output_schema.clone().map(OutputSchema::new),
-        sink: None,
-    };
+    let settings = settings_of(&effects.agent.settings, call).capped(attempt.output_left());
+    let mut request = ModelRequest::new(attempt.messages.clone())
+        .tools(Arc::clone(&attempt.tools))
+        .settings(settings);
+    request.output = attempt.output_schema.clone().map(OutputSchema::new);
     let request = AttemptRequest { request, record: Arc::clone(&record) };
     let span = tracing::info_span!("model", call);
     let result = {

@@ -6,9 +6,7 @@ use std::time::Duration;
 use backstop_clock::{Clock, VirtualClock};
 use backstop_error_store::{ErrorStore, MemoryErrorStore};
 use backstop_event_log::{EventLog, MemoryLog, read_events};
-use backstop_provider::{
-    ErrorKind, ScriptedAnswer, ScriptedError, ScriptedProvider, ScriptedToolCall,
-};
+use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
 use backstop_react::{Agent, AgentBuilder, RunFailure, RunOutcome};
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::event::Event;
@@ -17,20 +15,19 @@ use layer0::message::Message;
 use serde_json::Value;
 
 pub(crate) fn call(id: &str, name: &str, arguments: Value) -> ScriptedToolCall {
-    ScriptedToolCall { id: id.into(), name: name.into(), arguments }
+    ScriptedToolCall::new(id, name, arguments)
 }
 
 pub(crate) fn calls(calls: impl IntoIterator<Item = ScriptedToolCall>) -> ScriptedAnswer {
-    ScriptedAnswer { tool_calls: calls.into_iter().collect(), ..Default::default() }
+    ScriptedAnswer::default().tool_calls(calls)
 }
 
 pub(crate) fn says(text: &str) -> ScriptedAnswer {
-    ScriptedAnswer { text: Some(text.into()), ..Default::default() }
+    ScriptedAnswer::saying(text)
 }
 
 pub(crate) fn fails(kind: ErrorKind) -> ScriptedAnswer {
-    let error = ScriptedError { kind, retry_after_ms: None, status: None };
-    ScriptedAnswer { error: Some(error), ..Default::default() }
+    ScriptedAnswer::failing(kind)
 }
 
 /// An agent on a virtual clock with a log and an error store that can be looked into.

@@ -34,9 +34,7 @@ fn looks(times: u32) -> Vec<ScriptedAnswer> {
 }
 
 fn billed(answer: ScriptedAnswer, input_tokens: u64, output_tokens: u64) -> ScriptedAnswer {
-    let usage =
-        Some(TokenUsage { input_tokens, output_tokens, cached_tokens: 0, ..Default::default() });
-    ScriptedAnswer { usage, ..answer }
+    answer.usage(TokenUsage { input_tokens, output_tokens, ..Default::default() })
 }
 
 fn child(bench: &Bench, name: &'static str, answers: Vec<ScriptedAnswer>) -> Agent {
@@ -216,10 +214,10 @@ async fn a_dispatch_with_nothing_left_does_not_start() {
 #[tokio::test]
 async fn child_ends_with_its_callers_deadline() {
     let bench = Bench::new();
-    let slow = vec![ScriptedAnswer { delay_ms: 60_000, ..says("late") }];
+    let slow = vec![says("late").delay_ms(60_000)];
     let child = bench.agent(slow).name("child").build().unwrap();
     let tool = child.as_tool("Is slow.").timeout(Duration::from_secs(100));
-    let first = ScriptedAnswer { delay_ms: 4_000, ..calls([ask("c", "child")]) };
+    let first = calls([ask("c", "child")]).delay_ms(4_000);
     let parent = bench
         .agent(vec![first, says("done")])
         .name("parent")
@@ -239,7 +237,7 @@ async fn child_ends_with_its_callers_deadline() {
 #[tokio::test]
 async fn a_child_that_is_given_up_counts() {
     let bench = Bench::new();
-    let answers = || vec![ScriptedAnswer { delay_ms: 60_000, ..says("late") }];
+    let answers = || vec![says("late").delay_ms(60_000)];
     let child = bench.agent(answers()).name("child").build().unwrap();
     let tool = child.as_tool("Is slow.").timeout(Duration::from_secs(5));
     let parent =
@@ -313,10 +311,8 @@ async fn tokens_are_looked_at_before_every_attempt() {
 async fn a_child_that_died_with_its_caller_counts() {
     let bench = Bench::new();
     let _time_stands_still = bench.clock.hold();
-    let answers = vec![
-        calls([call("l", "look", json!({"n": 1}))]),
-        ScriptedAnswer { delay_ms: 60_000_000, ..says("late") },
-    ];
+    let answers =
+        vec![calls([call("l", "look", json!({"n": 1}))]), says("late").delay_ms(60_000_000)];
     let child = child(&bench, "child", answers);
     let parent = |answers| bench.agent(answers).name("parent").tool(child.as_tool("Is slow."));
     let first = parent(vec![calls([ask("c", "child")])]).build().unwrap();

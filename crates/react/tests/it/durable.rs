@@ -32,8 +32,7 @@ async fn wipe() -> Result<String, ToolError> {
 }
 
 fn script() -> Vec<ScriptedAnswer> {
-    let fails =
-        |text: &str| ScriptedAnswer { text: Some(text.into()), ..fails(ErrorKind::Transient) };
+    let fails = |text: &str| fails(ErrorKind::Transient).text(text);
     vec![
         calls([
             call("c1", "add", json!({"x": 1, "y": 2})),

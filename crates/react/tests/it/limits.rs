@@ -270,7 +270,7 @@ impl Gate for Stopping {
 #[tokio::test]
 async fn a_failure_has_one_text() {
     let again = || calls([call("c", "add", json!({"x": 1, "y": 2}))]);
-    let says_again = || ScriptedAnswer { text: Some("hm".into()), ..again() };
+    let says_again = || again().text("hm");
     let limits = |change: fn(&mut Limits)| {
         let mut limits = Limits::default();
         change(&mut limits);

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_event_log::{EventLog, MemoryLog, read_events};
-use backstop_provider::{
-    ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError, ScriptedAnswer,
-};
+use backstop_provider::{ErrorKind, ModelRequest, ModelResponse, Provider, ProviderError};
 use backstop_react::{Agent, AgentError, Limits, RunRequest};
 use backstop_retry::RetryConfig;
 use layer0::Code;
@@ -185,7 +183,7 @@ async fn ended_attempt_is_recorded_despite_cancellation() {
 #[tokio::test]
 async fn attempt_timeout_is_the_agents() {
     let bench = Bench::new();
-    let slow = ScriptedAnswer { delay_ms: 60_000, ..says("late") };
+    let slow = says("late").delay_ms(60_000);
     let agent = bench.agent(vec![slow]).attempt_timeout(Duration::from_secs(7));
     let once = RetryConfig::new().attempts(1);
     let failure = bench.run(agent.retry(once)).await.unwrap_err();

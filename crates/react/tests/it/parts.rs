@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backstop_event_log::{EventLog, RunFilter};
-use backstop_provider::{ErrorKind, ScriptedAnswer};
+use backstop_provider::ErrorKind;
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::event::EventKind;
 use serde_json::json;
@@ -33,10 +33,7 @@ async fn an_agent_is_a_tool_of_another_one() {
     let bench = Bench::new();
     let expert = bench.agent(vec![says("42")]).name("expert").build().unwrap();
     let poor = bench.agent(vec![fails(ErrorKind::QuotaExhausted)]).name("broken").build().unwrap();
-    let cut = ScriptedAnswer {
-        stop_reason: Some(layer0::message::StopReason::MaxTokens),
-        ..says("half an")
-    };
+    let cut = says("half an").stop_reason(layer0::message::StopReason::MaxTokens);
     let short = bench.agent(vec![cut]).name("short").build().unwrap();
     let ask = |id: &str, name: &str| call(id, name, json!({"input": "What is it?"}));
     let answers =

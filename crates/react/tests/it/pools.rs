@@ -26,8 +26,9 @@ fn well(bench: &Bench) -> Upstream {
 
 /// An endpoint that fails so once, and answers from then on.
 fn refusing(bench: &Bench, kind: ErrorKind, hint_ms: Option<u64>) -> Upstream {
-    let error = ScriptedError { kind, retry_after_ms: hint_ms, status: None };
-    let refused = ScriptedAnswer { error: Some(error), ..Default::default() };
+    let mut error = ScriptedError::new(kind);
+    error.retry_after_ms = hint_ms;
+    let refused = ScriptedAnswer::default().error(error);
     endpoint(bench, std::iter::once(refused).chain((0..9).map(|_| says("done"))))
 }
 
@@ -194,14 +195,11 @@ async fn requests_of_a_minute_are_spread() {
 #[tokio::test]
 async fn tokens_of_a_minute_are_waited_for() {
     let bench = Bench::new();
-    let answer = ScriptedAnswer {
-        usage: Some(layer0::usage::TokenUsage {
-            input_tokens: 500,
-            output_tokens: 500,
-            ..Default::default()
-        }),
-        ..says("done")
-    };
+    let answer = says("done").usage(layer0::usage::TokenUsage {
+        input_tokens: 500,
+        output_tokens: 500,
+        ..Default::default()
+    });
     let upstream = endpoint(&bench, [answer.clone(), answer]).tokens_per_minute(600);
     let agent = built(&bench, AgentBuilder::on(upstream));
     run(&bench, &agent, "question").await.unwrap();

@@ -1,7 +1,7 @@
 //! Secrets of the process in what listeners are shown and in what a run is given.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop_event_log::EventLog;
@@ -61,14 +61,10 @@ impl Provider for Dripping {
         if attempt + 1 < self.attempts.len() {
             return Err(ProviderError::stream_truncated("an end"));
         }
-        Ok(ModelResponse {
-            text: text.into(),
-            thinking: Some(thinking.into()),
-            provider_state: None,
-            tool_calls: [].into(),
-            stop_reason: StopReason::End,
-            usage: Default::default(),
-        })
+        let usage = Default::default();
+        let mut response = ModelResponse::new(text, Arc::default(), StopReason::End, usage);
+        response.thinking = Some(thinking.into());
+        Ok(response)
     }
 }
 

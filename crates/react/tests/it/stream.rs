@@ -24,9 +24,8 @@ impl Turns {
         let asked = messages.iter().filter(|m| matches!(***m, Message::Assistant { .. })).count();
         if asked < self.0 {
             let arguments = json!({"x": asked, "y": 1});
-            let text = Some(format!("turn {asked}").into());
             let calls = calls([call(&format!("c{asked}"), "add", arguments)]);
-            return ScriptedAnswer { text, ..calls };
+            return calls.text(format!("turn {asked}"));
         }
         let input = messages.iter().find_map(|message| match &**message {
             Message::User { content, .. } => Some(content.to_string()),
@@ -79,7 +78,7 @@ fn turning(turns: usize) -> AgentBuilder {
 }
 
 fn transient(text: &str) -> ScriptedAnswer {
-    ScriptedAnswer { text: Some(text.into()), ..fails(ErrorKind::Transient) }
+    fails(ErrorKind::Transient).text(text)
 }
 
 fn retrying(answers: Vec<ScriptedAnswer>) -> AgentBuilder {

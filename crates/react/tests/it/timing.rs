@@ -303,7 +303,7 @@ async fn the_time_of_day_bounds_no_run() {
                     Ok(Verdict::Continue)
                 }
             }
-            let answer = ScriptedAnswer { delay_ms: 60_000, ..says("done") };
+            let answer = says("done").delay_ms(60_000);
             let agent = bench.agent(vec![answer]).budget(budget).gate(Setting(skewed, set_by_ms));
             let outcome = bench.run(agent).await.unwrap();
             let exhausted = matches!(outcome.stop, Stop::BudgetExhausted { .. });
@@ -334,7 +334,7 @@ async fn a_run_behind_one_of_tomorrow_is_bounded() {
     bench.clock.set_time_of_day(86_400_000);
     let first = run(says("of tomorrow")).await;
     bench.clock.set_time_of_day(-86_400_000);
-    let second = run(ScriptedAnswer { delay_ms: 60_000, ..says("late") }).await;
+    let second = run(says("late").delay_ms(60_000)).await;
     assert_eq!(second.stop.reason(), Some("budget.wall_time".into()));
     assert_eq!(second.usage.wall_ms, 10_000);
     assert_eq!(bench.events(&first.run_id).await.len(), 5, "it ended as it should");
@@ -405,7 +405,7 @@ async fn a_hung_memory_write_leaves_a_run_completed() {
     let bench = Bench::new();
     let memory = Odd { clock: bench.clock.clone(), panics: false };
     let budget = Budget::new().wall(Duration::from_millis(2_000));
-    let answer = ScriptedAnswer { delay_ms: 1_000, ..says("done") };
+    let answer = says("done").delay_ms(1_000);
     let agent = bench.agent(vec![answer]).memory(memory).budget(budget);
     let outcome = bench.run(agent).await.unwrap();
     assert_eq!((outcome.text(), &outcome.stop), ("done", &Stop::Completed));

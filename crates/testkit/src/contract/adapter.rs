@@ -143,8 +143,7 @@ impl Adapter {
     /// Returns an answer of one text.
     #[must_use]
     pub fn plain(&self, streamed: bool) -> Reply {
-        let text = Some("one two three four five six".into());
-        self.wire.says(&ScriptedAnswer { text, ..ScriptedAnswer::default() }, streamed)
+        self.wire.says(&ScriptedAnswer::saying("one two three four five six"), streamed)
     }
 
     /// Returns an answer with all that an answer can have.
@@ -168,8 +167,8 @@ fn scripted(value: Value) -> ScriptedAnswer {
 
 /// Returns an answer that breaks off with a failure after it said something and was billed for it.
 fn failing(status: u16) -> ScriptedAnswer {
-    let error =
-        ScriptedError { kind: ErrorKind::Transient, retry_after_ms: None, status: Some(status) };
+    let mut error = ScriptedError::new(ErrorKind::Transient);
+    error.status = Some(status);
     let said = scripted(json!({ "text": "half", "usage": { "input_tokens": 9 } }));
-    ScriptedAnswer { error: Some(error), ..said }
+    said.error(error)
 }

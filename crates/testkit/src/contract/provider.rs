@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_provider::{
-    ModelRequest, ModelResponse, ProviderError, ScriptedAnswer, ScriptedToolCall, StreamSink,
+    ModelResponse, ProviderError, ScriptedAnswer, ScriptedToolCall, StreamSink,
 };
 use backstop_provider_http::Timeouts;
 use layer0::usage::TokenUsage;
@@ -139,17 +139,13 @@ async fn ask_at(
 ) -> (Result, Arc<Heard>) {
     let heard = Arc::new(Heard::default());
     let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
-    let request = ModelRequest { sink: Some(sink), ..hello() };
+    let request = hello().sink(sink);
     let provider = (wire.provider)(url, timeouts);
     (send(&*provider, &request, streamed).await, heard)
 }
 
 fn answer(wire: &Wire) -> ScriptedAnswer {
-    ScriptedAnswer {
-        text: Some("grüße 👍 one two three".into()),
-        usage: Some(billed(wire)),
-        ..ScriptedAnswer::default()
-    }
+    ScriptedAnswer::saying("grüße 👍 one two three").usage(billed(wire))
 }
 
 fn billed(wire: &Wire) -> TokenUsage {
@@ -160,10 +156,9 @@ fn billed(wire: &Wire) -> TokenUsage {
 
 fn calls() -> ScriptedAnswer {
     let call = |id: &str, city: &str| calling(id, json!({ "city": city, "days": [1, 2] }));
-    let tool_calls = vec![call("call_1", "Zürich"), call("call_2", "Oslo")];
-    ScriptedAnswer { tool_calls, ..ScriptedAnswer::default() }
+    ScriptedAnswer::default().tool_calls([call("call_1", "Zürich"), call("call_2", "Oslo")])
 }
 
 fn calling(id: &str, arguments: Value) -> ScriptedToolCall {
-    ScriptedToolCall { id: id.into(), name: "weather".into(), arguments }
+    ScriptedToolCall::new(id, "weather", arguments)
 }

@@ -116,9 +116,8 @@ impl Said {
         let blocks = messages.iter().filter_map(|message| message["content"].as_array()).flatten();
         let results = blocks.filter(|block| block["type"] == "tool_result");
         let placeholders = Placeholders::new(results.filter_map(|it| it["content"].as_str()));
-        let fill = |call: &ScriptedToolCall| ScriptedToolCall {
-            arguments: placeholders.fill_value(&call.arguments),
-            ..call.clone()
+        let fill = |call: &ScriptedToolCall| {
+            ScriptedToolCall::new(&*call.id, &*call.name, placeholders.fill_value(&call.arguments))
         };
         let by_content =
             if answer.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };

@@ -180,9 +180,8 @@ impl Said {
         let results =
             blocks.filter_map(|block| block["toolResult"]["content"].as_array()).flatten();
         let placeholders = Placeholders::new(results.filter_map(|it| it["text"].as_str()));
-        let fill = |call: &ScriptedToolCall| ScriptedToolCall {
-            arguments: placeholders.fill_value(&call.arguments),
-            ..call.clone()
+        let fill = |call: &ScriptedToolCall| {
+            ScriptedToolCall::new(&*call.id, &*call.name, placeholders.fill_value(&call.arguments))
         };
         let by_content =
             if answer.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };

@@ -142,9 +142,8 @@ impl Said {
             response.get("output").or_else(|| response.get("error"))?.as_str()
         });
         let placeholders = Placeholders::new(results);
-        let fill = |call: &ScriptedToolCall| ScriptedToolCall {
-            arguments: placeholders.fill_value(&call.arguments),
-            ..call.clone()
+        let fill = |call: &ScriptedToolCall| {
+            ScriptedToolCall::new(&*call.id, &*call.name, placeholders.fill_value(&call.arguments))
         };
         let finish_reason = match &answer.stop_reason {
             None | Some(StopReason::End | StopReason::ToolUse) => "STOP",

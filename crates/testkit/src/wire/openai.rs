@@ -114,9 +114,8 @@ impl Said {
         let messages = request["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let tools = messages.iter().filter(|message| message["role"] == "tool");
         let placeholders = Placeholders::new(tools.filter_map(|it| it["content"].as_str()));
-        let fill = |call: &ScriptedToolCall| ScriptedToolCall {
-            arguments: placeholders.fill_value(&call.arguments),
-            ..call.clone()
+        let fill = |call: &ScriptedToolCall| {
+            ScriptedToolCall::new(&*call.id, &*call.name, placeholders.fill_value(&call.arguments))
         };
         let by_content =
             if answer.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };

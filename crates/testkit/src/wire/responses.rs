@@ -88,9 +88,8 @@ impl Said {
         let items = request["input"].as_array().map_or(&[][..], Vec::as_slice);
         let outputs = items.iter().filter(|item| item["type"] == "function_call_output");
         let placeholders = Placeholders::new(outputs.filter_map(|it| it["output"].as_str()));
-        let fill = |call: &ScriptedToolCall| ScriptedToolCall {
-            arguments: placeholders.fill_value(&call.arguments),
-            ..call.clone()
+        let fill = |call: &ScriptedToolCall| {
+            ScriptedToolCall::new(&*call.id, &*call.name, placeholders.fill_value(&call.arguments))
         };
         let by_content =
             if answer.tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };

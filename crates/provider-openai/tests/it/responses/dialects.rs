@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use backstop_provider::ModelRequest;
 use backstop_testkit::{Heard, Loopback, Reply};
 use layer0::failure::Failure;
 use layer0::message::StopReason;
@@ -74,7 +73,7 @@ async fn text_is_told_once_by_any_event() {
     ] {
         let server = Loopback::replying([stream(&events, &output)]);
         let heard = Arc::new(Heard::default());
-        let request = ModelRequest { sink: Some(heard.clone()), ..hello() };
+        let request = hello().sink(heard.clone());
         let provider = to(&server.url()).build().unwrap();
         let response = send(&provider, &request, true).await.unwrap();
         assert_eq!(&*response.text, "ab\n\nc", "{label}");

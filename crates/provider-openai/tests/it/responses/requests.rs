@@ -13,7 +13,7 @@ async fn sent(
     request: &ModelRequest,
     streamed: bool,
 ) -> Request {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::openai_responses(vec![said]);
     let provider = setup(to(&server.base_url())).build().unwrap();
     send(&provider, request, streamed).await.unwrap();
@@ -53,14 +53,14 @@ async fn a_system_message_further_on_keeps_its_place() {
 async fn output_limit_respects_the_providers_minimum() {
     for (limit, expected) in [(1, 16), (16, 16), (17, 17)] {
         let settings = ModelSettings::new().max_output_tokens(limit);
-        let request = sent(|it| it, &ModelRequest { settings, ..hello() }, true).await;
+        let request = sent(|it| it, &hello().settings(settings), true).await;
         assert_eq!(request.body["max_output_tokens"], expected);
     }
 }
 
 #[tokio::test]
 async fn local_endpoint_gets_no_key() {
-    let said = ScriptedAnswer { text: Some("ok".into()), ..ScriptedAnswer::default() };
+    let said = ScriptedAnswer::saying("ok");
     let server = ScriptedEndpoint::openai_responses(vec![said]);
     let slash = format!("{}/", server.base_url());
     let provider = OpenAiResponses::new("m").base_url(slash).build().unwrap();

@@ -72,7 +72,7 @@ pub async fn a_recorded_answer_is_read_as_one_from_the_wire(adapter: &Adapter) {
 pub async fn a_listener_hears_what_the_answer_says(adapter: &Adapter) {
     let server = (adapter.endpoint)(vec![adapter.rich()]);
     let heard = Arc::new(Heard::default());
-    let request = ModelRequest { sink: Some(heard.clone()), ..hello() };
+    let request = hello().sink(heard.clone());
     let provider = (adapter.wire.provider)(&server.base_url(), patient());
     let response = send(&*provider, &request, true).await.expect("an answer");
     assert_eq!(heard.text(), *response.text);
@@ -84,7 +84,7 @@ pub async fn a_listener_hears_what_the_answer_says(adapter: &Adapter) {
 pub async fn an_endpoint_that_cannot_stream_is_read_whole(adapter: &Adapter) {
     let server = Loopback::replying([adapter.wire.says(&adapter.rich(), false)]);
     let heard = Arc::new(Heard::default());
-    let request = ModelRequest { sink: Some(heard.clone()), ..hello() };
+    let request = hello().sink(heard.clone());
     let provider = (adapter.wire.provider)(&server.url(), patient());
     let response = send(&*provider, &request, true).await.expect("an answer");
     assert_eq!(heard.text(), *response.text);
@@ -175,7 +175,7 @@ pub async fn tokens_of_a_failed_stream_are_heard(adapter: &Adapter) {
     let Some(status) = adapter.transient_inside else { return };
     let server = (adapter.endpoint)(vec![failing(status)]);
     let heard = Arc::new(Heard::default());
-    let request = ModelRequest { sink: Some(heard.clone()), ..hello() };
+    let request = hello().sink(heard.clone());
     let provider = (adapter.wire.provider)(&server.base_url(), patient());
     let error = send(&*provider, &request, true).await.expect_err("a failure");
     assert_eq!((error.status(), error.retry()), (Some(status), Retry::Backoff));

@@ -216,7 +216,7 @@ fn request() -> ModelRequest {
     let tool = ToolSpec::new("toolname", "tooldescription", schema);
     let settings =
         ModelSettings::new().max_output_tokens(MAX_OUTPUT_TOKENS).temperature(TEMPERATURE);
-    ModelRequest { tools: Arc::new([tool]), settings, ..ModelRequest::new(messages) }
+    ModelRequest::new(messages).tools([tool]).settings(settings)
 }
 
 /// Does this number stand anywhere in a value, as a number?

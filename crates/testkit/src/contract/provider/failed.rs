@@ -59,7 +59,7 @@ pub(super) async fn tokens_of_a_failure_are_heard(wire: Wire) {
         return;
     }
     let failing = failing(ErrorKind::Transient, Some("half"));
-    let script = ScriptedAnswer { usage: Some(billed(wire)), ..failing };
+    let script = failing.usage(billed(wire));
     let (result, heard) = ask(wire, wire.says(&script, true), true).await;
     assert!(result.is_err(), "a failure is no answer");
     assert_eq!(heard.usage().last(), Some(&billed(wire)), "the sink is told what a failure cost");
@@ -94,7 +94,9 @@ pub(super) async fn no_error_shows_the_key(wire: Wire) {
 
 /// Fails, perhaps after it said something.
 fn failing(kind: ErrorKind, text: Option<&str>) -> ScriptedAnswer {
-    let error = ScriptedError { kind, retry_after_ms: Some(250), status: None };
-    let text = text.map(Into::into);
-    ScriptedAnswer { text, error: Some(error), ..ScriptedAnswer::default() }
+    let mut error = ScriptedError::new(kind);
+    error.retry_after_ms = Some(250);
+    let mut answer = ScriptedAnswer::default().error(error);
+    answer.text = text.map(Into::into);
+    answer
 }

@@ -12,7 +12,7 @@ use crate::server::{Ending, Heard, Loopback, hello, patient, send};
 use crate::wire::Wire;
 
 fn saying(text: &str) -> ScriptedAnswer {
-    ScriptedAnswer { text: Some(text.into()), ..ScriptedAnswer::default() }
+    ScriptedAnswer::saying(text)
 }
 
 /// What was said, what was thought and what was called is of one answer.
@@ -25,7 +25,7 @@ pub(super) async fn nothing_is_left_of_the_call_before(wire: Wire) {
         for answer in &answers {
             let heard = Arc::new(Heard::default());
             let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
-            let request = ModelRequest { sink: Some(sink), ..hello() };
+            let request = hello().sink(sink);
             let said = send(&*provider, &request, streamed).await.expect("an answer");
             let text = answer.text.as_deref().unwrap_or_default();
             assert_eq!(&*said.text, text, "streamed: {streamed}");
@@ -94,7 +94,7 @@ pub(super) async fn pieces_are_passed_on_as_they_come(wire: Wire) {
     let server = Loopback::replying([whole.ending(Ending::HangAt(half))]);
     let heard = Arc::new(Heard::default());
     let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
-    let request = ModelRequest { sink: Some(sink), ..hello() };
+    let request = hello().sink(sink);
     let provider = (wire.provider)(&server.url(), patient());
     let listening = async {
         while heard.text().is_empty() {

@@ -44,8 +44,8 @@ pub(super) async fn numbers_in_arguments_keep_their_text(wire: Wire) {
 /// Returns an answer whose one call has these arguments.
 fn reply(wire: &Wire, written: &str, streamed: bool) -> Reply {
     let says = |arguments: Value| {
-        let tool_calls = vec![calling("call-1", arguments)];
-        wire.says(&ScriptedAnswer { tool_calls, ..ScriptedAnswer::default() }, streamed)
+        let script = ScriptedAnswer::default().tool_calls([calling("call-1", arguments)]);
+        wire.says(&script, streamed)
     };
     let marked = says(json!({ "n": MARK }));
     let quoted = JsonText::string(MARK).to_string();

@@ -22,7 +22,8 @@ pub(super) async fn answers_arrive_whole(wire: Wire) {
 
 async fn a_text_arrives(wire: &Wire, streamed: bool, piece_bytes: Option<usize>, at: &str) {
     let thinking = wire.can(Cannot::Think).then_some("hm, let me see");
-    let script = ScriptedAnswer { thinking: thinking.map(Into::into), ..answer(wire) };
+    let mut script = answer(wire);
+    script.thinking = thinking.map(Into::into);
     let sent = Reply { piece_bytes, ..wire.says(&script, streamed) };
     let (result, heard) = ask(wire, sent, streamed).await;
     let said = result.unwrap_or_else(|error| panic!("{at}: {error}"));
@@ -70,11 +71,7 @@ pub(super) async fn reasons_to_stop_are_what_they_were(wire: Wire) {
         StopReason::Malformed,
     ];
     for reason in reasons.into_iter().filter(|reason| wire.can(Cannot::Stop((*reason).clone()))) {
-        let script = ScriptedAnswer {
-            text: Some("so far".into()),
-            stop_reason: Some(reason.clone()),
-            ..ScriptedAnswer::default()
-        };
+        let script = ScriptedAnswer::saying("so far").stop_reason(reason.clone());
         for streamed in [false, true] {
             let at = format!("{reason:?} (streamed: {streamed})");
             let (result, _) = ask(wire, wire.says(&script, streamed), streamed).await;
@@ -89,8 +86,7 @@ pub(super) async fn reasons_to_stop_are_what_they_were(wire: Wire) {
 pub(super) async fn arguments_that_are_no_json_are_given_back(wire: Wire) {
     let wire = &wire;
     for written in [r#"{"city": "#, "<tool>é👍"] {
-        let tool_calls = vec![calling("call_1", json!(written))];
-        let script = ScriptedAnswer { tool_calls, ..ScriptedAnswer::default() };
+        let script = ScriptedAnswer::default().tool_calls([calling("call_1", json!(written))]);
         for streamed in [false, true] {
             let at = format!("`{written}` (streamed: {streamed})");
             let (result, _) = ask(wire, wire.says(&script, streamed), streamed).await;

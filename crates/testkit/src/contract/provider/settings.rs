@@ -1,8 +1,6 @@
 //! A setting is sent or refused.
 
-use std::sync::Arc;
-
-use backstop_provider::{ModelRequest, ModelSettings, ReasoningEffort, ToolChoice};
+use backstop_provider::{ModelSettings, ReasoningEffort, ToolChoice};
 use layer0::ToolSpec;
 use serde_json::{Value, json};
 
@@ -46,7 +44,7 @@ async fn sent(wire: &Wire, settings: ModelSettings, streamed: bool) -> Value {
     let server = Loopback::replying([wire.says(&answer(wire), streamed)]);
     let provider = (wire.provider)(&server.url(), patient());
     let tool = ToolSpec::new("toolname", "tooldescription", json!({ "type": "object" }));
-    let request = ModelRequest { settings, tools: Arc::new([tool]), ..hello() };
+    let request = hello().settings(settings).tools([tool]);
     let said = send(&*provider, &request, streamed).await;
     said.unwrap_or_else(|error| panic!("settings (streamed: {streamed}): {error}"));
     server.requests().swap_remove(0).body
