@@ -97,7 +97,7 @@ async fn a_number_beyond_floats_is_no_answer() {
 #[test]
 fn what_a_provider_wants_back_is_written_sorted() {
     let data = serde_json::from_str(r#"{"b": {"z": 1, "a": 2.50}, "a": []}"#).unwrap();
-    let part = StatePart { text_before: 0, calls_before: 0, data };
+    let part = StatePart::new(data);
     let text = serde_json::to_string(&part).unwrap();
     assert!(text.ends_with(r#""data":{"a":[],"b":{"a":2.5,"z":1}}}"#), "{text}");
     let read: StatePart = serde_json::from_str(&text).unwrap();

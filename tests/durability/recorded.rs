@@ -129,8 +129,7 @@ async fn recorded_wire_replays_alike() {
         error.retry_after_ms = retry_after_ms;
         scripts.push(ScriptedAnswer::default().error(error));
     }
-    let usage =
-        TokenUsage { input_tokens: 9, output_tokens: 4, cached_tokens: 2, ..Default::default() };
+    let usage = TokenUsage::new(9, 4).cached_tokens(2);
     let said = ScriptedAnswer::saying("half an ans").thinking("hm").usage(usage);
     let begun = |script: &ScriptedAnswer| {
         let mut said = said.clone();

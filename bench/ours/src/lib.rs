@@ -47,11 +47,11 @@ impl Provider for Script {
 
     async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let turn = self.asked.fetch_add(1, Ordering::Relaxed) % (self.turns + 1);
-        Ok(answer((turn < self.turns).then(|| ToolCall {
-            id: format!("call_{turn}").into(),
-            name: "add".into(),
-            arguments: json!({ "a": turn, "b": 1 }).into(),
-        })))
+        Ok(answer(
+            (turn < self.turns).then(|| {
+                ToolCall::new(format!("call_{turn}"), "add", json!({ "a": turn, "b": 1 }))
+            }),
+        ))
     }
 }
 
@@ -62,6 +62,6 @@ pub fn answer(call: Option<ToolCall>) -> ModelResponse {
         if calls { "" } else { "done" },
         call.into_iter().collect(),
         if calls { StopReason::ToolUse } else { StopReason::End },
-        TokenUsage { input_tokens: 10, output_tokens: 5, cached_tokens: 0, ..Default::default() },
+        TokenUsage::new(10, 5),
     )
 }

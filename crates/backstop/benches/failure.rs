@@ -197,11 +197,7 @@ impl Provider for Asking {
             asked.push(now());
             asked.len()
         };
-        let call = || ToolCall {
-            id: format!("call-{turn}").into(),
-            name: "add".into(),
-            arguments: json!({"x": turn, "y": 2}).into(),
-        };
+        let call = || ToolCall::new(format!("call-{turn}"), "add", json!({"x": turn, "y": 2}));
         let ends = turn > self.turns;
         Ok(ModelResponse::new(
             if ends { "done" } else { "" },
@@ -276,11 +272,7 @@ fn spent() -> Duration {
 fn refusals(effort: &Effort) -> Vec<Row> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime of one thread can be made");
-    let call = |id: String, number: usize| ToolCall {
-        id: id.into(),
-        name: "add".into(),
-        arguments: json!({"x": number, "y": 2}).into(),
-    };
+    let call = |id: String, number: usize| ToolCall::new(id, "add", json!({"x": number, "y": 2}));
     let flood = |id: &dyn Fn(usize) -> String| -> Arc<[ToolCall]> {
         (0..8_000).map(|number| call(id(number), number)).collect()
     };

@@ -382,6 +382,8 @@ mod tests {
     /// Spec: D4
     #[test]
     fn a_summary_in_json_keeps_every_field() {
+        let mut usage = Usage::default();
+        (usage.model_calls, usage.tool_calls) = (3, 2);
         let summary = RunSummary {
             run: "run_2".into(),
             session: "ses_1".into(),
@@ -391,7 +393,7 @@ mod tests {
             reason: Some(Code::new("provider.timeout")),
             started_at: Timestamp::from_millis(5),
             finished_at: Some(Timestamp::from_millis(9)),
-            usage: Usage { model_calls: 3, tool_calls: 2, ..Usage::default() },
+            usage,
             dispatched_model_calls: 1,
             errors: 4,
             last_failure: Some(LastFailure { seq: 7, code: Code::new("tool.timeout") }),

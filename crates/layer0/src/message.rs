@@ -81,6 +81,7 @@ impl Message {
 
 /// One tool call the model asked for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolCall {
     /// The call's id, unique in the run.
     pub id: CallId,
@@ -91,9 +92,29 @@ pub struct ToolCall {
     pub arguments: JsonText,
 }
 
+impl ToolCall {
+    /// Makes a call of a tool.
+    ///
+    /// ```
+    /// use layer0::message::ToolCall;
+    /// use serde_json::json;
+    ///
+    /// let call = ToolCall::new("call_1", "add", json!({"x": 1, "y": 2}));
+    /// assert_eq!(call.arguments.get(), r#"{"x":1,"y":2}"#);
+    /// ```
+    pub fn new(
+        id: impl Into<CallId>,
+        name: impl Into<Arc<str>>,
+        arguments: impl Into<JsonText>,
+    ) -> Self {
+        Self { id: id.into(), name: name.into(), arguments: arguments.into() }
+    }
+}
+
 /// What a provider wants back, as it came, with the answer that it gave: signed or encrypted
 /// reasoning. Nothing else reads it, and another provider is not sent it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ProviderState {
     /// The name of the provider that gave it.
     pub provider: Arc<str>,
@@ -106,6 +127,17 @@ pub struct ProviderState {
 }
 
 impl ProviderState {
+    /// Makes the state that this provider and model gave at this endpoint: scheme, host and port.
+    pub fn new(
+        provider: impl Into<Arc<str>>,
+        model: impl Into<Arc<str>>,
+        endpoint: impl Into<Arc<str>>,
+        parts: impl Into<Arc<[StatePart]>>,
+    ) -> Self {
+        let (provider, model) = (provider.into(), model.into());
+        Self { provider, model, endpoint: endpoint.into(), parts: parts.into() }
+    }
+
     /// Returns what this provider and model gave at this endpoint, in order; nothing of what others
     /// did.
     #[must_use]
@@ -117,6 +149,7 @@ impl ProviderState {
 
 /// One part of what a provider wants back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct StatePart {
     /// How many bytes of the answer's text stand before it.
     #[serde(default)]
@@ -126,6 +159,14 @@ pub struct StatePart {
     /// What it is, in the provider's own shape.
     #[serde(serialize_with = "canonical")]
     pub data: Value,
+}
+
+impl StatePart {
+    /// Makes a part that stands at the beginning of its answer.
+    #[must_use]
+    pub const fn new(data: Value) -> Self {
+        Self { text_before: 0, calls_before: 0, data }
+    }
 }
 
 /// Writes a value with sorted keys and shortest numbers, so that a digest over it is the same whatever

@@ -5,8 +5,16 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Tokens of one model attempt, as the provider billed them.
+///
+/// ```
+/// use layer0::usage::TokenUsage;
+///
+/// let billed = TokenUsage::new(1_000, 100).cached_tokens(400);
+/// assert_eq!((billed.input_tokens, billed.cache_write_tokens), (1_000, 0));
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TokenUsage {
     /// Tokens of the prompt, cached ones included.
     pub input_tokens: u64,
@@ -17,6 +25,26 @@ pub struct TokenUsage {
     /// Tokens of the prompt that went into the provider's cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_tokens: u64,
+}
+
+impl TokenUsage {
+    /// States the tokens of the prompt and of the answer; none of them were in a cache.
+    #[must_use]
+    pub const fn new(input_tokens: u64, output_tokens: u64) -> Self {
+        Self { input_tokens, output_tokens, cached_tokens: 0, cache_write_tokens: 0 }
+    }
+
+    /// States how many tokens of the prompt came from the provider's cache.
+    #[must_use]
+    pub const fn cached_tokens(self, cached_tokens: u64) -> Self {
+        Self { cached_tokens, ..self }
+    }
+
+    /// States how many tokens of the prompt went into the provider's cache.
+    #[must_use]
+    pub const fn cache_write_tokens(self, cache_write_tokens: u64) -> Self {
+        Self { cache_write_tokens, ..self }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -57,8 +85,16 @@ impl RateLevel {
 }
 
 /// What a run has used so far.
+///
+/// ```
+/// use layer0::usage::Usage;
+///
+/// let mut usage = Usage::default();
+/// usage.tool_calls = 3;
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct Usage {
     /// Model calls the loop made; retries and resends are not counted here.
     pub model_calls: u32,

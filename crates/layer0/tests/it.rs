@@ -179,7 +179,7 @@ fn what_is_no_event_is_an_error() {
 
 #[test]
 fn messages_have_the_shape_of_the_format() {
-    let call = ToolCall { id: "c1".into(), name: "sql".into(), arguments: json!({"q": 1}).into() };
+    let call = ToolCall::new("c1", "sql", json!({"q": 1}));
     let shown = |message: Message| serde_json::to_value(message).unwrap();
     assert_eq!(shown(Message::user("hi")), json!({"role": "user", "content": "hi"}));
     assert_eq!(

@@ -82,16 +82,15 @@ impl WireUsage {
     pub(crate) fn billed(&self) -> TokenUsage {
         let cached_tokens = self.cache_read_input_tokens.unwrap_or_default();
         let written = self.cache_creation_input_tokens.unwrap_or_default();
-        TokenUsage {
-            input_tokens: self
-                .input_tokens
+        TokenUsage::new(
+            self.input_tokens
                 .unwrap_or_default()
                 .saturating_add(cached_tokens)
                 .saturating_add(written),
-            output_tokens: self.output_tokens.unwrap_or_default(),
-            cached_tokens,
-            cache_write_tokens: written,
-        }
+            self.output_tokens.unwrap_or_default(),
+        )
+        .cached_tokens(cached_tokens)
+        .cache_write_tokens(written)
     }
 }
 

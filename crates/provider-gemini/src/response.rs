@@ -103,14 +103,12 @@ impl WireUsage {
 
     /// Returns what was billed. The protocol counts cached tokens in, and thoughts apart.
     pub(crate) fn billed(&self) -> TokenUsage {
-        TokenUsage {
-            input_tokens: self.prompt_token_count.unwrap_or_default(),
-            output_tokens: self
-                .candidates_token_count
+        TokenUsage::new(
+            self.prompt_token_count.unwrap_or_default(),
+            self.candidates_token_count
                 .unwrap_or_default()
                 .saturating_add(self.thoughts_token_count.unwrap_or_default()),
-            cached_tokens: self.cached_content_token_count.unwrap_or_default(),
-            ..TokenUsage::default()
-        }
+        )
+        .cached_tokens(self.cached_content_token_count.unwrap_or_default())
     }
 }

@@ -72,8 +72,9 @@ impl GenerateStream {
                 Some(_) => (Signed::Call, draft.calls.len()),
                 None => (Signed::Text, 0),
             };
-            let data = json!({ of.as_str(): signature });
-            draft.kept.push(StatePart { text_before: 0, calls_before, data });
+            let mut kept = StatePart::new(json!({ of.as_str(): signature }));
+            kept.calls_before = calls_before;
+            draft.kept.push(kept);
         }
         match part.text {
             Some(text) if part.thought == Some(true) => draft.think(&text, reply),

@@ -72,7 +72,7 @@ impl CallDraft {
             None if is_whole => parse_arguments(&self.text),
             None => cut_arguments(&self.text),
         };
-        ToolCall { id: self.id.into(), name: self.name.into(), arguments }
+        ToolCall::new(self.id, self.name, arguments)
     }
 }
 

@@ -42,8 +42,9 @@ impl Draft {
 
     /// Keeps what the provider wants back in this place, behind what was said and called so far.
     pub fn keep(&mut self, data: Value) {
-        let (text_before, calls_before) = (self.text.len(), self.calls.len());
-        self.kept.push(StatePart { text_before, calls_before, data });
+        let mut part = StatePart::new(data);
+        (part.text_before, part.calls_before) = (self.text.len(), self.calls.len());
+        self.kept.push(part);
     }
 
     /// Ends the answer, which stopped for this reason.

@@ -151,11 +151,13 @@ impl Endpoint {
 
     /// Makes what an answer of this provider and model wants back; `None` of no parts.
     pub(crate) fn state_of(&self, parts: Vec<StatePart>) -> Option<ProviderState> {
-        (!parts.is_empty()).then(|| ProviderState {
-            provider: self.provider.into(),
-            model: Arc::clone(&self.model),
-            endpoint: Arc::clone(&self.origin),
-            parts: parts.into(),
+        (!parts.is_empty()).then(|| {
+            ProviderState::new(
+                self.provider,
+                Arc::clone(&self.model),
+                Arc::clone(&self.origin),
+                parts,
+            )
         })
     }
 

@@ -20,7 +20,8 @@ pub enum Piece<'a> {
 /// use backstop_provider_http::{Piece, pieces};
 /// use serde_json::json;
 ///
-/// let thought = StatePart { text_before: 2, calls_before: 0, data: json!("signed") };
+/// let mut thought = StatePart::new(json!("signed"));
+/// thought.text_before = 2;
 /// let kept = [thought.clone()];
 /// assert_eq!(
 ///     pieces("ab, c", 1, &kept),

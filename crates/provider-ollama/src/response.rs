@@ -28,11 +28,10 @@ impl Chunk {
     /// The last line counts the tokens. Cached ones are not told apart.
     pub(crate) fn usage(&self) -> Option<TokenUsage> {
         self.prompt_eval_count.or(self.eval_count)?;
-        Some(TokenUsage {
-            input_tokens: self.prompt_eval_count.unwrap_or_default(),
-            output_tokens: self.eval_count.unwrap_or_default(),
-            ..TokenUsage::default()
-        })
+        Some(TokenUsage::new(
+            self.prompt_eval_count.unwrap_or_default(),
+            self.eval_count.unwrap_or_default(),
+        ))
     }
 }
 

@@ -156,10 +156,12 @@ impl ScriptedProvider {
         let tool_calls: Arc<[ToolCall]> = answer
             .tool_calls
             .iter()
-            .map(|call| ToolCall {
-                id: call.id.as_str().into(),
-                name: call.name.as_str().into(),
-                arguments: ids.fill_arguments(&call.arguments),
+            .map(|call| {
+                ToolCall::new(
+                    call.id.as_str(),
+                    call.name.as_str(),
+                    ids.fill_arguments(&call.arguments),
+                )
             })
             .collect();
         let by_content = if tool_calls.is_empty() { StopReason::End } else { StopReason::ToolUse };

@@ -94,12 +94,9 @@ impl Price {
     /// Returns what tokens cost, in US dollars; what went into a cache is not told from the rest.
     #[must_use]
     pub fn of(self, usage: &Usage) -> f64 {
-        dollars(self.of_attempt(&TokenUsage {
-            input_tokens: usage.input_tokens,
-            output_tokens: usage.output_tokens,
-            cached_tokens: usage.cached_tokens,
-            cache_write_tokens: 0,
-        }))
+        let tokens = TokenUsage::new(usage.input_tokens, usage.output_tokens)
+            .cached_tokens(usage.cached_tokens);
+        dollars(self.of_attempt(&tokens))
     }
 
     /// Returns what the tokens of one attempt cost, in billionths of a US dollar.
@@ -361,8 +358,9 @@ mod price_tests {
         #[track_caller]
         fn check(price: Price, counts: [u64; 4], nanousd: u64) {
             let [input_tokens, output_tokens, cached_tokens, cache_write_tokens] = counts;
-            let usage =
-                TokenUsage { input_tokens, output_tokens, cached_tokens, cache_write_tokens };
+            let usage = TokenUsage::new(input_tokens, output_tokens)
+                .cached_tokens(cached_tokens)
+                .cache_write_tokens(cache_write_tokens);
             assert_eq!(price.of_attempt(&usage), nanousd);
         }
         let plain = Price::new(3.0, 15.0);

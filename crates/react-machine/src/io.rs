@@ -160,11 +160,7 @@ impl Approval {
 
     /// Returns the call as it runs once a person agreed.
     pub(crate) fn call(&self) -> ToolCall {
-        ToolCall {
-            id: self.call_id.clone(),
-            name: Arc::clone(&self.tool),
-            arguments: self.arguments.clone(),
-        }
+        ToolCall::new(self.call_id.clone(), Arc::clone(&self.tool), self.arguments.clone())
     }
 }
 

@@ -81,7 +81,11 @@ impl From<Exhausted> for NothingLeft {
 
 impl Meter {
     pub(crate) fn new(definition: &AgentDefinition) -> Self {
-        let free = |is_known: bool| Usage { cost_usd: is_known.then_some(0.0), ..Usage::default() };
+        let free = |is_known: bool| {
+            let mut usage = Usage::default();
+            usage.cost_usd = is_known.then_some(0.0);
+            usage
+        };
         Self {
             budget: definition.budget,
             price: definition.price,
@@ -103,7 +107,8 @@ impl Meter {
 
     /// Returns what was used until now, with all that was dispatched and has returned.
     pub(crate) fn usage(&self, wall_ms: u64) -> Usage {
-        let mut usage = Usage { wall_ms, ..self.own };
+        let mut usage = self.own;
+        usage.wall_ms = wall_ms;
         usage.add_dispatched(&self.below);
         usage
     }

@@ -138,16 +138,8 @@ mod tests {
     #[test]
     fn provider_state_with_a_secret_is_dropped() {
         let redactor = Redactor::new().with_secret("held-secret-key");
-        let state = |text: &str| ProviderState {
-            provider: "p".into(),
-            model: "m".into(),
-            endpoint: "e".into(),
-            parts: [StatePart {
-                text_before: 0,
-                calls_before: 0,
-                data: json!({ "thinking": text }),
-            }]
-            .into(),
+        let state = |text: &str| {
+            ProviderState::new("p", "m", "e", [StatePart::new(json!({ "thinking": text }))])
         };
         let (clean, leaking) = (state("hm"), state("the key is held-secret-key"));
         assert_eq!(recordable_state(&redactor, clean.clone()), Some(clean));

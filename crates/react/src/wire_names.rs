@@ -77,8 +77,9 @@ fn mapped_message(message: &Arc<Message>) -> Arc<Message> {
     }
     let mut message = Message::clone(message);
     if let Message::Assistant { tool_calls, .. } = &mut message {
-        let mapped =
-            |call: &ToolCall| ToolCall { name: wire_name(&call.name).into(), ..call.clone() };
+        let mapped = |call: &ToolCall| {
+            ToolCall::new(call.id.clone(), wire_name(&call.name), call.arguments.clone())
+        };
         *tool_calls = tool_calls.iter().map(mapped).collect();
     }
     message.into()
@@ -87,13 +88,13 @@ fn mapped_message(message: &Arc<Message>) -> Arc<Message> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use layer0::JsonText;
+
     use layer0::message::StopReason;
     use layer0::usage::TokenUsage;
     use serde_json::json;
 
     fn call(name: &str) -> ToolCall {
-        ToolCall { id: "c1".into(), name: name.into(), arguments: JsonText::from(json!({})) }
+        ToolCall::new("c1", name, json!({}))
     }
 
     fn asked(names: &[&str]) -> ModelRequest {

@@ -132,11 +132,7 @@ impl Provider for Asking {
 
     async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
         let turn = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
-        let call = || ToolCall {
-            id: format!("call-{turn}").into(),
-            name: "add".into(),
-            arguments: json!({"x": turn, "y": 2}).into(),
-        };
+        let call = || ToolCall::new(format!("call-{turn}"), "add", json!({"x": turn, "y": 2}));
         let ends = turn > self.turns;
         Ok(ModelResponse::new(
             if ends { "done" } else { "" },

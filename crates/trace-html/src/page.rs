@@ -133,12 +133,7 @@ mod tests {
             text: HOSTILE.into(),
             thinking: Some(HOSTILE.into()),
             provider_state: None,
-            tool_calls: [ToolCall {
-                id: "c".into(),
-                name: HOSTILE.into(),
-                arguments: json!({ HOSTILE: HOSTILE }).into(),
-            }]
-            .into(),
+            tool_calls: [ToolCall::new("c", HOSTILE, json!({ HOSTILE: HOSTILE }))].into(),
             stop_reason: StopReason::ToolUse,
             usage: TokenUsage::default(),
         };

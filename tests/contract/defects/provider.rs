@@ -132,11 +132,9 @@ impl Defective {
         let mut message = message.clone();
         match (self.defect, &mut message) {
             (D::EncodesHistoryTwice, Message::Assistant { tool_calls, .. }) => {
-                let encode = |call: &ToolCall| ToolCall {
-                    arguments: JsonText::string(
-                        &JsonText::string(call.arguments.get()).to_string(),
-                    ),
-                    ..call.clone()
+                let encode = |call: &ToolCall| {
+                    let quoted = JsonText::string(call.arguments.get()).to_string();
+                    ToolCall::new(call.id.clone(), &*call.name, JsonText::string(&quoted))
                 };
                 *tool_calls = tool_calls.iter().map(encode).collect();
             }
@@ -182,14 +180,13 @@ impl Defective {
             D::ArgumentsBecomeNull => {
                 let read = |call: ToolCall| match call.arguments.is_object() {
                     true => call,
-                    false => ToolCall { arguments: json!(null).into(), ..call },
+                    false => ToolCall::new(call.id, call.name, json!(null)),
                 };
                 said.tool_calls = calls.map(read).collect();
             }
             D::ArgumentsThroughFloats => {
                 let read = |call: ToolCall| {
-                    let arguments = floats(call.arguments.value()).into();
-                    ToolCall { arguments, ..call }
+                    ToolCall::new(call.id, call.name, floats(call.arguments.value()))
                 };
                 said.tool_calls = calls.map(read).collect();
             }

@@ -53,11 +53,11 @@ impl Provider for Asking {
             self.chars_read.fetch_add(content.chars().count(), Ordering::Relaxed);
         }
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
-        Ok(answer((asked % (TURNS + 1) < TURNS).then(|| ToolCall {
-            id: format!("call_{asked}").into(),
-            name: "sql".into(),
-            arguments: json!({ "statement": asked }).into(),
-        })))
+        Ok(answer(
+            (asked % (TURNS + 1) < TURNS).then(|| {
+                ToolCall::new(format!("call_{asked}"), "sql", json!({ "statement": asked }))
+            }),
+        ))
     }
 }
 

@@ -148,12 +148,7 @@ fn key_of_another_provider_is_refused() {
 #[test]
 fn attempts_cost_what_their_provider_asks() {
     use layer0::usage::TokenUsage;
-    let usage = TokenUsage {
-        input_tokens: 1_000,
-        output_tokens: 100,
-        cached_tokens: 400,
-        cache_write_tokens: 200,
-    };
+    let usage = TokenUsage::new(1_000, 100).cached_tokens(400).cache_write_tokens(200);
     let unbound = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let own = "price = { input_per_mtok = 3.0, output_per_mtok = 15.0, \
                cached_input_per_mtok = 0.5, cache_write_per_mtok = 4.0 }\n";

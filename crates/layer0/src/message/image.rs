@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// The bytes themselves, not an address: the record of a run holds what the model saw.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Image {
     /// `image/png`, `image/jpeg`, `image/gif` or `image/webp`.
     pub media_type: Arc<str>,

@@ -25,11 +25,8 @@ async fn sent(
 
 /// A conversation with everything that can stand in one.
 fn conversation() -> ModelRequest {
-    let call = |id: &str, name: &str, arguments: serde_json::Value| ToolCall {
-        id: id.into(),
-        name: name.into(),
-        arguments: arguments.into(),
-    };
+    let call =
+        |id: &str, name: &str, arguments: serde_json::Value| ToolCall::new(id, name, arguments);
     let mut messages = Transcript::default();
     messages.push(Message::system("Be brief."));
     messages.push(Message::system("Be polite."));

@@ -20,11 +20,8 @@ async fn sent(setup: fn(Ollama) -> Ollama, request: &ModelRequest, streamed: boo
 
 /// A conversation with everything that can stand in one.
 fn conversation() -> ModelRequest {
-    let call = |id: &str, name: &str, arguments: serde_json::Value| ToolCall {
-        id: id.into(),
-        name: name.into(),
-        arguments: arguments.into(),
-    };
+    let call =
+        |id: &str, name: &str, arguments: serde_json::Value| ToolCall::new(id, name, arguments);
     let mut messages = Transcript::default();
     messages.push(Message::system("Be brief."));
     let image = Image::from_bytes(b"GIF89a").unwrap();
@@ -64,11 +61,7 @@ async fn what_is_not_set_is_not_sent() {
 /// A call that no message made, as after a conversation was cut, has no name to send.
 #[tokio::test]
 async fn a_result_names_the_tool_of_its_call() {
-    let call = |name: &str| ToolCall {
-        id: "call-1".into(),
-        name: name.into(),
-        arguments: json!({}).into(),
-    };
+    let call = |name: &str| ToolCall::new("call-1", name, json!({}));
     let mut messages = Transcript::default();
     messages.push(Message::tool("call-1".into(), "of nobody", false));
     messages.push(Message::assistant("", Arc::new([call("one")])));

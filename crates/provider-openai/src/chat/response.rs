@@ -128,12 +128,9 @@ struct PromptDetails {
 impl From<WireUsage> for TokenUsage {
     fn from(usage: WireUsage) -> Self {
         let details = usage.prompt_tokens_details.unwrap_or_default();
-        Self {
-            input_tokens: usage.prompt_tokens.unwrap_or_default(),
-            output_tokens: usage.completion_tokens.unwrap_or_default(),
-            cached_tokens: details.cached_tokens.unwrap_or_default(),
-            ..Self::default()
-        }
+        let (input, output) = (usage.prompt_tokens, usage.completion_tokens);
+        Self::new(input.unwrap_or_default(), output.unwrap_or_default())
+            .cached_tokens(details.cached_tokens.unwrap_or_default())
     }
 }
 

@@ -105,12 +105,9 @@ struct InputDetails {
 impl From<&WireUsage> for TokenUsage {
     fn from(usage: &WireUsage) -> Self {
         let cached = usage.input_tokens_details.as_ref().and_then(|it| it.cached_tokens);
-        Self {
-            input_tokens: usage.input_tokens.unwrap_or_default(),
-            output_tokens: usage.output_tokens.unwrap_or_default(),
-            cached_tokens: cached.unwrap_or_default(),
-            ..Self::default()
-        }
+        let (input, output) = (usage.input_tokens, usage.output_tokens);
+        Self::new(input.unwrap_or_default(), output.unwrap_or_default())
+            .cached_tokens(cached.unwrap_or_default())
     }
 }
 

@@ -20,11 +20,8 @@ async fn sent(setup: fn(OpenAi) -> OpenAi, request: &ModelRequest, streamed: boo
 
 /// A conversation with everything that can stand in one.
 pub(super) fn conversation() -> ModelRequest {
-    let call = |id: &str, name: &str, arguments: serde_json::Value| ToolCall {
-        id: id.into(),
-        name: name.into(),
-        arguments: arguments.into(),
-    };
+    let call =
+        |id: &str, name: &str, arguments: serde_json::Value| ToolCall::new(id, name, arguments);
     let mut messages = Transcript::default();
     messages.push(Message::system("Be brief."));
     let image = Image::from_bytes(b"GIF89a").unwrap();

@@ -66,14 +66,10 @@ impl World {
         let Some(open) = self.machine.open_dispatch().cloned() else { return };
         let attempts = used.min(open.allowance.model_calls.unwrap_or(u32::MAX));
         let tokens = u64::from(attempts) * 5;
-        let usage = Usage {
-            model_calls: attempts,
-            model_attempts: attempts,
-            tool_calls: used.min(open.allowance.tool_calls.unwrap_or(u32::MAX)),
-            input_tokens: tokens,
-            total_tokens: tokens,
-            ..Usage::default()
-        };
+        let mut usage = Usage::default();
+        (usage.model_calls, usage.model_attempts) = (attempts, attempts);
+        usage.tool_calls = used.min(open.allowance.tool_calls.unwrap_or(u32::MAX));
+        (usage.input_tokens, usage.total_tokens) = (tokens, tokens);
         let returned = OperatorReturned {
             operator: open.operator,
             run: open.run,

@@ -23,10 +23,8 @@ impl World {
     fn turn(&mut self, step: &Step<'_>) -> bool {
         self.attempt(None);
         let Some(call) = self.model.take() else { return false };
-        let tool_calls = step.calls.iter().enumerate().map(|(index, (name, argument))| ToolCall {
-            id: format!("{}-{index}", call.call).into(),
-            name: (*name).into(),
-            arguments: json!({ "argument": argument }).into(),
+        let tool_calls = step.calls.iter().enumerate().map(|(index, (name, argument))| {
+            ToolCall::new(format!("{}-{index}", call.call), *name, json!({ "argument": argument }))
         });
         let responded = ModelResponded {
             call: call.call,
@@ -249,11 +247,7 @@ fn call_that_keeps_failing_alike_is_refused() {
         let (at, id) = (world.at(), call.id);
         let attempted = ModelAttempted::new(call.call, 1, "script");
         world.accept(Input::answer(at, id, attempted));
-        let tool_calls = [ToolCall {
-            id: format!("c{}", call.call).into(),
-            name: "look".into(),
-            arguments: arguments.clone().into(),
-        }];
+        let tool_calls = [ToolCall::new(format!("c{}", call.call), "look", arguments.clone())];
         let responded = ModelResponded {
             call: call.call,
             text: "".into(),
@@ -262,11 +256,11 @@ fn call_that_keeps_failing_alike_is_refused() {
             // Another call beside it keeps the batches apart.
             tool_calls: tool_calls
                 .into_iter()
-                .chain([ToolCall {
-                    id: format!("x{}", call.call).into(),
-                    name: "peek".into(),
-                    arguments: json!({ "n": call.call }).into(),
-                }])
+                .chain([ToolCall::new(
+                    format!("x{}", call.call),
+                    "peek",
+                    json!({ "n": call.call }),
+                )])
                 .collect(),
             stop_reason: StopReason::ToolUse,
             usage: TokenUsage::default(),
@@ -306,7 +300,7 @@ fn call_ids_are_made_unique_in_linear_time() {
     fn refuse(count: usize) {
         let mut world = World::new();
         let call = world.model.take().unwrap();
-        let one = ToolCall { id: "c".into(), name: "look".into(), arguments: json!({}).into() };
+        let one = ToolCall::new("c", "look", json!({}));
         let responded = ModelResponded {
             call: call.call,
             text: "".into(),

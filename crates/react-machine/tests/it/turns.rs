@@ -130,8 +130,12 @@ fn counts_from_a_record_do_not_overflow() {
         }
     }
     assert_eq!(world.machine.usage().model_attempts, u32::MAX);
-    let mut usage = Usage { model_attempts: 7, tool_calls: 7, ..Usage::default() };
-    let most = Usage { model_attempts: u32::MAX, tool_calls: u32::MAX, ..Usage::default() };
+    let of = |count: u32| {
+        let mut usage = Usage::default();
+        (usage.model_attempts, usage.tool_calls) = (count, count);
+        usage
+    };
+    let (mut usage, most) = (of(7), of(u32::MAX));
     usage.add_dispatched(&most);
     assert_eq!((usage.model_attempts, usage.tool_calls), (u32::MAX, u32::MAX));
 }

@@ -417,12 +417,7 @@ impl World {
         let Some(call) = &self.model else { return };
         let attempted = ModelAttempted {
             code,
-            usage: Some(TokenUsage {
-                input_tokens: 3,
-                output_tokens: 2,
-                cached_tokens: 1,
-                ..Default::default()
-            }),
+            usage: Some(TokenUsage::new(3, 2).cached_tokens(1)),
             ..ModelAttempted::new(call.call, self.attempts + 1, "script")
         };
         self.attempts += 1;
@@ -448,10 +443,9 @@ impl World {
             _ => StopReason::End,
         };
         let tool_calls = (0..calls)
-            .map(|index| ToolCall {
-                id: if same_ids { "c".into() } else { format!("c{index}").into() },
-                name: "look".into(),
-                arguments: json!({ "index": index }).into(),
+            .map(|index| {
+                let id = if same_ids { "c".into() } else { format!("c{index}") };
+                ToolCall::new(id, "look", json!({ "index": index }))
             })
             .collect();
         let responded = ModelResponded {

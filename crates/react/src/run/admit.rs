@@ -83,7 +83,7 @@ impl Run {
         skipped: Option<(String, String)>,
         left: u32,
     ) -> Outcome {
-        let ToolCall { id, name, arguments } = call;
+        let ToolCall { id, name, arguments, .. } = call;
         let machine = self.ledger.machine();
         let skipped = skipped.map_or(Ok(()), |(hook, why)| Err(ToolError::skipped(hook, why)));
         let admitted = skipped.and_then(|()| {
@@ -107,7 +107,7 @@ impl Run {
             }
             Ok(admitted) => {
                 let arguments = admitted.arguments.text().clone();
-                Outcome::Admitted(ToolCall { id, name, arguments }, admitted)
+                Outcome::Admitted(ToolCall::new(id, name, arguments), admitted)
             }
             Err(error) => Outcome::Answered(self.refusal(&id, &name, &error)),
         }
@@ -156,7 +156,7 @@ impl Run {
                 Outcome::Admitted(ToolCall { id, name, .. }, _) if left == 0 => {
                     Decided::fact(self.refusal(&id, &name, &ToolError::Cancelled))
                 }
-                Outcome::Admitted(ToolCall { id, name, arguments }, admitted) => {
+                Outcome::Admitted(ToolCall { id, name, arguments, .. }, admitted) => {
                     left -= 1;
                     let requested =
                         ToolRequested { call_id: id.clone(), tool: name, arguments, execution };

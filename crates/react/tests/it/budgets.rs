@@ -34,7 +34,7 @@ fn looks(times: u32) -> Vec<ScriptedAnswer> {
 }
 
 fn billed(answer: ScriptedAnswer, input_tokens: u64, output_tokens: u64) -> ScriptedAnswer {
-    answer.usage(TokenUsage { input_tokens, output_tokens, ..Default::default() })
+    answer.usage(TokenUsage::new(input_tokens, output_tokens))
 }
 
 fn child(bench: &Bench, name: &'static str, answers: Vec<ScriptedAnswer>) -> Agent {

@@ -30,11 +30,7 @@ fn texts(transcript: &Transcript) -> Vec<String> {
 }
 
 fn asks(ids: &[&str]) -> Message {
-    let call = |id: &&str| ToolCall {
-        id: (*id).into(),
-        name: "add".into(),
-        arguments: json!({"x": 1, "y": 2}).into(),
-    };
+    let call = |id: &&str| ToolCall::new(*id, "add", json!({"x": 1, "y": 2}));
     Message::assistant("", ids.iter().map(call).collect())
 }
 

@@ -24,12 +24,7 @@ async fn every_attempt_is_an_event_and_counts() {
     let bench = Bench::new();
     let mut transient = fails(ErrorKind::Transient);
     transient.error.as_mut().unwrap().status = Some(503);
-    transient.usage = Some(TokenUsage {
-        input_tokens: 100,
-        output_tokens: 7,
-        cached_tokens: 0,
-        ..Default::default()
-    });
+    transient.usage = Some(TokenUsage::new(100, 7));
     let mut limited = fails(ErrorKind::RateLimited);
     limited.error.as_mut().unwrap().retry_after_ms = Some(20_000);
     let outcome = bench.run(bench.agent(vec![transient, limited, says("done")])).await.unwrap();

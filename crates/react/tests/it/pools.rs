@@ -195,11 +195,7 @@ async fn requests_of_a_minute_are_spread() {
 #[tokio::test]
 async fn tokens_of_a_minute_are_waited_for() {
     let bench = Bench::new();
-    let answer = says("done").usage(layer0::usage::TokenUsage {
-        input_tokens: 500,
-        output_tokens: 500,
-        ..Default::default()
-    });
+    let answer = says("done").usage(layer0::usage::TokenUsage::new(500, 500));
     let upstream = endpoint(&bench, [answer.clone(), answer]).tokens_per_minute(600);
     let agent = built(&bench, AgentBuilder::on(upstream));
     run(&bench, &agent, "question").await.unwrap();

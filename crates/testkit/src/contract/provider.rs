@@ -151,7 +151,7 @@ fn answer(wire: &Wire) -> ScriptedAnswer {
 fn billed(wire: &Wire) -> TokenUsage {
     let cached_tokens = if wire.can(Cannot::CountCached) { 3 } else { 0 };
     let cache_write_tokens = if wire.can(Cannot::CountCacheWrites) { 2 } else { 0 };
-    TokenUsage { input_tokens: 7, output_tokens: 5, cached_tokens, cache_write_tokens }
+    TokenUsage::new(7, 5).cached_tokens(cached_tokens).cache_write_tokens(cache_write_tokens)
 }
 
 fn calls() -> ScriptedAnswer {

@@ -29,8 +29,7 @@ pub async fn an_answer_is_the_same_whole_streamed_and_split(adapter: &Adapter) {
     assert_eq!(whole.tool_calls[1].arguments, json!({}));
     assert_eq!(whole.stop_reason, StopReason::ToolUse);
     let cached_tokens = if adapter.wire.can(Cannot::CountCached) { 5 } else { 0 };
-    let usage =
-        TokenUsage { input_tokens: 12, output_tokens: 7, cached_tokens, ..Default::default() };
+    let usage = TokenUsage::new(12, 7).cached_tokens(cached_tokens);
     assert_eq!(whole.usage, usage);
 
     let whole = anywhere(whole);
@@ -191,7 +190,7 @@ pub async fn a_script_fills_ids_and_says_its_end(adapter: &Adapter) {
             "arguments": { "error_id": "${error_id.1}" },
         }],
     }))]);
-    let call = ToolCall { id: "call-1".into(), name: "add".into(), arguments: json!({}).into() };
+    let call = ToolCall::new("call-1", "add", json!({}));
     let failed = "Tool failed [Error ID: err_20260101_000000_00ff00]";
     let mut messages = Transcript::default();
     messages.push(Message::user("go on"));

@@ -58,11 +58,13 @@ pub(super) async fn keeps_every_field_of_a_summary(log: Log) {
     let child = RunStarted { follows: None, parent: Some("run_2".into()), ..next.clone() };
     for (run, begun) in [("run_2", next), ("run_3", child)] {
         let mut writer = RunWriter::new(Arc::clone(&log), run.into());
+        let mut usage = Usage::default();
+        (usage.model_calls, usage.tool_calls, usage.total_tokens) = (2, 1, 9);
         let failed = RunFailed {
             reason: Code::new(code::PROVIDER_TIMEOUT),
             message: "too late".into(),
             chain: vec!["too late".into()],
-            usage: Usage { model_calls: 2, tool_calls: 1, total_tokens: 9, ..Usage::default() },
+            usage,
         };
         for (at, kind) in [(22, begun.into()), (23, warning("x")), (24, failed.into())] {
             write(&mut writer, at, [kind]).await.expect("it is appended");

@@ -83,11 +83,7 @@ async fn sent_by<M: IntoIterator<Item = Message>>(
 
 /// A user's message, an answer that called two tools, and what they came to.
 fn called(results: [Message; 2]) -> Vec<Message> {
-    let call = |id: &str, name: &str| ToolCall {
-        id: id.into(),
-        name: name.into(),
-        arguments: json!({ "quoted": "a \"b\" \\ ä" }).into(),
-    };
+    let call = |id: &str, name: &str| ToolCall::new(id, name, json!({ "quoted": "a \"b\" \\ ä" }));
     let calls = Arc::new([call("call_1", "first"), call("call_2", "second")]);
     let mut messages = vec![Message::user("go on"), Message::assistant("", calls)];
     messages.extend(results);
@@ -175,13 +171,8 @@ pub(super) async fn state_goes_back_to_whom_it_came_from(wire: Wire) {
                 &wire,
                 |server| {
                     let data = json!({ "type": "thinking", "signature": "signedthought" });
-                    let part = StatePart { text_before: 0, calls_before: 0, data };
-                    let state = ProviderState {
-                        provider: provider.into(),
-                        model: own.model().into(),
-                        endpoint: server.url().into(),
-                        parts: Arc::new([part]),
-                    };
+                    let part = StatePart::new(data);
+                    let state = ProviderState::new(provider, own.model(), server.url(), [part]);
                     let said = Message::Assistant {
                         content: "hello".into(),
                         tool_calls: Arc::default(),
@@ -199,11 +190,7 @@ pub(super) async fn state_goes_back_to_whom_it_came_from(wire: Wire) {
 }
 
 fn request() -> ModelRequest {
-    let call = ToolCall {
-        id: "call_1".into(),
-        name: "calledtool".into(),
-        arguments: json!({ "argument": "saidincall" }).into(),
-    };
+    let call = ToolCall::new("call_1", "calledtool", json!({ "argument": "saidincall" }));
     let mut messages = Transcript::default();
     messages.push(Message::system("saidbysystem"));
     messages.push(Message::user("saidbyuser"));
