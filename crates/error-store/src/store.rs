@@ -10,11 +10,20 @@ use crate::{
 
 /// Where an error was stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stored {
     /// Its id; the earlier one when the same error was stored before in the session.
     pub id: ErrorId,
     /// How often it was seen in the session.
     pub occurrences: u64,
+}
+
+impl Stored {
+    /// States the id, and how often the error was seen in the session.
+    #[must_use]
+    pub const fn new(id: ErrorId, occurrences: u64) -> Self {
+        Self { id, occurrences }
+    }
 }
 
 /// What one tool reported in one session under one code.

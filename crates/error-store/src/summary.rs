@@ -12,6 +12,7 @@ const ELLIPSIS: &str = "...";
 
 /// The one line of an error that says most.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Summary {
     /// At most [`MAX_SUMMARY_CHARS`] characters, on one line.
     pub text: String,

@@ -150,21 +150,21 @@ impl ErrorStore for Defective {
                 let id =
                     ErrorId::from(format!("err_20260101_000000_{:06}", at.as_millis() % 999_983));
                 self.sound.keep(error.into_record(id.clone())).await?;
-                return Ok(Stored { id, occurrences: 1 });
+                return Ok(Stored::new(id, 1));
             }
             (D::RepeatsRace, known) => {
                 tokio::task::yield_now().await;
                 let stored = self.sound.store(error).await?;
                 self.noted.lock().unwrap().first.entry(text).or_insert(stored.clone());
                 let occurrences = if known.is_none() { 1 } else { stored.occurrences };
-                return Ok(Stored { occurrences, ..stored });
+                return Ok(Stored::new(stored.id, occurrences));
             }
             (D::TearsAStore, known) => {
                 if let Some(known) = known {
-                    return Ok(Stored { occurrences: 2, ..known });
+                    return Ok(Stored::new(known.id, 2));
                 }
                 let id = ErrorId::from("err_20260101_000000_aaaaaa");
-                let torn = Stored { id, occurrences: 1 };
+                let torn = Stored::new(id, 1);
                 self.noted.lock().unwrap().first.insert(text.clone(), torn);
                 tokio::task::yield_now().await;
             }
@@ -176,7 +176,7 @@ impl ErrorStore for Defective {
                 };
                 if count == 20 {
                     let id = ErrorId::from("err_20260101_000000_aaaaaa");
-                    return Ok(Stored { id, occurrences: 1 });
+                    return Ok(Stored::new(id, 1));
                 }
             }
             _ => {}

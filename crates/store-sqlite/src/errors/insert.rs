@@ -75,7 +75,7 @@ pub(crate) async fn write(
         for error in errors {
             let is_new = all_are_new || new.remove(error.id.as_str());
             stored.push(match is_new {
-                true => Stored { id: error.id.clone(), occurrences: 1 },
+                true => Stored::new(error.id.clone(), 1),
                 false => count(connection, error).await?,
             });
         }
@@ -119,7 +119,7 @@ async fn count(connection: &mut SqliteConnection, insert: &Insert) -> Result<Sto
                 refer(connection, origin.run.as_str(), &id).await?;
             }
             let occurrences = u64::try_from(occurrences).unwrap_or(1);
-            return Ok(Stored { id: id.into(), occurrences });
+            return Ok(Stored::new(id.into(), occurrences));
         }
         id = error_id(origin.at).map_err(JobError::Store)?;
     }
