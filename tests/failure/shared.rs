@@ -128,7 +128,7 @@ async fn one_place_is_enough_for_many_runs() {
 async fn call_waiting_for_a_circuit_holds_no_permit() {
     let server = Loopback::serving(|_| Reply::html(503));
     let other = Loopback::serving(|_| says("from the other"));
-    let config = BreakerConfig { failures: 1, open_for: Duration::from_secs(30) };
+    let config = BreakerConfig::new().failures(1);
     let breaker = Breaker::new(config, Arc::new(SystemClock));
     let upstream = upstream(&server).breaker(breaker).max_concurrent_calls(1);
     let agent = on(&upstream, 3);

@@ -11,13 +11,44 @@ use layer0::failure::{CircuitOpen, ErrorText, Failure};
 use tower::util::Oneshot;
 use tower::{Layer, Service, ServiceExt};
 
-/// How patient a [`Breaker`] is.
+/// How patient a [`Breaker`] is: by default it bears 5 failures, and stays open for 30 s.
+///
+/// ```
+/// use std::time::Duration;
+/// use backstop_retry::BreakerConfig;
+///
+/// let config = BreakerConfig::new().failures(3);
+/// assert_eq!(config.open_for, Duration::from_secs(30));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BreakerConfig {
     /// How many failures in a row open it; at least 1.
     pub failures: u32,
     /// How long it stays open before it lets a probe through.
     pub open_for: Duration,
+}
+
+impl BreakerConfig {
+    /// Makes the default.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how many failures in a row open it; at least 1.
+    #[must_use]
+    pub const fn failures(mut self, failures: u32) -> Self {
+        self.failures = failures;
+        self
+    }
+
+    /// Sets how long it stays open before it lets a probe through.
+    #[must_use]
+    pub const fn open_for(mut self, time: Duration) -> Self {
+        self.open_for = time;
+        self
+    }
 }
 
 impl Default for BreakerConfig {

@@ -93,7 +93,7 @@ impl History {
     }
 
     fn providers(&self, clock: &VirtualClock) -> Vec<(Arc<dyn Provider>, Breaker)> {
-        let config = BreakerConfig { failures: 3, open_for: Duration::from_secs(5) };
+        let config = BreakerConfig::new().failures(3).open_for(Duration::from_secs(5));
         let endpoint = |answers: &Vec<ScriptedAnswer>| {
             let clock = Arc::new(clock.clone());
             let provider = ScriptedProvider::new(answers.clone()).with_clock(clock.clone());

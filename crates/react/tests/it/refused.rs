@@ -14,7 +14,7 @@ use crate::bench::*;
 fn failing(bench: &Bench, kind: ErrorKind) -> Upstream {
     let clock = Arc::new(bench.clock.clone());
     let provider = ScriptedProvider::new((0..9).map(|_| fails(kind)).collect::<Vec<_>>());
-    let config = BreakerConfig { failures: 2, ..BreakerConfig::default() };
+    let config = BreakerConfig::new().failures(2);
     Upstream::on_clock(Arc::new(provider), clock.clone()).breaker(Breaker::new(config, clock))
 }
 
