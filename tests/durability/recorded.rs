@@ -175,7 +175,7 @@ async fn recorded_wire_replays_alike() {
 #[tokio::test]
 async fn recorded_layers_replay_alike() {
     let elapsed = Duration::from_millis(4_321);
-    let exhausted = |last| ProviderError::from(Exhausted { attempts: 3, elapsed, last });
+    let exhausted = |last| ProviderError::from(Exhausted::new(3, elapsed, last));
     let io = std::io::Error::other(ProviderError::transport("inner", "innermost"));
     for error in [
         ProviderError::circuit_open(None),

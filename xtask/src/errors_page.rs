@@ -70,7 +70,7 @@ fn text(catalogue: &[Entry], facts: &Facts) -> String {
             "\n## {name}\n\n| code | what happened | again | acted | what to do |\n\
              | --- | --- | --- | --- | --- |\n"
         );
-        for Entry { code, meaning, advice } in family {
+        for Entry { code, meaning, advice, .. } in family {
             // `PROVIDER_RATE_LIMITED` is the constant of `provider.rate_limited`.
             let row = facts.by_code.get(&code.to_uppercase().replace('.', "_"));
             let again = row.map_or("–".to_owned(), |row| said(&row.retry));
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn family_has_one_heading() {
-        let entry = |code| Entry { code, meaning: "It broke | badly.", advice: "Fix it." };
+        let entry = |code| Entry::new(code, "It broke | badly.", "Fix it.");
         let row =
             Row { retry: ["never"].into(), effect: ["none", "unknown"].into(), ..Row::default() };
         let facts = Facts { by_code: [("A_TWO".to_owned(), row)].into(), ..Facts::default() };

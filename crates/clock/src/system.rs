@@ -7,6 +7,7 @@ use crate::{BoxFuture, Clock};
 
 /// The machine's own clock, sleeping on tokio's timer.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::exhaustive_structs, reason = "it is a name, and holds nothing")]
 pub struct SystemClock;
 
 impl Clock for SystemClock {

@@ -53,6 +53,7 @@ impl PartialEq<&str> for Code {
 
 /// One row of the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Entry {
     /// The code.
     pub code: &'static str,
@@ -60,6 +61,14 @@ pub struct Entry {
     pub meaning: &'static str,
     /// What a person can do about it, in one sentence.
     pub advice: &'static str,
+}
+
+impl Entry {
+    /// Makes a row.
+    #[must_use]
+    pub const fn new(code: &'static str, meaning: &'static str, advice: &'static str) -> Self {
+        Self { code, meaning, advice }
+    }
 }
 
 macro_rules! catalogue {

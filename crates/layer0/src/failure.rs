@@ -110,6 +110,7 @@ pub fn hint<'f>(failure: &'f (impl Failure + ?Sized)) -> Cow<'f, str> {
 /// Retry: never. Effect: as the last error says.
 #[derive(Debug, ThisError)]
 #[error("gave up after {attempts} attempts")]
+#[non_exhaustive]
 pub struct Exhausted<E: Error + 'static> {
     /// How many attempts were made, the first included.
     pub attempts: u32,
@@ -118,6 +119,14 @@ pub struct Exhausted<E: Error + 'static> {
     /// What the last attempt failed with.
     #[source]
     pub last: E,
+}
+
+impl<E: Error + 'static> Exhausted<E> {
+    /// Makes the error; `last` is what the last attempt failed with.
+    #[must_use]
+    pub const fn new(attempts: u32, elapsed: Duration, last: E) -> Self {
+        Self { attempts, elapsed, last }
+    }
 }
 
 impl<E: Failure + 'static> Failure for Exhausted<E> {
@@ -168,9 +177,18 @@ impl<E> std::ops::DerefMut for Inner<E> {
 /// Says that an attempt was cut off by the timeout of the layer around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ThisError)]
 #[error("timed out after {}", Seconds(*after))]
+#[non_exhaustive]
 pub struct TimedOut {
     /// The limit that was reached.
     pub after: Duration,
+}
+
+impl TimedOut {
+    /// Makes the error; `after` is the limit.
+    #[must_use]
+    pub const fn new(after: Duration) -> Self {
+        Self { after }
+    }
 }
 
 /// Says that a circuit breaker refused a call without making it.
@@ -195,6 +213,7 @@ impl CircuitOpen {
 
 /// Prints a duration as people write it in messages: `30s`, `1.5s`, `250ms`.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::exhaustive_structs, reason = "it is a duration, and prints nothing else")]
 pub struct Seconds(pub Duration);
 
 impl fmt::Display for Seconds {

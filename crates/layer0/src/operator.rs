@@ -35,6 +35,7 @@ pub trait Operator: Send + Sync {
 
 /// What an operator is asked to do.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Task {
     /// The input: text for a model, any JSON for code.
     pub input: Value,
@@ -73,6 +74,7 @@ impl Task {
 
 /// What an operator answers.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Answer {
     /// The answer: text from a model, any JSON from code.
     pub output: Value,
@@ -93,7 +95,15 @@ impl Answer {
 }
 
 /// Where an operator runs: its session, its depth, who called it and who it may call.
+///
+/// ```
+/// use layer0::operator::Context;
+///
+/// let mut context = Context::root();
+/// context.session = Some("support-17".into());
+/// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Context {
     /// The session; sub-dispatches share their caller's.
     pub session: Option<SessionId>,
@@ -157,11 +167,19 @@ impl fmt::Debug for Context {
 
 /// A message to a dispatch in flight.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Signal {
     /// What it is about.
     pub name: String,
     /// What it carries.
     pub data: Value,
+}
+
+impl Signal {
+    /// Makes a message about something.
+    pub fn new(name: impl Into<String>, data: Value) -> Self {
+        Self { name: name.into(), data }
+    }
 }
 
 /// The signals that wait for an operator to take them; clones share one queue.

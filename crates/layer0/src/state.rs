@@ -7,11 +7,20 @@ use crate::error::StateError;
 
 /// A value with the version that a conditional write compares.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Versioned {
     /// The value.
     pub value: Value,
     /// Counts the writes to this key, from 1.
     pub version: u64,
+}
+
+impl Versioned {
+    /// Makes a value that was written so often.
+    #[must_use]
+    pub const fn new(value: Value, version: u64) -> Self {
+        Self { value, version }
+    }
 }
 
 /// Keeps JSON values by scope and key.

@@ -108,7 +108,7 @@ fn wrappers_lead_to_the_error_inside() {
 #[test]
 fn giving_up_keeps_code_and_forbids_retry() {
     let last = OrchError::from(OperatorError::Retryable("busy".into()));
-    let exhausted = Exhausted { attempts: 3, elapsed: Duration::from_secs(2), last };
+    let exhausted = Exhausted::new(3, Duration::from_secs(2), last);
     let error = OrchError::from(exhausted);
     assert_eq!(
         (error.code(), error.retry(), error.effect()),

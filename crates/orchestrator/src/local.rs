@@ -252,7 +252,8 @@ impl Orchestrator for LocalOrchestrator {
         context: Context,
     ) -> Vec<Result<Answer, OrchError>> {
         let dispatches = tasks.into_iter().map(|(operator, task)| {
-            let context = Context { signals: Signals::default(), ..context.clone() };
+            let mut context = context.clone();
+            context.signals = Signals::default();
             async move { self.dispatch(&operator, task, context).await }
         });
         join_all(dispatches).await

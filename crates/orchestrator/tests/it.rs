@@ -107,7 +107,7 @@ async fn missing_operators_and_workflows_are_named() {
         orchestrator.dispatch("nobody", Task::text("x"), Context::root()).await.unwrap_err();
     assert!(matches!(&error, OrchError::OperatorNotFound(name) if name == "nobody"));
     let unknown = WorkflowId::from("wf_0");
-    let signal = Signal { name: "stop".into(), data: Value::Null };
+    let signal = Signal::new("stop", Value::Null);
     let error = orchestrator.signal(&unknown, signal).await.unwrap_err();
     assert!(matches!(&error, OrchError::WorkflowNotFound(id) if id == "wf_0"));
     assert!(matches!(orchestrator.query(&unknown).await, Err(OrchError::WorkflowNotFound(_))));
@@ -254,7 +254,7 @@ async fn dispatch_in_flight_can_be_queried_and_signalled() {
         }
     };
     assert_eq!(orchestrator.query(&workflow).await.unwrap()["operator"], "waits");
-    let signal = Signal { name: "go".into(), data: json!(7) };
+    let signal = Signal::new("go", json!(7));
     orchestrator.signal(&workflow, signal).await.unwrap();
     assert_eq!(dispatch.await.unwrap().unwrap().output, json!({"name": "go", "data": 7}));
     assert!(orchestrator.in_flight().is_empty());
@@ -264,8 +264,8 @@ async fn dispatch_in_flight_can_be_queried_and_signalled() {
 async fn a_deadline_ends_a_dispatch() {
     let clock = start();
     let orchestrator = builder(&clock).operator(Sleeps(clock.clone())).build().unwrap();
-    let root =
-        Context { deadline: Some(clock.now().after(Duration::from_secs(5))), ..Context::root() };
+    let mut root = Context::root();
+    root.deadline = Some(clock.now().after(Duration::from_secs(5)));
     let result =
         on(&clock, async move { orchestrator.dispatch("sleeps", Task::text("x"), root).await });
     assert!(result.await.unwrap_err().to_string().ends_with("the deadline of `sleeps` has passed"));

@@ -10,7 +10,7 @@ use layer0::failure::{Exhausted, Failure};
 fn samples() -> Vec<ProviderError> {
     let hint = Some(Duration::from_secs(7));
     let last = ProviderError::transient("overloaded", Some(529));
-    let exhausted = Exhausted { attempts: 3, elapsed: Duration::from_secs(4), last };
+    let exhausted = Exhausted::new(3, Duration::from_secs(4), last);
     vec![
         ProviderError::AuthFailed("bad key".into()),
         ProviderError::circuit_open(hint),

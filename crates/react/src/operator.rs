@@ -24,11 +24,10 @@ impl Operator for Agent {
         request.parent.clone_from(&context.parent);
         request.depth = context.depth;
         let outcome = Self::run(self, request).await?;
-        Ok(Answer {
-            output: Value::String(outcome.output.as_ref().to_owned()),
-            stop: outcome.stop,
-            run: Some(outcome.run_id),
-            usage: outcome.usage,
-        })
+        let mut answer = Answer::completed(Value::String(outcome.output.as_ref().to_owned()));
+        answer.stop = outcome.stop;
+        answer.run = Some(outcome.run_id);
+        answer.usage = outcome.usage;
+        Ok(answer)
     }
 }

@@ -69,7 +69,7 @@ impl Decision {
         match self {
             Self::Next { is_exhausted: true } | Self::Stop { is_exhausted: true, .. } => {
                 let Tried { attempts, elapsed, .. } = tried;
-                Exhausted { attempts, elapsed, last: error }.into()
+                Exhausted::new(attempts, elapsed, error).into()
             }
             Self::Again(_) | Self::Beside | Self::Next { .. } | Self::Stop { .. } => error,
         }

@@ -83,7 +83,7 @@ where
             return Poll::Ready(result);
         }
         let timer = timer.get_or_insert_with(|| clock.sleep(*after));
-        timer.as_mut().poll(cx).map(|()| Err(TimedOut { after: *after }.into()))
+        timer.as_mut().poll(cx).map(|()| Err(TimedOut::new(*after).into()))
     }
 }
 

@@ -8,10 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A link of the hash chain: 32 bytes, printed as 64 lower-case hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[expect(clippy::exhaustive_structs, reason = "it is its bytes")]
 pub struct Hash(pub [u8; 32]);
 
 /// What is hashed before a payload: 16 bytes, printed as 32 lower-case hex digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "it is its bytes")]
 pub struct Salt(pub [u8; 16]);
 
 macro_rules! hex_bytes {

@@ -33,6 +33,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
 /// assert_eq!(Chain(&error).to_string(), "operator failed: queue is full");
 /// ```
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::exhaustive_structs, reason = "it is an error, and prints nothing else")]
 pub struct Chain<'a>(pub &'a (dyn Error + 'static));
 
 impl fmt::Display for Chain<'_> {

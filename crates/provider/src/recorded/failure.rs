@@ -130,7 +130,7 @@ impl From<&RecordedFailure> for ProviderError {
             RecordedFailure::ContentBlocked { message } => Self::content_blocked(message),
             RecordedFailure::ContextOverflow { message } => Self::context_overflow(message),
             RecordedFailure::Exhausted { attempts, elapsed, last } => {
-                Exhausted { attempts, elapsed, last: Self::from(&*last) }.into()
+                Exhausted::new(attempts, elapsed, Self::from(&*last)).into()
             }
             RecordedFailure::InvalidRequest { message, status } => {
                 Self::invalid_request(message, status)

@@ -84,7 +84,8 @@ async fn names_each_run_it_records(sample: OperatorSample) {
 /// In the session of its caller, some dispatches deep.
 async fn runs_below_another(sample: OperatorSample) {
     let (session, parent) = (Some("s".into()), Some("run_0".into()));
-    let context = Context { session, parent, depth: 3, ..Context::root() };
+    let mut context = Context::root();
+    (context.session, context.parent, context.depth) = (session, parent, 3);
     sample.run(&context).await;
     sample.run(&context).await;
 }

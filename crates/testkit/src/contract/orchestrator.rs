@@ -117,13 +117,9 @@ async fn gives_an_operator_its_task_and_context(make: Make) {
         Ok(json!("seen"))
     });
     let far = Timestamp::from_millis(i64::MAX / 2);
-    let context = Context {
-        session: Some("s".into()),
-        parent: Some("run_0".into()),
-        depth: 2,
-        deadline: Some(far),
-        ..Context::root()
-    };
+    let mut context = Context::root();
+    (context.session, context.parent) = (Some("s".into()), Some("run_0".into()));
+    (context.depth, context.deadline) = (2, Some(far));
     let task = Task::json(json!({ "a": [1, null] })).idempotent();
     let answer = make(vec![looks]).dispatch("looks", task.clone(), context).await;
     assert_eq!(answer.map(|answer| answer.output).ok(), Some(json!("seen")));
@@ -166,7 +162,8 @@ async fn lets_an_operator_dispatch_another(make: Make) {
     });
     let (outer, _) = caller("outer", "inner");
     let orchestrator = make(vec![outer, inner]);
-    let context = Context { session: Some("s".into()), ..Context::root() };
+    let mut context = Context::root();
+    context.session = Some("s".into());
     let answer = orchestrator.dispatch("outer", Task::text("x"), context).await;
     let output = answer.map(|answer| answer.output);
     assert_eq!(output.ok(), Some(json!(["x", 1, "s"])), "one deeper, in the same session");
@@ -301,7 +298,8 @@ async fn starts_nothing_after_its_deadline(make: Make) {
         count.fetch_add(1, Ordering::Relaxed);
         Ok(json!("done"))
     });
-    let context = Context { deadline: Some(Timestamp::from_millis(1)), ..Context::root() };
+    let mut context = Context::root();
+    context.deadline = Some(Timestamp::from_millis(1));
     let result = make(vec![acts]).dispatch("acts", Task::text("x"), context).await;
     assert!(matches!(result, Err(OrchError::DispatchFailed(_))), "{result:?}");
     assert_eq!(runs.load(Ordering::Relaxed), 0);
@@ -311,7 +309,7 @@ async fn has_no_unknown_workflow(make: Make) {
     let orchestrator = make(vec![echo("one")]);
     output(&orchestrator, "one", "x").await;
     for unknown in ["", "one", "wf_0"] {
-        let signal = Signal { name: "cancel".into(), data: Value::Null };
+        let signal = Signal::new("cancel", Value::Null);
         let signalled = orchestrator.signal(&unknown.into(), signal).await;
         assert!(matches!(signalled, Err(OrchError::WorkflowNotFound(_))), "{signalled:?}");
         let queried = orchestrator.query(&unknown.into()).await;
