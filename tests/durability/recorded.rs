@@ -104,7 +104,7 @@ fn timeouts(ending: Ending) -> Timeouts {
     let hangs = matches!(ending, Ending::HangAt(_) | Ending::HangBeforeHead);
     let long = Duration::from_secs(30);
     let limit = if hangs { Duration::from_millis(100) } else { long };
-    Timeouts { connect: long, first_byte: limit, idle: limit, attempt: long }
+    Timeouts::all(long).first_byte(limit).idle(limit)
 }
 
 /// Spec: D6, P10

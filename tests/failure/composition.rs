@@ -34,7 +34,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// The adapters that make the same of each fault.
 const ENDPOINTS: [Endpoint; 2] = [OPENAI, ANTHROPIC];
 
-const PATIENT: Timeouts = Timeouts { connect: LONG, first_byte: LONG, idle: LONG, attempt: LONG };
+const PATIENT: Timeouts = Timeouts::all(LONG);
 
 /// The limit that ends an attempt at a server that hangs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,10 +49,10 @@ impl Limit {
     fn timeouts(self) -> Timeouts {
         let short = Duration::from_secs(2);
         match self {
-            Self::FirstByte => Timeouts { first_byte: short, ..PATIENT },
-            Self::Idle => Timeouts { idle: short, ..PATIENT },
+            Self::FirstByte => PATIENT.first_byte(short),
+            Self::Idle => PATIENT.idle(short),
             // The answer that comes at last has to keep it too.
-            Self::Attempt => Timeouts { attempt: short * 2, ..PATIENT },
+            Self::Attempt => PATIENT.attempt(short * 2),
         }
     }
 

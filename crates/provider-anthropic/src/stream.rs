@@ -128,7 +128,8 @@ impl Stream for MessagesStream {
         if !self.has_stopped {
             return Err(ProviderError::stream_truncated("`message_stop`"));
         }
-        let mut draft = Draft { usage: self.usage.billed(), ..Draft::default() };
+        let mut draft = Draft::default();
+        draft.usage = self.usage.billed();
         for open in self.blocks.into_values() {
             add(&mut draft, open.into_block());
         }

@@ -140,7 +140,8 @@ impl Stream for ConverseStream {
             return Err(ProviderError::stream_truncated("`messageStop`"));
         };
         let usage = self.usage.unwrap_or_default().billed();
-        let mut draft = Draft { usage, ..Draft::default() };
+        let mut draft = Draft::default();
+        draft.usage = usage;
         for open in self.blocks.into_values() {
             let part = match open {
                 OpenBlock::Text(text) => Part::Text(text),

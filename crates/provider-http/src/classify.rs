@@ -11,6 +11,7 @@ use crate::said::Said;
 
 /// One row: a failure with this status and this body is of this class.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Row {
     /// The status; `None` matches any, and belongs to what is said of bodies only.
     pub status: Option<u16>,

@@ -8,6 +8,7 @@ use crate::reply::Reply;
 
 /// An answer that is being put together.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Draft {
     /// What it says so far.
     pub text: String,

@@ -8,6 +8,7 @@ use crate::hint;
 /// What the body of a failure says, whatever its shape: `{"error": {…}}`, `{"error": "…"}`, the
 /// flat form of several compatible endpoints, Google's `google.rpc.Status`, plain text, or nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Said {
     /// The `type`s it names, and Google's `status`.
     pub kinds: Vec<String>,

@@ -5,8 +5,17 @@ use serde::{Deserialize, Serialize};
 /// How long each phase of a model call may take.
 ///
 /// In files: `{ connect_ms, first_byte_ms, idle_ms, attempt_ms }`, each optional, none zero.
+///
+/// ```
+/// use std::time::Duration;
+/// use backstop_provider_http::Timeouts;
+///
+/// let timeouts = Timeouts::new().idle(Duration::from_secs(5));
+/// assert_eq!(timeouts.attempt, Duration::from_secs(300));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Timeouts {
     /// Connecting, TLS included. 10 s by default.
     #[serde(rename = "connect_ms", with = "ms")]
@@ -22,6 +31,48 @@ pub struct Timeouts {
     /// default.
     #[serde(rename = "attempt_ms", with = "ms")]
     pub attempt: Duration,
+}
+
+impl Timeouts {
+    /// Makes the default.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets each phase, and the attempt as a whole, take this long.
+    #[must_use]
+    pub const fn all(limit: Duration) -> Self {
+        Self { connect: limit, first_byte: limit, idle: limit, attempt: limit }
+    }
+
+    /// Limits connecting.
+    #[must_use]
+    pub const fn connect(mut self, limit: Duration) -> Self {
+        self.connect = limit;
+        self
+    }
+
+    /// Limits the time to the head of the answer.
+    #[must_use]
+    pub const fn first_byte(mut self, limit: Duration) -> Self {
+        self.first_byte = limit;
+        self
+    }
+
+    /// Limits the time between two pieces of the answer.
+    #[must_use]
+    pub const fn idle(mut self, limit: Duration) -> Self {
+        self.idle = limit;
+        self
+    }
+
+    /// Limits the attempt as a whole.
+    #[must_use]
+    pub const fn attempt(mut self, limit: Duration) -> Self {
+        self.attempt = limit;
+        self
+    }
 }
 
 impl Default for Timeouts {

@@ -49,7 +49,9 @@ impl Protocol for Plain {
     }
 
     fn response(&self, text: String, reply: &Reply<'_>) -> Result<ModelResponse, ProviderError> {
-        Ok(Draft { text, ..Draft::default() }.finish(StopReason::End, reply))
+        let mut draft = Draft::default();
+        draft.text = text;
+        Ok(draft.finish(StopReason::End, reply))
     }
 
     fn stream(&self) -> Pieces {

@@ -98,7 +98,7 @@ fn suite(defect: Defect) -> Suite {
 fn make(defect: Defect, url: &str, timeouts: Timeouts) -> Arc<dyn Provider> {
     let hour = Duration::from_secs(3_600);
     let timeouts = match defect {
-        D::NeverTimesOut => Timeouts { connect: hour, first_byte: hour, idle: hour, attempt: hour },
+        D::NeverTimesOut => Timeouts::all(hour),
         _ => timeouts,
     };
     let sound: Arc<dyn Provider> = match defect {

@@ -1,5 +1,6 @@
 /// Words that say what a failure is.
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Phrase {
     /// Who says so.
     pub from: &'static str,

@@ -115,7 +115,7 @@ pub fn provider(wire: Wire) -> Suite {
 /// The limits of a call that hangs. All others are patient: a busy machine is no defect.
 const SHORT: Timeouts = {
     let second = Duration::from_secs(1);
-    Timeouts { first_byte: second, idle: second, ..patient() }
+    patient().first_byte(second).idle(second)
 };
 
 async fn it_has_a_name(wire: Wire) {

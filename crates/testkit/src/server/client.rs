@@ -101,7 +101,7 @@ pub(crate) fn shows_a_secret(text: &str) -> bool {
 /// Timeouts that are far away, but for those a check shortens.
 pub(crate) const fn patient() -> Timeouts {
     let long = Duration::from_secs(30);
-    Timeouts { connect: long, first_byte: long, idle: long, attempt: long }
+    Timeouts::all(long)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -23,18 +23,18 @@ pub async fn a_hung_peer_is_a_timeout_of_its_phase(adapter: &Adapter) {
         let plain = || adapter.plain(streamed);
 
         let server = Loopback::replying([plain().ending(Ending::HangBeforeHead)]);
-        let timeouts = Timeouts { first_byte: SHORT, ..patient() };
+        let timeouts = patient().first_byte(SHORT);
         let expected = "timed out waiting for the first byte after 100ms";
         times_out(adapter, &server.url(), timeouts, streamed, expected, Effect::Unknown).await;
 
         let server = Loopback::replying([plain().ending(Ending::HangAt(20))]);
-        let timeouts = Timeouts { idle: SHORT, ..patient() };
+        let timeouts = patient().idle(SHORT);
         let expected = "timed out waiting for the next chunk after 100ms";
         times_out(adapter, &server.url(), timeouts, streamed, expected, Effect::Unknown).await;
 
         // It accepts, and never answers the TLS handshake, which belongs to connecting.
         let server = Loopback::replying([]);
-        let timeouts = Timeouts { connect: SHORT, ..patient() };
+        let timeouts = patient().connect(SHORT);
         let url = server.url().replace("http:", "https:");
         let expected = "timed out while connecting after 100ms";
         times_out(adapter, &url, timeouts, streamed, expected, Effect::None).await;
