@@ -11,6 +11,7 @@ use crate::LogError;
 
 /// An approval without a decision.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct OpenApproval {
     /// Names the question.
     pub id: ApprovalId,

@@ -14,6 +14,7 @@ use crate::{LogError, LogKey, escape_json};
 
 /// One row of a log. The payload is kept as the text that was written, never re-serialised.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Record {
     /// Its place in the run: 1, 2, ….
     pub seq: u64,
@@ -81,6 +82,19 @@ impl Payload {
 }
 
 impl Record {
+    /// Makes a row of the schema of today that nothing led to. Its hash is none yet: [`Record::seal`]
+    /// makes it.
+    pub fn new(
+        seq: u64,
+        at: Timestamp,
+        event_type: impl Into<Cow<'static, str>>,
+        actor: Actor,
+        payload: Payload,
+    ) -> Self {
+        let (event_type, hash) = (event_type.into(), Hash::default());
+        Self { seq, at, event_type, actor, caused_by: None, schema: SCHEMA, payload, hash }
+    }
+
     /// Returns what `hash` must be, given the hash of the record before (zero for the first): SHA-256,
     /// or with a key HMAC-SHA256, over what `docs/record-format.md` lists. No key seals a record of
     /// the first layout.

@@ -43,11 +43,20 @@ impl RunState {
 
 /// The last thing that went wrong in a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LastFailure {
     /// The event that says so.
     pub seq: u64,
     /// The code.
     pub code: Code,
+}
+
+impl LastFailure {
+    /// States which event says so, and the code.
+    #[must_use]
+    pub const fn new(seq: u64, code: Code) -> Self {
+        Self { seq, code }
+    }
 }
 
 /// What a run may use, and what that costs, as its agent's definition has it.
@@ -115,6 +124,7 @@ impl PartialEq for Terms {
 
 /// A run at a glance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RunSummary {
     /// The run.
     pub run: RunId,

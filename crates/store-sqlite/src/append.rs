@@ -63,8 +63,10 @@ impl Append {
 
 /// Returns the summary without what columns of their own have: it is written at every append.
 fn without_columns(summary: &RunSummary) -> RunSummary {
-    let (terms, head, labels) = (Terms::default(), Hash::default(), Arc::default());
-    RunSummary { terms, parent: None, labels, last_seq: 0, head, ..summary.clone() }
+    let mut rest = summary.clone();
+    (rest.terms, rest.parent, rest.labels) = (Terms::default(), None, Arc::default());
+    (rest.last_seq, rest.head) = (0, Hash::default());
+    rest
 }
 
 /// Puts events at the end of the table, each linked to the one before it in its run, and moves the heads of

@@ -32,21 +32,22 @@ pub(crate) fn record_of(row: &SqliteRow) -> Result<Record, LogError> {
     let changed = |_| LogError::tampered(seq, "a column has another type");
     let actor: &str = row.try_get("actor").map_err(changed)?;
     let caused_by: Option<i64> = row.try_get("caused_by").map_err(changed)?;
-    Ok(Record {
+    let mut record = Record::new(
         seq,
-        at: Timestamp::from_millis(row.try_get("at").map_err(changed)?),
-        event_type: known_type(row.try_get("type").map_err(changed)?),
-        actor: Actor::parse(actor).ok_or(LogError::tampered(seq, "its actor is unknown"))?,
-        caused_by: caused_by
-            .map(|cause| {
-                u64::try_from(cause).map_err(|_| LogError::tampered(seq, "its cause is negative"))
-            })
-            .transpose()?,
-        schema: u32::try_from(row.try_get::<i64, _>("schema").map_err(changed)?)
-            .unwrap_or(u32::MAX),
-        payload: payload_of(row, seq)?,
-        hash: hash_of(row, "hash", seq)?,
-    })
+        Timestamp::from_millis(row.try_get("at").map_err(changed)?),
+        known_type(row.try_get("type").map_err(changed)?),
+        Actor::parse(actor).ok_or(LogError::tampered(seq, "its actor is unknown"))?,
+        payload_of(row, seq)?,
+    );
+    record.caused_by = caused_by
+        .map(|cause| {
+            u64::try_from(cause).map_err(|_| LogError::tampered(seq, "its cause is negative"))
+        })
+        .transpose()?;
+    record.schema =
+        u32::try_from(row.try_get::<i64, _>("schema").map_err(changed)?).unwrap_or(u32::MAX);
+    record.hash = hash_of(row, "hash", seq)?;
+    Ok(record)
 }
 
 /// Reads what an event's row holds of its payload.

@@ -89,7 +89,10 @@ impl Defective {
             let of_parent = noted.asked.clone();
             noted.copied = of_parent
                 .into_iter()
-                .map(|open| OpenApproval { run: batch.run.clone(), ..open })
+                .map(|mut open| {
+                    open.run = batch.run.clone();
+                    open
+                })
                 .collect();
         }
         noted.asked.extend(batch.approval_changes().filter_map(|change| match change {

@@ -8,7 +8,7 @@ use backstop_event_log::{
     verify_run,
 };
 use backstop_store_sqlite::Database;
-use layer0::event::{Actor, EventKind, Hash};
+use layer0::event::{Actor, EventKind};
 use layer0::id::RunId;
 
 use crate::{Folder, at, error, open, started, tamper};
@@ -63,16 +63,9 @@ async fn write_first_layout(log: &dyn EventLog, run: &str, session: &str) -> Run
     let claim = log.claim_new(&run);
     let mut summary = RunSummary::new(run.clone());
     for seq in 1..=20 {
-        let mut record = Record {
-            seq,
-            at: at(1),
-            event_type: "run.started".into(),
-            actor: Actor::Runtime,
-            caused_by: None,
-            schema: 1,
-            payload: Payload::Plain(serde_json::to_string(&started(session)).unwrap()),
-            hash: Hash::default(),
-        };
+        let payload = Payload::Plain(serde_json::to_string(&started(session)).unwrap());
+        let mut record = Record::new(seq, at(1), "run.started", Actor::Runtime, payload);
+        record.schema = 1;
         record.hash = record.seal(&summary.head, None);
         summary.apply(&record.decode(&run).unwrap());
         let batch = Batch::new(run.clone(), claim.epoch(), vec![record], summary.clone());

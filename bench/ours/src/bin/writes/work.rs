@@ -1,13 +1,12 @@
 //! What is written, and how it is timed.
 
-use std::borrow::Cow;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use backstop::Redactor;
 use backstop::error_store::{NewError, Origin};
 use backstop::event_log::{Batch, Claim, Payload, Record, RunSummary, Seed};
-use backstop::layer0::event::{Actor, EventKind, Hash, SCHEMA, Warning};
+use backstop::layer0::event::{Actor, EventKind, Warning};
 use backstop::layer0::{Code, Timestamp, code};
 
 /// How long a round took, and each write of it.
@@ -105,19 +104,13 @@ fn record(run: &mut RunSummary) -> Record {
     run.last_seq += 1;
     run.usage.wall_ms += 3;
     let kind: EventKind = Warning { message: "so it goes ".repeat(18).into() }.into();
-    let mut record = Record {
-        seq: run.last_seq,
-        at: Timestamp::from_millis(1_767_225_600_000),
-        event_type: Cow::Borrowed(kind.event_type()),
-        actor: Actor::Machine,
-        caused_by: Some(1),
-        schema: SCHEMA,
-        payload: Payload::Salted(
-            Seed::new("bench").salt(run.last_seq),
-            serde_json::to_string(&kind).expect("an event serialises"),
-        ),
-        hash: Hash::default(),
-    };
+    let at = Timestamp::from_millis(1_767_225_600_000);
+    let payload = Payload::Salted(
+        Seed::new("bench").salt(run.last_seq),
+        serde_json::to_string(&kind).expect("an event serialises"),
+    );
+    let mut record = Record::new(run.last_seq, at, kind.event_type(), Actor::Machine, payload);
+    record.caused_by = Some(1);
     record.hash = record.seal(&run.head, None);
     run.head = record.hash;
     record
