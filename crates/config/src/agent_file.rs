@@ -50,6 +50,7 @@ pub struct AgentFile {
 /// `[store]`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StoreTable {
     /// Where; the platform's data folder otherwise.
     pub url: Option<String>,
@@ -78,6 +79,7 @@ pub enum DurabilityName {
 /// `[[tools]]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ToolTable {
     /// A program, or one of ours.
     pub kind: ToolKind,

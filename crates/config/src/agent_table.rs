@@ -16,6 +16,7 @@ use crate::read::read_text;
 /// What the agent is, whatever model answers for it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct AgentTable {
     /// The agent's name.
     pub name: Option<String>,
@@ -40,6 +41,7 @@ pub struct AgentTable {
 /// `[agent.budget]`; what is not given keeps its default, `"off"` is without bound.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct BudgetTable {
     /// Model attempts.
     pub max_model_calls: Option<Bound>,
@@ -65,6 +67,7 @@ pub struct BudgetTable {
 /// `[agent.price]`, in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PriceTable {
     /// Prompt tokens.
     #[serde(deserialize_with = "amount")]
@@ -92,6 +95,7 @@ impl From<PriceTable> for Price {
 /// `[agent.limits]`; what is not given keeps its default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct LimitsTable {
     /// How many model calls a run may make.
     #[serde(deserialize_with = "at_least_one")]
@@ -240,6 +244,7 @@ fn small(given: Option<Bound>, default: Option<u32>) -> Option<u32> {
 /// `[agent.retry]`; what is not given keeps its default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RetryTable {
     /// How many attempts are made, the first included.
     #[serde(deserialize_with = "at_least_one")]
@@ -257,6 +262,7 @@ pub struct RetryTable {
 /// `[agent.policy]`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PolicyTable {
     /// The capabilities the tools may use.
     #[serde(deserialize_with = "grants")]

@@ -15,6 +15,7 @@ use crate::reference::Reference;
 /// `[model]`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ModelTable {
     /// The adapter.
     pub provider: ProviderName,
@@ -93,6 +94,7 @@ pub struct ModelTable {
 /// answers are the first one's.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct EndpointTable {
     /// The adapter.
     pub provider: ProviderName,
@@ -241,6 +243,7 @@ impl ProviderName {
 /// `[model.timeouts]`, in milliseconds, none zero; what is not given keeps its default.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TimeoutsTable {
     /// Connecting.
     pub connect_ms: Option<NonZeroU64>,

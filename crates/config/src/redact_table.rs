@@ -7,6 +7,7 @@ use serde::de::{Deserializer, Error};
 /// `[redact]`: what is taken out of text beside what is known.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RedactTable {
     /// What secrets look like, as regular expressions. A group named `keep` stays.
     #[serde(deserialize_with = "expressions")]

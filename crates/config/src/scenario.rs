@@ -22,6 +22,7 @@ use crate::scripted_hook::{ScriptedDecision, ScriptedHook};
 /// A scenario file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Scenario {
     /// What it shows.
     pub name: String,
@@ -66,6 +67,7 @@ pub struct Scenario {
 /// A scripted tool.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ScriptedTool {
     /// Its name.
     pub name: String,
@@ -105,6 +107,7 @@ pub struct ScriptedTool {
 /// What one execution of a scripted tool comes to.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ScriptedCall {
     /// What it returns.
     pub output: Option<Value>,
@@ -138,6 +141,7 @@ fn output_bytes<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::
 /// `[memory]`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct MemoryTable {
     /// What every read returns.
     pub entries: Vec<String>,
@@ -158,6 +162,7 @@ pub struct MemoryTable {
 /// `[log]`.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct LogFaultTable {
     /// The append that would write this seq fails, and all after it.
     pub fail_at_seq: Option<u64>,
@@ -166,6 +171,7 @@ pub struct LogFaultTable {
 /// `[error_store]` and `[result_store]`.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StoreFaultTable {
     /// How it fails; it works otherwise.
     pub fail: Option<StoreFault>,
@@ -191,6 +197,7 @@ pub enum StoreFault {
 /// What must come of a scenario; what is not given is not checked.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Expect {
     /// How the run ends.
     pub outcome: Option<Outcome>,

@@ -9,6 +9,7 @@ use crate::checked::text;
 /// A scripted hook.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ScriptedHook {
     /// Its name.
     pub name: String,
@@ -49,6 +50,7 @@ pub enum HookAction {
 /// What a person decides about an approval.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ScriptedDecision {
     /// Yes or no.
     pub verdict: ApprovalVerdict,

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 /// What came of a run, as `--json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RunReport {
     /// The run.
     pub run: RunId,
@@ -40,6 +41,7 @@ pub struct RunReport {
 
 /// A failure with its causes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ReportedFailure {
     /// Its code.
     pub code: Code,

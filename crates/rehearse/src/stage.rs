@@ -33,6 +33,7 @@ const START_MS: i64 = 1_767_225_600_000;
 
 /// What came of a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Rehearsal {
     /// The scenario's name.
     pub scenario: String,
