@@ -132,10 +132,9 @@ static FAULTS: [Fault; 13] = [
     }),
     Fault::new("connection reset inside the answer", |to| to.broken(Ending::ResetAt)),
     Fault::hanging("half an answer, then nothing", Limit::Idle, |to| to.broken(Ending::HangAt)),
-    Fault::hanging("an answer that drips, and never ends in time", Limit::Attempt, |to| Reply {
-        piece_bytes: Some(1),
-        piece_delay: Duration::from_millis(50),
-        ..to.says("a long answer of many words")
+    Fault::hanging("an answer that drips, and never ends in time", Limit::Attempt, |to| {
+        let answer = to.says("a long answer of many words");
+        answer.split(1).piece_delay(Duration::from_millis(50))
     }),
     Fault::hanging("no answer at all", Limit::FirstByte, |to| {
         to.says("x").ending(Ending::HangBeforeHead)

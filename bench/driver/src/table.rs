@@ -68,7 +68,7 @@ impl fmt::Display for Table {
         writeln!(f, "### {}\n\n{}\n", self.title, self.about.trim())?;
         writeln!(f, "| what | median | min to max | goal |\n|---|---|---|---|")?;
         for line in &self.lines {
-            let Spread { median, min, max } = line.ratio;
+            let Spread { median, min, max, .. } = line.ratio;
             let goal = match line.goal {
                 Some(Goal::AtLeast(limit)) => format!("at least {limit}"),
                 Some(Goal::AtMost(limit)) => format!("at most {limit}"),

@@ -24,6 +24,7 @@ const ROWS: &str = include_str!("../wire/conformance.json");
 
 /// One way a provider can fail.
 #[derive(Debug, Clone, Deserialize)]
+#[non_exhaustive]
 pub struct Row {
     /// The provider.
     pub provider: String,

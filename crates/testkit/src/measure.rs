@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 /// The median of some measurements, and how far they lie apart.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Spread {
     /// The one in the middle; of an even number the mean of the two in the middle.
     pub median: f64,

@@ -367,12 +367,9 @@ fn an_attempt_is_limited_as_its_provider_says() {
     let drips = || {
         let answer = ScriptedAnswer::saying("slow but well");
         let reply = backstop_testkit::openai::reply(&answer, &json!({ "stream": true }));
-        let piece_bytes = Some(reply.body.len() / 10);
-        Loopback::serving(move |_| Reply {
-            piece_bytes,
-            piece_delay: Duration::from_millis(100),
-            ..reply.clone()
-        })
+        let piece_bytes = reply.body.len() / 10;
+        let reply = reply.split(piece_bytes).piece_delay(Duration::from_millis(100));
+        Loopback::serving(move |_| reply.clone())
     };
     let quota = || {
         let error = json!({ "error": { "code": "insufficient_quota", "message": "no credit" } });

@@ -13,6 +13,7 @@ use crate::wire::Wire;
 
 /// Bytes that a row speaks of, and what they must come to.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Sample {
     /// Names it in a message.
     pub label: String,

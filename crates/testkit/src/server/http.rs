@@ -12,6 +12,7 @@ use crate::server::{Ending, Reply};
 
 /// A request that came in.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Request {
     /// The method, such as `POST`.
     pub method: String,

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 /// What a server does with one request.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Reply {
     /// The HTTP status.
     pub status: u16,
@@ -107,6 +108,13 @@ impl Reply {
     #[must_use]
     pub const fn split(mut self, piece_bytes: usize) -> Self {
         self.piece_bytes = Some(piece_bytes);
+        self
+    }
+
+    /// Waits before each piece of the body.
+    #[must_use]
+    pub const fn piece_delay(mut self, delay: Duration) -> Self {
+        self.piece_delay = delay;
         self
     }
 

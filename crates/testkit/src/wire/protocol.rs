@@ -17,6 +17,7 @@ pub type MakeProvider = fn(&str, Timeouts) -> Arc<dyn Provider>;
 /// For a protocol that this crate speaks there is a function that makes one, such as
 /// [`openai::wire`](crate::wire::openai::wire).
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct Wire {
     /// Makes the provider.
     pub provider: MakeProvider,
