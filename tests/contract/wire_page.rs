@@ -4,12 +4,11 @@
 //! the page anew.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::TcpListener;
 
 use backstop::layer0::failure::{Failure, Retry};
 use backstop_provider_http::Timeouts;
 use backstop_testkit::failures::{self, Sample, Verdict};
-use backstop_testkit::{hello, send};
+use backstop_testkit::{ClosedPort, hello, send};
 use serde_json::Value;
 
 use crate::support::pages;
@@ -96,8 +95,8 @@ fn named(row: &Value) -> (String, String, String) {
 
 /// Asks where nothing listens, which no server can do.
 async fn refused(endpoint: &Endpoint) -> Line {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let provider = (endpoint.wire.provider)(&format!("http://{closed}"), Timeouts::default());
+    let closed = ClosedPort::bind();
+    let provider = (endpoint.wire.provider)(&closed.url(), Timeouts::default());
     let error = send(&*provider, &hello(), true).await.unwrap_err();
     let (code, retry, status) = (error.code(), error.retry(), error.status());
     let made = vec![(Verdict::Failed { code, retry, status }, BTreeSet::from([None]))];

@@ -13,6 +13,7 @@ use backstop::{
     Agent, ApprovalDesk, Budget, Database, Error, Limits, OpenAi, Pack, RetryConfig,
     ScriptedProvider, StoreUrl, layer0, tool,
 };
+use backstop_testkit::ClosedPort;
 
 /// Adds.
 #[tool]
@@ -190,11 +191,11 @@ fn every_error_of_the_parts_has_a_category() {
 /// Spec: E12, E7. The hint of the innermost failure is that of everything around it.
 #[tokio::test]
 async fn a_hint_reaches_the_application() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let model = OpenAi::new("m").base_url(format!("http://{free}")).build().unwrap();
+    let closed = ClosedPort::bind();
+    let model = OpenAi::new("m").base_url(closed.url()).build().unwrap();
     let retry = RetryConfig::new().attempts(1);
     let agent = Agent::builder(model).retry(retry).build().unwrap();
-    let expected = format!("is it running? base_url is `http://{free}`");
+    let expected = format!("is it running? base_url is `{}`", closed.url());
     let failure = agent.run("x").await.unwrap_err();
     assert_eq!(failure.hint(), expected);
     let error = OrchError::from(OperatorError::from(failure));

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_builtin_tools::{HttpFetch, Resolve};
-use backstop_testkit::{Ending, Loopback, Reply, Request};
+use backstop_testkit::{ClosedPort, Ending, Loopback, Reply, Request};
 use backstop_tool::{Grants, ToolContext, ToolError, Toolset};
 use layer0::Timestamp;
 use layer0::failure::{Failure, Retry};
@@ -280,9 +280,8 @@ async fn bodies_are_read_in_their_own_charset() {
 /// Spec: T3
 #[tokio::test]
 async fn failures_say_what_failed() {
-    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
-    drop(taken);
+    let closed = ClosedPort::bind();
+    let port = closed.address().port();
     let server = Loopback::replying([
         text(200, "whole").ending(Ending::ResetAt(2)),
         text(404, "no such page\n"),

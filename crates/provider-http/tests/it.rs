@@ -11,6 +11,7 @@ use backstop_provider_http::{
     ConfigError, Draft, Endpoint, Event, Events, HttpProvider, HttpProviderBuilder, Protocol,
     Reply, Row, Stream,
 };
+use backstop_testkit::ClosedPort;
 use layer0::Failure;
 use layer0::failure::Chain;
 use layer0::message::{StopReason, Transcript};
@@ -152,20 +153,16 @@ fn server(scheme: &str, answer: &'static [u8]) -> String {
     url
 }
 
-fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    format!("http://{}", listener.local_addr().unwrap())
-}
-
 /// Spec: E7, E10
 #[tokio::test]
 async fn every_unanswered_request_has_a_hint() {
     let tls_alert: &[u8] = &[21, 3, 1, 0, 2, 2, 70];
     // Too long for any resolver to ask for.
     let unknown = format!("http://{}:1", "a".repeat(64));
+    let closed = ClosedPort::bind();
     let banner: &[u8] = b"SSH-2.0-OpenSSH_9.9\r\n";
     for (base_url, expected) in [
-        (free_port(), "is it running? base_url is `{}/…/v1`"),
+        (closed.url(), "is it running? base_url is `{}/…/v1`"),
         (unknown, "check the host of base_url, which is `{}/…/v1`"),
         (
             server("https", banner),

@@ -27,6 +27,6 @@ mod wire;
 
 pub use chaos::Chaos;
 pub use server::{
-    Ending, Heard, KEY, Loopback, Reply, Request, ScriptedEndpoint, TOKEN, hello, send,
+    ClosedPort, Ending, Heard, KEY, Loopback, Reply, Request, ScriptedEndpoint, TOKEN, hello, send,
 };
 pub use wire::{Cannot, MakeProvider, Wire, anthropic, bedrock, gemini, ollama, openai, responses};

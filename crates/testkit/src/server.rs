@@ -1,12 +1,14 @@
 //! Servers on loopback, and the client that asks them.
 
 mod client;
+mod closed;
 mod http;
 mod loopback;
 mod reply;
 mod scripted;
 
 pub use client::{Heard, KEY, TOKEN, hello, send};
+pub use closed::ClosedPort;
 pub use http::Request;
 pub use loopback::Loopback;
 pub use reply::{Ending, Reply};

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use backstop_provider::ScriptedAnswer;
-use backstop_testkit::{Loopback, Reply, ScriptedEndpoint};
+use backstop_testkit::{ClosedPort, Loopback, Reply, ScriptedEndpoint};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, Ran, repository};
@@ -302,7 +302,8 @@ fn echoed_key_of_a_fallback_is_printed_nowhere() {
     let echoes = json!({ "choices": [{
         "message": { "content": format!("your key is {key}") }, "finish_reason": "stop",
     }]});
-    let unbound = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = ClosedPort::bind();
+    let unbound = closed.address();
     for (reply, code, shown) in [
         (Reply::json(401, &refusal), 1, "Incorrect API key provided: [redacted]"),
         (Reply::json(200, &echoes), 0, "your key is [redacted]"),
@@ -341,7 +342,8 @@ fn echoed_key_of_a_fallback_is_printed_nowhere() {
 #[test]
 fn another_provider_answers_for_one_that_is_down() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
-    let unbound = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = ClosedPort::bind();
+    let unbound = closed.address();
     bench.write("script.toml", "[[model]]\ntext = \"from the other\"\n");
     let agent = format!(
         "[agent]\ninput = \"q\"\n[agent.retry]\nbase_ms = 0\n[model]\nprovider = \"openai\"\n\

@@ -1,9 +1,7 @@
 //! Commands that help to begin: `init`, `check`, `doctor`, `completions`, `man`. Spec: W8
 
-use std::net::TcpListener;
-
 use backstop_provider::ScriptedAnswer;
-use backstop_testkit::ScriptedEndpoint;
+use backstop_testkit::{ClosedPort, ScriptedEndpoint};
 use serde_json::Value;
 
 use crate::bench::Bench;
@@ -94,7 +92,8 @@ fn doctor_says_what_needs_mending() {
     assert!(ran.out.contains("MiB free"), "{}", ran.out);
     assert!(bench.files().is_empty(), "it creates nothing");
 
-    let unbound = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = ClosedPort::bind();
+    let unbound = closed.address();
     let agent = |url: &str| {
         format!(
             "[model]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{url}\"\napi_key_env = \"MY_KEY\"\n"

@@ -1,7 +1,6 @@
 //! What a network and a server can do to a call.
 
 use std::error::Error;
-use std::net::TcpListener;
 use std::time::Duration;
 
 use backstop_provider::ProviderError;
@@ -11,7 +10,7 @@ use serde_json::json;
 
 use super::Adapter;
 use crate::server::patient;
-use crate::server::{Ending, Loopback, Reply, hello, send};
+use crate::server::{ClosedPort, Ending, Loopback, Reply, hello, send};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -99,12 +98,11 @@ pub async fn no_part_of_an_answer_is_taken_for_the_whole(adapter: &Adapter) {
 ///
 /// Spec: P2
 pub async fn a_refused_connection_is_transient_and_names_the_place(adapter: &Adapter) {
-    let closed = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let closed = closed.expect("a port of the loopback interface can be bound");
+    let closed = ClosedPort::bind();
     for streamed in [false, true] {
-        let gone = (adapter.wire.provider)(&format!("http://{closed}"), patient());
+        let gone = (adapter.wire.provider)(&closed.url(), patient());
         let error = send(&*gone, &hello(), streamed).await.expect_err("nothing listens");
-        assert_eq!(error.to_string(), format!("no connection to `{closed}`"));
+        assert_eq!(error.to_string(), format!("no connection to `{}`", closed.address()));
         assert_eq!((error.code(), error.retry()), ("provider.transient", Retry::Backoff));
         assert!(error.source().is_some(), "{error:?}");
     }

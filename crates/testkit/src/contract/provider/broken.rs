@@ -1,6 +1,5 @@
 //! What a network and a server can do to a call, and what a caller can.
 
-use std::net::TcpListener;
 use std::time::Duration;
 
 use layer0::code;
@@ -9,7 +8,7 @@ use serde_json::json;
 
 use super::{SHORT, answer, ask, ask_at, calls};
 use crate::server::patient;
-use crate::server::{Ending, Loopback, Reply, hello, send};
+use crate::server::{ClosedPort, Ending, Loopback, Reply, hello, send};
 use crate::wire::Wire;
 
 /// A proxy, a gateway or a firewall answers in a form of its own.
@@ -155,9 +154,8 @@ pub(super) async fn what_breaks_may_be_tried_again(wire: Wire) {
                 Err(error) => assert!(error.is_retryable(), "{name}: {error}"),
             }
         }
-        let closed = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-        let closed = closed.expect("a port of the loopback interface can be bound");
-        let (result, _) = ask_at(wire, &format!("http://{closed}"), streamed, patient()).await;
+        let closed = ClosedPort::bind();
+        let (result, _) = ask_at(wire, &closed.url(), streamed, patient()).await;
         let error = result.expect_err("nothing listens");
         assert!(error.is_retryable(), "a refused connection: {error}");
     }
