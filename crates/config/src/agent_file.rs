@@ -18,6 +18,7 @@ use crate::names::check_names;
 use crate::parse::parse;
 use crate::read::read_text;
 use crate::redact_table::RedactTable;
+use crate::tables::check_tables;
 
 /// An agent file.
 #[derive(Debug, Clone, Deserialize)]
@@ -140,6 +141,7 @@ impl AgentFile {
     }
 
     pub(crate) fn of_text(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        check_tables(path, text)?;
         let mut file: Self = parse(path, text)?;
         check_values(path, text)?;
         file.source = parse(path, text)?;

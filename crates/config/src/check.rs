@@ -133,14 +133,20 @@ impl Text {
             return self.add(field, span);
         }
         let Some(span) = span else { return false };
+        if error.hint().is_some_and(|hint| hint.starts_with("write `["))
+            && self.change_header(span.start)
+        {
+            return true;
+        }
         let Ok(table) = DeTable::parse(&self.now) else { return false };
         let Some(entry) = entry_at(table.get_ref(), span.start) else { return false };
         let written = self.now.get(entry.value.clone()).unwrap_or_default();
-        let is_name = self.now.get(entry.key.clone()).is_some_and(|key| key == "name");
-        let instead = match is_name {
-            true => Some(format!("\"{}\"", self.fresh_name())),
-            false => instead_of(&what, error.hint(), written),
+        let key = self.now.get(entry.key.clone()).unwrap_or_default();
+        let instead = match key {
+            "name" => self.required(key),
+            _ => instead_of(&what, error.hint(), written).or_else(|| self.required(key)),
         };
+        let instead = instead.filter(|instead| instead != written);
         match instead {
             Some(instead) if entry.value.contains(&span.start) => {
                 self.replace(entry.value, &instead);
@@ -152,14 +158,12 @@ impl Text {
 
     /// Adds a field to the table that a place is in.
     fn add(&mut self, field: &str, span: Option<Range<usize>>) -> bool {
-        let name = format!("\"{}\"", self.fresh_name());
         let value = match field {
-            "name" => &name,
-            "kind" => "\"command\"",
-            "on" | "description" => "\"text\"",
-            "provider" => "\"script\"",
-            "model" => "{ provider = \"script\" }",
-            _ => return false,
+            "model" => "{ provider = \"script\" }".to_owned(),
+            field => match self.required(field) {
+                Some(value) => value,
+                None => return false,
+            },
         };
         let line = format!("{field} = {value}\n");
         // A table without a header is the file itself.
@@ -184,6 +188,40 @@ impl Text {
         let of = self.lines.get(from.saturating_sub(1)).copied().unwrap_or(1);
         self.now.insert_str(at, &line);
         self.lines.insert(from, of);
+        true
+    }
+
+    /// Returns a value for a field that has to be there.
+    fn required(&self, field: &str) -> Option<String> {
+        Some(match field {
+            "name" => format!("\"{}\"", self.fresh_name()),
+            "kind" => "\"command\"".to_owned(),
+            "on" | "description" => "\"text\"".to_owned(),
+            "provider" => "\"script\"".to_owned(),
+            "input_per_mtok" | "output_per_mtok" => "1.0".to_owned(),
+            _ => return None,
+        })
+    }
+
+    /// Makes a list of the table whose header stands in a line, or of a list its first table; `false` where
+    /// there is no header.
+    fn change_header(&mut self, at: usize) -> bool {
+        let begin = self.now[..at].rfind('\n').map_or(0, |at| at + 1);
+        let line = self.now[begin..].lines().next().unwrap_or_default();
+        let Some((name, _)) = line.trim_start().split_once(']') else { return false };
+        let end = begin + line.len();
+        let Some(list) = name.strip_prefix("[[") else {
+            let Some(name) = name.strip_prefix('[') else { return false };
+            let instead = format!("[[{name}]]");
+            self.now.replace_range(begin..end, &instead);
+            return true;
+        };
+        let (instead, header) = (format!("[{list}]"), format!("[[{list}]]"));
+        self.now.replace_range(begin..end, &instead);
+        while let Some(further) = self.now.find(&header) {
+            let further = Entry { key: further + 1..further + 2, value: further..further };
+            self.blank(self.whole(&further));
+        }
         true
     }
 
@@ -252,6 +290,7 @@ fn instead_of(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
         it if it.starts_with("boolean") => "false",
         it if it.starts_with("sequence") => "[]",
         it if it.starts_with("map") || it.starts_with("struct") => "{}",
+        it if it.starts_with("f32") || it.starts_with("f64") => "1.0",
         it if it.starts_with('u') || it.starts_with('i') || it.starts_with("nonzero") => "1",
         _ => return None,
     };

@@ -22,6 +22,7 @@ mod redact_table;
 mod reference;
 mod scenario;
 mod scripted_hook;
+mod tables;
 
 pub use agent_file::{AgentFile, DurabilityName, StoreTable, ToolKind, ToolTable};
 pub use agent_table::{

@@ -26,6 +26,8 @@ pub(crate) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> Confi
     };
     let span = error.span();
     let key = span.as_ref().and_then(|span| key_at(text, span));
+    let is_single = what.starts_with("invalid type: map, expected a sequence");
+    let hint = hint.or_else(|| Some(format!("write `[[{}]]`", key.filter(|_| is_single)?)));
     let what = match key {
         Some(key) if what.starts_with("must ") => format!("`{key}` {what}"),
         Some(key) if NEEDS_KEY.iter().any(|begin| what.starts_with(begin)) => {

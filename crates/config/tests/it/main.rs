@@ -1,6 +1,8 @@
 //! Files with mistakes in them, as their authors meet them.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod mistakes;
+
 use backstop_config::{AgentFile, ConfigError, Scenario, read_script};
 use backstop_provider::{ModelSettings, ReasoningEffort, ToolChoice};
 
@@ -170,10 +172,10 @@ fn block(page: &str) -> &str {
 /// The pages show what is read, key by key.
 #[test]
 fn the_files_of_the_pages_are_read() {
-    let (_folder, path) = written(block(include_str!("../../../docs/agent-files.md")));
+    let (_folder, path) = written(block(include_str!("../../../../docs/agent-files.md")));
     let agent = AgentFile::read(&path).unwrap();
     assert_eq!((agent.tools.len(), agent.model.fallback.len()), (2, 1));
-    let (_folder, path) = written(block(include_str!("../../../docs/scenarios.md")));
+    let (_folder, path) = written(block(include_str!("../../../../docs/scenarios.md")));
     assert_eq!(Scenario::read(&path).unwrap().tools.len(), 1);
 }
 
@@ -315,74 +317,4 @@ fn names_are_refused_where_they_are_written() {
     let hook = "[[hooks]]\nname = \"h\"\npoint = \"run_start\"\naction = \"continue\"\n";
     let error = scenario_error(&format!("name = \"a\"\ninput = \"x\"\n{hook}{hook}"));
     check(&error, 8, "there is already a hook named `h`, in line 4", hint);
-}
-
-/// Checks a file, and returns each mistake's line and text.
-fn mistakes(text: &str) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.toml");
-    std::fs::write(&path, text).unwrap();
-    let checked = AgentFile::check(&path).unwrap();
-    let said = |error: &ConfigError| {
-        let line = error.line().map_or_else(|| "-".to_owned(), |line| line.to_string());
-        format!("{line}: {} ({})", error.what(), error.hint().unwrap_or_default())
-    };
-    checked.mistakes.iter().map(said).collect()
-}
-
-/// Spec: C5
-#[test]
-fn every_mistake_of_a_file_is_found() {
-    let text = "[agent]\nnmae = \"x\"\n[agent.limits]\nmax_iteratoins = 3\ntool_timeout_ms = 0\n\
-        [agent.budget]\nmax_model_calls = \"many\"\n[model]\nprovider = \"antropic\"\n\
-        temperature = 9\nmodle = \"m\"\n[stroe]\nurl = \"sqlite:x.db\"\n[[tools]]\nkind = \"comand\"\n\
-        name = \"t\"\nschema = { type = \"object\", properties = { n = { type = 1.5 } } }\n\
-        [[tools]]\nname = \"t\"\ntimeout_ms = 1\n[[mcp]]\nname = \"files\"\n";
-    let found = mistakes(text);
-    let expected = [
-        "2: unknown field `nmae` (did you mean `name`?)",
-        "4: unknown field `max_iteratoins` (did you mean `max_iterations`?)",
-        "5: `tool_timeout_ms` must be at least 1 ()",
-        "7: `max_model_calls`: invalid value: string \"many\", expected",
-        "9: unknown variant `antropic` (did you mean `anthropic`?)",
-        "10: `temperature` must be from 0 to 2, and is 9 ()",
-        "11: unknown field `modle` (did you mean `model`?)",
-        "12: unknown field `stroe` (did you mean `store`?)",
-        "15: unknown variant `comand` (did you mean `command`?)",
-        "18: missing field `kind` ()",
-        "19: there is already a tool named `t`, in line 16 (give it another name)",
-        "21: `mcp` is not supported yet",
-    ];
-    for (found, expected) in found.iter().zip(expected) {
-        assert!(found.starts_with(expected), "{found} is not {expected}");
-    }
-    assert_eq!(found.len(), expected.len(), "{found:#?}");
-}
-
-/// Spec: C5
-#[test]
-fn a_sound_file_has_no_mistake() {
-    assert!(mistakes("[model]\nprovider = \"script\"\nscript = \"s.toml\"\n").is_empty());
-    assert_eq!(mistakes("[agent]\nname = \"x\"\n"), ["1: missing field `model` ()"]);
-    assert_eq!(mistakes(""), ["1: missing field `model` ()"]);
-}
-
-/// Spec: C5
-#[test]
-fn all_broken_lines_are_named() {
-    let found = mistakes("[agent]\nname = \ninput = \"x\"\n[model\nprovider = \"script\"\n");
-    let lines: Vec<&str> = found.iter().filter_map(|it| it.split(':').next()).collect();
-    assert_eq!(lines, ["2", "4"], "{found:#?}");
-}
-
-/// Spec: C5
-#[test]
-fn mending_keeps_lines_where_they_are() {
-    let found = mistakes(
-        "[model]\nprovider = \"script\"\nscript = \"s\"\n[[tools]]\nkind = \"builtin\"\n\
-         name = \"a\"\nenv = \"\"\"\nx\ny\"\"\"\ntimeot_ms = 1\n[[tools]]\nkind = \"builtin\"\n\
-         name = \"b\"\ncommand = [\"x\", 7]\nidempotnt = true\n",
-    );
-    let lines: Vec<&str> = found.iter().filter_map(|it| it.split(':').next()).collect();
-    assert_eq!(lines, ["7", "10", "14", "15"], "{found:#?}");
 }

@@ -1,0 +1,140 @@
+//! Every mistake of a file at once.
+
+use backstop_config::{AgentFile, ConfigError};
+
+/// Checks a file, and returns each mistake's line and text.
+fn mistakes(text: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.toml");
+    std::fs::write(&path, text).unwrap();
+    let checked = AgentFile::check(&path).unwrap();
+    let said = |error: &ConfigError| {
+        let line = error.line().map_or_else(|| "-".to_owned(), |line| line.to_string());
+        format!("{line}: {} ({})", error.what(), error.hint().unwrap_or_default())
+    };
+    checked.mistakes.iter().map(said).collect()
+}
+
+/// Spec: C5
+#[test]
+fn every_mistake_of_a_file_is_found() {
+    let text = "[agent]\nnmae = \"x\"\n[agent.limits]\nmax_iteratoins = 3\ntool_timeout_ms = 0\n\
+        [agent.budget]\nmax_model_calls = \"many\"\n[model]\nprovider = \"antropic\"\n\
+        temperature = 9\nmodle = \"m\"\n[stroe]\nurl = \"sqlite:x.db\"\n[[tools]]\nkind = \"comand\"\n\
+        name = \"t\"\nschema = { type = \"object\", properties = { n = { type = 1.5 } } }\n\
+        [[tools]]\nname = \"t\"\ntimeout_ms = 1\n[[mcp]]\nname = \"files\"\n";
+    let found = mistakes(text);
+    let expected = [
+        "2: unknown field `nmae` (did you mean `name`?)",
+        "4: unknown field `max_iteratoins` (did you mean `max_iterations`?)",
+        "5: `tool_timeout_ms` must be at least 1 ()",
+        "7: `max_model_calls`: invalid value: string \"many\", expected",
+        "9: unknown variant `antropic` (did you mean `anthropic`?)",
+        "10: `temperature` must be from 0 to 2, and is 9 ()",
+        "11: unknown field `modle` (did you mean `model`?)",
+        "12: unknown field `stroe` (did you mean `store`?)",
+        "15: unknown variant `comand` (did you mean `command`?)",
+        "18: missing field `kind` ()",
+        "19: there is already a tool named `t`, in line 16 (give it another name)",
+        "21: `mcp` is not supported yet",
+    ];
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found.starts_with(expected), "{found} is not {expected}");
+    }
+    assert_eq!(found.len(), expected.len(), "{found:#?}");
+}
+
+/// Spec: C5
+#[test]
+fn a_sound_file_has_no_mistake() {
+    assert!(mistakes("[model]\nprovider = \"script\"\nscript = \"s.toml\"\n").is_empty());
+    assert_eq!(mistakes("[agent]\nname = \"x\"\n"), ["1: missing field `model` ()"]);
+    assert_eq!(mistakes(""), ["1: missing field `model` ()"]);
+}
+
+/// Spec: C5
+#[test]
+fn all_broken_lines_are_named() {
+    let found = mistakes("[agent]\nname = \ninput = \"x\"\n[model\nprovider = \"script\"\n");
+    let lines: Vec<&str> = found.iter().filter_map(|it| it.split(':').next()).collect();
+    assert_eq!(lines, ["2", "4"], "{found:#?}");
+}
+
+/// Spec: C5
+#[test]
+fn mending_keeps_lines_where_they_are() {
+    let found = mistakes(
+        "[model]\nprovider = \"script\"\nscript = \"s\"\n[[tools]]\nkind = \"builtin\"\n\
+         name = \"a\"\nenv = \"\"\"\nx\ny\"\"\"\ntimeot_ms = 1\n[[tools]]\nkind = \"builtin\"\n\
+         name = \"b\"\ncommand = [\"x\", 7]\nidempotnt = true\n",
+    );
+    let lines: Vec<&str> = found.iter().filter_map(|it| it.split(':').next()).collect();
+    assert_eq!(lines, ["7", "10", "14", "15"], "{found:#?}");
+}
+
+/// Spec: C5
+#[test]
+fn amount_as_text_is_one_mistake() {
+    for (price, line, what) in [
+        (
+            "input_per_mtok = \"3\"\noutput_per_mtok = 1",
+            2,
+            "`input_per_mtok`: invalid type: string",
+        ),
+        (
+            "input_per_mtok = 1\noutput_per_mtok = true",
+            3,
+            "`output_per_mtok`: invalid type: boolean",
+        ),
+        ("input_per_mtok = -1.0\noutput_per_mtok = 1", 2, "`input_per_mtok`: invalid value"),
+        ("input_per_mtok = 1", 1, "missing field `output_per_mtok`"),
+    ] {
+        let found = mistakes(&format!("[agent.price]\n{price}\n[model]\nprovider = 3\n"));
+        assert_eq!(found.len(), 2, "{found:#?}");
+        assert!(found[0].starts_with(&format!("{line}: {what}")), "{found:#?}");
+        assert!(found[1].contains("wanted string or table"), "{found:#?}");
+    }
+}
+
+/// Spec: C5
+#[test]
+fn lists_and_single_tables_are_told_apart() {
+    let single = |name: &str| format!("`{name}` is a list; an agent file has one `[{name}]` table");
+    let model = "[[model.pool]]\nprovider = \"script\"\n";
+    for (text, line, what, hint) in [
+        ("[[model]]\nprovider = \"script\"\nmodle = 1\n".to_owned(), 1, single("model"), "[[model.fallback]]"),
+        (
+            "[[model]]\nprovider = \"script\"\nmodle = 1\n[[model]]\nprovider = \"openai\"\n".to_owned(),
+            1,
+            single("model"),
+            "[[model.pool]]",
+        ),
+        (format!("[model]\nprovider = \"script\"\n{model}modle = 1\n[[agent]]\n"), 6, single("agent"), "write `[agent]`"),
+        (
+            "[model]\nprovider = \"script\"\n[[agent.limits]]\nmodle = 1\n".to_owned(),
+            3,
+            single("agent.limits"),
+            "write `[agent.limits]`",
+        ),
+        (
+            "[model]\nprovider = \"script\"\n[tools]\nmodle = 1\nname = \"t\"\nkind = \"builtin\"\n".to_owned(),
+            3,
+            "`tools`: invalid type: map, expected a sequence".to_owned(),
+            "write `[[tools]]`",
+        ),
+        (
+            "[model]\nprovider = \"script\"\n[model.fallback]\nprovider = \"script\"\nmodle = 1\n".to_owned(),
+            3,
+            "`model.fallback`: invalid type: map, expected a sequence".to_owned(),
+            "write `[[model.fallback]]`",
+        ),
+    ] {
+        let found = mistakes(&text);
+        assert_eq!(found.len(), 2, "{text}{found:#?}");
+        // What is wrong inside of it is found all the same.
+        let (inside, shape): (Vec<_>, Vec<_>) = found.iter().partition(|it| it.contains("modle"));
+        assert_eq!(inside.len(), 1, "{found:#?}");
+        assert!(shape[0].starts_with(&format!("{line}: {what}")), "{found:#?}");
+        assert!(shape[0].contains(hint), "{found:#?}");
+    }
+}
