@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use backstop_config::{AgentFile, ConfigError};
-use backstop_react::{Agent, AgentBuilder, BuildError};
+use backstop_react::{Agent, AgentBuilder, BuildError, DefinitionError};
 use backstop_redact::Redactor;
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
@@ -20,6 +20,10 @@ pub(crate) use self::model::{provider_of, usual_variable};
 use self::tool::tool;
 use crate::exit::CliError;
 use crate::{output, store};
+
+/// How to mend a cost budget without a price.
+const PRICE_HINT: &str = "add `[agent.price]` with `input_per_mtok` and `output_per_mtok`, or `price` to each \
+     model that has none, or take `max_cost_usd` out";
 
 /// Puts the agent of a file together, as yet without a store.
 pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliError> {
@@ -111,6 +115,7 @@ pub(crate) fn build(agent: AgentBuilder, path: &Path) -> Result<Agent, CliError>
         let text = layer0::failure::Chain(&error).to_string();
         let config = ConfigError::new(path, text);
         CliError::from(match &error {
+            BuildError::Definition(DefinitionError::UnknownPrice) => config.with_hint(PRICE_HINT),
             BuildError::Setting(setting) => config.with_hint(setting.hint()),
             _ => config,
         })

@@ -184,8 +184,9 @@ pub enum DefinitionError {
     /// A value is nested so deeply that a record of it could not be read.
     #[error("`{0}` is nested deeper than {1} levels")]
     TooDeep(&'static str, usize),
-    /// There is a cost budget and no price.
-    #[error("`max_cost_usd` needs a price: give `input_per_mtok` and `output_per_mtok`")]
+    /// There is a cost budget, and a model without a price; `AgentBuilder::price` gives one to all of an
+    /// agent's, `Upstream::price` to one.
+    #[error("`max_cost_usd` needs a price, and a model of the agent has none")]
     UnknownPrice,
     /// A limit that must be at least one is zero.
     #[error("`{0}` must be at least 1")]

@@ -1,7 +1,7 @@
 //! `[model]` of an agent file, and what the provider is sent.
 
 use backstop_provider::ScriptedAnswer;
-use backstop_testkit::ScriptedEndpoint;
+use backstop_testkit::{ClosedPort, ScriptedEndpoint};
 use serde_json::json;
 
 use crate::bench::Bench;
@@ -149,7 +149,8 @@ fn key_of_another_provider_is_refused() {
 fn attempts_cost_what_their_provider_asks() {
     use layer0::usage::TokenUsage;
     let usage = TokenUsage::new(1_000, 100).cached_tokens(400).cache_write_tokens(200);
-    let unbound = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = ClosedPort::bind();
+    let unbound = closed.address();
     let own = "price = { input_per_mtok = 3.0, output_per_mtok = 15.0, \
                cached_input_per_mtok = 0.5, cache_write_per_mtok = 4.0 }\n";
     for (first, second, cost) in [
@@ -178,7 +179,7 @@ fn known_model_needs_no_price() {
     let price = "price = { input_per_mtok = 3.0, output_per_mtok = 15.0 }\n";
     for (model, more, code, text) in [
         ("claude-sonnet-4-5", "", 1, "real requests are denied"),
-        ("claude-of-tomorrow", "", 2, "`max_cost_usd` needs a price"),
+        ("claude-of-tomorrow", "", 2, "hint: add `[agent.price]` with `input_per_mtok` and"),
         ("claude-of-tomorrow", price, 1, "real requests are denied"),
         ("claude-sonnet-4-5", "base_url = \"https://gateway.example.com\"\n", 2, "needs a price"),
     ] {
