@@ -96,7 +96,7 @@ impl Ending<'_> {
         };
         note("");
         if let Err(failure) = &seen.result {
-            let what = format!("{}: {}", failure.code(), Chain(&failure.error));
+            let what = format!("{}: {}", failure.code(), report::causes(&failure.error));
             output::alert_of(output::style::BAD, "error: ", &what);
             alert(&format!("  hint: {}", failure.hint()));
         }

@@ -47,7 +47,7 @@ fn run() -> ExitCode {
         Ok(args) => args,
         Err(error) => return report::refuse(&error),
     };
-    output::style::set(args.output.quiet, args.output.color.into());
+    output::style::set(args.output.quiet, args.output.verbose > 0, args.output.color.into());
     start_log(&args.output);
     // For tests of agents: nothing may leave the machine.
     if std::env::var_os("BACKSTOP_DENY_REAL_REQUESTS").is_some_and(|value| value != "0") {

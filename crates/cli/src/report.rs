@@ -1,9 +1,12 @@
 //! Errors on their way to the terminal.
 
+use std::error::Error;
 use std::process::ExitCode;
 
 use backstop_event_log::one_line;
+use backstop_provider::ProviderError;
 use clap::Parser;
+use layer0::failure::sources;
 
 use crate::args::Args;
 use crate::exit::{CliError, USAGE};
@@ -20,6 +23,20 @@ pub(crate) fn error(error: &CliError) -> ExitCode {
         output::alert(&format!("  hint: {hint}"));
     }
     error.code()
+}
+
+/// Says an error with its causes, on one line. Of what lies below a provider's own words, such as the layers of
+/// an HTTP client, only the innermost is said, unless `-v` asks for all.
+pub(crate) fn causes(error: &(dyn Error + 'static)) -> String {
+    let mut chain: Vec<String> = sources(error).map(ToString::to_string).collect();
+    let provider = sources(error).enumerate().filter(|(_, error)| error.is::<ProviderError>());
+    if let (Some((place, _)), false) = (provider.last(), output::style::is_verbose()) {
+        let innermost = chain.len() - 1;
+        if innermost > place {
+            chain.drain(place + 1..innermost);
+        }
+    }
+    chain.join(": ")
 }
 
 /// Does the command line ask for JSON? It is looked at as it is, because it may be what is wrong.

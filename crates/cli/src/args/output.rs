@@ -4,7 +4,7 @@
 #[derive(clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Log what the runtime does to standard error: -v its own steps, -vv everything
+    /// Log what the runtime does to standard error, and all causes of an error: -v its own steps, -vv everything
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
     /// Say nothing but results and errors

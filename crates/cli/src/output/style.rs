@@ -8,6 +8,8 @@ use anstyle::{AnsiColor, Style};
 
 /// Is nothing said but results and errors?
 static QUIET: AtomicBool = AtomicBool::new(false);
+/// Is everything said of an error?
+static VERBOSE: AtomicBool = AtomicBool::new(false);
 
 /// What went well.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
@@ -19,13 +21,18 @@ pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
 pub(crate) const DIM: Style = Style::new().dimmed();
 
 /// Says how this process writes, before anything is written.
-pub(crate) fn set(quiet: bool, color: ColorChoice) {
+pub(crate) fn set(quiet: bool, verbose: bool, color: ColorChoice) {
     QUIET.store(quiet, Ordering::Relaxed);
+    VERBOSE.store(verbose, Ordering::Relaxed);
     color.write_global();
 }
 
 pub(super) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
+}
+
+pub(crate) fn is_verbose() -> bool {
+    VERBOSE.load(Ordering::Relaxed)
 }
 
 /// Does standard output want colours?

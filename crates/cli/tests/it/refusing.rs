@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use backstop_testkit::ClosedPort;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
@@ -42,7 +43,7 @@ fn refused_request_is_sent_once_an_attempt() {
 #[test]
 fn untrusted_server_has_a_hint() {
     let server = Refusing::start();
-    let ran = ask(&Bench::new(), &server.url).fails(1, "provider.transient");
+    let ran = ask(&Bench::new(), &server.url, &[]).fails(1, "provider.transient");
     assert!(ran.err.contains("SSL_CERT_FILE"), "{}", ran.err);
     assert!(ran.err.contains(&format!("base_url is `{}`", server.url)), "{}", ran.err);
 }
@@ -50,14 +51,22 @@ fn untrusted_server_has_a_hint() {
 /// Spec: E7, E10
 #[test]
 fn unreachable_server_has_a_hint() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let ran = ask(&Bench::new(), &format!("http://{free}/t0ken/v1")).fails(1, "no connection to");
-    let hint = format!("  hint: is it running? base_url is `http://{free}/…/v1`\n");
-    assert!(ran.err.contains(&hint), "{}", ran.err);
+    let closed = ClosedPort::bind();
+    let free = closed.address();
+    let ran = ask(&Bench::new(), &format!("http://{free}/t0ken/v1"), &[]).fails(1, "");
+    let said = format!(
+        "error: provider.transient: model call failed: gave up after 1 attempts: no connection to `{free}`: \
+         Connection refused (os error 111)\n  hint: is it running? base_url is `http://{free}/…/v1`\n"
+    );
+    assert!(ran.err.contains(&said), "{}", ran.err);
     assert!(!ran.err.contains("t0ken"), "{}", ran.err);
+    // The layers of the client between them are for those who ask.
+    let told =
+        ask(&Bench::new(), &format!("http://{free}/v1"), &["-v"]).fails(1, "tcp connect error");
+    assert!(told.err.contains(&format!("no connection to `{free}`: error sending request: ")));
 }
 
-fn ask(bench: &Bench, base_url: &str) -> crate::bench::Ran {
+fn ask(bench: &Bench, base_url: &str, more: &[&str]) -> crate::bench::Ran {
     bench.write(
         "agent.toml",
         &format!(
@@ -65,7 +74,7 @@ fn ask(bench: &Bench, base_url: &str) -> crate::bench::Ran {
              provider = \"openai\"\nmodel = \"m\"\nbase_url = \"{base_url}\"\n"
         ),
     );
-    bench.run(&["run", "agent.toml"])
+    bench.run(&[&["run", "agent.toml"], more].concat())
 }
 
 struct Refusing {

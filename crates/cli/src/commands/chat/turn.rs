@@ -1,7 +1,6 @@
 //! One turn: a run of the agent.
 
 use backstop_react::{Approval, ResumeError, ResumeRequest, RunFailure, RunOutcome, RunRequest};
-use layer0::failure::Chain;
 use layer0::id::RunId;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
@@ -14,6 +13,7 @@ use crate::output::{self, alert, counted, note, notes};
 use crate::progress::{self, Results};
 use crate::prompt::user;
 use crate::recorded::Recorded;
+use crate::report;
 
 impl Conversation {
     /// Asks the agent, and shows how it answers.
@@ -58,7 +58,7 @@ fn show(result: &Result<RunOutcome, RunFailure>, answer: Option<&str>) -> Result
     let answer = answer.map(str::trim_end);
     match result {
         Err(failure) => {
-            let what = format!("{}: {}", failure.code(), Chain(&failure.error));
+            let what = format!("{}: {}", failure.code(), report::causes(&failure.error));
             output::alert_of(BAD, "error: ", &what);
             alert(&format!("  hint: {}", failure.hint()));
             used(&failure.usage);

@@ -6,13 +6,14 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_config::{ModelTable, ProviderName};
 use backstop_provider::ModelRequest;
-use layer0::failure::{Chain, hint};
+use layer0::failure::hint;
 use layer0::message::{Message, Transcript};
 use tokio::net::TcpStream;
 
 use super::finding::Finding;
 use crate::assemble::{folder_of, provider_of, usual_variable};
 use crate::output::{self, Answer, Prompt};
+use crate::report;
 
 /// How long a connection may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -67,9 +68,11 @@ pub(super) async fn of_agent(model: &ModelTable, path: &Path) -> Vec<Finding> {
         request.settings.max_output_tokens = Some(MAX_TOKENS);
         findings.push(match provider.complete(&request).await {
             Ok(_) => Finding::ok("endpoint", format!("{name} answers")),
-            Err(error) => {
-                Finding::mend("endpoint", format!("{name}: {}", Chain(&error)), hint(&error))
-            }
+            Err(error) => Finding::mend(
+                "endpoint",
+                format!("{name}: {}", report::causes(&error)),
+                hint(&error),
+            ),
         });
     }
     findings
