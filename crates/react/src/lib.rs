@@ -60,6 +60,8 @@ mod stream;
 mod transcript;
 #[cfg(feature = "json-schema")]
 mod typed;
+#[cfg(not(feature = "json-schema"))]
+mod untyped;
 mod upstream;
 mod wire_names;
 
