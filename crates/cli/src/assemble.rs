@@ -25,6 +25,9 @@ use crate::{output, store};
 const PRICE_HINT: &str = "add `[agent.price]` with `input_per_mtok` and `output_per_mtok`, or `price` to each \
      model that has none, or take `max_cost_usd` out";
 
+/// How to mend a tool that has to be called where there is none.
+const TOOL_CHOICE_HINT: &str = "add a `[[tools]]` table, or take `tool_choice` out";
+
 /// Puts the agent of a file together, as yet without a store.
 pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliError> {
     agent_from(file, path, &|_| 0)
@@ -111,14 +114,17 @@ fn redactor_of(keys: Vec<String>, file: &AgentFile) -> Redactor {
 
 /// Makes the agent.
 pub(crate) fn build(agent: AgentBuilder, path: &Path) -> Result<Agent, CliError> {
-    agent.build().map_err(|error| {
-        let text = layer0::failure::Chain(&error).to_string();
-        let config = ConfigError::new(path, text);
-        CliError::from(match &error {
-            BuildError::Definition(DefinitionError::UnknownPrice) => config.with_hint(PRICE_HINT),
-            BuildError::Setting(setting) => config.with_hint(setting.hint()),
-            _ => config,
-        })
+    agent.build().map_err(|error| not_built(&error, path))
+}
+
+/// Says why an agent cannot be made, and how to mend its file.
+fn not_built(error: &BuildError, path: &Path) -> CliError {
+    let config = ConfigError::new(path, layer0::failure::Chain(error).to_string());
+    CliError::from(match error {
+        BuildError::Definition(DefinitionError::UnknownPrice) => config.with_hint(PRICE_HINT),
+        BuildError::Setting(setting) => config.with_hint(setting.hint()),
+        BuildError::ToolChoice(_) => config.with_hint(TOOL_CHOICE_HINT),
+        _ => config,
     })
 }
 

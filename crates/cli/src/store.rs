@@ -141,6 +141,6 @@ pub(crate) fn log_key() -> Option<String> {
     std::env::var_os(KEY_VARIABLE).map(|key| key.to_string_lossy().into_owned())
 }
 
-fn unsupported() -> CliError {
+pub(crate) fn unsupported() -> CliError {
     CliError::usage("PostgreSQL stores are not supported yet").with_hint("use sqlite:PATH")
 }

@@ -346,7 +346,11 @@ impl AgentTable {
                     .with_hint("keep one of them"))
             }
             (Some(text), None) => Ok(text.clone()),
-            (None, Some(path)) => read_text(&folder.join(path)),
+            (None, Some(path)) => read_text(&folder.join(path)).map_err(|error| {
+                error.with_hint(
+                    "`instructions_file` names it; a relative path is below the agent file's folder",
+                )
+            }),
             (None, None) => Ok(String::new()),
         }
     }

@@ -285,13 +285,13 @@ fn instead_of(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
         return Some(format!("\"{}\"", known.split(", ").next()?));
     }
     let (_, expected) = what.split_once("expected ")?;
-    let instead = match expected.trim_start_matches("a ").trim_start_matches("an ") {
-        it if it.starts_with("string") => "\"text\"",
-        it if it.starts_with("boolean") => "false",
-        it if it.starts_with("sequence") => "[]",
-        it if it.starts_with("map") || it.starts_with("struct") => "{}",
-        it if it.starts_with("f32") || it.starts_with("f64") => "1.0",
-        it if it.starts_with('u') || it.starts_with('i') || it.starts_with("nonzero") => "1",
+    let instead = match expected {
+        "a boolean" => "false",
+        "a list" => "[]",
+        "a number" => "1.0",
+        "a string" => "\"text\"",
+        "a table" => "{}",
+        whole if whole.starts_with("a whole number") => "1",
         _ => return None,
     };
     (instead != written).then(|| instead.to_owned())

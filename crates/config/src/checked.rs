@@ -86,6 +86,20 @@ pub(crate) fn optional_text<'de, D: Deserializer<'de>>(
     text(from).map(Some)
 }
 
+/// Reads the name of a variable. What is none may be a key, and is not repeated.
+pub(crate) fn variable<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let name = String::deserialize(from)?;
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let is_name =
+        name.starts_with(is_letter) && name.chars().all(|c| is_letter(c) || c.is_ascii_digit());
+    if !is_name {
+        return Err(D::Error::custom(
+            "must be the name of a variable that holds the key, such as `OPENAI_API_KEY`",
+        ));
+    }
+    Ok(Some(name))
+}
+
 /// Reads the schema of arguments, which are always an object.
 pub(crate) fn object_schema<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Value>, D::Error> {
     match Option::<Value>::deserialize(from)? {

@@ -12,6 +12,7 @@ mod checked;
 mod error;
 mod exact;
 mod grant;
+mod hints;
 mod later;
 mod line;
 mod model_table;

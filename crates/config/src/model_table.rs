@@ -9,7 +9,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::agent_table::PriceTable;
-use crate::checked::{at_least_one, optional_text, temperature, texts, tool_choice, top_p};
+use crate::checked::{
+    at_least_one, optional_text, temperature, texts, tool_choice, top_p, variable,
+};
 use crate::reference::Reference;
 
 /// `[model]`.
@@ -24,6 +26,7 @@ pub struct ModelTable {
     /// Where the provider is, instead of its usual place.
     pub base_url: Option<String>,
     /// The variable that holds the key, instead of the usual one.
+    #[serde(default, deserialize_with = "variable")]
     pub api_key_env: Option<String>,
     /// The most tokens of an answer.
     #[serde(default, deserialize_with = "at_least_one")]
@@ -103,6 +106,7 @@ pub struct EndpointTable {
     /// Where the provider is, instead of its usual place.
     pub base_url: Option<String>,
     /// The variable that holds the key, instead of the usual one.
+    #[serde(default, deserialize_with = "variable")]
     pub api_key_env: Option<String>,
     /// The answers, for `provider = "script"`.
     pub script: Option<PathBuf>,

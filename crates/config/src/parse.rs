@@ -5,13 +5,17 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
-use crate::ConfigError;
+use crate::{ConfigError, hints};
 
 /// How messages begin that do not say which key they are about.
-const NEEDS_KEY: [&str; 4] = ["invalid ", "duplicate key", "floating-point ", "JSON number "];
-
-/// Names further away than this are no help.
-const MIN_SIMILARITY: f64 = 0.7;
+const NEEDS_KEY: [&str; 6] = [
+    "invalid ",
+    "duplicate key",
+    "floating-point ",
+    "JSON number ",
+    "string values ",
+    "unknown variant",
+];
 
 pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| of_toml(path, text, &error))
@@ -20,14 +24,19 @@ pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, C
 /// Says what is wrong with a text, where, and which known name was meant.
 pub(crate) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> ConfigError {
     let message = error.message().trim();
-    let (what, hint) = match unknown(message) {
-        Some((name, known)) => (format!("unknown {name}"), nearest(name, &known)),
-        None => (message.to_owned(), None),
-    };
     let span = error.span();
     let key = span.as_ref().and_then(|span| key_at(text, span));
-    let is_single = what.starts_with("invalid type: map, expected a sequence");
-    let hint = hint.or_else(|| Some(format!("write `[[{}]]`", key.filter(|_| is_single)?)));
+    let (what, hint) = match unknown(message) {
+        Some((what, known)) => {
+            let name = what.split('`').nth(1).unwrap_or_default();
+            (format!("unknown {what}"), hints::of_unknown(text, name, &known))
+        }
+        None => {
+            let what = in_words(message);
+            let hint = hints::of_value(text, &what, key, span.as_ref());
+            (what, hint)
+        }
+    };
     let what = match key {
         Some(key) if what.starts_with("must ") => format!("`{key}` {what}"),
         Some(key) if NEEDS_KEY.iter().any(|begin| what.starts_with(begin)) => {
@@ -77,14 +86,22 @@ fn unknown(message: &str) -> Option<(&str, Vec<&str>)> {
     Some((what, known))
 }
 
-/// Offers the known name that is most like the unknown one, else all of them.
-fn nearest(what: &str, known: &[&str]) -> Option<String> {
-    let name = what.split('`').nth(1)?;
-    let likeness = |known: &&&str| strsim::jaro_winkler(name, known);
-    let best = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    if likeness(&best) >= MIN_SIMILARITY {
-        Some(format!("did you mean `{best}`?"))
-    } else {
-        Some(format!("known here: {}", known.join(", ")))
+/// Says what was expected in the words of the file instead of the program's.
+fn in_words(message: &str) -> String {
+    let Some((given, expected)) = message.split_once(", expected ") else {
+        return message.to_owned();
+    };
+    if given.starts_with("string values ") {
+        return given.to_owned();
     }
+    let expected = match expected {
+        "f32" | "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        name if name.starts_with("struct ") => "a table",
+        "i32" | "i64" | "u16" | "u32" | "u64" | "usize" => "a whole number",
+        "a nonzero u64" => "a whole number from 1 on",
+        other => other,
+    };
+    format!("{given}, expected {expected}")
 }

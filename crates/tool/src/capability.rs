@@ -41,8 +41,9 @@ pub fn check_capability(text: &str) -> Result<(), String> {
     let Some((_, operations)) = known else {
         let mistyped = |(known, _): &&(&str, _)| is_mistyped(space, known);
         return match KNOWN.iter().find(mistyped) {
-            Some((known, _)) if !is_pattern(space) => {
-                Err(format!("there is no `{space}`; did you mean `{known}`?"))
+            Some((known, operations)) if !is_pattern(space) => {
+                let near = with_operation(space, known, operations);
+                Err(format!("there is no `{space}`; did you mean `{near}`?"))
             }
             _ => Ok(()),
         };
@@ -54,6 +55,15 @@ pub fn check_capability(text: &str) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// Adds the operation that was put behind another sign than `:`, such as in `fs.read`.
+fn with_operation(name: &str, space: &str, operations: &[&str]) -> String {
+    let operation = name
+        .split(['.', '/', '-', '_'])
+        .nth(1)
+        .and_then(|operation| nearest(operation, operations.iter().copied()));
+    operation.map_or_else(|| space.to_owned(), |operation| format!("{space}:{operation}"))
 }
 
 fn is_mistyped(name: &str, known: &str) -> bool {
@@ -110,6 +120,10 @@ mod tests {
             "netwrok:outbound",
         ] {
             assert!(check_capability(capability).is_err(), "{capability:?}");
+        }
+        for (capability, near) in [("sf:read", "fs"), ("fs.raed:./x", "fs:read")] {
+            let why = check_capability(capability).unwrap_err();
+            assert!(why.ends_with(&format!("; did you mean `{near}`?")), "{why}");
         }
     }
 }

@@ -4,10 +4,12 @@ use std::path::Path;
 
 use backstop_config::{AgentFile, Checked, ConfigError, ModelTable};
 use backstop_event_log::StoreUrl;
+use backstop_react::{BuildError, DefinitionError};
 
 use super::model::{Keys, check_cooldown, provider};
 use super::{folder_of, tool};
 use crate::exit::CliError;
+use crate::store;
 
 /// Something that is wrong with an agent file.
 pub(crate) struct Mistake {
@@ -57,21 +59,35 @@ pub(crate) fn mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
         }
     }
     if let Some(url) = &file.store.url {
-        note("store", 0, url.parse::<StoreUrl>().map(drop).map_err(Into::into));
+        let url = url.parse::<StoreUrl>().map_err(CliError::from);
+        let usable = url.and_then(|url| match url {
+            StoreUrl::Postgres(_) => Err(store::unsupported()),
+            _ => Ok(()),
+        });
+        note("store", 0, usable);
     }
     let max_result_bytes = file.agent.limits().max_result_bytes;
     for (index, table) in file.tools.iter().enumerate() {
         note("tools", index, tool(table, path, folder, max_result_bytes).map(drop));
     }
     if found.is_empty() && checked.mistakes.is_empty() {
-        found.extend(together(file, path));
+        found.extend(together(file, path, checked));
     }
     found
 }
 
 /// Finds what the parts have against each other, such as names.
-fn together(file: &AgentFile, path: &Path) -> Option<Mistake> {
-    let agent = super::agent_with(file, path, &|_| 0, Keys::Any);
-    let built = agent.and_then(|agent| super::build(agent, path));
-    built.err().map(|error| Mistake::of(&error, path, None))
+fn together(file: &AgentFile, path: &Path, checked: &Checked) -> Option<Mistake> {
+    let agent = match super::agent_with(file, path, &|_| 0, Keys::Any) {
+        Ok(agent) => agent,
+        Err(error) => return Some(Mistake::of(&error, path, None)),
+    };
+    let error = agent.build().err()?;
+    let table = match &error {
+        BuildError::Definition(DefinitionError::UnknownPrice) => Some("agent.budget"),
+        BuildError::Setting(_) | BuildError::ToolChoice(_) => Some("model"),
+        _ => None,
+    };
+    let line = table.and_then(|table| checked.line_of(table, 0));
+    Some(Mistake::of(&super::not_built(&error, path), path, line))
 }

@@ -220,7 +220,13 @@ pub(super) fn provider(
                 ConfigError::new(path, "`provider = \"script\"` needs a script")
                     .with_hint("add `script = \"FILE.toml\"` with [[model]] entries to [model]")
             })?;
-            let script = ScriptedProvider::new(read_script(&folder.join(script))?);
+            let script = read_script(&folder.join(script)).map_err(|error| match error.hint() {
+                Some(_) => error,
+                None => error.with_hint(
+                    "`script` in [model] names it; a relative path is below the agent file's folder",
+                ),
+            })?;
+            let script = ScriptedProvider::new(script);
             // It needs no key, but one that is named is a secret all the same.
             let key = model.api_key_env.as_deref().and_then(|name| ApiKey::from_env(name).ok());
             let key = key.map(|key| key.reveal().to_owned());

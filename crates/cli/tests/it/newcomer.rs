@@ -70,3 +70,46 @@ fn the_scenario_of_the_page_passes() {
     let ran = bench.run(&["rehearse", "page.toml"]).ok();
     assert_eq!(ran.err, "1 of 1 scenario passes\n", "{}", ran.out);
 }
+
+/// Spec: C5. What only building the agent shows has a line too, and says what to do.
+#[test]
+fn mistakes_of_the_whole_name_line_and_remedy() {
+    for (more, line, what, hint) in [
+        ("tool_choice = \"required\"\n", 3, "the agent has no tool", "add a `[[tools]]` table"),
+        (
+            "[agent.budget]\nmax_cost_usd = 1\n",
+            6,
+            "`max_cost_usd` needs a price",
+            "add `[agent.price]` with",
+        ),
+        (
+            "[store]\nurl = \"postgres://localhost/x\"\n",
+            6,
+            "PostgreSQL stores are not supported yet",
+            "use sqlite:PATH",
+        ),
+    ] {
+        let bench = Bench::new();
+        bench.agent(SAYS, more);
+        let ran = bench.run(&["check", "agent.toml"]).fails(2, "1 mistake");
+        assert!(ran.out.starts_with(&format!("agent.toml:{line}: ")), "{}", ran.out);
+        assert!(
+            ran.out.contains(what) && ran.out.contains(&format!("hint: {hint}")),
+            "{}",
+            ran.out
+        );
+        bench.run(&["run", "agent.toml"]).fails(2, hint);
+    }
+}
+
+/// Spec: E7. A file that is not there is named with the key that names it.
+#[test]
+fn missing_file_says_which_key_names_it() {
+    let bench = bench();
+    let file = "[agent]\ninput = \"x\"\ninstructions_file = \"no.md\"\n[model]\nprovider = \"script\"\nscript = \"no.toml\"\n";
+    bench.write("agent.toml", file);
+    let ran = bench.run(&["check", "agent.toml"]).fails(2, "2 mistakes");
+    assert!(ran.out.contains("no.md: cannot be read"), "{}", ran.out);
+    assert!(ran.out.contains("hint: `instructions_file` names it"), "{}", ran.out);
+    assert!(ran.out.contains("hint: `script` in [model] names it"), "{}", ran.out);
+}

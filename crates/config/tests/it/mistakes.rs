@@ -29,12 +29,12 @@ fn every_mistake_of_a_file_is_found() {
         "4: unknown field `max_iteratoins` (did you mean `max_iterations`?)",
         "5: `tool_timeout_ms` must be at least 1 ()",
         "7: `max_model_calls`: invalid value: string \"many\", expected",
-        "9: unknown variant `antropic` (did you mean `anthropic`?)",
+        "9: `provider`: unknown variant `antropic` (did you mean `anthropic`?)",
         "10: `temperature` must be from 0 to 2, and is 9 ()",
         "11: unknown field `modle` (did you mean `model`?)",
         "12: unknown field `stroe` (did you mean `store`?)",
-        "15: unknown variant `comand` (did you mean `command`?)",
-        "18: missing field `kind` ()",
+        "15: `kind`: unknown variant `comand` (did you mean `command`?)",
+        "18: missing field `kind` (add `kind = \"command\"` for a program, or",
         "19: there is already a tool named `t`, in line 16 (give it another name)",
         "21: `mcp` is not supported yet",
     ];
@@ -48,8 +48,14 @@ fn every_mistake_of_a_file_is_found() {
 #[test]
 fn a_sound_file_has_no_mistake() {
     assert!(mistakes("[model]\nprovider = \"script\"\nscript = \"s.toml\"\n").is_empty());
-    assert_eq!(mistakes("[agent]\nname = \"x\"\n"), ["1: missing field `model` ()"]);
-    assert_eq!(mistakes(""), ["1: missing field `model` ()"]);
+    assert_eq!(
+        mistakes("[agent]\nname = \"x\"\n"),
+        ["1: missing field `model` (add a `[model]` table with `provider` and `model`)"]
+    );
+    assert_eq!(
+        mistakes(""),
+        ["1: missing field `model` (add a `[model]` table with `provider` and `model`)"]
+    );
 }
 
 /// Spec: C5
@@ -119,13 +125,13 @@ fn lists_and_single_tables_are_told_apart() {
         (
             "[model]\nprovider = \"script\"\n[tools]\nmodle = 1\nname = \"t\"\nkind = \"builtin\"\n".to_owned(),
             3,
-            "`tools`: invalid type: map, expected a sequence".to_owned(),
+            "`tools`: invalid type: map, expected a list".to_owned(),
             "write `[[tools]]`",
         ),
         (
             "[model]\nprovider = \"script\"\n[model.fallback]\nprovider = \"script\"\nmodle = 1\n".to_owned(),
             3,
-            "`model.fallback`: invalid type: map, expected a sequence".to_owned(),
+            "`model.fallback`: invalid type: map, expected a list".to_owned(),
             "write `[[model.fallback]]`",
         ),
     ] {
@@ -137,4 +143,55 @@ fn lists_and_single_tables_are_told_apart() {
         assert!(shape[0].starts_with(&format!("{line}: {what}")), "{found:#?}");
         assert!(shape[0].contains(hint), "{found:#?}");
     }
+}
+
+/// Spec: C5
+#[test]
+fn mistakes_of_a_first_day_say_what_to_do() {
+    let script = "[model]\nprovider = \"script\"\n";
+    for (text, expected) in [
+        (
+            "[model]\nprovider = \"OpenAI\"\n",
+            "2: `provider`: unknown variant `OpenAI` (did you mean `openai`?)",
+        ),
+        ("[model]\nprovider = script\n", "2: `provider`: string values must be quoted ()"),
+        (
+            &format!("{script}instructions = \"be kind\"\n"),
+            "3: unknown field `instructions` (it belongs into `[agent]`)",
+        ),
+        (
+            &format!("[agent]\ntemperature = 0.5\n{script}"),
+            "2: unknown field `temperature` (it belongs into `[model]`)",
+        ),
+        (
+            &format!("{script}temperature = \"0.5\"\n"),
+            "3: `temperature`: invalid type: string \"0.5\", expected a number (write it without quotes)",
+        ),
+        (
+            &format!("{script}max_output_tokens = \"9\"\n"),
+            "3: `max_output_tokens`: invalid type: string \"9\", expected a whole number (write it without quotes)",
+        ),
+        (
+            &format!("{script}stream = \"yes\"\n"),
+            "3: `stream`: invalid type: string \"yes\", expected a boolean (write `true` or `false`, without quotes)",
+        ),
+        (
+            &format!("{script}[agent.policy]\ngrant = \"fs:read\"\n"),
+            "4: `grant`: invalid type: string \"fs:read\", expected a list (write `grant = [\"…\"]`)",
+        ),
+        (
+            &format!("{script}model = 4.5\n"),
+            "3: `model`: invalid type: floating point `4.5`, expected a string (write it in quotes)",
+        ),
+        (
+            &format!("{script}[agent.price]\ninput_per_mtok = 1\n"),
+            "3: missing field `output_per_mtok` (add `output_per_mtok = …` to `[agent.price]`)",
+        ),
+    ] {
+        assert_eq!(mistakes(text), [expected], "{text}");
+    }
+    let key = format!("{script}api_key_env = \"sk-canary-0123456789\"\n");
+    let found = mistakes(&key);
+    assert!(found[0].starts_with("3: `api_key_env` must be the name of a variable"), "{found:?}");
+    assert!(!found[0].contains("canary"), "{found:?}");
 }

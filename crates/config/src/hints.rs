@@ -1,0 +1,148 @@
+//! What to do about a mistake of a file.
+
+use std::ops::Range;
+
+/// Names further away than this are no help.
+const MIN_SIMILARITY: f64 = 0.8;
+
+/// Keys that are known elsewhere, by the table they belong to.
+const PLACES: [(&str, &[&str]); 9] = [
+    ("[agent]", &["input", "instructions", "instructions_file"]),
+    (
+        "[agent.budget]",
+        &[
+            "max_cost_usd",
+            "max_events",
+            "max_input_tokens",
+            "max_model_calls",
+            "max_tool_calls",
+            "max_total_tokens",
+            "max_wall_ms",
+        ],
+    ),
+    (
+        "[agent.limits]",
+        &[
+            "exploratory_tools",
+            "max_concurrent_tools",
+            "max_iterations",
+            "max_parallel_tools",
+            "max_result_bytes",
+            "tool_timeout_ms",
+        ],
+    ),
+    ("[agent.policy]", &["grant"]),
+    ("[agent.price]", &["input_per_mtok", "output_per_mtok"]),
+    ("[agent.retry]", &["attempts", "base_ms", "cap_ms", "deadline_ms", "max_retry_after_ms"]),
+    (
+        "[model]",
+        &[
+            "api_key_env",
+            "base_url",
+            "extra_body",
+            "headers",
+            "provider",
+            "reasoning_effort",
+            "script",
+            "seed",
+            "stop",
+            "stream",
+            "temperature",
+            "timeouts",
+            "tool_choice",
+            "top_p",
+        ],
+    ),
+    ("[model.timeouts]", &["attempt_ms", "connect_ms", "first_byte_ms", "idle_ms"]),
+    ("[store]", &["durability", "error_retention_days", "run_retention_days", "url"]),
+];
+
+/// Says which name was meant, where it belongs, or all that are known.
+pub(crate) fn of_unknown(text: &str, name: &str, known: &[&str]) -> Option<String> {
+    let is_agent = text.lines().any(|line| line.trim_start().starts_with("[model]"));
+    let place = PLACES.into_iter().find(|(_, keys)| keys.contains(&name));
+    if let Some((table, _)) = place.filter(|(table, _)| is_agent || table.starts_with("[agent")) {
+        return Some(format!("it belongs into `{table}`"));
+    }
+    let small = name.to_ascii_lowercase();
+    let likeness = |known: &&&str| strsim::jaro_winkler(&small, known);
+    let best = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    Some(match likeness(&best) >= MIN_SIMILARITY {
+        true => format!("did you mean `{best}`?"),
+        false => format!("known here: {}", known.join(", ")),
+    })
+}
+
+/// Says how to mend what a reader says of a value or a table that is not as it should be.
+pub(crate) fn of_value(
+    text: &str,
+    what: &str,
+    key: Option<&str>,
+    span: Option<&Range<usize>>,
+) -> Option<String> {
+    if let Some(field) = what.strip_prefix("missing field `") {
+        let field = field.split('`').next()?;
+        return Some(of_missing(field, header_at(text, span)));
+    }
+    let (given, expected) = what.split_once(", expected ")?;
+    let given = given.rsplit_once(": ").map_or(given, |(_, given)| given);
+    match expected {
+        "a boolean" => Some("write `true` or `false`, without quotes".to_owned()),
+        "a list" if given == "map" => Some(format!("write `[[{}]]`", key?)),
+        "a list" if given.starts_with("string") => Some(format!("write `{} = [\"…\"]`", key?)),
+        "a number" | "a whole number" if given.starts_with("string") => {
+            Some("write it without quotes".to_owned())
+        }
+        "a string" => Some("write it in quotes".to_owned()),
+        _ => None,
+    }
+}
+
+fn of_missing(field: &str, header: Option<&str>) -> String {
+    match (field, header) {
+        ("kind", Some("[[tools]]")) => {
+            "add `kind = \"command\"` for a program, or `kind = \"builtin\"` for one of ours"
+                .to_owned()
+        }
+        ("model", _) => "add a `[model]` table with `provider` and `model`".to_owned(),
+        (field, Some(header)) => format!("add `{field} = …` to `{header}`"),
+        (field, None) => format!("add `{field} = …`"),
+    }
+}
+
+/// Returns the header of a table that begins at a place; the file itself has none.
+fn header_at<'t>(text: &'t str, span: Option<&Range<usize>>) -> Option<&'t str> {
+    let span = span.filter(|span| span.start > 0 || span.end < text.len())?;
+    let before = text.get(..span.start)?;
+    let line = text[before.rfind('\n').map_or(0, |at| at + 1)..].lines().next()?.trim();
+    let end = line.starts_with('[').then(|| line.rfind(']'))??;
+    line.get(..=end)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::AgentFile;
+
+    /// Spec: C5
+    #[test]
+    fn every_key_belongs_where_its_hint_says() {
+        for (table, keys) in PLACES {
+            for key in keys {
+                let model = "[model]\nprovider = \"script\"\n";
+                let text = match table {
+                    "[model]" if *key == "provider" => model.replace("\"script\"", "[[]]"),
+                    "[model]" => format!("{model}{key} = [[]]\n"),
+                    table => format!("{model}{table}\n{key} = [[]]\n"),
+                };
+                let error = AgentFile::of_text(Path::new("x.toml"), &text).unwrap_err();
+                assert!(!error.what().contains("unknown field"), "{table} {key}: {error}");
+                let text = format!("{model}[redact]\n{key} = 1\n");
+                let error = AgentFile::of_text(Path::new("x.toml"), &text).unwrap_err();
+                assert_eq!(error.hint(), Some(format!("it belongs into `{table}`").as_str()));
+            }
+        }
+    }
+}
