@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use backstop::event_log::{RunWriter, Seed};
-use backstop::layer0::event::{
-    Actor, Event, EventKind, ToolAttempted, ToolRequested, ToolResponded,
-};
+use backstop::layer0::event::{Actor, Event, EventKind};
 use backstop::layer0::failure::Chain;
 use backstop::layer0::id::RunId;
 use backstop::react::{ResumeError, replay};
@@ -213,11 +211,15 @@ fn contradicting_facts_are_found() {
     let changes: [(&str, Change); 7] = [
         ("another tool is run", |events, index| {
             let EventKind::ToolRequested(requested) = &events[index].kind else { return None };
-            with(events, index, ToolRequested { tool: "elsewhere".into(), ..requested.clone() })
+            let mut requested = requested.clone();
+            requested.tool = "elsewhere".into();
+            with(events, index, requested)
         }),
         ("another tool answers", |events, index| {
             let EventKind::ToolResponded(answer) = &events[index].kind else { return None };
-            with(events, index, ToolResponded { tool: "elsewhere".into(), ..answer.clone() })
+            let mut answer = answer.clone();
+            answer.tool = "elsewhere".into();
+            with(events, index, answer)
         }),
         ("a person agreed to other arguments", |events, index| {
             let EventKind::ToolRequested(requested) = &events[index].kind else { return None };
@@ -225,8 +227,9 @@ fn contradicting_facts_are_found() {
                 matches!(&event.kind, EventKind::ApprovalGranted(granted)
                     if granted.call_id == requested.call_id)
             })?;
-            let arguments = serde_json::json!({ "all": true });
-            with(events, index, ToolRequested { arguments: arguments.into(), ..requested.clone() })
+            let mut requested = requested.clone();
+            requested.arguments = serde_json::json!({ "all": true }).into();
+            with(events, index, requested)
         }),
         ("an error that was not stored", |events, index| {
             let EventKind::ToolResponded(answer) = &events[index].kind else { return None };
@@ -248,7 +251,9 @@ fn contradicting_facts_are_found() {
         }),
         ("an attempt of no call", |events, index| {
             let EventKind::ToolAttempted(attempted) = &events[index].kind else { return None };
-            with(events, index, ToolAttempted { call_id: "unknown".into(), ..attempted.clone() })
+            let mut attempted = attempted.clone();
+            attempted.call_id = "unknown".into();
+            with(events, index, attempted)
         }),
     ];
     for (what, change) in changes {

@@ -115,18 +115,14 @@ mod tests {
         let run = RunId::from("run_golden");
         let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
         let seed = Seed::new("the seed of the golden vectors");
-        let agent = AgentRecord {
-            name: "golden".into(),
-            digest: "d".into(),
-            definition: JsonText::default(),
-        };
+        let agent = AgentRecord::new("golden", "d", JsonText::default());
         let mut started = RunStarted::new("Wie heißt das?", "s-1".into(), agent);
         started.run = Some(run.clone());
         started.key_id = log.key().map(|key| key.id().into());
         let at = Timestamp::from_millis(1_767_225_600_001);
         writer.stage(&seed, at, Actor::Runtime, None, started.into());
         for message in ["private", "\u{7f}\u{200d} \"quoted\"\n"] {
-            let warning = Warning { message: message.into() };
+            let warning = Warning::new(message);
             writer.stage(&seed, at, Actor::Machine, Some(1), warning.into());
         }
         writer.commit().await.unwrap();

@@ -141,17 +141,10 @@ impl Record {
         let text = self.payload.text().ok_or(LogError::erased(self.seq))?;
         let kind = EventKind::decode(&self.event_type, text)
             .map_err(|error| LogError::unreadable(self.seq, error))?;
-        Ok(Event {
-            run: run.clone(),
-            seq: self.seq,
-            at: self.at,
-            actor: self.actor,
-            caused_by: self.caused_by,
-            schema: self.schema,
-            kind,
-            salt: self.payload.salt(),
-            hash: self.hash,
-        })
+        let mut event = Event::new(run.clone(), self.seq, self.at, self.actor, kind);
+        (event.caused_by, event.schema) = (self.caused_by, self.schema);
+        (event.salt, event.hash) = (self.payload.salt(), self.hash);
+        Ok(event)
     }
 
     /// Returns the record as JSON with the fields of an [`Event`]. The payload stands in it in the form

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::vec::Drain;
 
 use layer0::Timestamp;
-use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA};
+use layer0::event::{Actor, Event, EventKind, Hash};
 use layer0::id::RunId;
 
 use crate::chain::{key_id_in, key_named};
@@ -91,17 +91,9 @@ impl RunWriter {
         caused_by: Option<u64>,
         kind: EventKind,
     ) {
-        let mut event = Event {
-            run: self.summary.run.clone(),
-            seq: self.summary.last_seq + 1,
-            at,
-            actor,
-            caused_by,
-            schema: SCHEMA,
-            kind,
-            salt: None,
-            hash: Hash::default(),
-        };
+        let (run, seq) = (self.summary.run.clone(), self.summary.last_seq + 1);
+        let mut event = Event::new(run, seq, at, actor, kind);
+        event.caused_by = caused_by;
         if let Some(log) = &self.log {
             let (is_first, summary) = (event.seq == 1, &self.summary);
             // A run of the first layout stays one.
@@ -214,7 +206,7 @@ mod tests {
         let run = RunId::from("run_1");
         let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, run.clone());
         for number in 1..=count {
-            let kind = Warning { message: format!("number {number}").into() }.into();
+            let kind = Warning::new(format!("number {number}")).into();
             writer.stage(&Seed::new("s"), Timestamp::from_millis(1), Actor::Runtime, None, kind);
             writer.commit().await.unwrap();
         }
@@ -264,7 +256,7 @@ mod tests {
             let log = Arc::new(MemoryLog::new());
             let mut writer = RunWriter::new(Arc::clone(&log) as Arc<dyn EventLog>, "run_1".into());
             for message in [first, "same", "same"] {
-                let kind = Warning { message: message.into() }.into();
+                let kind = Warning::new(message).into();
                 writer.stage(&Seed::new("s"), Timestamp::default(), Actor::Runtime, None, kind);
             }
             writer.commit().await.unwrap();
@@ -287,7 +279,7 @@ mod tests {
             Timestamp::default(),
             Actor::Runtime,
             None,
-            Warning { message: "mine".into() }.into(),
+            Warning::new("mine").into(),
         );
         assert!(matches!(stale.commit().await, Err(LogError::Conflict { seq: 1, .. })));
     }
@@ -297,7 +289,7 @@ mod tests {
     async fn what_no_reader_follows_is_not_written() {
         let signal = |levels: u32| {
             let data = (0..levels).fold(Value::Null, |inner, _| Value::Array(vec![inner]));
-            EventKind::from(SignalReceived { name: "any".into(), data })
+            EventKind::from(SignalReceived::new("any", data))
         };
         for (levels, readable) in [(3, true), (100, true), (126, true), (127, false), (900, false)]
         {
@@ -307,7 +299,7 @@ mod tests {
             let mut writer =
                 RunWriter::resume(Arc::clone(&log) as Arc<dyn EventLog>, summary, claim);
             let at = Timestamp::default();
-            let before = Warning { message: "before".into() };
+            let before = Warning::new("before");
             writer.stage(&Seed::new("s"), at, Actor::Runtime, None, before.into());
             writer.stage(&Seed::new("s"), at, Actor::Person, None, signal(levels));
             let refused = writer.commit().await.err();
@@ -326,7 +318,7 @@ mod tests {
     async fn events_without_a_log_are_not_sealed() {
         let mut writer = RunWriter::without_log("run_1".into());
         for message in ["one", "two"] {
-            let kind = Warning { message: message.into() }.into();
+            let kind = Warning::new(message).into();
             writer.stage(&Seed::new("s"), Timestamp::default(), Actor::Runtime, None, kind);
         }
         let events: Vec<Event> = writer.commit().await.unwrap().collect();

@@ -23,6 +23,7 @@ pub const SCHEMA: u32 = 1;
 
 /// One entry of a run's log.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Event {
     /// The run it belongs to.
     pub run: RunId,
@@ -44,6 +45,20 @@ pub struct Event {
     /// The link to the event before it, chained, over everything but `run`; zero where no log keeps
     /// the run.
     pub hash: Hash,
+}
+
+impl Event {
+    /// Makes an entry of the schema of today that nothing led to and that no log keeps.
+    pub fn new(
+        run: impl Into<RunId>,
+        seq: u64,
+        at: Timestamp,
+        actor: Actor,
+        kind: impl Into<EventKind>,
+    ) -> Self {
+        let (run, kind, hash) = (run.into(), kind.into(), Hash::default());
+        Self { run, seq, at, actor, caused_by: None, schema: SCHEMA, kind, salt: None, hash }
+    }
 }
 
 /// Who an event comes from.

@@ -20,6 +20,7 @@ const MAX_SCHEMA_DEPTH: usize = 100;
 ///
 /// It stands in `run.started`. The machine reads all but `runtime`, which is the driver's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AgentDefinition {
     /// The agent's name.
     pub name: Arc<str>,

@@ -13,6 +13,7 @@ pub(crate) struct Denials(BTreeMap<(Arc<str>, Arc<str>), Denial>);
 
 /// What was said against a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Denial {
     /// Who; empty where there was no decision in time.
     pub by: Arc<str>,

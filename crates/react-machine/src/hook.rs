@@ -40,6 +40,7 @@ impl HookPoint {
 
 /// What an agent's definition says of a hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct HookRecord {
     /// Its name.
     pub name: Arc<str>,
@@ -47,4 +48,11 @@ pub struct HookRecord {
     pub points: Vec<HookPoint>,
     /// Does the run go on when it fails?
     pub fail_open: bool,
+}
+
+impl HookRecord {
+    /// Makes the record of a hook.
+    pub fn new(name: impl Into<Arc<str>>, points: Vec<HookPoint>, fail_open: bool) -> Self {
+        Self { name: name.into(), points, fail_open }
+    }
 }

@@ -17,6 +17,7 @@ use crate::hook::HookPoint;
 
 /// Something that happened: a fact for the log, and when.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Input {
     /// When it happened. A time before the last input's is taken as that.
     pub at: Timestamp,
@@ -40,11 +41,20 @@ impl Input {
 
 /// Names an effect, unique in a run across processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct EffectId {
     /// Which process life of the run asked for it; answers from an earlier one are stale.
     pub epoch: u32,
     /// Counts effects, from 1.
     pub number: u32,
+}
+
+impl EffectId {
+    /// Names the effect with this number of this process life.
+    #[must_use]
+    pub const fn new(epoch: u32, number: u32) -> Self {
+        Self { epoch, number }
+    }
 }
 
 /// What the machine wants next. After an input, poll until [`Output::Wait`] or [`Output::Finish`].
@@ -63,6 +73,7 @@ pub enum Output {
 
 /// A log entry to be: the envelope's seq is its place in the run.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Its place in the run: 1, 2, ….
     pub seq: u64,
@@ -74,6 +85,13 @@ pub struct Entry {
     pub caused_by: Option<u64>,
     /// Its type and payload.
     pub kind: EventKind,
+}
+
+impl Entry {
+    /// Makes an entry that nothing led to, such as one that is read back from a log.
+    pub fn new(seq: u64, at: Timestamp, actor: Actor, kind: impl Into<EventKind>) -> Self {
+        Self { seq, at, actor, caused_by: None, kind: kind.into() }
+    }
 }
 
 /// Something to do in the world.
@@ -116,6 +134,7 @@ pub enum Effect {
 
 /// Tool calls to decide on.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ToolBatch {
     /// The calls, in the model's order.
     pub calls: Arc<[ToolCall]>,
@@ -210,6 +229,7 @@ impl Pause {
 
 /// A model call to make.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ModelCall {
     /// The effect.
     pub id: EffectId,
@@ -223,6 +243,7 @@ pub struct ModelCall {
 
 /// A tool execution to perform.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolRun {
     /// The effect.
     pub id: EffectId,

@@ -10,7 +10,7 @@ use backstop_event_log::{Claim, EventLog, LogError, RunSummary, RunWriter, Seed}
 use layer0::event::{Actor, EventKind, RunFailed, ToolResponded};
 use layer0::failure::{Failure, chain};
 use layer0::id::CallId;
-use layer0::{Code, Timestamp, code};
+use layer0::{Timestamp, code};
 
 use crate::error::AgentError;
 use crate::ids::new_run_id;
@@ -38,12 +38,7 @@ pub(crate) async fn abandon(
         writer.stage(&seed, now, Actor::Machine, cause, answer.into());
     }
     let chain = chain(why);
-    let failed = RunFailed {
-        reason: Code::new(why.code()),
-        message: chain.first().map_or("", String::as_str).into(),
-        chain,
-        usage,
-    };
+    let failed = RunFailed::new(why.code(), chain, usage);
     writer.stage(&seed, now, Actor::Machine, cause, failed.into());
     writer.commit().await?;
     Ok(())

@@ -112,6 +112,6 @@ impl Below {
         // One that never began, or does not end, was stopped.
         let stopped = || (Outcome::Cancelled, Some(Code::new(code::RUN_CANCELLED)));
         let (outcome, reason) = end.unwrap_or_else(stopped);
-        OperatorReturned { operator: self.operator, run: self.run, outcome, reason, usage }
+        OperatorReturned::new(self.operator, self.run, outcome, reason, usage)
     }
 }

@@ -9,8 +9,8 @@ use backstop_provider::{ModelSettings, ToolChoice};
 use backstop_react_machine::{AgentDefinition, CheckedDefinition, DefinitionError, Price};
 use backstop_retry::RetryPolicy;
 use backstop_tool::{Grants, Toolset};
+use layer0::is_deeper;
 use layer0::name::check_name;
-use layer0::{JsonText, is_deeper};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
@@ -89,19 +89,13 @@ impl AgentBuilder {
             return Err(BuildError::Definition(too_deep));
         }
         let prices = prices(self.price, self.pools.iter().flatten())?;
-        let mut definition = AgentDefinition {
-            name: self.name,
-            instructions: self.instructions,
-            limits: self.limits,
-            budget: self.budget,
-            price: prices.first().copied(),
-            memory: self.memory.is_some(),
-            hooks: shared(hooks.iter().map(Hook::record).collect()),
-            exploratory_tools: shared(self.exploratory_tools),
-            tools: tools.specs().cloned().collect(),
-            output_schema: None,
-            runtime: JsonText::default(),
-        };
+        let mut definition = AgentDefinition::new(self.name, self.instructions);
+        (definition.limits, definition.budget) = (self.limits, self.budget);
+        definition.price = prices.first().copied();
+        definition.memory = self.memory.is_some();
+        definition.hooks = shared(hooks.iter().map(Hook::record).collect());
+        definition.exploratory_tools = shared(self.exploratory_tools);
+        definition.tools = tools.specs().cloned().collect();
         let mut model = models(&self.pools);
         model["max_output_tokens"] = json!(self.settings.max_output_tokens);
         model["temperature"] = json!(self.settings.temperature);

@@ -22,15 +22,12 @@ pub(crate) fn record(definition: &AgentDefinition) -> Resolved {
         JsonText::of(definition)
             .expect("schemas and sources are nested less deeply than a record may be")
     };
-    let mut recorded = AgentDefinition { output_schema: None, ..definition.clone() };
+    let mut recorded = definition.clone();
+    recorded.output_schema = None;
     let whole = text(&recorded);
     (recorded.price, recorded.runtime) = (None, JsonText::default());
     let definition_digest = digest(&whole).into();
-    let agent = AgentRecord {
-        name: Arc::clone(&definition.name),
-        digest: digest(&text(&recorded)).into(),
-        definition: whole,
-    };
+    let agent = AgentRecord::new(Arc::clone(&definition.name), digest(&text(&recorded)), whole);
     Resolved { agent, definition_digest }
 }
 

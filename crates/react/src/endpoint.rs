@@ -163,20 +163,16 @@ impl AttemptRecord {
         delay: Option<Duration>,
     ) -> ModelAttempted {
         let status = Some(self.status.load(Ordering::Relaxed)).filter(|status| *status > 0);
-        ModelAttempted {
-            call: self.call,
-            attempt: self.number,
-            provider: Arc::clone(&self.label),
-            code: error.map(|error| Code::new(error.code())),
-            status: status.or_else(|| error.filter(|_| self.is_sent)?.status()),
-            delay_ms: delay.map(millis),
-            usage,
-            cost_nanousd: self.price.map(|price| price.of_attempt(&usage.unwrap_or_default())),
-            next_provider: None,
-            duration_ms: millis(self.elapsed()),
-            first_token_ms: self.first_piece.get().copied().map(millis),
-            request_id: self.request_id.get().cloned(),
-        }
+        let price = self.price.map(|price| price.of_attempt(&usage.unwrap_or_default()));
+        let mut ended = ModelAttempted::new(self.call, self.number, Arc::clone(&self.label));
+        ended.code = error.map(|error| Code::new(error.code()));
+        ended.status = status.or_else(|| error.filter(|_| self.is_sent)?.status());
+        ended.delay_ms = delay.map(millis);
+        (ended.usage, ended.cost_nanousd) = (usage, price);
+        ended.duration_ms = millis(self.elapsed());
+        ended.first_token_ms = self.first_piece.get().copied().map(millis);
+        ended.request_id = self.request_id.get().cloned();
+        ended
     }
 
     /// Shows listeners what a change of what is held back sets free.

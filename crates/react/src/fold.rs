@@ -133,13 +133,8 @@ pub(crate) fn replay_events(
     }
     let mut replay = Replay::new(definition, setup, runs);
     for event in events {
-        let entry = Entry {
-            seq: event.seq,
-            at: event.at,
-            actor: event.actor,
-            caused_by: event.caused_by,
-            kind: event.kind.clone(),
-        };
+        let mut entry = Entry::new(event.seq, event.at, event.actor, event.kind.clone());
+        entry.caused_by = event.caused_by;
         replay.next(&entry)?;
     }
     Ok(replay.finish())

@@ -250,7 +250,7 @@ impl Hook {
                 (observer.name(), observer.points(), observer.fail_open())
             }
         };
-        let record = HookRecord { name: name.into(), points: points.to_vec(), fail_open };
+        let record = HookRecord::new(name, points.to_vec(), fail_open);
         Self { code, record }
     }
 

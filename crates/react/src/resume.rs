@@ -160,7 +160,7 @@ impl Agent {
         let mut resumed = Resumed::new(inner, log, folded, claim, request.cancellation).await;
         let mut first = Vec::new();
         if resumed.machine().is_waiting() {
-            resumed = resumed.by(RunResumed { by: request.by });
+            resumed = resumed.by(RunResumed::new(request.by));
         } else {
             first.push(EventKind::from(resumed.machine().lost()));
         }
@@ -189,12 +189,8 @@ impl Agent {
         let mut records = from.log.records(&request.run, 1).await?;
         records.retain(|record| record.seq <= request.at);
         let child = new_run_id(self.inner.clock.now());
-        let forked = RunForked {
-            run: Some(child.clone()),
-            parent: request.run.clone(),
-            at: request.at,
-            session: Some(session_of_fork(&child)),
-        };
+        let session = session_of_fork(&child);
+        let forked = RunForked::new(child.clone(), session, request.run.clone(), request.at);
         let cancellation = request.cancellation;
         let copied = Copied { log, child, forked, records, folded, cancellation };
         let copied = Resumed::copied(Arc::clone(&self.inner), copied).await;
@@ -207,7 +203,7 @@ impl Agent {
         let mut first = Vec::new();
         if let Some(input) = request.input {
             let data = Value::from(&*input);
-            first.push(SignalReceived { name: INPUT.into(), data }.into());
+            first.push(SignalReceived::new(INPUT, data).into());
         }
         let mut lost = copied.machine().lost();
         // The model was not asked for the copy yet.

@@ -102,7 +102,7 @@ async fn step(effort: &Effort, log: &SqliteLog) -> Row {
 /// Appends events in one write.
 async fn append(run: &mut RunWriter, events: usize) {
     for _ in 0..events {
-        let warning = Warning { message: "so it goes ".repeat(18).into() };
+        let warning = Warning::new("so it goes ".repeat(18));
         run.stage(
             &Seed::new("test"),
             Timestamp::from_millis(1_767_225_600_000),

@@ -105,7 +105,7 @@ fn inert(json: &str) -> String {
 mod tests {
     use super::*;
     use backstop_error_store::Origin;
-    use layer0::event::{Actor, EventKind, Hash, ModelResponded, ToolFailure, ToolResponded};
+    use layer0::event::{Actor, EventKind, ModelResponded, ToolFailure, ToolResponded};
     use layer0::message::{StopReason, ToolCall};
     use layer0::usage::TokenUsage;
     use layer0::{Code, Timestamp};
@@ -114,43 +114,18 @@ mod tests {
     const HOSTILE: &str = "</script><script>alert(1)</script><!-- {{style}}{{script}}{{data}} -->";
 
     fn event(seq: u64, kind: impl Into<EventKind>) -> Event {
-        Event {
-            run: "run_1".into(),
-            seq,
-            at: Timestamp::default(),
-            actor: Actor::Model,
-            caused_by: None,
-            schema: 1,
-            kind: kind.into(),
-            salt: None,
-            hash: Hash::default(),
-        }
+        Event::new("run_1", seq, Timestamp::default(), Actor::Model, kind)
     }
 
     fn hostile() -> String {
-        let responded = ModelResponded {
-            call: 1,
-            text: HOSTILE.into(),
-            thinking: Some(HOSTILE.into()),
-            provider_state: None,
-            tool_calls: [ToolCall::new("c", HOSTILE, json!({ HOSTILE: HOSTILE }))].into(),
-            stop_reason: StopReason::ToolUse,
-            usage: TokenUsage::default(),
-        };
-        let failure = ToolFailure {
-            reason: Code::new("tool.execution_failed"),
-            code: Some(HOSTILE.into()),
-            message: HOSTILE.into(),
-            error_id: Some("err_1".into()),
-        };
-        let answered = ToolResponded {
-            call_id: "c".into(),
-            tool: HOSTILE.into(),
-            ok: false,
-            output: json!({ "error": HOSTILE }).into(),
-            duration_ms: 1,
-            error: Some(failure),
-        };
+        let calls = [ToolCall::new("c", HOSTILE, json!({ HOSTILE: HOSTILE }))];
+        let (reason, usage) = (StopReason::ToolUse, TokenUsage::default());
+        let mut responded = ModelResponded::new(1, HOSTILE, calls.into(), reason, usage);
+        responded.thinking = Some(HOSTILE.into());
+        let mut failure = ToolFailure::new("tool.execution_failed", HOSTILE);
+        failure.code = Some(HOSTILE.into());
+        failure.error_id = Some("err_1".into());
+        let answered = ToolResponded::failed("c".into(), HOSTILE.into(), HOSTILE, 1, failure);
         let stored = ErrorRecord::of_row(
             "err_1",
             Origin::new(Timestamp::default(), "ses_1", "run_1", "c", HOSTILE),

@@ -16,17 +16,12 @@ use contestant_backstop::CONTESTANT;
 const STEP: usize = 5;
 
 fn started(session: &str) -> EventKind {
-    RunStarted::new(
-        "go",
-        session.into(),
-        AgentRecord { name: "bench".into(), digest: "".into(), definition: JsonText::default() },
-    )
-    .into()
+    RunStarted::new("go", session.into(), AgentRecord::new("bench", "", JsonText::default())).into()
 }
 
 /// Of the size of the other contestants' event.
 fn event() -> EventKind {
-    Warning { message: "x".repeat(150).into() }.into()
+    Warning::new("x".repeat(150)).into()
 }
 
 /// Begins a run and appends events, one commit each.

@@ -1,7 +1,7 @@
 //! The payloads, one struct per event type, named as in the catalogue.
 //!
-//! They are data that several crates build and read, so their fields are open; a change of shape is
-//! a change of [`SCHEMA`](super::SCHEMA).
+//! They are data that several crates build and read, so their fields are open and each has a
+//! constructor; a change of shape is a change of [`SCHEMA`](super::SCHEMA).
 
 // Before the modules, which see it without importing it from here.
 macro_rules! payload {
@@ -11,6 +11,7 @@ macro_rules! payload {
     ) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[non_exhaustive]
         pub struct $name {
             $($(#[$field_doc])* pub $field: $kind,)*
         }

@@ -68,15 +68,15 @@ impl Run {
             expires_at: expires_after.map(|time| self.clock.now().after(time)),
             approvers,
         };
-        let requested = ApprovalRequested {
-            approval_id: approval.id.clone(),
-            call_id: approval.call_id.clone(),
-            tool: Arc::clone(&approval.tool),
-            arguments: approval.arguments.clone(),
-            arguments_hash: Arc::clone(&approval.arguments_hash),
-            expires_at: approval.expires_at,
-            approvers: approval.approvers.clone(),
-        };
+        let mut requested = ApprovalRequested::new(
+            approval.id.clone(),
+            approval.call_id.clone(),
+            Arc::clone(&approval.tool),
+            approval.arguments.clone(),
+            Arc::clone(&approval.arguments_hash),
+        );
+        requested.expires_at = approval.expires_at;
+        requested.approvers = approval.approvers.clone();
         let cause = batch.cause_at(place);
         let seq = self.append(Actor::Machine, Some(cause), requested);
         batch.hold(place, approval.clone(), seq);
@@ -143,7 +143,7 @@ impl Run {
             return;
         }
         let approvals = batch.held().map(|approval| approval.id.clone()).collect();
-        self.append(Actor::Machine, Some(cause), RunWaiting { approvals });
+        self.append(Actor::Machine, Some(cause), RunWaiting::new(approvals));
         self.clock.begin_waiting();
     }
 }

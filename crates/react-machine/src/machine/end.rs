@@ -45,15 +45,10 @@ impl Run {
             | FailureCause::Model { .. } => return cause,
         };
         let reason = failure.code();
-        let tripped = GuardTripped {
-            guard: reason.as_str().trim_start_matches("guard.").into(),
-            reason,
-            count,
-            limit: u64::from(limit),
-            signature,
-            text_hash,
-            message: failure.chain().concat().into(),
-        };
+        let guard = Arc::from(reason.as_str().trim_start_matches("guard."));
+        let message = failure.chain().concat();
+        let mut tripped = GuardTripped::new(reason, guard, count, u64::from(limit), message);
+        (tripped.signature, tripped.text_hash) = (signature, text_hash);
         self.append(Actor::Machine, Some(cause), tripped)
     }
 
@@ -70,13 +65,13 @@ impl Run {
         exhausted: &Exhausted,
     ) -> Phase {
         let reason = Code::new(exhausted.reason);
-        let event = BudgetExhausted {
-            dimension: exhausted.reason.trim_start_matches("budget.").into(),
-            reason: reason.clone(),
-            message: exhausted.text().into(),
-            limit: exhausted.limit.clone(),
-            used: exhausted.used.clone(),
-        };
+        let event = BudgetExhausted::new(
+            reason.clone(),
+            exhausted.reason.trim_start_matches("budget."),
+            exhausted.limit.clone(),
+            exhausted.used.clone(),
+            exhausted.text(),
+        );
         let seq = self.append(Actor::Machine, Some(cause), event);
         self.answer_open(phase, seq, BUDGET_CANCELLED);
         let output = Arc::clone(self.conversation.last_text());
@@ -153,24 +148,14 @@ impl Run {
             Some(word) => format!("{} Its word: `{word}`.", entry.meaning).into(),
             None => Arc::from(entry.meaning),
         });
-        let finished = RunFinished {
-            outcome: stop.outcome(),
-            reason,
-            message,
-            output: Arc::clone(output),
-            usage: self.usage(),
-        };
+        let mut finished = RunFinished::new(stop.outcome(), Arc::clone(output), self.usage());
+        (finished.reason, finished.message) = (reason, message);
         self.append(Actor::Machine, Some(cause), finished);
     }
 
     fn record_failure(&mut self, cause: u64, failure: &FailureCause) {
         let chain = failure.chain();
-        let failed = RunFailed {
-            reason: failure.code(),
-            message: chain.first().map_or("", String::as_str).into(),
-            chain,
-            usage: self.usage(),
-        };
+        let failed = RunFailed::new(failure.code(), chain, self.usage());
         self.append(Actor::Machine, Some(cause), failed);
     }
 }

@@ -44,12 +44,8 @@ impl Run {
         }
         self.meter.begin_model_call(ask.call);
         let request = self.conversation.next_request();
-        let requested = ModelRequested {
-            call: ask.call,
-            request_digest: request.digest,
-            tools_digest: request.tools_digest,
-            messages: request.messages,
-        };
+        let requested =
+            ModelRequested::new(ask.call, request.digest, request.tools_digest, request.messages);
         let requested = self.append(Actor::Machine, Some(cause), requested);
         let id = self.outbox.next_effect();
         self.perform(Effect::CallModel(ModelCall {

@@ -17,7 +17,7 @@ impl Machine {
     /// harm, calls that may have acted, and how many model attempts were lost.
     #[must_use]
     pub fn lost(&self) -> RunRecovered {
-        let mut lost = RunRecovered { rerun: Vec::new(), interrupted: Vec::new(), models: 0 };
+        let mut lost = RunRecovered::new(Vec::new(), Vec::new(), 0);
         if matches!(self.phase, Phase::Asking(_)) {
             lost.models = 1;
         }

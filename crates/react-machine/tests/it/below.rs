@@ -13,13 +13,13 @@ impl World {
             return;
         }
         let run = &self.open[pick % self.open.len()];
-        let attempted = ToolAttempted {
-            call_id: run.call_id.clone(),
-            execution: run.execution,
-            reason: "tool.execution_failed".into(),
-            message: "busy".into(),
-            delay_ms: 1,
-        };
+        let attempted = ToolAttempted::new(
+            run.call_id.clone(),
+            run.execution,
+            "tool.execution_failed",
+            "busy",
+            1,
+        );
         let at = self.at();
         let before = self.machine.usage().tool_calls;
         if self.machine.executions_left() > 0 {
@@ -37,15 +37,9 @@ impl World {
         let call_id = self.open[pick % self.open.len()].call_id.clone();
         let at = self.at();
         let Ok(grant) = self.machine.grant(at, true) else { return };
-        let dispatched = OperatorDispatched {
-            operator: "child".into(),
-            run: format!("run_{}", self.now).into(),
-            attempt: 1,
-            call_id: Some(call_id.clone()),
-            step: None,
-            input_digest: "d".into(),
-            allowance: Box::new(grant.allowance),
-        };
+        let (run, allowance) = (format!("run_{}", self.now), Box::new(grant.allowance));
+        let mut dispatched = OperatorDispatched::new("child", run, 1, "d", allowance);
+        dispatched.call_id = Some(call_id.clone());
         if self.machine.open_dispatch().is_some() {
             self.refused(Input::fact(at, dispatched));
             return self.return_dispatch(used);
@@ -70,13 +64,13 @@ impl World {
         (usage.model_calls, usage.model_attempts) = (attempts, attempts);
         usage.tool_calls = used.min(open.allowance.tool_calls.unwrap_or(u32::MAX));
         (usage.input_tokens, usage.total_tokens) = (tokens, tokens);
-        let returned = OperatorReturned {
-            operator: open.operator,
-            run: open.run,
-            outcome: layer0::stop::Outcome::Completed,
-            reason: None,
+        let returned = OperatorReturned::new(
+            open.operator,
+            open.run,
+            layer0::stop::Outcome::Completed,
+            None,
             usage,
-        };
+        );
         let at = self.at();
         let before = self.machine.usage();
         self.accept(Input::fact(at, returned.clone()));

@@ -26,15 +26,13 @@ impl World {
         let tool_calls = step.calls.iter().enumerate().map(|(index, (name, argument))| {
             ToolCall::new(format!("{}-{index}", call.call), *name, json!({ "argument": argument }))
         });
-        let responded = ModelResponded {
-            call: call.call,
-            text: step.text.into(),
-            thinking: None,
-            provider_state: None,
-            tool_calls: tool_calls.collect(),
-            stop_reason: StopReason::ToolUse,
-            usage: TokenUsage::default(),
-        };
+        let responded = ModelResponded::new(
+            call.call,
+            step.text,
+            tool_calls.collect(),
+            StopReason::ToolUse,
+            TokenUsage::default(),
+        );
         let at = self.at();
         self.accept(Input::answer(at, call.id, responded));
         self.admit(0x0f);
@@ -247,35 +245,21 @@ fn call_that_keeps_failing_alike_is_refused() {
         let (at, id) = (world.at(), call.id);
         let attempted = ModelAttempted::new(call.call, 1, "script");
         world.accept(Input::answer(at, id, attempted));
-        let tool_calls = [ToolCall::new(format!("c{}", call.call), "look", arguments.clone())];
-        let responded = ModelResponded {
-            call: call.call,
-            text: "".into(),
-            thinking: None,
-            provider_state: None,
-            // Another call beside it keeps the batches apart.
-            tool_calls: tool_calls
-                .into_iter()
-                .chain([ToolCall::new(
-                    format!("x{}", call.call),
-                    "peek",
-                    json!({ "n": call.call }),
-                )])
-                .collect(),
-            stop_reason: StopReason::ToolUse,
-            usage: TokenUsage::default(),
-        };
+        // Another call beside it keeps the batches apart.
+        let calls = [
+            ToolCall::new(format!("c{}", call.call), "look", arguments.clone()),
+            ToolCall::new(format!("x{}", call.call), "peek", json!({ "n": call.call })),
+        ];
+        let (reason, usage) = (StopReason::ToolUse, TokenUsage::default());
+        let responded = ModelResponded::new(call.call, "", calls.into(), reason, usage);
         world.accept(Input::answer(at, id, responded));
         world.admit(0x0f);
         while let Some(run) = world.open.pop() {
             let mut answer = response(run.call_id, false);
             answer.tool = run.tool;
-            answer.error = Some(ToolFailure {
-                reason: "tool.execution_failed".into(),
-                code: Some(code.into()),
-                message: "no".into(),
-                error_id: None,
-            });
+            let mut failure = ToolFailure::new("tool.execution_failed", "no");
+            failure.code = Some(code.into());
+            answer.error = Some(failure);
             world.accept(Input::answer(at, run.id, answer));
         }
         world.machine.repeated_failure("look", &arguments.clone().into())
@@ -301,15 +285,13 @@ fn call_ids_are_made_unique_in_linear_time() {
         let mut world = World::new();
         let call = world.model.take().unwrap();
         let one = ToolCall::new("c", "look", json!({}));
-        let responded = ModelResponded {
-            call: call.call,
-            text: "".into(),
-            thinking: None,
-            provider_state: None,
-            tool_calls: vec![one; count].into(),
-            stop_reason: StopReason::ToolUse,
-            usage: TokenUsage::default(),
-        };
+        let responded = ModelResponded::new(
+            call.call,
+            "",
+            vec![one; count].into(),
+            StopReason::ToolUse,
+            TokenUsage::default(),
+        );
         let at = world.at();
         world.accept(Input::answer(at, call.id, responded));
         assert!(matches!(

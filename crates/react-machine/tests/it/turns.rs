@@ -122,7 +122,7 @@ fn counts_from_a_record_do_not_overflow() {
     let mut world = World::new();
     for _ in 0..3 {
         let at = world.at();
-        let lost = RunRecovered { rerun: vec![], interrupted: vec![], models: u32::MAX };
+        let lost = RunRecovered::new(vec![], vec![], u32::MAX);
         world.model = None;
         world.accept(Input::fact(at, lost));
         if world.finish.is_some() {

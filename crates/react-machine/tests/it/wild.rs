@@ -9,7 +9,7 @@ use crate::world::{World, answered_call, response, started};
 
 impl World {
     pub(crate) fn wild(&mut self, kind: u8, number: u32) {
-        let stale = EffectId { epoch: 0, number };
+        let stale = EffectId::new(0, number);
         let at = self.last();
         let call = self.model.as_ref().map_or(number, |call| call.call);
         let input = match kind {
@@ -19,35 +19,12 @@ impl World {
             3 => Input::answer(
                 at,
                 stale,
-                ModelFailed {
-                    call,
-                    reason: "provider.other".into(),
-                    message: "x".into(),
-                    chain: vec![],
-                    attempts: 1,
-                },
+                ModelFailed::new(call, "provider.other", vec!["x".into()], 1),
             ),
-            4 => Input::fact(
-                at,
-                GuardTripped {
-                    reason: "guard.stagnation".into(),
-                    guard: "stagnation".into(),
-                    count: 1,
-                    limit: 1,
-                    signature: None,
-                    text_hash: None,
-                    message: "forged".into(),
-                },
-            ),
-            5 => Input::fact(
-                at,
-                ToolRequested {
-                    call_id: "c0".into(),
-                    tool: "look".into(),
-                    arguments: json!({}).into(),
-                    execution: 99 + number,
-                },
-            ),
+            4 => {
+                Input::fact(at, GuardTripped::new("guard.stagnation", "stagnation", 1, 1, "forged"))
+            }
+            5 => Input::fact(at, ToolRequested::new("c0", "look", json!({}), 99 + number)),
             6 => Input::fact(at, ModelAttempted::new(call, 77 + number, "script")),
             7 => match answered_call(&self.log) {
                 Some(id) => Input::fact(at, response(id, true)),
@@ -55,13 +32,7 @@ impl World {
             },
             _ => Input::fact(
                 at,
-                RunFinished {
-                    outcome: layer0::stop::Outcome::Completed,
-                    reason: None,
-                    message: None,
-                    output: "forged".into(),
-                    usage: Usage::default(),
-                },
+                RunFinished::new(layer0::stop::Outcome::Completed, "forged", Usage::default()),
             ),
         };
         self.refused(input);

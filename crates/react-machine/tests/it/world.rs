@@ -117,22 +117,14 @@ pub(crate) fn machine(definition: Arc<AgentDefinition>) -> Machine {
 pub(crate) fn hooks() -> Arc<[HookRecord]> {
     use HookPoint::*;
     let points = vec![RunStart, BeforeModel, AfterModel, BeforeTool, AfterTool, RunEnd];
-    Arc::from([HookRecord { name: "h".into(), points, fail_open: true }])
+    Arc::from([HookRecord::new("h", points, true)])
 }
 
 pub(crate) fn started() -> RunStarted {
-    RunStarted {
-        machine: VERSION,
-        ..RunStarted::new(
-            "question",
-            "s".into(),
-            AgentRecord {
-                name: "prop".into(),
-                digest: "d".into(),
-                definition: (&json!({})).into(),
-            },
-        )
-    }
+    let agent = AgentRecord::new("prop", "d", json!({}));
+    let mut started = RunStarted::new("question", "s".into(), agent);
+    started.machine = VERSION;
+    started
 }
 
 /// Drives a machine through choices and keeps the books the laws are checked against.
@@ -219,7 +211,9 @@ impl World {
                 Output::Perform(Effect::Rerun { id, call_id }) => {
                     let mut known = self.executions.iter();
                     let run = known.find(|run| run.call_id == call_id).expect("it ran before");
-                    self.open.push(ToolRun { id, ..run.clone() });
+                    let mut run = run.clone();
+                    run.id = id;
+                    self.open.push(run);
                 }
                 Output::Perform(Effect::ReadMemory { .. }) => self.memory = Some(true),
                 Output::Perform(Effect::WriteMemory { .. }) => self.memory = Some(false),
@@ -239,7 +233,7 @@ impl World {
         let at = self.at();
         if self.machine.is_waiting() {
             // Nothing was lost; the approvals stay open.
-            return self.accept(Input::fact(at, RunResumed { by: "ops".into() }));
+            return self.accept(Input::fact(at, RunResumed::new("ops")));
         }
         self.drop_in_flight();
         if self.machine.open_dispatch().is_some() && self.now % 2 == 0 {
@@ -263,7 +257,7 @@ impl World {
 
     pub(crate) fn step(&mut self, choice: Choice) {
         if self.finish.is_some() {
-            return self.refused(Input::fact(self.last(), Warning { message: "late".into() }));
+            return self.refused(Input::fact(self.last(), Warning::new("late")));
         }
         if matches!(choice, Choice::Die) {
             return self.die();
@@ -292,7 +286,7 @@ impl World {
             Choice::Dispatch { pick, used } => self.dispatch(pick, used),
             Choice::Note => {
                 let at = self.at();
-                self.accept(Input::fact(at, Warning { message: "note".into() }));
+                self.accept(Input::fact(at, Warning::new("note")));
             }
             Choice::Cancel => self.cancel(),
             Choice::Die => unreachable!("taken above"),
@@ -317,21 +311,16 @@ impl World {
         let Some(reading) = self.memory.take() else { return };
         let at = self.at();
         let fact: EventKind = match (matches!(choice, Choice::Attempt | Choice::Fail), reading) {
-            (true, _) => MemoryDegraded {
-                operation: "any".into(),
-                reason: "memory.timeout".into(),
-                message: "m".into(),
-            }
-            .into(),
-            (false, true) => MemoryRead { entries: vec!["one".into(), "two".into()] }.into(),
-            (false, false) => MemoryWrote { count: 1 }.into(),
+            (true, _) => MemoryDegraded::new("any", "memory.timeout", "m").into(),
+            (false, true) => MemoryRead::new(vec!["one".into(), "two".into()]).into(),
+            (false, false) => MemoryWrote::new(1).into(),
         };
         self.accept(Input::fact(at, fact));
     }
 
     pub(crate) fn cancel(&mut self) {
         let at = self.at();
-        let signal = SignalReceived { name: CANCEL.into(), data: json!(null) };
+        let signal = SignalReceived::new(CANCEL, json!(null));
         self.accept(Input::fact(at, signal));
     }
 
@@ -384,20 +373,21 @@ impl World {
         let asked = self.asked.remove(pick % self.asked.len());
         let fact = |by: &str| -> EventKind {
             let (approval_id, call_id) = (asked.id.clone(), asked.call_id.clone());
-            let (by, message) = (by.into(), Some("no".into()));
+            let message = Some("no".into());
             let arguments = || json!({ "index": 9 }).into();
             let reason = match verdict {
                 Verdict::Agreed | Verdict::Changed => {
-                    let arguments = matches!(verdict, Verdict::Changed).then(arguments);
-                    let reason = None;
-                    let granted =
-                        ApprovalGranted { approval_id, call_id, by, reason, message, arguments };
+                    let mut granted = ApprovalGranted::new(approval_id, call_id, by);
+                    granted.message = message;
+                    granted.arguments = matches!(verdict, Verdict::Changed).then(arguments);
                     return granted.into();
                 }
-                Verdict::Denied => "approval.denied".into(),
-                Verdict::Expired => "approval.expired".into(),
+                Verdict::Denied => "approval.denied",
+                Verdict::Expired => "approval.expired",
             };
-            ApprovalDenied { approval_id, call_id, by, reason, message }.into()
+            let mut denied = ApprovalDenied::new(approval_id, call_id, by, reason);
+            denied.message = message;
+            denied.into()
         };
         if !matches!(verdict, Verdict::Expired) {
             self.refused(Input::fact(at, fact("intern")));
@@ -415,11 +405,9 @@ impl World {
 
     pub(crate) fn attempt(&mut self, code: Option<Code>) {
         let Some(call) = &self.model else { return };
-        let attempted = ModelAttempted {
-            code,
-            usage: Some(TokenUsage::new(3, 2).cached_tokens(1)),
-            ..ModelAttempted::new(call.call, self.attempts + 1, "script")
-        };
+        let mut attempted = ModelAttempted::new(call.call, self.attempts + 1, "script");
+        attempted.code = code;
+        attempted.usage = Some(TokenUsage::new(3, 2).cached_tokens(1));
         self.attempts += 1;
         let (id, at) = (call.id, self.at());
         self.accept(Input::answer(at, id, attempted));
@@ -448,28 +436,25 @@ impl World {
                 ToolCall::new(id, "look", json!({ "index": index }))
             })
             .collect();
-        let responded = ModelResponded {
-            call: call.call,
-            text: ["", " \n", "hm", "answer"][usize::from(text)].into(),
-            thinking: None,
-            provider_state: None,
+        let responded = ModelResponded::new(
+            call.call,
+            ["", " \n", "hm", "answer"][usize::from(text)],
             tool_calls,
             stop_reason,
-            usage: TokenUsage::default(),
-        };
+            TokenUsage::default(),
+        );
         let at = self.at();
         self.accept(Input::answer(at, call.id, responded));
     }
 
     pub(crate) fn fail(&mut self) {
         let Some(call) = self.model.take() else { return };
-        let failed = ModelFailed {
-            call: call.call,
-            reason: "provider.transient".into(),
-            message: "gave up".into(),
-            chain: vec!["gave up".into()],
-            attempts: self.attempts,
-        };
+        let failed = ModelFailed::new(
+            call.call,
+            "provider.transient",
+            vec!["gave up".into()],
+            self.attempts,
+        );
         let at = self.at();
         self.accept(Input::answer(at, call.id, failed));
     }
@@ -485,20 +470,15 @@ impl World {
                 self.accept(Input::fact(at, response(call.id.clone(), false)));
             } else if self.machine.executions_left() == 0 {
                 let mut cancelled = response(call.id.clone(), false);
-                cancelled.error = Some(ToolFailure {
-                    reason: "tool.cancelled".into(),
-                    code: None,
-                    message: BUDGET_CANCELLED.into(),
-                    error_id: None,
-                });
+                cancelled.error = Some(ToolFailure::new("tool.cancelled", BUDGET_CANCELLED));
                 self.accept(Input::fact(at, cancelled));
             } else {
-                let requested = ToolRequested {
-                    call_id: call.id.clone(),
-                    tool: call.name.clone(),
-                    arguments: call.arguments.clone(),
-                    execution: self.machine.next_execution(),
-                };
+                let requested = ToolRequested::new(
+                    call.id.clone(),
+                    call.name.clone(),
+                    call.arguments.clone(),
+                    self.machine.next_execution(),
+                );
                 self.accept(Input::fact(at, requested));
             }
         }
@@ -524,29 +504,15 @@ impl World {
 }
 
 fn hook_passed(point: HookPoint) -> HookPassed {
-    HookPassed { point: point.as_str().into(), call_id: None }
+    HookPassed::new(point.as_str(), None)
 }
 
 fn hook_failed(point: HookPoint, call_id: Option<CallId>, fail_open: bool) -> HookFailed {
-    HookFailed {
-        hook: "h".into(),
-        point: point.as_str().into(),
-        call_id,
-        reason: "hook.failed".into(),
-        message: "broken".into(),
-        fail_open,
-    }
+    HookFailed::new("h", point.as_str(), call_id, "hook.failed", "broken", fail_open)
 }
 
 fn hook_aborted(point: HookPoint) -> HookAborted {
-    HookAborted {
-        hook: "h".into(),
-        point: point.as_str().into(),
-        call_id: None,
-        reason: "hook.aborted".into(),
-        message: "not today".into(),
-        fail_open: true,
-    }
+    HookAborted::new("h", point.as_str(), None, "hook.aborted", "not today", true)
 }
 
 pub(crate) fn answered_call(log: &[Entry]) -> Option<CallId> {
@@ -557,16 +523,8 @@ pub(crate) fn answered_call(log: &[Entry]) -> Option<CallId> {
 }
 
 pub(crate) fn response(call_id: CallId, ok: bool) -> ToolResponded {
-    ToolResponded {
-        call_id,
-        tool: "look".into(),
-        ok,
-        output: if ok {
-            json!("seen").into()
-        } else {
-            json!({"error": "Tool 'look' failed"}).into()
-        },
-        duration_ms: 1,
-        error: None,
-    }
+    let output = if ok { json!("seen") } else { json!({"error": "Tool 'look' failed"}) };
+    let mut response = ToolResponded::succeeded(call_id, "look", output, 1);
+    response.ok = ok;
+    response
 }

@@ -89,12 +89,7 @@ impl<'a> Failing<'a> {
 
     /// Says that the error store could not do its work.
     pub(crate) fn degraded(&self, operation: &str, code: &'static str, why: &str) -> EventKind {
-        ErrorStoreDegraded {
-            operation: operation.into(),
-            reason: Code::new(code),
-            message: self.redactor.redact(why).into(),
-        }
-        .into()
+        ErrorStoreDegraded::new(operation, code, self.redactor.redact(why)).into()
     }
 
     pub(super) const fn call_id(&self) -> &CallId {
@@ -111,14 +106,9 @@ impl<'a> Failing<'a> {
         let summary = new.summary();
         let text = stored_text(&self.headline(error, summary), summary, stored);
         tracing::info!(error_id = %stored.id, tool_name = %self.tool, "error_stored");
-        let event = ErrorStored {
-            error_id: stored.id.clone(),
-            call_id: self.call_id.clone(),
-            tool: Arc::clone(self.tool),
-            code: new.code().cloned(),
-            occurrences: stored.occurrences,
-            chars_kept: new.chars_kept(),
-        };
+        let (id, call_id, tool) = (stored.id.clone(), self.call_id.clone(), Arc::clone(self.tool));
+        let mut event = ErrorStored::new(id, call_id, tool, stored.occurrences, new.chars_kept());
+        event.code = new.code().cloned();
         vec![event.into(), self.responded(error, &text, &summary.text, Some(stored))]
     }
 
@@ -151,12 +141,9 @@ impl<'a> Failing<'a> {
         message: &str,
         stored: Option<&Stored>,
     ) -> EventKind {
-        let failure = ToolFailure {
-            reason: Code::new(error.code()),
-            code: self.author_code(error),
-            message: message.into(),
-            error_id: stored.map(|stored| stored.id.clone()),
-        };
+        let mut failure = ToolFailure::new(error.code(), message);
+        failure.code = self.author_code(error);
+        failure.error_id = stored.map(|stored| stored.id.clone());
         let (call_id, tool) = (self.call_id.clone(), Arc::clone(self.tool));
         ToolResponded::failed(call_id, tool, text, self.duration_ms, failure).into()
     }

@@ -14,7 +14,7 @@ use layer0::event::{EventKind, HookAborted, HookFailed};
 use layer0::failure::{Chain, Failure};
 use layer0::message::ToolCall;
 use layer0::stop::Outcome;
-use layer0::{Code, JsonText, code};
+use layer0::{JsonText, code};
 
 use super::effects::Effects;
 use crate::guarded::{drop_guarded, panic_text};
@@ -162,14 +162,14 @@ impl<'a> Hooks<'a> {
         let why = self.redactor.redact(&why);
         let point = moment.point().as_str();
         tracing::warn!(code = error.code(), hook = hook.name(), point, "hook failed: {why}");
-        HookFailed {
-            hook: hook.name().into(),
-            point: point.into(),
-            call_id: moment.call_id().cloned(),
-            reason: Code::new(error.code()),
-            message: (*why).into(),
-            fail_open: hook.fail_open(),
-        }
+        HookFailed::new(
+            hook.name(),
+            point,
+            moment.call_id().cloned(),
+            error.code(),
+            why,
+            hook.fail_open(),
+        )
         .into()
     }
 }
@@ -182,14 +182,14 @@ impl Stop {
                 let mut hooks = effects.agent.hooks.iter();
                 let fail_open =
                     hooks.find(|h| h.name() == hook).is_none_or(|hook| hook.fail_open());
-                let aborted = HookAborted {
-                    hook: hook.into(),
-                    point: moment.point().as_str().into(),
-                    call_id: moment.call_id().cloned(),
-                    reason: Code::new(code::HOOK_ABORTED),
-                    message: reason.into(),
+                let aborted = HookAborted::new(
+                    hook,
+                    moment.point().as_str(),
+                    moment.call_id().cloned(),
+                    code::HOOK_ABORTED,
+                    reason,
                     fail_open,
-                };
+                );
                 StopFact(Box::new(Note(aborted.into())))
             }
             Self::Rejected { error, fact } => {

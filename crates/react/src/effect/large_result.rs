@@ -46,7 +46,7 @@ impl Shown {
             Ok(result_id) => {
                 let shown = preview_text(result.body(), &result_id);
                 let bytes = u64::try_from(result.body().len()).unwrap_or(u64::MAX);
-                let stored = ResultStored { result_id, call_id: call.call_id().clone(), bytes };
+                let stored = ResultStored::new(result_id, call.call_id().clone(), bytes);
                 (Some(stored.into()), JsonText::string(&shown))
             }
             Err(error) => {

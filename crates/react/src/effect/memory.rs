@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
+use layer0::code;
 use layer0::error::BoxError;
 use layer0::event::{EventKind, MemoryDegraded, MemoryRead, MemoryWrote};
 use layer0::failure::{Chain, Seconds};
-use layer0::{Code, code};
 
 use super::effects::Effects;
 use crate::guarded::{drop_guarded, panic_text};
@@ -27,7 +27,7 @@ pub(super) async fn read(effects: &Effects, input: Arc<str>) -> End {
     End::Memory(Box::new(Note(match asked.await {
         Ok(entries) => {
             let redact = |entry: String| redactor.redact_held(&entry).into();
-            MemoryRead { entries: entries.into_iter().map(redact).collect() }.into()
+            MemoryRead::new(entries.into_iter().map(redact).collect()).into()
         }
         Err((reason, why)) => {
             tracing::warn!(code = reason, "Memory read failed: {why}");
@@ -43,7 +43,7 @@ pub(super) async fn write(effects: &Effects, input: Arc<str>, output: Arc<str>) 
         memory.write(MemoryEntry::new(session, run, input, output)).await
     });
     End::Memory(Box::new(Note(match asked.await {
-        Ok(()) => MemoryWrote { count: 1 }.into(),
+        Ok(()) => MemoryWrote::new(1).into(),
         Err((reason, why)) => {
             tracing::warn!(code = reason, "Memory write failed: {why}");
             degraded("write", reason, &why)
@@ -86,10 +86,5 @@ async fn ask<T, F: Future<Output = Result<T, BoxError>> + Send>(
 }
 
 fn degraded(operation: &str, reason: &'static str, why: &str) -> EventKind {
-    MemoryDegraded {
-        operation: operation.into(),
-        reason: Code::new(reason),
-        message: format!("Memory unavailable: {why}").into(),
-    }
-    .into()
+    MemoryDegraded::new(operation, reason, format!("Memory unavailable: {why}")).into()
 }

@@ -164,20 +164,8 @@ fn failed(
 fn no_provider(effects: &Effects, attempt: &Attempt) -> AttemptEnd {
     let why = format!("the agent has no provider {}", attempt.provider + 1);
     let error = ProviderError::Other(why.into());
-    let attempted = ModelAttempted {
-        call: attempt.call.call,
-        attempt: attempt.number(),
-        provider: "none".into(),
-        code: Some(Code::new(error.code())),
-        status: None,
-        delay_ms: None,
-        usage: None,
-        cost_nanousd: None,
-        next_provider: None,
-        duration_ms: 0,
-        first_token_ms: None,
-        request_id: None,
-    };
+    let mut attempted = ModelAttempted::new(attempt.call.call, attempt.number(), "none");
+    attempted.code = Some(Code::new(error.code()));
     gave_up(effects, attempted, error, false)
 }
 
@@ -200,13 +188,7 @@ fn gave_up(
 ) -> AttemptEnd {
     let redact = |text: String| effects.agent.redactor.redact(&text).into_owned();
     let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
-    let failed = ModelFailed {
-        call: attempted.call,
-        reason: error.code().into(),
-        message: chain.first().map_or("", String::as_str).into(),
-        chain,
-        attempts: attempted.attempt,
-    };
+    let failed = ModelFailed::new(attempted.call, error.code(), chain, attempted.attempt);
     effects.keep_model_error(error);
     AttemptEnd::Failed { attempted: Box::new((attempted, failed)), is_limited }
 }
@@ -215,15 +197,14 @@ fn gave_up(
 fn responded(effects: &Effects, call: u32, mut response: ModelResponse) -> ModelResponded {
     let redactor = &effects.agent.redactor;
     recordable_calls(redactor, &mut response.tool_calls);
-    ModelResponded {
-        call,
-        text: redact_shared(redactor, response.text),
-        thinking: response.thinking.map(|text| redact_shared(redactor, text)),
-        provider_state: response.provider_state.and_then(|state| recordable_state(redactor, state)),
-        tool_calls: response.tool_calls,
-        stop_reason: recordable_reason(redactor, response.stop_reason),
-        usage: response.usage,
-    }
+    let text = redact_shared(redactor, response.text);
+    let reason = recordable_reason(redactor, response.stop_reason);
+    let mut responded =
+        ModelResponded::new(call, text, response.tool_calls, reason, response.usage);
+    responded.thinking = response.thinking.map(|text| redact_shared(redactor, text));
+    responded.provider_state =
+        response.provider_state.and_then(|state| recordable_state(redactor, state));
+    responded
 }
 
 impl Effects {

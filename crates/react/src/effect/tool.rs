@@ -105,7 +105,7 @@ async fn call(
     context.sessions = Arc::clone(sessions);
     context.depth = *depth;
     context.runtime = caller.map(|caller| caller as _);
-    let answer = ToolLate { call_id: run.call_id.clone(), execution: run.execution };
+    let answer = ToolLate::new(run.call_id.clone(), run.execution);
     let late = Arc::clone(&effects.late);
     let note_late = move || late.push(answer);
     let limit = limit_of(&effects.agent, admitted);
@@ -161,14 +161,11 @@ fn attempted(
     delay: Duration,
 ) -> ToolAttempted {
     let text = error.kind().to_string();
-    ToolAttempted {
-        call_id: execution.run.call_id.clone(),
-        execution: execution.run.execution,
-        reason: error.code().into(),
-        // Cut first, a secret would be cut in half.
-        message: Summary::of(&effects.agent.redactor.redact(&text), None).text.into(),
-        delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
-    }
+    // Cut first, a secret would be cut in half.
+    let message = Summary::of(&effects.agent.redactor.redact(&text), None).text;
+    let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+    let call_id = execution.run.call_id.clone();
+    ToolAttempted::new(call_id, execution.run.execution, error.code(), message, delay_ms)
 }
 
 /// Stores what is long, and calls the hooks of a tool that ran.
@@ -189,14 +186,8 @@ async fn answer(
             // What the detail tools give out is bounded by itself.
             let shown = if stores { Shown::of(output, agent) } else { Shown::Whole(output) };
             let (note, output) = shown.keep(agent, &failing).await;
-            let responded = ToolResponded {
-                call_id: run.call_id.clone(),
-                tool: Arc::clone(&run.tool),
-                ok: true,
-                output,
-                duration_ms,
-                error: None,
-            };
+            let (call_id, tool) = (run.call_id.clone(), Arc::clone(&run.tool));
+            let responded = ToolResponded::succeeded(call_id, tool, output, duration_ms);
             note.into_iter().chain([responded.into()]).collect()
         }
         Err(error) if stores && is_stored(&error) => {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use backstop_react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Machine, ToolBatch, ToolRun};
+use backstop_react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Machine, ToolBatch};
 use backstop_tool::{ToolError, failed_text};
 use layer0::JsonText;
 use layer0::event::{EventKind, ToolRequested};
@@ -158,8 +158,7 @@ impl Run {
                 }
                 Outcome::Admitted(ToolCall { id, name, arguments, .. }, admitted) => {
                     left -= 1;
-                    let requested =
-                        ToolRequested { call_id: id.clone(), tool: name, arguments, execution };
+                    let requested = ToolRequested::new(id.clone(), name, arguments, execution);
                     execution = execution.saturating_add(1);
                     self.tools.admitted(id, admitted);
                     Decided::fact(requested)
@@ -183,7 +182,7 @@ impl Run {
 
     /// Runs a tool again that was running when the process died.
     pub(super) async fn rerun(&mut self, id: EffectId, call_id: &CallId) -> Result<(), AgentError> {
-        let Some(run) = self.tools.recorded(call_id) else {
+        let Some(mut run) = self.tools.recorded(call_id) else {
             let what = format!("nothing is known of call `{call_id}`");
             return Err(AgentError::Internal(what.into()));
         };
@@ -191,7 +190,8 @@ impl Run {
         match admit(&self.agent, &run.tool, run.arguments.clone()) {
             Ok(admitted) => {
                 self.tools.admitted(call_id.clone(), admitted);
-                self.tools.queue(ToolRun { id, ..run });
+                run.id = id;
+                self.tools.queue(run);
                 self.start_tools().await
             }
             Err(error) => {

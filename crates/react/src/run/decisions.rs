@@ -6,7 +6,7 @@ use backstop_event_log::{Decision, InboxMessage, InboxRequest};
 use backstop_react_machine::{Approval, INPUT, Input};
 use layer0::event::{ApprovalDenied, ApprovalGranted, EventKind, SignalReceived};
 use layer0::id::ApprovalId;
-use layer0::{Code, Timestamp, code, text};
+use layer0::{Timestamp, code, text};
 
 use super::{InFlight, Run};
 use crate::error::AgentError;
@@ -86,7 +86,7 @@ impl Run {
             InboxRequest::Expire { approval } => self.expiry_facts(&approval),
             InboxRequest::Input { text, .. } => {
                 let text = self.agent.redactor.redact_held(&text).into_owned();
-                let signal = SignalReceived { name: INPUT.into(), data: text.into() };
+                let signal = SignalReceived::new(INPUT, text.into());
                 self.facts_of_people(signal)
             }
             _ => Vec::new(),
@@ -106,12 +106,15 @@ impl Run {
         self.withdraw(id);
         let (approval_id, call_id) = (approval.id, approval.call_id);
         let Decision { approved, by, reason, arguments, .. } = decision;
-        let (by, message) = (by.into(), reason.map(Arc::from));
+        let message = reason.map(Arc::from);
         let fact: EventKind = if approved {
-            ApprovalGranted { approval_id, call_id, by, reason: None, message, arguments }.into()
+            let mut granted = ApprovalGranted::new(approval_id, call_id, by);
+            (granted.message, granted.arguments) = (message, arguments);
+            granted.into()
         } else {
-            let reason = Code::new(code::APPROVAL_DENIED);
-            ApprovalDenied { approval_id, call_id, by, reason, message }.into()
+            let mut denied = ApprovalDenied::new(approval_id, call_id, by, code::APPROVAL_DENIED);
+            denied.message = message;
+            denied.into()
         };
         self.facts_of_people(fact)
     }
@@ -122,9 +125,9 @@ impl Run {
         let open = self.open_approval(id).filter(|open| open.expires_at.is_some());
         let Some(Approval { id: approval_id, call_id, .. }) = open else { return Vec::new() };
         self.withdraw(id);
-        let (by, message) = (RUNTIME.into(), Some(text::EXPIRED.into()));
-        let reason = Code::new(code::APPROVAL_EXPIRED);
-        self.facts_of_people(ApprovalDenied { approval_id, call_id, by, reason, message })
+        let mut denied = ApprovalDenied::new(approval_id, call_id, RUNTIME, code::APPROVAL_EXPIRED);
+        denied.message = Some(text::EXPIRED.into());
+        self.facts_of_people(denied)
     }
 
     fn open_approval(&self, id: &ApprovalId) -> Option<Approval> {

@@ -68,15 +68,14 @@ impl Run {
         let run = self.ledger.new_id().await;
         let grant = self.ledger.machine().grant(self.ledger.at(), is_priced);
         if let Ok(grant) = &grant {
-            let dispatched = OperatorDispatched {
-                operator: Arc::clone(&operator),
-                run: run.clone(),
-                attempt: self.tools.dispatch(&call),
-                call_id: Some(call),
-                step: None,
+            let mut dispatched = OperatorDispatched::new(
+                Arc::clone(&operator),
+                run.clone(),
+                self.tools.dispatch(&call),
                 input_digest,
-                allowance: Box::new(grant.allowance),
-            };
+                Box::new(grant.allowance),
+            );
+            dispatched.call_id = Some(call);
             let dispatched = self.ledger.fact(dispatched);
             self.ledger.step([dispatched]).await?;
         }

@@ -16,7 +16,7 @@ impl Run {
         let Some(point) = self.ledger.machine().paused_at() else { return Ok(()) };
         let last = match stop {
             Some(StopFact(fact)) => fact.0,
-            None => HookPassed { point: point.as_str().into(), call_id: None }.into(),
+            None => HookPassed::new(point.as_str(), None).into(),
         };
         let facts: Vec<_> =
             notes.into_iter().chain([last]).map(|fact| self.ledger.fact(fact)).collect();

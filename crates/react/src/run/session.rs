@@ -37,12 +37,7 @@ impl Start {
             Box::pin(self.end_dead_run(&log, &last)).await?;
             last = log.summary(&last.run).await?.unwrap_or(last);
         }
-        Ok(Some(Follows {
-            run: last.run,
-            seq: last.last_seq,
-            digest: last.head,
-            messages: last.messages,
-        }))
+        Ok(Some(Follows::new(last.run, last.last_seq, last.head, last.messages)))
     }
 
     /// Ends an open run whose process died; one that lives, or waits for a person, keeps the session
@@ -124,7 +119,7 @@ pub(crate) async fn end(
     }
     let by = ending.by;
     let first = if machine.is_waiting() {
-        EventKind::from(RunResumed { by: by.clone().unwrap_or_else(|| "backstop".into()) })
+        EventKind::from(RunResumed::new(by.clone().unwrap_or_else(|| "backstop".into())))
     } else {
         let mut lost = machine.lost();
         lost.interrupted = [lost.rerun, lost.interrupted].concat();
@@ -132,7 +127,7 @@ pub(crate) async fn end(
         lost.into()
     };
     let data = by.map_or(Value::Null, |by| json!({ "by": &*by }));
-    let cancel = SignalReceived { name: CANCEL.into(), data };
+    let cancel = SignalReceived::new(CANCEL, data);
     let mut resumed =
         Resumed::new(agent, Arc::clone(log), folded, Some(claim), CancellationToken::new()).await;
     if let Some(row) = ending.row {
@@ -162,7 +157,7 @@ pub(super) async fn dead_dispatch(
     };
     let usage = summary.map(|summary| summary.usage).unwrap_or_default();
     let (operator, run) = (Arc::clone(&dispatch.operator), dispatch.run.clone());
-    Ok(OperatorReturned { operator, run, outcome, reason, usage }.into())
+    Ok(OperatorReturned::new(operator, run, outcome, reason, usage).into())
 }
 
 /// Closes the record of a run that was left open: every open call is answered, and what it dispatched

@@ -8,7 +8,7 @@ use backstop_event_log::{LogError, RunWriter};
 use backstop_react_machine::{CheckedDefinition, Machine, Setup};
 use backstop_tool::Schema;
 use layer0::JsonText;
-use layer0::event::{EventKind, Follows, JournalKind, RunStarted, Warning};
+use layer0::event::{EventKind, Follows, RunStarted, Warning};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::usage::Usage;
@@ -166,29 +166,26 @@ impl Start {
     pub(super) fn started(&self, run: &Run, follows: Option<Follows>) -> RunStarted {
         let at = run.ledger.at();
         let grant = self.request.below.as_ref().map(|below| below.grant);
-        RunStarted {
-            run: Some(self.run.clone()),
-            input: self.agent.redactor.redact_held(&self.request.input).into(),
-            images: Arc::clone(&self.request.images),
-            session: self.session.clone(),
-            agent: Box::new(self.record.agent.clone()),
-            definition_digest: Some(Arc::clone(&self.record.definition_digest)),
-            root: Some(self.root()),
-            parent: self.request.parent.clone(),
-            follows: follows.map(Box::new),
-            machine: backstop_react_machine::VERSION,
-            depth: self.request.depth,
-            allowance: grant.map(|grant| Box::new(grant.allowance)),
-            deadline: grant.and_then(|grant| grant.time).map(|time| at.after(time)),
-            output_schema: self.output_schema.clone().map(Box::new),
-            mcp: None,
-            labels: self.labels(),
-            trace_parent: self.request.trace_parent.clone(),
-            cause: None,
-            journal: JournalKind::default(),
-            key_id: self.key_id(),
-            history: recordable_messages(&self.agent.redactor, self.request.history.messages()),
-        }
+        let input = self.agent.redactor.redact_held(&self.request.input);
+        let agent = self.record.agent.clone();
+        let mut started = RunStarted::new(input, self.session.clone(), agent);
+        started.run = Some(self.run.clone());
+        started.images = Arc::clone(&self.request.images);
+        started.definition_digest = Some(Arc::clone(&self.record.definition_digest));
+        started.root = Some(self.root());
+        started.parent = self.request.parent.clone();
+        started.follows = follows.map(Box::new);
+        started.machine = backstop_react_machine::VERSION;
+        started.depth = self.request.depth;
+        started.allowance = grant.map(|grant| Box::new(grant.allowance));
+        started.deadline = grant.and_then(|grant| grant.time).map(|time| at.after(time));
+        started.output_schema = self.output_schema.clone().map(Box::new);
+        started.labels = self.labels();
+        started.trace_parent = self.request.trace_parent.clone();
+        started.key_id = self.key_id();
+        started.history =
+            recordable_messages(&self.agent.redactor, self.request.history.messages());
+        started
     }
 
     /// Returns the run at the head of its callers, as far as they are known.
@@ -303,7 +300,7 @@ impl Run {
             && !self.ledger.is_over()
         {
             tracing::warn!(run = %self.context.run, "{message}");
-            let warning: EventKind = Warning { message: message.into() }.into();
+            let warning: EventKind = Warning::new(message).into();
             let warning = self.ledger.fact(warning);
             self.ledger.step([warning]).await?;
         }

@@ -24,7 +24,7 @@ impl Run {
         if let Some(row) = row {
             self.ledger.take_row(row.id);
         }
-        let signal = SignalReceived { name: CANCEL.into(), data };
+        let signal = SignalReceived::new(CANCEL, data);
         let facts = self.facts_of_people(signal);
         self.ledger.step(facts).await
     }

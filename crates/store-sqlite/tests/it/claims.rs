@@ -278,12 +278,12 @@ async fn an_unreadable_run_can_be_followed() {
     let mut next = RunWriter::new(Arc::clone(&log), "run_2".into());
     let mut follows = started("ses_run_1");
     if let layer0::event::EventKind::RunStarted(started) = &mut follows {
-        started.follows = Some(Box::new(layer0::event::Follows {
-            run: left.run,
-            seq: left.last_seq,
-            digest: left.head,
-            messages: left.messages,
-        }));
+        started.follows = Some(Box::new(layer0::event::Follows::new(
+            left.run,
+            left.last_seq,
+            left.head,
+            left.messages,
+        )));
     }
     next.stage(&Seed::new("test"), at(2), Actor::Runtime, None, follows);
     next.commit().await.unwrap();

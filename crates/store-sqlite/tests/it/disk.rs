@@ -19,8 +19,8 @@ async fn append(path: &Path, durability: Durability, events: usize, chars: &[usi
     let mut writer = RunWriter::new(Arc::clone(&log), "run_1".into());
     for chars in chars.iter().cycle().take(events) {
         let at = Timestamp::from_millis(1_767_225_600_000);
-        let message = "x".repeat(*chars).into();
-        writer.stage(&Seed::new("test"), at, Actor::Machine, Some(1), Warning { message }.into());
+        let message = "x".repeat(*chars);
+        writer.stage(&Seed::new("test"), at, Actor::Machine, Some(1), Warning::new(message).into());
         writer.commit().await.unwrap();
     }
     let (_, read) = read_events(&*log, &"run_1".into()).await.unwrap();

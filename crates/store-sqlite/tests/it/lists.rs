@@ -38,14 +38,7 @@ async fn an_error_kept_after_its_reference_is_listed() {
     let log: Arc<dyn EventLog> = Arc::new(here.log());
     let mut copy = RunWriter::new(log, "run_copy".into());
     copy.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started("s-2"));
-    let met = ErrorStored {
-        error_id: stored.id.clone(),
-        call_id: "c".into(),
-        tool: "sql".into(),
-        code: None,
-        chars_kept: 0,
-        occurrences: 1,
-    };
+    let met = ErrorStored::new(stored.id.clone(), "c", "sql", 1, 0);
     copy.stage(&Seed::new("test"), at(0), Actor::Runtime, None, met.into());
     copy.commit().await.unwrap();
     assert!(listed(&here, of_run("run_copy")).await.is_empty());

@@ -57,11 +57,7 @@ fn started(session: &str) -> EventKind {
     RunStarted::new(
         "hello",
         session.into(),
-        AgentRecord {
-            name: "demo".into(),
-            digest: "d".into(),
-            definition: (&serde_json::json!({"name": "demo"})).into(),
-        },
+        AgentRecord::new("demo", "d", serde_json::json!({"name": "demo"})),
     )
     .into()
 }
@@ -70,13 +66,13 @@ async fn write_run(log: &Arc<dyn EventLog>, run: &str, session: &str, events: u6
     let mut writer = RunWriter::new(Arc::clone(log), run.into());
     writer.stage(&Seed::new("test"), at(0), Actor::Runtime, None, started(session));
     for number in 2..=events {
-        let message = format!("event {number} with ' quote and \u{0} zero").into();
+        let message = format!("event {number} with ' quote and \u{0} zero");
         writer.stage(
             &Seed::new("test"),
             at(i64::try_from(number).unwrap()),
             Actor::Machine,
             Some(1),
-            Warning { message }.into(),
+            Warning::new(message).into(),
         );
         writer.commit().await.unwrap();
     }

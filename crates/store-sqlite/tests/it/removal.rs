@@ -6,9 +6,9 @@ use std::time::Duration;
 use backstop_error_store::{ErrorStore, Lookup};
 use backstop_event_log::{EventLog, RunFilter, RunState, RunWriter, Seed, read_events};
 use backstop_store_sqlite::{BackupError, Database, Durability, RemoveError, StoreRetention};
-use layer0::event::{Actor, EventKind, Follows, Hash, RunFailed, RunForked, RunStarted, Warning};
+use layer0::code;
+use layer0::event::{Actor, EventKind, Follows, Hash, RunFailed, RunForked, Warning};
 use layer0::id::RunId;
-use layer0::{Code, code};
 
 use crate::retention::finished;
 use crate::{Folder, at, error, error_at, open, started};
@@ -34,21 +34,20 @@ async fn begin(database: &Database, day: i64, run: &str, first: EventKind) -> Ru
 /// A run that began and ended on a day.
 async fn over(database: &Database, day: i64, run: &str, first: EventKind) {
     let mut writer = begin(database, day, run, first).await;
-    let noise = || Warning { message: "secret words ".repeat(20).into() }.into();
+    let noise = || Warning::new("secret words ".repeat(20)).into();
     append(&mut writer, day * DAY + 1, (0..200).map(|_| noise()).collect()).await;
     append(&mut writer, day * DAY + 2, vec![finished()]).await;
 }
 
 fn following(session: &str, earlier: &str) -> EventKind {
     let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
-    let (run, digest) = (earlier.into(), Hash::default());
-    first.follows = Some(Box::new(Follows { run, seq: 1, digest, messages: 1 }));
+    first.follows = Some(Box::new(Follows::new(earlier, 1, Hash::default(), 1)));
     first.into()
 }
 
 fn dispatched(session: &str, caller: &str) -> EventKind {
     let EventKind::RunStarted(mut first) = started(session) else { unreachable!() };
-    first = RunStarted { parent: Some(caller.into()), ..first };
+    first.parent = Some(caller.into());
     first.into()
 }
 
@@ -90,12 +89,7 @@ async fn a_state_limits_what_is_pruned() {
     let database = Database::in_memory().await.unwrap();
     over(&database, 0, "fine", started("a")).await;
     let mut bad = begin(&database, 0, "bad", started("b")).await;
-    let failed = RunFailed {
-        reason: Code::new(code::INTERNAL),
-        message: "".into(),
-        chain: Vec::new(),
-        usage: layer0::usage::Usage::default(),
-    };
+    let failed = RunFailed::new(code::INTERNAL, Vec::new(), layer0::usage::Usage::default());
     append(&mut bad, 1, vec![failed.into()]).await;
     let removed = database.prune_runs(WEEK, &[RunState::Failed], at(40 * DAY)).await.unwrap();
     assert_eq!(removed.runs, ["bad".into()]);
@@ -169,7 +163,7 @@ async fn copies_of_a_forgotten_session_are_named() {
         let stored = database.errors().store(error_at(0, "s-1", "c", "boom")).await.unwrap();
         let log: Arc<dyn EventLog> = Arc::new(database.log());
         let mut copy = RunWriter::new(log, "run_2".into());
-        let forked = RunForked { run: None, parent: "run_1".into(), at: 1, session: None };
+        let forked = RunForked::new("run_2", "s-1", "run_1", 1);
         append(&mut copy, DAY + 1, vec![started("s-1"), forked.into()]).await;
         let forget =
             async || database.forget_session(&"s-1".into(), "ann", with_forks, at(DAY)).await;

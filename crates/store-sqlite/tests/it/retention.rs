@@ -35,14 +35,7 @@ async fn sqlite_results_hold_the_contract() {
 }
 
 pub(crate) fn finished() -> EventKind {
-    RunFinished {
-        outcome: Outcome::Completed,
-        reason: None,
-        message: None,
-        output: "".into(),
-        usage: layer0::usage::Usage::default(),
-    }
-    .into()
+    RunFinished::new(Outcome::Completed, "", layer0::usage::Usage::default()).into()
 }
 
 async fn append(writer: &mut RunWriter, ms: i64, kinds: Vec<EventKind>) {
@@ -91,7 +84,7 @@ async fn open_fork_keeps_its_parent() {
     let mut run = writer(&database, "run_1");
     append(&mut run, 0, vec![started("s-1"), finished()]).await;
     let mut copy = writer(&database, "run_2");
-    let forked = RunForked { run: None, parent: "run_1".into(), at: 1, session: None };
+    let forked = RunForked::new("run_2", "s-1", "run_1", 1);
     append(&mut copy, 1, vec![started("s-1"), forked.into()]).await;
     let prune = async || {
         let all = Retention::NONE.max_rows(0);
@@ -104,14 +97,7 @@ async fn open_fork_keeps_its_parent() {
     // A copy in another store has the errors, but not the run that stored them.
     let again = database.errors().store(error("elsewhere", "c", "boom")).await.unwrap();
     assert_ne!(again.id, stored.id);
-    let met = ErrorStored {
-        error_id: again.id.clone(),
-        call_id: "c".into(),
-        tool: "sql".into(),
-        code: None,
-        occurrences: 1,
-        chars_kept: 0,
-    };
+    let met = ErrorStored::new(again.id.clone(), "c", "sql", 1, 0);
     let mut other = writer(&database, "run_3");
     append(&mut other, 3, vec![started("s-3"), met.into()]).await;
     assert_eq!(prune().await, 0, "an open run's record names it");

@@ -36,7 +36,7 @@ async fn unreadable_open_row_is_rebuilt_from_events() {
     assert_eq!(last, whole);
     let claim = log.claim(&run).await.unwrap();
     let mut writer = RunWriter::resume(Arc::clone(&log), last, claim);
-    let warning = layer0::event::Warning { message: "goes on".into() };
+    let warning = layer0::event::Warning::new("goes on");
     writer.stage(&Seed::new("test"), at(2), Actor::Runtime, None, warning.into());
     writer.commit().await.unwrap();
     assert_eq!(

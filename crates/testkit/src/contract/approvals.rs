@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use backstop_event_log::{Decision, EventLog, InboxRequest, OpenApproval, RunWriter, read_events};
 use futures_util::future::join_all;
+use layer0::code;
 use layer0::event::{
     ApprovalGranted, ApprovalRequested, EventKind, RunFailed, RunWaiting, ToolResponded,
 };
 use layer0::id::ApprovalId;
 use layer0::usage::Usage;
-use layer0::{Approvers, Code, code};
 use serde_json::json;
 
 use super::log::history::{at, cancelled, finished, forked, open, records, warning, write};
@@ -52,28 +52,11 @@ pub fn approvals(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
 
 /// An approval that a run asks for, of a call.
 pub(super) fn asked(id: &str, call: &str) -> EventKind {
-    ApprovalRequested {
-        approval_id: id.into(),
-        call_id: call.into(),
-        tool: "wipe".into(),
-        arguments: json!({"path": format!("/data/{call}")}).into(),
-        arguments_hash: "0".into(),
-        expires_at: None,
-        approvers: Approvers::default(),
-    }
-    .into()
+    ApprovalRequested::new(id, call, "wipe", json!({"path": format!("/data/{call}")}), "0").into()
 }
 
 fn granted(id: &str, call: &str) -> EventKind {
-    ApprovalGranted {
-        approval_id: id.into(),
-        call_id: call.into(),
-        by: "ops".into(),
-        reason: None,
-        message: None,
-        arguments: None,
-    }
-    .into()
+    ApprovalGranted::new(id, call, "ops").into()
 }
 
 fn denied(call: &str) -> EventKind {
@@ -86,7 +69,7 @@ async fn waiting(log: &Log, run: &str, ms: i64, asks: &[(&str, &str)]) -> RunWri
     let mut writer = open(log, run, run, ms).await;
     let ids = asks.iter().map(|(id, _)| ApprovalId::from(*id)).collect();
     let asks = asks.iter().map(|(id, call)| asked(id, call));
-    let wait = RunWaiting { approvals: ids };
+    let wait = RunWaiting::new(ids);
     let all: Vec<_> = asks.chain([wait.into()]).collect();
     write(&mut writer, ms + 1, all).await.expect("it is appended");
     writer
@@ -190,15 +173,7 @@ async fn an_agreed_call_is_open_no_more(log: Log) {
 
 async fn a_denied_call_is_open_no_more(log: Log) {
     let mut writer = waiting(&log, "run_1", 50, &[("apr_1", "c1"), ("apr_2", "c2")]).await;
-    let answered = json!({"result": "c1"}).into();
-    let other = ToolResponded {
-        call_id: "c1".into(),
-        tool: "read".into(),
-        ok: true,
-        output: answered,
-        duration_ms: 1,
-        error: None,
-    };
+    let other = ToolResponded::succeeded("c1", "read", json!({"result": "c1"}), 1);
     write(&mut writer, 52, [warning("c2"), denied("c2")]).await.expect("it is appended");
     assert_eq!(ids(&log).await, ["apr_1"]);
     assert!(!decide(&log, "apr_2", ops()).await);
@@ -216,13 +191,7 @@ async fn drops_a_decision_nothing_waits_for(log: Log) {
 }
 
 fn failed() -> EventKind {
-    RunFailed {
-        reason: Code::new(code::PROVIDER_TIMEOUT),
-        message: "too late".into(),
-        chain: Vec::new(),
-        usage: Usage::default(),
-    }
-    .into()
+    RunFailed::new(code::PROVIDER_TIMEOUT, vec!["too late".into()], Usage::default()).into()
 }
 
 async fn has_no_approval_of_a_run_that_is_over(log: Log) {

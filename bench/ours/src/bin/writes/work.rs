@@ -103,7 +103,7 @@ fn batch(run: &mut RunSummary) -> Batch {
 fn record(run: &mut RunSummary) -> Record {
     run.last_seq += 1;
     run.usage.wall_ms += 3;
-    let kind: EventKind = Warning { message: "so it goes ".repeat(18).into() }.into();
+    let kind: EventKind = Warning::new("so it goes ".repeat(18)).into();
     let at = Timestamp::from_millis(1_767_225_600_000);
     let payload = Payload::Salted(
         Seed::new("bench").salt(run.last_seq),

@@ -28,6 +28,28 @@ payload! {
     }
 }
 
+impl HookFailed {
+    /// Names the hook, the point and the call, and says why it failed.
+    #[must_use]
+    pub fn new(
+        hook: impl Into<Arc<str>>,
+        point: impl Into<Arc<str>>,
+        call_id: Option<CallId>,
+        reason: impl Into<Code>,
+        message: impl Into<Arc<str>>,
+        fail_open: bool,
+    ) -> Self {
+        Self {
+            hook: hook.into(),
+            point: point.into(),
+            call_id,
+            reason: reason.into(),
+            message: message.into(),
+            fail_open,
+        }
+    }
+}
+
 payload! {
     /// A gate hook stopped something.
     HookAborted {
@@ -46,6 +68,28 @@ payload! {
     }
 }
 
+impl HookAborted {
+    /// Names the hook, the point and the call, and says why it was stopped.
+    #[must_use]
+    pub fn new(
+        hook: impl Into<Arc<str>>,
+        point: impl Into<Arc<str>>,
+        call_id: Option<CallId>,
+        reason: impl Into<Code>,
+        message: impl Into<Arc<str>>,
+        fail_open: bool,
+    ) -> Self {
+        Self {
+            hook: hook.into(),
+            point: point.into(),
+            call_id,
+            reason: reason.into(),
+            message: message.into(),
+            fail_open,
+        }
+    }
+}
+
 payload! {
     /// The hooks of a point let the run go on.
     HookPassed {
@@ -53,6 +97,14 @@ payload! {
         point: Arc<str>,
         /// The call they were asked about.
         call_id: Option<CallId>,
+    }
+}
+
+impl HookPassed {
+    /// Names the point, and the call.
+    #[must_use]
+    pub fn new(point: impl Into<Arc<str>>, call_id: Option<CallId>) -> Self {
+        Self { point: point.into(), call_id }
     }
 }
 
@@ -64,11 +116,27 @@ payload! {
     }
 }
 
+impl MemoryRead {
+    /// States what was remembered.
+    #[must_use]
+    pub const fn new(entries: Vec<Arc<str>>) -> Self {
+        Self { entries }
+    }
+}
+
 payload! {
     /// Memory was written.
     MemoryWrote {
         /// How many entries.
         count: u32,
+    }
+}
+
+impl MemoryWrote {
+    /// States how many entries were written.
+    #[must_use]
+    pub const fn new(count: u32) -> Self {
+        Self { count }
     }
 }
 
@@ -81,6 +149,18 @@ payload! {
         reason: Code,
         /// What happened.
         message: Arc<str>,
+    }
+}
+
+impl MemoryDegraded {
+    /// Names the operation, `read` or `write`, and says why it failed.
+    #[must_use]
+    pub fn new(
+        operation: impl Into<Arc<str>>,
+        reason: impl Into<Code>,
+        message: impl Into<Arc<str>>,
+    ) -> Self {
+        Self { operation: operation.into(), reason: reason.into(), message: message.into() }
     }
 }
 
@@ -98,6 +178,26 @@ payload! {
         /// The budget for people.
         #[serde(default)]
         message: Arc<str>,
+    }
+}
+
+impl BudgetExhausted {
+    /// States which budget is used up, what was allowed and what was used.
+    #[must_use]
+    pub fn new(
+        reason: impl Into<Code>,
+        dimension: impl Into<Arc<str>>,
+        limit: Number,
+        used: Number,
+        message: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            reason: reason.into(),
+            dimension: dimension.into(),
+            limit,
+            used,
+            message: message.into(),
+        }
     }
 }
 
@@ -123,6 +223,28 @@ payload! {
     }
 }
 
+impl GuardTripped {
+    /// States which guard found something, what was counted and what was allowed.
+    #[must_use]
+    pub fn new(
+        reason: impl Into<Code>,
+        guard: impl Into<Arc<str>>,
+        count: u64,
+        limit: u64,
+        message: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            reason: reason.into(),
+            guard: guard.into(),
+            count,
+            limit,
+            message: message.into(),
+            signature: None,
+            text_hash: None,
+        }
+    }
+}
+
 payload! {
     /// Something worth knowing happened.
     Warning {
@@ -131,11 +253,27 @@ payload! {
     }
 }
 
+impl Warning {
+    /// Says what happened.
+    #[must_use]
+    pub fn new(message: impl Into<Arc<str>>) -> Self {
+        Self { message: message.into() }
+    }
+}
+
 payload! {
     /// A behaviour began.
     BehaviorStarted {
         /// Its name.
         behavior: Arc<str>,
+    }
+}
+
+impl BehaviorStarted {
+    /// Names the behaviour.
+    #[must_use]
+    pub fn new(behavior: impl Into<Arc<str>>) -> Self {
+        Self { behavior: behavior.into() }
     }
 }
 
@@ -150,6 +288,24 @@ payload! {
         reason: Code,
         /// What happened.
         message: Arc<str>,
+    }
+}
+
+impl BehaviorFailed {
+    /// Names the behaviour and the type of its error, and says why it failed.
+    #[must_use]
+    pub fn new(
+        behavior: impl Into<Arc<str>>,
+        exception_type: impl Into<Arc<str>>,
+        reason: impl Into<Code>,
+        message: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            behavior: behavior.into(),
+            exception_type: exception_type.into(),
+            reason: reason.into(),
+            message: message.into(),
+        }
     }
 }
 
@@ -173,6 +329,28 @@ payload! {
     }
 }
 
+impl OperatorDispatched {
+    /// Describes a dispatch that serves neither a tool call nor a step.
+    #[must_use]
+    pub fn new(
+        operator: impl Into<Arc<str>>,
+        run: impl Into<RunId>,
+        attempt: u32,
+        input_digest: impl Into<Arc<str>>,
+        allowance: Box<Allowance>,
+    ) -> Self {
+        Self {
+            operator: operator.into(),
+            run: run.into(),
+            attempt,
+            input_digest: input_digest.into(),
+            allowance,
+            call_id: None,
+            step: None,
+        }
+    }
+}
+
 payload! {
     /// Another operator came back.
     OperatorReturned {
@@ -189,6 +367,20 @@ payload! {
     }
 }
 
+impl OperatorReturned {
+    /// States how the run of an operator ended; `reason` is `None` exactly when it completed.
+    #[must_use]
+    pub fn new(
+        operator: impl Into<Arc<str>>,
+        run: impl Into<RunId>,
+        outcome: Outcome,
+        reason: Option<Code>,
+        usage: Usage,
+    ) -> Self {
+        Self { operator: operator.into(), run: run.into(), outcome, reason, usage }
+    }
+}
+
 payload! {
     /// A signal arrived.
     SignalReceived {
@@ -196,5 +388,13 @@ payload! {
         name: Arc<str>,
         /// What it carried.
         data: Value,
+    }
+}
+
+impl SignalReceived {
+    /// Names the signal, and states what it carried.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, data: Value) -> Self {
+        Self { name: name.into(), data }
     }
 }

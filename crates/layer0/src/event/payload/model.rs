@@ -22,6 +22,24 @@ payload! {
     }
 }
 
+impl ModelRequested {
+    /// States which call it is, and what is sent.
+    #[must_use]
+    pub fn new(
+        call: u32,
+        request_digest: impl Into<Arc<str>>,
+        tools_digest: impl Into<Arc<str>>,
+        messages: u32,
+    ) -> Self {
+        Self {
+            call,
+            request_digest: request_digest.into(),
+            tools_digest: tools_digest.into(),
+            messages,
+        }
+    }
+}
+
 payload! {
     /// One attempt of a model call ended.
     ModelAttempted {
@@ -99,6 +117,28 @@ payload! {
 }
 
 impl ModelResponded {
+    /// Makes an answer of a model that did not think aloud, and whose provider wants nothing back.
+    #[must_use]
+    pub fn new(
+        call: u32,
+        text: impl Into<Arc<str>>,
+        tool_calls: Arc<[ToolCall]>,
+        stop_reason: StopReason,
+        usage: TokenUsage,
+    ) -> Self {
+        Self {
+            call,
+            text: text.into(),
+            tool_calls,
+            stop_reason,
+            usage,
+            thinking: None,
+            provider_state: None,
+        }
+    }
+}
+
+impl ModelResponded {
     /// Does the answer say anything that belongs to the transcript?
     #[must_use]
     pub fn is_said(&self) -> bool {
@@ -131,6 +171,15 @@ payload! {
     }
 }
 
+impl ModelFailed {
+    /// Says why a call failed, and after how many attempts: its message is the outermost of the chain.
+    #[must_use]
+    pub fn new(call: u32, reason: impl Into<Code>, chain: Vec<String>, attempts: u32) -> Self {
+        let message = chain.first().map_or("", String::as_str).into();
+        Self { call, reason: reason.into(), message, chain, attempts }
+    }
+}
+
 payload! {
     /// Older messages were folded.
     ContextCompacted {
@@ -142,5 +191,13 @@ payload! {
         tokens_before: u64,
         /// Estimated tokens after.
         tokens_after: u64,
+    }
+}
+
+impl ContextCompacted {
+    /// States which messages were folded, and how many tokens there were before and after.
+    #[must_use]
+    pub const fn new(from: u32, to: u32, tokens_before: u64, tokens_after: u64) -> Self {
+        Self { from, to, tokens_before, tokens_after }
     }
 }

@@ -16,6 +16,7 @@ use crate::usage::{Allowance, Usage};
 
 /// The resolved agent a run was started with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct AgentRecord {
     /// The agent's name.
     pub name: Arc<str>,
@@ -24,6 +25,18 @@ pub struct AgentRecord {
     pub digest: Arc<str>,
     /// Everything the run needs to be rebuilt, without secrets.
     pub definition: JsonText,
+}
+
+impl AgentRecord {
+    /// Makes the record of an agent.
+    #[must_use]
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        digest: impl Into<Arc<str>>,
+        definition: impl Into<JsonText>,
+    ) -> Self {
+        Self { name: name.into(), digest: digest.into(), definition: definition.into() }
+    }
 }
 
 payload! {
@@ -126,11 +139,20 @@ impl RunStarted {
 
 /// An event of another run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Cause {
     /// The run.
     pub run: RunId,
     /// The event.
     pub seq: u64,
+}
+
+impl Cause {
+    /// Names the run, and its event.
+    #[must_use]
+    pub const fn new(run: RunId, seq: u64) -> Self {
+        Self { run, seq }
+    }
 }
 
 /// Whose journal decides what happens next in a run.
@@ -146,6 +168,7 @@ pub enum JournalKind {
 /// Where the transcript of a session stood when a run began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "RecordedFollows")]
+#[non_exhaustive]
 pub struct Follows {
     /// The run before.
     pub run: RunId,
@@ -155,6 +178,14 @@ pub struct Follows {
     pub digest: Hash,
     /// How many messages the transcript had.
     pub messages: u64,
+}
+
+impl Follows {
+    /// Names the run and its last event, with its hash, and states how many messages there were.
+    #[must_use]
+    pub fn new(run: impl Into<RunId>, seq: u64, digest: Hash, messages: u64) -> Self {
+        Self { run: run.into(), seq, digest, messages }
+    }
 }
 
 /// What stands in records: the first layout named the run alone.
@@ -192,11 +223,32 @@ payload! {
     }
 }
 
+impl RunForked {
+    /// Names the copy, its session, the run it was copied from and the last event that was.
+    #[must_use]
+    pub fn new(
+        run: impl Into<RunId>,
+        session: impl Into<SessionId>,
+        parent: impl Into<RunId>,
+        at: u64,
+    ) -> Self {
+        Self { run: Some(run.into()), session: Some(session.into()), parent: parent.into(), at }
+    }
+}
+
 payload! {
     /// A run was taken up again.
     RunResumed {
         /// Who did it.
         by: Arc<str>,
+    }
+}
+
+impl RunResumed {
+    /// Says who did it.
+    #[must_use]
+    pub fn new(by: impl Into<Arc<str>>) -> Self {
+        Self { by: by.into() }
     }
 }
 
@@ -212,11 +264,27 @@ payload! {
     }
 }
 
+impl RunRecovered {
+    /// States which calls are run again and which are not, and how many attempts were lost.
+    #[must_use]
+    pub const fn new(rerun: Vec<CallId>, interrupted: Vec<CallId>, models: u32) -> Self {
+        Self { rerun, interrupted, models }
+    }
+}
+
 payload! {
     /// The run waits for people.
     RunWaiting {
         /// What they have to decide.
         approvals: Vec<ApprovalId>,
+    }
+}
+
+impl RunWaiting {
+    /// States what people have to decide.
+    #[must_use]
+    pub const fn new(approvals: Vec<ApprovalId>) -> Self {
+        Self { approvals }
     }
 }
 
@@ -236,6 +304,14 @@ payload! {
     }
 }
 
+impl RunFinished {
+    /// States how a run ended; one that did not complete says why in `reason` and `message`.
+    #[must_use]
+    pub fn new(outcome: Outcome, output: impl Into<Arc<str>>, usage: Usage) -> Self {
+        Self { outcome, output: output.into(), usage, reason: None, message: None }
+    }
+}
+
 payload! {
     /// The run failed.
     RunFailed {
@@ -247,5 +323,14 @@ payload! {
         chain: Vec<String>,
         /// What it used.
         usage: Usage,
+    }
+}
+
+impl RunFailed {
+    /// Says why a run failed: its message is the outermost of the chain.
+    #[must_use]
+    pub fn new(reason: impl Into<Code>, chain: Vec<String>, usage: Usage) -> Self {
+        let message = chain.first().map_or("", String::as_str).into();
+        Self { reason: reason.into(), message, chain, usage }
     }
 }

@@ -13,6 +13,7 @@ use crate::time::Timestamp;
 
 /// Why a tool call failed, as the log says it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct ToolFailure {
     /// Our code.
     pub reason: Code,
@@ -22,6 +23,14 @@ pub struct ToolFailure {
     pub message: Arc<str>,
     /// Where the whole error is stored.
     pub error_id: Option<ErrorId>,
+}
+
+impl ToolFailure {
+    /// Makes a failure that is not stored, and for which the tool has no code.
+    #[must_use]
+    pub fn new(reason: impl Into<Code>, message: impl Into<Arc<str>>) -> Self {
+        Self { reason: reason.into(), message: message.into(), code: None, error_id: None }
+    }
 }
 
 payload! {
@@ -35,6 +44,19 @@ payload! {
         arguments: JsonText,
         /// Which execution of the run: 1, 2, ….
         execution: u32,
+    }
+}
+
+impl ToolRequested {
+    /// States which call it is, and what the tool gets.
+    #[must_use]
+    pub fn new(
+        call_id: impl Into<CallId>,
+        tool: impl Into<Arc<str>>,
+        arguments: impl Into<JsonText>,
+        execution: u32,
+    ) -> Self {
+        Self { call_id: call_id.into(), tool: tool.into(), arguments: arguments.into(), execution }
     }
 }
 
@@ -52,6 +74,26 @@ payload! {
         message: Arc<str>,
         /// The wait that follows, in milliseconds.
         delay_ms: u64,
+    }
+}
+
+impl ToolAttempted {
+    /// Says why an execution failed, and how long the runtime waits.
+    #[must_use]
+    pub fn new(
+        call_id: impl Into<CallId>,
+        execution: u32,
+        reason: impl Into<Code>,
+        message: impl Into<Arc<str>>,
+        delay_ms: u64,
+    ) -> Self {
+        Self {
+            call_id: call_id.into(),
+            execution,
+            reason: reason.into(),
+            message: message.into(),
+            delay_ms,
+        }
     }
 }
 
@@ -74,16 +116,22 @@ payload! {
 }
 
 impl ToolResponded {
+    /// Answers a call that succeeded.
+    #[must_use]
+    pub fn succeeded(
+        call_id: impl Into<CallId>,
+        tool: impl Into<Arc<str>>,
+        output: impl Into<JsonText>,
+        duration_ms: u64,
+    ) -> Self {
+        let (call_id, tool, output) = (call_id.into(), tool.into(), output.into());
+        Self { call_id, tool, ok: true, output, duration_ms, error: None }
+    }
+
     /// Answers a call that did not run: `reason` says why, `text` is what the model reads.
     #[must_use]
     pub fn refused(call_id: CallId, tool: Arc<str>, reason: &'static str, text: &str) -> Self {
-        let error = ToolFailure {
-            reason: Code::new(reason),
-            code: None,
-            message: text.into(),
-            error_id: None,
-        };
-        Self::failed(call_id, tool, text, 0, error)
+        Self::failed(call_id, tool, text, 0, ToolFailure::new(reason, text))
     }
 
     /// Answers a call that failed: `text` is what the model reads.
@@ -110,6 +158,14 @@ payload! {
     }
 }
 
+impl ToolLate {
+    /// States which execution of which call answered.
+    #[must_use]
+    pub fn new(call_id: impl Into<CallId>, execution: u32) -> Self {
+        Self { call_id: call_id.into(), execution }
+    }
+}
+
 payload! {
     /// A person is asked.
     ApprovalRequested {
@@ -132,6 +188,28 @@ payload! {
     }
 }
 
+impl ApprovalRequested {
+    /// Asks about a call; anyone may decide it, for ever.
+    #[must_use]
+    pub fn new(
+        approval_id: impl Into<ApprovalId>,
+        call_id: impl Into<CallId>,
+        tool: impl Into<Arc<str>>,
+        arguments: impl Into<JsonText>,
+        arguments_hash: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            approval_id: approval_id.into(),
+            call_id: call_id.into(),
+            tool: tool.into(),
+            arguments: arguments.into(),
+            arguments_hash: arguments_hash.into(),
+            expires_at: None,
+            approvers: Approvers::default(),
+        }
+    }
+}
+
 payload! {
     /// A person agreed.
     ApprovalGranted {
@@ -151,6 +229,25 @@ payload! {
     }
 }
 
+impl ApprovalGranted {
+    /// States who agreed, without a word, to the arguments that were shown.
+    #[must_use]
+    pub fn new(
+        approval_id: impl Into<ApprovalId>,
+        call_id: impl Into<CallId>,
+        by: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            approval_id: approval_id.into(),
+            call_id: call_id.into(),
+            by: by.into(),
+            reason: None,
+            message: None,
+            arguments: None,
+        }
+    }
+}
+
 payload! {
     /// A person declined, or there was no decision in time.
     ApprovalDenied {
@@ -164,6 +261,25 @@ payload! {
         reason: Code,
         /// The person's words.
         message: Option<Arc<str>>,
+    }
+}
+
+impl ApprovalDenied {
+    /// States who declined, without a word.
+    #[must_use]
+    pub fn new(
+        approval_id: impl Into<ApprovalId>,
+        call_id: impl Into<CallId>,
+        by: impl Into<Arc<str>>,
+        reason: impl Into<Code>,
+    ) -> Self {
+        Self {
+            approval_id: approval_id.into(),
+            call_id: call_id.into(),
+            by: by.into(),
+            reason: reason.into(),
+            message: None,
+        }
     }
 }
 
@@ -185,6 +301,27 @@ payload! {
     }
 }
 
+impl ErrorStored {
+    /// States where an error was stored for which the tool has no code.
+    #[must_use]
+    pub fn new(
+        error_id: impl Into<ErrorId>,
+        call_id: impl Into<CallId>,
+        tool: impl Into<Arc<str>>,
+        occurrences: u64,
+        chars_kept: u64,
+    ) -> Self {
+        Self {
+            error_id: error_id.into(),
+            call_id: call_id.into(),
+            tool: tool.into(),
+            occurrences,
+            chars_kept,
+            code: None,
+        }
+    }
+}
+
 payload! {
     /// An error could not be stored; the model got a cut text.
     ErrorStoreDegraded {
@@ -197,6 +334,18 @@ payload! {
     }
 }
 
+impl ErrorStoreDegraded {
+    /// Names the operation, `store` or `get`, and says why it failed.
+    #[must_use]
+    pub fn new(
+        operation: impl Into<Arc<str>>,
+        reason: impl Into<Code>,
+        message: impl Into<Arc<str>>,
+    ) -> Self {
+        Self { operation: operation.into(), reason: reason.into(), message: message.into() }
+    }
+}
+
 payload! {
     /// A large result was stored.
     ResultStored {
@@ -206,5 +355,13 @@ payload! {
         call_id: CallId,
         /// Its size.
         bytes: u64,
+    }
+}
+
+impl ResultStored {
+    /// States where the result of a call was stored, and its size.
+    #[must_use]
+    pub fn new(result_id: impl Into<ResultId>, call_id: impl Into<CallId>, bytes: u64) -> Self {
+        Self { result_id: result_id.into(), call_id: call_id.into(), bytes }
     }
 }

@@ -2,7 +2,7 @@
 
 use backstop_event_log::{Decision, InboxRequest, LogError, RunWriter};
 use layer0::code;
-use layer0::event::{ApprovalDenied, ApprovalRequested, EventKind};
+use layer0::event::{ApprovalDenied, EventKind};
 use serde_json::json;
 
 use super::{Log, asked, denied, ids, inbox, ops, pending};
@@ -13,9 +13,12 @@ const OVER: i64 = 80;
 
 /// An approval that `ops` or `lead` may decide in time.
 fn limited(id: &str, call: &str) -> EventKind {
-    let EventKind::ApprovalRequested(asked) = asked(id, call) else { unreachable!("it is asked") };
-    let approvers = ["ops", "lead"].into_iter().collect();
-    ApprovalRequested { expires_at: Some(at(OVER)), approvers, ..asked }.into()
+    let EventKind::ApprovalRequested(mut asked) = asked(id, call) else {
+        unreachable!("it is asked")
+    };
+    asked.expires_at = Some(at(OVER));
+    asked.approvers = ["ops", "lead"].into_iter().collect();
+    asked.into()
 }
 
 /// A run that waits for such approvals, and for `apr_0`, which anyone may decide at any time.
@@ -40,14 +43,9 @@ fn is_expired(decided: &Result<bool, LogError>, id: &str) -> bool {
 
 /// The record that an approval was denied with this code.
 fn closed(id: &str, call: &str, reason: &'static str) -> [EventKind; 2] {
-    let denial = ApprovalDenied {
-        approval_id: id.into(),
-        call_id: call.into(),
-        by: "ops".into(),
-        reason: reason.into(),
-        // A person's words may name the code.
-        message: Some(code::APPROVAL_EXPIRED.into()),
-    };
+    let mut denial = ApprovalDenied::new(id, call, "ops", reason);
+    // A person's words may name the code.
+    denial.message = Some(code::APPROVAL_EXPIRED.into());
     [denial.into(), denied(call)]
 }
 

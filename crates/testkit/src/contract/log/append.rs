@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use backstop_event_log::{RunFilter, RunState, RunWriter, read_events, verify};
-use layer0::Code;
-use layer0::event::{Actor, EventKind, RunFailed, RunStarted};
+use layer0::event::{Actor, EventKind, RunFailed};
 use layer0::id::RunId;
 use layer0::usage::Usage;
 use layer0::{Timestamp, code};
@@ -55,17 +54,13 @@ pub(super) async fn keeps_every_field_of_a_summary(log: Log) {
     next.agent.definition = (&terms).into();
     next.labels =
         Arc::new([("tenant".into(), "ä'\"".into()), ("env".into(), String::new())].into());
-    let child = RunStarted { follows: None, parent: Some("run_2".into()), ..next.clone() };
+    let mut child = next.clone();
+    (child.follows, child.parent) = (None, Some("run_2".into()));
     for (run, begun) in [("run_2", next), ("run_3", child)] {
         let mut writer = RunWriter::new(Arc::clone(&log), run.into());
         let mut usage = Usage::default();
         (usage.model_calls, usage.tool_calls, usage.total_tokens) = (2, 1, 9);
-        let failed = RunFailed {
-            reason: Code::new(code::PROVIDER_TIMEOUT),
-            message: "too late".into(),
-            chain: vec!["too late".into()],
-            usage,
-        };
+        let failed = RunFailed::new(code::PROVIDER_TIMEOUT, vec!["too late".into()], usage);
         for (at, kind) in [(22, begun.into()), (23, warning("x")), (24, failed.into())] {
             write(&mut writer, at, [kind]).await.expect("it is appended");
             let kept = log.summary(&run.into()).await.expect("a summary is read");

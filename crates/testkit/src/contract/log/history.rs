@@ -18,27 +18,28 @@ use super::Log;
 
 /// The start of a root run of a session.
 pub(crate) fn started(session: &str) -> RunStarted {
-    let agent = AgentRecord {
-        name: "conformance".into(),
-        digest: "0".into(),
-        definition: (&json!({"text": "quote ' zero \u{0} umlaut ä"})).into(),
-    };
+    let agent =
+        AgentRecord::new("conformance", "0", json!({"text": "quote ' zero \u{0} umlaut ä"}));
     RunStarted::new("x", session.into(), agent)
 }
 
 /// The start of a run that goes on after another one.
 pub(crate) fn following(session: &str, run: &str) -> RunStarted {
-    let follows = Follows { run: run.into(), seq: 2, digest: Hash::default(), messages: 1 };
-    RunStarted { follows: Some(Box::new(follows)), ..started(session) }
+    let follows = Follows::new(run, 2, Hash::default(), 1);
+    let mut started = started(session);
+    started.follows = Some(Box::new(follows));
+    started
 }
 
 /// The start of a run that another one dispatched.
 pub(crate) fn dispatched(session: &str, parent: &str) -> RunStarted {
-    RunStarted { parent: Some(parent.into()), ..started(session) }
+    let mut started = started(session);
+    started.parent = Some(parent.into());
+    started
 }
 
 pub(crate) fn warning(text: &str) -> EventKind {
-    Warning { message: text.into() }.into()
+    Warning::new(text).into()
 }
 
 pub(crate) fn finished() -> EventKind {
@@ -63,24 +64,13 @@ pub(crate) fn stopped(reason: &'static str) -> EventKind {
 
 /// The end of a run that failed, with a code.
 pub(crate) fn failed(reason: &'static str) -> EventKind {
-    RunFailed {
-        reason: layer0::Code::new(reason),
-        message: "it failed".into(),
-        chain: vec!["it failed".into()],
-        usage: Usage::default(),
-    }
-    .into()
+    RunFailed::new(reason, vec!["it failed".into()], Usage::default()).into()
 }
 
 fn ended(outcome: Outcome, reason: Option<&'static str>) -> EventKind {
-    RunFinished {
-        outcome,
-        reason: reason.map(layer0::Code::new),
-        message: None,
-        output: "done".into(),
-        usage: Usage::default(),
-    }
-    .into()
+    let mut finished = RunFinished::new(outcome, "done", Usage::default());
+    finished.reason = reason.map(layer0::Code::new);
+    finished.into()
 }
 
 pub(crate) fn at(ms: i64) -> Timestamp {
@@ -94,8 +84,7 @@ pub(crate) fn seed() -> Seed {
 
 /// What a copy of a run begins with.
 pub(crate) fn forked(run: &str, parent: &str, at: u64) -> EventKind {
-    let session = Some(session_of_fork(&run.into()));
-    RunForked { run: Some(run.into()), parent: parent.into(), at, session }.into()
+    RunForked::new(run, session_of_fork(&run.into()), parent, at).into()
 }
 
 /// Appends events in one batch.

@@ -145,7 +145,8 @@ pub(super) async fn lists_runs_as_they_stand(log: Log) {
 async fn file(log: &Log, runs: &[(&str, &[(&str, &str)])]) {
     for ((run, labels), ms) in runs.iter().zip(10..) {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
-        let start = RunStarted { labels: Arc::new(labels.collect()), ..started(run) };
+        let mut start = started(run);
+        start.labels = Arc::new(labels.collect());
         drop(begin(log, run, ms, start).await.expect("it begins"));
     }
 }
