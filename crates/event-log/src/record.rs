@@ -84,6 +84,7 @@ impl Payload {
 impl Record {
     /// Makes a row of the schema of today that nothing led to. Its hash is none yet: [`Record::seal`]
     /// makes it.
+    #[must_use]
     pub fn new(
         seq: u64,
         at: Timestamp,

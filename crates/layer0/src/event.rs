@@ -49,6 +49,7 @@ pub struct Event {
 
 impl Event {
     /// Makes an entry of the schema of today that nothing led to and that no log keeps.
+    #[must_use]
     pub fn new(
         run: impl Into<RunId>,
         seq: u64,

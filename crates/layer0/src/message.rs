@@ -102,6 +102,7 @@ impl ToolCall {
     /// let call = ToolCall::new("call_1", "add", json!({"x": 1, "y": 2}));
     /// assert_eq!(call.arguments.get(), r#"{"x":1,"y":2}"#);
     /// ```
+    #[must_use]
     pub fn new(
         id: impl Into<CallId>,
         name: impl Into<Arc<str>>,
@@ -128,6 +129,7 @@ pub struct ProviderState {
 
 impl ProviderState {
     /// Makes the state that this provider and model gave at this endpoint: scheme, host and port.
+    #[must_use]
     pub fn new(
         provider: impl Into<Arc<str>>,
         model: impl Into<Arc<str>>,

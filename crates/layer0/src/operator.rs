@@ -177,6 +177,7 @@ pub struct Signal {
 
 impl Signal {
     /// Makes a message about something.
+    #[must_use]
     pub fn new(name: impl Into<String>, data: Value) -> Self {
         Self { name: name.into(), data }
     }

@@ -148,6 +148,7 @@ impl ModelResponse {
     /// let mut answer = ModelResponse::new("42", Arc::default(), StopReason::End, usage);
     /// answer.thinking = Some("Six times seven.".into());
     /// ```
+    #[must_use]
     pub fn new(
         text: impl Into<Arc<str>>,
         tool_calls: Arc<[ToolCall]>,

@@ -124,6 +124,7 @@ pub struct ScriptedToolCall {
 
 impl ScriptedToolCall {
     /// Calls a tool.
+    #[must_use]
     pub fn new(id: impl Into<String>, name: impl Into<String>, arguments: Value) -> Self {
         Self { id: id.into(), name: name.into(), arguments }
     }

@@ -52,6 +52,7 @@ pub struct HookRecord {
 
 impl HookRecord {
     /// Makes the record of a hook.
+    #[must_use]
     pub fn new(name: impl Into<Arc<str>>, points: Vec<HookPoint>, fail_open: bool) -> Self {
         Self { name: name.into(), points, fail_open }
     }

@@ -89,6 +89,7 @@ pub struct Entry {
 
 impl Entry {
     /// Makes an entry that nothing led to, such as one that is read back from a log.
+    #[must_use]
     pub fn new(seq: u64, at: Timestamp, actor: Actor, kind: impl Into<EventKind>) -> Self {
         Self { seq, at, actor, caused_by: None, kind: kind.into() }
     }

@@ -77,6 +77,7 @@ payload! {
 
 impl ModelAttempted {
     /// Describes an attempt that worked, of which nothing else is known.
+    #[must_use]
     pub fn new(call: u32, attempt: u32, provider: impl Into<Arc<str>>) -> Self {
         Self {
             call,
