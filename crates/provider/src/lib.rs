@@ -30,6 +30,11 @@ pub use timeout::TimeoutPhase;
 
 /// Asks a model once.
 #[async_trait]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no model provider",
+    label = "this is no model provider",
+    note = "the builder of a provider, such as `Anthropic::from_env(…)?`, becomes one by `.build()?`"
+)]
 pub trait Provider: Send + Sync {
     /// Returns the provider's name as it stands in events, such as `anthropic`.
     fn name(&self) -> &str;

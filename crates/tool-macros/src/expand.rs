@@ -125,10 +125,29 @@ fn check_signature(function: &ItemFn) -> Result<()> {
     if !signature.generics.params.is_empty() {
         return Err(Error::new_spanned(&signature.generics, "a tool has no type parameters"));
     }
-    if matches!(signature.output, ReturnType::Default) {
-        return Err(Error::new_spanned(&signature.ident, "a tool returns a `Result`"));
+    const RETURNS: &str = "a tool returns a `Result`, such as `Result<String, ToolError>`";
+    match &signature.output {
+        ReturnType::Default => Err(Error::new_spanned(&signature.ident, RETURNS)),
+        ReturnType::Type(_, returned) if is_value(returned) => {
+            Err(Error::new_spanned(returned, RETURNS))
+        }
+        ReturnType::Type(..) => Ok(()),
     }
-    Ok(())
+}
+
+/// Is it a type that is known to be no `Result`? What else a type is called may stand for one.
+fn is_value(returned: &Type) -> bool {
+    const VALUES: [&str; 18] = [
+        "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64",
+        "usize", "Option", "String", "Value", "Vec", "HashMap",
+    ];
+    match returned {
+        Type::Path(path) => {
+            path.path.segments.last().is_some_and(|it| VALUES.iter().any(|name| it.ident == name))
+        }
+        Type::Array(_) | Type::Reference(_) | Type::Tuple(_) => true,
+        _ => false,
+    }
 }
 
 /// The parameters: as fields of the arguments struct, as names to take it apart, and as arguments
@@ -208,4 +227,68 @@ fn doc_text(attributes: &[Attribute]) -> String {
         _ => None,
     });
     lines.collect::<Vec<_>>().join("\n").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: T1. What is refused says what to write.
+    #[test]
+    fn refused_function_says_what_to_write() {
+        let ok = quote!(
+            /** Adds. */
+            async fn add(x: i64) -> Result<i64, ToolError> {
+                Ok(x)
+            }
+        );
+        let alias = quote!(
+            /** Adds. */
+            async fn add(x: i64) -> io::Answer {
+                Ok(x)
+            }
+        );
+        for (options, function, why) in [
+            (quote!(), ok.clone(), None),
+            (quote!(), alias, None),
+            (quote!(timeout = 5), ok, Some("expected a duration such as")),
+            (
+                quote!(),
+                quote!(
+                    /** Adds. */
+                    async fn add(x: i64) -> Vec<i64> {
+                        vec![x]
+                    }
+                ),
+                Some("a tool returns a `Result`, such as"),
+            ),
+            (
+                quote!(),
+                quote!(
+                    /** Adds. */
+                    async fn add() {}
+                ),
+                Some("a tool returns a `Result`"),
+            ),
+            (
+                quote!(),
+                quote!(
+                    async fn add() -> Result<(), E> {}
+                ),
+                Some("a tool needs a doc comment"),
+            ),
+            (
+                quote!(),
+                quote!(
+                    /** Adds. */
+                    fn add() -> Result<(), E> {}
+                ),
+                Some("is an `async fn`"),
+            ),
+        ] {
+            let written = expand(options, function, &quote!(backstop)).to_string();
+            assert_eq!(written.contains("compile_error"), why.is_some(), "{written}");
+            assert!(written.contains(why.unwrap_or_default()), "{written}");
+        }
+    }
 }

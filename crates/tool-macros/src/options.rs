@@ -38,7 +38,7 @@ impl Options {
                 ("crate", Meta::NameValue(pair)) => options.home = Some(path(&pair.value)?),
                 ("name", Meta::NameValue(pair)) => options.name = Some(text(&pair.value)?.value()),
                 ("timeout", Meta::NameValue(pair)) => {
-                    options.timeout_ms = Some(milliseconds(&text(&pair.value)?)?);
+                    options.timeout_ms = Some(milliseconds(&pair.value)?);
                 }
                 ("capabilities", Meta::List(list)) => {
                     let texts =
@@ -118,8 +118,10 @@ fn text(value: &Expr) -> Result<LitStr> {
     }
 }
 
-fn milliseconds(text: &LitStr) -> Result<u64> {
-    let value = text.value();
+fn milliseconds(written: &Expr) -> Result<u64> {
+    let unreadable =
+        || Error::new_spanned(written, "expected a duration such as \"500ms\", \"5s\" or \"2m\"");
+    let value = text(written).map_err(|_| unreadable())?.value();
     let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &value[digits.len()..] {
         "ms" => Some(1),
@@ -127,13 +129,7 @@ fn milliseconds(text: &LitStr) -> Result<u64> {
         "m" => Some(60_000),
         _ => None,
     };
-    digits
-        .parse::<u64>()
-        .ok()
-        .zip(factor)
-        .and_then(|(number, factor)| number.checked_mul(factor))
-        .filter(|ms| *ms > 0)
-        .ok_or_else(|| {
-            Error::new_spanned(text, "expected a duration such as \"500ms\", \"5s\" or \"2m\"")
-        })
+    let ms = digits.parse::<u64>().ok().zip(factor);
+    let ms = ms.and_then(|(number, factor)| number.checked_mul(factor));
+    ms.filter(|ms| *ms > 0).ok_or_else(unreadable)
 }

@@ -19,6 +19,11 @@ use crate::{Arguments, Grants, StateType, ToolError, Written};
 
 /// Does one thing in the world for the model.
 #[async_trait]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no tool",
+    label = "this is no tool",
+    note = "`#[backstop::tool]` on an `async fn` makes one of it; `FnTool` makes one of a closure"
+)]
 pub trait Tool: Send + Sync {
     /// Describes the tool; the same at every call.
     fn spec(&self) -> &ToolSpec;
