@@ -52,7 +52,7 @@ const STEPS: &[Step] = &[
     Step { name: "rules", work: Work::Here(rules_page::check) },
     TEST,
     // Digests, records and answers are the same whatever other crates have serde_json do.
-    Step { name: "features", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-trace-html", "--features", "backstop-tests/unified-json"], env: &[] } },
+    Step { name: "features", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-config", "-p", "backstop-trace-html", "--features", "backstop-tests/unified-json"], env: &[] } },
     // The page of a run, in a real browser.
     Step { name: "page", work: Work::Optional { is_here: || answers(&["node", "--version"]) && answers(&["npm", "--version"]), work: &Work::Optional { is_here: browser::has_chromium, work: &Work::Here(browser::run), install: "there is no chromium: apt-get install chromium" }, install: "there is no Node.js with npm: apt-get install nodejs npm" } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },

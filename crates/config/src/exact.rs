@@ -1,4 +1,5 @@
-//! Values of TOML that JSON has no exact form of: they are refused, never changed.
+//! Values of TOML that JSON has no exact form of: they are refused, never changed. What a file may say does
+//! not depend on what other crates switch on in serde_json, which then takes longer integers.
 
 use std::ops::Range;
 use std::path::Path;
@@ -40,6 +41,17 @@ fn in_value(key: &str, value: &Spanned<DeValue<'_>>) -> Option<Inexact> {
         DeValue::Array(values) => values.iter().find_map(|value| in_value(key, value)),
         DeValue::Datetime(date) => {
             inexact(format!("there are no dates in JSON: {date}"), "write it in quotes")
+        }
+        DeValue::Integer(integer) => {
+            let fits = i64::from_str_radix(integer.as_str(), integer.radix()).is_ok()
+                || u64::from_str_radix(integer.as_str(), integer.radix()).is_ok();
+            if fits {
+                return None;
+            }
+            inexact(
+                format!("a whole number beyond what can be kept: {integer}"),
+                "write one from -2^63 to 2^64 - 1, or in quotes as text",
+            )
         }
         DeValue::Float(float) => match float.as_str().parse::<f64>() {
             Ok(read) if !read.is_finite() => {
@@ -103,6 +115,8 @@ mod tests {
             "9007199254740993",
             "9223372036854775807",
             "0xff",
+            "18446744073709551615",
+            "-9223372036854775808",
             "100000000000000000000.0",
             "1.7976931348623157e308",
             "5e-324",
@@ -116,6 +130,10 @@ mod tests {
             ["0.1234567890123456789", "9007199254740993.0", "1e-400", "123456789012345678901e0"]
         {
             check(written, Some(&more(written)));
+        }
+        let beyond = |written: &str| format!("a whole number beyond what can be kept: {written}");
+        for written in ["18446744073709551616", "-9223372036854775809", "0x1ffffffffffffffff"] {
+            check(written, Some(&beyond(written)));
         }
         check("1.2345678901234567_8", Some(&more("1.23456789012345678")));
         check("inf", Some("no JSON number: inf"));
