@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop::OpenAi;
 use backstop_provider::{
-    ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, StreamSink,
+    ModelRequest, ModelResponse, ModelSettings, OutputSupport, Provider, ProviderError, StreamSink,
     UnsupportedSetting,
 };
 use backstop_provider_http::Timeouts;
@@ -43,6 +43,7 @@ defects! {
     FailuresCostNothing => tokens_of_a_failure_are_heard,
     ForbiddenIsTransient => foreign_failures_are_what_their_status_says,
     ForgetsImages => images_are_sent,
+    ForgetsTheForm => forms_of_answers_reach_the_model,
     ForgetsSettings => all_of_a_request_is_sent,
     ForgetsState => state_goes_back_to_whom_it_came_from,
     ForgetsTheFirstCall => answers_arrive_whole,
@@ -157,6 +158,7 @@ impl Defective {
         match self.defect {
             D::ForgetsTranscript => asked.messages = backstop_testkit::hello().messages,
             D::ForgetsSettings => asked.settings = Default::default(),
+            D::ForgetsTheForm => asked.output = None,
             D::ForgetsTools => asked.tools = Arc::default(),
             D::TakesEverySetting => asked.settings.seed = None,
             _ => {
@@ -327,6 +329,10 @@ impl Provider for Defective {
 
     fn check_settings(&self, settings: &ModelSettings) -> Result<(), UnsupportedSetting> {
         self.sound.check_settings(settings)
+    }
+
+    fn output_support(&self, request: &ModelRequest) -> OutputSupport {
+        self.sound.output_support(request)
     }
 
     async fn complete(&self, request: &ModelRequest) -> Result<ModelResponse, ProviderError> {

@@ -3,6 +3,7 @@
 mod asked;
 mod broken;
 mod failed;
+mod form;
 mod many;
 mod numbers;
 mod said;
@@ -28,6 +29,8 @@ use crate::wire::{Cannot, Wire};
 /// - The whole transcript, its images, the tools and the settings are sent, and the key with them;
 ///   what a provider wants back goes back to it alone.
 /// - A setting is sent, or refused when the provider is asked whether it has it.
+/// - The form of a typed answer is sent in the provider's own way; where it has none, an agent tells the
+///   model.
 /// - Answers, thinking and tool calls arrive whole wherever bytes are split, and what is streamed is
 ///   what is answered.
 /// - Each reason to stop is itself, arguments that are no JSON are given back as they were written,
@@ -96,6 +99,7 @@ pub fn provider(wire: Wire) -> Suite {
             many::pieces_are_passed_on_as_they_come,
             numbers::numbers_in_arguments_keep_their_text,
             settings::settings_are_sent_or_refused,
+            form::forms_of_answers_reach_the_model,
             said::answers_arrive_whole,
             said::reasons_to_stop_are_what_they_were,
             said::arguments_that_are_no_json_are_given_back,

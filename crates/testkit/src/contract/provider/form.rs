@@ -1,0 +1,72 @@
+//! The form that an answer is to have reaches the model, in the provider's own way or in its instructions.
+
+use std::sync::Arc;
+
+use backstop_provider::{ModelRequest, OutputSchema, OutputSupport, Provider, ScriptedAnswer};
+use backstop_react::{AgentBuilder, RunRequest};
+use layer0::JsonText;
+use serde_json::{Value, json};
+
+use crate::server::{Loopback, hello, patient, send};
+use crate::wire::Wire;
+
+/// What only the form says; letters alone, so that no encoding changes it.
+const FIELD: &str = "answerfield";
+
+/// One that every provider's form can say, and one that hardly any can.
+fn forms() -> [Value; 2] {
+    let form = |field: Value| {
+        json!({
+            "type": "object", "properties": { FIELD: field }, "required": [FIELD],
+            "additionalProperties": false,
+        })
+    };
+    [
+        form(json!({ "type": "string" })),
+        form(json!({ "type": "string", "not": { "const": "no" }, "contentEncoding": "base64" })),
+    ]
+}
+
+/// A form that is neither sent nor told is one that its user believes in.
+///
+/// Spec: P12
+pub(super) async fn forms_of_answers_reach_the_model(wire: Wire) {
+    for form in forms() {
+        let text = JsonText::of(&form).expect("a form is JSON");
+        for streamed in [false, true] {
+            let asked = hello().output(OutputSchema::new(text.clone()));
+            let idle = (wire.provider)("http://127.0.0.1:9", patient());
+            if idle.output_support(&asked) != OutputSupport::Prompt {
+                let body = sent(&wire, &asked, streamed).await;
+                let is_sent = body.to_string().contains(FIELD);
+                assert!(is_sent, "the form is not sent (streamed: {streamed}): {body}");
+            }
+            // Whatever the provider makes of it, the model of an agent is told.
+            let body = sent_by_an_agent(&wire, form.clone(), streamed).await;
+            let is_told = body.to_string().contains(FIELD);
+            assert!(is_told, "no model is told of the form (streamed: {streamed}): {body}");
+        }
+    }
+}
+
+fn answering(wire: &Wire, streamed: bool) -> (Loopback, Arc<dyn Provider>) {
+    let answer = ScriptedAnswer::saying(json!({ FIELD: "yes" }).to_string());
+    let server = Loopback::replying([wire.says(&answer, streamed)]);
+    let provider = (wire.provider)(&server.url(), patient());
+    (server, provider)
+}
+
+async fn sent(wire: &Wire, request: &ModelRequest, streamed: bool) -> Value {
+    let (server, provider) = answering(wire, streamed);
+    let said = send(&*provider, request, streamed).await;
+    said.unwrap_or_else(|error| panic!("a form (streamed: {streamed}): {error}"));
+    server.requests().swap_remove(0).body
+}
+
+async fn sent_by_an_agent(wire: &Wire, form: Value, streamed: bool) -> Value {
+    let (server, provider) = answering(wire, streamed);
+    let agent = AgentBuilder::shared(provider).stream(streamed).build().expect("it is an agent");
+    let said = agent.run(RunRequest::new("hello").output_schema(form)).await;
+    said.unwrap_or_else(|failure| panic!("a form (streamed: {streamed}): {failure:#}"));
+    server.requests().swap_remove(0).body
+}
