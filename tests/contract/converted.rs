@@ -21,6 +21,7 @@ fn converted() -> Vec<&'static str> {
         converts::<backstop::ConfigurationError>(),
         converts::<backstop::ExecutionError>(),
         converts::<backstop::HookError>(),
+        converts::<backstop::InvalidCursor>(),
         converts::<backstop::InvalidStoreUrl>(),
         converts::<backstop::UnsupportedSetting>(),
         converts::<backstop::OpenError>(),

@@ -50,6 +50,7 @@ fn every_variant_states_its_facts() {
         LogError::conflict("run_1".into(), 7),
         LogError::erased(7),
         LogError::Failed("odd".into()),
+        LogError::ForeignCursor(backstop_event_log::Cursor::behind(7, None)),
         LogError::Full("disk full".into()),
         LogError::key_missing("0123456789abcdef"),
         LogError::Locked("busy".into()),

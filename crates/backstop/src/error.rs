@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use backstop_error_store::StoreError;
-use backstop_event_log::{InvalidStoreUrl, LogError};
+use backstop_event_log::{InvalidCursor, InvalidStoreUrl, LogError};
 use backstop_provider::ProviderError;
 use backstop_react::{
     AgentError, ApprovalNotFound, DecideError, Divergence, HookError, Misuse, PackError,
@@ -104,6 +104,9 @@ pub enum ConfigurationError {
         /// How to fix it.
         hint: Option<String>,
     },
+    /// A text is no cursor.
+    #[error("invalid cursor")]
+    InvalidCursor(#[source] InvalidCursor),
     /// Bytes are no image.
     #[error("invalid image")]
     InvalidImage(#[source] ImageError),
@@ -248,6 +251,9 @@ impl Error {
         let own = match self {
             Self::Configuration(ConfigurationError::InvalidConfiguration { hint, .. }) => {
                 hint.clone()
+            }
+            Self::Configuration(ConfigurationError::InvalidCursor(_)) => {
+                Some("use `start`, `now`, or the text of a cursor that a feed gave".to_owned())
             }
             Self::Configuration(ConfigurationError::InvalidStoreUrl(_)) => {
                 Some("use `sqlite:PATH` or `sqlite::memory:`".to_owned())

@@ -41,7 +41,10 @@ pub use backstop_config as config;
 pub use backstop_error_store as error_store;
 pub use backstop_error_store::{ErrorStore, MemoryErrorStore, MemoryResultStore, ResultStore};
 pub use backstop_event_log as event_log;
-pub use backstop_event_log::{EventLog, InvalidStoreUrl, MemoryLog, StoreUrl, Trace, read_events};
+pub use backstop_event_log::{
+    Cursor, EventFilter, EventLog, Feed, InvalidCursor, InvalidStoreUrl, MemoryLog, StoreUrl,
+    Trace, follow, read_events,
+};
 pub use backstop_orchestrator as orchestrator;
 pub use backstop_orchestrator::{LocalOrchestrator, OperatorNameError};
 pub use backstop_provider as provider;

@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use layer0::Approvers;
 use layer0::code;
 use layer0::error::BoxError;
@@ -5,6 +7,8 @@ use layer0::event::DecodeError;
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{ApprovalId, RunId, SessionId};
 use thiserror::Error;
+
+use crate::Cursor;
 
 /// Says why a log could not be written or read.
 #[derive(Debug, Error)]
@@ -50,6 +54,11 @@ pub enum LogError {
     /// Retry: never. Effect: unknown.
     #[error("log failed")]
     Failed(#[source] BoxError),
+    /// A cursor does not stand in this log: there are fewer events, or another one stands there.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("cursor `{0}` is not of this log")]
+    ForeignCursor(Cursor),
     /// The disk or the quota is full.
     ///
     /// Retry: never. Effect: none.
@@ -239,7 +248,7 @@ impl Failure for LogError {
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
             Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
-            Self::NotApprover { .. } | Self::NotErasable { .. } => {
+            Self::ForeignCursor(_) | Self::NotApprover { .. } | Self::NotErasable { .. } => {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
             Self::NotFound(_) => Facts::never(code::STORE_FAILED, Effect::None),
@@ -248,6 +257,17 @@ impl Failure for LogError {
             Self::KeyMissing { .. } | Self::Unreadable { .. } | Self::UnreadableRun { .. } => {
                 Facts::never(code::LOG_UNREADABLE, Effect::None)
             }
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::ForeignCursor(_) => Some(
+                "the store is another one, or was restored from an older backup: follow it from \
+                 `start`, or from `now`"
+                    .into(),
+            ),
+            _ => None,
         }
     }
 }

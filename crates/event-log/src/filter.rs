@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-use crate::{RunState, RunSummary};
+use crate::{Record, RunState, RunSummary};
 
 /// Which runs are listed. All conditions have to hold.
 ///
@@ -148,5 +148,67 @@ impl RunFilter {
 
     fn begins(&self, run: &RunId) -> bool {
         self.id_prefix.as_deref().is_none_or(|prefix| run.as_str().starts_with(prefix))
+    }
+}
+
+/// Which events a [`Feed`](crate::Feed) brings. All conditions have to hold.
+///
+/// ```
+/// use backstop_event_log::EventFilter;
+///
+/// // What people are asked, and how runs end, in one session.
+/// let filter = EventFilter::new().session("s-1").event_type("approval.*");
+/// let filter = filter.event_type("run.finished").event_type("run.failed");
+/// assert_eq!(filter.types.len(), 3);
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EventFilter {
+    /// Only events of this run.
+    pub run: Option<RunId>,
+    /// Only events of runs of this session.
+    pub session: Option<SessionId>,
+    /// Only events of one of these types, or of a family: `tool.*`; of any where there are none.
+    pub types: Vec<String>,
+}
+
+impl EventFilter {
+    /// Brings all events.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only events of this run.
+    #[must_use]
+    pub fn run(mut self, run: impl Into<RunId>) -> Self {
+        self.run = Some(run.into());
+        self
+    }
+
+    /// Only events of runs of this session.
+    #[must_use]
+    pub fn session(mut self, session: impl Into<SessionId>) -> Self {
+        self.session = Some(session.into());
+        self
+    }
+
+    /// Only events of this type, or of a family: `tool.*`; or of one of those that were named before.
+    #[must_use]
+    pub fn event_type(mut self, event_type: impl Into<String>) -> Self {
+        self.types.push(event_type.into());
+        self
+    }
+
+    /// Is an event of this run and session brought?
+    #[must_use]
+    pub fn matches(&self, run: &RunId, session: &SessionId, record: &Record) -> bool {
+        let is_wanted = |wanted: &String| match wanted.strip_suffix('*') {
+            Some(family) => record.event_type.starts_with(family),
+            None => record.event_type == **wanted,
+        };
+        self.run.as_ref().is_none_or(|wanted| wanted == run)
+            && self.session.as_ref().is_none_or(|wanted| wanted == session)
+            && (self.types.is_empty() || self.types.iter().any(is_wanted))
     }
 }

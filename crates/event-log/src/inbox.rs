@@ -3,15 +3,15 @@
 //! Each is a row that any process can insert, on a condition. The writer of the run reads the rows, and
 //! takes one in the append that records it, so that what was accepted is recorded exactly once.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use layer0::id::{ApprovalId, RunId};
 use layer0::{JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::Decision;
+use crate::watches::{Watch, Watches};
 
 /// What a caller in any process asks of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,83 +144,35 @@ impl InboxRequest {
 /// Wakes those that watch the inboxes of runs; a log rings for a run when its inbox has something new.
 /// Clones share the watches.
 #[derive(Debug, Clone, Default)]
-pub struct InboxWatches(Arc<Mutex<Watched>>);
-
-#[derive(Debug, Default)]
-struct Watched {
-    next: u64,
-    by_run: HashMap<RunId, Vec<Watcher>>,
-}
-
-#[derive(Debug)]
-struct Watcher {
-    id: u64,
-    /// Was it rung for since it looked last?
-    rung: bool,
-    waker: Option<Waker>,
-}
+pub struct InboxWatches(Watches<RunId>);
 
 impl InboxWatches {
     /// Watches the inbox of a run. What was there before counts as new.
     #[must_use]
     pub fn watch(&self, run: &RunId) -> InboxWatch {
-        let mut watched = self.lock();
-        watched.next += 1;
-        let id = watched.next;
-        let watcher = Watcher { id, rung: true, waker: None };
-        watched.by_run.entry(run.clone()).or_default().push(watcher);
-        drop(watched);
-        InboxWatch { watches: self.clone(), run: run.clone(), id }
+        InboxWatch(self.0.watch(run))
     }
 
     /// Says that the inbox of a run has something new.
     pub fn ring(&self, run: &RunId) {
-        let mut watched = self.lock();
-        let wakers: Vec<Waker> = watched
-            .by_run
-            .get_mut(run)
-            .into_iter()
-            .flatten()
-            .filter_map(|watcher| {
-                watcher.rung = true;
-                watcher.waker.take()
-            })
-            .collect();
-        drop(watched);
-        wakers.into_iter().for_each(Waker::wake);
+        self.0.ring(run);
     }
 
-    /// Is any inbox watched?
+    /// Is no inbox watched?
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.lock().by_run.is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Watched> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.is_empty()
     }
 }
 
 /// A watch on the inbox of a run, until it is dropped.
 #[derive(Debug)]
-pub struct InboxWatch {
-    watches: InboxWatches,
-    run: RunId,
-    id: u64,
-}
+pub struct InboxWatch(Watch<RunId>);
 
 impl InboxWatch {
     /// Is ready when the inbox may have something that was not there before; the first time at once.
     pub fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut watched = self.watches.lock();
-        let watchers = watched.by_run.get_mut(&self.run).into_iter().flatten();
-        for watcher in watchers.filter(|watcher| watcher.id == self.id) {
-            if std::mem::take(&mut watcher.rung) {
-                return Poll::Ready(());
-            }
-            watcher.waker = Some(cx.waker().clone());
-        }
-        Poll::Pending
+        self.0.poll_changed(cx)
     }
 
     /// Waits until the inbox may have something that was not there before; returns at once the first
@@ -234,20 +186,10 @@ impl InboxWatch {
     }
 }
 
-impl Drop for InboxWatch {
-    fn drop(&mut self) {
-        let mut watched = self.watches.lock();
-        if let Some(watchers) = watched.by_run.get_mut(&self.run) {
-            watchers.retain(|watcher| watcher.id != self.id);
-            if watchers.is_empty() {
-                watched.by_run.remove(&self.run);
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
 
     #[test]

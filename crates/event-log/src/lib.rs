@@ -2,7 +2,8 @@
 //!
 //! An [`EventLog`] keeps [`Record`]s. A [`RunWriter`] is the one writer of a run: it numbers and
 //! seals what is to be appended and hands it to the log in one batch. What is read back is verified
-//! against the hash chain before it is trusted.
+//! against the hash chain before it is trusted. [`follow`] brings what is appended as it is, by whichever
+//! process.
 //!
 //! This crate never decides what is recorded; that is the machine's and the driver's.
 
@@ -10,8 +11,10 @@ mod approval;
 mod attempts;
 mod chain;
 mod claim;
+mod cursor;
 mod error;
 mod escape;
+mod feed;
 mod filter;
 mod inbox;
 mod log;
@@ -23,15 +26,18 @@ mod store_url;
 mod summary;
 mod trace;
 mod verification;
+mod watches;
 mod writer;
 
 pub use approval::{ApprovalChange, Decision, OpenApproval};
 pub use attempts::FailedAttempts;
 pub use chain::verify;
 pub use claim::Claim;
+pub use cursor::{Cursor, InvalidCursor};
 pub use error::LogError;
 pub use escape::{escape_json, is_harmful};
-pub use filter::RunFilter;
+pub use feed::{EventWatch, EventWatches, Feed, FeedPage, FeedRecord, follow};
+pub use filter::{EventFilter, RunFilter};
 pub use inbox::{InboxMessage, InboxRequest, InboxWatch, InboxWatches};
 pub use log::{Batch, EventLog, read_events, read_records};
 pub use memory::MemoryLog;

@@ -7,8 +7,10 @@ use layer0::id::{ApprovalId, RunId, SessionId};
 use crate::approval::{ApprovalChange, Decision, OpenApproval};
 use crate::attempts::{Counter, FailedAttempts};
 use crate::chain::verify;
+use crate::feed::{EventWatch, EventWatches, FeedPage};
 use crate::{
-    Claim, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, Record, RunFilter, RunSummary,
+    Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, Record,
+    RunFilter, RunSummary,
 };
 
 /// The types of events that change what is open.
@@ -141,6 +143,24 @@ pub trait EventLog: Send + Sync {
     ///
     /// As [`EventLog::summary`].
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError>;
+
+    /// Reads some of the events behind a cursor, of all runs, in the order in which they were appended;
+    /// [`follow`](crate::follow) reads on. Costs the same whatever stands before the cursor.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::ForeignCursor`]; as [`EventLog::summary`]; and [`LogError::Failed`] from a log that
+    /// cannot be followed.
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        let _ = (filter, cursor);
+        Err(LogError::Failed("this log cannot be followed".into()))
+    }
+
+    /// Watches for events that any process appends, to any run. Of a log that cannot be followed, the
+    /// watch is ready once.
+    fn watch_events(&self) -> EventWatch {
+        EventWatches::default().watch()
+    }
 
     /// Lists runs, newest first.
     ///

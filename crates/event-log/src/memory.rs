@@ -6,8 +6,9 @@ use layer0::Timestamp;
 use layer0::id::{ApprovalId, RunId, SessionId};
 
 use crate::{
-    ApprovalChange, Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, InboxWatches,
-    LogError, LogKey, OpenApproval, Payload, Record, RunFilter, RunSummary,
+    ApprovalChange, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
+    FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError, LogKey,
+    OpenApproval, Payload, Record, RunFilter, RunSummary,
 };
 
 /// A log that lives as long as the process.
@@ -16,11 +17,14 @@ pub struct MemoryLog {
     key: Option<LogKey>,
     runs: Arc<Mutex<Runs>>,
     watches: InboxWatches,
+    event_watches: EventWatches,
 }
 
 #[derive(Debug, Default)]
 struct Runs {
     by_id: HashMap<RunId, Kept>,
+    /// The events of all runs, by run and seq, in the order in which they were appended.
+    appended: Vec<(RunId, u64)>,
     /// The runs of each session that no other run dispatched, in the order in which they began.
     of_session: HashMap<SessionId, Vec<RunId>>,
     /// Which run asked for an approval.
@@ -128,6 +132,48 @@ impl Runs {
         Ok(is_accepted.then(|| kept.summary.run.clone()))
     }
 
+    /// Returns an event by its number, with its run.
+    fn event(&self, number: usize) -> Option<(&Kept, &Record)> {
+        let (run, seq) = self.appended.get(number.checked_sub(1)?)?;
+        let kept = self.by_id.get(run)?;
+        let place = usize::try_from(*seq).ok()?.checked_sub(1)?;
+        kept.records.get(place).map(|record| (kept, record))
+    }
+
+    /// Returns the place behind an event.
+    fn cursor(&self, number: usize) -> Cursor {
+        let hash = self.event(number).map(|(_, record)| record.hash);
+        Cursor::behind(u64::try_from(number).unwrap_or(u64::MAX), hash.as_ref())
+    }
+
+    /// Returns the events behind a cursor.
+    fn feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        let end = self.appended.len();
+        let after = match cursor.number().map(usize::try_from) {
+            None => end,
+            Some(Ok(after)) if after <= end => after,
+            Some(_) => return Err(LogError::ForeignCursor(*cursor)),
+        };
+        if self.event(after).is_some_and(|(_, record)| !cursor.fits(&record.hash)) {
+            return Err(LogError::ForeignCursor(*cursor));
+        }
+        let (mut records, mut bytes, mut read_to) = (Vec::new(), 0, after);
+        let until = end.min(after.saturating_add(FeedPage::MAX_LOOKED_AT));
+        while read_to < until
+            && records.len() < FeedPage::MAX_RECORDS
+            && bytes < FeedPage::MAX_BYTES
+        {
+            read_to += 1;
+            let Some((kept, record)) = self.event(read_to) else { continue };
+            let RunSummary { run, session, .. } = &kept.summary;
+            if filter.matches(run, session, record) {
+                bytes += record.payload.text().map_or(0, str::len);
+                records.push(FeedRecord::new(run.clone(), record.clone(), self.cursor(read_to)));
+            }
+        }
+        Ok(FeedPage::new(records, self.cursor(read_to), read_to == end))
+    }
+
     fn claim(&mut self, run: &RunId) -> u64 {
         self.last_claim += 1;
         self.claimed.insert(run.clone(), self.last_claim);
@@ -232,7 +278,12 @@ impl EventLog for MemoryLog {
         });
         kept.keep_approvals(&batch);
         kept.summary = batch.summary;
+        let appended = batch.records.iter().map(|record| (batch.run.clone(), record.seq));
+        let appended: Vec<_> = appended.collect();
         kept.records.extend(batch.records);
+        runs.appended.extend(appended);
+        drop(runs);
+        self.event_watches.ring();
         Ok(())
     }
 
@@ -244,6 +295,14 @@ impl EventLog for MemoryLog {
         let runs = self.lock();
         let records = runs.by_id.get(run).map_or(&[][..], |kept| &kept.records);
         Ok(records.iter().filter(|record| record.seq >= from_seq).cloned().collect())
+    }
+
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        self.lock().feed(filter, cursor)
+    }
+
+    fn watch_events(&self) -> EventWatch {
+        self.event_watches.watch()
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {

@@ -10,8 +10,8 @@ use backstop_error_store::{
     Stored,
 };
 use backstop_event_log::{
-    Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval,
-    Record, RunFilter, RunSummary,
+    Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FeedPage, InboxMessage, InboxRequest,
+    InboxWatch, LogError, LogKey, OpenApproval, Record, RunFilter, RunSummary,
 };
 use layer0::Timestamp;
 use layer0::id::{ErrorId, ResultId, RunId, SessionId};
@@ -87,6 +87,15 @@ impl EventLog for Held<Arc<dyn EventLog>> {
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
         let _hold = self.clock.hold();
         self.store.records(run, from_seq).await
+    }
+
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        let _hold = self.clock.hold();
+        self.store.read_feed(filter, cursor).await
+    }
+
+    fn watch_events(&self) -> EventWatch {
+        self.store.watch_events()
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {

@@ -5,7 +5,7 @@ use std::io;
 #[cfg(feature = "agent-files")]
 use backstop_config::ConfigError;
 use backstop_error_store::StoreError;
-use backstop_event_log::{InvalidStoreUrl, LogError};
+use backstop_event_log::{InvalidCursor, InvalidStoreUrl, LogError};
 use backstop_orchestrator::OperatorNameError;
 use backstop_provider::{ProviderError, UnsupportedSetting};
 #[cfg(feature = "http")]
@@ -133,6 +133,7 @@ leaf! {
     EnvError => ExecutionError::Environment,
     HookError => ExecutionError::Hook,
     ImageError => ConfigurationError::InvalidImage,
+    InvalidCursor => ConfigurationError::InvalidCursor,
     InvalidStoreUrl => ConfigurationError::InvalidStoreUrl,
     LogError => StorageError::Log,
     Misfit => ExecutionError::Misfit,

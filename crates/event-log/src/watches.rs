@@ -1,0 +1,113 @@
+//! Waking those that wait for something new, by what they watch.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// Who watches what. Clones share the watches.
+#[derive(Debug)]
+pub(crate) struct Watches<K>(Arc<Mutex<Watched<K>>>);
+
+#[derive(Debug)]
+struct Watched<K> {
+    next: u64,
+    by_key: HashMap<K, Vec<Watcher>>,
+}
+
+#[derive(Debug)]
+struct Watcher {
+    id: u64,
+    /// Was it rung for since it looked last?
+    rung: bool,
+    waker: Option<Waker>,
+}
+
+impl<K> Clone for Watches<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K> Default for Watches<K> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Watched { next: 0, by_key: HashMap::new() })))
+    }
+}
+
+impl<K: Clone + Eq + Hash> Watches<K> {
+    /// Watches something. What was there before counts as new.
+    pub(crate) fn watch(&self, key: &K) -> Watch<K> {
+        let mut watched = self.lock();
+        watched.next += 1;
+        let id = watched.next;
+        let watcher = Watcher { id, rung: true, waker: None };
+        watched.by_key.entry(key.clone()).or_default().push(watcher);
+        drop(watched);
+        Watch { watches: self.clone(), key: key.clone(), id }
+    }
+
+    /// Wakes those that watch it.
+    pub(crate) fn ring(&self, key: &K) {
+        let mut watched = self.lock();
+        let wakers: Vec<Waker> = watched
+            .by_key
+            .get_mut(key)
+            .into_iter()
+            .flatten()
+            .filter_map(|watcher| {
+                watcher.rung = true;
+                watcher.waker.take()
+            })
+            .collect();
+        drop(watched);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Is nothing watched?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().by_key.is_empty()
+    }
+}
+
+impl<K> Watches<K> {
+    fn lock(&self) -> MutexGuard<'_, Watched<K>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A watch, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch<K: Clone + Eq + Hash> {
+    watches: Watches<K>,
+    key: K,
+    id: u64,
+}
+
+impl<K: Clone + Eq + Hash> Watch<K> {
+    /// Is ready when it was rung for since it was last; the first time at once.
+    pub(crate) fn poll_changed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut watched = self.watches.lock();
+        let watchers = watched.by_key.get_mut(&self.key).into_iter().flatten();
+        for watcher in watchers.filter(|watcher| watcher.id == self.id) {
+            if std::mem::take(&mut watcher.rung) {
+                return Poll::Ready(());
+            }
+            watcher.waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl<K: Clone + Eq + Hash> Drop for Watch<K> {
+    fn drop(&mut self) {
+        let mut watched = self.watches.lock();
+        if let Some(watchers) = watched.by_key.get_mut(&self.key) {
+            watchers.retain(|watcher| watcher.id != self.id);
+            if watchers.is_empty() {
+                watched.by_key.remove(&self.key);
+            }
+        }
+    }
+}
