@@ -13,7 +13,7 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 use crate::claims::Claims;
 use crate::fault::{Fault, OpenError, opening};
 use crate::file;
-use crate::inbox::Lookout;
+use crate::lookout::Lookout;
 use crate::own_files;
 use crate::owner::Owner;
 use crate::schema;
@@ -28,8 +28,8 @@ const WAL_WAIT: Duration = Duration::from_millis(20);
 /// How many bytes a page of a new file has. What does not fit on a page any more leaves its rest empty;
 /// events are short, but some are not.
 const PAGE_SIZE: u32 = 8_192;
-/// How many connections read at the same time.
-const READERS: u32 = 4;
+/// How many connections read at the same time, and one that looks for what other processes wrote.
+const READERS: u32 = 4 + 1;
 /// What stands for the path of a database in memory.
 const IN_MEMORY: &str = ":memory:";
 
@@ -168,12 +168,13 @@ impl Database {
         }
         let readers = readers(options.create_if_missing(false).pragma("query_only", "on"));
         let claims = Arc::new(Claims::new(owner));
+        let lookout = Lookout::default();
         let writer = Some(Writer::start(
             connection,
             readers.connect_options().as_ref().clone().pragma("query_only", "off"),
             Arc::clone(&claims),
+            lookout.watches.clone(),
         ));
-        let lookout = Lookout::default();
         let (path, upkeep) = (path.to_owned(), Upkeep::new(retention));
         let inner = Arc::new(Inner { path, readers, writer, claims, lookout, upkeep });
         Ok(Self { inner, key: None })

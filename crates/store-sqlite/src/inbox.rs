@@ -1,26 +1,17 @@
-//! What comes to runs from outside: rows that any process inserts, and how their runs hear of it.
+//! What comes to runs from outside: rows that any process inserts.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{InboxMessage, InboxRequest, InboxWatches, LogError};
+use backstop_event_log::{InboxMessage, InboxRequest, LogError};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqliteConnection};
-use tokio::task::JoinHandle;
 
 use crate::approvals;
 use crate::fault::Fault;
 use crate::job_error::JobError;
+use crate::lookout::Lookout;
 use crate::rows::unsigned;
 use crate::sent::Sent;
-
-/// How often rows of other processes are looked for, for all watched runs together.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Inserts a request inside a transaction, if its condition holds; returns the run it is for.
 pub(crate) async fn insert(
@@ -113,64 +104,4 @@ fn message_of(run: &RunId, row: &SqliteRow) -> Option<InboxMessage> {
     let request = InboxRequest::read(&kind, run.clone(), approval.map(Into::into), &by, &data);
     let at = Timestamp::from_millis(row.try_get("at").ok()?);
     Some(InboxMessage::new(unsigned(row.try_get("id").ok()?), request?, by, at))
-}
-
-/// Watches for rows that other processes insert, while a run of this one is watched.
-#[derive(Debug, Default)]
-pub(crate) struct Lookout {
-    pub(crate) watches: InboxWatches,
-    is_looking: Arc<AtomicBool>,
-    task: std::sync::Mutex<Option<JoinHandle<()>>>,
-    /// The rows that could not be read.
-    unreadable: std::sync::Mutex<BTreeSet<i64>>,
-}
-
-impl Lookout {
-    /// Says that a row cannot be read, the first time it is not.
-    fn warn_once(&self, run: &RunId, row: i64) {
-        let mut known = self.unreadable.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if known.insert(row) {
-            tracing::warn!(%run, row, "a row of the inbox cannot be read; the run goes on without it");
-        }
-    }
-
-    /// Looks from now on, until no run is watched any more.
-    pub(crate) fn look(&self, readers: &SqlitePool) {
-        if self.is_looking.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let (watches, readers) = (self.watches.clone(), readers.clone());
-        let is_looking = Arc::clone(&self.is_looking);
-        let task = tokio::spawn(async move {
-            loop {
-                SystemClock.sleep(LOOK_EVERY).await;
-                if watches.is_empty() {
-                    is_looking.store(false, Ordering::Release);
-                    // A run that was watched meanwhile found the task still looking.
-                    if watches.is_empty() || is_looking.swap(true, Ordering::AcqRel) {
-                        return;
-                    }
-                }
-                let runs = sqlx::query_scalar::<_, String>("SELECT DISTINCT run FROM inbox");
-                match runs.fetch_all(&readers).await {
-                    Ok(runs) => runs.into_iter().for_each(|run| watches.ring(&run.into())),
-                    Err(sqlx::Error::PoolClosed) => return,
-                    Err(error) => tracing::debug!(%error, "the inbox cannot be read just now"),
-                }
-            }
-        });
-        let mut held = self.task.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(ended) = held.replace(task) {
-            ended.abort();
-        }
-    }
-}
-
-impl Drop for Lookout {
-    fn drop(&mut self) {
-        let task = self.task.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(task) = task.take() {
-            task.abort();
-        }
-    }
 }

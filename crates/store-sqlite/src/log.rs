@@ -3,8 +3,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    Batch, Claim, EventLog, FailedAttempts, InboxMessage, InboxRequest, InboxWatch, LogError,
-    LogKey, OpenApproval, Record, RunFilter, RunState, RunSummary, Terms, verify,
+    Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts, FeedPage,
+    InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval, Record, RunFilter,
+    RunState, RunSummary, Terms, verify,
 };
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
@@ -19,7 +20,7 @@ use crate::job::Claiming;
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
 use crate::writer::Writer;
-use crate::{approvals, background, erasure, inbox, runs};
+use crate::{approvals, background, erasure, feed, inbox, runs};
 
 /// What a run's row says of it. All columns: a file of an older version, which a reader leaves as it is,
 /// has no labels.
@@ -51,6 +52,13 @@ impl SqliteLog {
             .await
             .map_err(Fault::from)?;
         rows.iter().map(record_of).collect()
+    }
+
+    /// Looks for what other processes write, while something is watched.
+    fn look_out(&self) {
+        if !self.0.is_in_memory() {
+            self.0.lookout().look(self.0.readers());
+        }
     }
 
     async fn row(&self, run: &RunId) -> Result<Option<SqliteRow>, LogError> {
@@ -178,9 +186,6 @@ impl EventLog for SqliteLog {
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
         let writer = self.0.writer().ok_or_else(read_only)?;
         let run = writer.send(Sent { request, by: by.to_owned(), at }).await?;
-        if let Some(run) = &run {
-            self.0.lookout().watches.ring(run);
-        }
         Ok(run.is_some())
     }
 
@@ -189,10 +194,18 @@ impl EventLog for SqliteLog {
     }
 
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        let watch = self.0.lookout().watches.watch(run);
-        if !self.0.is_in_memory() {
-            self.0.lookout().look(self.0.readers());
-        }
+        let watch = self.0.lookout().watches.inboxes.watch(run);
+        self.look_out();
+        watch
+    }
+
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        feed::read(self.0.readers(), filter, cursor).await
+    }
+
+    fn watch_events(&self) -> EventWatch {
+        let watch = self.0.lookout().watches.events.watch();
+        self.look_out();
         watch
     }
 

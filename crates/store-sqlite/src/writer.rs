@@ -18,6 +18,7 @@ use crate::claims::Claims;
 use crate::errors::Insert;
 use crate::job::{Claiming, Done, Job, Queued, appends_alone};
 use crate::job_error::JobError;
+use crate::lookout::Watches;
 use crate::many::MAX_ROWS;
 use crate::sent::Sent;
 use crate::{append, claims, errors, inbox, results};
@@ -44,9 +45,11 @@ impl Writer {
         connection: SqliteConnection,
         options: SqliteConnectOptions,
         claims: Arc<Claims>,
+        watches: Watches,
     ) -> Self {
-        let commits = Arc::default();
-        let connection = Connected { connection, options, claims, commits: Arc::clone(&commits) };
+        let commits = Arc::<AtomicU64>::default();
+        let counted = Arc::clone(&commits);
+        let connection = Connected { connection, options, claims, commits: counted, watches };
         let (sender, receiver) = mpsc::unbounded_channel();
         let task = tokio::spawn(run(connection, receiver));
         Self {
@@ -139,6 +142,7 @@ struct Connected {
     options: SqliteConnectOptions,
     claims: Arc<Claims>,
     commits: Arc<AtomicU64>,
+    watches: Watches,
 }
 
 impl Connected {
@@ -221,13 +225,22 @@ fn answer_all(
     jobs: Vec<Job>,
     results: impl Iterator<Item = Result<Done, JobError>>,
 ) {
+    let mut has_events = false;
     for (job, result) in jobs.into_iter().zip(results) {
-        if let (Job::Append(append, _), Ok(_)) = (&job, &result)
-            && let Some(run) = append.frees()
-        {
-            connected.claims.ended(run);
+        if let (Job::Append(append, _), Ok(_)) = (&job, &result) {
+            has_events = true;
+            if let Some(run) = append.frees() {
+                connected.claims.ended(run);
+            }
+        }
+        // Here and not where it is answered: a caller that no longer waits has sent it too.
+        if let Ok(Done::Sent(Some(run))) = &result {
+            connected.watches.inboxes.ring(run);
         }
         job.answer(result);
+    }
+    if has_events {
+        connected.watches.events.ring();
     }
 }
 

@@ -5,6 +5,7 @@ mod claims;
 #[cfg(target_os = "linux")]
 mod crossings;
 mod disk;
+mod feed;
 mod lists;
 mod migration;
 mod removal;

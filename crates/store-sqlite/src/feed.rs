@@ -1,0 +1,229 @@
+//! The events of all runs behind a cursor.
+//!
+//! The number of an event is its row id. One transaction writes at a time, takes the next free
+//! numbers while it does, and is seen whole when it is committed. So whoever sees a number sees every
+//! smaller one, and what stands up to there never grows: a reader that goes on behind the greatest
+//! number it saw leaves nothing out. Numbers are never given out again: where the newest event is taken
+//! away, its row stays, empty and of no run (`removal.rs`).
+
+use backstop_event_log::{Cursor, EventFilter, FeedPage, FeedRecord, LogError};
+use layer0::event::Hash;
+use layer0::id::RunId;
+use sqlx::Row;
+use sqlx::sqlite::{SqlitePool, SqliteRow};
+
+use crate::fault::Fault;
+use crate::rows::{record_of, signed, unsigned};
+
+// Numbers of SQLite.
+const LOOKED_AT: u64 = FeedPage::MAX_LOOKED_AT as u64;
+const MAX_RECORDS: u64 = FeedPage::MAX_RECORDS as u64;
+const MAX_BYTES: u64 = FeedPage::MAX_BYTES as u64;
+
+/// Says which events of `$1 < id <= $2` are of the session `$3` and the types `$4`, where these are given.
+macro_rules! wanted {
+    () => {
+        "events.id > $1 AND events.id <= $2 AND ($3 IS NULL OR runs.session = $3) \
+         AND ($4 IS NULL OR EXISTS (SELECT 1 FROM json_each($4) AS wanted WHERE CASE \
+         WHEN wanted.value LIKE '%*' \
+         THEN substr(events.type, 1, length(wanted.value) - 1) || '*' = wanted.value \
+         ELSE events.type = wanted.value END))"
+    };
+}
+
+/// Reads the first of some events, as many as a page has: `$5`, and payloads of `$6` bytes.
+macro_rules! page {
+    ($wanted:expr) => {
+        concat!(
+            $wanted,
+            " ORDER BY events.id LIMIT $5), \
+             sized AS (SELECT *, count(*) OVER () AS rows, sum(bytes) OVER (ORDER BY id) - bytes \
+             AS before FROM wanted) \
+             SELECT events.*, sized.run, sized.rows FROM sized CROSS JOIN events \
+             ON events.id = sized.id WHERE before < $6 ORDER BY events.id"
+        )
+    };
+}
+
+/// The events of all runs, or of a session. A number of a run that was taken away may be that of a
+/// new one while its events are still to go.
+const OF_ALL: &str = page!(concat!(
+    "WITH wanted AS MATERIALIZED (SELECT events.id, runs.run, octet_length(events.data) AS bytes \
+     FROM events CROSS JOIN runs ON runs.id = events.run_id WHERE ",
+    wanted!(),
+    " AND NOT EXISTS (SELECT 1 FROM removed WHERE removed.run_id = events.run_id \
+     AND events.id <= removed.event)"
+));
+
+/// The events of the run `$7`, along their links from the newest on, so that those of other runs are not
+/// looked at.
+const OF_RUN: &str = page!(concat!(
+    "WITH RECURSIVE linked (id, prev, run_id) AS (SELECT events.id, prev, run_id FROM runs \
+     JOIN events ON events.id = runs.last_event AND events.run_id = runs.id \
+     WHERE runs.run = $7 AND events.id > $1 UNION ALL SELECT events.id, events.prev, events.run_id \
+     FROM linked JOIN events ON events.id = linked.prev AND events.id < linked.id \
+     AND events.run_id = linked.run_id WHERE events.id > $1), \
+     wanted AS MATERIALIZED (SELECT events.id, runs.run, octet_length(events.data) AS bytes \
+     FROM linked CROSS JOIN events ON events.id = linked.id \
+     CROSS JOIN runs ON runs.id = events.run_id WHERE ",
+    wanted!()
+));
+
+/// Where a session begins: at the first event of its first run.
+const START_OF_SESSION: &str = "WITH RECURSIVE linked (id, prev, run_id) AS \
+    (SELECT events.id, prev, run_id FROM runs JOIN events ON events.id = runs.last_event \
+    AND events.run_id = runs.id \
+    WHERE runs.id = (SELECT min(id) FROM runs WHERE session = $1) \
+    UNION ALL SELECT events.id, events.prev, events.run_id FROM linked JOIN events \
+    ON events.id = linked.prev AND events.id < linked.id AND events.run_id = linked.run_id) \
+    SELECT min(id) FROM linked";
+
+/// Reads a page of the events behind a cursor.
+pub(crate) async fn read(
+    readers: &SqlitePool,
+    filter: &EventFilter,
+    cursor: &Cursor,
+) -> Result<FeedPage, LogError> {
+    let end = end(readers).await?;
+    let last = end.number().unwrap_or_default();
+    let after = match cursor.number() {
+        None => return Ok(FeedPage::new(Vec::new(), end, true)),
+        Some(after) if after <= last && fits(readers, cursor, after).await? => after,
+        Some(_) => return Err(LogError::ForeignCursor(*cursor)),
+    };
+    if after == last {
+        return Ok(FeedPage::new(Vec::new(), *cursor, true));
+    }
+    let after = first_of(readers, filter, after, last).await?;
+    let until = match filter.run {
+        Some(_) => last,
+        None => last.min(after.saturating_add(LOOKED_AT)),
+    };
+    let rows = rows(readers, filter, after, until).await?;
+    let wanted: i64 = rows.first().map_or(Ok(0), |row| row.try_get("rows")).map_err(Fault::from)?;
+    let is_whole =
+        unsigned(wanted) < MAX_RECORDS && rows.len() == usize::try_from(wanted).unwrap_or(0);
+    let records = rows.iter().map(read_row).filter_map(Result::transpose);
+    let records = records.collect::<Result<Vec<_>, _>>()?;
+    let read_to = match (is_whole, rows.last()) {
+        (false, Some(row)) => place_of(row)?,
+        _ if until == last => end,
+        _ => Cursor::behind(until, hash_at(readers, until).await?.as_ref()),
+    };
+    Ok(FeedPage::new(records, read_to, is_whole && until == last))
+}
+
+/// Returns the place behind the newest event.
+async fn end(readers: &SqlitePool) -> Result<Cursor, LogError> {
+    let newest = sqlx::query("SELECT id, hash FROM events ORDER BY id DESC LIMIT 1")
+        .fetch_optional(readers)
+        .await
+        .map_err(Fault::from)?;
+    newest.as_ref().map_or(Ok(Cursor::start()), place_of)
+}
+
+/// Can a cursor stand behind this event? Where the event has gone, it can.
+async fn fits(readers: &SqlitePool, cursor: &Cursor, number: u64) -> Result<bool, LogError> {
+    Ok(hash_at(readers, number).await?.is_none_or(|hash| cursor.fits(&hash)))
+}
+
+/// Returns where to begin to look: a session that is read from the start has nothing before its first run.
+async fn first_of(
+    readers: &SqlitePool,
+    filter: &EventFilter,
+    after: u64,
+    last: u64,
+) -> Result<u64, LogError> {
+    let (None, Some(session), 0) = (&filter.run, &filter.session, after) else { return Ok(after) };
+    let first: Option<i64> = sqlx::query_scalar(START_OF_SESSION)
+        .bind(session.as_str())
+        .fetch_one(readers)
+        .await
+        .map_err(Fault::from)?;
+    // What began meanwhile is behind the last.
+    Ok(first.map_or(last, |first| unsigned(first).saturating_sub(1)).min(last))
+}
+
+async fn rows(
+    readers: &SqlitePool,
+    filter: &EventFilter,
+    after: u64,
+    until: u64,
+) -> Result<Vec<SqliteRow>, LogError> {
+    let types = (!filter.types.is_empty()).then(|| serde_json::to_string(&filter.types));
+    let types = types.transpose().map_err(|error| LogError::Failed(error.into()))?;
+    let query = sqlx::query(if filter.run.is_some() { OF_RUN } else { OF_ALL })
+        .bind(signed(after))
+        .bind(signed(until))
+        .bind(filter.session.as_ref().map(|session| session.as_str().to_owned()))
+        .bind(types)
+        .bind(signed(MAX_RECORDS))
+        .bind(signed(MAX_BYTES));
+    let query = match &filter.run {
+        Some(run) => query.bind(run.as_str()),
+        None => query,
+    };
+    Ok(query.fetch_all(readers).await.map_err(Fault::from)?)
+}
+
+/// Reads an event; one that was changed so that it is none is left out, and holds up no other.
+fn read_row(row: &SqliteRow) -> Result<Option<FeedRecord>, LogError> {
+    let run: RunId = row.try_get::<String, _>("run").map_err(Fault::from)?.into();
+    match record_of(row) {
+        Ok(record) => Ok(Some(FeedRecord::new(run, record, place_of(row)?))),
+        Err(error) => {
+            tracing::warn!(%run, %error, "an event cannot be read; followers go on without it");
+            Ok(None)
+        }
+    }
+}
+
+fn place_of(row: &SqliteRow) -> Result<Cursor, LogError> {
+    let number = unsigned(row.try_get("id").map_err(Fault::from)?);
+    let hash: Option<&[u8]> = row.try_get("hash").ok();
+    Ok(Cursor::behind(number, hash.and_then(hash_from).as_ref()))
+}
+
+async fn hash_at(readers: &SqlitePool, number: u64) -> Result<Option<Hash>, LogError> {
+    let hash: Option<Vec<u8>> = sqlx::query_scalar("SELECT hash FROM events WHERE id = $1")
+        .bind(signed(number))
+        .fetch_optional(readers)
+        .await
+        .map_err(Fault::from)?;
+    Ok(hash.and_then(|hash| hash_from(&hash)))
+}
+
+/// Reads a hash; what is left of an event that was taken away has none.
+fn hash_from(bytes: &[u8]) -> Option<Hash> {
+    bytes.try_into().ok().map(Hash)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::Database;
+
+    async fn plan(database: &Database, statement: &str) -> Vec<String> {
+        let sql = format!("EXPLAIN QUERY PLAN {statement}");
+        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).fetch_all(database.readers()).await;
+        rows.unwrap().iter().map(|row| row.get("detail")).collect()
+    }
+
+    /// Spec: X2. What stands before the cursor costs nothing: events are found by their numbers.
+    #[tokio::test]
+    async fn pages_are_read_by_row_id() {
+        let database = Database::in_memory().await.unwrap();
+        for statement in [OF_ALL, OF_RUN, START_OF_SESSION] {
+            let plan = plan(&database, statement).await;
+            let of_tables: Vec<&String> = plan
+                .iter()
+                .filter(|line| ["events", "runs", "removed"].iter().any(|it| line.contains(it)))
+                .collect();
+            assert!(!of_tables.is_empty(), "{plan:#?}");
+            assert!(of_tables.iter().all(|line| line.starts_with("SEARCH")), "{plan:#?}");
+        }
+        let plan = plan(&database, OF_ALL).await;
+        let by_range = |line: &String| line.contains("(rowid>? AND rowid<?)");
+        assert!(plan.iter().any(by_range), "{plan:#?}");
+    }
+}

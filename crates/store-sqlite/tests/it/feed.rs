@@ -1,0 +1,248 @@
+//! Events and requests of other processes, as they come.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use backstop_event_log::{
+    Cursor, EventFilter, EventLog, Feed, InboxRequest, LogError, RunWriter, Seed, follow,
+};
+use backstop_store_sqlite::{Database, Durability};
+use layer0::event::{Actor, Warning};
+use layer0::failure::Failure;
+
+use crate::{Folder, at, open, started, tamper, write_run};
+
+const PROCESSES: usize = 8;
+/// How many events a process writes that is not killed.
+const EVENTS: u64 = 60;
+/// Names the file that [`writes_for_a_follower`] writes to, and the run.
+const FOLLOWED: [&str; 2] = ["BACKSTOP_TEST_FOLLOWED", "BACKSTOP_TEST_FOLLOWED_RUN"];
+/// The run of which the process is killed; it writes until then.
+const KILLED: &str = "run_0";
+
+fn log_of(database: &Database) -> Arc<dyn EventLog> {
+    Arc::new(database.log())
+}
+
+/// Writes in a process of its own, and says what was acknowledged; alone it does nothing.
+#[tokio::test]
+async fn writes_for_a_follower() {
+    let [Some(path), Some(run)] = FOLLOWED.map(std::env::var_os) else { return };
+    let run = run.into_string().unwrap();
+    let database = Database::open(&path, Durability::Normal).await.unwrap();
+    let mut writer = RunWriter::new(log_of(&database), run.as_str().into());
+    let mut seq = 0;
+    while seq < EVENTS || run == KILLED {
+        // One event, or several that are committed together.
+        for _ in 0..=seq % 3 {
+            let kind = match seq {
+                0 => started(&run),
+                _ => Warning { message: "at work".into() }.into(),
+            };
+            writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, kind);
+            seq += 1;
+        }
+        // A lock that lasts is waited for in vain; what was staged stays.
+        while let Err(error) = writer.commit().await.map(drop) {
+            assert!(error.is_retryable(), "{error:?}");
+        }
+        println!("\nacknowledged {seq}");
+    }
+    database.close().await;
+}
+
+fn start(folder: &Folder, number: usize) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "feed::writes_for_a_follower", "--nocapture"])
+        .env(FOLLOWED[0], folder.file())
+        .env(FOLLOWED[1], format!("run_{number}"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits for the end of a process; returns the last seq that was acknowledged to it.
+fn acknowledged(child: &mut Child) -> u64 {
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let seqs = lines.map_while(Result::ok).filter_map(|line| {
+        let seq = line.strip_prefix("acknowledged ")?;
+        seq.parse().ok()
+    });
+    let last = seqs.last().unwrap_or(0);
+    child.wait().unwrap();
+    last
+}
+
+/// Follows until the run `end`; returns the seqs of each run as they came, and kills one process as soon
+/// as much came of it.
+async fn follow_until_the_end(mut feed: Feed, killed: u32) -> (BTreeMap<String, Vec<u64>>, Cursor) {
+    let mut came: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    loop {
+        let next = feed.next().await.unwrap();
+        if next.run.as_str() == "end" {
+            return (came, feed.cursor());
+        }
+        let of_run = came.entry(next.run.to_string()).or_default();
+        of_run.push(next.record.seq);
+        if next.run.as_str() == KILLED && of_run.len() == 20 {
+            let kill = Command::new("kill").args(["-9", &killed.to_string()]).status();
+            assert!(kill.unwrap().success());
+        }
+    }
+}
+
+/// Spec: X2, W3. Each event comes once, in order, whichever process wrote it, also of one that was killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_processes_are_followed_without_gap() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let reader = Database::open_read_only(folder.file()).await.unwrap();
+    let feed = follow(log_of(&reader), EventFilter::new(), Cursor::start()).await.unwrap();
+    let mut children: Vec<Child> = (0..PROCESSES).map(|number| start(&folder, number)).collect();
+    let following = tokio::spawn(follow_until_the_end(feed, children[0].id()));
+    let waiting = tokio::task::spawn_blocking(move || {
+        children.iter_mut().map(acknowledged).collect::<Vec<u64>>()
+    });
+    let acknowledged = waiting.await.unwrap();
+    write_run(&log_of(&database), "end", "end", 1).await;
+
+    let (came, cursor) = following.await.unwrap();
+    assert_eq!(came.len(), PROCESSES);
+    for (run, seqs) in &came {
+        let written = database.log().records(&run.as_str().into(), 1).await.unwrap();
+        let written: Vec<u64> = written.iter().map(|record| record.seq).collect();
+        assert_eq!(*seqs, written, "{run}: each event once, in order");
+        let number: usize = run.strip_prefix("run_").unwrap().parse().unwrap();
+        assert!(acknowledged[number] > 0 && seqs.last() >= Some(&acknowledged[number]), "{run}");
+        assert!(run == KILLED || seqs.len() >= usize::try_from(EVENTS).unwrap(), "{run}");
+    }
+    let rest = reader.log().read_feed(&EventFilter::new(), &cursor).await.unwrap();
+    assert!(rest.is_end && rest.records.is_empty(), "{rest:?}");
+    reader.close().await;
+    database.close().await;
+}
+
+async fn places(database: &Database, cursor: &Cursor) -> Vec<(String, u64)> {
+    let page = database.log().read_feed(&EventFilter::new(), cursor).await.unwrap();
+    assert!(page.is_end);
+    page.records.iter().map(|it| (it.run.to_string(), it.record.seq)).collect()
+}
+
+async fn end(database: &Database) -> Cursor {
+    database.log().read_feed(&EventFilter::new(), &Cursor::now()).await.unwrap().cursor
+}
+
+/// Writes a run that is over.
+async fn whole(database: &Database, run: &str) {
+    let mut writer = RunWriter::new(log_of(database), run.into());
+    for kind in [started(run), crate::retention::finished()] {
+        writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, kind);
+    }
+    writer.commit().await.unwrap();
+}
+
+fn both(run: &str) -> [(String, u64); 2] {
+    [1, 2].map(|seq| (run.to_owned(), seq))
+}
+
+/// Spec: X2, S10. The numbers of events that were taken away are not given out again.
+#[tokio::test]
+async fn what_follows_a_removed_run_is_brought() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    whole(&database, "run_1").await;
+    let behind_first = end(&database).await;
+    whole(&database, "run_2").await;
+    let behind_second = end(&database).await;
+    for again in 0..2 {
+        database.delete_run(&"run_2".into()).await.unwrap();
+        assert!(places(&database, &behind_first).await.is_empty());
+        let behind_removed = end(&database).await;
+        database.vacuum().await.unwrap();
+        whole(&database, "run_2").await;
+        for cursor in [behind_first, behind_second, behind_removed] {
+            assert_eq!(places(&database, &cursor).await, both("run_2"), "{again}: {cursor}");
+        }
+    }
+    assert_eq!(places(&database, &Cursor::start()).await, [both("run_1"), both("run_2")].concat());
+}
+
+/// A removal that was cut short: the row of the run has gone, its events are still to go.
+const CUT_SHORT: &str =
+    "INSERT INTO removed SELECT id, run, last_event FROM runs WHERE run = 'run_2';
+    DELETE FROM runs WHERE run = 'run_2'";
+
+/// Spec: X2, S10
+#[tokio::test]
+async fn events_of_a_removed_run_come_as_no_other() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    whole(&database, "run_1").await;
+    whole(&database, "run_2").await;
+    database.close().await;
+    tamper(&folder.file(), CUT_SHORT).await;
+    let database = open(&folder.file()).await;
+    // It is given the number that the removed one had.
+    whole(&database, "run_3").await;
+    assert_eq!(places(&database, &Cursor::start()).await, [both("run_1"), both("run_3")].concat());
+}
+
+/// Spec: X2. What was restored from a backup is another log behind it.
+#[tokio::test]
+async fn a_restored_backup_refuses_a_later_cursor() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    whole(&database, "run_1").await;
+    let early = end(&database).await;
+    let backup = folder.file().with_file_name("backup.db");
+    database.backup(&backup).await.unwrap();
+    whole(&database, "run_2").await;
+    let late = end(&database).await;
+
+    let restored = open(&backup).await;
+    for run in ["run_3", "run_4"] {
+        assert!(places(&restored, &early).await.iter().all(|(it, _)| it != "run_2"));
+        let refused = follow(log_of(&restored), EventFilter::new(), late).await.unwrap_err();
+        assert!(matches!(&refused, LogError::ForeignCursor(it) if *it == late), "{refused:?}");
+        assert!(refused.hint().unwrap().contains("an older backup"));
+        // Another event stands there from now on.
+        whole(&restored, run).await;
+    }
+    assert_eq!(places(&restored, &early).await, [both("run_3"), both("run_4")].concat());
+}
+
+/// Spec: C3, W3
+#[tokio::test]
+async fn a_follower_closes_without_a_trace() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let reader = Database::open_read_only(folder.file()).await.unwrap();
+    let mut feed = follow(log_of(&reader), EventFilter::new(), Cursor::now()).await.unwrap();
+    let inbox = reader.log().watch_inbox(&"run_1".into());
+    whole(&database, "run_1").await;
+    assert_eq!(feed.next().await.unwrap().record.seq, 1, "it looks by now");
+    database.close().await;
+    reader.close().await;
+    assert_eq!(folder.names(), ["backstop.db"]);
+    assert_eq!(feed.next().await.unwrap().record.seq, 2, "it was read before");
+    drop(inbox);
+}
+
+/// Spec: A1
+#[tokio::test]
+async fn an_inbox_is_watched_across_handles() {
+    let folder = Folder::new();
+    let (here, there) = (open(&folder.file()).await, open(&folder.file()).await);
+    write_run(&log_of(&here), "run_1", "s", 1).await;
+    let mut watch = here.log().watch_inbox(&"run_1".into());
+    watch.changed().await;
+    for _ in 0..2 {
+        let input = InboxRequest::Input { run: "run_1".into(), text: "go on".into() };
+        assert!(there.log().send(input, "ops", at(2)).await.unwrap());
+        watch.changed().await;
+    }
+    // A run that could not read what stands there is told again.
+    watch.changed().await;
+}
