@@ -17,6 +17,7 @@ use defects;
 
 mod approvals;
 mod errors;
+mod feed;
 mod log;
 mod memory;
 mod operator;

@@ -7,24 +7,27 @@ use backstop::{Database, Durability, MemoryLog};
 use backstop_event_log::EventLog;
 use backstop_testkit::contract::{self, Open};
 
-/// Spec: A1, D1, D2, D4, D7, D8
+/// Spec: A1, D1, D2, D4, D7, D8, X2, W3
 #[tokio::test]
 async fn the_memory_log_keeps_the_contract() {
     contract::event_log(async || Arc::new(MemoryLog::new()) as _).check().await;
     contract::approvals(async || Arc::new(MemoryLog::new()) as _).check().await;
+    contract::feed(async || Arc::new(MemoryLog::new()) as _).check().await;
 }
 
-/// Spec: A1, D1, D2, D3, D4, D7, D8, S11
+/// Spec: A1, D1, D2, D3, D4, D7, D8, S11, X2, W3
 #[tokio::test]
 async fn the_sqlite_log_keeps_the_contract() {
     let log = async || Arc::new(Database::in_memory().await.unwrap().log()) as _;
     contract::event_log(log).check().await;
     contract::approvals(log).check().await;
+    contract::feed(log).check().await;
     let folder = Arc::new(tempfile::tempdir().unwrap());
     for durability in [Durability::Normal, Durability::Full] {
         let folder = Arc::clone(&folder);
         let log = async move || place(&folder, durability)().await;
-        contract::event_log(log).check().await;
+        contract::event_log(log.clone()).check().await;
+        contract::feed(log).check().await;
     }
     let place = async move || place(&folder, Durability::Normal);
     contract::reopened_event_log(place).check().await;

@@ -3,6 +3,7 @@
 pub mod adapter;
 mod approvals;
 mod errors;
+mod feed;
 mod log;
 mod memory;
 mod operator;
@@ -14,6 +15,7 @@ mod tool;
 
 pub use approvals::approvals;
 pub use errors::error_store;
+pub use feed::feed;
 pub use log::{event_log, reopened_event_log};
 pub use memory::memory;
 pub use operator::{OperatorSample, operator};
