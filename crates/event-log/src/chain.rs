@@ -20,40 +20,102 @@ pub fn verify(
     summary: &RunSummary,
     key: Option<&LogKey>,
 ) -> Result<(), LogError> {
-    let first = records.first();
-    let key_id = match first.map(|first| (Naming::of(first), first.payload.text())) {
-        Some((_, None)) => summary.key_id.clone(),
-        Some((naming, Some(_))) => naming.key_id,
-        None => None,
-    };
-    let key = key_named(key_id.as_deref(), key)?;
-    let is_plain = |record: &Record| matches!(record.payload, Payload::Plain(_));
-    let of_first_layout = first.is_some_and(is_plain);
-    let (mut previous, mut named) = (Hash::default(), None);
-    for (expected, record) in (1..).zip(records) {
+    let mut verifier = Verifier::new(summary, key);
+    records.iter().try_for_each(|record| verifier.take(record))?;
+    verifier.finish(summary)
+}
+
+/// Checks a run event by event, as they come; [`verify`] checks one that is there as a whole.
+///
+/// ```
+/// use backstop_event_log::{EventLog, LogError, Verifier};
+/// use layer0::id::RunId;
+///
+/// async fn check(log: &dyn EventLog, run: &RunId) -> Result<(), LogError> {
+///     let missing = || LogError::NotFound(run.clone());
+///     let summary = log.summary(run).await?.ok_or_else(missing)?;
+///     let mut verifier = Verifier::new(&summary, log.key());
+///     for record in log.records(run, 1).await? {
+///         verifier.take(&record)?;
+///     }
+///     verifier.finish(&summary)
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Verifier<'key> {
+    /// What the summary says the run is sealed with.
+    key_id: Option<Arc<str>>,
+    /// The key that is given; once the first event was taken, the one that it names.
+    key: Option<&'key LogKey>,
+    of_first_layout: bool,
+    last: u64,
+    previous: Hash,
+    /// Which run the events name, and where.
+    named: Option<(u64, RunId)>,
+}
+
+impl<'key> Verifier<'key> {
+    /// Begins before the first event of a run, of which this is any summary.
+    #[must_use]
+    pub fn new(summary: &RunSummary, key: Option<&'key LogKey>) -> Self {
+        Self {
+            key_id: summary.key_id.clone(),
+            key,
+            of_first_layout: false,
+            last: 0,
+            previous: Hash::default(),
+            named: None,
+        }
+    }
+
+    /// Takes the next event.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Tampered`] if it is not the one that was written, [`LogError::KeyMissing`].
+    pub fn take(&mut self, record: &Record) -> Result<(), LogError> {
+        let expected = self.last + 1;
+        let is_plain = matches!(record.payload, Payload::Plain(_));
+        let naming = Naming::of(record);
+        if self.last == 0 {
+            let key_id = match record.payload.text() {
+                Some(_) => &naming.key_id,
+                None => &self.key_id,
+            };
+            self.key = key_named(key_id.as_deref(), self.key)?;
+            self.of_first_layout = is_plain;
+        }
         if record.seq != expected {
             return Err(LogError::tampered(expected, "an event is missing"));
         }
-        if is_plain(record) != of_first_layout {
+        if is_plain != self.of_first_layout {
             return Err(LogError::tampered(expected, "its salt is missing"));
         }
-        if record.seal(&previous, key) != record.hash {
+        if record.seal(&self.previous, self.key) != record.hash {
             return Err(LogError::tampered(expected, "its hash does not match"));
         }
-        if let Some(run) = Naming::of(record).run {
-            named = Some((expected, run));
+        if let Some(run) = naming.run {
+            self.named = Some((expected, run));
         }
-        previous = record.hash;
+        (self.last, self.previous) = (expected, record.hash);
+        Ok(())
     }
-    if previous != summary.head {
-        let behind = records.last().map_or(0, |last| last.seq) + 1;
-        return Err(LogError::tampered(behind, "the end is cut off"));
-    }
-    match named {
-        Some((seq, run)) if run != summary.run => {
-            Err(LogError::tampered(seq, "it names another run"))
+
+    /// Holds what was taken against the head of the run.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError::Tampered`] if it is not all there, or of another run.
+    pub fn finish(&self, summary: &RunSummary) -> Result<(), LogError> {
+        if self.previous != summary.head {
+            return Err(LogError::tampered(self.last + 1, "the end is cut off"));
         }
-        _ => Ok(()),
+        match &self.named {
+            Some((seq, run)) if *run != summary.run => {
+                Err(LogError::tampered(*seq, "it names another run"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -31,7 +31,7 @@ mod writer;
 
 pub use approval::{ApprovalChange, Decision, OpenApproval};
 pub use attempts::FailedAttempts;
-pub use chain::verify;
+pub use chain::{Verifier, verify};
 pub use claim::Claim;
 pub use cursor::{Cursor, InvalidCursor};
 pub use error::LogError;
