@@ -34,6 +34,15 @@ pub(crate) fn interrupt() -> CancellationToken {
     token
 }
 
+/// Waits until the process is told to stop; returns what it exits with then.
+pub(crate) async fn told_to_stop() -> u8 {
+    match Signals::new().next().await {
+        // 128 and the number of the signal, as shells do it.
+        Some(told) => u8::try_from(128 + told.number).unwrap_or(u8::MAX),
+        None => std::future::pending().await,
+    }
+}
+
 /// The turns of a conversation: Ctrl-C stops the one that goes on, and not the program. What tells the
 /// program to end stops the turn first; between turns it ends at once.
 #[derive(Clone, Default)]

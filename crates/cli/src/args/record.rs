@@ -15,8 +15,11 @@ pub(crate) struct TraceArgs {
     /// Print one event as JSON per line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print what is there, then each event as it comes, from whichever process, until the run is over
+    #[arg(long, short)]
+    pub(crate) follow: bool,
     /// Write one page that shows the run, to open in a browser or to send
-    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "follow"])]
     pub(crate) html: Option<PathBuf>,
 }
 

@@ -1,5 +1,7 @@
 //! `backstop trace`
 
+mod follow;
+
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -9,6 +11,7 @@ use backstop_rehearse::stored_errors;
 use backstop_store_sqlite::Database;
 use layer0::event::{Event, EventKind};
 use layer0::failure::Chain;
+use layer0::id::RunId;
 
 use crate::args::TraceArgs;
 use crate::exit::CliError;
@@ -22,40 +25,48 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     let database = database.ok_or_else(|| CliError::no_run(args.run.as_str().into()))?;
     let shown = async {
         let run = ids::run(&database, &args.run).await?;
-        let (summary, records) = read_records(&database.log(), &run).await?;
-        let mut entries = Vec::with_capacity(records.len());
-        for record in &records {
-            entries.push(match record.decode(&run) {
-                Err(LogError::Erased { .. }) => (record, None),
-                event => (record, Some(event?)),
-            });
+        if args.follow {
+            return follow::follow(&database, &run, args.json).await;
         }
-        match &args.html {
-            Some(file) => write_page(&database, &summary, entries, file).await,
-            None if args.json => entries.iter().try_for_each(|(record, _)| {
-                let line = record.envelope(&run);
-                output::json_line(&line.map_err(|error| CliError::internal("printing", error))?)
-            }),
-            None => print(&entries),
-        }
+        show(&database, &run, &args).await?;
+        Ok(ExitCode::SUCCESS)
     };
     let shown = shown.await;
     database.close().await;
-    shown?;
-    Ok(ExitCode::SUCCESS)
+    shown
+}
+
+async fn show(database: &Database, run: &RunId, args: &TraceArgs) -> Result<(), CliError> {
+    let (summary, records) = read_records(&database.log(), run).await?;
+    if let Some(file) = &args.html {
+        return write_page(database, &summary, &records, file).await;
+    }
+    let mut printer = Printer::new(run, args.json);
+    records.iter().try_for_each(|record| printer.print(record))
+}
+
+/// Returns an event, where it was not erased.
+fn event_of(record: &Record, run: &RunId) -> Result<Option<Event>, LogError> {
+    match record.decode(run) {
+        Err(LogError::Erased { .. }) => Ok(None),
+        event => event.map(Some),
+    }
 }
 
 /// Writes the page of a run; errors that cannot be read are left out of it.
 async fn write_page(
     database: &Database,
     summary: &RunSummary,
-    entries: Vec<(&Record, Option<Event>)>,
+    records: &[Record],
     file: &Path,
 ) -> Result<(), CliError> {
-    for (record, _) in entries.iter().filter(|(_, event)| event.is_none()) {
-        note(&format!("event {} was erased; the page leaves it out", record.seq));
+    let mut events = Vec::with_capacity(records.len());
+    for record in records {
+        match event_of(record, &summary.run)? {
+            Some(event) => events.push(event),
+            None => note(&format!("event {} was erased; the page leaves it out", record.seq)),
+        }
     }
-    let events: Vec<Event> = entries.into_iter().filter_map(|(_, event)| event).collect();
     let events = &events[..];
     let errors = match stored_errors(&database.errors(), events).await {
         Ok(errors) => errors,
@@ -73,15 +84,32 @@ async fn write_page(
     Ok(())
 }
 
-fn print(entries: &[(&Record, Option<Event>)]) -> Result<(), CliError> {
-    let mut trace = Trace::new();
-    for (record, event) in entries {
+/// Prints the events of a run, one after the other.
+struct Printer<'run> {
+    run: &'run RunId,
+    is_json: bool,
+    trace: Trace,
+}
+
+impl<'run> Printer<'run> {
+    fn new(run: &'run RunId, is_json: bool) -> Self {
+        Self { run, is_json, trace: Trace::new() }
+    }
+
+    fn print(&mut self, record: &Record) -> Result<(), CliError> {
+        // What cannot be read is no line of JSON either.
+        let event = event_of(record, self.run)?;
+        if self.is_json {
+            let line = record.envelope(self.run);
+            return output::json_line(
+                &line.map_err(|error| CliError::internal("printing", error))?,
+            );
+        }
         match event {
-            Some(event) => output::pieces(&coloured(event, &trace.line(event)))?,
-            None => output::line(&trace.erased(record))?,
+            Some(event) => output::pieces(&coloured(&event, &self.trace.line(&event))),
+            None => output::line(&self.trace.erased(record)),
         }
     }
-    Ok(())
 }
 
 /// Colours a failure red and takes the weight from the type, which is the same on many lines.

@@ -12,6 +12,8 @@ mod chatting;
 mod durable;
 mod exit_codes;
 #[cfg(unix)]
+mod following;
+#[cfg(unix)]
 mod files;
 mod harmless;
 mod ids;
