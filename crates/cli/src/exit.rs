@@ -10,7 +10,7 @@ use backstop_event_log::InvalidStoreUrl;
 use backstop_event_log::LogError;
 use backstop_react::{DecideError, ResumeError};
 use backstop_rehearse::RehearsalError;
-use backstop_store_sqlite::{OpenError, RemoveError};
+use backstop_store_sqlite::{OlderSchema, OpenError, RemoveError};
 use layer0::code;
 use layer0::error::BoxError;
 use layer0::failure::{Chain, Effect, Facts, Failure, Retry};
@@ -155,8 +155,11 @@ const fn code_of(error: &LogError) -> u8 {
 }
 
 /// Returns how to mend what a log says.
-const fn hint_of(error: &LogError) -> Option<&'static str> {
+fn hint_of(error: &LogError) -> Option<&'static str> {
     match error {
+        LogError::Failed(error) if error.is::<OlderSchema>() => Some(
+            "`backstop vacuum` brings the store to this version; commands that read leave it as it is",
+        ),
         LogError::NotFound(_) => Some("`backstop runs` lists the runs of the store"),
         LogError::Claimed(_) => Some("wait for it, or look on with `backstop trace`"),
         LogError::SessionBusy { .. } => Some(

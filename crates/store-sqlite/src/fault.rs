@@ -71,6 +71,20 @@ pub enum OpenError {
     },
 }
 
+/// Says that a store of an older version, which a reader leaves as it is, has not what was asked for.
+/// Opening it to write brings it to this version. It is the source of a [`LogError::Failed`].
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{what} need migration {needed} of the store, which is at {found}")]
+#[non_exhaustive]
+pub struct OlderSchema {
+    /// What was asked for.
+    pub what: &'static str,
+    /// The migration that makes it.
+    pub needed: i64,
+    /// The last migration that was made.
+    pub found: i64,
+}
+
 impl OpenError {
     pub(crate) fn unreadable(path: &Path, source: impl Into<BoxError>) -> Self {
         Self::Unreadable { path: path.to_owned(), source: source.into() }

@@ -42,7 +42,7 @@ mod writer;
 
 pub use database::{Database, Durability};
 pub use errors::SqliteErrorStore;
-pub use fault::OpenError;
+pub use fault::{OlderSchema, OpenError};
 pub use file_work::{BackupError, Vacuumed};
 pub use forget::{Forgotten, Fork, RemoveError, Tombstone};
 pub use log::SqliteLog;

@@ -5,10 +5,13 @@ use layer0::{Code, Timestamp, code};
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{QueryBuilder, Row, Sqlite};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, OlderSchema};
 use crate::rows::unsigned;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// The migration that files runs under their labels.
+const LABELS_SINCE: i64 = 10;
 
 /// All columns: a file of an older version, which a reader leaves as it is, has not all that are known.
 const COLUMNS: &str = "SELECT runs.* FROM runs WHERE TRUE";
@@ -26,6 +29,9 @@ pub(crate) async fn list(
             false => OfRow::SUMMARY,
         },
     };
+    if !filter.labels.is_empty() {
+        check_labels(readers).await?;
+    }
     let mut query = query(filter, of_row);
     Ok(query.build().fetch_all(readers).await.map_err(Fault::from)?)
 }
@@ -66,6 +72,17 @@ fn attempts(from: Option<Timestamp>, to: Option<Timestamp>) -> QueryBuilder<Sqli
     }
     query.push(" GROUP BY day, provider, code ORDER BY day, provider, code");
     query
+}
+
+/// Refuses to look for labels where none were filed.
+async fn check_labels(readers: &SqlitePool) -> Result<(), LogError> {
+    let found: i64 =
+        sqlx::query_scalar("PRAGMA user_version").fetch_one(readers).await.map_err(Fault::from)?;
+    if found >= LABELS_SINCE {
+        return Ok(());
+    }
+    let older = OlderSchema { what: "labels", needed: LABELS_SINCE, found };
+    Err(LogError::Failed(older.into()))
 }
 
 async fn has_columns(readers: &SqlitePool) -> Result<bool, LogError> {

@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, Ran};
 use crate::running::{ASKS, REFUNDS};
+use crate::sqlite::execute;
 
 /// A bench with a run that waits for a decision about a refund, which its tool repeats; and its ids.
 fn waiting(limits: &str) -> (Bench, String, String) {
@@ -96,4 +97,12 @@ fn runs_are_listed_by_label() {
     for (label, why) in [("tenant", "KEY=VALUE"), ("=x", "a key has"), (&*long, "a value has")] {
         ask(&["--label", label]).fails(2, why);
     }
+    // As a store that no command of this version has written to.
+    execute(
+        &bench.path().join("x.db"),
+        "DROP TRIGGER runs_taken; DROP TABLE labels; PRAGMA user_version = 9",
+    );
+    let older = bench.run(&["runs", "--label", "tenant=acme"]);
+    let older = older.fails(5, "labels need migration 10 of the store, which is at 9");
+    assert!(older.err.contains("hint: `backstop vacuum` brings the store"), "{}", older.err);
 }

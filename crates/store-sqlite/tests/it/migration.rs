@@ -9,6 +9,7 @@ use backstop_event_log::{
 };
 use backstop_store_sqlite::Database;
 use layer0::event::{Actor, EventKind};
+use layer0::failure::Chain;
 use layer0::id::RunId;
 
 use crate::{Folder, at, error, open, started, tamper};
@@ -162,6 +163,13 @@ async fn labels_of_older_runs_are_found() {
     database.close().await;
     tamper(&folder.file(), BEFORE_LISTS).await;
     tamper(&folder.file(), BEFORE_LABELS).await;
+
+    let older = Database::open_read_only(folder.file()).await.unwrap();
+    let refused = older.log().runs(RunFilter::new().label("tenant", "x")).await.unwrap_err();
+    let said = Chain(&refused).to_string();
+    assert_eq!(said, "log failed: labels need migration 10 of the store, which is at 9");
+    assert_eq!(older.log().runs(RunFilter::new()).await.unwrap().len(), 2);
+    older.close().await;
 
     let database = open(&folder.file()).await;
     let filter = RunFilter::new().label("tenant", "ä'%");

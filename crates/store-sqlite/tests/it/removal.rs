@@ -246,3 +246,26 @@ async fn vacuum_gives_room_back() {
     over(&database, 91, "new", started("new")).await;
     read_events(&database.log(), &"new".into()).await.unwrap();
 }
+
+/// Spec: D15, S10. What a run was filed under goes with it, so that no later run is found by it.
+#[tokio::test]
+async fn a_removed_run_leaves_no_label() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    for (run, tenant) in [("run_1", "acme"), ("run_2", "other"), ("run_3", "acme")] {
+        let EventKind::RunStarted(mut first) = started(run) else { unreachable!("a run starts") };
+        first.labels = Arc::new([("tenant".to_owned(), tenant.to_owned())].into());
+        over(&database, 0, run, first.into()).await;
+    }
+    database.delete_run(&"run_1".into()).await.unwrap();
+    database.prune_runs(WEEK, &[], at(40 * DAY)).await.unwrap();
+    over(&database, 40, "run_4", started("run_4")).await;
+    let found = database.log().runs(RunFilter::new().label("tenant", "acme")).await.unwrap();
+    assert!(found.is_empty(), "{found:?}");
+    database.close().await;
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(folder.file());
+    let mut connection = sqlx::ConnectOptions::connect(&options).await.unwrap();
+    let left: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM labels").fetch_one(&mut connection).await.unwrap();
+    assert_eq!(left, 0, "rows of labels are left");
+}
