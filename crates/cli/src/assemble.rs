@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 pub(crate) use self::mistakes::{Mistake, mistakes};
 use self::model::{Keys, Models, Other, held_keys, models};
 pub(crate) use self::model::{provider_of, usual_variable};
-use self::tool::tool;
+pub(crate) use self::tool::tool;
 use crate::exit::CliError;
 use crate::{output, store};
 

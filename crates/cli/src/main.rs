@@ -15,6 +15,7 @@ mod output;
 mod page;
 mod progress;
 mod prompt;
+mod proposal;
 mod recorded;
 mod report;
 mod signals;

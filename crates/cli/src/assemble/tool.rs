@@ -19,7 +19,7 @@ const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 const BUILT_IN: [&str; 6] = ["fs_list", "fs_read", "fs_search", "fs_write", "http_fetch", "shell"];
 
 /// Makes the tool of a table.
-pub(super) fn tool(
+pub(crate) fn tool(
     table: &ToolTable,
     path: &Path,
     folder: &Path,

@@ -13,7 +13,7 @@ use crate::exit::CliError;
 use crate::limits::limits;
 use crate::output::{self, Answer, Prompt};
 use crate::recorded::Recorded;
-use crate::{exit, ids, store};
+use crate::{exit, ids, proposal, store};
 
 pub(crate) async fn list(args: ApprovalsArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
@@ -77,6 +77,10 @@ async fn decide(typed: &str, decision: Decision, args: &StoreArgs) -> Result<Exi
                     Err(error) => error.into(),
                 });
             }
+        };
+        let decision = match decision.arguments.clone() {
+            Some(typed) => decision.with_arguments(proposal::renewed(&log, &open, typed).await?),
+            None => decision,
         };
         if decision.approved && !is_confirmed(&open, decision.arguments.as_ref()).await {
             return Ok((open, None));

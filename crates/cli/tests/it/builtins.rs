@@ -58,6 +58,44 @@ fn a_write_is_approved_by_its_diff() {
     bench.run(&["replay", &run_id(&bench)]).ok();
 }
 
+/// Spec: N4, A4. Other arguments are shown by a diff of their own, and are bound to the file as it was shown.
+#[test]
+fn changed_write_keeps_diff_and_check() {
+    let arguments = "{ path = \"out/a.txt\", content = \"one\\n2\\n\" }";
+    let bench = bench("fs_write", arguments, "", "\"fs:write:./out/**\"");
+    std::fs::create_dir(bench.path().join("out")).unwrap();
+    let file = bench.path().join("out/a.txt");
+    let changed = r#"{"path": "out/a.txt", "content": "one\nTWO\n"}"#;
+    let approve = |changed| bench.run(&["approve", "last", "--by", "ada", "--arguments", changed]);
+
+    bench.write("out/a.txt", "one\ntwo\n");
+    bench.run(&["run", "agent.toml"]).fails(4, "waiting for approval: apr_");
+    bench.write("out/a.txt", "another's\n");
+    approve(changed).fails(2, "the file is not as it was shown");
+    bench.write("out/a.txt", "one\ntwo\n");
+    let outside = r#"{"path": "../a.txt", "content": "x"}"#;
+    approve(outside).fails(2, "other arguments for `fs_write`: ");
+    approve(changed).ok();
+    let events = bench.run(&["trace", &run_id(&bench), "--json"]).ok().json();
+    let granted = events.iter().find(|event| event["type"] == "approval.granted");
+    assert!(granted.is_none(), "it is recorded by who goes on");
+    // What is agreed to is bound to the file, until it is written.
+    bench.write("out/a.txt", "another's\n");
+    bench.run(&["resume", &run_id(&bench)]).ok();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "another's\n");
+    let events = bench.run(&["trace", &run_id(&bench), "--json"]).ok().json();
+    let of = |kind: &str| &events.iter().find(|event| event["type"] == kind).unwrap()["data"];
+    let granted = &of("approval.granted")["arguments"];
+    assert!(granted["diff"].as_str().unwrap().ends_with("-two\n+TWO\n"), "{granted}");
+    assert_eq!(of("tool.responded")["error"]["code"], "CHANGED");
+
+    bench.write("out/a.txt", "one\ntwo\n");
+    bench.run(&["run", "agent.toml"]).fails(4, "waiting for approval: apr_");
+    approve(changed).ok();
+    bench.run(&["resume", &run_id(&bench)]).ok();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\nTWO\n");
+}
+
 /// Spec: N4
 #[test]
 fn a_write_without_approval_runs_at_once() {

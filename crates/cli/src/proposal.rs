@@ -1,0 +1,72 @@
+//! Other arguments than those that were shown, for a call whose tool adds what a person has to know.
+
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{EventLog, OpenApproval};
+use backstop_tool::{Grants, ToolContext, Toolset};
+use layer0::JsonText;
+use layer0::failure::Chain;
+use layer0::id::SessionId;
+
+use crate::assemble;
+use crate::exit::CliError;
+use crate::recorded::Recorded;
+
+/// What a tool adds to say what its call was bound to: the state of the file that the person was shown.
+const BOUND_TO: &str = "replaces";
+/// How long the call could take is for the run to say.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Adds to a person's own arguments what the tool says of them now, such as the diff of what would be written.
+/// A call that was bound to the state of a file stays bound to it.
+///
+/// # Errors
+///
+/// [`CliError`], when the file is not as it was shown, or the tool refuses the arguments.
+pub(crate) async fn renewed(
+    log: &dyn EventLog,
+    open: &OpenApproval,
+    typed: JsonText,
+) -> Result<JsonText, CliError> {
+    let shown = open.arguments.value();
+    if shown.get(BOUND_TO).is_none() {
+        return Ok(typed);
+    }
+    let recorded = Recorded::read(log, &open.run, None).await.map_err(|error| {
+        error.with_hint(
+            "what would change cannot be shown; deny the call, so that it is asked again",
+        )
+    })?;
+    let folder = assemble::folder_of(&recorded.path);
+    let refused = |error: &(dyn std::error::Error + 'static)| {
+        CliError::usage(format!("other arguments for `{}`: {}", open.tool, Chain(error)))
+    };
+    let tables = recorded.file.tools.iter();
+    let Some(table) = tables.into_iter().find(|table| table.name == *open.tool) else {
+        return Ok(typed);
+    };
+    let mut tools = Toolset::new();
+    let max_result_bytes = recorded.file.agent.limits().max_result_bytes;
+    tools
+        .add(assemble::tool(table, &recorded.path, folder, max_result_bytes)?)
+        .map_err(|error| refused(&error))?;
+    let grants = Grants::parse(recorded.file.agent.grants(folder)).map_err(|it| refused(&it))?;
+    let typed_value = typed.value().clone();
+    let admitted = tools.admit(&open.tool, typed, &grants).map_err(|error| refused(&error))?;
+    let deadline = SystemClock.now().after(PATIENCE);
+    let session = SessionId::from("approval");
+    let mut context =
+        ToolContext::new(open.run.clone(), session, open.id.as_str().into(), deadline);
+    context.granted = admitted.needs().clone();
+    context.grants = grants;
+    let asked = admitted.tool().proposal(&admitted.arguments, &context).await;
+    let renewed = asked.map_err(|error| refused(&error))?;
+    let renewed = renewed.unwrap_or_else(|| typed_value.clone().into());
+    let is_same_file = typed_value.get("path") == shown.get("path");
+    if is_same_file && renewed.value().get(BOUND_TO) != shown.get(BOUND_TO) {
+        return Err(CliError::usage("the file is not as it was shown")
+            .with_hint("deny the call, so that the model looks at it and asks again"));
+    }
+    Ok(renewed)
+}
