@@ -9,7 +9,7 @@ use backstop_event_log::{
 use backstop_store_sqlite::Database;
 use layer0::id::RunId;
 
-use super::Printer;
+use super::printer::{Printer, event_of};
 use crate::exit::CliError;
 use crate::signals;
 
@@ -62,7 +62,8 @@ impl<'log> Following<'log> {
     /// Prints an event; says whether the run ended with it.
     async fn is_over_with(&mut self, next: &FeedRecord) -> Result<bool, CliError> {
         self.verifier.take(&next.record)?;
-        self.printer.print(&next.record)?;
+        let event = event_of(&next.record, &next.run)?;
+        self.printer.print(&next.record, event.as_ref())?;
         let seq = next.record.seq;
         if seq > self.summary.last_seq {
             self.summary = summary_of(self.log, &next.run).await?;
