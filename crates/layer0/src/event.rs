@@ -197,6 +197,7 @@ event_kinds! {
     RunStarted "run.started"
     RunForked "run.forked"
     RunResumed "run.resumed"
+    RunReopened "run.reopened"
     RunRecovered "run.recovered"
     RunWaiting "run.waiting"
     RunFinished "run.finished"

@@ -1,5 +1,9 @@
 //! What a run has used.
 
+mod increase;
+
+pub use increase::BudgetIncrease;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};

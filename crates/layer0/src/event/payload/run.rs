@@ -12,7 +12,7 @@ use crate::json_text::JsonText;
 use crate::message::{Image, Transcript};
 use crate::stop::Outcome;
 use crate::time::Timestamp;
-use crate::usage::{Allowance, Usage};
+use crate::usage::{Allowance, BudgetIncrease, Usage};
 
 /// The resolved agent a run was started with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -249,6 +249,33 @@ impl RunResumed {
     #[must_use]
     pub fn new(by: impl Into<Arc<str>>) -> Self {
         Self { by: by.into() }
+    }
+}
+
+payload! {
+    /// A run that was over goes on: a new episode of it begins.
+    RunReopened {
+        /// Who did it.
+        by: Arc<str>,
+        /// The code of how the run had ended; null exactly in a copy of a run that had completed.
+        reason: Option<Code>,
+        /// What is added to its budget.
+        #[serde(default)]
+        budget: Option<Box<BudgetIncrease>>,
+        /// What is said to the model before it is asked next; null where it is asked as before.
+        #[serde(default)]
+        message: Option<Arc<str>>,
+        /// The event of another run that led to this one.
+        #[serde(default)]
+        cause: Option<Box<Cause>>,
+    }
+}
+
+impl RunReopened {
+    /// Goes on with a run that ended so, with nothing said to its model and no more of its budget.
+    #[must_use]
+    pub fn new(by: impl Into<Arc<str>>, reason: Option<Code>) -> Self {
+        Self { by: by.into(), reason, budget: None, message: None, cause: None }
     }
 }
 
