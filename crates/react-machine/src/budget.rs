@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use layer0::code;
-use layer0::usage::{Allowance, TokenUsage, Usage, dollars, nanousd};
+use layer0::usage::{Allowance, BudgetIncrease, TokenUsage, Usage, dollars, nanousd};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 
@@ -238,6 +238,50 @@ impl Budget {
         }
         self.max_wall_ms = least(self.max_wall_ms, time.map(milliseconds));
         self
+    }
+
+    /// Returns the budget with more of it.
+    #[must_use]
+    pub fn increased(mut self, by: &BudgetIncrease) -> Self {
+        fn count(max: &mut Option<u32>, more: Option<u32>) {
+            *max = max.map(|max| max.saturating_add(more.unwrap_or_default()));
+        }
+        fn amount(max: &mut Option<u64>, more: Option<u64>) {
+            *max = max.map(|max| max.saturating_add(more.unwrap_or_default()));
+        }
+        count(&mut self.max_model_calls, by.max_model_calls);
+        count(&mut self.max_tool_calls, by.max_tool_calls);
+        amount(&mut self.max_input_tokens, by.max_input_tokens);
+        amount(&mut self.max_output_tokens, by.max_output_tokens);
+        amount(&mut self.max_total_tokens, by.max_total_tokens);
+        amount(&mut self.max_wall_ms, by.max_wall_ms);
+        amount(&mut self.max_events, by.max_events);
+        count(&mut self.max_depth, by.max_depth);
+        // Whole billionths, as costs are counted.
+        let more = nanousd(by.max_cost_usd.unwrap_or_default());
+        self.max_cost_usd = self.max_cost_usd.map(|max| dollars(nanousd(max).saturating_add(more)));
+        self
+    }
+
+    /// Returns how much less this is than another one; nothing where it is more.
+    pub(crate) fn short_of(&self, other: &Self) -> BudgetIncrease {
+        fn count(max: Option<u32>, other: Option<u32>) -> Option<u32> {
+            Some(other.unwrap_or(u32::MAX).saturating_sub(max?)).filter(|less| *less > 0)
+        }
+        fn amount(max: Option<u64>, other: Option<u64>) -> Option<u64> {
+            Some(other.unwrap_or(u64::MAX).saturating_sub(max?)).filter(|less| *less > 0)
+        }
+        let nanos = |max: Option<f64>| max.map(nanousd);
+        let mut less = BudgetIncrease::new();
+        less.max_model_calls = count(self.max_model_calls, other.max_model_calls);
+        less.max_tool_calls = count(self.max_tool_calls, other.max_tool_calls);
+        less.max_input_tokens = amount(self.max_input_tokens, other.max_input_tokens);
+        less.max_output_tokens = amount(self.max_output_tokens, other.max_output_tokens);
+        less.max_total_tokens = amount(self.max_total_tokens, other.max_total_tokens);
+        less.max_cost_usd =
+            amount(nanos(self.max_cost_usd), nanos(other.max_cost_usd)).map(dollars);
+        less.max_wall_ms = amount(self.max_wall_ms, other.max_wall_ms);
+        less
     }
 
     /// Returns what is left of what counts for everything below a run too.

@@ -104,6 +104,26 @@ impl Conversation {
         }
     }
 
+    /// Takes a beginning back after which nothing was said, so that the transcript begins anew.
+    pub(crate) fn take_back(&mut self) {
+        let messages = std::mem::take(&mut self.transcript);
+        let is_system = |message: &Arc<Message>| matches!(**message, Message::System { .. });
+        let said = messages.messages().iter().skip_while(|message| is_system(message));
+        let mut said: Vec<Arc<Message>> = said.cloned().collect();
+        // The input, which every beginning ends with.
+        said.pop();
+        let earlier = std::mem::take(&mut self.earlier_held);
+        self.given = said.split_off(earlier.min(said.len()));
+        self.earlier = said;
+        self.digest = RequestDigest::new(Arc::clone(self.digest.tools()));
+    }
+
+    /// Is what was said last the model's own?
+    pub(crate) fn ends_with_the_model(&self) -> bool {
+        let last = self.transcript.messages().last();
+        matches!(last.map(|last| &**last), Some(Message::Assistant { .. }))
+    }
+
     /// Takes the messages of the session before this run.
     pub(crate) fn provide_earlier(&mut self, messages: Vec<Arc<Message>>) {
         let transcript = self.transcript.messages();

@@ -18,6 +18,11 @@ pub enum FailureCause {
         /// Why.
         reason: Arc<str>,
     },
+    /// The process that ran it died again and again, at the same step.
+    CrashLoop {
+        /// What was open each time.
+        open: Arc<str>,
+    },
     /// A hook that must not fail failed; the live error is on the driver's side.
     HookRejected {
         /// The hook.
@@ -92,6 +97,7 @@ fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
             let chain = vec![text::hook_rejected(hook), message.to_string()];
             return (Code::new(code::HOOK_REJECTED), chain);
         }
+        FailureCause::CrashLoop { open } => (code::RUN_CRASH_LOOP, text::crash_loop(open)),
         FailureCause::InputInvalid(why) => (code::INPUT_INVALID, text::input_invalid(why)),
         FailureCause::InvalidResponse(why) => (code::PROVIDER_INVALID_RESPONSE, why.to_string()),
         FailureCause::ContextExceeded => (

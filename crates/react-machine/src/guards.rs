@@ -158,6 +158,17 @@ impl Guards {
         }
     }
 
+    /// Counts anew what made a run fail that goes on all the same; all other counts stay.
+    pub(crate) fn forgive(&mut self, failure: &FailureCause) {
+        match failure {
+            FailureCause::Loop { signature, .. } => drop(self.batches.remove(signature)),
+            FailureCause::Stagnation { text_hash, .. } => {
+                self.texts.retain(|hash, _| hex_of(*hash) != *text_hash);
+            }
+            _ => {}
+        }
+    }
+
     /// Returns the code and count of a call that failed too often in a row to be run again.
     pub(crate) fn repeated_failure(
         &self,

@@ -57,6 +57,12 @@ impl History {
                     self.further_input = Some(joined(earlier, text));
                 }
             }
+            EventKind::RunReopened(reopened) => {
+                if let Some(text) = &reopened.message {
+                    let earlier = self.further_input.take();
+                    self.further_input = Some(joined(earlier, text));
+                }
+            }
             EventKind::ModelRequested(_) => {
                 self.close_calls();
                 if let Some(text) = self.further_input.take() {

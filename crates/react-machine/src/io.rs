@@ -14,6 +14,7 @@ use thiserror::Error;
 use crate::denials::arguments_hash;
 use crate::failure::FailureCause;
 use crate::hook::HookPoint;
+use crate::reopen::NotReopenable;
 
 /// Something that happened: a fact for the log, and when.
 #[derive(Debug, Clone, PartialEq)]
@@ -291,6 +292,9 @@ pub enum Misuse {
     /// The input is a decision, which only the machine makes.
     #[error("`{0}` is the machine's to decide")]
     Decision(&'static str),
+    /// A run that is over cannot be opened again like this.
+    #[error("`run.reopened` after an end that does not allow it")]
+    NotReopenable(#[from] NotReopenable),
     /// No such approval is open.
     #[error("no open approval `{0}`")]
     UnknownApproval(ApprovalId),

@@ -34,6 +34,7 @@
 mod budget;
 mod clock;
 mod conversation;
+mod crashes;
 mod definition;
 mod denials;
 mod digest;
@@ -49,6 +50,7 @@ mod meter;
 mod outbox;
 mod phase;
 mod replay;
+mod reopen;
 mod signature;
 pub mod text;
 mod tool_message;
@@ -67,6 +69,7 @@ pub use io::{
 pub use limits::Limits;
 pub use machine::{BUDGET_CANCELLED, CANCEL, INPUT, Machine, Setup, VERSION};
 pub use meter::{Dispatch, Grant, NothingLeft};
+pub use reopen::{CONTINUE, NotReopenable};
 pub use replay::{Divergence, Replay, Replayed};
 pub use signature::call_signature;
 pub use typed::{OutputCheck, without_instruction};

@@ -2,11 +2,13 @@
 
 mod approvals;
 mod check;
+mod crash_loop;
 mod dispatch;
 mod end;
 mod hooks;
 mod model;
 mod recovery;
+mod reopen;
 mod start;
 mod step;
 mod time;
@@ -22,6 +24,7 @@ use layer0::usage::Usage;
 
 use crate::clock::Clock;
 use crate::conversation::Conversation;
+use crate::crashes::Crashes;
 use crate::definition::CheckedDefinition;
 use crate::denials::Denials;
 use crate::guards::Guards;
@@ -94,6 +97,25 @@ struct Run {
     conversation: Conversation,
     guards: Guards,
     denials: Denials,
+    crashes: Crashes,
+    /// How many dispatches are above the run.
+    depth: u32,
+    begun: Begun,
+    /// How many model calls were made before this episode.
+    calls_before: u32,
+    /// Is it a copy of a run that was over, which goes on from any end?
+    is_copy_of_an_end: bool,
+}
+
+/// How far the beginning of a run came. What an earlier episode did not do of it is done in the next.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Begun {
+    #[default]
+    Nothing,
+    /// The hooks let it begin, and its input can be answered.
+    Admitted,
+    /// The memory was read too.
+    Whole,
 }
 
 impl Machine {
@@ -110,6 +132,11 @@ impl Machine {
             conversation: Conversation::new(&definition),
             guards: Guards::default(),
             denials: Denials::default(),
+            crashes: Crashes::default(),
+            depth: 0,
+            begun: Begun::default(),
+            calls_before: 0,
+            is_copy_of_an_end: false,
             definition,
         };
         Self { phase: Phase::New, run }
@@ -127,6 +154,12 @@ impl Machine {
             self.phase = next;
         }
         Ok(())
+    }
+
+    /// Is the run over, for now?
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Done(_))
     }
 
     /// Returns the next output; see [`Output`].
@@ -186,6 +219,9 @@ impl Run {
     fn take(&mut self, at: Timestamp, step: Step<'_>) -> Option<Phase> {
         let before = self.clock.now();
         self.clock.advance(at);
+        if step.is_progress() {
+            self.crashes.forget();
+        }
         match step {
             Step::Start(started) => Some(self.start(started)),
             Step::ModelAttempted(turn, attempted) => self.model_attempted(turn, attempted),
@@ -214,6 +250,7 @@ impl Run {
                 self.recovered(phase, &places, before, recovered)
             }
             Step::Resumed(resumed) => self.resumed(before, resumed),
+            Step::Reopened(finish, reopened) => Some(self.reopened(&finish, before, reopened)),
             Step::Cancelled(phase, signal) => Some(self.cancel(phase, signal)),
             Step::Input(signal) => self.input_received(signal),
             Step::Noted(cause, note) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use layer0::event::ModelAttempted;
 use layer0::id::{CallId, RunId};
-use layer0::usage::{Allowance, Usage};
+use layer0::usage::{Allowance, BudgetIncrease, Usage};
 use layer0::{Code, code};
 use serde::{Deserialize, Serialize};
 
@@ -99,6 +99,11 @@ impl Meter {
     /// Lets the run use no more than its caller left it.
     pub(crate) fn limit(&mut self, allowance: Option<&Allowance>, time: Option<Duration>) {
         self.budget = self.budget.within(allowance, time);
+    }
+
+    /// Lets the run use more than until now.
+    pub(crate) fn increase(&mut self, by: &BudgetIncrease) {
+        self.budget = self.budget.increased(by);
     }
 
     pub(crate) const fn budget(&self) -> &Budget {

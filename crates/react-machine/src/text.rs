@@ -12,6 +12,12 @@ pub fn aborted(hook: &str, reason: &str) -> String {
     format!("hook `{hook}` aborted the run: {reason}")
 }
 
+/// Says that the process died again and again while the same was open.
+#[must_use]
+pub fn crash_loop(open: impl Display) -> String {
+    format!("the process died three times in a row while this was open: {open}")
+}
+
 /// Says that a hook stopped the run by failing.
 #[must_use]
 pub fn hook_rejected(hook: &str) -> String {

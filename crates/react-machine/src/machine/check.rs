@@ -26,6 +26,10 @@ impl Run {
             return Err(Misuse::Decision(event));
         }
         match (phase, fact) {
+            (Phase::Done(finish), Fact::RunReopened(reopened)) => {
+                self.check_reopened(finish, &reopened)?;
+                Ok(Step::Reopened(finish.clone(), reopened))
+            }
             (Phase::Done(_), _) => Err(Misuse::Finished(event)),
             (Phase::New, Fact::RunStarted(started)) => Ok(Step::Start(started)),
             (Phase::New, _) | (_, Fact::RunStarted(_)) => Err(unexpected),
@@ -121,6 +125,7 @@ impl Run {
                 | Fact::ModelResponded(_)
                 // A copy is made with `fork`, which knows what was cut off.
                 | Fact::RunForked(_)
+                | Fact::RunReopened(_)
                 | Fact::ToolAttempted(_)
                 | Fact::ToolRequested(_)
                 | Fact::ToolResponded(_),

@@ -38,6 +38,7 @@ impl Run {
             FailureCause::MaxIterations(max) => (u64::from(*max), *max, None, None),
             FailureCause::Aborted { .. }
             | FailureCause::ContextExceeded
+            | FailureCause::CrashLoop { .. }
             | FailureCause::HookRejected { .. }
             | FailureCause::InputInvalid(_)
             | FailureCause::InvalidResponse(_)

@@ -100,9 +100,11 @@ impl Run {
 
     /// Answers the calls of an answer that will not be read.
     pub(super) fn answer_unread(&mut self, answer: &Answer, cause: u64, text: &str) {
-        if !answer.is_empty() {
+        if answer.is_said {
             self.conversation.push(answer.message());
             self.answer_unrun(cause, &answer.calls, text);
+        } else {
+            self.cancel_calls(cause, &answer.calls, text);
         }
     }
 }

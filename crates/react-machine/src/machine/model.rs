@@ -22,7 +22,7 @@ impl Run {
     /// Asks the model, unless it was asked as often as allowed.
     pub(super) fn next_turn(&mut self, cause: u64) -> Phase {
         let (max, made) = (self.definition.limits.max_iterations, self.meter.model_calls());
-        if made >= max {
+        if made.saturating_sub(self.calls_before) >= max {
             let failure = FailureCause::MaxIterations(max);
             let tripped = self.trip(cause, &failure);
             return self.fail(tripped, failure);
@@ -84,6 +84,7 @@ impl Run {
             calls: Arc::clone(&responded.tool_calls),
             state: responded.provider_state.clone(),
             stop_reason: responded.stop_reason.clone(),
+            is_said: responded.is_said(),
         };
         let seq = self.append(Actor::Model, Some(turn.requested()), responded);
         self.pause_before(seq, PausedStep::Read(answer))
@@ -92,7 +93,7 @@ impl Run {
     pub(super) fn read_answer(&mut self, seq: u64, answer: Answer) -> Phase {
         let said = answer.message();
         let is_empty = answer.is_empty();
-        let Answer { turn, text, calls, state, stop_reason } = answer;
+        let Answer { turn, text, calls, state, stop_reason, .. } = answer;
         let text_count = self.guards.count_text(&text);
         match stop_reason {
             StopReason::End | StopReason::ToolUse if !calls.is_empty() => {

@@ -21,7 +21,8 @@ impl Machine {
         if matches!(self.phase, Phase::Asking(_)) {
             lost.models = 1;
         }
-        let mut left = self.executions_left();
+        // Nothing is done again that brought the process down each time.
+        let mut left = if self.run.crashes.is_last() { 0 } else { self.executions_left() };
         for (call, tool) in self.phase.batch().into_iter().flat_map(Batch::running) {
             // To run it again is another execution.
             if left > 0 && self.run.is_idempotent(tool) {
@@ -46,6 +47,8 @@ impl Machine {
         run.clock.forget_waiting();
         // What the copied run dispatched is not this run's.
         run.meter.forget_dispatch();
+        run.crashes.begin_copy();
+        run.is_copy_of_an_end = matches!(phase, Phase::Done(_));
         if let Phase::Working(batch) = phase {
             batch.ask_anew();
         }
@@ -73,6 +76,9 @@ impl Run {
     ) -> Option<Phase> {
         self.clock.skip_since(before);
         self.outbox.begin_epoch();
+        if self.crashes.count() {
+            return Some(self.end_crash_loop(phase, recovered));
+        }
         self.meter.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));
         let models = recovered.models;
         let seq = self.append(Actor::Runtime, None, recovered);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use layer0::event::{Actor, EventKind, MemoryDegraded, MemoryRead, RunStarted};
 use layer0::message::Message;
 
-use super::{Machine, Run};
+use super::{Begun, Machine, Run};
 use crate::failure::FailureCause;
 use crate::io::Effect;
 use crate::phase::Phase;
@@ -23,12 +23,12 @@ impl Machine {
 impl Run {
     pub(super) fn start(&mut self, started: RunStarted) -> Phase {
         self.clock.start();
+        self.depth = started.depth;
         let time = started.deadline.map(|deadline| deadline.since(self.clock.now()));
         self.meter.limit(started.allowance.as_deref(), time);
         self.conversation.start(&started);
-        let depth = started.depth;
         let seq = self.append(Actor::Runtime, None, started);
-        match self.meter.budget().too_deep(depth) {
+        match self.meter.budget().too_deep(self.depth) {
             Some(exhausted) => self.exhaust(seq, &exhausted),
             None => self.pause_before(seq, PausedStep::Start),
         }
@@ -38,6 +38,12 @@ impl Run {
         if self.conversation.input().trim().is_empty() {
             return self.fail(cause, FailureCause::InputInvalid("the input is empty".into()));
         }
+        self.begun = Begun::Admitted;
+        self.remember(cause)
+    }
+
+    /// Asks the model, once the memory was read where there is one.
+    pub(super) fn remember(&mut self, cause: u64) -> Phase {
         if !self.definition.memory {
             return self.ask_first(cause, &[]);
         }
@@ -64,6 +70,7 @@ impl Run {
     /// Begins the transcript with what is remembered, and asks the model.
     fn ask_first(&mut self, cause: u64, remembered: &[Arc<str>]) -> Phase {
         self.conversation.begin(&self.definition, remembered);
+        self.begun = Begun::Whole;
         self.next_turn(cause)
     }
 

@@ -6,13 +6,14 @@ use layer0::code;
 use layer0::event::{
     ApprovalDenied, ApprovalGranted, ErrorStored, EventKind, HookAborted, HookFailed, HookPassed,
     MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed, ModelResponded, OperatorDispatched,
-    OperatorReturned, RunRecovered, RunResumed, RunStarted, SignalReceived, ToolAttempted,
-    ToolRequested, ToolResponded,
+    OperatorReturned, RunRecovered, RunReopened, RunResumed, RunStarted, SignalReceived,
+    ToolAttempted, ToolRequested, ToolResponded,
 };
 use layer0::id::CallId;
 
 use crate::failure::FailureCause;
 use crate::hook::HookPoint;
+use crate::io::Finish;
 use crate::phase::Phase;
 use crate::phase::batch::{Batch, Held, Place};
 use crate::phase::paused::{Paused, Stopped};
@@ -43,10 +44,43 @@ pub(super) enum Step<'p> {
     /// With where the calls stand that are not run again.
     Recovered(&'p mut Phase, Vec<Place>, RunRecovered),
     Resumed(RunResumed),
+    /// With how it had ended.
+    Reopened(Finish, RunReopened),
     Cancelled(&'p mut Phase, SignalReceived),
     Input(SignalReceived),
     /// It only leaves a record.
     Noted(Option<u64>, EventKind),
+}
+
+impl Step<'_> {
+    /// Did something come to its end, so that a process that dies now dies elsewhere?
+    pub(super) const fn is_progress(&self) -> bool {
+        match self {
+            Self::ModelAttempted(..)
+            | Self::ModelResponded(..)
+            | Self::ModelFailed(..)
+            | Self::ToolAttempted(..)
+            | Self::ToolResponded(..)
+            | Self::MemoryRead(_)
+            | Self::MemoryUnread(_)
+            | Self::MemoryWrote(..)
+            | Self::HookPassed(..)
+            | Self::HookStopped(..)
+            | Self::ApprovalGranted(..)
+            | Self::ApprovalDenied(..)
+            | Self::Reopened(..) => true,
+            Self::Start(_)
+            | Self::ToolRequested(..)
+            | Self::ErrorStored(..)
+            | Self::Dispatched(..)
+            | Self::Returned(_)
+            | Self::Recovered(..)
+            | Self::Resumed(_)
+            | Self::Cancelled(..)
+            | Self::Input(_)
+            | Self::Noted(..) => false,
+        }
+    }
 }
 
 /// How a hook stops a run.

@@ -34,6 +34,8 @@ pub(crate) struct Answer {
     pub(crate) calls: Arc<[ToolCall]>,
     pub(crate) state: Option<ProviderState>,
     pub(crate) stop_reason: StopReason,
+    /// Is it part of the transcript?
+    pub(crate) is_said: bool,
 }
 
 /// How a run is about to end.

@@ -5,7 +5,7 @@ use layer0::event::*;
 use layer0::id::CallId;
 use layer0::usage::Usage;
 
-use crate::world::{MAX_TOOL_CALLS, World, response};
+use crate::world::{World, response};
 
 impl World {
     pub(crate) fn retry(&mut self, pick: usize) {
@@ -25,7 +25,7 @@ impl World {
         if self.machine.executions_left() > 0 {
             self.accept(Input::fact(at, attempted));
             assert_eq!(self.machine.usage().tool_calls, before + 1);
-        } else if before == MAX_TOOL_CALLS {
+        } else if before == self.max_tool_calls() {
             self.refused(Input::fact(at, attempted));
         }
     }
@@ -51,7 +51,10 @@ impl World {
         self.accept(Input::fact(at, dispatched));
         let below = self.machine.executions_left();
         let kept = grant.allowance.tool_calls.unwrap_or(0) + below;
-        assert!(kept + self.machine.usage().tool_calls <= MAX_TOOL_CALLS, "nothing is given twice");
+        assert!(
+            kept + self.machine.usage().tool_calls <= self.max_tool_calls(),
+            "nothing is given twice"
+        );
         // What it used would be lost.
         self.refused(Input::fact(at, response(call_id, true)));
     }

@@ -13,7 +13,7 @@ use layer0::id::CallId;
 use layer0::message::Message;
 use proptest::prelude::*;
 
-use crate::world::{MAX_TOOL_CALLS, World, choice, definition, hooks, patient};
+use crate::world::{World, choice, definition, hooks, patient};
 
 /// Feeds a log to a fresh machine; returns it with what it decided beyond the log.
 fn replay(definition: Arc<AgentDefinition>, log: &[Entry]) -> (Machine, Vec<Entry>) {
@@ -84,16 +84,24 @@ proptest! {
 
         // Bounds hold.
         let usage = world.machine.usage();
-        prop_assert!(usage.model_calls - world.below.model_calls <= 5);
-        prop_assert!(usage.tool_calls <= MAX_TOOL_CALLS);
+        prop_assert!(usage.model_calls - world.below.model_calls <= 5 * world.episodes);
+        prop_assert!(usage.tool_calls <= world.max_tool_calls());
         prop_assert_eq!(usage.total_tokens, u64::from(usage.model_attempts - world.lost) * 5);
 
-        // The end is the last entry, and the only one of its kind.
+        // The end is the last entry of its episode, and the only one of its kind there.
         let ends = |entry: &Entry| {
             matches!(entry.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_))
         };
         let count = world.log.iter().filter(|entry| ends(entry)).count();
-        prop_assert_eq!(count, usize::from(world.finish.is_some()));
+        let open = u32::from(world.finish.is_none());
+        prop_assert_eq!(u32::try_from(count), Ok(world.episodes - open));
+        for pair in world.log.windows(2) {
+            let is_opened = matches!(pair[1].kind, EventKind::RunReopened(_));
+            prop_assert_eq!(ends(&pair[0]), is_opened, "{:?}", pair);
+        }
+        let budgets = |entry: &&Entry| matches!(entry.kind, EventKind::BudgetExhausted(_));
+        let count = world.log.iter().filter(budgets).count();
+        prop_assert!(u32::try_from(count).is_ok_and(|count| count <= world.episodes));
         if world.finish.is_some() {
             prop_assert!(world.log.last().is_some_and(ends));
             prop_assert_eq!(answers.len(), asked.len(), "no call is left without an answer");
@@ -138,6 +146,16 @@ proptest! {
                 prop_assert_eq!(replayed.transcript(), machine.transcript());
                 prop_assert_eq!(replayed.usage(), machine.usage());
                 prop_assert_eq!(replayed.poll(), machine.clone().poll());
+                // What a next episode would begin with is the same too.
+                let mut machine = machine.clone();
+                if let Ok(reopened) = machine.reopening("ops", None, None) {
+                    let at = machine.now();
+                    for machine in [&mut machine, &mut replayed] {
+                        let opened = machine.handle(Input::fact(at, reopened.clone()));
+                        prop_assert_eq!(opened, Ok(()));
+                    }
+                    prop_assert_eq!(replayed, machine);
+                }
             } else {
                 prop_assert_eq!(&replayed, machine);
             }

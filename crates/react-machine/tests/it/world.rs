@@ -7,7 +7,8 @@ use backstop_react_machine::*;
 use layer0::event::*;
 use layer0::id::CallId;
 use layer0::message::{StopReason, ToolCall};
-use layer0::usage::{TokenUsage, Usage};
+use layer0::stop::Stop;
+use layer0::usage::{BudgetIncrease, TokenUsage, Usage};
 use layer0::{Code, Timestamp, ToolSpec};
 use proptest::prelude::*;
 use serde_json::json;
@@ -42,6 +43,8 @@ pub(crate) enum Choice {
     Tick(u16),
     /// The process dies, and another one takes the run over.
     Die,
+    /// A run that is over goes on: with more of its budget, with a word.
+    Reopen { with_budget: bool, says: bool },
     /// Send something that does not fit.
     Wild { kind: u8, number: u32 },
 }
@@ -75,6 +78,8 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
             .prop_map(|(pick, after, stop)| Choice::ToolHook { pick, after, stop }),
         1 => any::<u16>().prop_map(Choice::Tick),
         2 => Just(Choice::Die),
+        4 => (any::<bool>(), any::<bool>())
+            .prop_map(|(with_budget, says)| Choice::Reopen { with_budget, says }),
         3 => (0..9_u8, 0..4_u32).prop_map(|(kind, number)| Choice::Wild { kind, number }),
     ]
 }
@@ -85,7 +90,10 @@ fn verdict() -> impl Strategy<Value = Verdict> {
 }
 
 /// How many executions a run may begin, with all below it.
-pub(crate) const MAX_TOOL_CALLS: u32 = 9;
+const MAX_TOOL_CALLS: u32 = 9;
+
+/// How many more a run may begin that is reopened with a larger budget.
+const MORE_TOOL_CALLS: u32 = 4;
 
 /// An agent whose guards leave a history alone for longer.
 pub(crate) fn patient() -> Arc<AgentDefinition> {
@@ -147,6 +155,10 @@ pub(crate) struct World {
     /// Approvals that people are asked for.
     pub(crate) asked: Vec<Approval>,
     pub(crate) finish: Option<Finish>,
+    /// How often the run was opened.
+    pub(crate) episodes: u32,
+    /// How often it was given more of its budget.
+    pub(crate) increased: u32,
     pub(crate) now: i64,
 }
 
@@ -170,6 +182,8 @@ impl World {
             below: Usage::default(),
             asked: Vec::new(),
             finish: None,
+            episodes: 1,
+            increased: 0,
             now: 1_000,
         };
         world.accept(Input::fact(Timestamp::from_millis(1_000), started()));
@@ -248,6 +262,44 @@ impl World {
         self.accept(Input::fact(at, lost));
     }
 
+    /// How many executions the run may begin, with what it was given since.
+    pub(crate) fn max_tool_calls(&self) -> u32 {
+        MAX_TOOL_CALLS + MORE_TOOL_CALLS * self.increased
+    }
+
+    /// Opens the run again, if it is over and its end allows it.
+    pub(crate) fn reopen(&mut self, with_budget: bool, says: bool) {
+        let more = BudgetIncrease::new().tool_calls(MORE_TOOL_CALLS).model_calls(50);
+        let more = more.wall(Duration::from_secs(600));
+        let budget = with_budget.then_some(more);
+        let reopened = self.machine.reopening("ops", says.then(|| "go on".into()), budget);
+        match (&self.finish, reopened) {
+            (None, refused) => {
+                assert_eq!(refused, Err(NotReopenable::Open));
+                let late = RunReopened::new("ops", Some(Code::new("run.cancelled")));
+                self.refused(Input::fact(self.last(), late));
+            }
+            (Some(Finish::Stopped { stop: Stop::Completed, .. }), refused) => {
+                assert_eq!(refused, Err(NotReopenable::Completed));
+            }
+            (Some(_), Err(refused)) => {
+                assert!(matches!(refused, NotReopenable::UsedUp { .. }), "{refused}");
+                assert!(!with_budget, "{refused}");
+            }
+            (Some(_), Ok(reopened)) => {
+                let mut other = reopened.clone();
+                other.reason = Some(Code::new("budget.depth"));
+                self.refused(Input::fact(self.last(), other));
+                self.episodes += 1;
+                self.increased += u32::from(with_budget);
+                self.drop_in_flight();
+                self.finish = None;
+                let at = self.at();
+                self.accept(Input::fact(at, reopened));
+            }
+        }
+    }
+
     fn drop_in_flight(&mut self) {
         (self.model, self.memory) = (None, None);
         self.batches.clear();
@@ -256,6 +308,9 @@ impl World {
     }
 
     pub(crate) fn step(&mut self, choice: Choice) {
+        if let Choice::Reopen { with_budget, says } = choice {
+            return self.reopen(with_budget, says);
+        }
         if self.finish.is_some() {
             return self.refused(Input::fact(self.last(), Warning::new("late")));
         }
@@ -289,7 +344,7 @@ impl World {
                 self.accept(Input::fact(at, Warning::new("note")));
             }
             Choice::Cancel => self.cancel(),
-            Choice::Die => unreachable!("taken above"),
+            Choice::Die | Choice::Reopen { .. } => unreachable!("taken above"),
             Choice::Hooks(_) => {
                 let before = self.machine.clone();
                 let passed = hook_passed(HookPoint::BeforeModel);

@@ -1,0 +1,65 @@
+//! A run whose process dies again and again at the same step.
+
+use layer0::code;
+use layer0::event::{Actor, RunRecovered, ToolResponded};
+use layer0::id::CallId;
+
+use super::{INTERRUPTED, Run};
+use crate::failure::FailureCause;
+use crate::phase::Phase;
+use crate::phase::batch::Batch;
+use crate::phase::paused::{Ending, Paused, PausedStep};
+
+/// What the model would read of a call that was not begun.
+const CANCELLED: &str = "Cancelled: the process died again and again";
+
+impl Run {
+    /// Fails the run with what was open each time; nothing of that is done again.
+    pub(super) fn end_crash_loop(&mut self, phase: &mut Phase, recovered: RunRecovered) -> Phase {
+        let failure = FailureCause::CrashLoop { open: self.open_in(phase).into() };
+        self.meter.count_lost_attempts(recovered.models);
+        let seq = self.append(Actor::Runtime, None, recovered);
+        if let Phase::Working(batch) = phase {
+            self.answer_running(batch, seq);
+        }
+        self.answer_open(phase, seq, CANCELLED);
+        match phase {
+            // Its last hooks may be what brings the process down.
+            Phase::Hooking(Paused { step: PausedStep::End(_), .. }) => {
+                self.conclude(seq, &Ending::Failed(failure))
+            }
+            _ => self.fail(seq, failure),
+        }
+    }
+
+    /// Answers the calls that may have acted.
+    fn answer_running(&mut self, batch: &mut Batch, cause: u64) {
+        let running: Vec<CallId> = batch.running().map(|(id, _)| id.clone()).collect();
+        for call in running {
+            let Ok(place) = batch.check_running("tool.responded", &call) else { continue };
+            let (id, tool) = batch.call_at(place);
+            let answer = ToolResponded::refused(id, tool, code::TOOL_INTERRUPTED, INTERRUPTED);
+            // A hook that wants to stop the run comes too late: it is ending.
+            let _ = self.answer_call(batch, place, Actor::Machine, cause, answer);
+        }
+    }
+
+    /// Says for people what a run is doing.
+    fn open_in(&self, phase: &Phase) -> String {
+        match phase {
+            Phase::Asking(turn) => format!("model call {}", turn.ask().call),
+            Phase::Working(batch) => {
+                let call = |(id, tool)| format!("call `{id}` of `{tool}`");
+                let running: Vec<String> = batch.running().map(call).collect();
+                match &running[..] {
+                    [] => "the admission of tool calls".to_owned(),
+                    running => running.join(", "),
+                }
+            }
+            Phase::Hooking(paused) => format!("the hooks of `{}`", paused.point().as_str()),
+            Phase::Recalling => "reading the memory".to_owned(),
+            Phase::Memorizing(_) => "writing the memory".to_owned(),
+            Phase::New | Phase::Done(_) => "nothing".to_owned(),
+        }
+    }
+}

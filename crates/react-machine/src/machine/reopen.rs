@@ -1,0 +1,152 @@
+//! Opening a run again that is over: its next episode.
+//!
+//! What was completed stays so. The beginning is done where it was not, hooks are asked again, and the
+//! guard that ended the run counts anew.
+
+use std::sync::Arc;
+
+use layer0::event::{Actor, RunReopened};
+use layer0::stop::Stop;
+use layer0::usage::BudgetIncrease;
+use layer0::{Code, Timestamp, code};
+
+use super::{Begun, Machine, Run};
+use crate::failure::FailureCause;
+use crate::io::Finish;
+use crate::phase::Phase;
+use crate::phase::paused::PausedStep;
+use crate::reopen::{CONTINUE, NotReopenable};
+
+impl Machine {
+    /// Returns the fact that opens the run again: with what is said to its model, and how much more of
+    /// its budget there is. Where its end needs a word and none is given, it is told to continue.
+    ///
+    /// # Errors
+    ///
+    /// [`NotReopenable`], when the run is not over, or its end does not allow it.
+    pub fn reopening(
+        &self,
+        by: impl Into<Arc<str>>,
+        message: Option<Arc<str>>,
+        budget: Option<BudgetIncrease>,
+    ) -> Result<RunReopened, NotReopenable> {
+        let Phase::Done(finish) = &self.phase else { return Err(NotReopenable::Open) };
+        let mut reopened = RunReopened::new(by, reason_of(finish));
+        reopened.budget = budget.filter(|budget| !budget.is_empty()).map(Box::new);
+        reopened.message = message;
+        self.run.check_reopened(finish, &reopened)?;
+        if reopened.message.is_none() && self.run.needs_a_word(finish) {
+            reopened.message = Some(CONTINUE.into());
+        }
+        Ok(reopened)
+    }
+
+    /// Returns what the run's caller kept from it of its agent's budget: a run whose caller is over has
+    /// a budget of its own.
+    #[must_use]
+    pub fn kept_by_the_caller(&self) -> BudgetIncrease {
+        self.run.meter.budget().short_of(&self.run.definition.budget)
+    }
+}
+
+impl Run {
+    /// Can a run that ended like this be opened again?
+    pub(super) fn check_reopened(
+        &self,
+        finish: &Finish,
+        reopened: &RunReopened,
+    ) -> Result<(), NotReopenable> {
+        let reason = reason_of(finish);
+        if reopened.reason != reason {
+            return Err(NotReopenable::OtherEnd(reopened.reason.clone()));
+        }
+        let Some(reason) = reason else {
+            return match (self.is_copy_of_an_end, &reopened.message) {
+                (false, _) => Err(NotReopenable::Completed),
+                (true, None) => Err(NotReopenable::Silent),
+                (true, Some(_)) => self.check_budget(None, reopened),
+            };
+        };
+        if reason.as_str() == code::INPUT_INVALID {
+            return Err(NotReopenable::Final(reason));
+        }
+        self.check_budget(Some(&reason), reopened)
+    }
+
+    /// Is there room for another model call, and more of what the run ended for?
+    fn check_budget(
+        &self,
+        reason: Option<&Code>,
+        reopened: &RunReopened,
+    ) -> Result<(), NotReopenable> {
+        let more = reopened.budget.as_deref().copied().unwrap_or_default();
+        let (budget, usage) = (self.meter.budget().increased(&more), self.usage());
+        let exhausted = match reason.map(Code::as_str) {
+            Some(code::BUDGET_TOOL_CALLS) => budget.used_up_tool_calls(&usage),
+            Some(code::BUDGET_DEPTH) => budget.too_deep(self.depth),
+            _ => None,
+        };
+        // What opens it is an event too.
+        let exhausted = exhausted.or_else(|| budget.for_model(&usage, self.events() + 1));
+        exhausted.map_or(Ok(()), |exhausted| Err(exhausted.into()))
+    }
+
+    /// Would the model read again what it read before it was stopped, or its own last words?
+    fn needs_a_word(&self, finish: &Finish) -> bool {
+        let was_stopped = match finish {
+            Finish::Stopped { stop, .. } => {
+                matches!(stop, Stop::Cancelled | Stop::Incomplete { .. })
+            }
+            Finish::Failed(failure) => matches!(
+                failure,
+                FailureCause::Loop { .. }
+                    | FailureCause::MaxIterations(_)
+                    | FailureCause::ParallelToolLimit { .. }
+                    | FailureCause::Stagnation { .. }
+            ),
+        };
+        let was_asked = self.meter.model_calls() > 0;
+        was_asked && (was_stopped || self.conversation.ends_with_the_model())
+    }
+
+    /// Begins the next episode of a run that ended like this, then.
+    pub(super) fn reopened(
+        &mut self,
+        finish: &Finish,
+        ended: Timestamp,
+        reopened: RunReopened,
+    ) -> Phase {
+        self.clock.skip_since(ended);
+        self.outbox.begin_epoch();
+        self.is_copy_of_an_end = false;
+        // What was dispatched went with the call that it served.
+        self.meter.forget_dispatch();
+        self.calls_before = self.meter.model_calls();
+        if let Some(more) = &reopened.budget {
+            self.meter.increase(more);
+        }
+        if let Finish::Failed(failure) = finish {
+            self.guards.forgive(failure);
+        }
+        if let Some(text) = &reopened.message {
+            self.conversation.add_further_input(text);
+        }
+        let seq = self.append(Actor::Person, None, reopened);
+        if self.begun != Begun::Whole {
+            self.conversation.take_back();
+        }
+        match self.begun {
+            Begun::Nothing => self.pause_before(seq, PausedStep::Start),
+            Begun::Admitted => self.remember(seq),
+            Begun::Whole => self.next_turn(seq),
+        }
+    }
+}
+
+/// Returns the code of an end; `None` for a run that completed.
+fn reason_of(finish: &Finish) -> Option<Code> {
+    match finish {
+        Finish::Stopped { stop, .. } => stop.reason(),
+        Finish::Failed(failure) => Some(failure.code()),
+    }
+}

@@ -1,0 +1,117 @@
+//! Why a run that is over stays over.
+
+use std::borrow::Cow;
+
+use layer0::failure::{Effect, Facts, Failure};
+use layer0::{Code, code};
+use serde_json::Number;
+use thiserror::Error;
+
+use crate::budget::Exhausted;
+
+/// What is said to the model of a run that is reopened, where its end needs a word and no person has
+/// one.
+pub const CONTINUE: &str = "continue";
+
+/// Says why a run cannot be opened again.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotReopenable {
+    /// The run completed: there is nothing to go on with.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the run completed")]
+    Completed,
+    /// The run ended for a reason that is the same in every episode.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the run ended with `{0}`, which is final")]
+    Final(Code),
+    /// The run is not over.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the run is not over")]
+    Open,
+    /// The run ended otherwise than is said.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the run did not end with {}", or_completed(_0.as_ref()))]
+    OtherEnd(Option<Code>),
+    /// A copy of a run that completed needs something to be said to its model.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the copy is over, and nothing is said to its model")]
+    Silent,
+    /// Nothing is left of a budget that the run needs to go on.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("{used} of {limit} of the run's {} are used", dimension.replace('_', " "))]
+    #[non_exhaustive]
+    UsedUp {
+        /// The name of the budget, as its code has it.
+        dimension: &'static str,
+        /// What is allowed, with what was to be added.
+        limit: Number,
+        /// What was used.
+        used: Number,
+    },
+}
+
+fn or_completed(reason: Option<&Code>) -> String {
+    reason.map_or("an answer".to_owned(), |reason| format!("`{reason}`"))
+}
+
+impl NotReopenable {
+    /// Returns the key of the budget that is used up, as budgets are given more: `max_model_calls`.
+    #[must_use]
+    pub fn budget_key(&self) -> Option<&'static str> {
+        let Self::UsedUp { dimension, .. } = self else { return None };
+        Some(match *dimension {
+            "model_calls" => "max_model_calls",
+            "tool_calls" => "max_tool_calls",
+            "input_tokens" => "max_input_tokens",
+            "output_tokens" => "max_output_tokens",
+            "total_tokens" => "max_total_tokens",
+            "cost_usd" => "max_cost_usd",
+            "wall_time" => "max_wall_ms",
+            "events" => "max_events",
+            _ => "max_depth",
+        })
+    }
+}
+
+impl From<Exhausted> for NotReopenable {
+    fn from(exhausted: Exhausted) -> Self {
+        let Exhausted { reason, limit, used } = exhausted;
+        Self::UsedUp { dimension: reason.trim_start_matches("budget."), limit, used }
+    }
+}
+
+impl Failure for NotReopenable {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Open => Facts::never(code::RUN_OPEN, Effect::None),
+            Self::Silent => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Completed | Self::Final(_) | Self::OtherEnd(_) | Self::UsedUp { .. } => {
+                Facts::never(code::RUN_NOT_REOPENABLE, Effect::None)
+            }
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(match self {
+            Self::Completed => {
+                "go on in its session, or copy it and say something to the copy: `backstop fork`"
+                    .into()
+            }
+            Self::Final(_) => "start a new run".into(),
+            Self::Open => "go on with it as it is: `backstop resume RUN`".into(),
+            Self::OtherEnd(_) => "look at how it ended: `backstop trace RUN`".into(),
+            Self::Silent => "say something to its model: `--input TEXT`".into(),
+            Self::UsedUp { .. } => {
+                let key = self.budget_key().unwrap_or_default();
+                format!("give it more: `--budget {key}=+N`").into()
+            }
+        })
+    }
+}
