@@ -59,6 +59,17 @@ pub enum LogError {
     /// Retry: never. Effect: none.
     #[error("cursor `{0}` is not of this log")]
     ForeignCursor(Cursor),
+    /// Another run of the session follows the run, which is to be reopened.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{run}` is followed by run `{by}`")]
+    #[non_exhaustive]
+    Followed {
+        /// The run.
+        run: RunId,
+        /// The run that follows it.
+        by: RunId,
+    },
     /// The disk or the quota is full.
     ///
     /// Retry: never. Effect: none.
@@ -180,6 +191,12 @@ impl LogError {
         Self::Erased { seq }
     }
 
+    /// Makes [`LogError::Followed`].
+    #[must_use]
+    pub const fn followed(run: RunId, by: RunId) -> Self {
+        Self::Followed { run, by }
+    }
+
     /// Makes [`LogError::KeyMissing`].
     #[must_use]
     pub fn key_missing(key_id: &str) -> Self {
@@ -246,6 +263,7 @@ impl Failure for LogError {
             Self::Conflict { .. } => Facts::never(code::LOG_APPEND_FAILED, Effect::None),
             Self::Erased { .. } => Facts::never(code::LOG_ERASED, Effect::None),
             Self::Failed(_) => Facts::never(code::STORE_FAILED, Effect::Unknown),
+            Self::Followed { .. } => Facts::never(code::RUN_FOLLOWED, Effect::None),
             Self::Full(_) => Facts::never(code::STORE_FULL, Effect::None),
             Self::Locked(_) => Facts::backoff(code::STORE_LOCKED, Effect::None),
             Self::ForeignCursor(_) | Self::NotApprover { .. } | Self::NotErasable { .. } => {

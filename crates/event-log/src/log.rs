@@ -50,6 +50,15 @@ impl Batch {
         self
     }
 
+    /// Does the batch open a run again that was over, and that no other run dispatched? Then no other
+    /// run of its session may follow it or be open.
+    #[must_use]
+    pub fn reopens(&self) -> bool {
+        let begins = self.records.first().is_none_or(|first| first.seq == 1);
+        let is_opening = |record: &Record| record.event_type == "run.reopened";
+        !begins && self.summary.parent.is_none() && self.records.iter().any(is_opening)
+    }
+
     /// Returns what the batch does to the open questions of its run, for logs that keep them.
     pub fn approval_changes(&self) -> impl Iterator<Item = ApprovalChange> + '_ {
         // A copy of a run asks its questions anew.
@@ -110,7 +119,9 @@ pub trait EventLog: Send + Sync {
     ///
     /// [`LogError::Conflict`] when the run does not end just before the batch or has a newer claim,
     /// [`LogError::SessionBusy`] when it begins a run that was not dispatched in a session that has an
-    /// open one, or whose last one is not the one that it follows; then nothing was written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
+    /// open one, or whose last one is not the one that it follows, or [reopens](Batch::reopens) a run
+    /// beside an open one, [`LogError::Followed`] when it reopens a run that another one follows; then
+    /// nothing was written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
     /// [`LogError::Failed`].
     ///
     /// # Cancel safety

@@ -116,6 +116,21 @@ impl Runs {
         (last.is_open() || !followed).then_some(&last.run)
     }
 
+    /// Refuses to open a run again that another one follows, or beside an open one.
+    fn refuse_reopening(&self, reopened: &RunSummary) -> Result<(), LogError> {
+        let roots = self.of_session.get(&reopened.session).into_iter().flatten();
+        let roots = roots.filter_map(|run| self.by_id.get(run)).map(|kept| &kept.summary);
+        let mut others = roots.filter(|other| other.run != reopened.run);
+        if let Some(next) = others.clone().find(|next| next.follows.as_ref() == Some(&reopened.run))
+        {
+            return Err(LogError::followed(reopened.run.clone(), next.run.clone()));
+        }
+        match others.find(|other| other.is_open()) {
+            Some(open) => Err(LogError::session_busy(reopened.session.clone(), open.run.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// Returns the run that a request is for, if its condition holds.
     fn accepts(&self, sent: &Sent<'_>) -> Result<Option<RunId>, LogError> {
         let (run, approval) = match sent.request {
@@ -262,6 +277,9 @@ impl EventLog for MemoryLog {
             }
             let session = batch.summary.session.clone();
             runs.of_session.entry(session).or_default().push(batch.run.clone());
+        }
+        if batch.reopens() {
+            runs.refuse_reopening(&batch.summary)?;
         }
         for change in batch.approval_changes() {
             if let ApprovalChange::Asked(open) = change {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use layer0::event::{Event, EventKind, Hash};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
-use layer0::usage::Usage;
+use layer0::usage::{BudgetIncrease, Usage};
 use layer0::{Code, JsonText, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -156,6 +156,12 @@ pub struct RunSummary {
     /// What it may use.
     #[serde(default, skip_serializing_if = "is_default")]
     pub terms: Terms,
+    /// What was added to its budget since.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub raised: Option<Box<BudgetIncrease>>,
+    /// When it was last reopened, and the milliseconds that counted until then.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub reopened: Option<(Timestamp, u64)>,
     /// The run that dispatched it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parent: Option<RunId>,
@@ -243,6 +249,8 @@ impl RunSummary {
             errors: 0,
             last_failure: None,
             terms: Terms::default(),
+            raised: None,
+            reopened: None,
             parent: None,
             labels: Arc::default(),
             follows: None,
@@ -307,6 +315,17 @@ impl RunSummary {
                 (self.state, self.outcome, self.reason) = (RunState::Running, None, None);
                 self.finished_at = None;
             }
+            EventKind::RunReopened(reopened) => {
+                (self.state, self.outcome, self.reason) = (RunState::Running, None, None);
+                self.finished_at = None;
+                self.messages += u64::from(reopened.message.is_some());
+                // The time in which it was over does not count.
+                self.reopened = Some((event.at, self.usage.wall_ms));
+                if let Some(more) = &reopened.budget {
+                    let raised = self.raised.as_deref().copied().unwrap_or_default();
+                    self.raised = Some(Box::new(raised.and(more)));
+                }
+            }
             EventKind::RunRecovered(recovered) => {
                 (self.state, self.outcome) = (RunState::Running, None);
                 let attempts = self.usage.model_attempts.saturating_add(recovered.models);
@@ -337,8 +356,9 @@ impl RunSummary {
             }
             _ => {}
         }
-        let elapsed = event.at.since(self.started_at).as_millis();
-        self.usage.wall_ms = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        let (since, before) = self.reopened.unwrap_or((self.started_at, 0));
+        let elapsed = u64::try_from(event.at.since(since).as_millis()).unwrap_or(u64::MAX);
+        self.usage.wall_ms = elapsed.saturating_add(before);
     }
 }
 
@@ -408,6 +428,8 @@ mod tests {
             errors: 4,
             last_failure: Some(LastFailure { seq: 7, code: Code::new("tool.timeout") }),
             terms: Terms::of((&json!({"budget": {"max_model_calls": 3}, "price": null})).into()),
+            raised: Some(Box::new(BudgetIncrease::new().model_calls(5))),
+            reopened: Some((Timestamp::from_millis(7), 3)),
             parent: Some("run_0".into()),
             labels: Arc::new([("tenant".into(), "acme".into())].into()),
             follows: Some("run_1".into()),

@@ -103,6 +103,10 @@ fn details(kind: &EventKind) -> String {
         }
         EventKind::RunForked(e) => format!("from {} at {}", e.parent, e.at),
         EventKind::RunResumed(e) => format!("by {}", e.by),
+        EventKind::RunReopened(e) => match &e.message {
+            Some(message) => format!("by {}: {message}", e.by),
+            None => format!("by {}", e.by),
+        },
         EventKind::RunRecovered(e) => {
             format!("{} run again, {} interrupted", e.rerun.len(), e.interrupted.len())
         }

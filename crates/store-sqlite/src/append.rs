@@ -52,6 +52,7 @@ impl Append {
     pub(crate) fn needs_more(&self) -> bool {
         let ends = |change: &ApprovalChange| matches!(change, ApprovalChange::AllClosed);
         self.begins()
+            || self.batch.reopens()
             || !self.batch.taken.is_empty()
             || self.batch.approval_changes().any(|change| !ends(&change))
     }
@@ -82,6 +83,9 @@ pub(crate) async fn write(
 ) -> Result<(), JobError> {
     for append in appends.iter().filter(|append| append.begins()) {
         begin(connection, append, owner).await?;
+    }
+    for append in appends.iter().filter(|append| append.batch.reopens()) {
+        refuse_reopening(connection, &append.batch).await?;
     }
     write_rows(connection, appends).await?;
     for append in appends {
@@ -200,6 +204,33 @@ async fn refuse_busy_session(
     .await?;
     match open {
         Some(run) => Err(JobError::Log(LogError::session_busy(session.clone(), run.into()))),
+        None => Ok(()),
+    }
+}
+
+/// A run is not reopened that another one follows, nor beside an open one. What follows it began later.
+async fn refuse_reopening(
+    connection: &mut SqliteConnection,
+    batch: &Batch,
+) -> Result<(), JobError> {
+    let (run, session) = (&batch.run, &batch.summary.session);
+    let other = async |connection: &mut SqliteConnection, which: &'static str| {
+        sqlx::query_scalar::<_, String>(which)
+            .bind(session.as_str())
+            .bind(run.as_str())
+            .fetch_optional(connection)
+            .await
+    };
+    let follows = "SELECT run FROM runs WHERE session = $1 AND parent IS NULL \
+        AND id > (SELECT id FROM runs WHERE run = $2) AND json_valid(summary) \
+        AND json_extract(summary, '$.follows') = $2 ORDER BY id LIMIT 1";
+    if let Some(by) = other(&mut *connection, follows).await? {
+        return Err(JobError::Log(LogError::followed(run.clone(), by.into())));
+    }
+    let open = "SELECT run FROM runs WHERE session = $1 AND parent IS NULL AND run <> $2 \
+        AND state IN ('running', 'waiting_approval') LIMIT 1";
+    match other(connection, open).await? {
+        Some(open) => Err(JobError::Log(LogError::session_busy(session.clone(), open.into()))),
         None => Ok(()),
     }
 }

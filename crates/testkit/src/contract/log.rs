@@ -1,6 +1,7 @@
 //! What every event log has to keep.
 
 mod append;
+mod episodes;
 mod erase;
 pub(super) mod history;
 mod inbox;
@@ -34,7 +35,7 @@ type Log = Arc<dyn EventLog>;
 /// # }
 /// ```
 ///
-/// Specification: D1, D2, D4, D7, D8, D15.
+/// Specification: D1, D2, D4, D7, D8, D12, D15.
 pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
     Suite::new(
         make,
@@ -68,6 +69,11 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             listing::lists_the_runs_that_none_dispatched,
             listing::lists_the_runs_whose_id_begins_so,
             listing::lists_the_runs_with_a_reason,
+            episodes::a_dispatched_run_is_reopened_beside_others,
+            episodes::a_reopened_run_is_open_until_it_ends_again,
+            episodes::refuses_to_reopen_a_run_that_is_followed,
+            episodes::refuses_to_reopen_beside_an_open_run,
+            episodes::reopens_or_follows_never_both,
             sessions::a_copied_run_has_a_session_of_its_own,
             sessions::begins_one_of_many_runs_of_a_session,
             sessions::finds_the_last_root_of_a_session,
