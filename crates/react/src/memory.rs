@@ -21,7 +21,8 @@ pub trait Memory: Send + Sync {
     /// The future is dropped after the agent's memory timeout.
     async fn read(&self, query: MemoryQuery) -> Result<Vec<String>, BoxError>;
 
-    /// Takes in what a run came to.
+    /// Takes in what a run came to. A run that was reopened comes to something again, which replaces what
+    /// it came to before.
     ///
     /// # Errors
     ///
@@ -113,6 +114,7 @@ impl Memory for RecentMemory {
 
     async fn write(&self, entry: MemoryEntry) -> Result<(), BoxError> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        entries.retain(|known| known.run != entry.run);
         entries.push(entry);
         let over = entries.len().saturating_sub(self.capacity);
         entries.drain(..over);

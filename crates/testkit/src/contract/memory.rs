@@ -26,7 +26,7 @@ type Subject = Arc<dyn Memory>;
 /// # }
 /// ```
 ///
-/// Specification: M1.
+/// Specification: M1, D12.
 pub fn memory(make: impl AsyncFn() -> Subject + Send + Sync + 'static) -> Suite {
     Suite::new(
         make,
@@ -35,6 +35,7 @@ pub fn memory(make: impl AsyncFn() -> Subject + Send + Sync + 'static) -> Suite 
             forgets_everything,
             forgets_what_a_session_left,
             keeps_any_text,
+            keeps_the_last_answer_of_a_run,
             remembers_what_a_run_came_to,
             reading_changes_nothing,
             takes_many_writes_at_once,
@@ -106,6 +107,15 @@ async fn forgets_everything(memory: Subject) {
     assert_eq!(forget(&memory, None).await, 0, "nothing is forgotten twice");
     write(&memory, "s-1", "run_3", "a harbour").await;
     assert!(knows(&memory, "s-1", "a harbour").await, "what comes later is remembered");
+}
+
+async fn keeps_the_last_answer_of_a_run(memory: Subject) {
+    write(&memory, "s", "run_1", "half a lighthouse").await;
+    write(&memory, "s", "run_2", "an owl").await;
+    write(&memory, "s", "run_1", "a harbour").await;
+    assert!(knows(&memory, "s", "a harbour").await, "what the run came to at last");
+    assert!(!knows(&memory, "s", "half a lighthouse").await, "and nothing else of it");
+    assert_eq!(forget(&memory, None).await, 2, "one entry a run");
 }
 
 async fn keeps_any_text(memory: Subject) {
