@@ -76,8 +76,8 @@ pub use backstop_react::{
     Approver, Budget, BuildError, CancellationToken, DecideError, Decision, Divergence,
     ForkRequest, Gate, History, HistoryFault, HookContext, HookError, HookPoint, Limits, Live,
     Memory, MemoryEntry, MemoryQuery, Moment, Observer, Pack, PackError, Piece, Price,
-    RecentMemory, RequestError, ResumeError, ResumeRequest, RunFailure, RunOutcome, RunRequest,
-    RunStream, StreamItem, Subscriber, Upstream, Verdict, cancel, replay,
+    RecentMemory, ReopenRequest, RequestError, ResumeError, ResumeRequest, RunFailure, RunOutcome,
+    RunRequest, RunStream, StreamItem, Subscriber, Upstream, Verdict, cancel, replay,
 };
 pub use backstop_redact as redact;
 pub use backstop_redact::Redactor;
@@ -100,7 +100,7 @@ pub use error::{
 };
 pub use layer0::message::{Image, Message, Transcript};
 pub use layer0::stop::Stop;
-pub use layer0::usage::{TokenUsage, Usage};
+pub use layer0::usage::{BudgetIncrease, TokenUsage, Usage};
 pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
 pub use schemars;
 

@@ -33,6 +33,15 @@ pub enum AgentError {
         /// Why, in its words.
         reason: String,
     },
+    /// The process that ran the run died three times without a step being completed in between.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("{}", text::crash_loop(open))]
+    #[non_exhaustive]
+    CrashLoop {
+        /// What was open each time, for people.
+        open: String,
+    },
     /// A hook that must not fail failed.
     ///
     /// Retry: never. Effect: unknown.
@@ -136,6 +145,11 @@ impl AgentError {
         Self::Aborted { hook: hook.into(), reason: reason.into() }
     }
 
+    /// Makes [`AgentError::CrashLoop`].
+    pub fn crash_loop(open: impl Into<String>) -> Self {
+        Self::CrashLoop { open: open.into() }
+    }
+
     /// Makes [`AgentError::HookRejected`].
     pub fn hook_rejected(hook: impl Into<String>, source: HookError) -> Self {
         Self::HookRejected { hook: hook.into(), source }
@@ -176,6 +190,7 @@ impl Failure for AgentError {
     fn facts(&self) -> Facts {
         match self {
             Self::Aborted { .. } => Facts::never(code::HOOK_ABORTED, Effect::Unknown),
+            Self::CrashLoop { .. } => Facts::never(code::RUN_CRASH_LOOP, Effect::Unknown),
             Self::HookRejected { .. } => Facts::never(code::HOOK_REJECTED, Effect::Unknown),
             Self::InputValidation(_) => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::Internal(_) => Facts::never(code::INTERNAL, Effect::Unknown),
@@ -208,6 +223,7 @@ impl Failure for AgentError {
             Self::NotStarted(error) | Self::Storage(error) => error.hint(),
             Self::InvalidRequest(error) => Some(error.hint().into()),
             Self::Aborted { .. }
+            | Self::CrashLoop { .. }
             | Self::HookRejected { .. }
             | Self::InputValidation(_)
             | Self::Internal(_)

@@ -48,6 +48,7 @@ mod pool;
 mod past;
 mod recordable;
 mod request;
+mod reopen;
 mod resume;
 mod resume_error;
 mod run;
@@ -70,7 +71,8 @@ pub use agent_tool::AgentTool;
 pub use approval::{ApprovalDesk, ApprovalRequest, Approver};
 pub use backstop_event_log::Decision;
 pub use backstop_react_machine::{
-    Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, Limits, Misuse, Price,
+    Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, Limits, Misuse,
+    NotReopenable, Price,
 };
 pub use build_error::{BuildError, PackError};
 pub use builder::AgentBuilder;
@@ -88,6 +90,7 @@ pub use pack::Pack;
 pub use past::{said_before, said_until};
 pub use prices::{known_price, prices_as_of};
 pub use recordable::redacted_decision;
+pub use reopen::ReopenRequest;
 pub use request::RunRequest;
 pub use resume::{ForkRequest, ResumeRequest, replay};
 pub use resume_error::ResumeError;

@@ -6,6 +6,7 @@ use backstop_event_log::{EventLog, LogError, session_of_fork};
 use backstop_react_machine::{Divergence, Finish, INPUT, Replayed};
 use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
 use layer0::id::RunId;
+use layer0::usage::BudgetIncrease;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +14,7 @@ use crate::agent::Agent;
 use crate::fold::{Folded, fold};
 use crate::ids::new_run_id;
 use crate::outcome::RunOutcome;
+use crate::reopen::check_words;
 use crate::resume_error::ResumeError;
 use crate::run::resume::{Copied, Resumed};
 use crate::source::Source;
@@ -81,6 +83,10 @@ pub struct ForkRequest {
     pub at: u64,
     /// What to say to the model before it is asked next.
     pub input: Option<Arc<str>>,
+    /// Who makes the copy.
+    pub by: Arc<str>,
+    /// How much more of its budget a copy may use that is over where it ends.
+    pub budget: BudgetIncrease,
     /// Where the run is recorded; the agent's own log and stores where `None`.
     pub from: Option<Source>,
     /// Stops the copy, when cancelled.
@@ -94,6 +100,8 @@ impl ForkRequest {
             run: run.into(),
             at,
             input: None,
+            by: "backstop".into(),
+            budget: BudgetIncrease::default(),
             from: None,
             cancellation: CancellationToken::new(),
         }
@@ -103,6 +111,20 @@ impl ForkRequest {
     #[must_use]
     pub fn input(mut self, input: impl Into<Arc<str>>) -> Self {
         self.input = Some(input.into());
+        self
+    }
+
+    /// Notes who makes the copy.
+    #[must_use]
+    pub fn by(mut self, by: impl Into<Arc<str>>) -> Self {
+        self.by = by.into();
+        self
+    }
+
+    /// Lets a copy that is over where it ends use so much more than the run was allowed.
+    #[must_use]
+    pub const fn budget(mut self, more: BudgetIncrease) -> Self {
+        self.budget = more;
         self
     }
 
@@ -168,11 +190,13 @@ impl Agent {
     }
 
     /// Copies a run up to an event, in a session of its own, and goes on with the copy. The run
-    /// itself is not touched; what it had used counts for the copy too.
+    /// itself is not touched; what it had used counts for the copy too. A copy that is over where it ends
+    /// is opened again and reads the input, whether the run had completed or not.
     ///
     /// # Errors
     ///
-    /// [`ResumeError::NoSuchEvent`], and as [`Agent::resume`]. The agent need not be the one that
+    /// [`ResumeError::NoSuchEvent`], [`ResumeError::CopyOver`] for a copy that is over and has no input,
+    /// [`ResumeError::NotReopenable`] where even that does not open it, and as [`Agent::resume`]. The agent need not be the one that
     /// the run was started with: the copy keeps the recorded definition, with this agent's model and
     /// tools.
     ///
@@ -180,9 +204,16 @@ impl Agent {
     ///
     /// As [`Agent::run`]; the copy can be resumed.
     pub async fn fork(&self, request: ForkRequest) -> Result<RunOutcome, ResumeError> {
+        check_words(&request.by, None)?;
         let log = self.log_of(&request.run)?;
         let from = request.from.unwrap_or_else(|| Source::new(Arc::clone(&log)));
         let folded = fold(&*from.log, &request.run, None, Some(request.at)).await?;
+        let is_silent = request.input.as_ref().is_none_or(|input| input.trim().is_empty());
+        let Replayed { machine, beyond, .. } = &folded.replayed;
+        // Refused before anything is copied to another store. What is decided beyond the cut is its end.
+        if is_silent && machine.is_over() && beyond.is_empty() {
+            return Err(ResumeError::copy_over(request.run, request.at));
+        }
         if !Arc::ptr_eq(&from.log, &log) {
             from.copy_to(&self.inner, &log, &folded.events, &folded.sessions).await?;
         }
@@ -194,14 +225,19 @@ impl Agent {
         let cancellation = request.cancellation;
         let copied = Copied { log, child, forked, records, folded, cancellation };
         let copied = Resumed::copied(Arc::clone(&self.inner), copied).await;
+        let redactor = &self.inner.redactor;
+        let input = request.input.map(|text| Arc::from(redactor.redact_held(&text)));
+        if copied.is_over() && is_silent {
+            return copied.go_on(Vec::new()).await.map_err(Into::into);
+        }
         if copied.is_over() {
-            return match request.input {
-                Some(_) => Err(ResumeError::copy_over(request.run, request.at)),
-                None => copied.go_on(Vec::new()).await.map_err(Into::into),
-            };
+            let by: Arc<str> = redactor.redact(&request.by).into();
+            let reopened = copied.machine().reopening(by, input, Some(request.budget));
+            let reopened = reopened.map_err(|why| ResumeError::not_reopenable(request.run, why))?;
+            return copied.reopen(reopened).await;
         }
         let mut first = Vec::new();
-        if let Some(input) = request.input {
+        if let Some(input) = input {
             let data = Value::from(&*input);
             first.push(SignalReceived::new(INPUT, data).into());
         }

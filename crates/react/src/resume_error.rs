@@ -1,7 +1,9 @@
 //! Why a run cannot be gone on with.
 
-use backstop_event_log::LogError;
-use backstop_react_machine::Divergence;
+use std::borrow::Cow;
+
+use backstop_event_log::{LogError, RunState};
+use backstop_react_machine::{Divergence, NotReopenable};
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::RunId;
@@ -23,10 +25,21 @@ pub enum ResumeError {
     /// Retry: as the divergence says. Effect: as it says.
     #[error("the record is not this agent's")]
     Diverged(#[source] Box<Divergence>),
-    /// The copy is over where it ends, so its model would never read what was to be said to it.
+    /// A run that dispatched the run is open: that one goes on, and with it all below it.
     ///
     /// Retry: never. Effect: none.
-    #[error("the copy of run `{run}` is over at event {at}: no model would read the input")]
+    #[error("run `{run}` belongs to run `{root}`, which is open")]
+    #[non_exhaustive]
+    CallerOpen {
+        /// The run.
+        run: RunId,
+        /// The open run at the head of its callers.
+        root: RunId,
+    },
+    /// The copy is over where it ends, and nothing is to be said to its model.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the copy of run `{run}` is over at event {at}: it needs an input to go on")]
     #[non_exhaustive]
     CopyOver {
         /// The run that was to be copied.
@@ -52,6 +65,29 @@ pub enum ResumeError {
         /// The run's last event.
         last: u64,
     },
+    /// The run cannot be opened again.
+    ///
+    /// Retry: as the reason says. Effect: as it says.
+    #[error("run `{run}` cannot be reopened")]
+    #[non_exhaustive]
+    NotReopenable {
+        /// The run.
+        run: RunId,
+        /// Why not.
+        #[source]
+        why: NotReopenable,
+    },
+    /// The run is not over, so there is nothing to reopen.
+    ///
+    /// Retry: with backoff. Effect: none.
+    #[error("run `{run}` is open: {}", state.as_str())]
+    #[non_exhaustive]
+    Open {
+        /// The run.
+        run: RunId,
+        /// What it is doing.
+        state: RunState,
+    },
     /// The run went on and failed, or had failed before.
     ///
     /// Retry: as the failure says. Effect: as the failure says.
@@ -60,6 +96,18 @@ pub enum ResumeError {
 }
 
 impl ResumeError {
+    pub(crate) const fn caller_open(run: RunId, root: RunId) -> Self {
+        Self::CallerOpen { run, root }
+    }
+
+    pub(crate) const fn not_reopenable(run: RunId, why: NotReopenable) -> Self {
+        Self::NotReopenable { run, why }
+    }
+
+    pub(crate) const fn open(run: RunId, state: RunState) -> Self {
+        Self::Open { run, state }
+    }
+
     pub(crate) const fn copy_over(run: RunId, at: u64) -> Self {
         Self::CopyOver { run, at }
     }
@@ -87,9 +135,31 @@ impl Failure for ResumeError {
             Self::Blank(_) | Self::CopyOver { .. } | Self::NoSuchEvent { .. } => {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
+            Self::CallerOpen { .. } => Facts::never(code::RUN_OPEN, Effect::None),
             Self::Diverged(divergence) => divergence.facts(),
             Self::Log(error) => error.facts(),
+            Self::NotReopenable { why, .. } => why.facts(),
+            Self::Open { .. } => Facts::backoff(code::RUN_OPEN, Effect::None),
             Self::Run(failure) => failure.facts(),
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::CallerOpen { root, .. } => {
+                Some(format!("go on with that run: `backstop resume {root}`").into())
+            }
+            Self::CopyOver { .. } => Some("say something to its model: `--input TEXT`".into()),
+            Self::Open { state: RunState::WaitingApproval, .. } => {
+                Some("decide what it waits for (`backstop approvals`), then resume it".into())
+            }
+            Self::Open { .. } => {
+                Some("wait for it, or resume it without `--reopen` if its process died".into())
+            }
+            Self::NotReopenable { why, .. } => why.hint(),
+            Self::Log(error) => error.hint(),
+            Self::Run(failure) => Failure::hint(&**failure),
+            Self::Blank(_) | Self::Diverged(_) | Self::NoSuchEvent { .. } => None,
         }
     }
 }

@@ -38,7 +38,8 @@ pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>
     // Others may have appended since the row was read.
     let known = records.iter().filter(|record| record.seq <= summary.last_seq);
     let recent: Result<Vec<Event>, LogError> = known.map(|record| record.decode(run)).collect();
-    let budget = summary.terms.budget().read().unwrap_or_default();
+    let budget: Budget = summary.terms.budget().read().unwrap_or_default();
+    let budget = budget.increased(&summary.raised.as_deref().copied().unwrap_or_default());
     Ok(Some(RunStatus { summary: priced(summary), budget, recent: recent? }))
 }
 

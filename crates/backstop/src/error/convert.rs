@@ -216,6 +216,11 @@ fn kind(error: &Error) -> io::ErrorKind {
         {
             return NotFound;
         }
+        Error::Replay(ReplayError::Resume(error))
+            if matches!(**error, ResumeError::NotReopenable { .. }) =>
+        {
+            return InvalidInput;
+        }
         Error::Replay(_) => return InvalidData,
         _ => {}
     }

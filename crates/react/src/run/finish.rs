@@ -101,6 +101,7 @@ fn error_of(
             None => AgentError::Recorded(recorded),
         },
         FailureCause::Aborted { hook, reason } => AgentError::aborted(&*hook, &*reason),
+        FailureCause::CrashLoop { open } => AgentError::crash_loop(&*open),
         FailureCause::HookRejected { hook, .. } => match hook_error {
             Some(error) => AgentError::hook_rejected(&*hook, error),
             None => AgentError::Recorded(recorded),

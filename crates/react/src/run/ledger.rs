@@ -115,6 +115,20 @@ impl Ledger {
         self.change(|machine| facts.into_iter().try_for_each(|fact| machine.handle(fact))).await
     }
 
+    /// Feeds facts as [`Self::step`] does, but none behind the one that ends the run.
+    pub(super) async fn step_while_open(
+        &mut self,
+        facts: impl IntoIterator<Item = Input>,
+    ) -> Result<(), AgentError> {
+        self.change(|machine| {
+            facts.into_iter().try_for_each(|fact| match machine.is_over() {
+                true => Ok(()),
+                false => machine.handle(fact),
+            })
+        })
+        .await
+    }
+
     /// Tells the machine the time, and records what it decides on that.
     pub(super) async fn tick(&mut self) -> Result<(), AgentError> {
         let at = self.at;
@@ -150,6 +164,8 @@ impl Ledger {
     }
 
     fn drain(&mut self) {
+        // A run that was over may have been opened again.
+        self.finish = None;
         loop {
             match self.machine.poll() {
                 Output::Append(entry) => self.batch.entries.push(entry),

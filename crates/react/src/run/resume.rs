@@ -1,5 +1,7 @@
 //! Runs that began in another process, or as another run.
 
+mod episode;
+
 use std::sync::Arc;
 
 use backstop_event_log::{Claim, EventLog, Record, RunWriter, session_of_fork};
@@ -125,7 +127,10 @@ impl Resumed {
         };
         let facts: Vec<_> =
             dead.into_iter().chain(first).map(|fact| run.ledger.fact(fact)).collect();
-        run.ledger.step(facts).await?;
+        run.ledger.step_while_open(facts).await?;
+        if run.ledger.is_over() {
+            return Ok(());
+        }
         let was_waiting = run.ledger.machine().is_waiting();
         // What came while the run had no owner counts before anything starts again.
         run.read_inbox().await?;

@@ -1,34 +1,72 @@
-//! Copies of runs that nothing can be said to.
+//! Copies of runs that are over.
 
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, RunFilter};
-use backstop_react::{ForkRequest, ResumeError};
+use backstop_event_log::{EventLog, RunFilter, RunState};
+use backstop_react::{Budget, ForkRequest, ResumeError, replay};
+use layer0::event::EventKind;
 use layer0::failure::Failure;
 use layer0::stop::Stop;
+use layer0::usage::BudgetIncrease;
 use serde_json::json;
 
 use crate::bench::*;
 
-/// Spec: D7. Where the copy is over, no model would read the input; nothing is copied.
+/// Spec: D7, D12. A copy that is over goes on from its end with an input, after a completed run too;
+/// without one nothing is copied.
 #[tokio::test]
-async fn finished_fork_refuses_input() {
+async fn finished_fork_goes_on_with_an_input() {
     let bench = Bench::new();
-    let answers = vec![calls([call("c", "add", json!({"x": 1, "y": 2}))]), says("3"), says("4")];
+    let sum = calls([call("c", "add", json!({"x": 1, "y": 2}))]);
+    let answers = vec![sum, says("3"), says("4"), says("5"), says("6")];
     let agent =
         bench.agent(answers).tool(add).shared_log(Arc::clone(&bench.log) as Arc<dyn EventLog>);
     let agent = agent.build().unwrap();
     let whole = agent.run("go").await.unwrap();
     let last = bench.events(&whole.run_id).await.len() as u64;
-    // The answer is in the copy: what follows is decided already.
-    for at in [last - 1, last] {
-        let fork = ForkRequest::new(whole.run_id.clone(), at).input("and now?");
-        let refused = agent.fork(fork).await.unwrap_err();
-        assert!(matches!(refused, ResumeError::CopyOver { .. }), "{at}: {refused}");
+    for silent in [ForkRequest::new(whole.run_id.clone(), last), {
+        ForkRequest::new(whole.run_id.clone(), last).input(" ")
+    }] {
+        let refused = agent.fork(silent).await.unwrap_err();
+        assert!(matches!(refused, ResumeError::CopyOver { .. }), "{refused}");
         assert_eq!(refused.code(), "input.invalid");
     }
     assert_eq!(bench.log.runs(RunFilter::default()).await.unwrap().len(), 1);
+    // Where the answer is in the copy, its end is decided already.
+    for (at, text) in [(last, "4"), (last - 1, "5")] {
+        let fork = ForkRequest::new(whole.run_id.clone(), at).input("and now?").by("ops");
+        let copy = agent.fork(fork).await.unwrap();
+        assert_eq!((&copy.stop, copy.text()), (&Stop::Completed, text));
+        let events = bench.events(&copy.run_id).await;
+        let opening = events.iter().find_map(|event| match &event.kind {
+            EventKind::RunReopened(reopened) => Some(reopened),
+            _ => None,
+        });
+        let opening = opening.unwrap();
+        assert_eq!((&*opening.by, &opening.reason), ("ops", &None), "it had completed");
+        assert_eq!(opening.message.as_deref(), Some("and now?"));
+        assert_eq!(copy.usage.tool_calls, 1, "what was completed does not run again");
+        assert!(replay(&*bench.log, &copy.run_id).await.unwrap().is_some());
+        let known = bench.log.summary(&whole.run_id).await.unwrap().unwrap();
+        assert_eq!((known.last_seq, known.state), (last, RunState::Finished), "untouched");
+    }
     let before_the_answer = ForkRequest::new(whole.run_id.clone(), last - 3).input("and now?");
     let copy = agent.fork(before_the_answer).await.unwrap();
-    assert_eq!((copy.stop.clone(), copy.text()), (Stop::Completed, "4"));
+    assert_eq!((copy.stop.clone(), copy.text()), (Stop::Completed, "6"));
+}
+
+/// Spec: D7, B2. What a run had used counts for its copies: they need more of a budget that is used up.
+#[tokio::test]
+async fn fork_of_an_exhausted_run_needs_more_of_its_budget() {
+    let bench = Bench::new();
+    let sum = calls([call("c", "add", json!({"x": 1, "y": 2}))]);
+    let agent = bench.agent(vec![sum, says("3")]).tool(add);
+    let agent = agent.budget(Budget::new().model_calls(1)).build().unwrap();
+    let stopped = agent.run("go").await.unwrap();
+    let last = bench.events(&stopped.run_id).await.len() as u64;
+    let fork = ForkRequest::new(stopped.run_id.clone(), last).input("go on");
+    let refused = agent.fork(fork.clone()).await.unwrap_err();
+    assert_eq!(refused.code(), "run.not_reopenable");
+    let copy = agent.fork(fork.budget(BudgetIncrease::new().model_calls(1))).await.unwrap();
+    assert_eq!((copy.text(), copy.usage.model_attempts), ("3", 2));
 }

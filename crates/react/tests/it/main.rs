@@ -8,6 +8,7 @@ mod decisions;
 mod cancelling;
 mod context;
 mod durable;
+mod episodes;
 mod errors;
 mod expiry;
 mod histories;

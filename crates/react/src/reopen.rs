@@ -1,0 +1,212 @@
+//! Going on with runs that are over.
+
+use std::sync::Arc;
+
+use backstop_event_log::{EventLog, LogError, RunState, RunSummary};
+use backstop_react_machine::NotReopenable;
+use layer0::Code;
+use layer0::code;
+use layer0::id::RunId;
+use layer0::usage::BudgetIncrease;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::fold::fold;
+use crate::outcome::RunOutcome;
+use crate::resume_error::ResumeError;
+use crate::run::resume::Resumed;
+
+/// Which run to open again, and what is different this time.
+///
+/// ```
+/// use backstop_react::ReopenRequest;
+/// use layer0::usage::BudgetIncrease;
+///
+/// let request = ReopenRequest::new("run_1")
+///     .by("ops")
+///     .message("The database is up again.")
+///     .budget(BudgetIncrease::new().model_calls(20));
+/// assert_eq!(request.run.as_str(), "run_1");
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ReopenRequest {
+    /// The run.
+    pub run: RunId,
+    /// Who opens it.
+    pub by: Arc<str>,
+    /// What to say to its model; where its end needs a word, it is told to continue.
+    pub message: Option<Arc<str>>,
+    /// How much more of its budget it may use.
+    pub budget: BudgetIncrease,
+    /// Stops the run, when cancelled.
+    pub cancellation: CancellationToken,
+    /// May it be another agent than the run was started with?
+    pub other_agent: bool,
+}
+
+impl ReopenRequest {
+    /// Makes a request for a run of this very agent.
+    pub fn new(run: impl Into<RunId>) -> Self {
+        Self {
+            run: run.into(),
+            by: "backstop".into(),
+            message: None,
+            budget: BudgetIncrease::default(),
+            cancellation: CancellationToken::new(),
+            other_agent: false,
+        }
+    }
+
+    /// Notes who opens the run.
+    #[must_use]
+    pub fn by(mut self, by: impl Into<Arc<str>>) -> Self {
+        self.by = by.into();
+        self
+    }
+
+    /// Says something to the model before it is asked next.
+    #[must_use]
+    pub fn message(mut self, message: impl Into<Arc<str>>) -> Self {
+        self.message = Some(message.into());
+        self
+    }
+
+    /// Lets the run use so much more than it was allowed.
+    #[must_use]
+    pub const fn budget(mut self, more: BudgetIncrease) -> Self {
+        self.budget = more;
+        self
+    }
+
+    /// Stops the run when this token is cancelled.
+    #[must_use]
+    pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
+        self.cancellation = token;
+        self
+    }
+
+    /// Goes on with the agent the run was started with, as its record defines it, though this agent
+    /// is defined otherwise. Tools and model are this agent's.
+    #[must_use]
+    pub const fn allow_other_agent(mut self) -> Self {
+        self.other_agent = true;
+        self
+    }
+}
+
+impl<T: Into<RunId>> From<T> for ReopenRequest {
+    fn from(run: T) -> Self {
+        Self::new(run)
+    }
+}
+
+impl Agent {
+    /// Goes on with a run that failed or was stopped, where it ended and in the same record. After a
+    /// failure of the model it is asked again; after a budget the run goes on with more of it; after a
+    /// guard, a cancellation or an answer that was cut, the model reads what is said to it. What was
+    /// completed is not done again, and every call that was answered stays so.
+    ///
+    /// A run that no terminal event closed (its process died, or it waits for a person) is gone on with
+    /// by [`Agent::resume`].
+    ///
+    /// # Errors
+    ///
+    /// [`ResumeError::NotReopenable`] when its end does not allow it; [`ResumeError::Open`] when it is
+    /// not over, or another process reopens it; [`ResumeError::CallerOpen`] when a run dispatched it that
+    /// is open; [`ResumeError::Log`] when there is no such run, its record cannot be trusted, or another
+    /// run of its session follows it or is open; [`ResumeError::Blank`] when nothing says who opens it, or
+    /// what is to be said says nothing; [`ResumeError::Diverged`] when it is another agent's. Then nothing
+    /// has changed. [`ResumeError::Run`] when it fails again.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Agent::run`]; a run that was opened can be resumed.
+    pub async fn reopen(
+        &self,
+        request: impl Into<ReopenRequest>,
+    ) -> Result<RunOutcome, ResumeError> {
+        let request = request.into();
+        check_words(&request.by, request.message.as_deref())?;
+        let log = self.log_of(&request.run)?;
+        let known = log.summary(&request.run).await?;
+        let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
+        check_over(&known)?;
+        let has_caller = check_caller(&*log, &known).await?;
+        let claim = match log.claim(&request.run).await {
+            Ok(claim) => claim,
+            Err(LogError::Claimed(run)) => {
+                let state = log.summary(&run).await?.filter(RunSummary::is_open);
+                let state = state.map_or(RunState::Running, |summary| summary.state);
+                return Err(ResumeError::open(run, state));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let own = (!request.other_agent).then_some(&*self.inner.definition);
+        let folded = fold(&*log, &request.run, own, None).await?;
+        // It may have been opened before the claim was ours.
+        check_over(&folded.summary)?;
+        let inner = Arc::clone(&self.inner);
+        let redactor = inner.redactor.clone();
+        let resumed = Resumed::new(inner, log, folded, Some(claim), request.cancellation).await;
+        let machine = resumed.machine();
+        let mut budget = request.budget;
+        if has_caller {
+            budget = budget.and(&machine.kept_by_the_caller());
+        }
+        let by: Arc<str> = redactor.redact(&request.by).into();
+        let message = request.message.map(|text| redactor.redact_held(&text).into());
+        let reopened = machine.reopening(by, message, Some(budget));
+        let reopened = reopened.map_err(|why| ResumeError::not_reopenable(request.run, why))?;
+        resumed.reopen(reopened).await
+    }
+}
+
+/// Refuses words that say nothing.
+pub(crate) fn check_words(by: &str, message: Option<&str>) -> Result<(), ResumeError> {
+    if by.trim().is_empty() {
+        return Err(ResumeError::Blank("by"));
+    }
+    match message {
+        Some(message) if message.trim().is_empty() => Err(ResumeError::Blank("message")),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a run that is open, and one whose record was closed because no machine follows it.
+fn check_over(run: &RunSummary) -> Result<(), ResumeError> {
+    if run.is_open() {
+        return Err(ResumeError::open(run.run.clone(), run.state));
+    }
+    match &run.reason {
+        Some(reason) if is_of_the_record(reason) => {
+            let why = NotReopenable::Final(reason.clone());
+            Err(ResumeError::not_reopenable(run.run.clone(), why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Did a run end because its record cannot be followed or written?
+fn is_of_the_record(reason: &Code) -> bool {
+    reason.as_str().starts_with("log.") || *reason == code::REPLAY_DIVERGED
+}
+
+/// Refuses a run whose caller is open: the run at the head of its callers is what goes on. Was it
+/// dispatched at all?
+async fn check_caller(log: &dyn EventLog, run: &RunSummary) -> Result<bool, ResumeError> {
+    let Some(parent) = &run.parent else { return Ok(false) };
+    let mut next = log.summary(parent).await?;
+    let mut root = None;
+    while let Some(caller) = next.filter(RunSummary::is_open) {
+        next = match &caller.parent {
+            Some(parent) => log.summary(parent).await?,
+            None => None,
+        };
+        root = Some(caller.run);
+    }
+    match root {
+        Some(root) => Err(ResumeError::caller_open(run.run.clone(), root)),
+        None => Ok(true),
+    }
+}
