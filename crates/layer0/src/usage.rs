@@ -9,13 +9,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// Tokens of one model attempt, as the provider billed them.
-///
-/// ```
-/// use layer0::usage::TokenUsage;
-///
-/// let billed = TokenUsage::new(1_000, 100).cached_tokens(400);
-/// assert_eq!((billed.input_tokens, billed.cache_write_tokens), (1_000, 0));
-/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
@@ -33,6 +26,13 @@ pub struct TokenUsage {
 
 impl TokenUsage {
     /// States the tokens of the prompt and of the answer; none of them were in a cache.
+    ///
+    /// ```
+    /// use layer0::usage::TokenUsage;
+    ///
+    /// let billed = TokenUsage::new(1_000, 100).cached_tokens(400);
+    /// assert_eq!((billed.input_tokens, billed.cache_write_tokens), (1_000, 0));
+    /// ```
     #[must_use]
     pub const fn new(input_tokens: u64, output_tokens: u64) -> Self {
         Self { input_tokens, output_tokens, cached_tokens: 0, cache_write_tokens: 0 }
@@ -89,13 +89,6 @@ impl RateLevel {
 }
 
 /// What a run has used so far.
-///
-/// ```
-/// use layer0::usage::Usage;
-///
-/// let mut usage = Usage::default();
-/// usage.tool_calls = 3;
-/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
