@@ -42,7 +42,7 @@ fn pays(id: &str) -> ScriptedAnswer {
 }
 
 fn stops(text: &str, reason: StopReason) -> ScriptedAnswer {
-    ScriptedAnswer { text: Some(text.into()), stop_reason: Some(reason), ..Default::default() }
+    ScriptedAnswer::saying(text).stop_reason(reason)
 }
 
 impl Bench {
@@ -117,7 +117,7 @@ fn ends() -> Vec<End> {
     let end =
         |name, reason, answers, told| End { name, reason, answers, build: same, more: none, told };
     let look = |id: &str| calls([call(id, "add", json!({"x": 1, "y": 2}))]);
-    let say = |id: &str| ScriptedAnswer { text: Some("hm".into()), ..look(id) };
+    let say = |id: &str| look(id).text("hm");
     let budget =
         |name, reason, answers, build, more| End { name, reason, answers, build, more, told: &[] };
     vec![
@@ -193,14 +193,14 @@ fn ends() -> Vec<End> {
         budget(
             "tokens",
             "budget.total_tokens",
-            vec![ScriptedAnswer { usage: Some(tokens(60, 60)), ..look("c1") }],
+            vec![look("c1").usage(tokens(60, 60))],
             |agent| agent.budget(Budget::new().total_tokens(100)),
             none.total_tokens(100),
         ),
         budget(
             "time",
             "budget.wall_time",
-            vec![ScriptedAnswer { delay_ms: 5_000, ..look("c1") }],
+            vec![look("c1").delay_ms(5_000)],
             |agent| agent.budget(Budget::new().wall(Duration::from_secs(2))),
             none.wall(Duration::from_secs(1)),
         ),
@@ -215,7 +215,7 @@ fn ends() -> Vec<End> {
 }
 
 fn tokens(input: u64, output: u64) -> layer0::usage::TokenUsage {
-    layer0::usage::TokenUsage { input_tokens: input, output_tokens: output, ..Default::default() }
+    layer0::usage::TokenUsage::new(input, output)
 }
 
 /// Spec: D12, H1. Whatever ended it, it goes on from there; a budget needs more, and nothing else does.
@@ -352,9 +352,9 @@ async fn the_guard_that_tripped_counts_anew() {
 async fn time_while_it_was_over_does_not_count() {
     let bench = Bench::new();
     let budget = Budget::new().wall(Duration::from_secs(10));
-    let slow = |text: &str| ScriptedAnswer { delay_ms: 4_000, ..says(text) };
+    let slow = |text: &str| says(text).delay_ms(4_000);
     let agent = |answers| bench.agent(answers).budget(budget);
-    let failing = ScriptedAnswer { delay_ms: 4_000, ..fails(ErrorKind::AuthFailed) };
+    let failing = fails(ErrorKind::AuthFailed).delay_ms(4_000);
     let run = ended(&bench, agent(vec![failing])).await;
     bench.clock.track(Box::pin(bench.clock.sleep(Duration::from_secs(3_600)))).await;
     let request = ReopenRequest::new(run.clone());
@@ -392,7 +392,7 @@ async fn status_knows_the_larger_budget() {
 async fn a_cancelled_run_goes_on() {
     let bench = Bench::new();
     let token = CancellationToken::new();
-    let agent = bench.agent(vec![ScriptedAnswer { delay_ms: 60_000, ..says("late") }]);
+    let agent = bench.agent(vec![says("late").delay_ms(60_000)]);
     let agent = agent.build().unwrap();
     let request = RunRequest::new("question").cancelled_by(token.clone());
     let timer = bench.clock.sleep(Duration::from_secs(1));
