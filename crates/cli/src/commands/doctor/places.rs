@@ -49,7 +49,7 @@ async fn look_into(chosen: &Chosen, path: &Path) -> Result<Vec<Finding>, CliErro
     let size = std::fs::metadata(path).map_or(0, |file| file.len());
     let waiting = u64::try_from(open.len()).unwrap_or(u64::MAX);
     let what = format!(
-        "{}: {}, {} open",
+        "{} can be opened: {}, {} open",
         path.display(),
         counted(size, "byte"),
         counted(waiting, "approval")
