@@ -39,6 +39,7 @@ const PLACES: [(&str, &[&str]); 9] = [
         &[
             "api_key_env",
             "base_url",
+            "cache",
             "extra_body",
             "headers",
             "provider",

@@ -52,6 +52,8 @@ pub struct ModelTable {
     pub stream: bool,
     /// The answers, for `provider = "script"`.
     pub script: Option<PathBuf>,
+    /// Anthropic, Claude on Bedrock: is the prompt so far marked to be cached? It is otherwise.
+    pub cache: Option<bool>,
     /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
     pub omits_done: Option<bool>,
     /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
@@ -110,6 +112,8 @@ pub struct EndpointTable {
     pub api_key_env: Option<String>,
     /// The answers, for `provider = "script"`.
     pub script: Option<PathBuf>,
+    /// Anthropic, Claude on Bedrock: is the prompt so far marked to be cached? It is otherwise.
+    pub cache: Option<bool>,
     /// OpenAI: the endpoint leaves out the `[DONE]` at the end of a stream.
     pub omits_done: Option<bool>,
     /// OpenAI: the endpoint takes the output limit as `max_completion_tokens`.
@@ -183,6 +187,7 @@ impl ModelTable {
             base_url: entry.base_url,
             api_key_env: entry.api_key_env,
             script: entry.script,
+            cache: entry.cache,
             omits_done: entry.omits_done,
             max_completion_tokens: entry.max_completion_tokens,
             stream_options: entry.stream_options,

@@ -262,7 +262,10 @@ pub(super) fn provider(
         }
         ProviderName::Anthropic => {
             let key = key(model, backstop_provider_anthropic::KEY_VARIABLE)?;
-            let anthropic = Anthropic::new(model_name(model, path)?);
+            let mut anthropic = Anthropic::new(model_name(model, path)?);
+            if let Some(yes) = model.cache {
+                anthropic = anthropic.with(|it| it.caches_prompts(yes));
+            }
             built(anthropic, model, key.as_deref(), path, folder)
         }
         ProviderName::Bedrock => {
@@ -272,6 +275,10 @@ pub(super) fn provider(
                     return Ok((Arc::new(ScriptedProvider::new(Vec::new())), Vec::new()));
                 }
                 bedrock => bedrock?,
+            };
+            let bedrock = match model.cache {
+                Some(yes) => bedrock.with(|it| it.caches_prompts(yes)),
+                None => bedrock,
             };
             built(bedrock, model, None, path, folder)
         }
@@ -300,10 +307,11 @@ pub(super) fn provider(
 
 /// Refuses keys that are another provider's.
 fn check_keys(model: &ModelTable, path: &Path) -> Result<(), CliError> {
-    use ProviderName::{Openai, OpenaiResponses, Script};
+    use ProviderName::{Anthropic, Bedrock, Openai, OpenaiResponses, Script};
     let is_script = model.provider == Script;
     let is_openai = model.provider == Openai;
     let own = [
+        ("cache", model.cache.is_some(), matches!(model.provider, Anthropic | Bedrock)),
         ("omits_done", model.omits_done.is_some(), is_openai),
         ("max_completion_tokens", model.max_completion_tokens.is_some(), is_openai),
         ("stream_options", model.stream_options.is_some(), is_openai),

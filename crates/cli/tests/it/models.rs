@@ -197,6 +197,35 @@ fn known_model_needs_no_price() {
     }
 }
 
+/// Spec: P12. Each marks what it sends to be cached, unless its own table says otherwise.
+#[test]
+fn cache_marks_are_left_out_where_a_file_says_so() {
+    for (provider, mark) in [("anthropic", "cache_control"), ("bedrock", "cachePoint")] {
+        for (more, is_marked) in [("", true), ("cache = true\n", true), ("cache = false\n", false)]
+        {
+            let server = match provider {
+                "anthropic" => ScriptedEndpoint::anthropic(vec![says("ok")]),
+                _ => ScriptedEndpoint::bedrock(vec![says("ok")]),
+            };
+            let bench = Bench::new()
+                .with("ANTHROPIC_API_KEY", "key-0123456789")
+                .with("AWS_BEARER_TOKEN_BEDROCK", "key-0123456789")
+                .with("AWS_REGION", "eu-west-1");
+            agent(&bench, provider, &server.base_url(), more);
+            let file = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+            // Only Claude is sent marks.
+            let file = file.replace("model = \"m\"", "model = \"anthropic.claude-sonnet-4-5\"");
+            bench.write("agent.toml", &file);
+            bench.run(&["run", "agent.toml"]).ok();
+            let sent = server.requests().remove(0).body.to_string();
+            assert_eq!(sent.contains(mark), is_marked, "{provider} {more}: {sent}");
+        }
+    }
+    let bench = Bench::new();
+    agent(&bench, "openai", "http://127.0.0.1:9", "cache = false\n");
+    bench.run(&["run", "agent.toml"]).fails(2, "`cache` does not apply to `provider = \"openai\"`");
+}
+
 /// Calls are spread over the entries of a pool, and what its keys say is never shown.
 #[test]
 fn calls_are_spread_over_a_pool() {
