@@ -16,6 +16,7 @@ const ELSEWHERE: &[&str] = &[
     "../crates/tool/tests/snapshots/it__every_variant_states_its_facts.snap",
     "../crates/react/tests/it/budgets.rs",
     "../crates/react/tests/it/durable.rs",
+    "../crates/react/tests/it/episodes.rs",
     "../crates/react/tests/it/parts.rs",
     "../crates/react/tests/it/typed.rs",
 ];

@@ -69,6 +69,7 @@ const EXCEPT: &[(&str, &str)] = &[
     ("NameError", "part of the errors that refuse a name"),
     ("HistoryFault", "part of `RequestError`"),
     ("LabelError", "part of `RequestError`"),
+    ("NotReopenable", "part of `ResumeError`"),
     ("RehearsalError", "of the crate that plays scenarios, which the facade does not have"),
     ("ScriptExhausted", "the cause of a `ProviderError` of scripts"),
     ("TimedOut", "a layer's; the service's own error is made from it"),

@@ -193,7 +193,7 @@ pub enum ReplayError {
     #[error("replay diverged")]
     ReplayDivergence(#[source] Box<Divergence>),
     /// A run cannot be gone on with or copied from there.
-    #[error("no such place in the record")]
+    #[error("the run cannot be gone on with")]
     Resume(#[source] Box<ResumeError>),
 }
 
@@ -283,6 +283,7 @@ impl Error {
             Self::Registration(RegistrationError::Tool(_)) => {
                 Some("give every tool a name of its own and a valid JSON Schema".to_owned())
             }
+            Self::Replay(ReplayError::Resume(error)) => error.hint().map(Cow::into_owned),
             Self::Execution(_) | Self::Replay(_) | Self::Storage(_) => None,
         };
         own.unwrap_or_else(|| layer0::failure::hint(self).into_owned())

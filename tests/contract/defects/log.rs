@@ -69,12 +69,16 @@ super::defects! {
     LosesParent => lets_a_dispatched_run_share_the_session,
     LosesTerms => keeps_every_field_of_a_summary,
     LosesTheActor => keeps_every_field_of_a_record,
+    LosesTheIncrease => a_reopened_run_is_open_until_it_ends_again,
     LosesUsage => keeps_every_field_of_a_summary,
     NeverWakes => wakes_each_watch_of_the_run,
     NeverTakes => takes_a_request_with_the_append_that_records_it,
     ReadsAfterTheSeq => reads_records_from_a_seq_on,
     ReadsAll => reads_records_from_a_seq_on,
     ReadsOneState => lists_the_runs_in_some_states,
+    RefusesToReopenBelow => a_dispatched_run_is_reopened_beside_others,
+    ReopensBesideAFollower => reopens_or_follows_never_both,
+    ReopensThoughFollowed => refuses_to_reopen_a_run_that_is_followed,
     RefusesDispatchedRuns => lets_a_dispatched_run_share_the_session,
     ReplacesControlCharacters => keeps_every_field_of_a_record,
     RequestIsFromNowhere => keeps_every_field_of_a_request,
@@ -94,7 +98,7 @@ super::defects! {
 
 use Defect as D;
 
-/// Spec: D1, D2, D4, D7, D8
+/// Spec: D1, D2, D4, D7, D8, D12
 #[test]
 fn every_defect_of_a_log_is_noticed() {
     super::check(DEFECTS, suite);
@@ -154,6 +158,7 @@ impl Defective {
             D::LosesLabels => summary.labels = Arc::default(),
             D::LosesParent => summary.parent = None,
             D::LosesTerms => summary.terms = Default::default(),
+            D::LosesTheIncrease => summary.raised = None,
             D::LosesUsage => summary.usage.tool_calls = 0,
             D::ForgetsACopysSession if summary.session.as_str().starts_with("ses_") => {
                 summary.session = "s".into();
@@ -209,6 +214,12 @@ impl Defective {
                     Err(LogError::SessionBusy { .. }) => self.force(batch).await,
                     written => written,
                 };
+            }
+            D::RefusesToReopenBelow
+                if batch.records.iter().any(|it| it.event_type == "run.reopened")
+                    && batch.summary.parent.is_some() =>
+            {
+                return Err(LogError::session_busy(batch.summary.session, batch.run));
             }
             D::ForkClosesItsParent
                 if batch.records.iter().any(|it| it.event_type == "run.forked") =>
@@ -272,6 +283,14 @@ impl Defective {
             (D::TwoRunsASession, Err(LogError::SessionBusy { run, .. })) => {
                 let other = self.sound.summary(run).await?;
                 if other.is_some_and(|it| it.is_open()) { self.force(batch).await } else { result }
+            }
+            (
+                D::ReopensBesideAFollower | D::ReopensThoughFollowed,
+                Err(LogError::Followed { by, .. }),
+            ) => {
+                let is_open = self.sound.summary(by).await?.is_some_and(|it| it.is_open());
+                let forces = is_open == self.is(D::ReopensBesideAFollower);
+                if forces { self.force(batch).await } else { result }
             }
             (D::LetsAnyRunFollow, Err(LogError::SessionBusy { run, .. })) => {
                 let other = self.sound.summary(run).await?;

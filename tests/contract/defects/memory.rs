@@ -14,6 +14,7 @@ super::defects! {
     ForgetsAllSessions => forgets_what_a_session_left,
     ForgetsNothing => forgets_everything,
     ForgetsTheFirst => remembers_what_a_run_came_to,
+    KeepsEveryAnswerOfARun => keeps_the_last_answer_of_a_run,
     MiscountsWhatItForgets => forgets_what_a_session_left,
     ReadsOnce => reading_changes_nothing,
     RemembersTheQuestionAlone => remembers_what_a_run_came_to,
@@ -74,6 +75,9 @@ impl Memory for Defective {
             D::DropsNonAscii => {
                 entry.output =
                     entry.output.chars().filter(char::is_ascii).collect::<String>().into();
+            }
+            D::KeepsEveryAnswerOfARun => {
+                entry.run = format!("{} {}", entry.run, entry.output).into();
             }
             D::RemembersTheQuestionAlone => entry.output = "".into(),
             D::StaysEmptyAfterForgetting if self.noted.lock().unwrap().has_forgotten => {

@@ -72,7 +72,6 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             episodes::a_dispatched_run_is_reopened_beside_others,
             episodes::a_reopened_run_is_open_until_it_ends_again,
             episodes::refuses_to_reopen_a_run_that_is_followed,
-            episodes::refuses_to_reopen_beside_an_open_run,
             episodes::reopens_or_follows_never_both,
             sessions::a_copied_run_has_a_session_of_its_own,
             sessions::begins_one_of_many_runs_of_a_session,

@@ -74,18 +74,6 @@ pub(super) async fn refuses_to_reopen_a_run_that_is_followed(log: Log) {
     reopen(&log, "run_2", 70).await.expect("nothing follows the last run");
 }
 
-pub(super) async fn refuses_to_reopen_beside_an_open_run(log: Log) {
-    broken(&log, "run_1", "s", 40).await;
-    let mut next = begin(&log, "run_2", 50, following("s", "run_1")).await.expect("it follows");
-    write(&mut next, 51, [failed(code::PROVIDER_TIMEOUT)]).await.expect("it ends");
-    drop(next);
-    let last = begin(&log, "run_3", 52, following("s", "run_2")).await.expect("it follows");
-    // What follows it counts first: waiting for that one would not help.
-    let refused = reopen(&log, "run_2", 60).await;
-    assert!(matches!(refused, Err(LogError::Followed { .. })), "{refused:?}");
-    drop(last);
-}
-
 pub(super) async fn a_dispatched_run_is_reopened_beside_others(log: Log) {
     whole(&log, "run_1", "s", 40).await;
     let below = begin(&log, "run_2", 50, dispatched("s", "run_1")).await;
