@@ -9,6 +9,7 @@ use backstop_event_log::{LogError, read_events};
 use backstop_react::{AgentError, Approval, ResumeError, RunFailure, RunOutcome};
 use backstop_rehearse::{RunReport, stored_errors};
 use backstop_store_sqlite::Database;
+use layer0::code;
 use layer0::event::{Event, EventKind};
 use layer0::failure::{Chain, Seconds};
 use layer0::stop::Outcome;
@@ -123,7 +124,10 @@ impl Ending<'_> {
         let command =
             |rest: &str| note(&format!("  {}", output::command(&format!("{rest}{store}"))));
         let stopped = !matches!(report.outcome, Outcome::Completed | Outcome::WaitingApproval);
-        if stopped {
+        if stopped && let Some(reopen) = reopening(report) {
+            note("go on with this run:");
+            command(&reopen);
+        } else if stopped {
             let agent = self.agent.map_or("AGENT.toml".into(), |path| path.to_string_lossy());
             note("go on in the same session:");
             let agent = output::quoted(&agent);
@@ -153,6 +157,30 @@ impl Ending<'_> {
             note(&format!("  {}", output::command(&format!("resume {}{store}", report.run))));
         }
     }
+}
+
+/// Returns the command that goes on with a run that failed or was stopped; `None` where its end is final.
+fn reopening(report: &RunReport) -> Option<String> {
+    let reason = report.reason.as_ref()?.as_str();
+    let more = match reason {
+        code::INPUT_INVALID => return None,
+        code::BUDGET_MODEL_CALLS => " --budget max_model_calls=+20",
+        code::BUDGET_TOOL_CALLS => " --budget max_tool_calls=+50",
+        code::BUDGET_INPUT_TOKENS => " --budget max_input_tokens=+100000",
+        code::BUDGET_OUTPUT_TOKENS => " --budget max_output_tokens=+20000",
+        code::BUDGET_TOTAL_TOKENS => " --budget max_total_tokens=+100000",
+        code::BUDGET_COST_USD => " --budget max_cost_usd=+1",
+        code::BUDGET_WALL_TIME => " --budget max_wall_ms=+600000",
+        code::BUDGET_EVENTS => " --budget max_events=+1000",
+        code::BUDGET_DEPTH => " --budget max_depth=+1",
+        reason if reason.starts_with("guard.") => " --input TEXT",
+        _ => "",
+    };
+    // A run without an end in its record is open, and not to be reopened.
+    let is_end =
+        |event: &Event| matches!(event.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_));
+    report.events.last().filter(|last| is_end(last))?;
+    Some(format!("resume {} --reopen{more}", report.run))
 }
 
 /// Says in one line how a run ended and what it used.

@@ -149,7 +149,10 @@ pub(crate) fn of_log(error: &LogError) -> ExitCode {
 const fn code_of(error: &LogError) -> u8 {
     match error {
         LogError::Tampered { .. } => TAMPERED,
-        LogError::KeyMissing { .. } | LogError::NotErasable { .. } | LogError::NotFound(_) => USAGE,
+        LogError::Followed { .. }
+        | LogError::KeyMissing { .. }
+        | LogError::NotErasable { .. }
+        | LogError::NotFound(_) => USAGE,
         _ => STORAGE,
     }
 }
@@ -161,6 +164,9 @@ fn hint_of(error: &LogError) -> Option<&'static str> {
             "`backstop vacuum` brings the store to this version; commands that read leave it as it is",
         ),
         LogError::NotFound(_) => Some("`backstop runs` lists the runs of the store"),
+        LogError::Followed { .. } => Some(
+            "go on with the last run of the session, or copy this one: `backstop fork RUN --at SEQ --input TEXT`",
+        ),
         LogError::Claimed(_) => Some("wait for it, or look on with `backstop trace`"),
         LogError::SessionBusy { .. } => Some(
             "wait for that run, or decide what it waits for (`backstop approvals`) and resume it",
@@ -236,7 +242,11 @@ impl From<ResumeError> for CliError {
                         .to_owned(),
                 ),
             },
-            other => Self::storage(other),
+            // The command line asks for what the run does not allow.
+            other => {
+                let hint = Failure::hint(&other).map(Cow::into_owned);
+                Self { code: USAGE, facts: other.facts(), source: other.into(), hint }
+            }
         }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use layer0::usage::BudgetIncrease;
+
 use super::store::StoreArgs;
-use super::values::{label, not_blank};
+use super::values::{increase, label, not_blank};
 
 #[derive(clap::Args)]
 pub(crate) struct RunArgs {
@@ -54,6 +56,18 @@ pub(crate) struct ResumeArgs {
     /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
+    /// Go on with a run that failed or was stopped, in the same record
+    #[arg(long)]
+    pub(crate) reopen: bool,
+    /// With `--reopen`: let it use so much more, such as max_model_calls=+20; may be given again
+    #[arg(long, value_name = "KEY=+N", value_parser = increase, requires = "reopen")]
+    pub(crate) budget: Vec<BudgetIncrease>,
+    /// With `--reopen`: say this to the model before it is asked next
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, value_parser = not_blank, requires = "reopen")]
+    pub(crate) input: Option<String>,
+    /// Who goes on with it [default: the user]
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) by: Option<String>,
     /// Use this agent file instead of the recorded one
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
@@ -90,6 +104,10 @@ pub(crate) struct ForkArgs {
     /// Say this to the model before it is asked next
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
+    /// Let a copy that is over where it ends use so much more, such as max_model_calls=+20; may be given
+    /// again
+    #[arg(long, value_name = "KEY=+N", value_parser = increase)]
+    pub(crate) budget: Vec<BudgetIncrease>,
     /// Use model and tools of this agent file instead of the recorded one
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_react::LabelError;
+use layer0::usage::BudgetIncrease;
 use layer0::{JsonText, Timestamp};
 
 /// From when until when.
@@ -43,6 +44,18 @@ pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("it is KEY=VALUE")?;
     LabelError::check(key, value).map_err(|error| error.to_string())?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Reads how much more of a budget a run may use.
+pub(super) fn increase(text: &str) -> Result<BudgetIncrease, String> {
+    let how = "write KEY=+N, such as max_model_calls=+20";
+    let (key, amount) = text.split_once("=+").ok_or(how)?;
+    let amount: serde_json::Number = amount.parse().map_err(|_| how)?;
+    if amount.as_f64().is_none_or(|amount| amount <= 0.0) {
+        return Err("what is added is more than nothing".to_owned());
+    }
+    let more = serde_json::json!({ key: amount });
+    serde_json::from_value(more).map_err(|error| error.to_string().replace("field", "budget"))
 }
 
 /// Reads the arguments of a call.

@@ -5,11 +5,13 @@ use std::process::ExitCode;
 use backstop_react::{ForkRequest, Source};
 
 use crate::args::ForkArgs;
+use crate::commands::resume::sum;
 use crate::commands::run::equipped;
 use crate::conclude::Ending;
 use crate::exit::CliError;
 use crate::ids;
 use crate::progress::{self, Results, Seen};
+use crate::prompt::user;
 use crate::recorded::Recorded;
 use crate::signals;
 use crate::store;
@@ -26,7 +28,10 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         return Err(CliError::usage(what).with_hint("`backstop trace` numbers the events of a run"));
     }
     let agent = recorded.agent(until)?;
-    let mut request = ForkRequest::new(run, args.at).cancelled_by(signals::interrupt());
+    let mut request = ForkRequest::new(run, args.at)
+        .by(user())
+        .budget(sum(&args.budget))
+        .cancelled_by(signals::interrupt());
     if let Some(input) = args.input {
         request = request.input(input);
     }

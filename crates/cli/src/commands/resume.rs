@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use backstop_event_log::{EventLog, LogError};
-use backstop_react::ResumeRequest;
+use backstop_react::{ReopenRequest, ResumeRequest};
 use layer0::id::RunId;
+use layer0::usage::BudgetIncrease;
 
 use crate::args::ResumeArgs;
 use crate::commands::run::equipped;
@@ -20,12 +21,15 @@ use crate::store::{self, Chosen};
 pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let run = ids::run_of(&chosen, &args.run).await?;
+    if args.reopen {
+        return reopen(args, chosen, run).await;
+    }
     if let Some(exit) = over(&chosen, &run, args.json).await? {
         return Ok(exit);
     }
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
     let agent = recorded.build(equipped(recorded.agent(usize::MAX)?, &database))?;
-    let mut request = ResumeRequest::new(run).by(user()).cancelled_by(signals::interrupt());
+    let mut request = ResumeRequest::new(run).by(by(args.by)).cancelled_by(signals::interrupt());
     if args.agent.is_some() {
         request = request.allow_other_agent();
     }
@@ -37,6 +41,39 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     let agent = args.agent.as_deref();
     let ending = Ending { database: &database, chosen: &chosen, json: args.json, agent };
     ending.conclude_resumed(Seen { result, answer }).await
+}
+
+/// Opens a run again that is over.
+async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode, CliError> {
+    let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
+    let agent = recorded.build(equipped(recorded.agent(usize::MAX)?, &database))?;
+    let mut request = ReopenRequest::new(run)
+        .by(by(args.by))
+        .budget(sum(&args.budget))
+        .cancelled_by(signals::interrupt());
+    if let Some(input) = args.input {
+        request = request.message(input);
+    }
+    if args.agent.is_some() {
+        request = request.allow_other_agent();
+    }
+    let results = if args.json { Results::None } else { Results::Answer };
+    let shown = tokio::spawn(progress::show(agent.subscribe(), results));
+    let result = agent.reopen(request).await;
+    drop(agent);
+    let answer = shown.await.ok().flatten();
+    let agent = args.agent.as_deref();
+    let ending = Ending { database: &database, chosen: &chosen, json: args.json, agent };
+    ending.conclude_resumed(Seen { result, answer }).await
+}
+
+fn by(given: Option<String>) -> String {
+    given.unwrap_or_else(user)
+}
+
+/// Returns what was given of a budget, together.
+pub(super) fn sum(given: &[BudgetIncrease]) -> BudgetIncrease {
+    given.iter().fold(BudgetIncrease::new(), |all, more| all.and(more))
 }
 
 /// Reports a run that is over; that needs neither its agent nor the right to write.

@@ -10,6 +10,7 @@ mod builtins;
 #[cfg(unix)]
 mod chatting;
 mod durable;
+mod episodes;
 mod exit_codes;
 #[cfg(unix)]
 mod following;
