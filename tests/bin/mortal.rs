@@ -1,8 +1,9 @@
 //! An agent in a process that kills itself (`kill -9`) around an append, for the tests of resume.
 //!
-//! `mortal DATABASE EFFECTS run|resume RUN [after|before APPEND]`: runs or resumes the run; every
-//! execution of a tool is noted in the file EFFECTS. Exits with 0 when the run completed and 4 when
-//! it waits for a person.
+//! `mortal DATABASE EFFECTS run|resume|reopen RUN [after|before APPEND | asking]`: runs, resumes or reopens
+//! the run; every execution of a tool is noted in the file EFFECTS. The model of `run_broken` fails for good
+//! in its middle; with `asking`, the process dies when it asks its model. Exits with 0 when the run
+//! completed, 1 when it failed, and 4 when it waits for a person.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,10 +21,11 @@ use backstop::layer0::event::{Event, EventKind};
 use backstop::layer0::failure::Chain;
 use backstop::layer0::id::{RunId, SessionId};
 use backstop::layer0::stop::Stop;
-use backstop::react::ResumeRequest;
+use backstop::provider::{ModelRequest, ModelResponse};
+use backstop::react::{ReopenRequest, ResumeRequest};
 use backstop::{
-    Agent, Database, Durability, EventLog, RetryConfig, RunRequest, ScriptedProvider, ToolContext,
-    ToolError, read_events,
+    Agent, Database, Durability, EventLog, Provider, ProviderError, RetryConfig, RunRequest,
+    ScriptedProvider, ToolContext, ToolError, read_events,
 };
 use serde_json::json;
 
@@ -162,6 +164,33 @@ fn script() -> serde_json::Value {
     ])
 }
 
+/// The same, but the model fails for good in the middle.
+fn broken_script() -> serde_json::Value {
+    let mut script = script();
+    if let Some(answers) = script.as_array_mut() {
+        answers.insert(2, json!({"error": {"kind": "auth_failed"}}));
+    }
+    script
+}
+
+/// A model that kills its process.
+struct Fatal;
+
+#[async_trait]
+impl Provider for Fatal {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    fn model(&self) -> &str {
+        "fatal"
+    }
+
+    async fn complete(&self, _: &ModelRequest) -> Result<ModelResponse, ProviderError> {
+        Deadly::die()
+    }
+}
+
 /// How many answers of the script a record has used up.
 fn outcomes(events: &[Event]) -> usize {
     let used = |event: &&Event| match &event.kind {
@@ -188,8 +217,13 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
         after: when("after"),
         before: when("before"),
     };
-    let answers: Vec<_> = serde_json::from_value(script())?;
-    let agent = Agent::builder(ScriptedProvider::new(answers).starting_at(answered))
+    let script = if run.as_str() == "run_broken" { broken_script() } else { script() };
+    let answers: Vec<_> = serde_json::from_value(script)?;
+    let agent = match rest.first().is_some_and(|when| when == "asking") {
+        true => Agent::builder(Fatal),
+        false => Agent::builder(ScriptedProvider::new(answers).starting_at(answered)),
+    };
+    let agent = agent
         .name("mortal")
         .retry(
             RetryConfig::new()
@@ -206,6 +240,7 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
         .build()?;
     let outcome = match act.as_str() {
         "run" => agent.run(RunRequest::new("go").session("s-1").run(run)).await?,
+        "reopen" => agent.reopen(ReopenRequest::new(run).by("ops")).await?,
         _ => agent.resume(ResumeRequest::new(run)).await?,
     };
     database.close().await;

@@ -43,8 +43,12 @@ impl Folder {
     }
 
     async fn events(&self) -> Vec<Event> {
+        self.events_of(RUN).await
+    }
+
+    async fn events_of(&self, run: &str) -> Vec<Event> {
         let database = Database::open_read_only(self.path("a.db")).await.unwrap();
-        let read = read_events(&database.log(), &RunId::from(RUN)).await;
+        let read = read_events(&database.log(), &RunId::from(run)).await;
         database.close().await;
         match read {
             Ok((_, events)) => events,
@@ -55,14 +59,24 @@ impl Folder {
 
     /// Resumes until the run is over; approves what it asks.
     async fn resume(&self) {
+        self.resume_run(RUN).await;
+    }
+
+    async fn resume_run(&self, run: &str) {
         loop {
-            let (status, said) = self.mortal(&["resume", RUN]);
+            let (status, said) = self.mortal(&["resume", run]);
             match status.code() {
                 Some(0) => return,
                 Some(4) => self.approve().await,
                 _ => panic!("{status}: {said}"),
             }
         }
+    }
+
+    /// Resumes a run that may wait already.
+    async fn resume_after_approval(&self, run: &str) {
+        self.approve().await;
+        self.resume_run(run).await;
     }
 
     async fn approve(&self) {
@@ -232,4 +246,110 @@ async fn two_processes_never_write_the_same_run() {
     let summary = Database::open_read_only(folder.path("a.db")).await.unwrap();
     let state = summary.log().summary(&RunId::from(RUN)).await.unwrap().unwrap().state;
     assert_eq!(state, RunState::Finished);
+}
+
+const BROKEN: &str = "run_broken";
+
+/// How many events are of this type.
+fn count(events: &[Event], event_type: &str) -> usize {
+    events.iter().filter(|event| event.kind.event_type() == event_type).count()
+}
+
+async fn replays(folder: &Folder, run: &str) {
+    let database = Database::open_read_only(folder.path("a.db")).await.unwrap();
+    assert!(replay(&database.log(), &RunId::from(run)).await.unwrap().is_some());
+    database.close().await;
+}
+
+/// Spec: D12, D5
+#[tokio::test]
+async fn killed_reopened_run_goes_on_from_every_append() {
+    let whole = Folder::new();
+    assert_eq!(whole.mortal(&["run", BROKEN]).0.code(), Some(1));
+    assert_eq!(whole.effects().len(), 3, "it failed in its middle");
+    assert_eq!(whole.mortal(&["reopen", BROKEN]).0.code(), Some(4));
+    whole.approve().await;
+    whole.resume_run(BROKEN).await;
+    let expected = result(&whole.events_of(BROKEN).await);
+    assert_eq!(whole.effects().into_values().collect::<Vec<_>>(), [1; 5]);
+
+    let mut killed = 0;
+    for when in ["after", "before"] {
+        for append in 1.. {
+            let folder = Folder::new();
+            assert_eq!(folder.mortal(&["run", BROKEN]).0.code(), Some(1));
+            let (status, said) = folder.mortal(&["reopen", BROKEN, when, &append.to_string()]);
+            if status.code() == Some(4) {
+                break;
+            }
+            let place = format!("{when} {append}");
+            assert_eq!(status.signal(), Some(9), "{place}: {said}");
+            killed += 1;
+            let before = folder.events_of(BROKEN).await;
+            let is_over = matches!(before.last().unwrap().kind, EventKind::RunFailed(_));
+            assert_eq!(is_over, place == "before 1", "{place}");
+            if is_over {
+                assert_eq!(folder.mortal(&["reopen", BROKEN]).0.code(), Some(4), "{place}");
+            }
+            folder.resume_after_approval(BROKEN).await;
+            let events = folder.events_of(BROKEN).await;
+            assert_eq!(count(&events, "run.reopened"), 1, "{place}");
+            assert_eq!((count(&events, "run.failed"), count(&events, "run.finished")), (1, 1));
+            let mut answers = of_calls(&events, "tool.responded");
+            answers.sort_unstable();
+            assert_eq!(answers, ["c1", "c2", "c3", "c4", "c5"], "{place}: one answer per call");
+            let effects = folder.effects();
+            for call in ["c1", "c2", "c3", "c4"] {
+                assert!(effects.get(call).is_none_or(|times| *times == 1), "{place}: {effects:?}");
+            }
+            assert_eq!(result(&events), expected, "{place}");
+            replays(&folder, BROKEN).await;
+        }
+    }
+    assert!(killed >= 6, "{killed}");
+}
+
+/// Spec: D5, D12. A process that dies at the same step each time does not do so for ever.
+#[tokio::test]
+async fn crash_loop_ends_the_run() {
+    let folder = Folder::new();
+    assert_eq!(folder.mortal(&["run", RUN, "asking"]).0.signal(), Some(9));
+    for crash in 0..2 {
+        let (status, said) = folder.mortal(&["resume", RUN, "asking"]);
+        assert_eq!(status.signal(), Some(9), "{crash}: {said}");
+    }
+    let (status, said) = folder.mortal(&["resume", RUN, "asking"]);
+    assert_eq!(status.code(), Some(1), "no model is asked any more: {said}");
+    let events = folder.events().await;
+    assert_eq!(count(&events, "run.recovered"), 3);
+    let Some(EventKind::RunFailed(failed)) = events.last().map(|event| &event.kind) else {
+        panic!("it ends");
+    };
+    assert_eq!(failed.reason.as_str(), "run.crash_loop");
+    assert!(failed.message.contains("model call 1"), "{}", failed.message);
+    assert!(said.contains("died three times"), "{said}");
+    replays(&folder, RUN).await;
+
+    // Mended, it goes on in the same record.
+    assert_eq!(folder.mortal(&["reopen", RUN]).0.code(), Some(4));
+    folder.approve().await;
+    folder.resume().await;
+    assert_eq!(folder.effects().into_values().max(), Some(1));
+    replays(&folder, RUN).await;
+}
+
+/// Spec: D5. A step that was completed in between begins the count anew.
+#[tokio::test]
+async fn progress_between_crashes_is_no_loop() {
+    let folder = Folder::new();
+    assert_eq!(folder.mortal(&["run", RUN, "asking"]).0.signal(), Some(9));
+    for _ in 0..2 {
+        assert_eq!(folder.mortal(&["resume", RUN, "asking"]).0.signal(), Some(9));
+        // The model answers, then the process dies.
+        assert_eq!(folder.mortal(&["resume", RUN, "after", "2"]).0.signal(), Some(9));
+    }
+    let recovered = count(&folder.events().await, "run.recovered");
+    assert!(recovered > 3, "{recovered}");
+    folder.resume_after_approval(RUN).await;
+    assert_eq!(count(&folder.events().await, "run.failed"), 0);
 }
