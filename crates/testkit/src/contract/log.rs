@@ -10,13 +10,10 @@ mod reopened;
 mod sessions;
 mod writers;
 
-use std::sync::Arc;
-
 use backstop_event_log::EventLog;
 
+use self::history::Log;
 use super::suite::{Open, Suite, checks};
-
-type Log = Arc<dyn EventLog>;
 
 /// Holds event logs against the contract of [`EventLog`]: what is appended, by one writer, in sessions
 /// with one open run, what is sent to a run, and what is erased. `make` makes an empty log for each trial.

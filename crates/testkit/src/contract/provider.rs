@@ -2,6 +2,7 @@
 
 mod asked;
 mod broken;
+mod exchange;
 mod failed;
 mod form;
 mod many;
@@ -9,20 +10,9 @@ mod numbers;
 mod said;
 mod settings;
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use backstop_provider::{
-    ModelResponse, ProviderError, ScriptedAnswer, ScriptedToolCall, StreamSink,
-};
-use backstop_provider_http::Timeouts;
-use layer0::usage::TokenUsage;
-use serde_json::{Value, json};
-
 use super::suite::{Suite, checks};
 use crate::server::patient;
-use crate::server::{Heard, Loopback, Reply, hello, send};
-use crate::wire::{Cannot, Wire};
+use crate::wire::Wire;
 
 /// Holds a provider against the contract of [`Provider`](backstop_provider::Provider), over real HTTP:
 ///
@@ -116,53 +106,8 @@ pub fn provider(wire: Wire) -> Suite {
     )
 }
 
-/// The limits of a call that hangs. All others are patient: a busy machine is no defect.
-const SHORT: Timeouts = {
-    let second = Duration::from_secs(1);
-    patient().first_byte(second).idle(second)
-};
-
 async fn it_has_a_name(wire: Wire) {
     let provider = (wire.provider)("http://127.0.0.1:9", patient());
     assert!(!provider.name().is_empty(), "a provider has a name");
     assert!(!provider.model().is_empty(), "a model has a name");
-}
-
-type Result = std::result::Result<ModelResponse, ProviderError>;
-
-async fn ask(wire: &Wire, reply: Reply, streamed: bool) -> (Result, Arc<Heard>) {
-    let server = Loopback::replying([reply]);
-    ask_at(wire, &server.url(), streamed, patient()).await
-}
-
-async fn ask_at(
-    wire: &Wire,
-    url: &str,
-    streamed: bool,
-    timeouts: Timeouts,
-) -> (Result, Arc<Heard>) {
-    let heard = Arc::new(Heard::default());
-    let sink = Arc::clone(&heard) as Arc<dyn StreamSink>;
-    let request = hello().sink(sink);
-    let provider = (wire.provider)(url, timeouts);
-    (send(&*provider, &request, streamed).await, heard)
-}
-
-fn answer(wire: &Wire) -> ScriptedAnswer {
-    ScriptedAnswer::saying("grüße 👍 one two three").usage(billed(wire))
-}
-
-fn billed(wire: &Wire) -> TokenUsage {
-    let cached_tokens = if wire.can(Cannot::CountCached) { 3 } else { 0 };
-    let cache_write_tokens = if wire.can(Cannot::CountCacheWrites) { 2 } else { 0 };
-    TokenUsage::new(7, 5).cached_tokens(cached_tokens).cache_write_tokens(cache_write_tokens)
-}
-
-fn calls() -> ScriptedAnswer {
-    let call = |id: &str, city: &str| calling(id, json!({ "city": city, "days": [1, 2] }));
-    ScriptedAnswer::default().tool_calls([call("call_1", "Zürich"), call("call_2", "Oslo")])
-}
-
-fn calling(id: &str, arguments: Value) -> ScriptedToolCall {
-    ScriptedToolCall::new(id, "weather", arguments)
 }

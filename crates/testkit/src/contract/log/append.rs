@@ -11,9 +11,9 @@ use layer0::usage::Usage;
 use layer0::{Timestamp, code};
 use serde_json::json;
 
-use super::Log;
 use super::history::{
-    begin, dispatched, finished, following, open, records, seed, started, warning, whole, write,
+    Log, begin, dispatched, finished, following, open, records, seed, started, warning, whole,
+    write,
 };
 
 pub(super) async fn keeps_what_is_appended(log: Log) {

@@ -8,10 +8,9 @@ use layer0::code;
 use layer0::event::{EventKind, RunReopened};
 use layer0::usage::BudgetIncrease;
 
-use super::Log;
 use super::history::{
-    begin, dispatched, failed, following, open, records, resume, started, stopped, warning, whole,
-    write,
+    Log, begin, dispatched, failed, following, open, records, resume, started, stopped, warning,
+    whole, write,
 };
 
 fn reopened(reason: &'static str) -> EventKind {

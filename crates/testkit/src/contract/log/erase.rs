@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use backstop_event_log::{LogError, Payload, RunWriter, read_events, verify, verify_run};
 
-use super::Log;
-use super::history::{finished, forked, open, records, resume, warning, write};
+use super::history::{Log, finished, forked, open, records, resume, warning, write};
 
 /// A run of three events, of which the second is private.
 async fn told(log: &Log) {

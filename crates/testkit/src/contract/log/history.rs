@@ -14,7 +14,8 @@ use layer0::{Timestamp, code};
 use serde_json::json;
 use std::sync::Arc;
 
-use super::Log;
+/// A log on trial.
+pub(crate) type Log = Arc<dyn EventLog>;
 
 /// The start of a root run of a session.
 pub(crate) fn started(session: &str) -> RunStarted {

@@ -6,8 +6,7 @@ use std::task::{Context, Waker};
 use backstop_event_log::{Decision, InboxRequest};
 use futures_util::future::join_all;
 
-use super::Log;
-use super::history::{at, cancel, cancelled, finished, input, open, send, warning, write};
+use super::history::{Log, at, cancel, cancelled, finished, input, open, send, warning, write};
 use crate::contract::approvals::asked;
 
 async fn inbox(log: &Log, run: &str) -> Vec<backstop_event_log::InboxMessage> {

@@ -6,10 +6,9 @@ use backstop_event_log::{FailedAttempts, RunFilter, RunState};
 use layer0::code;
 use layer0::event::RunStarted;
 
-use super::Log;
 use super::history::{
-    at, attempted, begin, dispatched, failed, finished, following, open, started, stopped, whole,
-    write,
+    Log, at, attempted, begin, dispatched, failed, finished, following, open, started, stopped,
+    whole, write,
 };
 
 async fn listed(log: &Log, session: Option<&str>, limit: Option<u32>) -> Vec<String> {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use backstop_event_log::{LogError, RunWriter, read_events, session_of_fork};
 use futures_util::future::join_all;
 
-use super::Log;
 use super::history::{
-    begin, dispatched, finished, following, forked, open, records, started, warning, whole, write,
+    Log, begin, dispatched, finished, following, forked, open, records, started, warning, whole,
+    write,
 };
 
 /// Asserts that a run did not begin, because of another one of its session.

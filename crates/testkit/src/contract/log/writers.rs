@@ -6,9 +6,9 @@ use backstop_event_log::{Claim, LogError, RunSummary, RunWriter, read_events};
 use futures_util::future::join_all;
 use layer0::id::RunId;
 
-use super::Log;
 use super::history::{
-    begin, finished, following, input, open, records, resume, send, started, warning, whole, write,
+    Log, begin, finished, following, input, open, records, resume, send, started, warning, whole,
+    write,
 };
 use crate::contract::approvals::asked;
 

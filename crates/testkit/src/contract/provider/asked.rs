@@ -7,7 +7,7 @@ use layer0::ToolSpec;
 use layer0::message::{Image, Message, ProviderState, StatePart, ToolCall, Transcript};
 use serde_json::{Value, json};
 
-use super::answer;
+use super::exchange::answer;
 use crate::server::patient;
 use crate::server::shows_a_secret;
 use crate::server::{Loopback, Request, send};

@@ -6,7 +6,7 @@ use layer0::code;
 use layer0::failure::{Failure, Retry};
 use serde_json::json;
 
-use super::{SHORT, answer, ask, ask_at, calls};
+use super::exchange::{SHORT, answer, ask, ask_at, calls};
 use crate::server::patient;
 use crate::server::{ClosedPort, Ending, Loopback, Reply, hello, send};
 use crate::wire::Wire;

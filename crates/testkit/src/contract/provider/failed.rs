@@ -4,7 +4,7 @@ use backstop_provider::{ErrorKind, ProviderError, ScriptedAnswer, ScriptedError}
 use layer0::failure::Failure;
 use serde_json::json;
 
-use super::{ask, billed};
+use super::exchange::{ask, billed};
 use crate::server::{KEY, Reply};
 use crate::server::{all_of, shows_a_secret};
 use crate::wire::{Cannot, Wire};

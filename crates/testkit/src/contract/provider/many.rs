@@ -7,7 +7,7 @@ use backstop_provider::{ModelRequest, ScriptedAnswer, StreamSink};
 use futures_util::future::join_all;
 use layer0::message::{Message, Transcript};
 
-use super::{answer, calls};
+use super::exchange::{answer, calls};
 use crate::server::{Ending, Heard, Loopback, hello, patient, send};
 use crate::wire::Wire;
 

@@ -7,7 +7,7 @@ use layer0::JsonText;
 use layer0::message::{Message, Transcript};
 use serde_json::{Value, json};
 
-use super::{answer, calling};
+use super::exchange::{answer, calling};
 use crate::server::{Loopback, Reply, patient, send};
 use crate::wire::Wire;
 

@@ -5,7 +5,7 @@ use layer0::message::StopReason;
 use layer0::usage::TokenUsage;
 use serde_json::{Value, json};
 
-use super::{answer, ask, billed, calling, calls};
+use super::exchange::{answer, ask, billed, calling, calls};
 use crate::server::Reply;
 use crate::wire::{Cannot, Wire};
 

@@ -4,7 +4,7 @@ use backstop_provider::{ModelSettings, ReasoningEffort, ToolChoice};
 use layer0::ToolSpec;
 use serde_json::{Value, json};
 
-use super::answer;
+use super::exchange::answer;
 use crate::server::{Loopback, hello, patient, send};
 use crate::wire::Wire;
 
