@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Row, Sample, term_of};
+use super::row::{Row, term_of};
+use super::sample::Sample;
 use crate::server::Reply;
 use crate::wire::bedrock::{event, exception, stream};
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use layer0::message::StopReason;
 use serde_json::{Value, json};
 
-use super::{Row, Sample, code_of};
+use super::row::{Row, code_of};
+use super::sample::Sample;
 use crate::server::Reply;
 use crate::wire::gemini::{candidate, data, failure};
 

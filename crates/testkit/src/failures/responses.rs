@@ -3,7 +3,8 @@
 use layer0::message::StopReason;
 use serde_json::{Value, json};
 
-use super::{Body, Row, Sample, rows_of};
+use super::row::{Body, Row, rows_of};
+use super::sample::Sample;
 use crate::server::Reply;
 
 /// Returns what OpenAI can answer to a request of Responses when it fails: with its status, and

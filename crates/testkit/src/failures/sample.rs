@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use backstop_provider::{ModelResponse, ProviderError};
+use layer0::code;
 use layer0::failure::{Failure, Retry};
 use layer0::message::StopReason;
 
-use super::Row;
+use super::row::{Row, code_of};
 use crate::server::patient;
 use crate::server::{KEY, Loopback, Reply, TOKEN, hello, send};
 use crate::wire::Wire;
@@ -98,5 +99,44 @@ impl Sample {
         assert_eq!((error.code(), error.retry()), (self.code, retry), "{context}");
         assert_eq!(error.is_retryable(), self.retryable, "{context}");
         Verdict::Failed { code: error.code(), retry: error.retry(), status: error.status() }
+    }
+}
+
+impl Row {
+    /// Makes a sample of a reply and of the hint it gives.
+    pub(super) fn sample(
+        &self,
+        label: &str,
+        reply: Reply,
+        hint: Option<(&'static str, &'static str, Duration)>,
+    ) -> Sample {
+        let label = match label {
+            "" => self.condition.as_str(),
+            label => label,
+        };
+        let reply = match hint {
+            Some((name, value, _)) => reply.header(name, value),
+            None => reply,
+        };
+        let code = match self.cls.as_str() {
+            // What is not tried again is not transient, whatever it is called.
+            "conflict" if self.retry == false => code::PROVIDER_INVALID_REQUEST,
+            class => code_of(class),
+        };
+        let header = hint.map(|(name, value, _)| format!("{name}: {value}"));
+        let hinted = header.as_ref().map_or(String::new(), |header| format!(" [{header}]"));
+        Sample {
+            label: format!("{} {} {label}{hinted}", self.provider, self.http),
+            row: self.clone(),
+            says: self.condition.clone(),
+            inside: None,
+            reply,
+            streamed: self.in_stream,
+            stops: None,
+            code,
+            retryable: self.retry == true,
+            hint: header,
+            retry_after: hint.map(|(_, _, wait)| wait),
+        }
     }
 }
