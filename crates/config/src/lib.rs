@@ -37,8 +37,8 @@ pub use read::{MAX_TEXT_BYTES, read_bytes, read_text, read_text_from};
 pub use redact_table::RedactTable;
 pub use reference::Reference;
 pub use scenario::{
-    Expect, LogFaultTable, MemoryTable, Scenario, ScriptedCall, ScriptedTool, StoreFault,
-    StoreFaultTable,
+    Expect, LogFaultTable, MemoryTable, Reopening, Scenario, ScriptedCall, ScriptedTool,
+    StoreFault, StoreFaultTable,
 };
 pub use scripted_hook::{ApprovalVerdict, HookAction, ScriptedDecision, ScriptedHook};
 

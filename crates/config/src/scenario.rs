@@ -5,6 +5,7 @@ use std::path::Path;
 use backstop_provider::ScriptedAnswer;
 use layer0::Approvers;
 use layer0::stop::Outcome;
+use layer0::usage::BudgetIncrease;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
@@ -50,6 +51,9 @@ pub struct Scenario {
     /// What people decide, in the order they are asked; then there is no one to ask.
     #[serde(default)]
     pub approvals: Vec<ScriptedDecision>,
+    /// How the run is opened again after it failed or was stopped, in order.
+    #[serde(default)]
+    pub reopen: Vec<Reopening>,
     /// How the log fails.
     #[serde(default)]
     pub log: LogFaultTable,
@@ -62,6 +66,21 @@ pub struct Scenario {
     /// What must come of it.
     #[serde(default)]
     pub expect: Expect,
+}
+
+/// `[[reopen]]`: a run that failed or was stopped goes on.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Reopening {
+    /// Who opens it.
+    #[serde(deserialize_with = "optional_text")]
+    pub by: Option<String>,
+    /// What is said to the model.
+    #[serde(deserialize_with = "optional_text")]
+    pub message: Option<String>,
+    /// What is added to its budget.
+    pub budget: BudgetIncrease,
 }
 
 /// A scripted tool.

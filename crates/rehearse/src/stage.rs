@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, VirtualClock};
-use backstop_config::Scenario;
+use backstop_config::{Reopening, Scenario};
 use backstop_error_store::{ErrorStore, ResultStore};
 use backstop_event_log::{EventLog, LogError, read_events};
 use backstop_provider::{ScriptExhausted, ScriptedProvider};
-use backstop_react::{Agent, CancellationToken, RunFailure, RunRequest};
+use backstop_react::{
+    Agent, CancellationToken, ReopenRequest, ResumeError, RunFailure, RunOutcome, RunRequest,
+};
 use backstop_retry::Jitter;
 use backstop_store_sqlite::Database;
 use layer0::Timestamp;
 use layer0::error::BoxError;
-use layer0::failure::sources;
+use layer0::failure::{Chain, sources};
 use serde::Serialize;
 use tokio::sync::oneshot;
 
@@ -143,15 +145,25 @@ async fn play(
             token.cancel();
         })));
     }
-    let (done, result) = oneshot::channel();
-    let run = async move {
-        let _ = done.send(agent.run(request).await);
-    };
-    // A task of its own, because the clock has to see when it is idle.
-    let task = tokio::spawn(clock.track(Box::pin(run)));
-    let lost = |_| RehearsalError::Agent("the run's task was lost".into());
-    let result = result.await.map_err(lost)?;
-    let _ = task.await;
+    let first = agent.clone();
+    let mut result = tracked(&clock, async move { first.run(request).await }).await?;
+    let mut refused = None;
+    for reopening in &scenario.reopen {
+        let (agent, request) = (agent.clone(), request_of(&result, reopening));
+        let opened = tracked(&clock, async move { agent.reopen(request).await }).await?;
+        result = match opened {
+            Ok(outcome) => Ok(outcome),
+            Err(ResumeError::Run(failure)) => Err(*failure),
+            Err(error) => {
+                // Without the run's id, which is another one each time.
+                refused = Some(match &error {
+                    ResumeError::NotReopenable { why, .. } => format!("reopen: {why}"),
+                    other => format!("reopen: {}", Chain(other)),
+                });
+                break;
+            }
+        };
+    }
 
     let run_id = match &result {
         Ok(outcome) => &outcome.run_id,
@@ -166,7 +178,11 @@ async fn play(
     };
     let stored = stored_errors(&*errors, &events).await.map_err(|error| failed(error.into()))?;
     let report = RunReport::new(&result, events, stored);
-    let mut diff = difference(&scenario.expect, &report);
+    let diff = difference(&scenario.expect, &report);
+    let mut diff = match (refused, diff) {
+        (Some(refused), Some(diff)) => Some(format!("{refused}\n{diff}")),
+        (refused, diff) => refused.or(diff),
+    };
     if result.as_ref().is_err_and(is_exhausted) {
         let more = diff.map(|diff| format!("\n{diff}")).unwrap_or_default();
         diff = Some(format!("model: asked more often than it has answers{more}"));
@@ -178,6 +194,38 @@ async fn play(
         report,
         requests: requests.take(),
     })
+}
+
+/// Performs something in a task of its own, because the clock has to see when it is idle.
+async fn tracked<T: Send + 'static>(
+    clock: &VirtualClock,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, RehearsalError> {
+    let (done, result) = oneshot::channel();
+    let work = async move {
+        let _ = done.send(work.await);
+    };
+    let task = tokio::spawn(clock.track(Box::pin(work)));
+    let lost = |_| RehearsalError::Agent("the run's task was lost".into());
+    let result = result.await.map_err(lost)?;
+    let _ = task.await;
+    Ok(result)
+}
+
+/// Makes the request to open a run again that ended like this.
+fn request_of(result: &Result<RunOutcome, RunFailure>, reopening: &Reopening) -> ReopenRequest {
+    let run = match result {
+        Ok(outcome) => &outcome.run_id,
+        Err(failure) => &failure.run_id,
+    };
+    let mut request = ReopenRequest::new(run.clone()).budget(reopening.budget);
+    if let Some(by) = &reopening.by {
+        request = request.by(by.as_str());
+    }
+    if let Some(message) = &reopening.message {
+        request = request.message(message.as_str());
+    }
+    request
 }
 
 fn build(
