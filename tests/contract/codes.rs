@@ -17,6 +17,7 @@ const ELSEWHERE: &[&str] = &[
     "../crates/react/tests/it/budgets.rs",
     "../crates/react/tests/it/durable.rs",
     "../crates/react/tests/it/episodes.rs",
+    "durability/kill.rs",
     "../crates/react/tests/it/parts.rs",
     "../crates/react/tests/it/typed.rs",
 ];

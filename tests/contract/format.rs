@@ -7,6 +7,7 @@ use crate::support::played::{Played, failing, passing};
 
 /// The keys of each event's data.
 const EVENTS: &[(&str, &[&str])] = &[
+    ("run.reopened", &["by", "reason", "budget", "message", "cause"]),
     (
         "run.started",
         &[
@@ -279,7 +280,8 @@ fn decisions_are_the_machines_and_facts_are_not() {
             let denied = event["data"]["error"]["reason"] == "tool.approval_denied"
                 && cause_of(played, event) == "approval.denied";
             // The driver counts what a batch may still run, as it is the one to admit calls.
-            let admitted = played.name == "budget_tool_calls";
+            let admitted =
+                ["budget_tool_calls", "reopen_budget_tool_calls"].contains(&&*played.name);
             let decided = DECISIONS.contains(&event_type) || cancelled && !admitted || denied;
             assert_eq!(event["actor"] == "machine", decided, "{} {event}", played.name);
         }

@@ -37,6 +37,7 @@ fn what_must_not_pass_says_why() {
                 false,
                 "reason: expected \"provider.rate_limited\", got \"provider.auth_failed\""
             ),
+            ("reopen_completed", false, "reopen: the run completed"),
             ("script_exhausted", false, "model: asked more often than it has answers"),
             (
                 "wrong_expectation",
