@@ -158,7 +158,7 @@ fn a_failed_run_says_how_to_go_on() {
     let runs = bench.run(&["runs", "--json", "--store", "sqlite:x.db"]).ok().json();
     let errors = bench.run(&["errors", "list", "--json", "--store", "sqlite:x.db"]).ok().json();
     let named = [
-        "backstop run agent.toml --session 'my s' --input TEXT --store ".to_owned(),
+        format!("backstop resume {} --reopen --store", runs[0]["run"].as_str().unwrap()),
         format!("backstop trace {} --store", runs[0]["run"].as_str().unwrap()),
         format!("backstop errors show {} --store", errors[0]["id"].as_str().unwrap()),
     ];
