@@ -229,7 +229,9 @@ event_kinds! {
     BehaviorStarted "behavior.started"
     BehaviorFailed "behavior.failed"
     OperatorDispatched "operator.dispatched"
+    OperatorWaiting "operator.waiting"
     OperatorReturned "operator.returned"
+    BudgetGranted "budget.granted"
     SignalReceived "signal.received"
 }
 

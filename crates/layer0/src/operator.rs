@@ -2,24 +2,48 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as TaskContext, Poll, Waker};
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::error::OperatorError;
-use crate::id::{RunId, SessionId};
+use crate::error::{OperatorError, OrchError};
+use crate::event::WaitFor;
+use crate::id::{ApprovalId, RunId, SessionId};
 use crate::message::Image;
 use crate::orchestrator::Orchestrator;
 use crate::stop::Stop;
 use crate::time::Timestamp;
-use crate::usage::Usage;
+use crate::usage::{Allowance, Usage};
 
 /// Does one piece of work for a caller that names it.
 #[async_trait]
 pub trait Operator: Send + Sync {
     /// Returns the name it is dispatched by.
     fn name(&self) -> &str;
+
+    /// Returns the JSON Schema that its input has to fit, where it declares one.
+    fn input_schema(&self) -> Option<&Value> {
+        None
+    }
+
+    /// Returns the JSON Schema that its answer fits, where it declares one.
+    fn output_schema(&self) -> Option<&Value> {
+        None
+    }
+
+    /// Will be known what a run of it costs? One without a price is not dispatched below a run with a cost
+    /// budget.
+    fn is_priced(&self) -> bool {
+        true
+    }
+
+    /// Can a run of it go on where it failed, so that nothing is done twice?
+    fn can_go_on(&self) -> bool {
+        false
+    }
 
     /// Does the work.
     ///
@@ -43,6 +67,12 @@ pub struct Task {
     pub images: Arc<[Image]>,
     /// May the same task be dispatched again after it may have acted?
     pub idempotent: bool,
+    /// JSON Schema that the answer has to fit; an agent is told of it.
+    pub output_schema: Option<Value>,
+    /// Is the operator to know what was said in the session until now?
+    pub history: bool,
+    /// How much of its caller's budget it may use at most; as much as the caller can give otherwise.
+    pub allowance: Option<Allowance>,
 }
 
 impl Task {
@@ -54,13 +84,41 @@ impl Task {
     /// Makes a task from JSON; it is not idempotent.
     #[must_use]
     pub fn json(input: Value) -> Self {
-        Self { input, images: Arc::default(), idempotent: false }
+        Self {
+            input,
+            images: Arc::default(),
+            idempotent: false,
+            output_schema: None,
+            history: false,
+            allowance: None,
+        }
     }
 
     /// Shows images with the input.
     #[must_use]
     pub fn images(mut self, images: impl Into<Arc<[Image]>>) -> Self {
         self.images = images.into();
+        self
+    }
+
+    /// Asks for an answer that fits a JSON Schema.
+    #[must_use]
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.output_schema = Some(schema);
+        self
+    }
+
+    /// Tells the operator what was said in the session until now.
+    #[must_use]
+    pub const fn with_history(mut self) -> Self {
+        self.history = true;
+        self
+    }
+
+    /// Lets the operator use no more of its caller's budget than this.
+    #[must_use]
+    pub const fn allowance(mut self, allowance: Allowance) -> Self {
+        self.allowance = Some(allowance);
         self
     }
 
@@ -107,16 +165,82 @@ impl Answer {
 pub struct Context {
     /// The session; sub-dispatches share their caller's.
     pub session: Option<SessionId>,
+    /// The run to record the work under.
+    pub run: Option<RunId>,
     /// The run that dispatched this operator.
     pub parent: Option<RunId>,
+    /// The run at the head of its callers.
+    pub root: Option<RunId>,
+    /// Which attempt at the run this is: 1, 2, …. From the second on, a run that failed goes on where it
+    /// ended.
+    pub attempt: u32,
+    /// May there be a record of the run? An operator that keeps one goes on with it: a run that is open is
+    /// taken up, one that has ended is answered from its record.
+    pub goes_on: bool,
     /// How many dispatches are above this one.
     pub depth: u32,
     /// When the work has to be done.
     pub deadline: Option<Timestamp>,
+    /// What it may use of its caller's budget; without bound where `None`.
+    pub allowance: Option<Allowance>,
     /// Who to dispatch through; `None` outside an orchestrator.
     pub orchestrator: Option<Arc<dyn Orchestrator>>,
     /// What was sent to this dispatch while it runs.
     pub signals: Signals,
+    /// Who is told what becomes of the work meanwhile.
+    pub caller: Option<Arc<dyn Caller>>,
+}
+
+/// What dispatched an operator, as the operator sees it while it works.
+#[async_trait]
+pub trait Caller: Send + Sync {
+    /// Takes in what the work has used so far.
+    fn used(&self, usage: Usage);
+
+    /// Takes in that the work can do nothing but wait. Returns when the operator is to leave: it answers
+    /// with [`Stop::WaitingApproval`], and is taken up later.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future says that the work goes on.
+    async fn wait(&self, waiting: Waiting);
+
+    /// Asks for more of the caller's budget, which was given more so many times before. Returns `None` when
+    /// nothing is left.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future takes nothing; what was given is given again when it is asked for anew.
+    async fn more(&self, given: u32) -> Option<Allowance>;
+
+    /// Takes in that the operator is about to be tried again.
+    ///
+    /// # Errors
+    ///
+    /// [`OrchError::DispatchFailed`], when the caller is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the attempt was noted or not.
+    async fn retry(&self, attempt: u32) -> Result<(), OrchError>;
+}
+
+/// What work waits for that can do nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Waiting {
+    /// What for.
+    pub r#for: WaitFor,
+    /// What people have to decide, in the work and below.
+    pub approvals: Vec<ApprovalId>,
+}
+
+impl Waiting {
+    /// Makes a wait.
+    #[must_use]
+    pub const fn new(r#for: WaitFor, approvals: Vec<ApprovalId>) -> Self {
+        Self { r#for, approvals }
+    }
 }
 
 impl Context {
@@ -125,11 +249,17 @@ impl Context {
     pub fn root() -> Self {
         Self {
             session: None,
+            run: None,
             parent: None,
+            root: None,
+            attempt: 1,
+            goes_on: false,
             depth: 0,
             deadline: None,
+            allowance: None,
             orchestrator: None,
             signals: Signals::default(),
+            caller: None,
         }
     }
 
@@ -141,16 +271,30 @@ impl Context {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops the sub-dispatch.
+    /// Dropping the future stops the sub-dispatch.
     pub async fn dispatch(&self, operator: &str, task: Task) -> Result<Answer, OperatorError> {
         let Some(orchestrator) = &self.orchestrator else {
             return Err(OperatorError::cannot_dispatch(operator, "there is no orchestrator"));
         };
-        let inner = Self { depth: self.depth + 1, signals: Signals::default(), ..self.clone() };
         orchestrator
-            .dispatch(operator, task, inner)
+            .dispatch(operator, task, self.below())
             .await
             .map_err(|error| OperatorError::sub_dispatch(operator, error))
+    }
+
+    /// Makes the context of an operator that this one calls: one level deeper, in the same session, until
+    /// the same time.
+    #[must_use]
+    pub fn below(&self) -> Self {
+        Self {
+            session: self.session.clone(),
+            parent: self.run.clone(),
+            root: self.root.clone().or_else(|| self.run.clone()),
+            depth: self.depth.saturating_add(1),
+            deadline: self.deadline,
+            orchestrator: self.orchestrator.clone(),
+            ..Self::root()
+        }
     }
 }
 
@@ -166,42 +310,75 @@ impl fmt::Debug for Context {
 }
 
 /// A message to a dispatch in flight.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Signal {
-    /// What it is about.
+    /// What it is about: `cancel` stops an agent, `input` says something to its model, any other name is
+    /// its own affair.
     pub name: String,
     /// What it carries.
     pub data: Value,
 }
 
 impl Signal {
-    /// Makes a message about something.
+    /// Makes a signal.
     #[must_use]
     pub fn new(name: impl Into<String>, data: Value) -> Self {
         Self { name: name.into(), data }
+    }
+
+    /// Makes the signal that stops an operator.
+    #[must_use]
+    pub fn cancel() -> Self {
+        Self::new("cancel", Value::Null)
     }
 }
 
 /// The signals that wait for an operator to take them; clones share one queue.
 #[derive(Debug, Clone, Default)]
-pub struct Signals(Arc<Mutex<VecDeque<Signal>>>);
+pub struct Signals(Arc<Mutex<Queue>>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    signals: VecDeque<Signal>,
+    reader: Option<Waker>,
+}
 
 impl Signals {
     /// Puts a signal at the end.
     pub fn push(&self, signal: Signal) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(signal);
+        let mut queue = self.queue();
+        queue.signals.push_back(signal);
+        if let Some(reader) = queue.reader.take() {
+            reader.wake();
+        }
     }
 
     /// Returns how many signals wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.queue().signals.len()
     }
 
     /// Takes the oldest signal.
     #[must_use]
     pub fn take(&self) -> Option<Signal> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+        self.queue().signals.pop_front()
+    }
+
+    /// Takes the oldest signal, or wakes the task that asked last when there is one.
+    pub fn poll_take(&self, context: &TaskContext<'_>) -> Poll<Signal> {
+        let mut queue = self.queue();
+        match queue.signals.pop_front() {
+            Some(signal) => Poll::Ready(signal),
+            None => {
+                queue.reader = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -64,6 +64,9 @@ pub struct ToolFacts {
     #[serde(default, rename = "timeout_ms", with = "optional_ms")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
+    /// Does a call do nothing but dispatch an operator? It is gone on with where its process died.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub dispatches: bool,
 }
 
 impl ToolSpec {
@@ -81,6 +84,7 @@ impl ToolSpec {
             expires_after: None,
             approvers: Approvers::default(),
             timeout: None,
+            dispatches: false,
         }))
     }
 
@@ -134,6 +138,13 @@ impl ToolSpec {
         self
     }
 
+    /// States that a call does nothing but dispatch an operator.
+    #[must_use]
+    pub fn dispatches(mut self) -> Self {
+        self.dispatches = true;
+        self
+    }
+
     /// Limits how long one execution may take.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -161,6 +172,11 @@ impl DerefMut for ToolSpec {
     fn deref_mut(&mut self) -> &mut ToolFacts {
         Arc::make_mut(&mut self.0)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 mod optional_ms {

@@ -318,10 +318,23 @@ impl Budget {
             .or_else(|| self.used_up_events(events))
     }
 
-    /// Says that what is left of the model calls is the run's own.
-    pub(crate) fn last_model_call(&self, usage: &Usage) -> Exhausted {
-        let limit = self.max_model_calls.unwrap_or(u32::MAX);
-        Exhausted::count(code::BUDGET_MODEL_CALLS, limit.into(), usage.model_attempts.into())
+    /// Says that what is left of a budget is the run's own, or promised to runs below.
+    pub(crate) fn nothing_left(&self, reason: &'static str, usage: &Usage) -> Exhausted {
+        let (limit, used) = match reason {
+            code::BUDGET_MODEL_CALLS => {
+                (self.max_model_calls.map(u64::from), u64::from(usage.model_attempts))
+            }
+            code::BUDGET_INPUT_TOKENS => (self.max_input_tokens, usage.input_tokens),
+            code::BUDGET_OUTPUT_TOKENS => (self.max_output_tokens, usage.output_tokens),
+            code::BUDGET_COST_USD => {
+                let number = |amount| Number::from_f64(amount).unwrap_or_else(|| 0.into());
+                let (limit, used) = (self.max_cost_usd, usage.cost_usd);
+                let (limit, used) = (limit.unwrap_or_default(), used.unwrap_or_default());
+                return Exhausted { reason, limit: number(limit), used: number(used) };
+            }
+            _ => (self.max_total_tokens, usage.total_tokens),
+        };
+        Exhausted::count(reason, limit.unwrap_or(u64::MAX), used)
     }
 
     fn used_up_model_calls(&self, usage: &Usage) -> Option<Exhausted> {
@@ -339,13 +352,6 @@ impl Budget {
     pub(crate) fn used_up_wall_time(&self, usage: &Usage) -> Option<Exhausted> {
         let (limit, used) = (self.max_wall_ms?, usage.wall_ms);
         (used >= limit).then(|| Exhausted::count(code::BUDGET_WALL_TIME, limit, used))
-    }
-
-    /// Returns what keeps a run at this depth from doing anything. The levels above it are what was
-    /// used.
-    pub(crate) fn too_deep(&self, depth: u32) -> Option<Exhausted> {
-        let limit = self.max_depth?;
-        (depth > limit).then(|| Exhausted::count(code::BUDGET_DEPTH, limit.into(), limit.into()))
     }
 
     fn used_up_events(&self, used: u64) -> Option<Exhausted> {

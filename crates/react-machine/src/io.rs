@@ -130,6 +130,11 @@ pub enum Effect {
     /// Call the hooks of a point. Answered by `hook.passed`, or by `hook.failed` or `hook.aborted`
     /// where one of them stops the run.
     RunHooks(Pause),
+    /// Ask the caller for more of its budget. Answered by `budget.granted`.
+    AskBudget {
+        /// How often the run was given more before.
+        given: u32,
+    },
     /// Ask a person. Answered by `approval.granted` or `approval.denied`, if ever.
     AskApproval(Approval),
 }

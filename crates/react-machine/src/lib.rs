@@ -31,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod allowance;
 mod budget;
 mod clock;
 mod conversation;
@@ -68,7 +69,7 @@ pub use io::{
 };
 pub use limits::Limits;
 pub use machine::{BUDGET_CANCELLED, CANCEL, INPUT, Machine, Setup, VERSION};
-pub use meter::{Dispatch, Grant, NothingLeft};
+pub use meter::{Dispatch, Grant, NothingLeft, Waits};
 pub use reopen::{CONTINUE, NotReopenable};
 pub use replay::{Divergence, Replay, Replayed};
 pub use signature::call_signature;

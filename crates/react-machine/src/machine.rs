@@ -9,6 +9,7 @@ mod hooks;
 mod model;
 mod recovery;
 mod reopen;
+mod short;
 mod start;
 mod step;
 mod time;
@@ -98,8 +99,6 @@ struct Run {
     guards: Guards,
     denials: Denials,
     crashes: Crashes,
-    /// How many dispatches are above the run.
-    depth: u32,
     begun: Begun,
     /// How many model calls were made before this episode.
     calls_before: u32,
@@ -133,7 +132,6 @@ impl Machine {
             guards: Guards::default(),
             denials: Denials::default(),
             crashes: Crashes::default(),
-            depth: 0,
             begun: Begun::default(),
             calls_before: 0,
             is_copy_of_an_end: false,
@@ -236,6 +234,9 @@ impl Run {
             }
             Step::ErrorStored(batch, place, stored) => self.error_stored(batch, place, stored),
             Step::Dispatched(cause, call, dispatched) => self.dispatched(cause, call, dispatched),
+            Step::Granted(phase, granted) => self.granted(phase, granted),
+            Step::WaitingBelow(waiting) => self.waiting_below(waiting),
+            Step::GrantedBelow(granted) => self.granted_below(granted),
             Step::Returned(returned) => self.returned(returned),
             Step::MemoryRead(read) => Some(self.memory_read(read)),
             Step::MemoryUnread(degraded) => Some(self.memory_unread(degraded)),

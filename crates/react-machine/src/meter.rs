@@ -3,32 +3,39 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use layer0::event::ModelAttempted;
-use layer0::id::{CallId, RunId};
+use layer0::event::{ModelAttempted, OperatorWaiting, WaitFor};
+use layer0::id::{ApprovalId, CallId, RunId};
 use layer0::usage::{Allowance, BudgetIncrease, Usage};
 use layer0::{Code, code};
 use serde::{Deserialize, Serialize};
 
+use crate::allowance::{least, less, nothing_in, part, sum};
 use crate::budget::{Budget, Exhausted, Price};
 use crate::definition::AgentDefinition;
 use crate::io::Misuse;
-
-/// How many executions stay with the caller for each of its tools that is running: as many as the
-/// runtime tries one again by default.
-pub(crate) const RETRIES_KEPT: u32 = 2;
 
 /// The books of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Meter {
     /// What the run may use: its agent's budget, or less where its caller left it less.
     budget: Budget,
+    /// Its agent's budget within the caller's time.
+    agents: Budget,
+    /// What the caller left it, with what it was given since.
+    allowance: Option<Allowance>,
+    /// How often it was given more.
+    grants: u32,
+    /// Has the caller nothing left?
+    is_final: bool,
     price: Option<Price>,
     /// What the run itself has used; time aside, which the clock counts.
     own: Usage,
     /// What the runs below it that returned have used.
     below: Usage,
-    /// The dispatch that has not returned; there is at most one at a time.
-    open: Option<Dispatch>,
+    /// How many dispatches are above the run.
+    depth: u32,
+    /// The dispatches that have not returned, in the order they began.
+    open: Vec<Dispatch>,
 }
 
 /// A run that was dispatched and has not returned.
@@ -41,10 +48,28 @@ pub struct Dispatch {
     pub run: RunId,
     /// The call it serves.
     pub call_id: CallId,
-    /// What it may use.
+    /// Which attempt at it: 1, 2, ….
+    pub attempt: u32,
+    /// SHA-256 of what it was asked, in hex.
+    pub input_digest: Arc<str>,
+    /// What it may use, with what was granted since it began.
     pub allowance: Allowance,
+    /// What was granted to it since it began; `None` where nothing was left.
+    pub grants: Vec<Option<Allowance>>,
+    /// What it waits for, if it can do nothing else.
+    pub waits: Option<Waits>,
     /// The seq of its record.
     pub(crate) requested: u64,
+}
+
+/// What a run that was dispatched waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waits {
+    /// What for.
+    pub r#for: WaitFor,
+    /// What people have to decide in it and below.
+    pub approvals: Vec<ApprovalId>,
 }
 
 /// What a run that is about to be dispatched may use.
@@ -58,8 +83,16 @@ pub struct Grant {
 }
 
 impl Grant {
-    pub(crate) const fn new(allowance: Allowance, time: Option<Duration>) -> Self {
+    /// Makes a grant.
+    #[must_use]
+    pub const fn new(allowance: Allowance, time: Option<Duration>) -> Self {
         Self { allowance, time }
+    }
+
+    /// Returns the grant with no more than this of the budget.
+    #[must_use]
+    pub fn at_most(self, bound: &Allowance) -> Self {
+        Self { allowance: least(self.allowance, bound), ..self }
     }
 }
 
@@ -88,22 +121,62 @@ impl Meter {
         };
         Self {
             budget: definition.budget,
+            agents: definition.budget,
+            allowance: None,
+            grants: 0,
+            is_final: false,
             price: definition.price,
             own: free(definition.price.is_some()),
             // Nothing was dispatched, which costs nothing.
             below: free(true),
-            open: None,
+            depth: 0,
+            open: Vec::new(),
         }
     }
 
     /// Lets the run use no more than its caller left it.
-    pub(crate) fn limit(&mut self, allowance: Option<&Allowance>, time: Option<Duration>) {
-        self.budget = self.budget.within(allowance, time);
+    pub(crate) fn limit(
+        &mut self,
+        depth: u32,
+        allowance: Option<&Allowance>,
+        time: Option<Duration>,
+    ) {
+        self.depth = depth;
+        self.agents = self.agents.within(None, time);
+        self.allowance = allowance.copied();
+        self.budget = self.agents.within(allowance, None);
+    }
+
+    /// Takes what the caller gives beside what it gave before; `None` when it has nothing left.
+    pub(crate) fn take_grant(&mut self, more: Option<&Allowance>) {
+        self.grants = self.grants.saturating_add(1);
+        let Some(more) = more else {
+            self.is_final = true;
+            return;
+        };
+        self.allowance = self.allowance.map(|given| sum(given, more));
+        self.budget = self.agents.within(self.allowance.as_ref(), None);
+    }
+
+    /// Returns how often the caller gave more.
+    pub(crate) const fn grants(&self) -> u32 {
+        self.grants
+    }
+
+    /// Is only what the caller gave used up, and may it give more?
+    pub(crate) fn can_be_given(&self, usage: &Usage, events: u64) -> bool {
+        self.allowance.is_some() && !self.is_final && self.agents.for_model(usage, events).is_none()
+    }
+
+    /// Returns how many executions would be left of the agent's own budget.
+    pub(crate) fn own_executions_left(&self, events: u64) -> u32 {
+        self.agents.executions_left(&self.usage(0), 0, events)
     }
 
     /// Lets the run use more than until now.
     pub(crate) fn increase(&mut self, by: &BudgetIncrease) {
-        self.budget = self.budget.increased(by);
+        self.agents = self.agents.increased(by);
+        self.budget = self.agents.within(self.allowance.as_ref(), None);
     }
 
     pub(crate) const fn budget(&self) -> &Budget {
@@ -154,10 +227,11 @@ impl Meter {
         self.own.tool_calls.saturating_add(1)
     }
 
-    /// Returns how many executions may still begin; those that the open dispatch may use are not
-    /// among them.
+    /// Returns how many executions may still begin; those that open dispatches may use are not among
+    /// them.
     pub(crate) fn executions_left(&self, events: u64) -> u32 {
-        let promised = self.open.as_ref().and_then(|open| open.allowance.tool_calls).unwrap_or(0);
+        let promised = self.open.iter().filter_map(|open| open.allowance.tool_calls);
+        let promised = promised.fold(0_u32, u32::saturating_add);
         self.budget.executions_left(&self.usage(0), promised, events)
     }
 
@@ -171,16 +245,19 @@ impl Meter {
         }
     }
 
-    /// Returns what a run below may use of what is left, less one model call and the executions that
-    /// are kept for other calls.
+    /// Returns what a run below may use: what is left, less one model call and the executions that are
+    /// kept for other calls, divided by so many shares.
     pub(crate) fn allowance_below(
         &self,
         wall_ms: u64,
         events: u64,
-        kept: u32,
-        is_priced: bool,
+        Shares { kept, shares, is_priced }: Shares,
     ) -> Result<Allowance, NothingLeft> {
         let (usage, budget) = (self.usage(wall_ms), &self.budget);
+        if let Some(max) = budget.max_depth.filter(|max| self.depth >= *max) {
+            let message = format!("it would be {} levels deep, {max} are allowed", self.depth + 1);
+            return Err(NothingLeft { reason: Code::new(code::ORCH_DEPTH), message });
+        }
         if let Some(exhausted) = budget.for_model(&usage, events) {
             return Err(exhausted.into());
         }
@@ -191,57 +268,95 @@ impl Meter {
                 message: message.to_owned(),
             });
         }
-        let mut allowance = budget.left(&usage);
-        if let Some(left) = &mut allowance.model_calls {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                return Err(budget.last_model_call(&usage).into());
-            }
+        let given = self.open.iter().map(|open| &open.allowance);
+        let mut left = given.fold(budget.left(&usage), less);
+        left.model_calls = left.model_calls.map(|left| left.saturating_sub(1));
+        left.tool_calls = left.tool_calls.map(|left| left.saturating_sub(kept));
+        let share = part(left, shares);
+        // Without executions a run can still answer.
+        match nothing_in(&share) {
+            Some(reason) => Err(budget.nothing_left(reason, &usage).into()),
+            None => Ok(share),
         }
-        if let Some(left) = &mut allowance.tool_calls {
-            *left = left.saturating_sub(kept);
-        }
-        Ok(allowance)
     }
 
-    pub(crate) const fn open_dispatch(&self) -> Option<&Dispatch> {
-        self.open.as_ref()
+    /// Returns the dispatches that have not returned.
+    pub(crate) fn open_dispatches(&self) -> &[Dispatch] {
+        &self.open
     }
 
+    /// Counts a dispatch, or another attempt at it.
     pub(crate) fn begin_dispatch(&mut self, dispatch: Dispatch) {
-        self.open = Some(dispatch);
+        match self.find(&dispatch.run) {
+            Some(open) => {
+                (open.attempt, open.waits) = (dispatch.attempt, None);
+                open.requested = dispatch.requested;
+            }
+            None => self.open.push(dispatch),
+        }
     }
 
-    /// Counts what the open dispatch used, and returns the seq of its record.
-    pub(crate) fn end_dispatch(&mut self, usage: &Usage) -> Option<u64> {
+    /// Notes that a run below can do nothing but wait. Returns the seq of its dispatch.
+    pub(crate) fn wait_below(&mut self, waiting: &OperatorWaiting) -> Option<u64> {
+        let open = self.find(&waiting.run)?;
+        let approvals = waiting.approvals.clone();
+        open.waits = Some(Waits { r#for: waiting.r#for, approvals });
+        Some(open.requested)
+    }
+
+    /// Gives a run below more. Returns the seq of its dispatch.
+    pub(crate) fn grant_below(&mut self, run: &RunId, more: Option<&Allowance>) -> Option<u64> {
+        let open = self.find(run)?;
+        open.grants.push(more.copied());
+        open.waits = None;
+        if let Some(more) = more {
+            open.allowance = sum(open.allowance, more);
+        }
+        Some(open.requested)
+    }
+
+    /// Counts what an open dispatch used, and returns the seq of its record.
+    pub(crate) fn end_dispatch(&mut self, run: &RunId, usage: &Usage) -> Option<u64> {
         self.below.add_dispatched(usage);
-        self.open.take().map(|open| open.requested)
+        let place = self.open.iter().position(|open| open.run == *run)?;
+        Some(self.open.remove(place).requested)
     }
 
-    /// Forgets a dispatch that belongs to another run.
-    pub(crate) fn forget_dispatch(&mut self) {
-        self.open = None;
+    /// Forgets the dispatches that belong to another run.
+    pub(crate) fn forget_dispatches(&mut self) {
+        self.open.clear();
     }
 
-    /// Refuses the answer of a call whose dispatch has not returned: what it used would be lost.
+    /// Refuses the answer of a call with a dispatch that has not returned: what it used would be lost.
     pub(crate) fn check_answer(&self, id: &CallId) -> Result<(), Misuse> {
-        match &self.open {
-            Some(open) if open.call_id == *id => Err(Misuse::Unexpected {
+        match self.open.iter().any(|open| open.call_id == *id) {
+            true => Err(Misuse::Unexpected {
                 event: "tool.responded",
                 state: "what it dispatched has not returned",
             }),
-            _ => Ok(()),
+            false => Ok(()),
         }
     }
 
-    /// Refuses the return of a run that was not dispatched.
-    pub(crate) fn check_returned(&self, operator: &str, run: &RunId) -> Result<(), Misuse> {
-        match &self.open {
-            Some(open) if open.run == *run && *open.operator == *operator => Ok(()),
-            _ => Err(Misuse::Unexpected {
-                event: "operator.returned",
-                state: "no such run was dispatched",
-            }),
-        }
+    /// Refuses what is said of a run that was not dispatched, or has returned.
+    pub(crate) fn check_open(&self, event: &'static str, run: &RunId) -> Result<&Dispatch, Misuse> {
+        let state = "no such run was dispatched";
+        let found = self.open.iter().find(|open| open.run == *run);
+        found.ok_or(Misuse::Unexpected { event, state })
     }
+
+    fn find(&mut self, run: &RunId) -> Option<&mut Dispatch> {
+        self.open.iter_mut().find(|open| open.run == *run)
+    }
+}
+
+/// How what is left is divided.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shares {
+    /// Executions that stay with the caller.
+    pub(crate) kept: u32,
+    /// Into how many parts.
+    pub(crate) shares: u32,
+    /// Will be known what the run costs?
+    pub(crate) is_priced: bool,
 }

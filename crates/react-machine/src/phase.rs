@@ -2,6 +2,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod paused;
+pub(crate) mod short;
 pub(crate) mod turn;
 
 use layer0::event::{EventKind, HookPassed};
@@ -11,6 +12,7 @@ use crate::hook::HookPoint;
 use crate::io::{Finish, Misuse};
 use crate::phase::batch::Batch;
 use crate::phase::paused::{Paused, PausedStep, Stopped};
+use crate::phase::short::Short;
 use crate::phase::turn::Turn;
 
 /// What a run is doing, and what is known only while it does.
@@ -22,6 +24,8 @@ pub(crate) enum Phase {
     Hooking(Paused),
     /// The memory is read.
     Recalling,
+    /// The caller has to give more of its budget first.
+    Short(Short),
     Asking(Turn),
     Working(Batch),
     /// The memory is written, then the run ends like this.
@@ -36,6 +40,7 @@ impl Phase {
             Self::Hooking(_) => "hooks are called",
             Self::Recalling => "the memory is read",
             Self::Memorizing(_) => "the memory is written",
+            Self::Short(_) => "the caller is asked for more of its budget",
             Self::Asking(_) => "the model is asked",
             Self::Working(_) => "tools are at work",
             Self::Done(_) => "the run is over",

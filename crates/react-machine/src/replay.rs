@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use layer0::code;
-use layer0::event::{Actor, EventKind};
+use layer0::event::{Actor, EventKind, WaitFor};
 use layer0::failure::{Effect as WorldEffect, Facts, Failure};
 use layer0::id::{CallId, RunId};
 use serde_json::Value;
@@ -139,6 +139,11 @@ impl Replay {
                 let _ = self.machine.hold(recorded.at, &asked.call_id, asked.arguments.clone());
             }
             EventKind::BudgetExhausted(_) => self.machine.tick(recorded.at),
+            EventKind::RunWaiting(waiting) if waiting.r#for == WaitFor::Budget => {
+                self.machine.tick(recorded.at);
+                self.machine.wait_below(recorded.at);
+            }
+            EventKind::RunWaiting(_) => self.machine.wait_below(recorded.at),
             _ => {}
         }
         self.drain();

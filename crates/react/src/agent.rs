@@ -65,13 +65,8 @@ impl Agent {
         // On the heap, so that a run in flight holds it once and not in every step; the future too, which
         // the caller that spawns or joins it moves.
         let request = request.into();
-        let reporter = request.below.as_ref().map(|below| below.reporter.clone());
         let start = Box::new(Start::new(Arc::clone(&self.inner), request));
-        let result = Box::pin(start.run()).await;
-        if let Some(reporter) = reporter {
-            reporter.ended(&result);
-        }
-        result
+        Box::pin(start.run()).await
     }
 
     /// Listens to all runs of this agent from now on, in one channel that is lossy: a subscriber that

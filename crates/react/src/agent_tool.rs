@@ -2,28 +2,25 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_tool::{Arguments, DispatchSpec, Tool, ToolContext, ToolError};
-use layer0::failure::Chain;
+use layer0::error::OrchError;
+use layer0::failure::{Chain, Failure};
+use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
-use layer0::{JsonText, ToolSpec};
+use layer0::{JsonText, Operator, ToolSpec};
 use serde_json::json;
-use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
-use tracing::instrument::WithSubscriber;
 
 use crate::agent::Agent;
-use crate::below::Caller;
 use crate::digest::digest_of;
-use crate::request::RunRequest;
+use crate::dispatch::{Dispatcher, input_text};
 
 /// An agent that another one calls as a tool; made by [`Agent::as_tool`].
 ///
-/// The run it starts is recorded under the caller's session, with the caller's run as its parent. It
-/// may use what the caller has left of its budget and its time, less one model call, and what it used
-/// counts for the caller too; of several in one answer, each runs when the one before it has ended. If
-/// it fails, the call fails with the failure's code, and its whole chain is what the tool reports. If
-/// the call is given up, at its timeout or because the caller is stopped, the run is cancelled, which
-/// it records by itself.
+/// The run it starts is recorded under the caller's session, with the caller's run as its parent. It gets
+/// a share of what the caller has left of its budget, and the caller's time; what it used counts for the
+/// caller too. Several in one answer run side by side. If it fails, the call fails with the failure's code,
+/// and its whole chain is what the tool reports. If the call is given up, because the caller is stopped,
+/// the run is cancelled, which it records by itself. If it waits for a person, the call stays open; if the
+/// process dies, the run is taken up when the caller is resumed.
 #[derive(Debug, Clone)]
 pub struct AgentTool {
     agent: Agent,
@@ -34,8 +31,8 @@ impl Agent {
     /// Makes a tool of the agent, under its name. The description tells the calling model what the
     /// agent is for.
     ///
-    /// Its own tools may act, so it is not idempotent. Its timeout is the calling agent's unless
-    /// [`AgentTool::timeout`] sets one.
+    /// Its own tools may act, so it is not idempotent. Its time is the caller's and its own budget's, unless
+    /// [`AgentTool::timeout`] gives it less.
     pub fn as_tool(&self, description: impl Into<Arc<str>>) -> AgentTool {
         let schema = json!({
             "type": "object",
@@ -43,12 +40,13 @@ impl Agent {
             "required": ["input"],
             "additionalProperties": false,
         });
-        AgentTool { agent: self.clone(), spec: ToolSpec::new(self.name(), description, schema) }
+        let spec = ToolSpec::new(self.name(), description, schema).dispatches();
+        AgentTool { agent: self.clone(), spec }
     }
 }
 
 impl AgentTool {
-    /// Limits how long one run of the agent may take.
+    /// Limits how long one run of the agent may take, the time it waits for people aside.
     #[must_use]
     pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
         self.spec = self.spec.timeout(timeout);
@@ -77,40 +75,40 @@ impl Tool for AgentTool {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let input = arguments.text_of("input")?;
-        let inner = &self.agent.inner;
-        let mut request = RunRequest::new(input)
-            .session(context.session.clone())
-            .parent(context.run.clone())
-            .depth(context.depth.saturating_add(1));
-        // A run of its own task ends with a complete record when the call is given up.
-        let token = match Caller::of(context) {
-            Some(caller) => {
-                request = request.within(caller, caller.grant()?);
-                caller.cancellation.clone()
+        let task = Task::text(arguments.text_of("input")?);
+        let operator = Arc::new(self.agent.clone());
+        let result = match Dispatcher::of(context) {
+            Some(dispatcher) => dispatcher.run(operator, task).await,
+            // Outside of a run nothing is above it.
+            None => {
+                let mut above = Context::root();
+                above.session = Some(context.session.clone());
+                (above.parent, above.depth) = (Some(context.run.clone()), context.depth + 1);
+                Operator::run(&*operator, task, &above).await.map_err(OrchError::from)
             }
-            None => CancellationToken::new(),
         };
-        request = request.cancelled_by(token.clone());
-        let _cancel = token.drop_guard();
-        let agent = self.agent.clone();
-        let run = async move { agent.run(request).await };
-        let (done, result) = oneshot::channel();
-        let task = async move { drop(done.send(run.await)) };
-        let task = task.instrument(tracing::Span::current()).with_current_subscriber();
-        tokio::spawn(inner.clock.track(Box::pin(task)));
-        let lost = |_| ToolError::Other("the agent's task was lost".into());
-        match result.await.map_err(lost)? {
-            Ok(outcome) if outcome.stop == Stop::Completed => Ok(JsonText::string(&outcome.output)),
-            Ok(outcome) => {
-                let reason = outcome.stop.reason().map(|code| code.to_string()).unwrap_or_default();
-                let text = format!("stopped before the end ({reason}): {}", outcome.output);
-                Err(ToolError::ExecutionFailed(text).with_code(reason))
-            }
-            Err(failure) => {
-                Err(ToolError::ExecutionFailed(Chain(&failure).to_string())
-                    .with_code(failure.code()))
-            }
+        tool_answer(result)
+    }
+}
+
+/// Turns what an operator answered into what the model reads.
+pub(crate) fn tool_answer(result: Result<Answer, OrchError>) -> Result<JsonText, ToolError> {
+    let answer = match result {
+        Ok(answer) => answer,
+        Err(OrchError::OperatorError(error)) => return Err(failed(&error)),
+        Err(error) => return Err(failed(&error)),
+    };
+    match answer.stop {
+        Stop::Completed => Ok(JsonText::from(&answer.output)),
+        stop => {
+            let reason = stop.reason().map(|code| code.to_string()).unwrap_or_default();
+            let output = input_text(&answer.output);
+            let text = format!("stopped before the end ({reason}): {output}");
+            Err(ToolError::ExecutionFailed(text).with_code(reason))
         }
     }
+}
+
+fn failed<E: Failure + 'static>(error: &E) -> ToolError {
+    ToolError::ExecutionFailed(Chain(error).to_string()).with_code(error.code())
 }

@@ -2,6 +2,7 @@
 //! beyond its name.
 
 mod approval;
+mod asks;
 mod effects;
 mod failure;
 mod hooks;
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::guarded::drop_guarded;
 use crate::journal::{End, Step};
 
+pub(crate) use asks::Asks;
 pub(crate) use effects::Effects;
 pub(crate) use failure::Failing;
 pub(crate) use hooks::has_hooks;
@@ -57,6 +59,19 @@ impl Effects {
             Step::WriteMemory { input, output } => {
                 stoppable(stop, async move { memory::write(&effects, input, output).await })
             }
+            Step::Wait(waiting) => stoppable(stop, async move {
+                match &effects.place.caller {
+                    Some(caller) => caller.wait(waiting).await,
+                    None => std::future::pending().await,
+                }
+                End::Left
+            }),
+            Step::More(given) => stoppable(stop, async move {
+                End::More(match &effects.place.caller {
+                    Some(caller) => caller.more(given).await,
+                    None => None,
+                })
+            }),
         }
     }
 }

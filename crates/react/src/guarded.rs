@@ -94,6 +94,20 @@ pub(crate) async fn execute(
     }
 }
 
+/// Runs a call that does nothing but dispatch. What it starts has its own time and its own task.
+pub(crate) async fn forward(
+    admitted: Admitted,
+    context: ToolContext,
+) -> Result<JsonText, ToolError> {
+    let tool = Arc::clone(admitted.tool());
+    let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await });
+    match call.catch_unwind().await {
+        Ok(Ok(output)) => admitted.check_output(&output).map(|()| output),
+        Ok(Err(error)) => Err(printable(error)),
+        Err(panic) => Err(ToolError::Panicked(panic_text(panic))),
+    }
+}
+
 /// Returns the error of a call that took too long, with what the tool has written so far.
 fn timed_out(limit: Duration, written: &Written) -> ToolError {
     let error = ToolError::timeout(limit);

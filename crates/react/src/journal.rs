@@ -7,6 +7,7 @@
 //! No step waits for another, and none is raced against anything outside of it: one that is told to stop
 //! ends by itself, and what it says then comes by `next` as well.
 
+mod ask;
 mod note;
 mod step;
 
@@ -16,8 +17,10 @@ use backstop_react_machine::Entry;
 use layer0::Timestamp;
 use layer0::event::{Event, ToolLate};
 use layer0::id::RunId;
+use layer0::operator::Signal;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use ask::{Ask, AskId, Told, Wanted};
 pub(crate) use note::{Note, Notes};
 pub(crate) use step::{
     Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Step, StopFact,
@@ -59,6 +62,10 @@ pub(crate) enum Fact {
     Cancelled,
     /// A tool that was given up answered after all.
     Late(ToolLate),
+    /// A signal that the caller in this process sent.
+    Signal(Signal),
+    /// A step asks for something while it is at work.
+    Asked(AskId, Ask),
 }
 
 /// The way of one run to the outside.
@@ -79,6 +86,9 @@ pub(crate) trait Journal: Send {
 
     /// Tells a step to end. It still says how it ended.
     fn stop(&mut self, step: StepId);
+
+    /// Answers what a step asked.
+    fn answer(&mut self, ask: AskId, told: Told);
 
     /// Wants to hear when this time has come; the last call counts.
     fn timer(&mut self, at: Option<Timestamp>);

@@ -10,16 +10,18 @@ use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use backstop_event_log::{EventLog, InboxMessage, LogError, RunWriter};
+use backstop_react_machine::CANCEL;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use layer0::Timestamp;
 use layer0::id::RunId;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use self::alarm::Alarm;
 use self::inbox::Inbox;
 use crate::effect::{Effects, Work};
 use crate::ids::new_run_id;
-use crate::journal::{Batch, End, Fact, Journal, Step, StepId};
+use crate::journal::{Ask, AskId, Batch, End, Fact, Journal, Step, StepId, Told};
 use crate::run_clock::RunClock;
 
 /// A step at work.
@@ -56,6 +58,9 @@ pub(crate) struct LocalJournal {
     inbox: Option<Inbox>,
     /// Was it asked what is in the inbox?
     is_asked: bool,
+    /// What steps asked and was not answered.
+    asks: u64,
+    unanswered: Vec<(AskId, oneshot::Sender<Told>)>,
 }
 
 impl LocalJournal {
@@ -81,6 +86,8 @@ impl LocalJournal {
             cancellation: Some(cancellation),
             inbox,
             is_asked: false,
+            asks: 0,
+            unanswered: Vec::new(),
         }
     }
 
@@ -95,6 +102,7 @@ impl LocalJournal {
             return Fact::Inbox(self.read_inbox().await);
         }
         let Self { running, alarm, timer, clock, cancellation, inbox, effects, .. } = self;
+        let mut asked = None;
         let fact = {
             let mut cancelled = pin!(async {
                 match cancellation {
@@ -114,6 +122,14 @@ impl LocalJournal {
                 if cancelled.as_mut().poll(context).is_ready() {
                     return Poll::Ready(Fact::Cancelled);
                 }
+                if let Some(Poll::Ready(signal)) =
+                    effects.signals().map(|signals| signals.poll_take(context))
+                {
+                    return Poll::Ready(match signal.name == CANCEL {
+                        true => Fact::Cancelled,
+                        false => Fact::Signal(signal),
+                    });
+                }
                 if let Poll::Ready(rows) = rows.as_mut().poll(context) {
                     return Poll::Ready(Fact::Inbox(rows));
                 }
@@ -123,10 +139,14 @@ impl LocalJournal {
                 if let Poll::Ready(late) = effects.late().poll_next(context) {
                     return Poll::Ready(Fact::Late(late));
                 }
-                match running.poll_next_unpin(context) {
-                    Poll::Ready(Some((id, end))) => Poll::Ready(Fact::Ended(id, end)),
-                    Poll::Ready(None) | Poll::Pending => Poll::Pending,
+                if let Poll::Ready(Some((id, end))) = running.poll_next_unpin(context) {
+                    return Poll::Ready(Fact::Ended(id, end));
                 }
+                // A step that is polled may ask.
+                effects.asks().poll_next(context).map(|(ask, answer)| {
+                    asked = Some(answer);
+                    Fact::Asked(AskId(0), ask)
+                })
             })
             .await
         };
@@ -134,7 +154,11 @@ impl LocalJournal {
             Fact::Cancelled => self.cancellation = None,
             Fact::Timer => self.timer = None,
             Fact::Ended(ended, _) => self.forget_stop(*ended),
-            Fact::Inbox(_) | Fact::Late(_) => {}
+            Fact::Asked(_, ask) => {
+                let ask = ask.clone();
+                return self.asked(ask, asked);
+            }
+            Fact::Inbox(_) | Fact::Late(_) | Fact::Signal(_) => {}
         }
         fact
     }
@@ -165,6 +189,15 @@ impl LocalJournal {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Keeps where the answer goes.
+    fn asked(&mut self, ask: Ask, answer: Option<oneshot::Sender<Told>>) -> Fact {
+        self.asks += 1;
+        let id = AskId(self.asks);
+        self.unanswered.retain(|(_, answer)| !answer.is_closed());
+        self.unanswered.extend(answer.map(|answer| (id, answer)));
+        Fact::Asked(id, ask)
     }
 
     fn perform(&mut self, id: StepId, step: Step) {
@@ -228,6 +261,13 @@ impl Journal for LocalJournal {
         }
     }
 
+    fn answer(&mut self, ask: AskId, told: Told) {
+        if let Some(place) = self.unanswered.iter().position(|(id, _)| *id == ask) {
+            // The step may have ended meanwhile.
+            drop(self.unanswered.swap_remove(place).1.send(told));
+        }
+    }
+
     fn timer(&mut self, at: Option<Timestamp>) {
         self.timer = at;
     }
@@ -244,5 +284,11 @@ impl Journal for LocalJournal {
                 return Ok(self.clock.now());
             }
         }
+    }
+}
+
+impl Drop for LocalJournal {
+    fn drop(&mut self) {
+        self.effects.asks().close();
     }
 }

@@ -1,33 +1,89 @@
+//! An agent as an operator: dispatched by name or as a tool, gone on with where its record ends.
+
 use async_trait::async_trait;
+use backstop_event_log::RunState;
 use layer0::Operator;
 use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
+use layer0::stop::Stop;
 use serde_json::Value;
 
 use crate::agent::Agent;
+use crate::dispatch::input_text;
+use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
+use crate::resume::ResumeRequest;
+use crate::resume_error::ResumeError;
+use crate::run::finish::recorded;
 
-/// An agent answers text with text; a task that is no text is given to the model as JSON.
+/// An agent answers text with text, or with JSON where the task asks for a schema; a task that is no text
+/// is given to the model as JSON.
+///
+/// It keeps to the context's deadline, signals, depth and allowance, and lets its tools dispatch through
+/// the context's orchestrator. A run that has a record already is gone on with: see
+/// [`Context::goes_on`].
 #[async_trait]
 impl Operator for Agent {
     fn name(&self) -> &str {
         Self::name(self)
     }
 
+    fn is_priced(&self) -> bool {
+        self.inner.definition.price.is_some()
+    }
+
+    fn can_go_on(&self) -> bool {
+        self.inner.log.is_some()
+    }
+
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
-        let input = match task.input {
-            Value::String(text) => text,
-            other => other.to_string(),
+        let request = RunRequest::dispatched(input_text(&task.input), &task, context);
+        let outcome = self.dispatched(request, context).await?;
+        let output = match &task.output_schema {
+            Some(_) if outcome.stop == Stop::Completed => {
+                serde_json::from_str(&outcome.output).unwrap_or_else(|_| text(&outcome))
+            }
+            _ => text(&outcome),
         };
-        let mut request = RunRequest::new(input).images(task.images);
-        request.session.clone_from(&context.session);
-        request.parent.clone_from(&context.parent);
-        request.depth = context.depth;
-        let outcome = Self::run(self, request).await?;
-        let mut answer = Answer::completed(Value::String(outcome.output.as_ref().to_owned()));
-        answer.stop = outcome.stop;
-        answer.run = Some(outcome.run_id);
-        answer.usage = outcome.usage;
+        let mut answer = Answer::completed(output);
+        (answer.stop, answer.run, answer.usage) =
+            (outcome.stop, Some(outcome.run_id), outcome.usage);
         Ok(answer)
     }
+}
+
+impl Agent {
+    /// Runs what was dispatched, or goes on with it where its record ends.
+    async fn dispatched(
+        &self,
+        request: RunRequest,
+        context: &Context,
+    ) -> Result<RunOutcome, OperatorError> {
+        let (Some(log), Some(run)) = (&self.inner.log, context.run.as_ref()) else {
+            return Ok(self.run(request).await?);
+        };
+        if !context.goes_on {
+            return Ok(self.run(request).await?);
+        }
+        let summary = log.summary(run).await.map_err(OperatorError::failed)?;
+        let Some(summary) = summary else { return Ok(self.run(request).await?) };
+        let mut resume = ResumeRequest::new(run.clone()).cancelled_by(request.cancellation.clone());
+        resume.place = request.place;
+        let result = match summary.state {
+            RunState::Finished | RunState::Failed => match recorded(&**log, run).await {
+                Ok(Some(outcome)) => Ok(outcome),
+                Ok(None) => self.resume(resume).await,
+                Err(error) => Err(error),
+            },
+            _ => self.resume(resume).await,
+        };
+        result.map_err(|error| match error {
+            ResumeError::Run(failure) => (*failure).into(),
+            error => OperatorError::failed(error),
+        })
+    }
+}
+
+fn text(outcome: &RunOutcome) -> Value {
+    Value::String(outcome.output.as_ref().to_owned())
 }

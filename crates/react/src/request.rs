@@ -1,19 +1,22 @@
 //! What a run is asked.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use backstop_react_machine::Grant;
+use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Image;
+use layer0::operator::{Context, Task};
+use layer0::usage::Allowance;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::below::{Caller, Reporter};
 use crate::history::History;
+use crate::place::Place;
 
 /// What a run is asked, and under which names it is recorded.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct RunRequest {
     /// The input.
@@ -36,19 +39,16 @@ pub struct RunRequest {
     pub trace_parent: Option<Arc<str>>,
     /// How many dispatches are above it.
     pub depth: u32,
-    /// What its caller left it, and where what it used is told.
-    pub(crate) below: Option<Below>,
+    /// When the work has to be done.
+    pub(crate) deadline: Option<Timestamp>,
+    /// What it may use of its caller's budget.
+    pub(crate) allowance: Option<Allowance>,
+    /// Where it stands among others in this process.
+    pub(crate) place: Place,
     /// JSON Schema that the final answer has to fit; any text where `None`.
     pub output_schema: Option<Arc<Value>>,
     /// Stops the run, when cancelled.
     pub cancellation: CancellationToken,
-}
-
-/// The place of a run below the one that dispatched it.
-#[derive(Debug, Clone)]
-pub(crate) struct Below {
-    pub(crate) grant: Grant,
-    pub(crate) reporter: Reporter,
 }
 
 impl RunRequest {
@@ -65,7 +65,9 @@ impl RunRequest {
             labels: BTreeMap::new(),
             trace_parent: None,
             depth: 0,
-            below: None,
+            deadline: None,
+            allowance: None,
+            place: Place::default(),
             output_schema: None,
             cancellation: CancellationToken::new(),
         }
@@ -133,20 +135,28 @@ impl RunRequest {
     }
 
     /// Tells the run how many dispatches are above it; 0 otherwise. A run deeper than its budget
-    /// allows ends at once.
+    /// allows is refused.
     #[must_use]
     pub const fn depth(mut self, depth: u32) -> Self {
         self.depth = depth;
         self
     }
 
-    /// Runs under this id, within what a caller has left.
-    pub(crate) fn within(mut self, caller: &Caller, grant: Grant) -> Self {
-        self.run = Some(caller.run.clone());
-        self.root = Some(caller.root.clone());
-        self.cancellation = caller.cancellation.clone();
-        self.below = Some(Below { grant, reporter: caller.reporter.clone() });
-        self
+    /// Makes the request of a dispatch.
+    pub(crate) fn dispatched(input: String, task: &Task, context: &Context) -> Self {
+        let mut request = Self::new(input).images(Arc::clone(&task.images)).depth(context.depth);
+        request.session.clone_from(&context.session);
+        request.run.clone_from(&context.run);
+        request.parent.clone_from(&context.parent);
+        request.root.clone_from(&context.root);
+        request.output_schema = task.output_schema.clone().map(Arc::new);
+        (request.deadline, request.allowance) = (context.deadline, context.allowance);
+        request.place = Place {
+            caller: context.caller.clone(),
+            orchestrator: context.orchestrator.clone(),
+            signals: Some(context.signals.clone()),
+        };
+        request
     }
 
     /// Files the run under a label, such as a tenant or a ticket; the last value of a key counts. At most
@@ -207,5 +217,17 @@ fn is_trace_parent(text: &str) -> bool {
 impl<T: Into<Arc<str>>> From<T> for RunRequest {
     fn from(input: T) -> Self {
         Self::new(input)
+    }
+}
+
+impl fmt::Debug for RunRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunRequest")
+            .field("input", &self.input)
+            .field("session", &self.session)
+            .field("run", &self.run)
+            .field("parent", &self.parent)
+            .field("labels", &self.labels)
+            .finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! Going on with runs, and copies of them.
 
+use std::fmt;
 use std::sync::Arc;
 
 use backstop_event_log::{EventLog, LogError, session_of_fork};
@@ -15,12 +16,13 @@ use crate::fold::{Folded, fold};
 use crate::ids::new_run_id;
 use crate::outcome::RunOutcome;
 use crate::reopen::check_words;
+use crate::place::Place;
 use crate::resume_error::ResumeError;
 use crate::run::resume::{Copied, Resumed};
 use crate::source::Source;
 
 /// Which run to go on with, and how.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct ResumeRequest {
     /// The run.
@@ -31,6 +33,8 @@ pub struct ResumeRequest {
     pub cancellation: CancellationToken,
     /// May it be another agent than the run was started with?
     pub other_agent: bool,
+    /// Where it stands among others in this process.
+    pub(crate) place: Place,
 }
 
 impl ResumeRequest {
@@ -41,6 +45,7 @@ impl ResumeRequest {
             by: "backstop".into(),
             cancellation: CancellationToken::new(),
             other_agent: false,
+            place: Place::default(),
         }
     }
 
@@ -64,6 +69,16 @@ impl ResumeRequest {
     pub const fn allow_other_agent(mut self) -> Self {
         self.other_agent = true;
         self
+    }
+}
+
+impl fmt::Debug for ResumeRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResumeRequest")
+            .field("run", &self.run)
+            .field("by", &self.by)
+            .field("other_agent", &self.other_agent)
+            .finish_non_exhaustive()
     }
 }
 
@@ -179,7 +194,8 @@ impl Agent {
         let own = (!request.other_agent).then_some(&*self.inner.definition);
         let folded = fold(&*log, &request.run, own, None).await?;
         let inner = Arc::clone(&self.inner);
-        let mut resumed = Resumed::new(inner, log, folded, claim, request.cancellation).await;
+        let mut resumed =
+            Resumed::new(inner, log, folded, claim, (request.cancellation, request.place)).await;
         let mut first = Vec::new();
         if resumed.machine().is_waiting() {
             resumed = resumed.by(RunResumed::new(request.by));

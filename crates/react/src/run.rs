@@ -4,6 +4,7 @@ mod admission;
 mod admit;
 mod approvals;
 mod attempts;
+mod below;
 mod decisions;
 mod executions;
 pub(crate) mod finish;
@@ -24,7 +25,6 @@ use backstop_react_machine::{CheckedDefinition, Effect, Finish, HookPoint, Machi
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
-use crate::below::Reporter;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure, internal};
 use crate::feed::Feed;
@@ -35,6 +35,7 @@ use crate::outcome::RunOutcome;
 
 use admission::Admission;
 use approvals::Approvals;
+use below::Below;
 use ledger::{Ledger, Readers};
 use model::Asking;
 use tools::{AtWork, Tools};
@@ -58,6 +59,7 @@ pub(crate) struct Run {
     tools: Tools,
     approvals: Approvals,
     inbox: Inbox,
+    below: Below,
     /// Did a tool that is not safe to repeat run?
     acted: bool,
 }
@@ -72,8 +74,6 @@ struct Parts {
     effects: Arc<Effects>,
     /// Where the stream of the run is fed from; `None` where none is read.
     feed: Option<Arc<Feed>>,
-    /// Of the run above.
-    reporter: Option<Reporter>,
 }
 
 /// What a step belongs to.
@@ -82,6 +82,10 @@ enum InFlight {
     Approval,
     Attempt,
     Execution(AtWork),
+    /// The wait that the caller was told of.
+    Wait,
+    /// What the caller is asked for.
+    More,
     /// Hooks of a pause, or the memory.
     Pause,
 }
@@ -99,11 +103,11 @@ struct Inbox {
 
 impl Run {
     async fn new(parts: Parts) -> Self {
-        let Parts { agent, definition, context, machine, mut journal, effects, feed, reporter } =
-            parts;
+        let Parts { agent, definition, context, machine, mut journal, effects, feed } = parts;
         let at = journal.now().await;
         let seed = Seed::new(journal.new_id().await.as_str());
-        let readers = Readers { agent: Arc::clone(&agent), feed, reporter };
+        let caller = effects.caller().cloned();
+        let readers = Readers { agent: Arc::clone(&agent), feed, caller };
         Self {
             agent,
             definition,
@@ -118,6 +122,7 @@ impl Run {
             tools: Tools::default(),
             approvals: Approvals::default(),
             inbox: Inbox::default(),
+            below: Below::default(),
             acted: false,
         }
     }
@@ -139,14 +144,10 @@ impl Run {
                 return Ok(Some(finish));
             }
             self.expire_approvals();
-            if self.is_idle() {
-                if !self.ledger.machine().is_waiting() {
-                    return Err(internal("the machine waits for nothing".to_owned()));
-                }
-                if self.inbox.is_empty {
-                    return Ok(None);
-                }
-                self.ledger.watch();
+            match self.is_idle() {
+                true if self.rest().await? => return Ok(None),
+                true => {}
+                false => self.go_on(),
             }
             self.ledger.set_timer(self.next_wake());
             self.ledger.next(&mut facts).await?;
@@ -183,6 +184,10 @@ impl Run {
                 self.start(Step::WriteMemory { input, output }, InFlight::Pause);
                 Ok(())
             }
+            Effect::AskBudget { given } => {
+                self.ask_budget(given);
+                Ok(())
+            }
             Effect::Rerun { id, call_id } => self.rerun(id, &call_id).await,
             Effect::RunTool(run) => {
                 self.tools.queue(run);
@@ -213,6 +218,8 @@ impl Run {
                 let late = self.ledger.fact(late);
                 self.ledger.step([late]).await
             }
+            Fact::Signal(signal) => self.signalled(signal).await,
+            Fact::Asked(id, ask) => self.asked(id, ask).await,
         }
     }
 
@@ -238,6 +245,11 @@ impl Run {
                 let fact = self.ledger.fact(fact.0);
                 self.ledger.step([fact]).await
             }
+            End::Left => {
+                self.below.leaves();
+                Ok(())
+            }
+            End::More(more) => self.given_more(more).await,
             End::Stopped => Ok(()),
         }
     }
@@ -271,8 +283,16 @@ impl Run {
         Some(self.in_flight.swap_remove(place).1)
     }
 
+    /// Is nothing in flight but what waits below?
     fn is_idle(&self) -> bool {
-        self.in_flight.is_empty() && self.asking.is_idle() && self.tools.is_idle()
+        let waits = |of: &InFlight| match of {
+            InFlight::Execution(work) => self.waits_below(work),
+            InFlight::Wait => true,
+            _ => false,
+        };
+        self.in_flight.iter().all(|(_, of)| waits(of))
+            && self.asking.is_idle()
+            && self.tools.is_idle()
     }
 
     /// Are the last hooks called? Nothing stops a run that is ending.

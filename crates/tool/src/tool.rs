@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_redact::Redactor;
-use layer0::error::BoxError;
+use layer0::error::{BoxError, OperatorError};
 use layer0::failure::Chain;
 use layer0::id::{CallId, RunId, SessionId};
-use layer0::{JsonText, Timestamp, ToolSpec};
+use layer0::operator::{Answer, Context, Task};
+use layer0::{JsonText, Orchestrator, Timestamp, ToolSpec};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -178,6 +179,8 @@ pub struct ToolContext {
     pub written: Written,
     /// What the application gave the agent; see [`ToolContext::state`].
     pub app_state: Option<Arc<dyn Any + Send + Sync>>,
+    /// What the tool dispatches other operators through; see [`ToolContext::dispatch`].
+    pub operators: Option<Arc<dyn Orchestrator>>,
     /// What the runtime tells its own tools; `None` outside of a run.
     #[doc(hidden)]
     pub runtime: Option<Arc<dyn Any + Send + Sync>>,
@@ -202,8 +205,29 @@ impl ToolContext {
             cancellation: CancellationToken::new(),
             written: Written::default(),
             app_state: None,
+            operators: None,
             runtime: None,
         }
+    }
+
+    /// Calls another operator of the orchestrator in which the run is: below the run, within its budget,
+    /// depth and time, in its session. The run records it before it starts, and ends it with the call.
+    ///
+    /// # Errors
+    ///
+    /// [`OperatorError::SubDispatch`], with what the orchestrator answered inside.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the operator, which closes its record by itself.
+    pub async fn dispatch(&self, operator: &str, task: Task) -> Result<Answer, OperatorError> {
+        let Some(operators) = &self.operators else {
+            return Err(OperatorError::cannot_dispatch(operator, "the call is outside of a run"));
+        };
+        operators
+            .dispatch(operator, task, Context::root())
+            .await
+            .map_err(|error| OperatorError::sub_dispatch(operator, error))
     }
 
     /// Returns what the application gave the agent, if it is of this type.

@@ -26,6 +26,26 @@ pub enum OrchError {
     /// Retry: never. Effect: unknown.
     #[error("dispatch failed: {0}")]
     DispatchFailed(String),
+    /// The deadline had passed before the operator could start.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the deadline has passed: {0}")]
+    DeadlinePassed(String),
+    /// The operator would be deeper than is allowed; it did not start.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("too deep: {0}")]
+    TooDeep(String),
+    /// The operator panicked, or its task was lost.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("operator panicked: {0}")]
+    Panicked(String),
+    /// The orchestrator is shut down; the operator did not start.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("orchestrator is shut down: {0}")]
+    Shutdown(String),
     /// The signal could not be delivered.
     ///
     /// Retry: never. Effect: none.
@@ -49,6 +69,10 @@ impl Failure for OrchError {
             Self::OperatorNotFound(_) => Facts::never(code::ORCH_OPERATOR_NOT_FOUND, Effect::None),
             Self::WorkflowNotFound(_) => Facts::never(code::ORCH_WORKFLOW_NOT_FOUND, Effect::None),
             Self::DispatchFailed(_) => Facts::never(code::ORCH_DISPATCH_FAILED, Effect::Unknown),
+            Self::DeadlinePassed(_) => Facts::never(code::ORCH_DEADLINE, Effect::None),
+            Self::TooDeep(_) => Facts::never(code::ORCH_DEPTH, Effect::None),
+            Self::Panicked(_) => Facts::never(code::ORCH_PANICKED, Effect::Unknown),
+            Self::Shutdown(_) => Facts::never(code::ORCH_SHUTDOWN, Effect::None),
             Self::SignalFailed(_) => Facts::never(code::ORCH_SIGNAL_FAILED, Effect::None),
             Self::OperatorError(error) => error.facts(),
             Self::Other(_) => Facts::never(code::ORCH_OTHER, Effect::Unknown),
@@ -61,9 +85,20 @@ impl Failure for OrchError {
             Self::OperatorNotFound(_)
             | Self::WorkflowNotFound(_)
             | Self::DispatchFailed(_)
+            | Self::DeadlinePassed(_)
+            | Self::TooDeep(_)
+            | Self::Panicked(_)
+            | Self::Shutdown(_)
             | Self::SignalFailed(_)
             | Self::Other(_) => None,
         }
+    }
+}
+
+impl OrchError {
+    /// Says that an operator panicked.
+    pub fn panicked(why: impl Into<String>) -> Self {
+        Self::Panicked(why.into())
     }
 }
 

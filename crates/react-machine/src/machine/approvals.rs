@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::event::{
-    Actor, ApprovalDenied, ApprovalGranted, ApprovalRequested, RunWaiting, ToolResponded,
+    Actor, ApprovalDenied, ApprovalGranted, ApprovalRequested, RunWaiting, ToolResponded, WaitFor,
 };
 use layer0::id::CallId;
 use layer0::{Approvers, JsonText, Timestamp, code};
@@ -143,7 +143,7 @@ impl Run {
             return;
         }
         let approvals = batch.held().map(|approval| approval.id.clone()).collect();
-        self.append(Actor::Machine, Some(cause), RunWaiting::new(approvals));
+        self.append(Actor::Machine, Some(cause), RunWaiting::new(WaitFor::Approval, approvals));
         self.clock.begin_waiting();
     }
 }

@@ -68,8 +68,20 @@ impl Run {
                 let (cause, call) = self.check_dispatched(phase, &dispatched)?;
                 Ok(Step::Dispatched(cause, call, dispatched))
             }
+            (_, Fact::OperatorWaiting(waiting)) => {
+                self.meter.check_open(event, &waiting.run)?;
+                Ok(Step::WaitingBelow(waiting))
+            }
+            (phase, Fact::BudgetGranted(granted)) if granted.run == self.id => {
+                phase.check_granted()?;
+                Ok(Step::Granted(phase, granted))
+            }
+            (_, Fact::BudgetGranted(granted)) => {
+                self.meter.check_open(event, &granted.run)?;
+                Ok(Step::GrantedBelow(granted))
+            }
             (_, Fact::OperatorReturned(returned)) => {
-                self.meter.check_returned(&returned.operator, &returned.run)?;
+                self.meter.check_open(event, &returned.run)?;
                 Ok(Step::Returned(returned))
             }
             (Phase::Recalling, Fact::MemoryRead(read)) => Ok(Step::MemoryRead(read)),
@@ -149,9 +161,14 @@ impl Run {
         let Ok(place) = batch.check_running("operator.dispatched", call_id) else {
             return Err(Misuse::UnknownCall(call_id.clone()));
         };
-        match self.meter.open_dispatch() {
-            None => Ok((batch.cause_at(place), call_id.clone())),
-            Some(_) => refused("another dispatch has not returned"),
+        let again = self.meter.check_open("operator.dispatched", &dispatched.run);
+        match again {
+            Ok(before) if before.call_id != *call_id => refused("its run serves another call"),
+            Ok(before) if dispatched.attempt <= before.attempt => {
+                let (actual, expected) = (dispatched.attempt, before.attempt + 1);
+                Err(Misuse::OutOfOrder { event: "operator.dispatched", actual, expected })
+            }
+            Ok(_) | Err(_) => Ok((batch.cause_at(place), call_id.clone())),
         }
     }
 
@@ -162,7 +179,8 @@ impl Run {
         recovered: &RunRecovered,
     ) -> Result<Vec<Place>, Misuse> {
         if let Some(batch) = phase.batch() {
-            return batch.check_recovered(recovered, self.executions_left());
+            let dispatches = |tool: &str| self.dispatches(tool);
+            return batch.check_recovered(recovered, self.executions_left(), dispatches);
         }
         match recovered.rerun.iter().chain(&recovered.interrupted).next() {
             Some(id) => Err(Misuse::UnknownCall(id.clone())),

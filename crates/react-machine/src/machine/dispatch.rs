@@ -1,53 +1,174 @@
-//! Runs below a run: what they may use of its budget, and what they used.
+//! Runs below a run: what they may use of its budget, what they wait for, and what they used.
+
+use std::sync::Arc;
 
 use layer0::Timestamp;
-use layer0::event::{Actor, OperatorDispatched, OperatorReturned};
+use layer0::event::{
+    Actor, BudgetGranted, OperatorDispatched, OperatorReturned, OperatorWaiting, RunWaiting,
+    WaitFor,
+};
 use layer0::id::CallId;
 
 use super::{Machine, Run};
-use crate::meter::{Dispatch, Grant, NothingLeft};
+use crate::io::EffectId;
+use crate::meter::{Dispatch, Grant, NothingLeft, Shares};
 use crate::phase::Phase;
 use crate::phase::batch::Batch;
 
+/// Into how many parts what is left is divided where it is not known how many runs are to share it.
+const UNKNOWN_SHARES: u32 = 2;
+
 impl Machine {
-    /// Returns the dispatch that has not returned.
+    /// Returns the dispatches that have not returned.
     #[must_use]
-    pub const fn open_dispatch(&self) -> Option<&Dispatch> {
-        self.run.meter.open_dispatch()
+    pub fn open_dispatches(&self) -> &[Dispatch] {
+        self.run.meter.open_dispatches()
     }
 
-    /// Returns what a run may use that is dispatched now: all that is left, less one model call and
-    /// what the other calls of the batch may need. `is_priced` says whether its cost will be known.
+    /// Returns the effect of a call that is running.
+    #[must_use]
+    pub fn effect_of(&self, call: &CallId) -> Option<EffectId> {
+        self.phase.batch()?.effect_of(call)
+    }
+
+    /// Returns what a run may use that is dispatched now for a call: its share of what is left, less one
+    /// model call and what other tools of the batch may need. Calls that only dispatch, and have not yet,
+    /// share it evenly; what another tool dispatches gets half. `is_priced` says whether its cost will be
+    /// known.
     ///
     /// # Errors
     ///
     /// [`NothingLeft`], naming the budget that is used up or cannot be kept.
-    pub fn grant(&self, at: Timestamp, is_priced: bool) -> Result<Grant, NothingLeft> {
+    pub fn grant(
+        &self,
+        at: Timestamp,
+        call: &CallId,
+        is_priced: bool,
+    ) -> Result<Grant, NothingLeft> {
         let Run { meter, clock, .. } = &self.run;
-        let kept = self.phase.batch().map_or(0, Batch::executions_kept);
+        let shares = Shares {
+            kept: self.executions_kept(),
+            shares: self.shares(call).unwrap_or(UNKNOWN_SHARES),
+            is_priced,
+        };
         let (wall_ms, events) = (clock.elapsed_ms(at), self.run.events());
-        let allowance = meter.allowance_below(wall_ms, events, kept, is_priced)?;
+        let allowance = meter.allowance_below(wall_ms, events, shares)?;
         let time = self.deadline().map(|deadline| clock.time_until(deadline, at));
         Ok(Grant::new(allowance, time))
+    }
+
+    /// Returns what a run below may use beside what it was given.
+    ///
+    /// # Errors
+    ///
+    /// [`NothingLeft`], as [`Machine::grant`].
+    pub fn grant_more(&self, at: Timestamp) -> Result<Grant, NothingLeft> {
+        let Run { meter, clock, .. } = &self.run;
+        let shares =
+            Shares { kept: self.executions_kept(), shares: UNKNOWN_SHARES, is_priced: true };
+        let (wall_ms, events) = (clock.elapsed_ms(at), self.run.events());
+        let allowance = meter.allowance_below(wall_ms, events, shares)?;
+        Ok(Grant::new(allowance, None))
+    }
+
+    /// Tells the machine that what is in flight below does nothing but wait. It says so, once nothing else
+    /// is in flight; too early, it changes nothing.
+    pub fn wait_below(&mut self, at: Timestamp) {
+        let Self { phase: Phase::Working(batch), run } = self else { return };
+        if run.clock.is_waiting() {
+            return;
+        }
+        let open = run.meter.open_dispatches();
+        let waits = |call: &CallId| {
+            let mut of_call = open.iter().filter(|open| open.call_id == *call).peekable();
+            of_call.peek().is_some() && of_call.all(|open| open.waits.is_some())
+        };
+        if !batch.is_idle_but(waits) {
+            return;
+        }
+        let below = open.iter().filter_map(|open| open.waits.as_ref());
+        let held = batch.held().map(|approval| approval.id.clone());
+        let mut waiting = RunWaiting::new(WaitFor::Approval, held.collect());
+        waiting.approvals.extend(below.clone().flat_map(|waits| waits.approvals.iter().cloned()));
+        if waiting.approvals.is_empty() {
+            let Some(first) = below.into_iter().next() else { return };
+            waiting.r#for = first.r#for;
+        }
+        run.clock.advance(at);
+        let cause = run.events();
+        run.append(Actor::Machine, Some(cause), waiting);
+        run.clock.begin_waiting();
+    }
+
+    fn executions_kept(&self) -> u32 {
+        let dispatches = |tool: &str| self.run.dispatches(tool);
+        self.phase.batch().map_or(0, |batch| Batch::executions_kept(batch, dispatches))
+    }
+
+    /// Returns how many calls share what is left with this one; `None` where its tool does not say that
+    /// it dispatches.
+    fn shares(&self, call: &CallId) -> Option<u32> {
+        let Run { meter, .. } = &self.run;
+        let has_dispatched =
+            |id: &CallId| meter.open_dispatches().iter().any(|open| open.call_id == *id);
+        let unanswered = self.phase.batch().into_iter().flat_map(Batch::unanswered);
+        let (mut shares, mut is_known) = (0_u32, false);
+        for (id, _) in unanswered.filter(|(_, tool)| self.run.dispatches(tool)) {
+            shares += u32::from(!has_dispatched(id));
+            is_known |= id == call;
+        }
+        is_known.then_some(shares.max(1))
     }
 }
 
 impl Run {
+    /// Does a tool do nothing but dispatch?
+    pub(super) fn dispatches(&self, tool: &str) -> bool {
+        self.definition.tools.iter().any(|spec| *spec.name == *tool && spec.dispatches)
+    }
+
     pub(super) fn dispatched(
         &mut self,
         cause: u64,
         call_id: CallId,
         dispatched: OperatorDispatched,
     ) -> Option<Phase> {
+        self.clock.end_waiting();
         let (operator, run) = (dispatched.operator.clone(), dispatched.run.clone());
-        let allowance = *dispatched.allowance;
+        let (attempt, allowance) = (dispatched.attempt, *dispatched.allowance);
+        let input_digest = Arc::clone(&dispatched.input_digest);
         let requested = self.append(Actor::Runtime, Some(cause), dispatched);
-        self.meter.begin_dispatch(Dispatch { operator, run, call_id, allowance, requested });
+        self.meter.begin_dispatch(Dispatch {
+            operator,
+            run,
+            call_id,
+            attempt,
+            input_digest,
+            allowance,
+            grants: Vec::new(),
+            waits: None,
+            requested,
+        });
+        None
+    }
+
+    pub(super) fn waiting_below(&mut self, waiting: OperatorWaiting) -> Option<Phase> {
+        self.clock.end_waiting();
+        let cause = self.meter.wait_below(&waiting);
+        self.append(Actor::Runtime, cause, waiting);
+        None
+    }
+
+    pub(super) fn granted_below(&mut self, granted: BudgetGranted) -> Option<Phase> {
+        self.clock.end_waiting();
+        let cause = self.meter.grant_below(&granted.run, granted.allowance.as_deref());
+        self.append(Actor::Runtime, cause, granted);
         None
     }
 
     pub(super) fn returned(&mut self, returned: OperatorReturned) -> Option<Phase> {
-        let cause = self.meter.end_dispatch(&returned.usage);
+        self.clock.end_waiting();
+        let cause = self.meter.end_dispatch(&returned.run, &returned.usage);
         self.append(Actor::Runtime, cause, returned);
         None
     }

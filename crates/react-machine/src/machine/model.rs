@@ -32,7 +32,7 @@ impl Run {
 
     pub(super) fn ask(&mut self, cause: u64, ask: Ask) -> Phase {
         match self.meter.budget().for_model(&self.usage(), self.events()) {
-            Some(exhausted) => self.exhaust(cause, &exhausted),
+            Some(exhausted) => self.short_of(cause, ask, exhausted),
             None => self.pause_before(cause, PausedStep::Ask(ask)),
         }
     }

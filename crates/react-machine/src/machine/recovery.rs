@@ -14,7 +14,8 @@ use crate::phase::turn::Ask;
 
 impl Machine {
     /// Returns what a process left open that died here: calls to run again because that does no
-    /// harm, calls that may have acted, and how many model attempts were lost.
+    /// harm, calls that may have acted, and how many model attempts were lost. Calls that only dispatch
+    /// are not among them: they are gone on with, but not in a copy, where their runs are another's.
     #[must_use]
     pub fn lost(&self) -> RunRecovered {
         let mut lost = RunRecovered::new(Vec::new(), Vec::new(), 0);
@@ -23,7 +24,9 @@ impl Machine {
         }
         // Nothing is done again that brought the process down each time.
         let mut left = if self.run.crashes.is_last() { 0 } else { self.executions_left() };
-        for (call, tool) in self.phase.batch().into_iter().flat_map(Batch::running) {
+        let is_copied = self.phase.batch().is_some_and(Batch::is_copied);
+        let running = self.phase.batch().into_iter().flat_map(Batch::running);
+        for (call, tool) in running.filter(|(_, tool)| is_copied || !self.run.dispatches(tool)) {
             // To run it again is another execution.
             if left > 0 && self.run.is_idempotent(tool) {
                 left -= 1;
@@ -46,7 +49,7 @@ impl Machine {
         run.clock.skip_since(before);
         run.clock.forget_waiting();
         // What the copied run dispatched is not this run's.
-        run.meter.forget_dispatch();
+        run.meter.forget_dispatches();
         run.crashes.begin_copy();
         run.is_copy_of_an_end = matches!(phase, Phase::Done(_));
         if let Phase::Working(batch) = phase {
@@ -93,7 +96,8 @@ impl Run {
             Phase::Hooking(paused) => self.call_hooks(paused),
             Phase::Recalling => self.read_memory(),
             Phase::Memorizing(stopped) => self.write_memory(&stopped.output),
-            Phase::New | Phase::Done(_) => {}
+            // It waits; who goes on with it asks its caller again.
+            Phase::Short(_) | Phase::New | Phase::Done(_) => {}
         }
         None
     }
@@ -110,7 +114,7 @@ impl Run {
             let call_id = batch.rerun(place, id);
             self.perform(Effect::Rerun { id, call_id });
         }
-        if !asked.is_empty() {
+        if !asked.is_empty() && !batch.is_short() {
             let calls = self.conversation.last_calls().iter();
             let calls = calls.filter(|call| asked.contains(&call.id)).cloned().collect();
             self.admit(calls, false);

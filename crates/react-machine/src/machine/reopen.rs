@@ -83,7 +83,6 @@ impl Run {
         let (budget, usage) = (self.meter.budget().increased(&more), self.usage());
         let exhausted = match reason.map(Code::as_str) {
             Some(code::BUDGET_TOOL_CALLS) => budget.used_up_tool_calls(&usage),
-            Some(code::BUDGET_DEPTH) => budget.too_deep(self.depth),
             _ => None,
         };
         // What opens it is an event too.
@@ -120,7 +119,7 @@ impl Run {
         self.outbox.begin_epoch();
         self.is_copy_of_an_end = false;
         // What was dispatched went with the call that it served.
-        self.meter.forget_dispatch();
+        self.meter.forget_dispatches();
         self.calls_before = self.meter.model_calls();
         if let Some(more) = &reopened.budget {
             self.meter.increase(more);

@@ -23,15 +23,11 @@ impl Machine {
 impl Run {
     pub(super) fn start(&mut self, started: RunStarted) -> Phase {
         self.clock.start();
-        self.depth = started.depth;
         let time = started.deadline.map(|deadline| deadline.since(self.clock.now()));
-        self.meter.limit(started.allowance.as_deref(), time);
+        self.meter.limit(started.depth, started.allowance.as_deref(), time);
         self.conversation.start(&started);
         let seq = self.append(Actor::Runtime, None, started);
-        match self.meter.budget().too_deep(self.depth) {
-            Some(exhausted) => self.exhaust(seq, &exhausted),
-            None => self.pause_before(seq, PausedStep::Start),
-        }
+        self.pause_before(seq, PausedStep::Start)
     }
 
     pub(super) fn look_at_input(&mut self, cause: u64) -> Phase {

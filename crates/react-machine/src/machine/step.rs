@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use layer0::code;
 use layer0::event::{
-    ApprovalDenied, ApprovalGranted, ErrorStored, EventKind, HookAborted, HookFailed, HookPassed,
-    MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed, ModelResponded, OperatorDispatched,
-    OperatorReturned, RunRecovered, RunReopened, RunResumed, RunStarted, SignalReceived,
-    ToolAttempted, ToolRequested, ToolResponded,
+    ApprovalDenied, ApprovalGranted, BudgetGranted, ErrorStored, EventKind, HookAborted,
+    HookFailed, HookPassed, MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed,
+    ModelResponded, OperatorDispatched, OperatorReturned, OperatorWaiting, RunRecovered,
+    RunReopened, RunResumed, RunStarted, SignalReceived, ToolAttempted, ToolRequested, ToolResponded,
 };
 use layer0::id::CallId;
 
@@ -31,6 +31,10 @@ pub(super) enum Step<'p> {
     ToolResponded(&'p mut Batch, Place, ToolResponded),
     ErrorStored(&'p mut Batch, Place, ErrorStored),
     Dispatched(u64, CallId, OperatorDispatched),
+    /// The caller gave more, or has nothing left.
+    Granted(&'p mut Phase, BudgetGranted),
+    WaitingBelow(OperatorWaiting),
+    GrantedBelow(BudgetGranted),
     Returned(OperatorReturned),
     MemoryRead(MemoryRead),
     /// It could not be read.

@@ -19,7 +19,12 @@ impl Machine {
         let attempts = budget.for_attempt(&later).filter(|_| is_cut_short);
         if let Some(exhausted) = attempts.or_else(|| budget.used_up_wall_time(&later)) {
             run.clock.advance(at);
-            *phase = run.exhaust_in(phase, run.events(), &exhausted);
+            let cause = run.events();
+            let next = match &*phase {
+                Phase::Asking(turn) if is_cut_short => run.short_of(cause, turn.ask(), exhausted),
+                _ => run.exhaust_in(phase, cause, &exhausted),
+            };
+            *phase = next;
         }
     }
 

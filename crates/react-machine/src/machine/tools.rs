@@ -53,7 +53,10 @@ impl Run {
         if let Some(failure) = oversized.or_else(|| counted.tripped.map(Into::into)) {
             return self.refuse_batch(responded, &calls, failure);
         }
-        let batch = Batch::new(responded, counted.signature, &calls, signatures);
+        let mut batch = Batch::new(responded, counted.signature, &calls, signatures);
+        if self.short_of_executions(responded, &mut batch) {
+            return Phase::Working(batch);
+        }
         let mut working = Phase::Working(batch);
         if let Some(exhausted) = self.meter.budget().crossed(&self.usage(), self.events()) {
             return self.exhaust_in(&mut working, responded, &exhausted);

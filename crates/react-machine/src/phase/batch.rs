@@ -13,9 +13,12 @@ use layer0::message::{Message, ToolCall};
 use crate::failure::FailureCause;
 use crate::guards::result_digest;
 use crate::io::{Approval, EffectId, ToolRun};
-use crate::meter::RETRIES_KEPT;
 use crate::signature::call_signature;
 use crate::tool_message::tool_message;
+
+/// How many executions stay with the caller for each of its tools that is running: as many as the
+/// runtime tries one again by default.
+const RETRIES_KEPT: u32 = 2;
 
 /// The calls of one model answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +30,10 @@ pub(crate) struct Batch {
     calls: Vec<Call>,
     /// Was a call kept from running by the budget?
     cancelled: bool,
+    /// Does the caller have to give more of its budget before the calls are looked at?
+    is_short: bool,
+    /// Is it a copy, whose open dispatches are another run's?
+    is_copied: bool,
     /// The run stops once this call has its answer.
     stopping: Option<(CallId, StoppedByHook)>,
 }
@@ -126,7 +133,15 @@ impl Batch {
             state: CallState::Asked,
         });
         let calls = calls.collect();
-        Self { responded, signature, calls, cancelled: false, stopping: None }
+        Self {
+            responded,
+            signature,
+            calls,
+            cancelled: false,
+            is_short: false,
+            is_copied: false,
+            stopping: None,
+        }
     }
 
     /// Returns the seq under which what belongs to a call stands.
@@ -168,20 +183,58 @@ impl Batch {
 
     /// Is nothing in flight but approvals?
     pub(crate) fn is_idle(&self) -> bool {
-        let quiet =
-            |call: &Call| matches!(call.state, CallState::Held { .. } | CallState::Answered { .. });
-        self.calls.iter().all(quiet) && self.held().next().is_some()
+        self.held().next().is_some() && self.is_idle_but(|_| false)
     }
 
-    /// Returns how many executions other calls than the one that dispatches may need.
-    pub(crate) fn executions_kept(&self) -> u32 {
+    /// Is nothing in flight but approvals, and calls of which this is true?
+    pub(crate) fn is_idle_but(&self, waits: impl Fn(&CallId) -> bool) -> bool {
+        self.calls.iter().all(|call| match call.state {
+            CallState::Held { .. } | CallState::Answered { .. } => true,
+            CallState::Open { .. } => waits(&call.id),
+            CallState::Asked | CallState::Decided { .. } => false,
+        })
+    }
+
+    /// Returns how many executions calls may need that are not of tools that only dispatch.
+    pub(crate) fn executions_kept(&self, dispatches: impl Fn(&str) -> bool) -> u32 {
         let kept = self.calls.iter().map(|call| match call.state {
             CallState::Asked | CallState::Held { .. } | CallState::Decided { .. } => 1,
+            CallState::Open { .. } if dispatches(&call.tool) => 0,
             CallState::Open { .. } => RETRIES_KEPT,
             CallState::Answered { .. } => 0,
         });
-        // The call that dispatches is one of those that run.
-        kept.fold(0_u32, u32::saturating_add).saturating_sub(RETRIES_KEPT)
+        kept.fold(0, u32::saturating_add)
+    }
+
+    /// Is it a copy that has not begun to go on?
+    pub(crate) const fn is_copied(&self) -> bool {
+        self.is_copied
+    }
+
+    pub(crate) const fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    pub(crate) const fn set_short(&mut self, is_short: bool) {
+        self.is_short = is_short;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Returns the calls that have no answer.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
+        let is_open = |call: &&Call| !matches!(call.state, CallState::Answered { .. });
+        self.calls.iter().filter(is_open).map(|call| (&call.id, &call.tool))
+    }
+
+    /// Returns the effect of a call that is running.
+    pub(crate) fn effect_of(&self, id: &CallId) -> Option<EffectId> {
+        match self.calls.iter().find(|call| call.id == *id)?.state {
+            CallState::Open { effect, .. } => Some(effect),
+            _ => None,
+        }
     }
 
     /// The call waits for a person now.
@@ -296,7 +349,8 @@ impl Batch {
     }
 
     /// Returns what is to be done again after a process died.
-    pub(crate) fn unfinished(&self, interrupted: &[Place]) -> Unfinished {
+    pub(crate) fn unfinished(&mut self, interrupted: &[Place]) -> Unfinished {
+        self.is_copied = false;
         let mut unfinished = Unfinished::default();
         for (place, call) in self.calls.iter().enumerate().map(|(at, call)| (Place(at), call)) {
             match &call.state {
@@ -314,6 +368,7 @@ impl Batch {
 
     /// Admits again what people were asked about: their answers were for another run.
     pub(crate) fn ask_anew(&mut self) {
+        self.is_copied = true;
         for call in &mut self.calls {
             if matches!(call.state, CallState::Held { .. } | CallState::Decided { .. }) {
                 call.state = CallState::Asked;

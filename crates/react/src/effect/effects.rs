@@ -4,11 +4,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use backstop_provider::ProviderError;
 use layer0::id::RunId;
+use layer0::operator::{Caller, Signals};
 
+use super::asks::Asks;
 use super::late::Late;
 use crate::feed::Feed;
 use crate::hook::{HookContext, HookError};
 use crate::inner::Inner;
+use crate::place::Place;
 
 /// Performs the steps of one run.
 pub(crate) struct Effects {
@@ -17,6 +20,9 @@ pub(crate) struct Effects {
     /// Where the stream of the run is fed from; `None` where none is read.
     pub(super) feed: Option<Arc<Feed>>,
     pub(super) late: Arc<Late>,
+    pub(super) asks: Arc<Asks>,
+    /// Where the run stands among others.
+    pub(super) place: Place,
     errors: LiveErrors,
 }
 
@@ -28,8 +34,14 @@ struct LiveErrors {
 }
 
 impl Effects {
-    pub(crate) fn new(agent: Arc<Inner>, context: HookContext, feed: Option<Arc<Feed>>) -> Self {
-        Self { agent, context, feed, late: Arc::default(), errors: LiveErrors::default() }
+    pub(crate) fn new(
+        agent: Arc<Inner>,
+        context: HookContext,
+        feed: Option<Arc<Feed>>,
+        place: Place,
+    ) -> Self {
+        let (late, asks, errors) = (Arc::default(), Arc::default(), LiveErrors::default());
+        Self { agent, context, feed, late, asks, place, errors }
     }
 
     pub(crate) const fn run(&self) -> &RunId {
@@ -39,6 +51,21 @@ impl Effects {
     /// Returns the answers of tools that were given up.
     pub(crate) fn late(&self) -> &Late {
         &self.late
+    }
+
+    /// Returns what steps ask of the run.
+    pub(crate) fn asks(&self) -> &Asks {
+        &self.asks
+    }
+
+    /// Returns who is told what becomes of the run.
+    pub(crate) fn caller(&self) -> Option<&Arc<dyn Caller>> {
+        self.place.caller.as_ref()
+    }
+
+    /// Returns the signals of the caller in this process.
+    pub(crate) fn signals(&self) -> Option<&Signals> {
+        self.place.signals.as_ref()
     }
 
     /// Takes the error that the last model attempt failed with in this process.

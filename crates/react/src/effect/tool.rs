@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_error_store::{StoreError, Summary};
-use backstop_react_machine::HookPoint;
+use backstop_react_machine::{HookPoint, NothingLeft};
 use backstop_retry::{Decision, RetryPolicy, Tried};
 use backstop_tool::{Admitted, ToolContext, ToolError, failed_text};
 use layer0::JsonText;
@@ -20,8 +20,8 @@ use super::effects::Effects;
 use super::failure::{Failing, is_stored};
 use super::hooks::{Hooks, Kind};
 use super::large_result::Shown;
-use crate::below::{self, Caller};
-use crate::guarded::{execute, panic_text};
+use crate::dispatch::{Caller, Dispatcher};
+use crate::guarded::{execute, forward, panic_text};
 use crate::hook::{HookContext, Moment};
 use crate::inner::Inner;
 use crate::journal::{End, Execution, ExecutionEnd, Notes, StopFact};
@@ -48,14 +48,23 @@ pub(super) async fn execution(
                 Failing::new(&effects.agent, &effects.context, &run.call_id, &run.tool, 0);
             let answer = failing.respond(&error, &failed_text(&run.tool, &error));
             let facts = Notes(vec![answer]);
-            return End::Execution(ExecutionEnd { returned: None, facts, again: None });
+            return End::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
         }
     };
-    let (caller, below) = execution.child.clone().map(below::open).unzip();
+    let ahead = match execution.child.clone().transpose() {
+        Ok(ahead) => ahead,
+        Err(nothing) => {
+            let error = not_started(&nothing);
+            let facts = Notes(answer(&effects, &execution, &admitted, Err(error)).await);
+            return End::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
+        }
+    };
+    let caller = caller_of(&effects, &execution);
+    let dispatcher = Arc::new(Dispatcher::new(caller, ahead.map(|child| *child)));
     let span =
         tracing::info_span!("tool", tool = %execution.run.tool, call = %execution.run.call_id);
     let result = {
-        let call = call(&effects, &execution, &admitted, caller.map(Arc::new));
+        let call = call(&effects, &execution, &admitted, Arc::clone(&dispatcher));
         let mut call = pin!(call.instrument(span));
         tokio::select! {
             biased;
@@ -63,15 +72,15 @@ pub(super) async fn execution(
             result = &mut call => Some(result),
         }
     };
-    // A run that the tool started ends with it, and what it used is in the record before the answer.
-    let returned = match below.flatten() {
-        Some(below) => Some(Box::new(below.returned(&clock).await)),
-        None => None,
-    };
+    if dispatcher.is_left() && result.is_some() && admitted.spec().dispatches {
+        return End::Execution(ExecutionEnd { is_left: true, ..ExecutionEnd::default() });
+    }
+    // Runs that the tool started end with it, and what they used is in the record before the answer.
+    let returned = dispatcher.close().await;
     let took = clock.monotonic().saturating_sub(began);
     execution.elapsed = execution.elapsed.saturating_add(took);
     execution.tried = execution.tried.saturating_add(1);
-    let mut end = ExecutionEnd { returned, facts: Notes::default(), again: None };
+    let mut end = ExecutionEnd { returned, ..ExecutionEnd::default() };
     match result {
         None => {}
         Some(Err(error))
@@ -93,18 +102,41 @@ pub(crate) fn admit(agent: &Inner, tool: &str, arguments: JsonText) -> Result<Ad
         .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))
 }
 
+/// Returns what a tool dispatches as.
+fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
+    let HookContext { run, session } = effects.context.clone();
+    Caller {
+        run,
+        session,
+        depth: execution.depth,
+        call: execution.run.call_id.clone(),
+        asks: Arc::clone(&effects.asks),
+        clock: Arc::clone(&effects.agent.clock),
+        orchestrator: effects.place.orchestrator.clone(),
+    }
+}
+
+/// Returns the failure of a call whose operator does not start.
+fn not_started(NothingLeft { reason, message, .. }: &NothingLeft) -> ToolError {
+    ToolError::ExecutionFailed(format!("not started: {message}")).with_code(reason.as_str())
+}
+
 /// Calls the tool, with all that it may know.
 async fn call(
     effects: &Effects,
     execution: &Execution,
     admitted: &Admitted,
-    caller: Option<Arc<Caller>>,
+    dispatcher: Arc<Dispatcher>,
 ) -> Result<JsonText, ToolError> {
     let Execution { run, sessions, depth, .. } = execution;
     let mut context = context_of(effects, &run.call_id, admitted);
     context.sessions = Arc::clone(sessions);
     context.depth = *depth;
-    context.runtime = caller.map(|caller| caller as _);
+    context.operators = Some(Arc::clone(&dispatcher) as _);
+    context.runtime = Some(dispatcher);
+    if admitted.spec().dispatches {
+        return forward(admitted.clone(), context).await;
+    }
     let answer = ToolLate::new(run.call_id.clone(), run.execution);
     let late = Arc::clone(&effects.late);
     let note_late = move || late.push(answer);

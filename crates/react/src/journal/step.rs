@@ -10,7 +10,8 @@ use layer0::event::{ModelAttempted, ModelFailed, ModelResponded, OperatorReturne
 use layer0::failure::ErrorText;
 use layer0::id::{RunId, SessionId};
 use layer0::message::{ToolCall, Transcript};
-use layer0::usage::Usage;
+use layer0::operator::Waiting;
+use layer0::usage::{Allowance, Usage};
 use layer0::{JsonText, ToolSpec};
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,10 @@ pub(crate) enum Step {
     ReadMemory(Arc<str>),
     /// Write an answer into the memory.
     WriteMemory { input: Arc<str>, output: Arc<str> },
+    /// Tell the caller that the run can do nothing but wait.
+    Wait(Waiting),
+    /// Ask the caller for more of its budget, which gave more so often.
+    More(u32),
 }
 
 /// How a step ended.
@@ -55,6 +60,10 @@ pub(crate) enum End {
     /// The approval was not decided in time; where that is sent to the inbox, what is there counts.
     Expiry(Box<Approval>, bool),
     Memory(Box<Note>),
+    /// The caller wants the run to leave.
+    Left,
+    /// What the caller gave beside what it gave before.
+    More(Option<Allowance>),
     /// It was told to end, and has nothing to say.
     Stopped,
 }
@@ -163,25 +172,31 @@ pub(crate) struct Execution {
     pub(crate) elapsed: Duration,
     /// Does the budget allow another execution after this one?
     pub(crate) may_repeat: bool,
-    /// The run that the call starts.
-    pub(crate) child: Option<Child>,
+    /// The run that the call starts, or why it does not start.
+    pub(crate) child: Option<Result<Box<Child>, NothingLeft>>,
 }
 
-/// A run that a call starts.
-#[derive(Clone, Serialize, Deserialize)]
+/// A run that a call starts, or goes on with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Child {
     pub(crate) run: RunId,
     pub(crate) operator: Arc<str>,
     pub(crate) root: RunId,
-    /// What it may use, or why it does not start.
-    pub(crate) grant: Result<Grant, NothingLeft>,
+    /// Which attempt at it: 1, 2, ….
+    pub(crate) attempt: u32,
+    /// May there be a record of it?
+    pub(crate) goes_on: bool,
+    /// What it may use.
+    pub(crate) grant: Grant,
 }
 
 /// How an execution ended. One that was stopped has no facts.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ExecutionEnd {
-    /// What the run that it started came to.
-    pub(crate) returned: Option<Box<OperatorReturned>>,
+    /// What the runs that it started came to.
+    pub(crate) returned: Vec<OperatorReturned>,
+    /// Did a run that it started leave? Then the call stays open.
+    pub(crate) is_left: bool,
     /// What to record; the answer is the last.
     pub(crate) facts: Notes,
     /// It is tried again, after this wait.

@@ -6,14 +6,13 @@ use std::time::Duration;
 use backstop_react_machine::{Input, ToolRun};
 use backstop_tool::DispatchSpec;
 use layer0::code;
-use layer0::event::{EventKind, OperatorDispatched};
-use layer0::id::CallId;
+use layer0::event::EventKind;
 
 use super::tools::AtWork;
 use super::{InFlight, Run};
 use crate::effect::admit;
 use crate::error::AgentError;
-use crate::journal::{Child, Execution, ExecutionEnd, Notes, Step};
+use crate::journal::{Execution, ExecutionEnd, Notes, Step, Wanted};
 
 impl Run {
     /// Returns how many executions may still begin that none is promised to.
@@ -53,33 +52,24 @@ impl Run {
         }
         let admitted = execution.admitted.as_ref();
         let is_idempotent = admitted.is_some_and(|admitted| admitted.spec().idempotent);
-        if let Some(dispatch) = admitted.and_then(|admitted| admitted.dispatch()).cloned() {
-            execution.child = Some(self.dispatch(call_id.clone(), dispatch).await?);
+        if let Some(admitted) = admitted
+            && let Some(DispatchSpec { operator, input_digest, is_priced, .. }) =
+                admitted.dispatch().cloned()
+        {
+            let (call, timeout) = (call_id.clone(), admitted.spec().timeout);
+            let wanted = Wanted { call, operator, input_digest, is_priced, at_most: None };
+            let mut child = self.dispatch(wanted).await?;
+            if let Ok(child) = &mut child {
+                child.grant.time = child.grant.time.into_iter().chain(timeout).min();
+            }
+            execution.child = Some(child.map(Box::new));
         }
         execution.may_repeat = is_idempotent && self.executions_left() > 0;
-        let work = self.tools.begin(&execution);
+        let dispatches =
+            execution.admitted.as_ref().is_some_and(|admitted| admitted.spec().dispatches);
+        let work = self.tools.begin(&execution, dispatches);
         self.start(Step::Execution(execution), InFlight::Execution(work));
         Ok(())
-    }
-
-    /// Records a run below this one, if anything is left that it may use.
-    async fn dispatch(&mut self, call: CallId, spec: DispatchSpec) -> Result<Child, AgentError> {
-        let DispatchSpec { operator, input_digest, is_priced, .. } = spec;
-        let run = self.ledger.new_id().await;
-        let grant = self.ledger.machine().grant(self.ledger.at(), is_priced);
-        if let Ok(grant) = &grant {
-            let mut dispatched = OperatorDispatched::new(
-                Arc::clone(&operator),
-                run.clone(),
-                self.tools.dispatch(&call),
-                input_digest,
-                Box::new(grant.allowance),
-            );
-            dispatched.call_id = Some(call);
-            let dispatched = self.ledger.fact(dispatched);
-            self.ledger.step([dispatched]).await?;
-        }
-        Ok(Child { run, operator, root: self.root.clone(), grant })
     }
 
     /// Records what an execution came to, and starts what waited for its place.
@@ -88,8 +78,12 @@ impl Run {
         work: AtWork,
         end: ExecutionEnd,
     ) -> Result<(), AgentError> {
-        let ExecutionEnd { returned, facts: Notes(facts), again } = end;
+        let ExecutionEnd { returned, facts: Notes(facts), is_left, again } = end;
         let now = self.ledger.at();
+        if is_left {
+            self.tools.end(&work, None);
+            return Ok(());
+        }
         self.tools.end(&work, again.map(|(delay, execution)| (now.after(delay), execution)));
         if facts.iter().any(stops_the_run) {
             self.stop_steps(code::HOOK_ABORTED).await?;
@@ -99,12 +93,14 @@ impl Run {
             answer @ EventKind::ToolResponded(_) => Input::answer(at, work.effect, answer),
             note => Input::fact(at, note),
         };
-        let facts = returned
-            .map(|returned| EventKind::from(*returned))
-            .into_iter()
-            .chain(facts)
-            .map(answer);
+        for returned in &returned {
+            self.below.returned(&returned.run);
+        }
+        let resumed = self.approvals.take_resumed().map(EventKind::from);
+        let returned = returned.into_iter().map(EventKind::from);
+        let facts: Vec<_> = resumed.into_iter().chain(returned).chain(facts).map(answer).collect();
         self.ledger.step(facts).await?;
+        self.give_more().await?;
         self.start_tools().await
     }
 }

@@ -10,13 +10,13 @@ use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 use layer0::message::Message;
+use layer0::operator::Caller;
 use layer0::usage::Usage;
 
-use crate::below::Reporter;
 use crate::error::AgentError;
 use crate::feed::Feed;
 use crate::inner::Inner;
-use crate::journal::{Batch, Fact, Journal, Step, StepId};
+use crate::journal::{AskId, Batch, Fact, Journal, Step, StepId, Told};
 use crate::live::Live;
 
 /// Steps a machine through a run, each step with its append.
@@ -41,7 +41,7 @@ pub(super) struct Readers {
     pub(super) agent: Arc<Inner>,
     pub(super) feed: Option<Arc<Feed>>,
     /// Of the run above.
-    pub(super) reporter: Option<Reporter>,
+    pub(super) caller: Option<Arc<dyn Caller>>,
 }
 
 impl Ledger {
@@ -157,8 +157,8 @@ impl Ledger {
         }
         self.effects.append(&mut self.decided);
         self.usage = self.machine.usage();
-        if let Some(reporter) = &self.readers.reporter {
-            reporter.used(self.usage);
+        if let Some(caller) = &self.readers.caller {
+            caller.used(self.usage);
         }
         Ok(())
     }
@@ -201,6 +201,10 @@ impl Ledger {
 
     pub(super) fn stop(&mut self, step: StepId) {
         self.journal.stop(step);
+    }
+
+    pub(super) fn tell(&mut self, ask: AskId, told: Told) {
+        self.journal.answer(ask, told);
     }
 
     pub(super) fn set_timer(&mut self, at: Option<Timestamp>) {

@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::approvals::Approvals;
-use super::session::dead_dispatch;
 use super::tools::Tools;
 use super::{Parts, Run};
 use crate::effect::Effects;
@@ -23,6 +22,7 @@ use crate::inner::Inner;
 use crate::journal::Fact;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
+use crate::place::Place;
 use crate::run_clock::RunClock;
 
 /// A recorded run, to be gone on with.
@@ -50,7 +50,7 @@ impl Resumed {
         log: Arc<dyn EventLog>,
         folded: Folded,
         claim: Option<Claim>,
-        cancellation: CancellationToken,
+        (cancellation, place): (CancellationToken, Place),
     ) -> Self {
         let Folded { summary, events, definition, replayed, sessions, follows } = folded;
         let context = HookContext { run: summary.run.clone(), session: summary.session.clone() };
@@ -59,7 +59,8 @@ impl Resumed {
             Some(claim) => RunWriter::resume(log, summary, claim),
             None => RunWriter::without_log(summary.run),
         };
-        let recorded = Recorded { writer, context, definition, events, replayed, cancellation };
+        let recorded =
+            Recorded { writer, context, definition, events, replayed, cancellation, place };
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = sessions.into();
@@ -76,7 +77,9 @@ impl Resumed {
         let beyond = std::mem::take(&mut replayed.beyond);
         replayed.machine.fork(agent.clock.now(), child.clone(), forked, beyond);
         let context = HookContext { run: child, session: session.clone() };
-        let recorded = Recorded { writer, context, definition, events, replayed, cancellation };
+        let place = Place::default();
+        let recorded =
+            Recorded { writer, context, definition, events, replayed, cancellation, place };
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = std::iter::once(session).chain(sessions).collect();
@@ -121,10 +124,7 @@ impl Resumed {
             // What a copy brought along is recorded, and nothing else happens.
             return run.ledger.record().await;
         }
-        let dead = match (&run.agent.log, run.ledger.machine().open_dispatch().cloned()) {
-            (Some(log), Some(open)) => Some(dead_dispatch(&run.agent, log, &open).await?),
-            _ => None,
-        };
+        let dead = run.dead_dispatches(&first).await?;
         let facts: Vec<_> =
             dead.into_iter().chain(first).map(|fact| run.ledger.fact(fact)).collect();
         run.ledger.step_while_open(facts).await?;
@@ -138,6 +138,10 @@ impl Resumed {
             // What was decided meanwhile is not asked again; the rest is.
             let open: Vec<_> = run.ledger.machine().open_approvals().cloned().collect();
             open.into_iter().for_each(|approval| run.ask_approval(approval));
+            run.take_up_dispatches().await?;
+            if let Some(given) = run.ledger.machine().wants_budget() {
+                run.ask_budget(given);
+            }
         }
         Ok(())
     }
@@ -151,13 +155,14 @@ struct Recorded {
     events: Vec<Event>,
     replayed: Replayed,
     cancellation: CancellationToken,
+    place: Place,
 }
 
 impl Recorded {
     async fn open(self, agent: Arc<Inner>) -> Box<Run> {
-        let Self { writer, context, definition, events, replayed, cancellation } = self;
+        let Self { writer, context, definition, events, replayed, cancellation, place } = self;
         let Replayed { machine, executions, .. } = replayed;
-        let effects = Arc::new(Effects::new(Arc::clone(&agent), context.clone(), None));
+        let effects = Arc::new(Effects::new(Arc::clone(&agent), context.clone(), None, place));
         let mut clock = RunClock::new(Arc::clone(&agent.clock));
         // What was recorded may be ahead of the time of day.
         clock.not_before(machine.now());
@@ -165,8 +170,7 @@ impl Recorded {
         let journal = LocalJournal::new(writer, performs, clock, log, cancellation);
         let acted = has_acted(&definition, &events);
         let journal = Box::new(journal);
-        let (feed, reporter) = (None, None);
-        let parts = Parts { agent, definition, context, machine, journal, effects, feed, reporter };
+        let parts = Parts { agent, definition, context, machine, journal, effects, feed: None };
         let mut run = Box::new(Run::new(parts).await);
         (run.depth, run.root) = place_of(&events, &run.context.run);
         run.tools = Tools::resumed(executions);

@@ -9,7 +9,6 @@ use layer0::id::RunId;
 use layer0::stop::Outcome;
 use layer0::{Code, code};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::resume::Resumed;
 use super::start::Start;
@@ -129,7 +128,7 @@ pub(crate) async fn end(
     let data = by.map_or(Value::Null, |by| json!({ "by": &*by }));
     let cancel = SignalReceived::new(CANCEL, data);
     let mut resumed =
-        Resumed::new(agent, Arc::clone(log), folded, Some(claim), CancellationToken::new()).await;
+        Resumed::new(agent, Arc::clone(log), folded, Some(claim), Default::default()).await;
     if let Some(row) = ending.row {
         resumed.take_row(row);
     }

@@ -101,7 +101,7 @@ impl Start {
             };
             let machine = Machine::new(self.definition.clone(), setup.clone());
             let mut run = self.open(machine).await;
-            let started = run.ledger.fact(self.started(&run, follows.clone()));
+            let started = run.ledger.fact(self.started(follows.clone()));
             match run.ledger.step([started]).await {
                 Ok(()) => break (run, follows),
                 Err(AgentError::Storage(LogError::SessionBusy { .. })) if joins_left > 0 => {
@@ -138,7 +138,8 @@ impl Start {
 
     pub(super) fn effects(&self) -> Arc<Effects> {
         let context = HookContext { run: self.run.clone(), session: self.session.clone() };
-        Arc::new(Effects::new(Arc::clone(&self.agent), context, self.feed.clone()))
+        let place = self.request.place.clone();
+        Arc::new(Effects::new(Arc::clone(&self.agent), context, self.feed.clone(), place))
     }
 
     pub(super) async fn open_on(
@@ -155,7 +156,6 @@ impl Start {
             journal,
             effects,
             feed: self.feed.clone(),
-            reporter: self.request.below.as_ref().map(|below| below.reporter.clone()),
         });
         let mut run = Box::new(run.await);
         run.depth = self.request.depth;
@@ -163,9 +163,7 @@ impl Start {
         run
     }
 
-    pub(super) fn started(&self, run: &Run, follows: Option<Follows>) -> RunStarted {
-        let at = run.ledger.at();
-        let grant = self.request.below.as_ref().map(|below| below.grant);
+    pub(super) fn started(&self, follows: Option<Follows>) -> RunStarted {
         let input = self.agent.redactor.redact_held(&self.request.input);
         let agent = self.record.agent.clone();
         let mut started = RunStarted::new(input, self.session.clone(), agent);
@@ -177,8 +175,8 @@ impl Start {
         started.follows = follows.map(Box::new);
         started.machine = backstop_react_machine::VERSION;
         started.depth = self.request.depth;
-        started.allowance = grant.map(|grant| Box::new(grant.allowance));
-        started.deadline = grant.and_then(|grant| grant.time).map(|time| at.after(time));
+        started.allowance = self.request.allowance.map(Box::new);
+        started.deadline = self.request.deadline;
         started.output_schema = self.output_schema.clone().map(Box::new);
         started.labels = self.labels();
         started.trace_parent = self.request.trace_parent.clone();

@@ -83,7 +83,9 @@ impl Run {
                         let late = self.ledger.fact(late);
                         self.ledger.step([late]).await?;
                     }
-                    Fact::Timer => {}
+                    Fact::Signal(signal) if signal.name == CANCEL => self.inbox.is_cancelled = true,
+                    // Nothing is begun any more, and what runs below is told to end.
+                    Fact::Timer | Fact::Signal(_) | Fact::Asked(..) => {}
                 }
             }
         }
@@ -106,9 +108,10 @@ impl Run {
             End::Attempt(AttemptEnd::Failed { attempted, .. }) => {
                 self.record_attempt(attempted.0).await
             }
-            End::Execution(ExecutionEnd { returned: Some(returned), .. }) => {
-                let returned = self.ledger.fact(*returned);
-                self.ledger.step([returned]).await
+            End::Execution(ExecutionEnd { returned, .. }) if !returned.is_empty() => {
+                let facts: Vec<_> =
+                    returned.into_iter().map(|returned| self.ledger.fact(returned)).collect();
+                self.ledger.step(facts).await
             }
             _ => Ok(()),
         }

@@ -1,11 +1,11 @@
 //! Tools at work: how many at once, which of them again, and the runs they start.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use backstop_react_machine::{EffectId, ToolRun};
 use backstop_tool::Admitted;
 use layer0::Timestamp;
-use layer0::id::CallId;
+use layer0::id::{CallId, RunId};
 
 use crate::journal::Execution;
 
@@ -21,10 +21,8 @@ pub(super) struct Tools {
     /// How many executions are at work, and how many of them may be repeated once.
     at_work: usize,
     promised: u32,
-    /// The call that may start a run below; the next such call waits for it.
-    dispatching: Option<CallId>,
-    /// How often each call started one.
-    dispatches: BTreeMap<CallId, u32>,
+    /// The runs below that this process started or went on with.
+    taken_up: BTreeSet<RunId>,
     /// What executions before this process were asked for, by call.
     recorded: BTreeMap<CallId, ToolRun>,
 }
@@ -35,6 +33,18 @@ pub(super) struct AtWork {
     call_id: CallId,
     /// Is another execution promised to it?
     may_repeat: bool,
+    /// Does it do nothing but dispatch?
+    dispatches: bool,
+}
+
+impl AtWork {
+    pub(super) const fn call_id(&self) -> &CallId {
+        &self.call_id
+    }
+
+    pub(super) const fn dispatches(&self) -> bool {
+        self.dispatches
+    }
 }
 
 impl Tools {
@@ -70,13 +80,14 @@ impl Tools {
     }
 
     /// Notes that an execution begins.
-    pub(super) fn begin(&mut self, execution: &Execution) -> AtWork {
+    pub(super) fn begin(&mut self, execution: &Execution, dispatches: bool) -> AtWork {
         self.at_work += 1;
         self.promised += u32::from(execution.may_repeat);
         AtWork {
             effect: execution.run.id,
             call_id: execution.run.call_id.clone(),
             may_repeat: execution.may_repeat,
+            dispatches,
         }
     }
 
@@ -84,17 +95,17 @@ impl Tools {
     pub(super) fn end(&mut self, work: &AtWork, again: Option<(Timestamp, Box<Execution>)>) {
         self.at_work = self.at_work.saturating_sub(1);
         self.promised = self.promised.saturating_sub(u32::from(work.may_repeat));
-        match again {
-            Some(waiting) => self.waiting.push(waiting),
-            None => drop(self.dispatching.take_if(|call| *call == work.call_id)),
-        }
+        self.waiting.extend(again);
     }
 
-    /// Notes that a call starts a run below. Returns how often it did.
-    pub(super) fn dispatch(&mut self, call: &CallId) -> u32 {
-        let attempts = self.dispatches.entry(call.clone()).or_default();
-        *attempts = attempts.saturating_add(1);
-        *attempts
+    /// Notes that this process starts a run below, or goes on with it.
+    pub(super) fn take_up(&mut self, run: RunId) {
+        self.taken_up.insert(run);
+    }
+
+    /// Was a run below started or gone on with in this process?
+    pub(super) fn is_taken_up(&self, run: &RunId) -> bool {
+        self.taken_up.contains(run)
     }
 
     /// Takes an execution that waited for this time.
@@ -108,26 +119,17 @@ impl Tools {
         self.admitted.clear();
         self.queued.clear();
         self.waiting.clear();
-        self.dispatching = None;
         (self.at_work, self.promised) = (0, 0);
     }
 
-    /// Takes the next execution that may begin, if one of so many places is free. Runs below this one are
-    /// started one at a time, and what waits for its turn has not begun, so that its time does not pass.
+    /// Takes the next execution that may begin, if one of so many places is free. What waits for its turn
+    /// has not begun, so that its time does not pass.
     pub(super) fn next(&mut self, places: usize) -> Option<(ToolRun, Admitted)> {
         if self.at_work + self.waiting.len() >= places {
             return None;
         }
-        let is_free = self.dispatching.is_none();
-        while let Some(place) = self.queued.iter().position(|run| {
-            let admitted = self.admitted.get(&run.call_id);
-            is_free || admitted.is_none_or(|admitted| admitted.dispatch().is_none())
-        }) {
-            let run = self.queued.remove(place)?;
+        while let Some(run) = self.queued.pop_front() {
             if let Some(admitted) = self.admitted.remove(&run.call_id) {
-                if admitted.dispatch().is_some() {
-                    self.dispatching = Some(run.call_id.clone());
-                }
                 return Some((run, admitted));
             }
         }

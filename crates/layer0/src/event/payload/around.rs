@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use crate::code::Code;
-use crate::id::{CallId, RunId};
+use crate::event::WaitFor;
+use crate::id::{ApprovalId, CallId, RunId};
 use crate::stop::Outcome;
 use crate::usage::{Allowance, Usage};
 
@@ -348,6 +349,52 @@ impl OperatorDispatched {
             call_id: None,
             step: None,
         }
+    }
+}
+
+payload! {
+    /// Another operator can do nothing but wait; the call that it serves stays open.
+    OperatorWaiting {
+        /// Its name.
+        operator: Arc<str>,
+        /// Its run.
+        run: RunId,
+        /// What it waits for.
+        r#for: WaitFor,
+        /// What people have to decide in it and below.
+        approvals: Vec<ApprovalId>,
+    }
+}
+
+impl OperatorWaiting {
+    /// States what an operator waits for, and what people have to decide.
+    #[must_use]
+    pub fn new(
+        operator: impl Into<Arc<str>>,
+        run: impl Into<RunId>,
+        r#for: WaitFor,
+        approvals: Vec<ApprovalId>,
+    ) -> Self {
+        Self { operator: operator.into(), run: run.into(), r#for, approvals }
+    }
+}
+
+payload! {
+    /// A run below may use more than it was given at first. It stands in the caller's record, then in that
+    /// of the run.
+    BudgetGranted {
+        /// The run below.
+        run: RunId,
+        /// What it may use beside what it was given before; null when nothing is left.
+        allowance: Option<Box<Allowance>>,
+    }
+}
+
+impl BudgetGranted {
+    /// States what a run below may use beside what it was given before.
+    #[must_use]
+    pub fn new(run: impl Into<RunId>, allowance: Option<Allowance>) -> Self {
+        Self { run: run.into(), allowance: allowance.map(Box::new) }
     }
 }
 

@@ -299,19 +299,48 @@ impl RunRecovered {
     }
 }
 
+/// What a run waits for that can do nothing else.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WaitFor {
+    /// A person's decision.
+    #[default]
+    Approval,
+    /// More of its caller's budget.
+    Budget,
+    /// The time until which it is parked.
+    Parked,
+}
+
+impl WaitFor {
+    /// Returns the text that stands in events.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approval => "approval",
+            Self::Budget => "budget",
+            Self::Parked => "parked",
+        }
+    }
+}
+
 payload! {
-    /// The run waits for people.
+    /// The run can do nothing but wait.
     RunWaiting {
-        /// What they have to decide.
+        /// What it waits for.
+        #[serde(default)]
+        r#for: WaitFor,
+        /// What people have to decide, here and in the runs below.
         approvals: Vec<ApprovalId>,
     }
 }
 
 impl RunWaiting {
-    /// States what people have to decide.
+    /// States what the run waits for, and what people have to decide.
     #[must_use]
-    pub const fn new(approvals: Vec<ApprovalId>) -> Self {
-        Self { approvals }
+    pub const fn new(r#for: WaitFor, approvals: Vec<ApprovalId>) -> Self {
+        Self { r#for, approvals }
     }
 }
 

@@ -144,12 +144,13 @@ impl Batch {
             .ok_or_else(|| Misuse::UnknownApproval(id.clone()))
     }
 
-    /// Is every call that was running sorted out, and no other? Returns where the interrupted ones
+    /// Is every call that was running sorted out that does more than dispatch, and no other? Returns where the interrupted ones
     /// stand.
     pub(crate) fn check_recovered(
         &self,
         recovered: &RunRecovered,
         executions_left: u32,
+        dispatches: impl Fn(&str) -> bool,
     ) -> Result<Vec<Place>, Misuse> {
         let unexpected = |state| Err(Misuse::Unexpected { event: "run.recovered", state });
         let named = || recovered.rerun.iter().chain(&recovered.interrupted);
@@ -159,7 +160,9 @@ impl Batch {
         if recovered.rerun.len() > usize::try_from(executions_left).unwrap_or(usize::MAX) {
             return unexpected("fewer executions are left of the budget");
         }
-        if self.running().count() != named().count() {
+        // A call that only dispatches is gone on with, unless it is named.
+        let is_named = |id: &CallId| named().any(|named| named == id);
+        if self.running().any(|(id, tool)| !is_named(id) && !dispatches(tool)) {
             return unexpected("other calls are open too");
         }
         recovered.interrupted.iter().map(|id| self.find(id)).collect()

@@ -10,7 +10,7 @@ use layer0::id::RunId;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
-use crate::journal::{AttemptEnd, Batch, End, Fact, Journal, Step, StepId};
+use crate::journal::{AskId, AttemptEnd, Batch, End, Fact, Journal, Step, StepId, Told};
 use crate::local_journal::LocalJournal;
 
 /// What a journal answered, in order, as JSON. It outlives the process.
@@ -231,6 +231,12 @@ impl Journal for Durable {
         }
     }
 
+    fn answer(&mut self, ask: AskId, told: Told) {
+        if self.is_live() {
+            self.live.answer(ask, told);
+        }
+    }
+
     fn timer(&mut self, at: Option<Timestamp>) {
         self.timer = at;
     }
@@ -247,7 +253,7 @@ impl Journal for Durable {
                         Fact::Ended(ended, _) => self.open.retain(|(id, _)| id != ended),
                         Fact::Inbox(_) => self.is_watched = false,
                         Fact::Timer => self.timer = None,
-                        Fact::Cancelled | Fact::Late(_) => {}
+                        Fact::Cancelled | Fact::Late(_) | Fact::Signal(_) | Fact::Asked(..) => {}
                     }
                 }
                 told.extend(facts);

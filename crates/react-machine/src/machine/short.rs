@@ -1,0 +1,101 @@
+//! A run below another one whose share of the caller's budget is used up, and its own budget is not: it
+//! waits until the caller gives it more, or says that nothing is left.
+
+use layer0::event::{Actor, BudgetGranted, RunWaiting, WaitFor};
+
+use super::{Machine, Run};
+use crate::budget::Exhausted;
+use crate::io::{Effect, Misuse};
+use crate::phase::Phase;
+use crate::phase::batch::Batch;
+use crate::phase::short::Short;
+use crate::phase::turn::Ask;
+
+impl Machine {
+    /// Does the run wait until its caller gives it more of its budget? Returns how often it was given more
+    /// before.
+    #[must_use]
+    pub fn wants_budget(&self) -> Option<u32> {
+        let is_short = match &self.phase {
+            Phase::Short(_) => true,
+            Phase::Working(batch) => batch.is_short(),
+            _ => false,
+        };
+        is_short.then(|| self.run.meter.grants())
+    }
+}
+
+impl Run {
+    /// Waits for more before the model is asked, or ends the run where no more can come.
+    pub(super) fn short_of(&mut self, cause: u64, ask: Ask, exhausted: Exhausted) -> Phase {
+        if !self.meter.can_be_given(&self.usage(), self.events()) {
+            return self.exhaust(cause, &exhausted);
+        }
+        self.wait_for_budget(cause);
+        Phase::Short(Short { cause, ask, exhausted })
+    }
+
+    /// Waits for more before a batch is looked at, where that can bring more executions or makes up for
+    /// what its answer used. Returns whether it waits.
+    pub(super) fn short_of_executions(&mut self, cause: u64, batch: &mut Batch) -> bool {
+        let wanted = u32::try_from(batch.len()).unwrap_or(u32::MAX);
+        let (usage, events) = (self.usage(), self.events());
+        let crossed = self.meter.budget().crossed(&usage, events).is_some();
+        let lacks = crossed || self.executions_left() < wanted;
+        let has_more = self.meter.own_executions_left(events) > self.executions_left();
+        if !lacks || !(crossed || has_more) || !self.meter.can_be_given(&usage, events) {
+            return false;
+        }
+        self.wait_for_budget(cause);
+        batch.set_short(true);
+        true
+    }
+
+    fn wait_for_budget(&mut self, cause: u64) {
+        let waiting = RunWaiting::new(WaitFor::Budget, Vec::new());
+        self.append(Actor::Machine, Some(cause), waiting);
+        self.clock.begin_waiting();
+        self.perform(Effect::AskBudget { given: self.meter.grants() });
+    }
+
+    /// Goes on with what the caller gave.
+    pub(super) fn granted(&mut self, phase: &mut Phase, granted: BudgetGranted) -> Option<Phase> {
+        self.clock.end_waiting();
+        self.meter.take_grant(granted.allowance.as_deref());
+        let seq = self.append(Actor::Runtime, None, granted);
+        match phase {
+            Phase::Short(short) => {
+                let Short { ask, exhausted, .. } = short.clone();
+                Some(match self.meter.budget().for_model(&self.usage(), self.events()) {
+                    Some(_) => self.short_of(seq, ask, exhausted),
+                    None => self.ask(seq, ask),
+                })
+            }
+            Phase::Working(batch) => {
+                batch.set_short(false);
+                if let Some(exhausted) = self.meter.budget().crossed(&self.usage(), self.events()) {
+                    return match self.short_of_executions(seq, batch) {
+                        true => None,
+                        false => Some(self.exhaust_in(phase, seq, &exhausted)),
+                    };
+                }
+                // What is missing of the executions now is not there.
+                let calls = self.conversation.last_calls().to_vec();
+                self.admit(calls.into(), false);
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Phase {
+    /// Can more of the caller's budget be taken in?
+    pub(crate) fn check_granted(&self) -> Result<(), Misuse> {
+        match self {
+            Self::Short(_) => Ok(()),
+            Self::Working(batch) if batch.is_short() => Ok(()),
+            _ => Err(Misuse::Unexpected { event: "budget.granted", state: self.name() }),
+        }
+    }
+}

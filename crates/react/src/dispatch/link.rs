@@ -1,0 +1,90 @@
+//! What a run below tells the run above it, on its way there.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use layer0::Code;
+use layer0::error::OrchError;
+use layer0::failure::Failure;
+use layer0::id::RunId;
+use layer0::operator::{Answer, Caller, Waiting};
+use layer0::stop::Outcome;
+use layer0::usage::{Allowance, Usage};
+use tokio::sync::watch;
+
+use crate::effect::Asks;
+use crate::journal::{Ask, Told};
+
+/// How far a run below is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Progress {
+    pub(super) usage: Usage,
+    pub(super) end: Option<(Outcome, Option<Code>)>,
+}
+
+/// The end of a dispatch that the operator holds.
+pub(super) struct Link {
+    asks: Arc<Asks>,
+    run: RunId,
+    progress: watch::Sender<Progress>,
+}
+
+impl Link {
+    pub(super) fn new(asks: Arc<Asks>, run: RunId) -> (Arc<Self>, watch::Receiver<Progress>) {
+        let (progress, followed) = watch::channel(Progress::default());
+        (Arc::new(Self { asks, run, progress }), followed)
+    }
+
+    /// Says how the operator ended.
+    pub(super) fn ended(&self, result: &Result<Answer, OrchError>) {
+        self.progress.send_modify(|progress| {
+            progress.end = Some(match result {
+                Ok(answer) => {
+                    progress.usage = answer.usage;
+                    (answer.stop.outcome(), answer.stop.reason())
+                }
+                Err(error) => (Outcome::Failed, Some(Code::new(error.code()))),
+            });
+        });
+    }
+}
+
+#[async_trait]
+impl Caller for Link {
+    fn used(&self, usage: Usage) {
+        self.progress.send_modify(|progress| progress.usage = usage);
+    }
+
+    async fn wait(&self, waiting: Waiting) {
+        let goes_on = GoesOn(self);
+        let told = self.asks.ask(Ask::Wait { run: self.run.clone(), waiting }).await;
+        std::mem::forget(goes_on);
+        if told.is_none() {
+            // The run above is over; it has told this one to end.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    async fn more(&self, given: u32) -> Option<Allowance> {
+        match self.asks.ask(Ask::More { run: self.run.clone(), given }).await {
+            Some(Told::More(more)) => more,
+            _ => None,
+        }
+    }
+
+    async fn retry(&self, attempt: u32) -> Result<(), OrchError> {
+        match self.asks.ask(Ask::Retry { run: self.run.clone(), attempt }).await {
+            Some(_) => Ok(()),
+            None => Err(OrchError::DispatchFailed("the run that dispatches is over".to_owned())),
+        }
+    }
+}
+
+/// Tells the run above that the wait is over, when it is dropped.
+struct GoesOn<'a>(&'a Link);
+
+impl Drop for GoesOn<'_> {
+    fn drop(&mut self) {
+        self.0.asks.tell(Ask::GoesOn { run: self.0.run.clone() });
+    }
+}

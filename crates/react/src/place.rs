@@ -1,0 +1,17 @@
+//! Where a run stands among others in this process.
+
+use std::sync::Arc;
+
+use layer0::Orchestrator;
+use layer0::operator::{Caller, Signals};
+
+/// What a run is given by what dispatched it; nothing where a person started it.
+#[derive(Clone, Default)]
+pub(crate) struct Place {
+    /// Who is told what becomes of the run.
+    pub(crate) caller: Option<Arc<dyn Caller>>,
+    /// What its tools dispatch through.
+    pub(crate) orchestrator: Option<Arc<dyn Orchestrator>>,
+    /// What is sent to the run from this process.
+    pub(crate) signals: Option<Signals>,
+}

@@ -1,0 +1,357 @@
+//! Runs below this one: dispatched, waiting, given more, ended.
+
+use std::sync::Arc;
+
+use backstop_react_machine::{Dispatch, INPUT, NothingLeft};
+use layer0::JsonText;
+use layer0::event::{
+    BudgetGranted, EventKind, OperatorDispatched, OperatorWaiting, SignalReceived, WaitFor,
+};
+use layer0::id::{CallId, RunId};
+use layer0::operator::{Signal, Waiting};
+use layer0::usage::Allowance;
+use serde_json::Value;
+
+use super::session::dead_dispatch;
+use super::tools::AtWork;
+use super::{InFlight, Run};
+use crate::error::{AgentError, internal};
+use crate::journal::{Ask, AskId, Child, Step, Told, Wanted};
+use crate::recordable::recordable;
+
+/// What is known of the runs below, beside what is recorded.
+#[derive(Default)]
+pub(super) struct Below {
+    /// Those that do nothing but wait, and where they are told to leave.
+    waiting: Vec<(RunId, AskId)>,
+    /// Those that were told to leave.
+    leaving: Vec<RunId>,
+    /// Those that want more of the budget, in the order they asked.
+    wanting: Vec<(RunId, AskId)>,
+    /// Does the run leave, to be taken up later?
+    leaves: bool,
+}
+
+impl Below {
+    /// The run leaves once nothing is in flight.
+    pub(super) const fn leaves(&mut self) {
+        self.leaves = true;
+    }
+
+    /// A run has returned.
+    pub(super) fn returned(&mut self, run: &RunId) {
+        self.forget(run);
+    }
+
+    fn forget(&mut self, run: &RunId) {
+        self.waiting.retain(|(waiting, _)| waiting != run);
+        self.leaving.retain(|leaving| leaving != run);
+        self.wanting.retain(|(wanting, _)| wanting != run);
+    }
+
+    fn is_waiting(&self, run: &RunId) -> bool {
+        self.waiting.iter().any(|(waiting, _)| waiting == run) || self.leaving.contains(run)
+    }
+}
+
+impl Run {
+    /// Rests where nothing is in flight but what waits. Returns whether the run leaves.
+    pub(super) async fn rest(&mut self) -> Result<bool, AgentError> {
+        if !self.ledger.machine().is_waiting() {
+            let at = self.ledger.at();
+            self.ledger
+                .change(|machine| {
+                    machine.wait_below(at);
+                    Ok(())
+                })
+                .await?;
+            if !self.ledger.machine().is_waiting() {
+                return Err(internal("the machine waits for nothing".to_owned()));
+            }
+        }
+        if self.below.leaves {
+            if self.in_flight.is_empty() {
+                return Ok(true);
+            }
+            self.tell_to_leave();
+            return Ok(false);
+        }
+        let has_told = self.in_flight.iter().any(|(_, of)| matches!(of, InFlight::Wait));
+        if self.effects.caller().is_some() {
+            if !has_told {
+                let waiting = self.waiting();
+                self.start(Step::Wait(waiting), InFlight::Wait);
+            }
+            return Ok(false);
+        }
+        match self.inbox.is_empty {
+            true => {
+                self.below.leaves = true;
+                self.tell_to_leave();
+                Ok(self.in_flight.is_empty())
+            }
+            false => {
+                self.ledger.watch();
+                Ok(false)
+            }
+        }
+    }
+
+    /// Goes on after it waited: the caller is told so.
+    pub(super) fn go_on(&mut self) {
+        self.below.leaves = false;
+        for (id, of) in &self.in_flight {
+            if matches!(of, InFlight::Wait) {
+                self.ledger.stop(*id);
+            }
+        }
+    }
+
+    fn tell_to_leave(&mut self) {
+        for (run, ask) in std::mem::take(&mut self.below.waiting) {
+            self.ledger.tell(ask, Told::Leave);
+            self.below.leaving.push(run);
+        }
+    }
+
+    /// Returns what the run and those below it wait for.
+    fn waiting(&self) -> Waiting {
+        let machine = self.ledger.machine();
+        let own = machine.open_approvals().map(|approval| approval.id.clone());
+        let below = machine.open_dispatches().iter().filter_map(|open| open.waits.as_ref());
+        let approvals: Vec<_> =
+            own.chain(below.clone().flat_map(|waits| waits.approvals.iter().cloned())).collect();
+        let r#for = match below.into_iter().next() {
+            Some(waits) if approvals.is_empty() => waits.r#for,
+            _ => WaitFor::Approval,
+        };
+        Waiting::new(r#for, approvals)
+    }
+
+    /// Does an execution do nothing but wait for what it dispatched?
+    pub(super) fn waits_below(&self, work: &AtWork) -> bool {
+        let open = self.ledger.machine().open_dispatches().iter();
+        let mut of_call = open.filter(|open| open.call_id == *work.call_id()).peekable();
+        work.dispatches()
+            && of_call.peek().is_some()
+            && of_call.all(|open| self.below.is_waiting(&open.run))
+    }
+
+    /// Takes in what a step asks.
+    pub(super) async fn asked(&mut self, id: AskId, ask: Ask) -> Result<(), AgentError> {
+        match ask {
+            Ask::Dispatch(wanted) => {
+                let child = self.dispatch(*wanted).await?;
+                self.ledger.tell(id, Told::Child(child.map(Box::new)));
+                Ok(())
+            }
+            Ask::Retry { run, attempt } => {
+                self.retry_below(&run, attempt).await?;
+                self.ledger.tell(id, Told::Noted);
+                Ok(())
+            }
+            Ask::Wait { run, waiting } => {
+                self.note_wait(&run, waiting).await?;
+                self.below.forget(&run);
+                self.below.waiting.push((run, id));
+                self.give_more().await
+            }
+            Ask::GoesOn { run } => {
+                self.below.forget(&run);
+                Ok(())
+            }
+            Ask::More { run, given } => {
+                let found = self.open_dispatch(&run).map(|open| open.grants.clone());
+                let Some(grants) = found else { return Ok(()) };
+                // What was given before its process died stands in this record already.
+                match grants.get(usize::try_from(given).unwrap_or(usize::MAX)) {
+                    Some(granted) => self.ledger.tell(id, Told::More(*granted)),
+                    None => {
+                        let waiting = Waiting::new(WaitFor::Budget, Vec::new());
+                        self.note_wait(&run, waiting).await?;
+                        self.below.forget(&run);
+                        self.below.wanting.push((run, id));
+                        self.give_more().await?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn open_dispatch(&self, run: &RunId) -> Option<&Dispatch> {
+        self.ledger.machine().open_dispatches().iter().find(|open| open.run == *run)
+    }
+
+    /// Records what a run below waits for, unless the record says so already.
+    async fn note_wait(&mut self, run: &RunId, waiting: Waiting) -> Result<(), AgentError> {
+        let Some(open) = self.open_dispatch(run) else { return Ok(()) };
+        let Waiting { r#for, approvals, .. } = waiting;
+        if open
+            .waits
+            .as_ref()
+            .is_some_and(|waits| (waits.r#for, &waits.approvals) == (r#for, &approvals))
+        {
+            return Ok(());
+        }
+        let operator = Arc::clone(&open.operator);
+        let waiting = OperatorWaiting::new(operator, run.clone(), r#for, approvals);
+        let facts = self.facts_of_below(waiting);
+        self.ledger.step(facts).await
+    }
+
+    /// Gives those that want more their share of what is left. Where nothing is left and nothing else below
+    /// runs that could give some back, they are told so.
+    pub(super) async fn give_more(&mut self) -> Result<(), AgentError> {
+        while let Some((run, ask)) = self.below.wanting.first().cloned() {
+            let more = match self.ledger.machine().grant_more(self.ledger.at()) {
+                Ok(grant) => Some(grant.allowance),
+                Err(_) if self.runs_below() => return Ok(()),
+                Err(_) => None,
+            };
+            self.below.wanting.remove(0);
+            let facts = self.facts_of_below(BudgetGranted::new(run, more));
+            self.ledger.step(facts).await?;
+            self.ledger.tell(ask, Told::More(more));
+        }
+        Ok(())
+    }
+
+    /// Does anything run below that does not wait?
+    fn runs_below(&self) -> bool {
+        let waits = |run: &RunId| {
+            self.below.is_waiting(run) || self.below.wanting.iter().any(|(of, _)| of == run)
+        };
+        self.ledger.machine().open_dispatches().iter().any(|open| !waits(&open.run))
+    }
+
+    /// Records a run below this one, if anything is left that it may use. One that is recorded and has not
+    /// returned is gone on with.
+    pub(super) async fn dispatch(
+        &mut self,
+        wanted: Wanted,
+    ) -> Result<Result<Child, NothingLeft>, AgentError> {
+        let Wanted { call, operator, input_digest, is_priced, at_most } = wanted;
+        let machine = self.ledger.machine();
+        let open = machine.open_dispatches().iter();
+        let mut recorded = open.filter(|open| open.call_id == call && open.operator == operator);
+        if let Some(open) = recorded.find(|open| !self.tools.is_taken_up(&open.run)) {
+            let (run, attempt, allowance) = (open.run.clone(), open.attempt, open.allowance);
+            let time = machine.deadline().map(|deadline| deadline.since(self.ledger.at()));
+            self.tools.take_up(run.clone());
+            let root = self.root.clone();
+            let grant = backstop_react_machine::Grant::new(allowance, time);
+            return Ok(Ok(Child { run, operator, root, attempt, goes_on: true, grant }));
+        }
+        let mut grant = match machine.grant(self.ledger.at(), &call, is_priced) {
+            Ok(grant) => grant,
+            Err(nothing) => return Ok(Err(nothing)),
+        };
+        if let Some(at_most) = at_most {
+            grant = grant.at_most(&at_most);
+        }
+        let run = self.ledger.new_id().await;
+        self.tools.take_up(run.clone());
+        let mut dispatched = OperatorDispatched::new(
+            Arc::clone(&operator),
+            run.clone(),
+            1,
+            input_digest,
+            Box::new(grant.allowance),
+        );
+        dispatched.call_id = Some(call);
+        let facts = self.facts_of_below(dispatched);
+        self.ledger.step(facts).await?;
+        let root = self.root.clone();
+        Ok(Ok(Child { run, operator, root, attempt: 1, goes_on: false, grant }))
+    }
+
+    /// Records that a run below is tried again.
+    async fn retry_below(&mut self, run: &RunId, attempt: u32) -> Result<(), AgentError> {
+        let Some(open) = self.open_dispatch(run).filter(|open| open.attempt < attempt) else {
+            return Ok(());
+        };
+        let mut dispatched = OperatorDispatched::new(
+            Arc::clone(&open.operator),
+            run.clone(),
+            attempt,
+            Arc::clone(&open.input_digest),
+            Box::new(open.allowance),
+        );
+        dispatched.call_id = Some(open.call_id.clone());
+        let facts = self.facts_of_below(dispatched);
+        self.ledger.step(facts).await
+    }
+
+    /// Returns a fact of a run below, behind the note that this one goes on after it waited.
+    fn facts_of_below(&mut self, fact: impl Into<EventKind>) -> Vec<backstop_react_machine::Input> {
+        self.facts_of_people(fact)
+    }
+
+    /// Goes on with what was dispatched when the run was left.
+    pub(super) async fn take_up_dispatches(&mut self) -> Result<(), AgentError> {
+        let machine = self.ledger.machine();
+        let mut calls: Vec<CallId> = Vec::new();
+        for open in machine.open_dispatches() {
+            if !calls.contains(&open.call_id) {
+                calls.push(open.call_id.clone());
+            }
+        }
+        for call in calls {
+            if let Some(effect) = self.ledger.machine().effect_of(&call) {
+                self.rerun(effect, &call).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what tools dispatched that are not gone on with, and returns what became of it.
+    pub(super) async fn dead_dispatches(
+        &mut self,
+        first: &[EventKind],
+    ) -> Result<Vec<EventKind>, AgentError> {
+        let Some(log) = self.agent.log.clone() else { return Ok(Vec::new()) };
+        let ended: Vec<&CallId> = first
+            .iter()
+            .filter_map(|fact| match fact {
+                EventKind::RunRecovered(recovered) => Some(recovered),
+                _ => None,
+            })
+            .flat_map(|recovered| recovered.rerun.iter().chain(&recovered.interrupted))
+            .collect();
+        let mut returned = Vec::new();
+        for open in self.ledger.machine().open_dispatches() {
+            if ended.contains(&&open.call_id) {
+                returned.push(dead_dispatch(&self.agent, &log, open).await?);
+            }
+        }
+        Ok(returned)
+    }
+
+    /// Asks the caller for more of its budget; where there is none, nothing is left.
+    pub(super) fn ask_budget(&mut self, given: u32) {
+        self.start(Step::More(given), InFlight::More);
+    }
+
+    pub(super) async fn given_more(&mut self, more: Option<Allowance>) -> Result<(), AgentError> {
+        let granted = BudgetGranted::new(self.context.run.clone(), more);
+        let facts = self.facts_of_below(granted);
+        self.ledger.step(facts).await
+    }
+
+    /// Records a signal of the caller in this process.
+    pub(super) async fn signalled(&mut self, signal: Signal) -> Result<(), AgentError> {
+        if self.is_ending() {
+            return Ok(());
+        }
+        let Signal { name, data, .. } = signal;
+        let data = match data {
+            Value::String(text) if name == INPUT => {
+                Value::String(self.agent.redactor.redact_held(&text).into_owned())
+            }
+            other => recordable(&self.agent.redactor, JsonText::from(&other)).value(),
+        };
+        let facts = self.facts_of_people(SignalReceived::new(name, data));
+        self.ledger.step(facts).await
+    }
+}
