@@ -172,6 +172,14 @@ pub struct Approval {
 }
 
 impl Approval {
+    /// Makes an approval that anyone may decide, at any time.
+    #[must_use]
+    pub fn new(id: ApprovalId, call_id: CallId, tool: Arc<str>, arguments: JsonText) -> Self {
+        let arguments_hash = arguments_hash(&arguments);
+        let (expires_at, approvers) = (None, Approvers::default());
+        Self { id, call_id, tool, arguments, arguments_hash, expires_at, approvers }
+    }
+
     /// Is it too late to decide it?
     #[must_use]
     pub fn is_over(&self, at: Timestamp) -> bool {

@@ -106,6 +106,15 @@ pub struct NothingLeft {
     pub message: String,
 }
 
+impl NothingLeft {
+    /// Says that a run would be deeper than is allowed.
+    #[must_use]
+    pub fn too_deep(depth: u32, max: u32) -> Self {
+        let message = format!("it would be {depth} levels deep, {max} are allowed");
+        Self { reason: Code::new(code::ORCH_DEPTH), message }
+    }
+}
+
 impl From<Exhausted> for NothingLeft {
     fn from(exhausted: Exhausted) -> Self {
         Self { reason: Code::new(exhausted.reason), message: exhausted.text() }
@@ -255,8 +264,7 @@ impl Meter {
     ) -> Result<Allowance, NothingLeft> {
         let (usage, budget) = (self.usage(wall_ms), &self.budget);
         if let Some(max) = budget.max_depth.filter(|max| self.depth >= *max) {
-            let message = format!("it would be {} levels deep, {max} are allowed", self.depth + 1);
-            return Err(NothingLeft { reason: Code::new(code::ORCH_DEPTH), message });
+            return Err(NothingLeft::too_deep(self.depth + 1, max));
         }
         if let Some(exhausted) = budget.for_model(&usage, events) {
             return Err(exhausted.into());

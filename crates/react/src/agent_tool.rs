@@ -3,7 +3,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use backstop_tool::{Arguments, DispatchSpec, Tool, ToolContext, ToolError};
 use layer0::error::OrchError;
-use layer0::failure::{Chain, Failure};
+use layer0::failure::{Chain, Failure, sources};
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
 use layer0::{JsonText, Operator, ToolSpec};
@@ -12,6 +12,7 @@ use serde_json::json;
 use crate::agent::Agent;
 use crate::digest::digest_of;
 use crate::dispatch::{Dispatcher, input_text};
+use crate::error::RunFailure;
 
 /// An agent that another one calls as a tool; made by [`Agent::as_tool`].
 ///
@@ -63,7 +64,9 @@ impl Tool for AgentTool {
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
         let definition = &self.agent.inner.definition;
         let digest = digest_of(arguments["input"].as_str().unwrap_or_default());
-        Some(DispatchSpec::new(Arc::clone(&definition.name), digest, definition.price.is_some()))
+        let is_priced = definition.price.is_some();
+        let spec = DispatchSpec::new(Arc::clone(&definition.name), digest, is_priced);
+        Some(spec.max_depth(definition.budget.max_depth))
     }
 
     fn checks_arguments(&self) -> bool {
@@ -110,5 +113,8 @@ pub(crate) fn tool_answer(result: Result<Answer, OrchError>) -> Result<JsonText,
 }
 
 fn failed<E: Failure + 'static>(error: &E) -> ToolError {
-    ToolError::ExecutionFailed(Chain(error).to_string()).with_code(error.code())
+    // What wraps the failure of a run says no more than the run's own words.
+    let run = sources(error).find_map(|cause| cause.downcast_ref::<RunFailure>());
+    let text = run.map_or_else(|| Chain(error).to_string(), |run| Chain(run).to_string());
+    ToolError::ExecutionFailed(text).with_code(error.code())
 }

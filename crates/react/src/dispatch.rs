@@ -148,6 +148,7 @@ impl Dispatcher {
             operator: Arc::clone(operator),
             input_digest: digest_of(&input_text(&task.input)).into(),
             is_priced: true,
+            max_depth: None,
             at_most: task.allowance,
         };
         match self.caller.asks.ask(Ask::Dispatch(Box::new(wanted))).await {
@@ -180,6 +181,17 @@ impl Dispatcher {
     fn orchestrator(&self) -> Result<&Arc<dyn Orchestrator>, OrchError> {
         let missing = || OrchError::DispatchFailed("the run is not in an orchestrator".to_owned());
         self.caller.orchestrator.as_ref().ok_or_else(missing)
+    }
+}
+
+/// What is not waited for any more is told to end, and closes its record by itself.
+impl Drop for Dispatcher {
+    fn drop(&mut self) {
+        for started in self.started().iter() {
+            if started.progress.borrow().end.is_none() {
+                started.signals.push(Signal::cancel());
+            }
+        }
     }
 }
 

@@ -55,6 +55,17 @@ pub enum RequestError {
     /// Retry: never. Effect: none.
     #[error("a label cannot be given")]
     Label(#[from] LabelError),
+    /// It would be deeper than the agent's budget allows.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the run would be {depth} levels deep, {max} are allowed")]
+    #[non_exhaustive]
+    TooDeep {
+        /// How many dispatches would be above it.
+        depth: u32,
+        /// How many may be.
+        max: u32,
+    },
     /// The agent keeps no log, so that nothing is known of the session.
     ///
     /// Retry: never. Effect: none.
@@ -126,6 +137,7 @@ impl RequestError {
                 }
             },
             Self::Label(_) => "use fewer or shorter labels; long texts belong into the input",
+            Self::TooDeep { .. } => "raise `max_depth`, or look for agents that call themselves",
             Self::SessionWithoutLog { .. } => {
                 "give the agent a log (`log(MemoryLog::new())`, or a database's), or give the \
                  conversation with `RunRequest::history`"
@@ -141,6 +153,7 @@ impl Failure for RequestError {
             | Self::InvalidHistory { .. }
             | Self::Label(_)
             | Self::SessionWithoutLog { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::TooDeep { .. } => Facts::never(code::ORCH_DEPTH, Effect::None),
         }
     }
 }

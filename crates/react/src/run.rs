@@ -131,7 +131,11 @@ impl Run {
     pub(crate) async fn go(mut self: Box<Self>) -> Result<RunOutcome, RunFailure> {
         let held = self.agent.stores.hold(&self.sessions);
         let result = self.perform(held).await;
-        self.finish(result)
+        let below = match &result {
+            Ok(None) => self.approvals_below().await,
+            _ => Vec::new(),
+        };
+        self.finish(result, below)
     }
 
     async fn perform(&mut self, _held: Vec<Hold>) -> Result<Option<Finish>, AgentError> {

@@ -130,6 +130,8 @@ pub struct DispatchSpec {
     pub input_digest: Arc<str>,
     /// Will be known what it costs?
     pub is_priced: bool,
+    /// How many dispatches may be above it; without bound where `None`.
+    pub max_depth: Option<u32>,
 }
 
 impl DispatchSpec {
@@ -139,7 +141,19 @@ impl DispatchSpec {
         input_digest: impl Into<Arc<str>>,
         is_priced: bool,
     ) -> Self {
-        Self { operator: operator.into(), input_digest: input_digest.into(), is_priced }
+        Self {
+            operator: operator.into(),
+            input_digest: input_digest.into(),
+            is_priced,
+            max_depth: None,
+        }
+    }
+
+    /// Bounds how many dispatches may be above it.
+    #[must_use]
+    pub const fn max_depth(mut self, max_depth: Option<u32>) -> Self {
+        self.max_depth = max_depth;
+        self
     }
 }
 

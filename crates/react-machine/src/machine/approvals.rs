@@ -10,7 +10,7 @@ use layer0::id::CallId;
 use layer0::{Approvers, JsonText, Timestamp, code};
 
 use super::{Machine, Run};
-use crate::denials::{Denial, approval_id, arguments_hash};
+use crate::denials::{Denial, approval_id};
 use crate::io::{Approval, Effect, Misuse};
 use crate::phase::Phase;
 use crate::phase::batch::{Batch, Held, Place};
@@ -59,15 +59,10 @@ impl Run {
     fn hold(&mut self, batch: &mut Batch, place: Place, arguments: JsonText) {
         let (call_id, tool) = batch.call_at(place);
         let (expires_after, approvers) = self.approval_terms(&tool);
-        let approval = Approval {
-            id: approval_id(&self.id, self.events() + 1, &call_id),
-            call_id,
-            tool,
-            arguments_hash: arguments_hash(&arguments),
-            arguments,
-            expires_at: expires_after.map(|time| self.clock.now().after(time)),
-            approvers,
-        };
+        let id = approval_id(&self.id, self.events() + 1, &call_id);
+        let mut approval = Approval::new(id, call_id, tool, arguments);
+        approval.expires_at = expires_after.map(|time| self.clock.now().after(time));
+        approval.approvers = approvers;
         let mut requested = ApprovalRequested::new(
             approval.id.clone(),
             approval.call_id.clone(),

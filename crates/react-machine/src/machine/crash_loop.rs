@@ -57,6 +57,7 @@ impl Run {
                 }
             }
             Phase::Hooking(paused) => format!("the hooks of `{}`", paused.point().as_str()),
+            Phase::Short(_) => "asking the caller for more of its budget".to_owned(),
             Phase::Recalling => "reading the memory".to_owned(),
             Phase::Memorizing(_) => "writing the memory".to_owned(),
             Phase::New | Phase::Done(_) => "nothing".to_owned(),

@@ -7,7 +7,7 @@ use layer0::event::{
     Actor, BudgetGranted, OperatorDispatched, OperatorReturned, OperatorWaiting, RunWaiting,
     WaitFor,
 };
-use layer0::id::CallId;
+use layer0::id::{CallId, RunId};
 
 use super::{Machine, Run};
 use crate::io::EffectId;
@@ -48,7 +48,7 @@ impl Machine {
         let Run { meter, clock, .. } = &self.run;
         let shares = Shares {
             kept: self.executions_kept(),
-            shares: self.shares(call).unwrap_or(UNKNOWN_SHARES),
+            shares: self.others(call).map_or(UNKNOWN_SHARES, |others| others.saturating_add(1)),
             is_priced,
         };
         let (wall_ms, events) = (clock.elapsed_ms(at), self.run.events());
@@ -57,15 +57,19 @@ impl Machine {
         Ok(Grant::new(allowance, time))
     }
 
-    /// Returns what a run below may use beside what it was given.
+    /// Returns what a run below may use beside what it was given: it shares with the calls that have not
+    /// dispatched yet.
     ///
     /// # Errors
     ///
     /// [`NothingLeft`], as [`Machine::grant`].
-    pub fn grant_more(&self, at: Timestamp) -> Result<Grant, NothingLeft> {
+    pub fn grant_more(&self, at: Timestamp, run: &RunId) -> Result<Grant, NothingLeft> {
         let Run { meter, clock, .. } = &self.run;
-        let shares =
-            Shares { kept: self.executions_kept(), shares: UNKNOWN_SHARES, is_priced: true };
+        let mut open = meter.open_dispatches().iter();
+        let call = open.find(|open| open.run == *run).map(|open| &open.call_id);
+        let others = call.and_then(|call| self.others(call));
+        let shares = others.map_or(UNKNOWN_SHARES, |others| others.saturating_add(1));
+        let shares = Shares { kept: self.executions_kept(), shares, is_priced: true };
         let (wall_ms, events) = (clock.elapsed_ms(at), self.run.events());
         let allowance = meter.allowance_below(wall_ms, events, shares)?;
         Ok(Grant::new(allowance, None))
@@ -105,19 +109,19 @@ impl Machine {
         self.phase.batch().map_or(0, |batch| Batch::executions_kept(batch, dispatches))
     }
 
-    /// Returns how many calls share what is left with this one; `None` where its tool does not say that
-    /// it dispatches.
-    fn shares(&self, call: &CallId) -> Option<u32> {
+    /// Returns how many other calls have yet to dispatch; `None` where the call's tool does not say that it
+    /// dispatches.
+    fn others(&self, call: &CallId) -> Option<u32> {
         let Run { meter, .. } = &self.run;
         let has_dispatched =
             |id: &CallId| meter.open_dispatches().iter().any(|open| open.call_id == *id);
         let unanswered = self.phase.batch().into_iter().flat_map(Batch::unanswered);
-        let (mut shares, mut is_known) = (0_u32, false);
+        let (mut others, mut is_known) = (0_u32, false);
         for (id, _) in unanswered.filter(|(_, tool)| self.run.dispatches(tool)) {
-            shares += u32::from(!has_dispatched(id));
+            others += u32::from(id != call && !has_dispatched(id));
             is_known |= id == call;
         }
-        is_known.then_some(shares.max(1))
+        is_known.then_some(others)
     }
 }
 

@@ -23,7 +23,8 @@ impl Machine {
             lost.models = 1;
         }
         // Nothing is done again that brought the process down each time.
-        let mut left = if self.run.crashes.is_last() { 0 } else { self.executions_left() };
+        let is_last = self.run.crashes.is_last() && self.open_dispatches().is_empty();
+        let mut left = if is_last { 0 } else { self.executions_left() };
         let is_copied = self.phase.batch().is_some_and(Batch::is_copied);
         let running = self.phase.batch().into_iter().flat_map(Batch::running);
         for (call, tool) in running.filter(|(_, tool)| is_copied || !self.run.dispatches(tool)) {
@@ -79,7 +80,8 @@ impl Run {
     ) -> Option<Phase> {
         self.clock.skip_since(before);
         self.outbox.begin_epoch();
-        if self.crashes.count() {
+        // What runs below has a record of its own, which counts for itself.
+        if self.meter.open_dispatches().is_empty() && self.crashes.count() {
             return Some(self.end_crash_loop(phase, recovered));
         }
         self.meter.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));

@@ -2,7 +2,7 @@
 
 use backstop_react_machine::*;
 use layer0::event::*;
-use layer0::id::CallId;
+use layer0::id::{CallId, RunId};
 use layer0::usage::Usage;
 
 use crate::world::{World, response};
@@ -36,31 +36,58 @@ impl World {
         }
         let call_id = self.open[pick % self.open.len()].call_id.clone();
         let at = self.at();
-        let Ok(grant) = self.machine.grant(at, true) else { return };
+        let Ok(grant) = self.machine.grant(at, &call_id, true) else { return };
         let (run, allowance) = (format!("run_{}", self.now), Box::new(grant.allowance));
         let mut dispatched = OperatorDispatched::new("child", run, 1, "d", allowance);
         dispatched.call_id = Some(call_id.clone());
-        if self.machine.open_dispatch().is_some() {
-            self.refused(Input::fact(at, dispatched));
-            return self.return_dispatch(used);
+        if self.machine.open_dispatches().len() > 2 {
+            return self.return_dispatch(pick, used);
         }
         let unasked = CallId::from("never asked for");
         let mut stray = dispatched.clone();
         stray.call_id = Some(unasked);
         self.refused(Input::fact(at, stray));
-        self.accept(Input::fact(at, dispatched));
+        self.accept(Input::fact(at, dispatched.clone()));
+        // The same attempt again, or the run for another call.
+        self.refused(Input::fact(at, dispatched.clone()));
+        self.wait_below(&dispatched.run, pick);
         let below = self.machine.executions_left();
-        let kept = grant.allowance.tool_calls.unwrap_or(0) + below;
-        assert!(
-            kept + self.machine.usage().tool_calls <= self.max_tool_calls(),
-            "nothing is given twice"
-        );
+        let open = self.machine.open_dispatches().iter();
+        let given: u32 = open.filter_map(|open| open.allowance.tool_calls).sum();
+        let used = given + below + self.machine.usage().tool_calls;
+        assert!(used <= self.max_tool_calls(), "nothing is given twice");
         // What it used would be lost.
         self.refused(Input::fact(at, response(call_id, true)));
     }
 
-    pub(crate) fn return_dispatch(&mut self, used: u32) {
-        let Some(open) = self.machine.open_dispatch().cloned() else { return };
+    /// What was dispatched can do nothing but wait, and is given more.
+    fn wait_below(&mut self, run: &RunId, pick: usize) {
+        let at = self.at();
+        let waiting = OperatorWaiting::new("child", run.clone(), WaitFor::Budget, Vec::new());
+        let mut stray = waiting.clone();
+        stray.run = "run_of_another".into();
+        self.refused(Input::fact(at, stray));
+        if pick % 2 == 0 {
+            return;
+        }
+        self.accept(Input::fact(at, waiting));
+        self.machine.wait_below(at);
+        self.drain();
+        let allowance =
+            self.machine.grant_more(at, run).ok().map(|grant| Box::new(grant.allowance));
+        self.accept(Input::fact(at, BudgetGranted::new(run.clone(), allowance)));
+    }
+
+    pub(crate) fn return_dispatches_of(&mut self, call: &CallId) {
+        let of_call = |open: &Dispatch| open.call_id == *call;
+        while let Some(place) = self.machine.open_dispatches().iter().position(of_call) {
+            self.return_dispatch(place, 2);
+        }
+    }
+
+    pub(crate) fn return_dispatch(&mut self, pick: usize, used: u32) {
+        let open = self.machine.open_dispatches();
+        let Some(open) = open.get(pick % open.len().max(1)).cloned() else { return };
         let attempts = used.min(open.allowance.model_calls.unwrap_or(u32::MAX));
         let tokens = u64::from(attempts) * 5;
         let mut usage = Usage::default();

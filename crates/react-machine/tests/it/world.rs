@@ -250,8 +250,8 @@ impl World {
             return self.accept(Input::fact(at, RunResumed::new("ops")));
         }
         self.drop_in_flight();
-        if self.machine.open_dispatch().is_some() && self.now % 2 == 0 {
-            self.return_dispatch(1);
+        if self.now % 2 == 0 {
+            self.return_dispatch(0, 1);
         }
         let at = self.at();
         let lost = self.machine.lost();
@@ -410,9 +410,7 @@ impl World {
         if after && stop {
             // The answer of the call stands before the end.
             self.open.remove(index);
-            if self.machine.open_dispatch().is_some_and(|open| open.call_id == id) {
-                self.return_dispatch(2);
-            }
+            self.return_dispatches_of(&id);
             let at = self.at();
             self.accept(Input::fact(at, response(id, true)));
             assert!(self.machine.paused_at().is_some() || self.finish.is_some());
@@ -544,9 +542,7 @@ impl World {
             return;
         }
         let run = self.open.remove(pick % self.open.len());
-        if self.machine.open_dispatch().is_some_and(|open| open.call_id == run.call_id) {
-            self.return_dispatch(2);
-        }
+        self.return_dispatches_of(&run.call_id);
         let at = if clock_back { Timestamp::from_millis(5) } else { self.at() };
         self.accept(Input::answer(at, run.id, response(run.call_id, ok)));
     }

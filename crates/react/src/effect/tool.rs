@@ -9,10 +9,10 @@ use backstop_error_store::{StoreError, Summary};
 use backstop_react_machine::{HookPoint, NothingLeft};
 use backstop_retry::{Decision, RetryPolicy, Tried};
 use backstop_tool::{Admitted, ToolContext, ToolError, failed_text};
-use layer0::JsonText;
 use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
 use layer0::failure::{Chain, Failure, Retry, sources};
 use layer0::id::CallId;
+use layer0::{JsonText, code};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -77,6 +77,8 @@ pub(super) async fn execution(
     }
     // Runs that the tool started end with it, and what they used is in the record before the answer.
     let returned = dispatcher.close().await;
+    let result =
+        result.map(|result| result.map_err(|error| timed_out(&execution, &admitted, error)));
     let took = clock.monotonic().saturating_sub(began);
     execution.elapsed = execution.elapsed.saturating_add(took);
     execution.tried = execution.tried.saturating_add(1);
@@ -113,6 +115,19 @@ fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
         asks: Arc::clone(&effects.asks),
         clock: Arc::clone(&effects.agent.clock),
         orchestrator: effects.place.orchestrator.clone(),
+    }
+}
+
+/// Says of a run that ended with the time its call had that the call took too long.
+fn timed_out(execution: &Execution, admitted: &Admitted, error: ToolError) -> ToolError {
+    let given = execution.child.as_ref().and_then(|child| child.as_ref().ok()?.grant.time);
+    match admitted.spec().timeout.filter(|limit| given == Some(*limit)) {
+        Some(limit)
+            if error.author_code().is_some_and(|code| **code == *code::BUDGET_WALL_TIME) =>
+        {
+            ToolError::timeout(limit)
+        }
+        _ => error,
     }
 }
 

@@ -36,6 +36,8 @@ pub(crate) struct Wanted {
     pub(crate) operator: Arc<str>,
     pub(crate) input_digest: Arc<str>,
     pub(crate) is_priced: bool,
+    /// How many dispatches may be above it.
+    pub(crate) max_depth: Option<u32>,
     /// What it may use at most.
     pub(crate) at_most: Option<Allowance>,
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use backstop_react_machine::{Dispatch, INPUT, NothingLeft};
+use backstop_event_log::OpenApproval;
+use backstop_react_machine::{Approval, Dispatch, INPUT, NothingLeft};
 use layer0::JsonText;
 use layer0::event::{
     BudgetGranted, EventKind, OperatorDispatched, OperatorWaiting, SignalReceived, WaitFor,
@@ -204,7 +205,7 @@ impl Run {
     /// runs that could give some back, they are told so.
     pub(super) async fn give_more(&mut self) -> Result<(), AgentError> {
         while let Some((run, ask)) = self.below.wanting.first().cloned() {
-            let more = match self.ledger.machine().grant_more(self.ledger.at()) {
+            let more = match self.ledger.machine().grant_more(self.ledger.at(), &run) {
                 Ok(grant) => Some(grant.allowance),
                 Err(_) if self.runs_below() => return Ok(()),
                 Err(_) => None,
@@ -231,7 +232,7 @@ impl Run {
         &mut self,
         wanted: Wanted,
     ) -> Result<Result<Child, NothingLeft>, AgentError> {
-        let Wanted { call, operator, input_digest, is_priced, at_most } = wanted;
+        let Wanted { call, operator, input_digest, is_priced, max_depth, at_most } = wanted;
         let machine = self.ledger.machine();
         let open = machine.open_dispatches().iter();
         let mut recorded = open.filter(|open| open.call_id == call && open.operator == operator);
@@ -242,6 +243,9 @@ impl Run {
             let root = self.root.clone();
             let grant = backstop_react_machine::Grant::new(allowance, time);
             return Ok(Ok(Child { run, operator, root, attempt, goes_on: true, grant }));
+        }
+        if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
+            return Ok(Err(NothingLeft::too_deep(self.depth + 1, max)));
         }
         let mut grant = match machine.grant(self.ledger.at(), &call, is_priced) {
             Ok(grant) => grant,
@@ -326,6 +330,27 @@ impl Run {
             }
         }
         Ok(returned)
+    }
+
+    /// Returns the approvals that are open below, as the log has them.
+    pub(super) async fn approvals_below(&mut self) -> Vec<Approval> {
+        let open = self.ledger.machine().open_dispatches().iter();
+        let waits = open.filter_map(|open| open.waits.as_ref());
+        let ids: Vec<_> = waits.flat_map(|waits| waits.approvals.iter().cloned()).collect();
+        let Some(log) = self.agent.log.clone().filter(|_| !ids.is_empty()) else {
+            return Vec::new();
+        };
+        let open = log.open_approvals().await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the approvals of runs below cannot be read");
+            Vec::new()
+        });
+        let open = open.into_iter().filter(|open| ids.contains(&open.id));
+        let approval = |open: OpenApproval| {
+            let mut approval = Approval::new(open.id, open.call_id, open.tool, open.arguments);
+            (approval.expires_at, approval.approvers) = (open.expires_at, open.approvers);
+            approval
+        };
+        open.map(approval).collect()
     }
 
     /// Asks the caller for more of its budget; where there is none, nothing is left.

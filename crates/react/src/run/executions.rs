@@ -53,11 +53,12 @@ impl Run {
         let admitted = execution.admitted.as_ref();
         let is_idempotent = admitted.is_some_and(|admitted| admitted.spec().idempotent);
         if let Some(admitted) = admitted
-            && let Some(DispatchSpec { operator, input_digest, is_priced, .. }) =
+            && let Some(DispatchSpec { operator, input_digest, is_priced, max_depth, .. }) =
                 admitted.dispatch().cloned()
         {
             let (call, timeout) = (call_id.clone(), admitted.spec().timeout);
-            let wanted = Wanted { call, operator, input_digest, is_priced, at_most: None };
+            let wanted =
+                Wanted { call, operator, input_digest, is_priced, max_depth, at_most: None };
             let mut child = self.dispatch(wanted).await?;
             if let Ok(child) = &mut child {
                 child.grant.time = child.grant.time.into_iter().chain(timeout).min();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_event_log::EventLog;
 use backstop_provider::ProviderError;
-use backstop_react_machine::{FailureCause, Finish, Machine, Output};
+use backstop_react_machine::{Approval, FailureCause, Finish, Machine, Output};
 use layer0::failure::{Chain, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Stop;
@@ -23,9 +23,10 @@ impl Run {
     pub(super) fn finish(
         self: Box<Self>,
         result: Result<Option<Finish>, AgentError>,
+        below: Vec<Approval>,
     ) -> Result<RunOutcome, RunFailure> {
         match result {
-            Ok(None) => Ok(self.suspended()),
+            Ok(None) => Ok(self.suspended(below)),
             Ok(Some(Finish::Stopped { stop, output })) => {
                 let HookContext { run, session } = self.context.clone();
                 Ok(stopped(run, session, self.ledger.machine(), stop, output))
@@ -41,12 +42,12 @@ impl Run {
     }
 
     /// Leaves a run that waits for people.
-    fn suspended(self: Box<Self>) -> RunOutcome {
+    fn suspended(self: Box<Self>, below: Vec<Approval>) -> RunOutcome {
         let HookContext { run, session } = self.context.clone();
         let machine = self.ledger.machine();
         let output = Arc::clone(machine.last_text());
         let mut outcome = stopped(run, session, machine, Stop::WaitingApproval, output);
-        outcome.approvals = machine.open_approvals().cloned().collect();
+        outcome.approvals = machine.open_approvals().cloned().chain(below).collect();
         outcome
     }
 

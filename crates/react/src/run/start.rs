@@ -231,6 +231,10 @@ impl Start {
         {
             return Err(RequestError::session_without_log(session.clone()));
         }
+        let max = self.definition.budget.max_depth;
+        if let Some(max) = max.filter(|max| self.request.depth > *max) {
+            return Err(RequestError::TooDeep { depth: self.request.depth, max });
+        }
         history.check()
     }
 

@@ -134,7 +134,7 @@ impl Process {
         let run = async move {
             let lived = async {
                 let mut run = start.open_on(journal, effects, machine).await;
-                let started = run.ledger.fact(start.started(&run, None));
+                let started = run.ledger.fact(start.started(None));
                 run.ledger.step([started]).await.unwrap();
                 run.go().await.map(|outcome| outcome.stop).map_err(|failure| failure.code())
             };

@@ -447,7 +447,7 @@ async fn abandoned_agent_tool_records_its_end() {
         let runs = runs.unwrap();
         let child = runs.iter().find(|run| &*run.agent == "child").unwrap();
         if !child.is_open() {
-            assert_eq!(child.reason, Some("run.cancelled".into()));
+            assert_eq!(child.reason, Some("budget.wall_time".into()));
             return;
         }
         tokio::task::yield_now().await;

@@ -31,4 +31,5 @@ mod stream;
 mod timing;
 mod secrets;
 mod tools;
+mod tree;
 mod typed;

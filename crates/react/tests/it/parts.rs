@@ -60,7 +60,7 @@ async fn an_agent_is_a_tool_of_another_one() {
     assert_eq!(started.parent.as_ref(), Some(&outcome.run_id));
 }
 
-/// Spec: B1, B2. An agent that calls itself ends at its depth, with one event and no model call.
+/// Spec: B1, O2, O4. An agent that would be too deep does not start.
 #[tokio::test]
 async fn an_agent_deeper_than_its_budget_does_nothing() {
     let bench = Bench::new();
@@ -78,10 +78,17 @@ async fn an_agent_deeper_than_its_budget_does_nothing() {
     let outcome = bench.run(first).await.unwrap();
     assert_eq!(tool_texts(&outcome)[0].0, "nobody below");
     let runs = bench.log.runs(RunFilter::default()).await.unwrap();
-    let deepest = runs.iter().find(|run| &*run.agent == "third").unwrap();
-    assert_eq!(deepest.reason, Some("budget.depth".into()));
-    let events = bench.events(&deepest.run).await;
-    assert_eq!(types(&events), ["run.started", "budget.exhausted", "run.finished"]);
-    let EventKind::BudgetExhausted(exhausted) = &events[1].kind else { panic!() };
-    assert_eq!((exhausted.limit.as_u64(), exhausted.used.as_u64()), (Some(1), Some(1)));
+    assert_eq!(runs.len(), 2, "the third never started");
+    let second = runs.iter().find(|run| &*run.agent == "second").unwrap();
+    let events = bench.events(&second.run).await;
+    assert!(!types(&events).contains(&"operator.dispatched"));
+    let answers = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ToolResponded(answer) => answer.error.as_ref(),
+        _ => None,
+    });
+    let codes: Vec<_> = answers.map(|error| error.code.as_deref().unwrap_or_default()).collect();
+    assert_eq!(codes, ["orch.depth"]);
+    let deep = bench.agent(vec![says("never asked")]).budget(budget).build().unwrap();
+    let request = backstop_react::RunRequest::new("go").depth(2);
+    assert_eq!(deep.run(request).await.unwrap_err().code(), "orch.depth");
 }

@@ -8,7 +8,7 @@ use backstop_event_log::{Decision, EventLog, InboxRequest, OpenApproval, RunWrit
 use futures_util::future::join_all;
 use layer0::code;
 use layer0::event::{
-    ApprovalGranted, ApprovalRequested, EventKind, RunFailed, RunWaiting, ToolResponded,
+    ApprovalGranted, ApprovalRequested, EventKind, RunFailed, RunWaiting, ToolResponded, WaitFor,
 };
 use layer0::id::ApprovalId;
 use layer0::usage::Usage;
@@ -69,7 +69,7 @@ async fn waiting(log: &Log, run: &str, ms: i64, asks: &[(&str, &str)]) -> RunWri
     let mut writer = open(log, run, run, ms).await;
     let ids = asks.iter().map(|(id, _)| ApprovalId::from(*id)).collect();
     let asks = asks.iter().map(|(id, call)| asked(id, call));
-    let wait = RunWaiting::new(ids);
+    let wait = RunWaiting::new(WaitFor::Approval, ids);
     let all: Vec<_> = asks.chain([wait.into()]).collect();
     write(&mut writer, ms + 1, all).await.expect("it is appended");
     writer
