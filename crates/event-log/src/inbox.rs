@@ -43,6 +43,15 @@ pub enum InboxRequest {
         /// The text.
         text: Arc<str>,
     },
+    /// The run is to hear of something that is its own affair. Accepted while the run is open.
+    Signal {
+        /// The run.
+        run: RunId,
+        /// What it is about.
+        name: Arc<str>,
+        /// What it carries.
+        data: JsonText,
+    },
 }
 
 impl InboxRequest {
@@ -54,6 +63,7 @@ impl InboxRequest {
             Self::Decide { .. } => "decision",
             Self::Expire { .. } => "expiry",
             Self::Input { .. } => "input",
+            Self::Signal { .. } => "signal",
         }
     }
 
@@ -62,7 +72,7 @@ impl InboxRequest {
     pub const fn decides(&self) -> Option<&ApprovalId> {
         match self {
             Self::Decide { approval, .. } | Self::Expire { approval } => Some(approval),
-            Self::Cancel { .. } | Self::Input { .. } => None,
+            Self::Cancel { .. } | Self::Input { .. } | Self::Signal { .. } => None,
         }
     }
 }
@@ -97,6 +107,8 @@ struct Data {
     text: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     arguments: Option<JsonText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signal: Option<JsonText>,
 }
 
 impl InboxRequest {
@@ -110,8 +122,12 @@ impl InboxRequest {
                 approved: Some(decision.approved),
                 text: decision.reason.clone(),
                 arguments: decision.arguments.clone(),
+                ..Data::default()
             },
             Self::Input { text, .. } => Data { text: Some(text.to_string()), ..Data::default() },
+            Self::Signal { name, data, .. } => {
+                Data { text: Some(name.to_string()), signal: Some(data.clone()), ..Data::default() }
+            }
         };
         serde_json::to_string(&data).expect("a truth value, a text and JSON are JSON")
     }
@@ -125,7 +141,7 @@ impl InboxRequest {
         by: &str,
         data: &str,
     ) -> Option<Self> {
-        let Data { approved, text, arguments } = serde_json::from_str(data).ok()?;
+        let Data { approved, text, arguments, signal } = serde_json::from_str(data).ok()?;
         Some(match kind {
             "cancel" => Self::Cancel { run },
             "decision" => {
@@ -136,6 +152,7 @@ impl InboxRequest {
             }
             "expiry" => Self::Expire { approval: approval? },
             "input" => Self::Input { run, text: text?.into() },
+            "signal" => Self::Signal { run, name: text?.into(), data: signal? },
             _ => return None,
         })
     }
@@ -205,6 +222,11 @@ mod tests {
             InboxRequest::Decide { approval: "apr_1".into(), decision: changed },
             InboxRequest::Expire { approval: "apr_1".into() },
             InboxRequest::Input { run: run.clone(), text: "go on".into() },
+            InboxRequest::Signal {
+                run: run.clone(),
+                name: "look".into(),
+                data: JsonText::parse(r#"{"at":[1]}"#).unwrap(),
+            },
         ] {
             let approval = Some("apr_1".into());
             let read =

@@ -134,7 +134,9 @@ impl Runs {
     /// Returns the run that a request is for, if its condition holds.
     fn accepts(&self, sent: &Sent<'_>) -> Result<Option<RunId>, LogError> {
         let (run, approval) = match sent.request {
-            InboxRequest::Cancel { run } | InboxRequest::Input { run, .. } => (Some(run), None),
+            InboxRequest::Cancel { run }
+            | InboxRequest::Input { run, .. }
+            | InboxRequest::Signal { run, .. } => (Some(run), None),
             InboxRequest::Decide { approval, .. } | InboxRequest::Expire { approval } => {
                 (self.of_approval.get(approval), Some(approval))
             }

@@ -1,16 +1,24 @@
 //! One dispatch on its way through the retry layer.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
 
 use backstop_retry::{FailedAttempt, RetryRequest};
 use layer0::Operator;
 use layer0::error::OrchError;
+use layer0::failure::{Effect, Exhausted, Facts, Failure, Retry};
 use layer0::operator::{Answer, Context, Task};
 use tower::Service;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// How long is waited at least before an operator goes on whose own layers gave up.
+const AFTER_GIVING_UP: Duration = Duration::from_secs(30);
 
 /// A dispatch; clones are its attempts.
 #[derive(Clone)]
@@ -18,22 +26,96 @@ pub(crate) struct Dispatch {
     pub(crate) operator: Arc<dyn Operator>,
     pub(crate) task: Task,
     pub(crate) context: Context,
+    /// Attempts that were made, those of processes before this one included.
+    attempts: Arc<AtomicU32>,
+    max_attempts: u32,
 }
 
-impl RetryRequest<OrchError> for Dispatch {
+impl Dispatch {
+    pub(crate) fn new(
+        operator: Arc<dyn Operator>,
+        task: Task,
+        context: Context,
+        max_attempts: u32,
+    ) -> Self {
+        let attempts = Arc::new(AtomicU32::new(context.attempt));
+        Self { operator, task, context, attempts, max_attempts }
+    }
+}
+
+impl RetryRequest<Attempted> for Dispatch {
     fn is_idempotent(&self) -> bool {
         self.task.idempotent
     }
 
-    fn attempted(&self, attempt: FailedAttempt<'_, OrchError>) -> Option<BoxFuture<()>> {
+    fn max_attempts(&self) -> Option<u32> {
+        Some(self.max_attempts.saturating_sub(self.context.attempt.saturating_sub(1)))
+    }
+
+    fn attempted(&self, attempt: FailedAttempt<'_, Attempted>) -> Option<BoxFuture<()>> {
+        let next = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
         tracing::info!(
             operator = self.operator.name(),
             attempt = attempt.number,
-            code = layer0::Failure::code(attempt.error),
+            code = attempt.error.code(),
             delay = ?attempt.delay,
             "dispatch is tried again"
         );
-        None
+        let caller = self.context.caller.clone()?;
+        Some(Box::pin(async move {
+            if let Err(error) = caller.retry(next).await {
+                tracing::warn!(%error, "the run above has not noted another attempt");
+            }
+        }))
+    }
+}
+
+/// The failure of an attempt, as the retry layer judges it.
+#[derive(Debug)]
+pub(crate) struct Attempted {
+    pub(crate) error: OrchError,
+    /// Can the operator go on where it failed?
+    goes_on: bool,
+}
+
+impl fmt::Display for Attempted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Attempted {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// An operator that goes on where it failed repeats nothing: whether that can help is asked of the failure
+/// itself, whatever a layer below has given up on, and not whether it acted.
+impl Failure for Attempted {
+    fn facts(&self) -> Facts {
+        let facts = self.error.facts();
+        if !self.goes_on {
+            return facts;
+        }
+        let retry = match (facts.retry, facts.later) {
+            (Retry::Never, Retry::Never) => Retry::Never,
+            (Retry::Never, Retry::After(hint)) => Retry::After(hint.max(AFTER_GIVING_UP)),
+            (Retry::Never, Retry::Backoff) => Retry::After(AFTER_GIVING_UP),
+            (retry, _) => retry,
+        };
+        facts.with_retry(retry).with_effect(Effect::None)
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        self.error.hint()
+    }
+}
+
+impl From<Exhausted<Attempted>> for Attempted {
+    fn from(Exhausted { attempts, elapsed, last, .. }: Exhausted<Attempted>) -> Self {
+        let Self { error, goes_on } = last;
+        Self { error: Exhausted::new(attempts, elapsed, error).into(), goes_on }
     }
 }
 
@@ -43,17 +125,22 @@ pub(crate) struct Run;
 
 impl Service<Dispatch> for Run {
     type Response = Answer;
-    type Error = OrchError;
-    type Future = BoxFuture<Result<Answer, OrchError>>;
+    type Error = Attempted;
+    type Future = BoxFuture<Result<Answer, Attempted>>;
 
-    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), OrchError>> {
+    fn poll_ready(&mut self, _: &mut TaskContext<'_>) -> Poll<Result<(), Attempted>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, dispatch: Dispatch) -> Self::Future {
         Box::pin(async move {
-            let Dispatch { operator, task, context } = dispatch;
-            Ok(operator.run(task, &context).await?)
+            let Dispatch { operator, task, mut context, attempts, .. } = dispatch;
+            let attempt = attempts.load(Ordering::Relaxed);
+            context.goes_on |= attempt > context.attempt;
+            context.attempt = attempt;
+            let goes_on = operator.can_go_on();
+            let result = operator.run(task, &context).await;
+            result.map_err(|error| Attempted { error: error.into(), goes_on })
         })
     }
 }

@@ -36,7 +36,11 @@
 //! # }
 //! ```
 
+mod checked;
 mod dispatch;
+mod in_flight;
 mod local;
+mod outside;
+mod task;
 
 pub use local::{LocalOrchestrator, LocalOrchestratorBuilder, OperatorNameError};

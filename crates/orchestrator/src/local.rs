@@ -1,56 +1,69 @@
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
-use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::EventLog;
 use backstop_retry::{Jitter, RetryConfig, RetryPolicy};
-use futures_util::FutureExt;
+use backstop_tool::SchemaError;
 use futures_util::future::join_all;
 use layer0::error::OrchError;
-use layer0::id::WorkflowId;
+use layer0::id::{RunId, WorkflowId};
 use layer0::name::{NameError, check_name};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
-use layer0::{Operator, Orchestrator, Timestamp};
-use serde_json::{Value, json};
+use layer0::{Operator, Orchestrator};
+use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::Semaphore;
-use tower::{Layer, ServiceExt};
 
-use crate::dispatch::{Dispatch, Run};
+use crate::checked::Checked;
+use crate::in_flight::{Flight, InFlight};
+use crate::{outside, task};
 
 /// How deep operators may call each other.
 const MAX_DEPTH: u32 = 8;
-/// How many signals wait for an operator before further ones are refused.
-const MAX_SIGNALS: usize = 256;
 
 /// Dispatches operators in this process. Clones share it.
 #[derive(Clone)]
 pub struct LocalOrchestrator {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
-    operators: BTreeMap<String, Arc<dyn Operator>>,
-    retry: RetryPolicy,
-    clock: Arc<dyn Clock>,
+pub(crate) struct Inner {
+    operators: BTreeMap<String, Arc<Checked>>,
+    pub(crate) retry: Retrying,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) log: Option<Arc<dyn EventLog>>,
     /// Places for first-level dispatches. Sub-dispatches run in their caller's place, so that
     /// callers that wait for each other never wait for a place.
-    places: Semaphore,
+    pub(crate) places: Arc<Semaphore>,
     max_depth: u32,
-    in_flight: Mutex<BTreeMap<WorkflowId, InFlight>>,
+    pub(crate) in_flight: Arc<InFlight>,
     /// For operators that dispatch: does not keep the orchestrator alive.
     this: Weak<Inner>,
 }
 
-struct InFlight {
-    operator: String,
-    depth: u32,
-    started: Timestamp,
-    signals: Signals,
+/// How dispatches are tried again.
+#[derive(Clone)]
+pub(crate) struct Retrying {
+    /// Those of operators that begin anew.
+    anew: RetryPolicy,
+    anew_attempts: u32,
+    /// Those of operators that go on where they failed.
+    on: RetryPolicy,
+    on_attempts: u32,
+}
+
+impl Retrying {
+    /// Returns the policy of an operator, and how many attempts it has.
+    pub(crate) fn of(&self, operator: &dyn Operator) -> (RetryPolicy, u32) {
+        match operator.can_go_on() {
+            true => (self.on.clone(), self.on_attempts),
+            false => (self.anew.clone(), self.anew_attempts),
+        }
+    }
 }
 
 /// Puts a [`LocalOrchestrator`] together.
@@ -58,8 +71,10 @@ struct InFlight {
 pub struct LocalOrchestratorBuilder {
     operators: Vec<Arc<dyn Operator>>,
     retry: RetryConfig,
+    reopen: RetryConfig,
     jitter: Jitter,
     clock: Arc<dyn Clock>,
+    log: Option<Arc<dyn EventLog>>,
     max_concurrent: usize,
     max_depth: u32,
 }
@@ -76,9 +91,16 @@ impl LocalOrchestratorBuilder {
         self
     }
 
-    /// Sets how dispatches are retried.
+    /// Sets how dispatches of operators are retried that begin anew.
     pub fn retry(mut self, retry: RetryConfig) -> Self {
         self.retry = retry;
+        self
+    }
+
+    /// Sets how dispatches of operators are retried that go on where they failed, such as agents with a
+    /// log: 2 attempts otherwise, without a deadline.
+    pub fn reopen(mut self, retry: RetryConfig) -> Self {
+        self.reopen = retry;
         self
     }
 
@@ -91,6 +113,13 @@ impl LocalOrchestratorBuilder {
     /// Takes the time from this clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Sends signals to the runs of a log, and answers queries about them, whichever process runs them.
+    /// Without a log, only those of this orchestrator are known.
+    pub fn shared_log(mut self, log: Arc<dyn EventLog>) -> Self {
+        self.log = Some(log);
         self
     }
 
@@ -110,27 +139,40 @@ impl LocalOrchestratorBuilder {
     ///
     /// # Errors
     ///
-    /// [`OperatorNameError`], when an operator cannot be called what it is, or two have one name.
+    /// [`OperatorNameError`], when an operator cannot be called what it is, two have one name, or a schema
+    /// cannot be used.
     pub fn build(self) -> Result<LocalOrchestrator, OperatorNameError> {
         let mut operators = BTreeMap::new();
         for operator in self.operators {
             check_name(operator.name())?;
             match operators.entry(operator.name().to_owned()) {
-                Entry::Vacant(entry) => entry.insert(operator),
+                Entry::Vacant(entry) => {
+                    let name = entry.key().clone();
+                    let unusable = |source| OperatorNameError::Schema { operator: name, source };
+                    entry.insert(Arc::new(Checked::new(operator).map_err(unusable)?));
+                }
                 Entry::Occupied(entry) => {
                     return Err(OperatorNameError::Duplicate(entry.key().clone()));
                 }
-            };
+            }
         }
-        let retry = RetryPolicy::new(self.retry, Arc::clone(&self.clock)).jitter(self.jitter);
+        let policy =
+            |config| RetryPolicy::new(config, Arc::clone(&self.clock)).jitter(self.jitter.clone());
+        let retry = Retrying {
+            anew: policy(self.retry),
+            anew_attempts: self.retry.attempts,
+            on: policy(self.reopen),
+            on_attempts: self.reopen.attempts,
+        };
         Ok(LocalOrchestrator {
             inner: Arc::new_cyclic(|this| Inner {
                 operators,
                 retry,
                 clock: self.clock,
-                places: Semaphore::new(self.max_concurrent),
+                log: self.log,
+                places: Arc::new(Semaphore::new(self.max_concurrent)),
                 max_depth: self.max_depth,
-                in_flight: Mutex::default(),
+                in_flight: Arc::default(),
                 this: this.clone(),
             }),
         })
@@ -147,90 +189,73 @@ pub enum OperatorNameError {
     /// An operator cannot be called so.
     #[error("invalid operator")]
     Name(#[from] NameError),
+    /// A schema of an operator is no JSON Schema.
+    #[error("a schema of operator `{operator}` cannot be used")]
+    #[non_exhaustive]
+    Schema {
+        /// The operator.
+        operator: String,
+        /// What is wrong with it.
+        source: SchemaError,
+    },
 }
 
 impl LocalOrchestrator {
     /// Begins an orchestrator without operators.
     pub fn builder() -> LocalOrchestratorBuilder {
+        let reopen = RetryConfig::new().attempts(2).deadline(std::time::Duration::MAX);
         LocalOrchestratorBuilder {
             operators: Vec::new(),
             retry: RetryConfig::default(),
+            reopen,
             jitter: Jitter::Random,
             clock: Arc::new(SystemClock),
+            log: None,
             max_concurrent: 64,
             max_depth: MAX_DEPTH,
         }
     }
 
-    /// Returns the dispatches in flight, for signals and queries.
+    /// Returns the dispatches in flight, for signals and queries. Each goes by the id of its run.
     #[must_use]
     pub fn in_flight(&self) -> Vec<WorkflowId> {
-        self.inner.in_flight().keys().cloned().collect()
+        self.inner.in_flight.ids()
     }
 }
 
 impl Inner {
-    fn in_flight(&self) -> MutexGuard<'_, BTreeMap<WorkflowId, InFlight>> {
-        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes a dispatch until the returned guard is dropped.
-    fn enter(&self, operator: &str, depth: u32, signals: &Signals) -> Entered<'_> {
-        let id = WorkflowId::new(format!("wf_{}", uuid::Uuid::now_v7()));
-        let flight = InFlight {
-            operator: operator.to_owned(),
-            depth,
-            started: self.clock.now(),
-            signals: signals.clone(),
-        };
-        self.in_flight().insert(id.clone(), flight);
-        Entered { inner: self, id }
-    }
-
-    async fn run(&self, operator: &str, task: Task, context: Context) -> Result<Answer, OrchError> {
+    async fn run(
+        &self,
+        operator: &str,
+        task: Task,
+        mut context: Context,
+    ) -> Result<Answer, OrchError> {
         let found = self
             .operators
             .get(operator)
             .ok_or_else(|| OrchError::OperatorNotFound(operator.to_owned()))?;
         if context.depth > self.max_depth {
-            let why = format!(
+            return Err(OrchError::TooDeep(format!(
                 "`{operator}` would be {} levels deep, {} are allowed",
                 context.depth, self.max_depth
-            );
-            return Err(OrchError::DispatchFailed(why));
-        }
-        let now = self.clock.now();
-        if context.deadline.is_some_and(|deadline| deadline <= now) {
-            return Err(OrchError::DispatchFailed(format!(
-                "the deadline of `{operator}` has passed"
             )));
         }
-        let _place = match context.depth {
-            0 => Some(self.places.acquire().await.map_err(|error| OrchError::Other(error.into()))?),
-            _ => None,
+        found.check_input(&task.input)?;
+        let run =
+            context.run.get_or_insert_with(|| RunId::new(format!("run_{}", uuid::Uuid::now_v7())));
+        let id = WorkflowId::new(run.as_str());
+        let flight = Flight {
+            operator: operator.to_owned(),
+            depth: context.depth,
+            started: self.clock.now(),
+            signals: context.signals.clone(),
         };
-        let _entered = self.enter(operator, context.depth, &context.signals);
-        let deadline = context.deadline;
-        let dispatch = Dispatch { operator: Arc::clone(found), task, context };
-        let attempts = AssertUnwindSafe(self.retry.clone().layer().layer(Run).oneshot(dispatch));
-        let attempts = attempts.catch_unwind();
-        let result = match deadline {
-            None => attempts.await,
-            Some(deadline) => {
-                let limit = self.clock.sleep(deadline.since(now));
-                tokio::select! {
-                    result = attempts => result,
-                    () = limit => {
-                        let why = format!("the deadline of `{operator}` has passed");
-                        return Err(OrchError::DispatchFailed(why));
-                    }
-                }
-            }
-        };
-        result.unwrap_or_else(|panic| {
-            let why = format!("`{operator}` panicked: {}", panic_text(&*panic));
-            Err(OrchError::DispatchFailed(why))
-        })
+        let entered = InFlight::enter(&self.in_flight, id, flight);
+        task::perform(self, Arc::clone(found), task, context, entered).await
+    }
+
+    fn handle(&self) -> Arc<dyn Orchestrator> {
+        Arc::new(Handle(self.this.clone()))
     }
 }
 
@@ -242,7 +267,7 @@ impl Orchestrator for LocalOrchestrator {
         task: Task,
         mut context: Context,
     ) -> Result<Answer, OrchError> {
-        context.orchestrator = Some(Arc::new(Handle(self.inner.this.clone())));
+        context.orchestrator = Some(self.inner.handle());
         self.inner.run(operator, task, context).await
     }
 
@@ -253,35 +278,18 @@ impl Orchestrator for LocalOrchestrator {
     ) -> Vec<Result<Answer, OrchError>> {
         let dispatches = tasks.into_iter().map(|(operator, task)| {
             let mut context = context.clone();
-            context.signals = Signals::default();
+            (context.run, context.signals) = (None, Signals::default());
             async move { self.dispatch(&operator, task, context).await }
         });
         join_all(dispatches).await
     }
 
     async fn signal(&self, workflow: &WorkflowId, signal: Signal) -> Result<(), OrchError> {
-        let in_flight = self.inner.in_flight();
-        let flight = in_flight
-            .get(workflow)
-            .ok_or_else(|| OrchError::WorkflowNotFound(workflow.to_string()))?;
-        if flight.signals.waiting() >= MAX_SIGNALS {
-            let why = format!("`{}` has not taken {MAX_SIGNALS} signals", flight.operator);
-            return Err(OrchError::SignalFailed(why));
-        }
-        flight.signals.push(signal);
-        Ok(())
+        outside::signal(&self.inner, workflow, signal).await
     }
 
     async fn query(&self, workflow: &WorkflowId) -> Result<Value, OrchError> {
-        let in_flight = self.inner.in_flight();
-        let flight = in_flight
-            .get(workflow)
-            .ok_or_else(|| OrchError::WorkflowNotFound(workflow.to_string()))?;
-        Ok(json!({
-            "operator": flight.operator,
-            "depth": flight.depth,
-            "started_at": flight.started,
-        }))
+        outside::query(&self.inner, workflow).await
     }
 }
 
@@ -293,23 +301,12 @@ impl fmt::Debug for LocalOrchestrator {
     }
 }
 
-struct Entered<'a> {
-    inner: &'a Inner,
-    id: WorkflowId,
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        self.inner.in_flight().remove(&self.id);
-    }
-}
-
 /// What an operator dispatches through.
 struct Handle(Weak<Inner>);
 
 impl Handle {
     fn orchestrator(&self) -> Result<LocalOrchestrator, OrchError> {
-        let gone = || OrchError::DispatchFailed("the orchestrator is gone".to_owned());
+        let gone = || OrchError::Shutdown("it was dropped".to_owned());
         self.0.upgrade().map(|inner| LocalOrchestrator { inner }).ok_or_else(gone)
     }
 }
@@ -334,7 +331,7 @@ impl Orchestrator for Handle {
             Ok(orchestrator) => orchestrator.dispatch_many(tasks, context).await,
             Err(error) => {
                 let why = error.to_string();
-                tasks.iter().map(|_| Err(OrchError::DispatchFailed(why.clone()))).collect()
+                tasks.iter().map(|_| Err(OrchError::Shutdown(why.clone()))).collect()
             }
         }
     }
@@ -346,12 +343,4 @@ impl Orchestrator for Handle {
     async fn query(&self, workflow: &WorkflowId) -> Result<Value, OrchError> {
         self.orchestrator()?.query(workflow).await
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(ToString::to_string)
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a value that is no text".to_owned())
 }

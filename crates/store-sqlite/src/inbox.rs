@@ -31,7 +31,9 @@ pub(crate) async fn insert(
             approval.as_str(),
             Some(approval.as_str()),
         ),
-        InboxRequest::Cancel { run } | InboxRequest::Input { run, .. } => (
+        InboxRequest::Cancel { run }
+        | InboxRequest::Input { run, .. }
+        | InboxRequest::Signal { run, .. } => (
             "INSERT INTO inbox (run, kind, approval, data, sender, at) \
              SELECT run, $2, $3, $4, $5, $6 FROM runs WHERE run = $1 \
              AND state IN ('running', 'waiting_approval') RETURNING run",

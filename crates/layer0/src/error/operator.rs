@@ -21,6 +21,8 @@ pub enum OperatorError {
         code: &'static str,
         /// The provider error's retry answer.
         retry: Retry,
+        /// The provider error's answer for one that repeats nothing.
+        later: Retry,
         /// The provider error's effect answer.
         effect: Effect,
         /// The provider error's word on other endpoints.
@@ -71,6 +73,8 @@ pub enum OperatorError {
         code: &'static str,
         /// Its retry answer.
         retry: Retry,
+        /// Its answer for one that repeats nothing.
+        later: Retry,
         /// Its effect answer.
         effect: Effect,
         /// Its word on other endpoints.
@@ -93,10 +97,12 @@ impl OperatorError {
     /// Wraps a provider error, keeping its facts.
     pub fn model<E: Failure + Send + Sync + 'static>(error: E) -> Self {
         // Beside an operator there is none of the same model.
-        let Facts { code, retry, effect, elsewhere, counts_against, beside: _ } = error.facts();
+        let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _ } =
+            error.facts();
         Self::Model {
             code,
             retry,
+            later,
             effect,
             elsewhere,
             counts_against,
@@ -122,10 +128,12 @@ impl OperatorError {
     /// Wraps any other error of the operator, keeping its facts.
     pub fn failed<E: Failure + Send + Sync + 'static>(error: E) -> Self {
         // Beside an operator there is none of the same model.
-        let Facts { code, retry, effect, elsewhere, counts_against, beside: _ } = error.facts();
+        let Facts { code, retry, later, effect, elsewhere, counts_against, beside: _ } =
+            error.facts();
         Self::Failed {
             code,
             retry,
+            later,
             effect,
             elsewhere,
             counts_against,
@@ -138,9 +146,10 @@ impl OperatorError {
 impl Failure for OperatorError {
     fn facts(&self) -> Facts {
         match self {
-            Self::Model { code, retry, effect, elsewhere, counts_against, .. }
-            | Self::Failed { code, retry, effect, elsewhere, counts_against, .. } => {
+            Self::Model { code, retry, later, effect, elsewhere, counts_against, .. }
+            | Self::Failed { code, retry, later, effect, elsewhere, counts_against, .. } => {
                 Facts::new(code, *retry, *effect)
+                    .with_later(*later)
                     .with_elsewhere(*elsewhere)
                     .with_counts_against(*counts_against)
             }

@@ -21,6 +21,8 @@ pub struct Facts {
     pub code: &'static str,
     /// Can trying the same thing again help, and how long is the wait?
     pub retry: Retry,
+    /// Could trying again help one that repeats nothing? As `retry`, also after a layer gave up.
+    pub later: Retry,
     /// May the attempt already have acted on the world?
     pub effect: Effect,
     /// May another endpoint do better?
@@ -41,7 +43,7 @@ impl Facts {
             Retry::Never => (Elsewhere::Never, false),
             Retry::Backoff | Retry::After(_) => (Elsewhere::AfterRetries, true),
         };
-        Self { code, retry, effect, elsewhere, counts_against, beside: false }
+        Self { code, retry, later: retry, effect, elsewhere, counts_against, beside: false }
     }
 
     /// States a failure that trying again gives once more.
@@ -72,6 +74,12 @@ impl Facts {
     #[must_use]
     pub const fn with_retry(self, retry: Retry) -> Self {
         Self { retry, ..self }
+    }
+
+    /// Replaces what helps one that repeats nothing.
+    #[must_use]
+    pub const fn with_later(self, later: Retry) -> Self {
+        Self { later, ..self }
     }
 
     /// Replaces the effect.

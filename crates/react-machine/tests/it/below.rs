@@ -73,8 +73,7 @@ impl World {
         self.accept(Input::fact(at, waiting));
         self.machine.wait_below(at);
         self.drain();
-        let allowance =
-            self.machine.grant_more(at, run).ok().map(|grant| Box::new(grant.allowance));
+        let allowance = self.machine.grant_more(at, run).ok().map(|grant| grant.allowance);
         self.accept(Input::fact(at, BudgetGranted::new(run.clone(), allowance)));
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use backstop_event_log::OpenApproval;
-use backstop_react_machine::{Approval, Dispatch, INPUT, NothingLeft};
+use backstop_react_machine::{Approval, Dispatch, Grant, Input, NothingLeft};
 use layer0::JsonText;
 use layer0::event::{
     BudgetGranted, EventKind, OperatorDispatched, OperatorWaiting, SignalReceived, WaitFor,
@@ -241,7 +241,7 @@ impl Run {
             let time = machine.deadline().map(|deadline| deadline.since(self.ledger.at()));
             self.tools.take_up(run.clone());
             let root = self.root.clone();
-            let grant = backstop_react_machine::Grant::new(allowance, time);
+            let grant = Grant::new(allowance, time);
             return Ok(Ok(Child { run, operator, root, attempt, goes_on: true, grant }));
         }
         if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
@@ -288,7 +288,7 @@ impl Run {
     }
 
     /// Returns a fact of a run below, behind the note that this one goes on after it waited.
-    fn facts_of_below(&mut self, fact: impl Into<EventKind>) -> Vec<backstop_react_machine::Input> {
+    fn facts_of_below(&mut self, fact: impl Into<EventKind>) -> Vec<Input> {
         self.facts_of_people(fact)
     }
 
@@ -369,14 +369,19 @@ impl Run {
         if self.is_ending() {
             return Ok(());
         }
-        let Signal { name, data, .. } = signal;
-        let data = match data {
-            Value::String(text) if name == INPUT => {
-                Value::String(self.agent.redactor.redact_held(&text).into_owned())
-            }
-            other => recordable(&self.agent.redactor, JsonText::from(&other)).value(),
-        };
-        let facts = self.facts_of_people(SignalReceived::new(name, data));
+        let facts = self.facts_of_signal(signal);
         self.ledger.step(facts).await
+    }
+
+    /// Returns what a signal adds to the record.
+    pub(super) fn facts_of_signal(&mut self, signal: Signal) -> Vec<Input> {
+        let Signal { name, data, .. } = signal;
+        let redactor = &self.agent.redactor;
+        let data = match data {
+            Value::String(text) => Value::String(redactor.redact_held(&text).into_owned()),
+            other => recordable(redactor, JsonText::from(&other)).value(),
+        };
+        let name = redactor.redact_held(&name).into_owned();
+        self.facts_of_people(SignalReceived::new(name, data))
     }
 }

@@ -6,6 +6,7 @@ use backstop_event_log::{Decision, InboxMessage, InboxRequest};
 use backstop_react_machine::{Approval, INPUT, Input};
 use layer0::event::{ApprovalDenied, ApprovalGranted, EventKind, SignalReceived};
 use layer0::id::ApprovalId;
+use layer0::operator::Signal;
 use layer0::{Timestamp, code, text};
 
 use super::{InFlight, Run};
@@ -84,6 +85,10 @@ impl Run {
         let facts = match row.request {
             InboxRequest::Decide { approval, decision } => self.decision_facts(&approval, decision),
             InboxRequest::Expire { approval } => self.expiry_facts(&approval),
+            InboxRequest::Signal { name, data, .. } => {
+                let signal = Signal::new(&*name, data.value());
+                self.facts_of_signal(signal)
+            }
             InboxRequest::Input { text, .. } => {
                 let text = self.agent.redactor.redact_held(&text).into_owned();
                 let signal = SignalReceived::new(INPUT, text.into());

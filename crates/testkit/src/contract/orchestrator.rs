@@ -301,7 +301,7 @@ async fn starts_nothing_after_its_deadline(make: Make) {
     let mut context = Context::root();
     context.deadline = Some(Timestamp::from_millis(1));
     let result = make(vec![acts]).dispatch("acts", Task::text("x"), context).await;
-    assert!(matches!(result, Err(OrchError::DispatchFailed(_))), "{result:?}");
+    assert!(matches!(result, Err(OrchError::DeadlinePassed(_))), "{result:?}");
     assert_eq!(runs.load(Ordering::Relaxed), 0);
 }
 

@@ -1,0 +1,70 @@
+//! An operator with the schemas that its input and its answer have to fit.
+
+use std::sync::Arc;
+
+use backstop_tool::{Schema, SchemaError};
+use layer0::error::{OperatorError, OrchError};
+use layer0::failure::{Effect, Facts, Failure};
+use layer0::operator::Answer;
+use layer0::stop::Stop;
+use layer0::{Operator, code};
+use serde_json::Value;
+use thiserror::Error;
+
+/// An operator whose schemas can be used.
+pub(crate) struct Checked {
+    pub(crate) operator: Arc<dyn Operator>,
+    input: Option<Schema>,
+    output: Option<Schema>,
+}
+
+/// Says why an input or an answer does not fit.
+#[derive(Debug, Error)]
+enum Misfit {
+    #[error("the input of `{operator}` does not fit its schema: {why}")]
+    Input { operator: String, why: String },
+    #[error("the answer of `{operator}` does not fit its schema: {why}")]
+    Output { operator: String, why: String },
+}
+
+impl Failure for Misfit {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Input { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Output { .. } => Facts::never(code::OUTPUT_UNSERIALIZABLE, Effect::Unknown),
+        }
+    }
+}
+
+impl Checked {
+    pub(crate) fn new(operator: Arc<dyn Operator>) -> Result<Self, SchemaError> {
+        let input = operator.input_schema().map(Schema::new).transpose()?;
+        let output = operator.output_schema().map(Schema::new).transpose()?;
+        Ok(Self { operator, input, output })
+    }
+
+    /// Refuses an input that does not fit, before anything starts.
+    pub(crate) fn check_input(&self, input: &Value) -> Result<(), OrchError> {
+        let misfit = self.input.as_ref().and_then(|schema| misfit(schema, input));
+        misfit.map_or(Ok(()), |why| {
+            let operator = self.operator.name().to_owned();
+            Err(OperatorError::failed(Misfit::Input { operator, why }).into())
+        })
+    }
+
+    /// Refuses a completed answer that does not fit.
+    pub(crate) fn check_output(&self, answer: Answer) -> Result<Answer, OrchError> {
+        let schema = self.output.as_ref().filter(|_| answer.stop == Stop::Completed);
+        match schema.and_then(|schema| misfit(schema, &answer.output)) {
+            None => Ok(answer),
+            Some(why) => {
+                let operator = self.operator.name().to_owned();
+                Err(OperatorError::failed(Misfit::Output { operator, why }).into())
+            }
+        }
+    }
+}
+
+fn misfit(schema: &Schema, value: &Value) -> Option<String> {
+    schema.check(value).err().map(|misfit| misfit.to_string())
+}
