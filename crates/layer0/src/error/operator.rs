@@ -21,16 +21,14 @@ pub enum OperatorError {
         code: &'static str,
         /// The provider error's retry answer.
         retry: Retry,
-        /// The provider error's answer for one that repeats nothing.
-        later: Retry,
         /// The provider error's effect answer.
         effect: Effect,
         /// The provider error's word on other endpoints.
         elsewhere: Elsewhere,
         /// Does the provider error speak against its endpoint?
         counts_against: bool,
-        /// The provider error's own hint.
-        hint: Option<Box<Cow<'static, str>>>,
+        /// What else it says, where it says more.
+        kept: Option<Box<Kept>>,
         /// The provider's error.
         source: BoxError,
     },
@@ -73,16 +71,14 @@ pub enum OperatorError {
         code: &'static str,
         /// Its retry answer.
         retry: Retry,
-        /// Its answer for one that repeats nothing.
-        later: Retry,
         /// Its effect answer.
         effect: Effect,
         /// Its word on other endpoints.
         elsewhere: Elsewhere,
         /// Does it speak against its endpoint?
         counts_against: bool,
-        /// Its own hint.
-        hint: Option<Box<Cow<'static, str>>>,
+        /// What else it says, where it says more.
+        kept: Option<Box<Kept>>,
         /// The error inside.
         source: BoxError,
     },
@@ -91,6 +87,22 @@ pub enum OperatorError {
     /// Retry: never. Effect: unknown.
     #[error("operator failed in an unclassified way")]
     Other(#[from] BoxError),
+}
+
+/// What is kept of an error beside its facts, where it says more than these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Its answer for one that repeats nothing.
+    later: Retry,
+    /// Its own hint.
+    hint: Option<Cow<'static, str>>,
+}
+
+impl Kept {
+    fn of(error: &impl Failure, retry: Retry, later: Retry) -> Option<Box<Self>> {
+        let hint = error.hint().map(|hint| hint.into_owned().into());
+        (hint.is_some() || later != retry).then(|| Box::new(Self { later, hint }))
+    }
 }
 
 impl OperatorError {
@@ -102,11 +114,10 @@ impl OperatorError {
         Self::Model {
             code,
             retry,
-            later,
             effect,
             elsewhere,
             counts_against,
-            hint: error.hint().map(|hint| Box::new(hint.into_owned().into())),
+            kept: Kept::of(&error, retry, later),
             source: Box::new(error),
         }
     }
@@ -133,11 +144,10 @@ impl OperatorError {
         Self::Failed {
             code,
             retry,
-            later,
             effect,
             elsewhere,
             counts_against,
-            hint: error.hint().map(|hint| Box::new(hint.into_owned().into())),
+            kept: Kept::of(&error, retry, later),
             source: Box::new(error),
         }
     }
@@ -146,10 +156,10 @@ impl OperatorError {
 impl Failure for OperatorError {
     fn facts(&self) -> Facts {
         match self {
-            Self::Model { code, retry, later, effect, elsewhere, counts_against, .. }
-            | Self::Failed { code, retry, later, effect, elsewhere, counts_against, .. } => {
+            Self::Model { code, retry, effect, elsewhere, counts_against, kept, .. }
+            | Self::Failed { code, retry, effect, elsewhere, counts_against, kept, .. } => {
                 Facts::new(code, *retry, *effect)
-                    .with_later(*later)
+                    .with_later(kept.as_ref().map_or(*retry, |kept| kept.later))
                     .with_elsewhere(*elsewhere)
                     .with_counts_against(*counts_against)
             }
@@ -166,8 +176,8 @@ impl Failure for OperatorError {
 
     fn hint(&self) -> Option<Cow<'_, str>> {
         match self {
-            Self::Model { hint, .. } | Self::Failed { hint, .. } => {
-                hint.as_ref().map(|hint| Cow::Borrowed(&***hint))
+            Self::Model { kept, .. } | Self::Failed { kept, .. } => {
+                kept.as_ref()?.hint.as_deref().map(Cow::Borrowed)
             }
             Self::SubDispatch { source, .. } => source.as_ref().and_then(|error| error.hint()),
             Self::ContextAssembly(_)
