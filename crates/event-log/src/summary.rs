@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use layer0::event::{Event, EventKind, Hash};
+use layer0::event::{Event, EventKind, Hash, WaitFor};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::{BudgetIncrease, Usage};
@@ -147,6 +147,9 @@ pub struct RunSummary {
     /// How many of the model calls were made by runs that it dispatched.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub dispatched_model_calls: u32,
+    /// How often it was opened again after it was over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reopens: u32,
     /// How many errors its tools reported that were stored.
     #[serde(default)]
     pub errors: u64,
@@ -246,6 +249,7 @@ impl RunSummary {
             finished_at: None,
             usage: Usage::default(),
             dispatched_model_calls: 0,
+            reopens: 0,
             errors: 0,
             last_failure: None,
             terms: Terms::default(),
@@ -298,13 +302,14 @@ impl RunSummary {
             // A tool that the runtime tries again begins once more.
             EventKind::ToolRequested(_) | EventKind::ToolAttempted(_) => self.count_executions(1),
             EventKind::OperatorReturned(returned) => {
+                (self.state, self.outcome) = (RunState::Running, None);
                 self.usage.add_dispatched(&returned.usage);
                 let calls = returned.usage.model_calls;
                 self.dispatched_model_calls = self.dispatched_model_calls.saturating_add(calls);
             }
             EventKind::ModelResponded(responded) if responded.is_said() => self.messages += 1,
             EventKind::ToolResponded(_) => self.messages += 1,
-            EventKind::RunWaiting(_) => {
+            EventKind::RunWaiting(waiting) if waiting.r#for == WaitFor::Approval => {
                 self.state = RunState::WaitingApproval;
                 self.outcome = Some(Outcome::WaitingApproval);
             }
@@ -318,6 +323,7 @@ impl RunSummary {
             EventKind::RunReopened(reopened) => {
                 (self.state, self.outcome, self.reason) = (RunState::Running, None, None);
                 self.finished_at = None;
+                self.reopens = self.reopens.saturating_add(1);
                 self.messages += u64::from(reopened.message.is_some());
                 // The time in which it was over does not count.
                 self.reopened = Some((event.at, self.usage.wall_ms));
@@ -333,6 +339,9 @@ impl RunSummary {
                 self.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));
             }
             EventKind::RunResumed(_)
+            | EventKind::OperatorDispatched(_)
+            | EventKind::OperatorWaiting(_)
+            | EventKind::BudgetGranted(_)
             | EventKind::ApprovalGranted(_)
             | EventKind::ApprovalDenied(_) => {
                 self.state = RunState::Running;
@@ -425,6 +434,7 @@ mod tests {
             finished_at: Some(Timestamp::from_millis(9)),
             usage,
             dispatched_model_calls: 1,
+            reopens: 0,
             errors: 4,
             last_failure: Some(LastFailure { seq: 7, code: Code::new("tool.timeout") }),
             terms: Terms::of((&json!({"budget": {"max_model_calls": 3}, "price": null})).into()),

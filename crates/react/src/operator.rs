@@ -1,7 +1,7 @@
 //! An agent as an operator: dispatched by name or as a tool, gone on with where its record ends.
 
 use async_trait::async_trait;
-use backstop_event_log::RunState;
+use backstop_event_log::{EventLog, RunState, RunSummary};
 use layer0::Operator;
 use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::agent::Agent;
 use crate::dispatch::input_text;
 use crate::outcome::RunOutcome;
+use crate::reopen::ReopenRequest;
 use crate::request::RunRequest;
 use crate::resume::ResumeRequest;
 use crate::resume_error::ResumeError;
@@ -67,20 +68,37 @@ impl Agent {
         }
         let summary = log.summary(run).await.map_err(OperatorError::failed)?;
         let Some(summary) = summary else { return Ok(self.run(request).await?) };
-        let mut resume = ResumeRequest::new(run.clone()).cancelled_by(request.cancellation.clone());
-        resume.place = request.place;
-        let result = match summary.state {
-            RunState::Finished | RunState::Failed => match recorded(&**log, run).await {
-                Ok(Some(outcome)) => Ok(outcome),
-                Ok(None) => self.resume(resume).await,
-                Err(error) => Err(error),
-            },
-            _ => self.resume(resume).await,
-        };
-        result.map_err(|error| match error {
+        self.take_up(&**log, &summary, request, context).await.map_err(|error| match error {
             ResumeError::Run(failure) => (*failure).into(),
             error => OperatorError::failed(error),
         })
+    }
+
+    /// Goes on with a run that has a record.
+    async fn take_up(
+        &self,
+        log: &dyn EventLog,
+        summary: &RunSummary,
+        request: RunRequest,
+        context: &Context,
+    ) -> Result<RunOutcome, ResumeError> {
+        let run = summary.run.clone();
+        let RunRequest { cancellation, place, .. } = request;
+        if summary.is_open() {
+            let mut resume = ResumeRequest::new(run).cancelled_by(cancellation);
+            resume.place = place;
+            return self.resume(resume).await;
+        }
+        let is_another_attempt = context.attempt > 1
+            && summary.state == RunState::Failed
+            && summary.reopens + 1 < context.attempt;
+        if is_another_attempt {
+            let mut reopen = ReopenRequest::new(run).cancelled_by(cancellation);
+            reopen.place = place;
+            return self.reopen(reopen).await;
+        }
+        let outcome = recorded(log, &run).await?;
+        outcome.ok_or_else(|| ResumeError::open(run, summary.state))
     }
 }
 

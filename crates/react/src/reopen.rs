@@ -1,5 +1,6 @@
 //! Going on with runs that are over.
 
+use std::fmt;
 use std::sync::Arc;
 
 use backstop_event_log::{EventLog, LogError, RunState, RunSummary};
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::fold::fold;
 use crate::outcome::RunOutcome;
+use crate::place::Place;
 use crate::resume_error::ResumeError;
 use crate::run::resume::Resumed;
 
@@ -28,7 +30,7 @@ use crate::run::resume::Resumed;
 ///     .budget(BudgetIncrease::new().model_calls(20));
 /// assert_eq!(request.run.as_str(), "run_1");
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct ReopenRequest {
     /// The run.
@@ -43,6 +45,8 @@ pub struct ReopenRequest {
     pub cancellation: CancellationToken,
     /// May it be another agent than the run was started with?
     pub other_agent: bool,
+    /// Where it stands among others in this process.
+    pub(crate) place: Place,
 }
 
 impl ReopenRequest {
@@ -55,6 +59,7 @@ impl ReopenRequest {
             budget: BudgetIncrease::default(),
             cancellation: CancellationToken::new(),
             other_agent: false,
+            place: Place::default(),
         }
     }
 
@@ -95,6 +100,17 @@ impl ReopenRequest {
     }
 }
 
+impl fmt::Debug for ReopenRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReopenRequest")
+            .field("run", &self.run)
+            .field("by", &self.by)
+            .field("message", &self.message)
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<T: Into<RunId>> From<T> for ReopenRequest {
     fn from(run: T) -> Self {
         Self::new(run)
@@ -132,7 +148,9 @@ impl Agent {
         let known = log.summary(&request.run).await?;
         let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
         check_over(&known)?;
-        let has_caller = check_caller(&*log, &known).await?;
+        // What dispatched it goes on with it by itself.
+        let is_dispatched = request.place.caller.is_some();
+        let has_caller = !is_dispatched && check_caller(&*log, &known).await?;
         let claim = match log.claim(&request.run).await {
             Ok(claim) => claim,
             Err(LogError::Claimed(run)) => {
@@ -148,7 +166,8 @@ impl Agent {
         check_over(&folded.summary)?;
         let inner = Arc::clone(&self.inner);
         let redactor = inner.redactor.clone();
-        let resumed = Resumed::new(inner, log, folded, Some(claim), request.cancellation).await;
+        let around = (request.cancellation, request.place);
+        let resumed = Resumed::new(inner, log, folded, Some(claim), around).await;
         let machine = resumed.machine();
         let mut budget = request.budget;
         if has_caller {
@@ -194,7 +213,7 @@ fn is_of_the_record(reason: &Code) -> bool {
 
 /// Refuses a run whose caller is open: the run at the head of its callers is what goes on. Was it
 /// dispatched at all?
-async fn check_caller(log: &dyn EventLog, run: &RunSummary) -> Result<bool, ResumeError> {
+pub(crate) async fn check_caller(log: &dyn EventLog, run: &RunSummary) -> Result<bool, ResumeError> {
     let Some(parent) = &run.parent else { return Ok(false) };
     let mut next = log.summary(parent).await?;
     let mut root = None;

@@ -15,7 +15,7 @@ use crate::agent::Agent;
 use crate::fold::{Folded, fold};
 use crate::ids::new_run_id;
 use crate::outcome::RunOutcome;
-use crate::reopen::check_words;
+use crate::reopen::{check_caller, check_words};
 use crate::place::Place;
 use crate::resume_error::ResumeError;
 use crate::run::resume::{Copied, Resumed};
@@ -170,7 +170,7 @@ impl Agent {
     ///
     /// [`ResumeError::Log`] when there is no such run, its record cannot be trusted or another process
     /// is writing it; [`ResumeError::Blank`] when nothing says who resumes it; [`ResumeError::Diverged`] when it is another agent's; [`ResumeError::Run`]
-    /// when it fails, or has failed.
+    /// when it fails, or has failed; [`ResumeError::CallerOpen`] when a run dispatched it that is open.
     ///
     /// # Cancel safety
     ///
@@ -186,6 +186,9 @@ impl Agent {
         let log = self.log_of(&request.run)?;
         let known = log.summary(&request.run).await?;
         let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
+        if known.is_open() && request.place.caller.is_none() {
+            check_caller(&*log, &known).await?;
+        }
         // A run that is over needs no right to write.
         let claim = match known.is_open() {
             true => Some(log.claim(&request.run).await?),
