@@ -70,6 +70,7 @@ const EXCEPT: &[(&str, &str)] = &[
     ("HistoryFault", "part of `RequestError`"),
     ("LabelError", "part of `RequestError`"),
     ("NotReopenable", "part of `ResumeError`"),
+    ("OlderSchema", "the cause of a `LogError`"),
     ("RehearsalError", "of the crate that plays scenarios, which the facade does not have"),
     ("ScriptExhausted", "the cause of a `ProviderError` of scripts"),
     ("TimedOut", "a layer's; the service's own error is made from it"),
