@@ -213,7 +213,10 @@ fn is_of_the_record(reason: &Code) -> bool {
 
 /// Refuses a run whose caller is open: the run at the head of its callers is what goes on. Was it
 /// dispatched at all?
-pub(crate) async fn check_caller(log: &dyn EventLog, run: &RunSummary) -> Result<bool, ResumeError> {
+pub(crate) async fn check_caller(
+    log: &dyn EventLog,
+    run: &RunSummary,
+) -> Result<bool, ResumeError> {
     let Some(parent) = &run.parent else { return Ok(false) };
     let mut next = log.summary(parent).await?;
     let mut root = None;

@@ -7,7 +7,8 @@ use layer0::event::{
     ApprovalDenied, ApprovalGranted, BudgetGranted, ErrorStored, EventKind, HookAborted,
     HookFailed, HookPassed, MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed,
     ModelResponded, OperatorDispatched, OperatorReturned, OperatorWaiting, RunRecovered,
-    RunReopened, RunResumed, RunStarted, SignalReceived, ToolAttempted, ToolRequested, ToolResponded,
+    RunReopened, RunResumed, RunStarted, SignalReceived, ToolAttempted, ToolRequested,
+    ToolResponded,
 };
 use layer0::id::CallId;
 

@@ -1,6 +1,8 @@
 //! Dispatch, retry and sub-dispatch through the real path.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod agents;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
