@@ -22,6 +22,9 @@ const ELSEWHERE: &[&str] = &[
     "../crates/react/tests/it/typed.rs",
 ];
 
+/// Codes that stand in records of earlier versions alone.
+const OF_EARLIER: &[&str] = &["budget.depth"];
+
 /// Spec: E9
 #[test]
 fn every_code_has_a_scenario_or_test() {
@@ -34,7 +37,7 @@ fn every_code_has_a_scenario_or_test() {
     let nowhere: Vec<&str> = CATALOGUE
         .iter()
         .map(|entry| entry.code)
-        .filter(|code| !seen.contains(*code) && !words.contains(code))
+        .filter(|code| !seen.contains(*code) && !words.contains(code) && !OF_EARLIER.contains(code))
         .collect();
     assert!(nowhere.is_empty(), "nothing brings about {nowhere:?}");
 }

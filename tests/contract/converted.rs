@@ -62,6 +62,7 @@ fn converted() -> Vec<&'static str> {
 
 /// Errors that no application meets as such, and why.
 const EXCEPT: &[(&str, &str)] = &[
+    ("Attempted", "a layer's; the orchestrator's own error is made from it"),
     ("CircuitOpen", "a layer's; the service's own error is made from it"),
     ("Error", "the facade's own"),
     ("ErrorText", "the texts of a failure that is gone, as the source of another"),

@@ -71,7 +71,9 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("hook.passed", &["point", "call_id"]),
     ("hook.failed", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("hook.aborted", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
-    ("run.waiting", &["approvals"]),
+    ("run.waiting", &["for", "approvals"]),
+    ("operator.waiting", &["operator", "run", "for", "approvals"]),
+    ("budget.granted", &["run", "allowance"]),
     (
         "approval.requested",
         &[

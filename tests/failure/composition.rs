@@ -195,7 +195,9 @@ fn agent(provider: Arc<dyn Provider>, log: &Arc<MemoryLog>) -> AgentBuilder {
 /// Dispatches a run to an agent; the orchestrator would dispatch again what another try can help.
 async fn dispatched(agent: Agent, log: &MemoryLog, server: &Loopback) -> Seen {
     let retry = RetryConfig::new().base(Duration::from_millis(0));
-    let orchestrator = LocalOrchestrator::builder().operator(agent).retry(retry).build().unwrap();
+    // The provider's own layers are looked at.
+    let orchestrator = LocalOrchestrator::builder().operator(agent).retry(retry);
+    let orchestrator = orchestrator.reopen(RetryConfig::once()).build().unwrap();
     let began = now();
     let answer = orchestrator.dispatch("asks", Task::text("hello"), Context::root()).await;
     let took = began.elapsed();

@@ -21,8 +21,14 @@ pub(crate) struct Checked {
 /// Says why an input or an answer does not fit.
 #[derive(Debug, Error)]
 enum Misfit {
+    /// The input does not fit.
+    ///
+    /// Retry: never. Effect: none.
     #[error("the input of `{operator}` does not fit its schema: {why}")]
     Input { operator: String, why: String },
+    /// The answer does not fit.
+    ///
+    /// Retry: never. Effect: unknown.
     #[error("the answer of `{operator}` does not fit its schema: {why}")]
     Output { operator: String, why: String },
 }

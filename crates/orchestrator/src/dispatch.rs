@@ -71,6 +71,8 @@ impl RetryRequest<Attempted> for Dispatch {
 }
 
 /// The failure of an attempt, as the retry layer judges it.
+///
+/// Retry: as the operator's error says. Effect: as the operator's error says.
 #[derive(Debug)]
 pub(crate) struct Attempted {
     pub(crate) error: OrchError,
@@ -90,21 +92,27 @@ impl std::error::Error for Attempted {
     }
 }
 
-/// An operator that goes on where it failed repeats nothing: whether that can help is asked of the failure
-/// itself, whatever a layer below has given up on, and not whether it acted.
-impl Failure for Attempted {
-    fn facts(&self) -> Facts {
+impl Attempted {
+    /// Returns whether going on can help; whatever a layer below has given up on is left alone for a while.
+    fn going_on(&self) -> Retry {
         let facts = self.error.facts();
-        if !self.goes_on {
-            return facts;
-        }
-        let retry = match (facts.retry, facts.later) {
+        match (facts.retry, facts.later) {
             (Retry::Never, Retry::Never) => Retry::Never,
             (Retry::Never, Retry::After(hint)) => Retry::After(hint.max(AFTER_GIVING_UP)),
             (Retry::Never, Retry::Backoff) => Retry::After(AFTER_GIVING_UP),
             (retry, _) => retry,
-        };
-        facts.with_retry(retry).with_effect(Effect::None)
+        }
+    }
+}
+
+/// An operator that goes on where it failed repeats nothing: whether that can help is asked of the failure
+/// itself, whatever a layer below has given up on, and not whether it acted.
+impl Failure for Attempted {
+    fn facts(&self) -> Facts {
+        match self.goes_on {
+            false => self.error.facts(),
+            true => self.error.facts().with_retry(self.going_on()).with_effect(Effect::None),
+        }
     }
 
     fn hint(&self) -> Option<Cow<'_, str>> {

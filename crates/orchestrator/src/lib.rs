@@ -39,6 +39,7 @@
 mod checked;
 mod dispatch;
 mod in_flight;
+mod inner;
 mod local;
 mod outside;
 mod task;

@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 
 use crate::checked::Checked;
 use crate::in_flight::{Flight, InFlight};
+use crate::inner::{Inner, Retrying};
 use crate::{outside, task};
 
 /// How deep operators may call each other.
@@ -29,41 +30,6 @@ const MAX_DEPTH: u32 = 8;
 #[derive(Clone)]
 pub struct LocalOrchestrator {
     pub(crate) inner: Arc<Inner>,
-}
-
-pub(crate) struct Inner {
-    operators: BTreeMap<String, Arc<Checked>>,
-    pub(crate) retry: Retrying,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) log: Option<Arc<dyn EventLog>>,
-    /// Places for first-level dispatches. Sub-dispatches run in their caller's place, so that
-    /// callers that wait for each other never wait for a place.
-    pub(crate) places: Arc<Semaphore>,
-    max_depth: u32,
-    pub(crate) in_flight: Arc<InFlight>,
-    /// For operators that dispatch: does not keep the orchestrator alive.
-    this: Weak<Inner>,
-}
-
-/// How dispatches are tried again.
-#[derive(Clone)]
-pub(crate) struct Retrying {
-    /// Those of operators that begin anew.
-    anew: RetryPolicy,
-    anew_attempts: u32,
-    /// Those of operators that go on where they failed.
-    on: RetryPolicy,
-    on_attempts: u32,
-}
-
-impl Retrying {
-    /// Returns the policy of an operator, and how many attempts it has.
-    pub(crate) fn of(&self, operator: &dyn Operator) -> (RetryPolicy, u32) {
-        match operator.can_go_on() {
-            true => (self.on.clone(), self.on_attempts),
-            false => (self.anew.clone(), self.anew_attempts),
-        }
-    }
 }
 
 /// Puts a [`LocalOrchestrator`] together.

@@ -8,7 +8,7 @@ use layer0::operator::Signal;
 use serde_json::{Value, json};
 
 use crate::in_flight::Flight;
-use crate::local::Inner;
+use crate::inner::Inner;
 
 /// How many signals wait for an operator before further ones are refused.
 const MAX_SIGNALS: usize = 256;

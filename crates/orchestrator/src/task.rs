@@ -21,12 +21,14 @@ use tracing::instrument::WithSubscriber;
 use crate::checked::Checked;
 use crate::dispatch::{Dispatch, Run};
 use crate::in_flight::Entered;
-use crate::local::Inner;
+use crate::inner::Inner;
 
 /// How long an operator that was told to end has to close its record.
 const CLOSING: Duration = Duration::from_secs(5);
 
 /// An operator that did not end in time, and was dropped.
+///
+/// Retry: never. Effect: unknown.
 #[derive(Debug, Error)]
 #[error("`{0}` did not end in time")]
 struct OutOfTime(String);

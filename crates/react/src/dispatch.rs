@@ -255,6 +255,8 @@ fn refused(operator: &str, nothing: &NothingLeft) -> OrchError {
 }
 
 /// Why an operator did not start: a budget of its caller.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
 struct NotStarted {

@@ -93,9 +93,13 @@ impl Agent {
             && summary.state == RunState::Failed
             && summary.reopens + 1 < context.attempt;
         if is_another_attempt {
-            let mut reopen = ReopenRequest::new(run).cancelled_by(cancellation);
+            let mut reopen = ReopenRequest::new(run.clone()).cancelled_by(cancellation);
             reopen.place = place;
-            return self.reopen(reopen).await;
+            match self.reopen(reopen).await {
+                // It stays as it ended.
+                Err(ResumeError::NotReopenable { .. }) => {}
+                result => return result,
+            }
         }
         let outcome = recorded(log, &run).await?;
         outcome.ok_or_else(|| ResumeError::open(run, summary.state))

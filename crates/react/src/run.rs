@@ -12,6 +12,7 @@ mod ledger;
 mod model;
 mod pauses;
 pub(crate) mod resume;
+mod runs_below;
 pub(crate) mod session;
 pub(crate) mod start;
 mod stop;
@@ -35,9 +36,9 @@ use crate::outcome::RunOutcome;
 
 use admission::Admission;
 use approvals::Approvals;
-use below::Below;
 use ledger::{Ledger, Readers};
 use model::Asking;
+use runs_below::Below;
 use tools::{AtWork, Tools};
 
 /// A run of which at least the first event is recorded.

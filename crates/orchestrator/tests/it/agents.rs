@@ -108,11 +108,12 @@ async fn an_agent_that_keeps_failing_is_given_up() {
         orchestrator.dispatch("payer", Task::text("pay it"), Context::root()).await
     });
     let error = error.await.unwrap_err();
-    assert_eq!(layer0::failure::Failure::code(&error), "provider.transient");
+    // Five failures in a row open the breaker of its model.
+    assert_eq!(layer0::failure::Failure::code(&error), "provider.circuit_open");
     let chain = layer0::failure::chain(&error);
     assert!(chain.contains(&"gave up after 2 attempts".to_owned()), "{chain:?}");
     let run = log.runs(RunFilter::default()).await.unwrap().remove(0);
-    assert_eq!((run.reopens, run.usage.model_attempts), (1, 7));
+    assert_eq!(run.reopens, 1);
     assert_eq!(paid.load(Ordering::SeqCst), 1);
 }
 
@@ -185,7 +186,7 @@ async fn signals_go_by_the_id_of_the_run() {
             None => tokio::task::yield_now().await,
         }
     };
-    assert_eq!(orchestrator.in_flight(), [id.clone()]);
+    assert_eq!(orchestrator.in_flight(), std::slice::from_ref(&id));
     for signal in [
         Signal::new("look", json!({ "at": [1] })),
         Signal::new("input", json!("and hurry")),

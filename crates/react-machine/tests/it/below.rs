@@ -67,7 +67,7 @@ impl World {
         let mut stray = waiting.clone();
         stray.run = "run_of_another".into();
         self.refused(Input::fact(at, stray));
-        if pick % 2 == 0 {
+        if pick.is_multiple_of(2) {
             return;
         }
         self.accept(Input::fact(at, waiting));

@@ -13,47 +13,11 @@ use layer0::operator::{Signal, Waiting};
 use layer0::usage::Allowance;
 use serde_json::Value;
 
-use super::session::dead_dispatch;
 use super::tools::AtWork;
 use super::{InFlight, Run};
 use crate::error::{AgentError, internal};
 use crate::journal::{Ask, AskId, Child, Step, Told, Wanted};
 use crate::recordable::recordable;
-
-/// What is known of the runs below, beside what is recorded.
-#[derive(Default)]
-pub(super) struct Below {
-    /// Those that do nothing but wait, and where they are told to leave.
-    waiting: Vec<(RunId, AskId)>,
-    /// Those that were told to leave.
-    leaving: Vec<RunId>,
-    /// Those that want more of the budget, in the order they asked.
-    wanting: Vec<(RunId, AskId)>,
-    /// Does the run leave, to be taken up later?
-    leaves: bool,
-}
-
-impl Below {
-    /// The run leaves once nothing is in flight.
-    pub(super) const fn leaves(&mut self) {
-        self.leaves = true;
-    }
-
-    /// A run has returned.
-    pub(super) fn returned(&mut self, run: &RunId) {
-        self.forget(run);
-    }
-
-    fn forget(&mut self, run: &RunId) {
-        self.waiting.retain(|(waiting, _)| waiting != run);
-        self.leaving.retain(|leaving| leaving != run);
-        self.wanting.retain(|(wanting, _)| wanting != run);
-    }
-
-    fn is_waiting(&self, run: &RunId) -> bool {
-        self.waiting.iter().any(|(waiting, _)| waiting == run) || self.leaving.contains(run)
-    }
-}
 
 impl Run {
     /// Rests where nothing is in flight but what waits. Returns whether the run leaves.
@@ -307,29 +271,6 @@ impl Run {
             }
         }
         Ok(())
-    }
-
-    /// Ends what tools dispatched that are not gone on with, and returns what became of it.
-    pub(super) async fn dead_dispatches(
-        &mut self,
-        first: &[EventKind],
-    ) -> Result<Vec<EventKind>, AgentError> {
-        let Some(log) = self.agent.log.clone() else { return Ok(Vec::new()) };
-        let ended: Vec<&CallId> = first
-            .iter()
-            .filter_map(|fact| match fact {
-                EventKind::RunRecovered(recovered) => Some(recovered),
-                _ => None,
-            })
-            .flat_map(|recovered| recovered.rerun.iter().chain(&recovered.interrupted))
-            .collect();
-        let mut returned = Vec::new();
-        for open in self.ledger.machine().open_dispatches() {
-            if ended.contains(&&open.call_id) {
-                returned.push(dead_dispatch(&self.agent, &log, open).await?);
-            }
-        }
-        Ok(returned)
     }
 
     /// Returns the approvals that are open below, as the log has them.

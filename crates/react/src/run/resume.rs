@@ -7,11 +7,12 @@ use std::sync::Arc;
 use backstop_event_log::{Claim, EventLog, Record, RunWriter, session_of_fork};
 use backstop_react_machine::{AgentDefinition, CheckedDefinition, Machine, Replayed};
 use layer0::event::{Event, EventKind, RunForked, RunResumed};
-use layer0::id::RunId;
+use layer0::id::{CallId, RunId};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::approvals::Approvals;
+use super::session::dead_dispatch;
 use super::tools::Tools;
 use super::{Parts, Run};
 use crate::effect::Effects;
@@ -180,6 +181,26 @@ impl Recorded {
 }
 
 impl Run {
+    /// Ends what tools dispatched that are not gone on with, and returns what became of it.
+    async fn dead_dispatches(&mut self, first: &[EventKind]) -> Result<Vec<EventKind>, AgentError> {
+        let Some(log) = self.agent.log.clone() else { return Ok(Vec::new()) };
+        let ended: Vec<&CallId> = first
+            .iter()
+            .filter_map(|fact| match fact {
+                EventKind::RunRecovered(recovered) => Some(recovered),
+                _ => None,
+            })
+            .flat_map(|recovered| recovered.rerun.iter().chain(&recovered.interrupted))
+            .collect();
+        let mut returned = Vec::new();
+        for open in self.ledger.machine().open_dispatches() {
+            if ended.contains(&&open.call_id) {
+                returned.push(dead_dispatch(&self.agent, &log, open).await?);
+            }
+        }
+        Ok(returned)
+    }
+
     /// Takes in what is in the inbox now.
     async fn read_inbox(&mut self) -> Result<(), AgentError> {
         self.ledger.watch();

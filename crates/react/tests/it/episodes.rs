@@ -204,13 +204,6 @@ fn ends() -> Vec<End> {
             |agent| agent.budget(Budget::new().wall(Duration::from_secs(2))),
             none.wall(Duration::from_secs(1)),
         ),
-        budget(
-            "depth",
-            "budget.depth",
-            vec![],
-            |agent| agent.budget(Budget::new().depth(0)),
-            none.depth(1),
-        ),
     ]
 }
 
@@ -224,11 +217,10 @@ async fn every_end_goes_on() {
     for End { name, reason, answers, build, more, told: expected } in ends() {
         let bench = Bench::new();
         let agent = |answers| build(bench.agent(answers).tool(add));
-        let depth = u32::from(reason == "budget.depth");
         let (first, request) = (agent(answers).build().unwrap(), RunRequest::new("question"));
         let (done, result) = tokio::sync::oneshot::channel();
         tokio::spawn(bench.clock.track(Box::pin(async move {
-            let _ = done.send(first.run(request.depth(depth)).await);
+            let _ = done.send(first.run(request).await);
         })));
         let run = match result.await.unwrap() {
             Ok(outcome) => outcome.run_id,

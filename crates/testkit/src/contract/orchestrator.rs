@@ -192,7 +192,7 @@ async fn a_panic_is_a_failed_dispatch(make: Make) {
     let panics = scripted("panics", |_, _| panic!("out of coffee"));
     let orchestrator = make(vec![panics, echo("one")]);
     let result = orchestrator.dispatch("panics", Task::text("x"), Context::root()).await;
-    let is_it = matches!(&result, Err(OrchError::DispatchFailed(why)) if why.contains("coffee"));
+    let is_it = matches!(&result, Err(OrchError::Panicked(why)) if why.contains("coffee"));
     assert!(is_it, "{result:?}");
     assert_eq!(output(&orchestrator, "one", "x").await, json!(["one", "x"]), "it goes on");
 }

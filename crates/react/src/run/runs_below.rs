@@ -1,0 +1,40 @@
+//! What is known of runs below another one while it is at work.
+
+use layer0::id::RunId;
+
+use crate::journal::AskId;
+
+/// What is known of the runs below, beside what is recorded.
+#[derive(Default)]
+pub(super) struct Below {
+    /// Those that do nothing but wait, and where they are told to leave.
+    pub(super) waiting: Vec<(RunId, AskId)>,
+    /// Those that were told to leave.
+    pub(super) leaving: Vec<RunId>,
+    /// Those that want more of the budget, in the order they asked.
+    pub(super) wanting: Vec<(RunId, AskId)>,
+    /// Does the run leave, to be taken up later?
+    pub(super) leaves: bool,
+}
+
+impl Below {
+    /// The run leaves once nothing is in flight.
+    pub(super) const fn leaves(&mut self) {
+        self.leaves = true;
+    }
+
+    /// A run has returned.
+    pub(super) fn returned(&mut self, run: &RunId) {
+        self.forget(run);
+    }
+
+    pub(super) fn forget(&mut self, run: &RunId) {
+        self.waiting.retain(|(waiting, _)| waiting != run);
+        self.leaving.retain(|leaving| leaving != run);
+        self.wanting.retain(|(wanting, _)| wanting != run);
+    }
+
+    pub(super) fn is_waiting(&self, run: &RunId) -> bool {
+        self.waiting.iter().any(|(waiting, _)| waiting == run) || self.leaving.contains(run)
+    }
+}
