@@ -75,9 +75,9 @@ pub use backstop_react::{
     Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
     Approver, Budget, BuildError, CancellationToken, DecideError, Decision, Divergence,
     ForkRequest, Gate, History, HistoryFault, HookContext, HookError, HookPoint, Limits, Live,
-    Memory, MemoryEntry, MemoryQuery, Moment, Observer, Pack, PackError, Piece, Price,
-    RecentMemory, ReopenRequest, RequestError, ResumeError, ResumeRequest, RunFailure, RunOutcome,
-    RunRequest, RunStream, StreamItem, Subscriber, Upstream, Verdict, cancel, replay,
+    Memory, MemoryEntry, MemoryQuery, Moment, Observer, OperatorTool, Pack, PackError, Piece,
+    Price, RecentMemory, ReopenRequest, RequestError, ResumeError, ResumeRequest, RunFailure,
+    RunOutcome, RunRequest, RunStream, StreamItem, Subscriber, Upstream, Verdict, cancel, replay,
 };
 pub use backstop_redact as redact;
 pub use backstop_redact::Redactor;

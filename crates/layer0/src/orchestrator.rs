@@ -40,6 +40,13 @@ pub trait Orchestrator: Send + Sync {
         context: Context,
     ) -> Vec<Result<Answer, OrchError>>;
 
+    /// Will be known what a run of this operator costs? An operator without a price is not dispatched below a
+    /// run with a cost budget.
+    fn is_priced(&self, operator: &str) -> bool {
+        let _ = operator;
+        true
+    }
+
     /// Sends a signal to a dispatch in flight.
     ///
     /// # Errors

@@ -182,6 +182,23 @@ impl LocalOrchestrator {
         }
     }
 
+    /// Goes on with a run of an operator that keeps a record of it: one that waits for a person or whose
+    /// process died is taken up, with all that it dispatched; one that has ended is answered from its record.
+    ///
+    /// # Errors
+    ///
+    /// As [`Orchestrator::dispatch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Orchestrator::dispatch`]; the run can be gone on with again.
+    pub async fn resume(&self, operator: &str, run: RunId) -> Result<Answer, OrchError> {
+        let mut context = Context::root();
+        (context.run, context.goes_on) = (Some(run), true);
+        // What it was asked stands in its record.
+        self.dispatch(operator, Task::json(Value::Null), context).await
+    }
+
     /// Returns the dispatches in flight, for signals and queries. Each goes by the id of its run.
     #[must_use]
     pub fn in_flight(&self) -> Vec<WorkflowId> {
@@ -206,7 +223,9 @@ impl Inner {
                 context.depth, self.max_depth
             )));
         }
-        found.check_input(&task.input)?;
+        if !context.goes_on {
+            found.check_input(&task.input)?;
+        }
         let run =
             context.run.get_or_insert_with(|| RunId::new(format!("run_{}", uuid::Uuid::now_v7())));
         let id = WorkflowId::new(run.as_str());
@@ -248,6 +267,11 @@ impl Orchestrator for LocalOrchestrator {
             async move { self.dispatch(&operator, task, context).await }
         });
         join_all(dispatches).await
+    }
+
+    fn is_priced(&self, operator: &str) -> bool {
+        let found = self.inner.operators.get(operator);
+        found.is_none_or(|found| found.operator.is_priced())
     }
 
     async fn signal(&self, workflow: &WorkflowId, signal: Signal) -> Result<(), OrchError> {
@@ -300,6 +324,10 @@ impl Orchestrator for Handle {
                 tasks.iter().map(|_| Err(OrchError::Shutdown(why.clone()))).collect()
             }
         }
+    }
+
+    fn is_priced(&self, operator: &str) -> bool {
+        self.orchestrator().is_ok_and(|orchestrator| orchestrator.is_priced(operator))
     }
 
     async fn signal(&self, workflow: &WorkflowId, signal: Signal) -> Result<(), OrchError> {

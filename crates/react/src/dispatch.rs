@@ -51,6 +51,13 @@ pub(crate) struct Caller {
     pub(crate) orchestrator: Option<Arc<dyn Orchestrator>>,
 }
 
+impl Caller {
+    /// Will be known what a run of this operator costs?
+    fn is_priced(&self, operator: &str) -> bool {
+        self.orchestrator.as_ref().is_none_or(|found| found.is_priced(operator))
+    }
+}
+
 /// A run that the tool started.
 struct Started {
     operator: Arc<str>,
@@ -147,7 +154,7 @@ impl Dispatcher {
             call: self.caller.call.clone(),
             operator: Arc::clone(operator),
             input_digest: digest_of(&input_text(&task.input)).into(),
-            is_priced: true,
+            is_priced: self.caller.is_priced(operator),
             max_depth: None,
             at_most: task.allowance,
         };

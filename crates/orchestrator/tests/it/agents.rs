@@ -10,7 +10,7 @@ use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{
     ErrorKind, ModelRequest, ScriptedAnswer, ScriptedProvider, ScriptedToolCall,
 };
-use backstop_react::{Agent, AgentBuilder, replay};
+use backstop_react::{Agent, AgentBuilder, Budget, OperatorTool, Price, replay};
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::Orchestrator;
 use layer0::event::EventKind;
@@ -157,6 +157,40 @@ async fn a_tool_dispatches_through_the_orchestrator() {
     for run in [payer, &lead] {
         replay(&*log, run).await.unwrap();
     }
+}
+
+/// Spec: B1, O2. What would cost nobody knows how much does not start below a cost budget.
+#[tokio::test]
+async fn an_operator_without_a_price_does_not_start() {
+    let (clock, log, paid) = (start(), Arc::<MemoryLog>::default(), Arc::<AtomicU32>::default());
+    let lead = agent(&clock, &log, |request| match has_answers(request) {
+        true => ScriptedAnswer::saying("done"),
+        false => ScriptedAnswer::calling("payer", json!({ "input": "pay it" })),
+    });
+    let lead = lead
+        .name("lead")
+        .price(Price::new(1.0, 1.0))
+        .budget(Budget::new().cost_usd(1.0))
+        .tool(OperatorTool::new("payer", "Pays."))
+        .build()
+        .unwrap();
+    let orchestrator =
+        builder(&clock).operator(payer(&clock, &log, &paid, 0)).operator(lead).build().unwrap();
+    let answer =
+        on(
+            &clock,
+            async move { orchestrator.dispatch("lead", Task::text("x"), Context::root()).await },
+        );
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.output, "done");
+    assert_eq!(paid.load(Ordering::SeqCst), 0);
+    let (_, events) = read_events(&*log, &answer.run.unwrap()).await.unwrap();
+    let codes = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ToolResponded(answer) => answer.error.as_ref()?.code.clone(),
+        _ => None,
+    });
+    assert_eq!(codes.collect::<Vec<_>>(), ["orch.price_unknown".into()]);
+    assert_eq!(log.runs(RunFilter::default()).await.unwrap().len(), 1);
 }
 
 /// Waits for its model for an hour.

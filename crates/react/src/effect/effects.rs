@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use backstop_provider::ProviderError;
+use layer0::Orchestrator;
 use layer0::id::RunId;
 use layer0::operator::{Caller, Signals};
 
@@ -56,6 +57,11 @@ impl Effects {
     /// Returns what steps ask of the run.
     pub(crate) fn asks(&self) -> &Asks {
         &self.asks
+    }
+
+    /// Returns what the tools of the run dispatch through.
+    pub(crate) fn orchestrator(&self) -> Option<&Arc<dyn Orchestrator>> {
+        self.place.orchestrator.as_ref()
     }
 
     /// Returns who is told what becomes of the run.

@@ -56,6 +56,9 @@ impl Run {
             && let Some(DispatchSpec { operator, input_digest, is_priced, max_depth, .. }) =
                 admitted.dispatch().cloned()
         {
+            let orchestrator = self.effects.orchestrator();
+            let is_priced =
+                is_priced && orchestrator.is_none_or(|found| found.is_priced(&operator));
             let (call, timeout) = (call_id.clone(), admitted.spec().timeout);
             let wanted =
                 Wanted { call, operator, input_digest, is_priced, max_depth, at_most: None };

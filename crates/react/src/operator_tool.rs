@@ -1,0 +1,86 @@
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use backstop_tool::{Arguments, DispatchSpec, Tool, ToolContext, ToolError};
+use layer0::error::OrchError;
+use layer0::operator::{Context, Task};
+use layer0::{JsonText, Orchestrator, ToolSpec};
+use serde_json::json;
+
+use crate::agent_tool::tool_answer;
+use crate::digest::digest_of;
+use crate::dispatch::Dispatcher;
+
+/// An operator of the orchestrator in which the run is, as a tool of its name with one argument, `input`.
+///
+/// What [`AgentTool`](crate::AgentTool) says of the run it starts holds for this one too; beyond that, the
+/// orchestrator tries again what failed: an agent with a log goes on where it failed.
+///
+/// ```
+/// use backstop_provider::ScriptedProvider;
+/// use backstop_react::{Agent, OperatorTool};
+/// use serde_json::json;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = ScriptedProvider::calling("research", json!({"input": "Find it."}), "Found.");
+/// let lead = Agent::builder(model)
+///     .name("lead")
+///     .tool(OperatorTool::new("research", "Finds things."))
+///     .build()?;
+/// // In an orchestrator that has an operator named `research`, `lead` can call it.
+/// # let _ = lead;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct OperatorTool {
+    spec: ToolSpec,
+}
+
+impl OperatorTool {
+    /// Makes a tool of the operator with this name. The description tells the calling model what it is for.
+    pub fn new(operator: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
+        let schema = json!({
+            "type": "object",
+            "properties": {"input": {"type": "string", "description": "What to ask."}},
+            "required": ["input"],
+            "additionalProperties": false,
+        });
+        Self { spec: ToolSpec::new(operator, description, schema).dispatches() }
+    }
+
+    /// Limits how long one run of the operator may take, the time it waits for people aside.
+    #[must_use]
+    pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
+        self.spec = self.spec.timeout(timeout);
+        self
+    }
+}
+
+#[async_trait]
+impl Tool for OperatorTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
+        let digest = digest_of(arguments["input"].as_str().unwrap_or_default());
+        Some(DispatchSpec::new(Arc::clone(&self.spec.name), digest, true))
+    }
+
+    fn checks_arguments(&self) -> bool {
+        true
+    }
+
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
+        let task = Task::text(arguments.text_of("input")?);
+        tool_answer(match Dispatcher::of(context) {
+            Some(dispatcher) => dispatcher.dispatch(&self.spec.name, task, Context::root()).await,
+            None => Err(OrchError::DispatchFailed("the call is outside of a run".to_owned())),
+        })
+    }
+}
