@@ -14,11 +14,7 @@
 //!
 //! let definition = CheckedDefinition::new(AgentDefinition::new("demo", "You are brief."))?;
 //! let mut machine = Machine::new(definition, Setup::new("run_1".into()));
-//! let agent = AgentRecord {
-//!     name: "demo".into(),
-//!     digest: "".into(),
-//!     definition: JsonText::default(),
-//! };
+//! let agent = AgentRecord::new("demo", "", JsonText::default());
 //! let mut started = RunStarted::new("hello", "s-1".into(), agent);
 //! started.machine = backstop_react_machine::VERSION;
 //! machine.handle(Input::fact(Timestamp::default(), started))?;
