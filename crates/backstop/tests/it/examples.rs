@@ -59,7 +59,7 @@ fn resume_example_goes_on() {
     assert_eq!(printed("resume", &[file], ""), "It is safe.\n");
 }
 
-/// Each is short enough to be read at once.
+/// Each is short enough to be read at once; what is longer has a folder and pages of its own.
 #[test]
 fn examples_stay_below_40_lines() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
