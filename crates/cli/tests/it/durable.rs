@@ -20,7 +20,7 @@ fn waiting_run_is_served_by_other_processes() {
     let id = open["id"].as_str().unwrap();
 
     bench.run(&["resume", run]).fails(4, id);
-    bench.run(&["approve", "apr_0", "--by", "ada"]).fails(2, "no open approval `apr_0`");
+    bench.run(&["approve", "apr_none", "--by", "ada"]).fails(2, "no open approval `apr_none`");
     bench.run(&["approve", id, "--by", "ada"]).ok();
     bench.run(&["deny", id, "--by", "bob", "--reason", "no"]).fails(2, "no open approval");
     let done = bench.run(&["resume", run, "--json"]).ok().json().remove(0);
