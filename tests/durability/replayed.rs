@@ -96,9 +96,9 @@ fn changed(kind: &EventKind) -> Option<EventKind> {
         }
     }
     let mut data = serde_json::to_value(kind).unwrap();
-    // An outcome is one of a few words, and the words for people are compared by none.
+    // An outcome and what is waited for are one of a few words; the words for people are compared by none.
     let fields = data.as_object_mut().unwrap();
-    let kept = ["outcome", "reason", "message", "chain"].map(|key| fields.remove_entry(key));
+    let kept = ["outcome", "for", "reason", "message", "chain"].map(|key| fields.remove_entry(key));
     let done = change(&mut data);
     data.as_object_mut().unwrap().extend(kept.into_iter().flatten());
     done.then(|| EventKind::decode(kind.event_type(), &data.to_string()).unwrap())
