@@ -262,6 +262,9 @@ catalogue! {
         "An approval was not decided in time, and counts as denied."
         "Decide sooner, or give the tool a longer `expires_after_ms`; the identical call is denied \
          for the rest of the run."
+    RUN_CALL_NOT_OPEN "run.call_not_open"
+        "The outcome of the call is known, or the run made no such call, so that there is nothing to settle."
+        "Look at the call in the trace: only one that may have acted and has no certain answer is settled."
     RUN_CANCELLED "run.cancelled"
         "The run was cancelled."
         "Nothing to fix."

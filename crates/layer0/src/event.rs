@@ -210,6 +210,8 @@ event_kinds! {
     ToolAttempted "tool.attempted"
     ToolResponded "tool.responded"
     ToolLate "tool.late"
+    ToolProbed "tool.probed"
+    ToolResolved "tool.resolved"
     ApprovalRequested "approval.requested"
     ApprovalGranted "approval.granted"
     ApprovalDenied "approval.denied"

@@ -6,6 +6,15 @@ pub const CANCELLED: &str = "Cancelled: the run was stopped";
 /// The process died while the tool ran, and the tool is not safe to repeat.
 pub const INTERRUPTED: &str = "Interrupted: may already have acted";
 
+/// The process died while the tool ran, and it is known that the call did not happen.
+pub const DID_NOT_HAPPEN: &str = "Interrupted: did not happen; may be called again";
+
+/// Stands behind the failure of a call that is known not to have happened.
+pub const MAY_BE_CALLED_AGAIN: &str = "It did not happen; may be called again.";
+
+/// The output of a call that is known to have happened, where what it answered is not known.
+pub const HAPPENED: &str = "It happened; what it answered is not known.";
+
 /// How many characters of a person's words are read.
 const MAX_CHARS: usize = 500;
 

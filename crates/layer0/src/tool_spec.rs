@@ -67,6 +67,13 @@ pub struct ToolFacts {
     /// Does a call do nothing but dispatch an operator? It is gone on with where its process died.
     #[serde(default, skip_serializing_if = "is_false")]
     pub dispatches: bool,
+    /// Can it say whether a call happened whose outcome is unknown?
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub probe: bool,
+    /// Is "it did not happen" its last word, so that the call may be run again? Otherwise a request may
+    /// still be on its way.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub probe_is_final: bool,
 }
 
 impl ToolSpec {
@@ -85,6 +92,8 @@ impl ToolSpec {
             approvers: Approvers::default(),
             timeout: None,
             dispatches: false,
+            probe: false,
+            probe_is_final: false,
         }))
     }
 
@@ -142,6 +151,21 @@ impl ToolSpec {
     #[must_use]
     pub fn dispatches(mut self) -> Self {
         self.dispatches = true;
+        self
+    }
+
+    /// States that the tool can say whether a call happened whose outcome is unknown.
+    #[must_use]
+    pub fn probe(mut self) -> Self {
+        self.probe = true;
+        self
+    }
+
+    /// States that the tool can say whether a call happened, and that one which did not happen then never
+    /// will: the runtime may run it again.
+    #[must_use]
+    pub fn probe_is_final(mut self) -> Self {
+        (self.probe, self.probe_is_final) = (true, true);
         self
     }
 

@@ -23,6 +23,10 @@ pub(crate) fn expand(
 
 fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<TokenStream> {
     check_signature(&function)?;
+    if options.probe_is_final && options.probe.is_none() {
+        let why = "`probe_is_final` says of a probe that its word is final: add `probe = function`";
+        return Err(Error::new_spanned(&function.sig.ident, why));
+    }
     let parameters = Parameters::take(&mut function)?;
     let description = doc_text(&function.attrs);
     if description.is_empty() {
@@ -49,6 +53,8 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
         (options.idempotent, quote!(.idempotent())),
         (options.exploratory, quote!(.exploratory())),
         (options.approval.is_some(), quote!(.approval())),
+        (options.probe.is_some(), quote!(.probe())),
+        (options.probe_is_final, quote!(.probe_is_final())),
     ]
     .into_iter()
     .filter_map(|(set, call)| set.then_some(call));
@@ -59,6 +65,19 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
     let approvers = approvers.map(|names| quote!(.approvers([#(#names),*])));
     let timeout =
         options.timeout_ms.map(|ms| quote!(.timeout(::std::time::Duration::from_millis(#ms))));
+    let probe = options.probe.as_ref().map(|probe| {
+        quote! {
+            async fn probe(
+                &self,
+                arguments: &#home::Arguments,
+                context: &#home::ToolContext,
+            ) -> ::std::result::Result<#home::Probe, #home::ToolError> {
+                let _ = context;
+                let Arguments { #(#names),* } = private::decode_arguments(arguments)?;
+                private::encode_probe(#probe(#(#arguments),*).await)
+            }
+        }
+    });
     let serde_crate = format!("{home}::__private::serde").replace(' ', "");
     let schemars_crate = format!("{home}::__private::schemars").replace(' ', "");
 
@@ -102,6 +121,8 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
                 }
 
                 #state_type
+
+                #probe
 
                 async fn call(
                     &self,

@@ -15,7 +15,9 @@ use proc_macro::TokenStream;
 /// `State<T>` what the application gave the agent.
 ///
 /// Options: `name = "web.search"`, `idempotent`, `exploratory`, `timeout = "5s"`
-/// (`ms`, `s` or `m`), `capabilities("network:outbound")`, `approval` where a person has to agree to each
+/// (`ms`, `s` or `m`), `capabilities("network:outbound")`, `probe = was_paid` for an async function of the
+/// same parameters that says by a `Result<Probe, E>` whether the call happened (with `probe_is_final` where "it did
+/// not" is its last word), `approval` where a person has to agree to each
 /// call, or `approval(expires_after_ms = 3600000, approvers = ["ops"])` where only some may, within this
 /// time; `crate = my_crate::backstop_tool` where the code finds that crate under another path.
 ///

@@ -15,6 +15,9 @@ pub(crate) struct Options {
     pub(crate) exploratory: bool,
     pub(crate) approval: Option<Approval>,
     pub(crate) timeout_ms: Option<u64>,
+    /// The function that says whether a call happened.
+    pub(crate) probe: Option<Path>,
+    pub(crate) probe_is_final: bool,
 }
 
 /// What stands between the parentheses of `approval(…)`.
@@ -37,6 +40,8 @@ impl Options {
                 ("approval", Meta::List(list)) => options.approval = Some(Approval::parse(list)?),
                 ("crate", Meta::NameValue(pair)) => options.home = Some(path(&pair.value)?),
                 ("name", Meta::NameValue(pair)) => options.name = Some(text(&pair.value)?.value()),
+                ("probe", Meta::NameValue(pair)) => options.probe = Some(path(&pair.value)?),
+                ("probe_is_final", Meta::Path(_)) => options.probe_is_final = true,
                 ("timeout", Meta::NameValue(pair)) => {
                     options.timeout_ms = Some(milliseconds(&pair.value)?);
                 }
@@ -50,7 +55,8 @@ impl Options {
                         option,
                         "expected one of: name = \"…\", idempotent, exploratory, approval, \
                          approval(expires_after_ms = 60000, approvers = [\"…\"]), timeout = \"5s\", \
-                         capabilities(\"…\"), crate = path::to::backstop_tool",
+                         capabilities(\"…\"), probe = function, probe_is_final, \
+                         crate = path::to::backstop_tool",
                     ));
                 }
             }

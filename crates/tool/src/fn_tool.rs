@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::tool::{decode_arguments, encode_output, schema_of};
-use crate::{Arguments, Tool, ToolContext, ToolError};
+use crate::tool::{decode_arguments, encode_output, encode_probe, schema_of};
+use crate::{Arguments, Probe, Tool, ToolContext, ToolError};
 
 /// A tool made of a closure. What it needs, it captures.
 ///
@@ -46,11 +46,12 @@ use crate::{Arguments, Tool, ToolContext, ToolError};
 #[derive(Clone)]
 pub struct FnTool {
     spec: ToolSpec,
-    call: Arc<Call>,
+    call: Arc<Call<JsonText>>,
+    probe: Option<Arc<Call<Probe>>>,
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<JsonText, ToolError>> + Send>>;
-type Call = dyn Fn(&Arguments, &ToolContext) -> Answer + Send + Sync;
+type Answer<T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send>>;
+type Call<T> = dyn Fn(&Arguments, &ToolContext) -> Answer<T> + Send + Sync;
 
 impl FnTool {
     /// Makes a tool of this name. The description says what it does and when to use it, for the model.
@@ -82,12 +83,50 @@ impl FnTool {
         T: Serialize,
         E: Into<BoxError>,
     {
-        let call = move |arguments: &Arguments, context: &ToolContext| -> Answer {
+        let call = move |arguments: &Arguments, context: &ToolContext| -> Answer<JsonText> {
             let arguments = decode_arguments(arguments);
             let answer = arguments.map(|arguments| call(arguments, context.clone()));
             Box::pin(async move { encode_output(answer?.await) })
         };
-        Self { spec: ToolSpec::new(name, description, schema_of::<A>()), call: Arc::new(call) }
+        let spec = ToolSpec::new(name, description, schema_of::<A>());
+        Self { spec, call: Arc::new(call), probe: None }
+    }
+
+    /// Says, by a closure that takes the arguments and the context of a call, whether a call happened whose
+    /// outcome is unknown; see [`Tool::probe`]. Where "it did not" is its last word, its spec says
+    /// so too ([`ToolSpec::probe_is_final`]).
+    ///
+    /// ```
+    /// use backstop_tool::{FnTool, Probe, ToolContext, ToolError};
+    /// use serde_json::{Value, json};
+    ///
+    /// # fn found_by(key: &str) -> Option<Value> { None }
+    /// let pay = FnTool::new("pay", "Pays an invoice.", |_: Value| async {
+    ///     Ok::<_, ToolError>("paid")
+    /// })
+    /// .probe(|_: Value, context: ToolContext| async move {
+    ///     Ok::<_, ToolError>(match found_by(&context.idempotency_key) {
+    ///         Some(payment) => Probe::happened(payment),
+    ///         None => Probe::DidNot,
+    ///     })
+    /// });
+    /// ```
+    #[must_use]
+    pub fn probe<A, F, R, E>(mut self, probe: F) -> Self
+    where
+        A: DeserializeOwned + Send + 'static,
+        F: Fn(A, ToolContext) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Probe, E>> + Send + 'static,
+        E: Into<BoxError>,
+    {
+        let probe = move |arguments: &Arguments, context: &ToolContext| -> Answer<Probe> {
+            let arguments = decode_arguments(arguments);
+            let answer = arguments.map(|arguments| probe(arguments, context.clone()));
+            Box::pin(async move { encode_probe(answer?.await) })
+        };
+        self.probe = Some(Arc::new(probe));
+        self.spec = self.spec.probe();
+        self
     }
 
     /// States more of the tool: whether it is idempotent, how long it may take, what it needs.
@@ -106,6 +145,17 @@ impl Tool for FnTool {
 
     fn checks_arguments(&self) -> bool {
         true
+    }
+
+    async fn probe(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<Probe, ToolError> {
+        match &self.probe {
+            Some(probe) => probe(arguments, context).await,
+            None => Ok(Probe::Unknown),
+        }
     }
 
     async fn call(

@@ -46,7 +46,7 @@ pub use real_path::real_path;
 pub use registry::{Admitted, RegistrationError, ToolNotFound, Toolset};
 pub use state::{State, StateType};
 pub use text::{failed_text, missing_text};
-pub use tool::{DispatchSpec, Tool, ToolContext, schema_of};
+pub use tool::{DispatchSpec, Probe, Tool, ToolContext, schema_of};
 pub use validate::{Misfit, Schema, SchemaError};
 pub use written::Written;
 
@@ -57,5 +57,5 @@ pub mod __private {
     pub use schemars;
     pub use serde;
 
-    pub use crate::tool::{decode_arguments, encode_output, schema_of};
+    pub use crate::tool::{decode_arguments, encode_output, encode_probe, schema_of};
 }

@@ -1,5 +1,5 @@
 use std::any::Any;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use schemars::generate::SchemaSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Arguments, Grants, StateType, ToolError, Written};
@@ -100,6 +101,27 @@ pub trait Tool: Send + Sync {
         Ok(None)
     }
 
+    /// Says whether the call with the context's idempotency key happened, where its spec says that the tool
+    /// can ([`ToolFacts::probe`](layer0::ToolFacts::probe)). It is asked before a call of unknown outcome is
+    /// answered as interrupted, and when a call failed that may have acted; never of an idempotent tool. It
+    /// must not act itself.
+    ///
+    /// # Errors
+    ///
+    /// Any; then the outcome stays unknown.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future is dropped at the tool's timeout and when the run is stopped.
+    async fn probe(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<Probe, ToolError> {
+        let _ = (arguments, context);
+        Ok(Probe::Unknown)
+    }
+
     /// Runs the tool. The arguments match its schema, unless it said that it checks them
     /// ([`Tool::checks_arguments`]), and policy has granted what it needs. A [`Value`] converts into the
     /// output.
@@ -118,6 +140,25 @@ pub trait Tool: Send + Sync {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError>;
+}
+
+/// What a tool says of a call whose outcome is unknown.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Probe {
+    /// It did not happen.
+    DidNot,
+    /// It happened, with this result where it is known.
+    Happened(Option<JsonText>),
+    /// It cannot be said.
+    Unknown,
+}
+
+impl Probe {
+    /// It happened, and this is what it answered.
+    pub fn happened(output: impl Into<JsonText>) -> Self {
+        Self::Happened(Some(output.into()))
+    }
 }
 
 /// A run that a call starts.
@@ -167,7 +208,9 @@ pub struct ToolContext {
     pub session: SessionId,
     /// The call.
     pub call_id: CallId,
-    /// The same text when the same call is run again; give it to services that know such keys.
+    /// The same text when the same call is run again, also after the run was reopened, and another one in
+    /// a copy of the run; give it to services that know such keys. `bs_` and the first 32 hex digits of
+    /// SHA-256 over run and call.
     pub idempotency_key: String,
     /// When the call will be given up.
     pub deadline: Timestamp,
@@ -204,7 +247,7 @@ impl ToolContext {
     /// Makes the context of one call.
     #[must_use]
     pub fn new(run: RunId, session: SessionId, call_id: CallId, deadline: Timestamp) -> Self {
-        let idempotency_key = [run.as_str(), "/", call_id.as_str()].concat();
+        let idempotency_key = idempotency_key(&run, &call_id);
         Self {
             run,
             sessions: Arc::from([session.clone()]),
@@ -264,6 +307,19 @@ impl fmt::Debug for ToolContext {
     }
 }
 
+/// Makes the key of a call. The id of a run holds no NUL, so that no other run and call have the same.
+fn idempotency_key(run: &RunId, call: &CallId) -> String {
+    let digest = Sha256::new().chain_update(run.as_str()).chain_update([0]);
+    let digest = digest.chain_update(call.as_str()).finalize();
+    let mut key = String::with_capacity(3 + 32);
+    key.push_str("bs_");
+    for byte in &digest[..16] {
+        // Writing to a text does not fail.
+        let _ = write!(key, "{byte:02x}");
+    }
+    key
+}
+
 /// Returns the JSON Schema of a tool's arguments.
 #[must_use]
 pub fn schema_of<T: JsonSchema>() -> Value {
@@ -305,9 +361,22 @@ pub fn encode_output<T: Serialize, E: Into<BoxError>>(
             Ok(text) => Ok(JsonText::parse(&text).unwrap_or_else(|_| JsonText::string(&text))),
             Err(error) => Err(ToolError::InvalidOutput(error.to_string())),
         },
-        Err(error) => Err(match error.into().downcast::<ToolError>() {
-            Ok(error) => *error,
-            Err(error) => ToolError::ExecutionFailed(Chain(&*error).to_string()),
-        }),
+        Err(error) => Err(tool_error(error)),
+    }
+}
+
+/// Turns what the probe of a tool function returned into what the runtime is told.
+///
+/// # Errors
+///
+/// As [`encode_output`].
+pub fn encode_probe<E: Into<BoxError>>(result: Result<Probe, E>) -> Result<Probe, ToolError> {
+    result.map_err(tool_error)
+}
+
+fn tool_error(error: impl Into<BoxError>) -> ToolError {
+    match error.into().downcast::<ToolError>() {
+        Ok(error) => *error,
+        Err(error) => ToolError::ExecutionFailed(Chain(&*error).to_string()),
     }
 }

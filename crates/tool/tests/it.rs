@@ -124,7 +124,8 @@ async fn a_function_becomes_a_tool() {
     let tools = Toolset::new().with(search).unwrap();
     let call = tools.admit("web.search", json!({"query": "rust"}), &network()).unwrap();
     let output = call.tool().call(&call.arguments, &context()).await.unwrap();
-    assert_eq!(output, json!({"query": "rust", "limit": null, "key": "run_1/c1"}));
+    let key = "bs_a8927eedb5536986d20737c1323bd2e9";
+    assert_eq!(output, json!({"query": "rust", "limit": null, "key": key}));
 }
 
 /// Spec: T11

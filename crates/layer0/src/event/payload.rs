@@ -21,9 +21,11 @@ macro_rules! payload {
 mod around;
 mod model;
 mod run;
+mod settlement;
 mod tool;
 
 pub use around::*;
 pub use model::*;
 pub use run::*;
+pub use settlement::*;
 pub use tool::*;

@@ -286,16 +286,20 @@ payload! {
         rerun: Vec<CallId>,
         /// Calls answered as interrupted.
         interrupted: Vec<CallId>,
+        /// Calls whose tools are asked whether they happened.
+        #[serde(default)]
+        probing: Vec<CallId>,
         /// Model attempts that were lost.
         models: u32,
     }
 }
 
 impl RunRecovered {
-    /// States which calls are run again and which are not, and how many attempts were lost.
+    /// States which calls are run again and which are not, and how many attempts were lost; no tool is
+    /// asked whether a call happened.
     #[must_use]
     pub const fn new(rerun: Vec<CallId>, interrupted: Vec<CallId>, models: u32) -> Self {
-        Self { rerun, interrupted, models }
+        Self { rerun, interrupted, probing: Vec::new(), models }
     }
 }
 

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::approvers::Approvers;
-use crate::code::Code;
+use crate::code::{self, Code};
+use crate::event::payload::settlement::Verdict;
 use crate::id::{ApprovalId, CallId, ErrorId, ResultId};
 use crate::json_text::JsonText;
+use crate::text;
 use crate::time::Timestamp;
 
 /// Why a tool call failed, as the log says it.
@@ -132,6 +134,25 @@ impl ToolResponded {
     #[must_use]
     pub fn refused(call_id: CallId, tool: Arc<str>, reason: &'static str, text: &str) -> Self {
         Self::failed(call_id, tool, text, 0, ToolFailure::new(reason, text))
+    }
+
+    /// Answers a call whose outcome was unknown, now that it is known whether it happened.
+    #[must_use]
+    pub fn settled(
+        call_id: CallId,
+        tool: Arc<str>,
+        verdict: Verdict,
+        output: Option<JsonText>,
+    ) -> Self {
+        let text = match verdict {
+            Verdict::Happened => {
+                let output = output.unwrap_or_else(|| JsonText::string(text::HAPPENED));
+                return Self::succeeded(call_id, tool, output, 0);
+            }
+            Verdict::DidNot => text::DID_NOT_HAPPEN,
+            Verdict::Unknown => text::INTERRUPTED,
+        };
+        Self::refused(call_id, tool, code::TOOL_INTERRUPTED, text)
     }
 
     /// Answers a call that failed: `text` is what the model reads.
