@@ -6,12 +6,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use layer0::id::{ApprovalId, RunId};
+use layer0::id::{ApprovalId, CallId, RunId};
 use layer0::{JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::Decision;
 use crate::watches::{Watch, Watches};
+use crate::{Decision, Settlement};
 
 /// What a caller in any process asks of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +43,16 @@ pub enum InboxRequest {
         /// The text.
         text: Arc<str>,
     },
+    /// A person says what became of a call. Accepted while no other settlement of the call waits or is
+    /// recorded, in a run that is over too: the sender knows the record, and that it leaves the outcome open.
+    Settle {
+        /// The run.
+        run: RunId,
+        /// The call.
+        call: CallId,
+        /// What is said of it.
+        settlement: Settlement,
+    },
     /// The run is to hear of something that is its own affair. Accepted while the run is open.
     Signal {
         /// The run.
@@ -63,8 +73,15 @@ impl InboxRequest {
             Self::Decide { .. } => "decision",
             Self::Expire { .. } => "expiry",
             Self::Input { .. } => "input",
+            Self::Settle { .. } => "settlement",
             Self::Signal { .. } => "signal",
         }
+    }
+
+    /// Does it wait for the writer of a run that is over, too?
+    #[must_use]
+    pub const fn outlasts_the_run(&self) -> bool {
+        matches!(self, Self::Settle { .. })
     }
 
     /// Returns the approval that it decides, if it decides one.
@@ -72,7 +89,10 @@ impl InboxRequest {
     pub const fn decides(&self) -> Option<&ApprovalId> {
         match self {
             Self::Decide { approval, .. } | Self::Expire { approval } => Some(approval),
-            Self::Cancel { .. } | Self::Input { .. } | Self::Signal { .. } => None,
+            Self::Cancel { .. }
+            | Self::Input { .. }
+            | Self::Settle { .. }
+            | Self::Signal { .. } => None,
         }
     }
 }
@@ -109,6 +129,12 @@ struct Data {
     arguments: Option<JsonText>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     signal: Option<JsonText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    call: Option<CallId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    happened: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    output: Option<JsonText>,
 }
 
 impl InboxRequest {
@@ -125,6 +151,12 @@ impl InboxRequest {
                 ..Data::default()
             },
             Self::Input { text, .. } => Data { text: Some(text.to_string()), ..Data::default() },
+            Self::Settle { call, settlement, .. } => Data {
+                call: Some(call.clone()),
+                happened: Some(settlement.happened),
+                output: settlement.output.clone(),
+                ..Data::default()
+            },
             Self::Signal { name, data, .. } => {
                 Data { text: Some(name.to_string()), signal: Some(data.clone()), ..Data::default() }
             }
@@ -141,7 +173,8 @@ impl InboxRequest {
         by: &str,
         data: &str,
     ) -> Option<Self> {
-        let Data { approved, text, arguments, signal } = serde_json::from_str(data).ok()?;
+        let Data { approved, text, arguments, signal, call, happened, output } =
+            serde_json::from_str(data).ok()?;
         Some(match kind {
             "cancel" => Self::Cancel { run },
             "decision" => {
@@ -152,6 +185,11 @@ impl InboxRequest {
             }
             "expiry" => Self::Expire { approval: approval? },
             "input" => Self::Input { run, text: text?.into() },
+            "settlement" => {
+                let mut settlement = Settlement::happened(by);
+                (settlement.happened, settlement.output) = (happened?, output);
+                Self::Settle { run, call: call?, settlement }
+            }
             "signal" => Self::Signal { run, name: text?.into(), data: signal? },
             _ => return None,
         })
@@ -222,6 +260,16 @@ mod tests {
             InboxRequest::Decide { approval: "apr_1".into(), decision: changed },
             InboxRequest::Expire { approval: "apr_1".into() },
             InboxRequest::Input { run: run.clone(), text: "go on".into() },
+            InboxRequest::Settle {
+                run: run.clone(),
+                call: "c \"1\"\u{0}".into(),
+                settlement: Settlement::happened("ops").with_output(JsonText::string("paid")),
+            },
+            InboxRequest::Settle {
+                run: run.clone(),
+                call: "c1".into(),
+                settlement: Settlement::did_not("ops"),
+            },
             InboxRequest::Signal {
                 run: run.clone(),
                 name: "look".into(),

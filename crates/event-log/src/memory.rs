@@ -3,7 +3,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use layer0::Timestamp;
-use layer0::id::{ApprovalId, RunId, SessionId};
+use layer0::event::EventKind;
+use layer0::id::{ApprovalId, CallId, RunId, SessionId};
 
 use crate::{
     ApprovalChange, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
@@ -72,7 +73,7 @@ impl Kept {
         }
         self.inbox.retain(|message| match message.request.decides() {
             Some(approval) => self.approvals.iter().any(|open| open.id == *approval),
-            None => batch.summary.is_open(),
+            None => batch.summary.is_open() || message.request.outlasts_the_run(),
         });
         self.inbox.retain(|message| !batch.taken.contains(&message.id));
     }
@@ -86,6 +87,19 @@ impl Kept {
 
     fn is_undecided(&self, id: &ApprovalId) -> bool {
         matches!(self.asked(id), Some((_, None)))
+    }
+
+    /// Does a settlement of this call wait, or is one recorded?
+    fn is_settled(&self, call: &CallId) -> bool {
+        let waits = |message: &InboxMessage| matches!(&message.request, InboxRequest::Settle { call: of, .. } if of == call);
+        let settles = |record: &Record| {
+            record.event_type == "tool.resolved"
+                && matches!(
+                    record.decode(&self.summary.run).map(|event| event.kind),
+                    Ok(EventKind::ToolResolved(resolved)) if resolved.call_id == *call
+                )
+        };
+        self.inbox.iter().any(waits) || self.records.iter().any(settles)
     }
 
     /// Is this the moment to decide an approval so?
@@ -139,6 +153,10 @@ impl Runs {
             | InboxRequest::Signal { run, .. } => (Some(run), None),
             InboxRequest::Decide { approval, .. } | InboxRequest::Expire { approval } => {
                 (self.of_approval.get(approval), Some(approval))
+            }
+            InboxRequest::Settle { run, call, .. } => {
+                let kept = self.by_id.get(run).filter(|kept| !kept.is_settled(call));
+                return Ok(kept.map(|kept| kept.summary.run.clone()));
             }
         };
         let Some(kept) = run.and_then(|run| self.by_id.get(run)) else { return Ok(None) };

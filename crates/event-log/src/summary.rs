@@ -347,6 +347,8 @@ impl RunSummary {
                 self.state = RunState::Running;
                 self.outcome = None;
             }
+            // A person says it, of a run that may be over or without a process: no time of the run passes.
+            EventKind::ToolResolved(_) => return,
             EventKind::RunFinished(finished) => {
                 self.state = RunState::Finished;
                 self.outcome = Some(finished.outcome);

@@ -108,7 +108,11 @@ fn details(kind: &EventKind) -> String {
             None => format!("by {}", e.by),
         },
         EventKind::RunRecovered(e) => {
-            format!("{} run again, {} interrupted", e.rerun.len(), e.interrupted.len())
+            let probing = match e.probing.len() {
+                0 => String::new(),
+                asked => format!(", {asked} asked about"),
+            };
+            format!("{} run again, {} interrupted{probing}", e.rerun.len(), e.interrupted.len())
         }
         EventKind::RunWaiting(e) => format!("for {}", counted_len(e.approvals.len(), "decision")),
         EventKind::RunFinished(e) => {
@@ -174,6 +178,8 @@ fn details(kind: &EventKind) -> String {
             }
         }
         EventKind::ToolLate(e) => format!("{} answered too late", e.call_id),
+        EventKind::ToolProbed(e) => format!("{} {}", e.call_id, e.verdict.as_str()),
+        EventKind::ToolResolved(e) => format!("{} {} by {}", e.call_id, e.verdict.as_str(), e.by),
         EventKind::ApprovalRequested(e) => {
             let until = e.expires_at.map(|over| format!(", until {over}")).unwrap_or_default();
             let by = match e.approvers.is_empty() {

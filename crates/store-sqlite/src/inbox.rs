@@ -2,7 +2,7 @@
 
 use backstop_event_log::{InboxMessage, InboxRequest, LogError};
 use layer0::Timestamp;
-use layer0::id::RunId;
+use layer0::id::{CallId, RunId};
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{Row, SqliteConnection};
 
@@ -23,6 +23,11 @@ pub(crate) async fn insert(
     {
         return Ok(None);
     }
+    if let InboxRequest::Settle { run, call, .. } = &sent.request
+        && is_settled(connection, run, call).await?
+    {
+        return Ok(None);
+    }
     let (statement, id, approval) = match &sent.request {
         InboxRequest::Decide { approval, .. } | InboxRequest::Expire { approval } => (
             "INSERT INTO inbox (run, kind, approval, data, sender, at) \
@@ -37,6 +42,12 @@ pub(crate) async fn insert(
             "INSERT INTO inbox (run, kind, approval, data, sender, at) \
              SELECT run, $2, $3, $4, $5, $6 FROM runs WHERE run = $1 \
              AND state IN ('running', 'waiting_approval') RETURNING run",
+            run.as_str(),
+            None,
+        ),
+        InboxRequest::Settle { run, .. } => (
+            "INSERT INTO inbox (run, kind, approval, data, sender, at) \
+             SELECT run, $2, $3, $4, $5, $6 FROM runs WHERE run = $1 RETURNING run",
             run.as_str(),
             None,
         ),
@@ -56,6 +67,21 @@ pub(crate) async fn insert(
         .fetch_optional(connection)
         .await?;
     Ok(inserted.map(Into::into))
+}
+
+/// Does a settlement of this call wait, or is one recorded? Asked inside the transaction that sends one.
+async fn is_settled(
+    connection: &mut SqliteConnection,
+    run: &RunId,
+    call: &CallId,
+) -> Result<bool, JobError> {
+    let settled = "SELECT EXISTS (SELECT 1 FROM inbox WHERE run = $1 AND kind = 'settlement' \
+         AND json_extract(data, '$.call') = $2) \
+         OR EXISTS (SELECT 1 FROM events JOIN runs ON runs.id = events.run_id WHERE runs.run = $1 \
+         AND type = 'tool.resolved' \
+         AND CASE WHEN erased IS NULL THEN json_extract(data, '$.call_id') = $2 END)";
+    let settled = sqlx::query_scalar(settled).bind(run.as_str()).bind(call.as_str());
+    Ok(settled.fetch_one(connection).await?)
 }
 
 /// Takes rows that an append records, inside its transaction.

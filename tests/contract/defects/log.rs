@@ -70,6 +70,8 @@ super::defects! {
     LosesTerms => keeps_every_field_of_a_summary,
     LosesTheActor => keeps_every_field_of_a_record,
     LosesTheIncrease => a_reopened_run_is_open_until_it_ends_again,
+    LosesSettlements => keeps_what_people_said_of_a_call,
+    LosesTheOutput => keeps_every_field_of_a_request,
     LosesUsage => keeps_every_field_of_a_summary,
     NeverWakes => wakes_each_watch_of_the_run,
     NeverTakes => takes_a_request_with_the_append_that_records_it,
@@ -82,6 +84,10 @@ super::defects! {
     RefusesDispatchedRuns => lets_a_dispatched_run_share_the_session,
     ReplacesControlCharacters => keeps_every_field_of_a_record,
     RequestIsFromNowhere => keeps_every_field_of_a_request,
+    SettlesAgainOnceTaken => settles_a_call_once,
+    SettlesAgainWhileItWaits => settles_a_call_once,
+    SettlesOpenRunsOnly => keeps_what_people_said_of_a_call,
+    SettlesOneCallARun => settles_a_call_once,
     SessionsRace => begins_one_of_many_runs_of_a_session,
     SummaryIsStale => keeps_what_is_appended,
     TakesAFamilyForACode => lists_the_runs_with_a_reason,
@@ -464,10 +470,28 @@ impl EventLog for Defective {
     }
 
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
+        let mut request = request;
         let run = match &request {
-            InboxRequest::Cancel { run } | InboxRequest::Input { run, .. } => run.clone(),
+            InboxRequest::Cancel { run }
+            | InboxRequest::Input { run, .. }
+            | InboxRequest::Settle { run, .. } => run.clone(),
             _ => "run_1".into(),
         };
+        if let InboxRequest::Settle { call, settlement, .. } = &mut request {
+            let is_open = self.sound.summary(&run).await?.is_some_and(|run| run.is_open());
+            let waiting = self.sound.inbox(&run).await?;
+            let waits =
+                waiting.iter().any(|row| matches!(row.request, InboxRequest::Settle { .. }));
+            match self.defect {
+                D::LosesTheOutput => settlement.output = None,
+                D::SettlesOpenRunsOnly if !is_open => return Ok(false),
+                // Each is another call to the sound log.
+                D::SettlesAgainOnceTaken if !waits => *call = format!("{call}!").as_str().into(),
+                D::SettlesAgainWhileItWaits if waits => *call = format!("{call}!").as_str().into(),
+                D::SettlesOneCallARun => *call = "c".into(),
+                _ => {}
+            }
+        }
         let by = if self.is(D::RequestIsFromNowhere) { "" } else { by };
         let accepted = self.sound.send(request.clone(), by, at).await?;
         if accepted {
@@ -492,6 +516,12 @@ impl EventLog for Defective {
                 inbox = noted.sent.iter().map(|(_, message)| message.clone()).collect();
             }
             D::InboxNewestFirst => inbox.reverse(),
+            D::LosesSettlements => {
+                let is_over = self.sound.summary(run).await?.is_some_and(|run| !run.is_open());
+                let settles =
+                    |row: &InboxMessage| matches!(row.request, InboxRequest::Settle { .. });
+                inbox.retain(|row| !is_over || !settles(row));
+            }
             D::KeepsRequestsAfterTheEnd if inbox.is_empty() => {
                 let noted = self.noted.lock().unwrap();
                 let sent = noted.sent.iter().filter(|(to, _)| to == run);

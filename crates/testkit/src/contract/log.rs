@@ -52,6 +52,8 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             inbox::drops_requests_at_the_end_of_a_run,
             inbox::keeps_every_field_of_a_request,
             inbox::keeps_the_inboxes_of_runs_apart,
+            inbox::keeps_what_people_said_of_a_call,
+            inbox::settles_a_call_once,
             inbox::takes_a_request_with_the_append_that_records_it,
             inbox::wakes_each_watch_of_the_run,
             listing::counts_failed_attempts,

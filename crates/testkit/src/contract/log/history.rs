@@ -1,7 +1,7 @@
 //! Runs to be written into a log.
 
 use backstop_event_log::{
-    EventLog, InboxRequest, LogError, Record, RunWriter, Seed, session_of_fork,
+    EventLog, InboxRequest, LogError, Record, RunWriter, Seed, Settlement, session_of_fork,
 };
 use layer0::event::{
     Actor, AgentRecord, EventKind, Follows, Hash, ModelAttempted, RunFailed, RunFinished,
@@ -142,6 +142,10 @@ pub(crate) async fn send(log: &dyn EventLog, request: InboxRequest, ms: i64) -> 
 
 pub(crate) fn input(run: &str, text: &str) -> InboxRequest {
     InboxRequest::Input { run: run.into(), text: text.into() }
+}
+
+pub(crate) fn settle(run: &str, call: &str, settlement: Settlement) -> InboxRequest {
+    InboxRequest::Settle { run: run.into(), call: call.into(), settlement }
 }
 
 pub(crate) fn cancel(run: &str) -> InboxRequest {

@@ -3,10 +3,14 @@
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use backstop_event_log::{Decision, InboxRequest};
+use backstop_event_log::{Decision, InboxRequest, Settlement};
 use futures_util::future::join_all;
+use layer0::JsonText;
+use layer0::event::{ToolResolved, Verdict};
 
-use super::history::{Log, at, cancel, cancelled, finished, input, open, send, warning, write};
+use super::history::{
+    Log, at, cancel, cancelled, finished, input, open, send, settle, warning, write,
+};
 use crate::contract::approvals::asked;
 
 async fn inbox(log: &Log, run: &str) -> Vec<backstop_event_log::InboxMessage> {
@@ -40,8 +44,14 @@ pub(super) async fn keeps_every_field_of_a_request(log: Log) {
         InboxRequest::Decide { approval: "apr_2".into(), decision: deny.clone() },
         cancel("run_1"),
         InboxRequest::Decide { approval: "apr_1".into(), decision: approve.clone() },
+        settle(
+            "run_1",
+            "c \"3\"",
+            Settlement::happened("ops").with_output(JsonText::string("\u{0}ä")),
+        ),
+        settle("run_1", "c4", Settlement::did_not("ops")),
     ];
-    let by = ["me", &*deny.by, "", &*approve.by];
+    let by = ["me", &*deny.by, "", &*approve.by, "ops", "ops"];
     for ((request, by), ms) in requests.iter().zip(by).zip(70..) {
         let sent = log.send(request.clone(), by, at(ms)).await.expect("it is sent");
         assert!(sent, "{request:?} is accepted");
@@ -50,11 +60,11 @@ pub(super) async fn keeps_every_field_of_a_request(log: Log) {
     let read: Vec<_> = kept.iter().map(|message| (&message.request, &*message.by)).collect();
     assert_eq!(read, requests.iter().zip(by).collect::<Vec<_>>(), "oldest first");
     let times: Vec<_> = kept.iter().map(|message| message.at).collect();
-    assert_eq!(times, [70, 71, 72, 73].map(at));
+    assert_eq!(times, [70, 71, 72, 73, 74, 75].map(at));
     let mut ids: Vec<_> = kept.iter().map(|message| message.id).collect();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), 4, "each row has a name of its own");
+    assert_eq!(ids.len(), 6, "each row has a name of its own");
 }
 
 pub(super) async fn keeps_the_inboxes_of_runs_apart(log: Log) {
@@ -121,4 +131,35 @@ pub(super) async fn wakes_each_watch_of_the_run(log: Log) {
     }
     let changed = of_other.poll_changed(&mut Context::from_waker(Waker::noop()));
     assert!(changed.is_pending(), "what is sent to a run wakes no other");
+}
+
+pub(super) async fn keeps_what_people_said_of_a_call(log: Log) {
+    let happened = || settle("run_1", "c1", Settlement::happened("ops"));
+    assert!(!send(&*log, happened(), 59).await, "there is no such run");
+    let mut writer = open(&log, "run_1", "s", 60).await;
+    assert!(send(&*log, happened(), 61).await);
+    write(&mut writer, 62, [finished()]).await.expect("it is appended");
+    let kept = inbox(&log, "run_1").await;
+    let requests: Vec<_> = kept.iter().map(|message| &message.request).collect();
+    assert_eq!(requests, [&happened()], "it waits for the next writer, also behind the end");
+    assert!(send(&*log, settle("run_1", "c2", Settlement::did_not("ops")), 63).await);
+    assert_eq!(inbox(&log, "run_1").await.len(), 2, "a run that is over takes them too");
+}
+
+pub(super) async fn settles_a_call_once(log: Log) {
+    let said = [Settlement::happened("ops"), Settlement::did_not("lead")];
+    let say = |call: &str, at: usize| settle("run_1", call, said[at].clone());
+    let mut writer = open(&log, "run_1", "s", 60).await;
+    let _other = open(&log, "run_2", "s-2", 60).await;
+    assert!(send(&*log, say("c1", 0), 61).await);
+    assert!(!send(&*log, say("c1", 1), 62).await, "one waits");
+    assert!(send(&*log, settle("run_2", "c1", said[1].clone()), 62).await, "of another run");
+    let row = inbox(&log, "run_1").await.remove(0);
+    writer.take(row.id);
+    let resolved = ToolResolved::new("c1", "ops", Verdict::Happened, None, "ops says so");
+    write(&mut writer, 63, [resolved.into()]).await.expect("it is appended");
+    assert!(!send(&*log, say("c1", 1), 64).await, "one is recorded");
+    assert!(send(&*log, say("c2", 1), 64).await, "of another call");
+    write(&mut writer, 65, [finished()]).await.expect("it is appended");
+    assert!(!send(&*log, say("c1", 1), 66).await, "one is recorded, and the run is over");
 }
