@@ -13,6 +13,8 @@ pub(crate) struct Clock {
     now: Timestamp,
     /// Since when the run does nothing but wait for people.
     waiting_since: Option<Timestamp>,
+    /// Until when the run was at work for certain, where people said something of it since.
+    left_at: Option<Timestamp>,
 }
 
 impl Clock {
@@ -31,9 +33,20 @@ impl Clock {
         self.now = self.now.max(at);
     }
 
+    /// Returns until when the run was at work for certain; what happens next says whether it still is.
+    pub(crate) fn at_work_until(&mut self) -> Timestamp {
+        self.left_at.take().unwrap_or(self.now)
+    }
+
+    /// Notes that the run may be without a process since then.
+    pub(crate) const fn leave(&mut self, since: Timestamp) {
+        self.left_at = Some(since);
+    }
+
     /// Returns how many milliseconds were counted until then.
     pub(crate) fn elapsed_ms(&self, at: Timestamp) -> u64 {
-        u64::try_from(self.now.max(at).since(self.started).as_millis()).unwrap_or(u64::MAX)
+        let until = self.left_at.unwrap_or(self.now.max(at));
+        u64::try_from(until.since(self.started).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Returns when so many milliseconds will have been counted.

@@ -127,6 +127,14 @@ pub enum Effect {
         /// The call; its tool and arguments stand in its `tool.requested`.
         call_id: CallId,
     },
+    /// Ask a tool whether a call happened that was running when the process died. Answered by `tool.probed`,
+    /// then by `tool.responded`, or by `tool.attempted` where it runs again.
+    Probe {
+        /// The effect.
+        id: EffectId,
+        /// The call; its tool and arguments stand in its `tool.requested`.
+        call_id: CallId,
+    },
     /// Call the hooks of a point. Answered by `hook.passed`, or by `hook.failed` or `hook.aborted`
     /// where one of them stops the run.
     RunHooks(Pause),

@@ -52,6 +52,7 @@ mod signature;
 pub mod text;
 mod tool_message;
 mod typed;
+mod unsettled;
 
 pub use budget::{Budget, Price};
 pub use definition::{AgentDefinition, CheckedDefinition, DefinitionError};

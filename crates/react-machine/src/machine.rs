@@ -9,6 +9,7 @@ mod hooks;
 mod model;
 mod recovery;
 mod reopen;
+mod settle;
 mod short;
 mod start;
 mod step;
@@ -36,6 +37,7 @@ use crate::meter::Meter;
 use crate::outbox::Outbox;
 use crate::phase::Phase;
 use crate::typed::OutputCheck;
+use crate::unsettled::Unsettled;
 
 /// The signal that stops a run: a `signal.received` of this name.
 pub const CANCEL: &str = "cancel";
@@ -98,6 +100,7 @@ struct Run {
     conversation: Conversation,
     guards: Guards,
     denials: Denials,
+    unsettled: Unsettled,
     crashes: Crashes,
     begun: Begun,
     /// How many model calls were made before this episode.
@@ -131,6 +134,7 @@ impl Machine {
             conversation: Conversation::new(&definition),
             guards: Guards::default(),
             denials: Denials::default(),
+            unsettled: Unsettled::default(),
             crashes: Crashes::default(),
             begun: Begun::default(),
             calls_before: 0,
@@ -215,8 +219,11 @@ impl Machine {
 impl Run {
     /// Takes a step that fits. Returns what the run does next, where that changes.
     fn take(&mut self, at: Timestamp, step: Step<'_>) -> Option<Phase> {
-        let before = self.clock.now();
+        let before = self.clock.at_work_until();
         self.clock.advance(at);
+        if step.is_settlement() {
+            self.clock.leave(before);
+        }
         if step.is_progress() {
             self.crashes.forget();
         }
@@ -247,11 +254,13 @@ impl Run {
                 self.approval_granted(batch, held, granted)
             }
             Step::ApprovalDenied(batch, held, denied) => self.approval_denied(batch, held, denied),
-            Step::Recovered(phase, places, recovered) => {
-                self.recovered(phase, &places, before, recovered)
+            Step::Recovered(phase, sorted, recovered) => {
+                self.recovered(phase, &sorted, before, recovered)
             }
             Step::Resumed(resumed) => self.resumed(before, resumed),
             Step::Reopened(finish, reopened) => Some(self.reopened(&finish, before, reopened)),
+            Step::Settled(batch, place, resolved) => self.settled(batch, place, resolved),
+            Step::SettledLate(resolved) => self.settled_late(resolved),
             Step::Cancelled(phase, signal) => Some(self.cancel(phase, signal)),
             Step::Input(signal) => self.input_received(signal),
             Step::Noted(cause, note) => {

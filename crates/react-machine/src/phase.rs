@@ -119,6 +119,7 @@ pub(crate) const fn call_of(fact: &EventKind) -> Option<&CallId> {
         EventKind::ResultStored(stored) => Some(&stored.call_id),
         EventKind::ToolAttempted(attempted) => Some(&attempted.call_id),
         EventKind::ToolLate(late) => Some(&late.call_id),
+        EventKind::ToolProbed(probed) => Some(&probed.call_id),
         _ => None,
     }
 }

@@ -1,8 +1,10 @@
 //! What a run does in the world. Each effect is a function of its step's data: none knows the run
 //! beyond its name.
 
+mod answer;
 mod approval;
 mod asks;
+mod call;
 mod effects;
 mod failure;
 mod hooks;
@@ -10,6 +12,7 @@ mod large_result;
 mod late;
 mod memory;
 mod model;
+mod probe;
 mod proposal;
 mod tool;
 
@@ -22,11 +25,11 @@ use crate::guarded::drop_guarded;
 use crate::journal::{End, Step};
 
 pub(crate) use asks::Asks;
+pub(crate) use call::admit;
 pub(crate) use effects::Effects;
 pub(crate) use failure::Failing;
 pub(crate) use hooks::has_hooks;
 pub(crate) use proposal::is_any_held;
-pub(crate) use tool::admit;
 
 /// The work of a step.
 pub(crate) type Work = Pin<Box<dyn Future<Output = End> + Send>>;
@@ -38,6 +41,7 @@ impl Effects {
         match step {
             Step::Attempt(attempt) => Box::pin(model::attempt(effects, attempt, stop)),
             Step::Execution(execution) => Box::pin(tool::execution(effects, execution, stop)),
+            Step::Probe(execution) => Box::pin(probe::of_interrupted(effects, execution, stop)),
             Step::Hooks(pause) => {
                 stoppable(stop, async move { hooks::pause(&effects, pause).await })
             }

@@ -94,6 +94,23 @@ pub(crate) async fn execute(
     }
 }
 
+/// Asks a tool something, within its limit; its code may panic.
+pub(crate) async fn ask<T>(
+    asked: AssertUnwindSafe<impl Future<Output = Result<T, ToolError>> + Send>,
+    limit: Duration,
+    clock: &Arc<dyn Clock>,
+) -> Result<T, ToolError> {
+    let asked = Box::pin(asked.catch_unwind());
+    match select(asked, clock.sleep(limit)).await {
+        Either::Left((Ok(answer), _)) => answer.map_err(printable),
+        Either::Left((Err(panic), _)) => Err(ToolError::Panicked(panic_text(panic))),
+        Either::Right(((), asked)) => {
+            drop_guarded(asked);
+            Err(ToolError::timeout(limit))
+        }
+    }
+}
+
 /// Runs a call that does nothing but dispatch. What it starts has its own time and its own task.
 pub(crate) async fn forward(
     admitted: Admitted,

@@ -55,6 +55,7 @@ mod resume;
 mod resume_error;
 mod run;
 mod run_clock;
+mod settle;
 mod shown;
 mod source;
 mod status;
@@ -71,7 +72,7 @@ mod wire_names;
 pub use agent::Agent;
 pub use agent_tool::AgentTool;
 pub use approval::{ApprovalDesk, ApprovalRequest, Approver};
-pub use backstop_event_log::Decision;
+pub use backstop_event_log::{Decision, Settlement};
 pub use backstop_react_machine::{
     Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, Limits, Misuse,
     NotReopenable, Price,
@@ -98,6 +99,7 @@ pub use request::RunRequest;
 pub use resume::{ForkRequest, ResumeRequest, replay};
 pub use resume_error::ResumeError;
 pub use run::finish::recorded;
+pub use settle::{redacted_settlement, resolve};
 pub use source::Source;
 pub use status::{RunStatus, priced, status};
 pub use stream::{RunStream, StreamItem};

@@ -6,7 +6,7 @@ use backstop_event_log::{LogError, RunState};
 use backstop_react_machine::{Divergence, NotReopenable};
 use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
-use layer0::id::RunId;
+use layer0::id::{CallId, RunId};
 use thiserror::Error;
 
 use crate::error::RunFailure;
@@ -20,6 +20,19 @@ pub enum ResumeError {
     /// Retry: never. Effect: none.
     #[error("the request has a blank `{0}`")]
     Blank(&'static str),
+    /// The outcome of the call is known, or the run made no such call, so that there is nothing to settle.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("call `{call}` of run `{run}` is not open")]
+    #[non_exhaustive]
+    CallNotOpen {
+        /// The run.
+        run: RunId,
+        /// The call.
+        call: CallId,
+        /// The calls of the run that are.
+        open: Vec<CallId>,
+    },
     /// What is recorded does not follow from this agent, or was recorded by another version.
     ///
     /// Retry: as the divergence says. Effect: as it says.
@@ -96,6 +109,10 @@ pub enum ResumeError {
 }
 
 impl ResumeError {
+    pub(crate) const fn call_not_open(run: RunId, call: CallId, open: Vec<CallId>) -> Self {
+        Self::CallNotOpen { run, call, open }
+    }
+
     pub(crate) const fn caller_open(run: RunId, root: RunId) -> Self {
         Self::CallerOpen { run, root }
     }
@@ -135,6 +152,7 @@ impl Failure for ResumeError {
             Self::Blank(_) | Self::CopyOver { .. } | Self::NoSuchEvent { .. } => {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
+            Self::CallNotOpen { .. } => Facts::never(code::RUN_CALL_NOT_OPEN, Effect::None),
             Self::CallerOpen { .. } => Facts::never(code::RUN_OPEN, Effect::None),
             Self::Diverged(divergence) => divergence.facts(),
             Self::Log(error) => error.facts(),
@@ -146,6 +164,13 @@ impl Failure for ResumeError {
 
     fn hint(&self) -> Option<Cow<'_, str>> {
         match self {
+            Self::CallNotOpen { open, .. } if open.is_empty() => {
+                Some("the run has no call of unknown outcome: `backstop trace RUN`".into())
+            }
+            Self::CallNotOpen { open, .. } => {
+                let open: Vec<_> = open.iter().map(|call| format!("`{call}`")).collect();
+                Some(format!("its calls of unknown outcome: {}", open.join(", ")).into())
+            }
             Self::CallerOpen { root, .. } => {
                 Some(format!("go on with that run: `backstop resume {root}`").into())
             }

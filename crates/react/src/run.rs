@@ -14,6 +14,7 @@ mod pauses;
 pub(crate) mod resume;
 mod runs_below;
 pub(crate) mod session;
+mod settle;
 pub(crate) mod start;
 mod stop;
 mod tools;
@@ -193,7 +194,14 @@ impl Run {
                 self.ask_budget(given);
                 Ok(())
             }
+            // One that was settled meanwhile has its answer.
+            Effect::Probe { call_id, .. } | Effect::Rerun { call_id, .. }
+                if !self.ledger.machine().is_running(&call_id) =>
+            {
+                Ok(())
+            }
             Effect::Rerun { id, call_id } => self.rerun(id, &call_id).await,
+            Effect::Probe { id, call_id } => self.probe(id, &call_id),
             Effect::RunTool(run) => {
                 self.tools.queue(run);
                 self.start_tools().await

@@ -7,7 +7,7 @@ use layer0::id::CallId;
 use super::step::{HookStop, Step};
 use super::{CANCEL, INPUT, Run};
 use crate::io::{EffectId, Misuse};
-use crate::phase::batch::Place;
+use crate::phase::batch::Sorted;
 use crate::phase::{Phase, call_of};
 
 impl Run {
@@ -30,6 +30,7 @@ impl Run {
                 self.check_reopened(finish, &reopened)?;
                 Ok(Step::Reopened(finish.clone(), reopened))
             }
+            (phase, Fact::ToolResolved(resolved)) => self.check_settlement(phase, resolved),
             (Phase::Done(_), _) => Err(Misuse::Finished(event)),
             (Phase::New, Fact::RunStarted(started)) => Ok(Step::Start(started)),
             (Phase::New, _) | (_, Fact::RunStarted(_)) => Err(unexpected),
@@ -117,8 +118,8 @@ impl Run {
             (_, Fact::ApprovalGranted(granted)) => Err(Misuse::UnknownApproval(granted.approval_id)),
             (_, Fact::ApprovalDenied(denied)) => Err(Misuse::UnknownApproval(denied.approval_id)),
             (phase, Fact::RunRecovered(recovered)) => {
-                let places = self.check_recovered(phase, &recovered)?;
-                Ok(Step::Recovered(phase, places, recovered))
+                let sorted = self.check_recovered(phase, &recovered)?;
+                Ok(Step::Recovered(phase, sorted, recovered))
             }
             (_, Fact::RunResumed(resumed)) => Ok(Step::Resumed(resumed)),
             (phase, Fact::SignalReceived(signal))
@@ -173,18 +174,15 @@ impl Run {
     }
 
     /// Is everything that is open sorted out, and nothing else?
-    fn check_recovered(
-        &self,
-        phase: &Phase,
-        recovered: &RunRecovered,
-    ) -> Result<Vec<Place>, Misuse> {
+    fn check_recovered(&self, phase: &Phase, recovered: &RunRecovered) -> Result<Sorted, Misuse> {
         if let Some(batch) = phase.batch() {
             let dispatches = |tool: &str| self.dispatches(tool);
             return batch.check_recovered(recovered, self.executions_left(), dispatches);
         }
-        match recovered.rerun.iter().chain(&recovered.interrupted).next() {
+        let RunRecovered { rerun, interrupted, probing, .. } = recovered;
+        match rerun.iter().chain(interrupted).chain(probing).next() {
             Some(id) => Err(Misuse::UnknownCall(id.clone())),
-            None => Ok(Vec::new()),
+            None => Ok(Sorted::default()),
         }
     }
 

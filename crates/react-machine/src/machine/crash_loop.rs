@@ -1,10 +1,9 @@
 //! A run whose process dies again and again at the same step.
 
-use layer0::code;
-use layer0::event::{Actor, RunRecovered, ToolResponded};
+use layer0::event::{Actor, RunRecovered, ToolResponded, Verdict};
 use layer0::id::CallId;
 
-use super::{INTERRUPTED, Run};
+use super::Run;
 use crate::failure::FailureCause;
 use crate::phase::Phase;
 use crate::phase::batch::Batch;
@@ -38,7 +37,9 @@ impl Run {
         for call in running {
             let Ok(place) = batch.check_running("tool.responded", &call) else { continue };
             let (id, tool) = batch.call_at(place);
-            let answer = ToolResponded::refused(id, tool, code::TOOL_INTERRUPTED, INTERRUPTED);
+            let answer = batch
+                .settlement_at(place)
+                .unwrap_or_else(|| ToolResponded::settled(id, tool, Verdict::Unknown, None));
             // A hook that wants to stop the run comes too late: it is ending.
             let _ = self.answer_call(batch, place, Actor::Machine, cause, answer);
         }

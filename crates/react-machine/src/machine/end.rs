@@ -5,6 +5,7 @@ use std::sync::Arc;
 use layer0::event::{
     Actor, BudgetExhausted, GuardTripped, RunFailed, RunFinished, SignalReceived, ToolResponded,
 };
+use layer0::id::CallId;
 use layer0::message::Message;
 use layer0::stop::Stop;
 use layer0::{Code, Timestamp, code};
@@ -99,10 +100,18 @@ impl Run {
     }
 
     pub(super) fn answer_batch(&mut self, batch: &mut Batch, cause: u64, text: &str) {
+        for (place, answer) in batch.settled() {
+            // A hook that wants to stop the run comes too late: it is ending.
+            let _ = self.answer_call(batch, place, Actor::Machine, cause, answer);
+        }
+        let running: Vec<CallId> = batch.running().map(|(id, _)| id.clone()).collect();
         for answered in batch.give_up() {
             let message = answered.unwrap_or_else(|(id, tool)| {
                 let message = Message::tool(id.clone(), text, true);
                 let cancelled = ToolResponded::refused(id, tool, code::TOOL_CANCELLED, text);
+                if running.contains(&cancelled.call_id) {
+                    self.note_outcome(&cancelled);
+                }
                 self.append(Actor::Machine, Some(cause), cancelled);
                 message
             });

@@ -1,21 +1,23 @@
 //! Going on after the process that ran a run has died, and in copies of a run.
 
 use layer0::event::{
-    Actor, EventKind, RunForked, RunRecovered, RunResumed, SignalReceived, ToolResponded,
+    Actor, EventKind, RunForked, RunRecovered, RunResumed, SignalReceived, ToolResponded, Verdict,
 };
 use layer0::id::RunId;
-use layer0::{Timestamp, code};
+use layer0::{Timestamp, ToolSpec};
 
-use super::{INTERRUPTED, Machine, Run};
+use super::{Machine, Run};
 use crate::io::{Effect, Entry};
 use crate::phase::Phase;
-use crate::phase::batch::{Batch, Place, Unfinished};
+use crate::phase::batch::{Batch, Sorted, Unfinished};
 use crate::phase::turn::Ask;
 
 impl Machine {
     /// Returns what a process left open that died here: calls to run again because that does no
-    /// harm, calls that may have acted, and how many model attempts were lost. Calls that only dispatch
-    /// are not among them: they are gone on with, but not in a copy, where their runs are another's.
+    /// harm, calls that may have acted, calls whose tools can say whether they happened, and how many
+    /// model attempts were lost. Calls that only dispatch
+    /// are not among them: they are gone on with, but not in a copy, where their runs are another's. Nor are
+    /// calls of which a person said what became of them.
     #[must_use]
     pub fn lost(&self) -> RunRecovered {
         let mut lost = RunRecovered::new(Vec::new(), Vec::new(), 0);
@@ -26,12 +28,20 @@ impl Machine {
         let is_last = self.run.crashes.is_last() && self.open_dispatches().is_empty();
         let mut left = if is_last { 0 } else { self.executions_left() };
         let is_copied = self.phase.batch().is_some_and(Batch::is_copied);
-        let running = self.phase.batch().into_iter().flat_map(Batch::running);
+        let Some(batch) = self.phase.batch() else { return lost };
+        let running = batch.running().filter(|(call, _)| !batch.is_settled(call));
         for (call, tool) in running.filter(|(_, tool)| is_copied || !self.run.dispatches(tool)) {
+            let Some(spec) = self.run.spec(tool) else {
+                lost.interrupted.push(call.clone());
+                continue;
+            };
             // To run it again is another execution.
-            if left > 0 && self.run.is_idempotent(tool) {
+            if left > 0 && spec.idempotent {
                 left -= 1;
                 lost.rerun.push(call.clone());
+            // The call of a copied run has that run's key.
+            } else if spec.probe && !spec.idempotent && !is_last && !is_copied {
+                lost.probing.push(call.clone());
             } else {
                 lost.interrupted.push(call.clone());
             }
@@ -66,15 +76,20 @@ impl Machine {
 }
 
 impl Run {
-    fn is_idempotent(&self, tool: &str) -> bool {
-        self.definition.tools.iter().any(|spec| *spec.name == *tool && spec.idempotent)
+    fn spec(&self, tool: &str) -> Option<&ToolSpec> {
+        self.definition.tools.iter().find(|spec| *spec.name == *tool)
+    }
+
+    /// May a call of this tool be repeated after it may have acted?
+    pub(super) fn is_idempotent(&self, tool: &str) -> bool {
+        self.spec(tool).is_some_and(|spec| spec.idempotent)
     }
 
     /// Does again what was open, and answers what must not be done again.
     pub(super) fn recovered(
         &mut self,
         phase: &mut Phase,
-        interrupted: &[Place],
+        sorted: &Sorted,
         before: Timestamp,
         recovered: RunRecovered,
     ) -> Option<Phase> {
@@ -94,7 +109,7 @@ impl Run {
                 let attempts = ask.attempts.saturating_add(models);
                 return Some(self.ask(seq, Ask { attempts, ..ask }));
             }
-            Phase::Working(batch) => return self.work_again(seq, batch, interrupted),
+            Phase::Working(batch) => return self.work_again(seq, batch, sorted),
             Phase::Hooking(paused) => self.call_hooks(paused),
             Phase::Recalling => self.read_memory(),
             Phase::Memorizing(stopped) => self.write_memory(&stopped.output),
@@ -104,17 +119,17 @@ impl Run {
         None
     }
 
-    fn work_again(
-        &mut self,
-        cause: u64,
-        batch: &mut Batch,
-        interrupted: &[Place],
-    ) -> Option<Phase> {
-        let Unfinished { rerun, asked, decided, held } = batch.unfinished(interrupted);
+    fn work_again(&mut self, cause: u64, batch: &mut Batch, sorted: &Sorted) -> Option<Phase> {
+        let Unfinished { rerun, settled, asked, decided, held } = batch.unfinished(sorted);
         for place in rerun {
             let id = self.outbox.next_effect();
             let call_id = batch.rerun(place, id);
             self.perform(Effect::Rerun { id, call_id });
+        }
+        for place in &sorted.probing {
+            let id = self.outbox.next_effect();
+            let call_id = batch.rerun(*place, id);
+            self.perform(Effect::Probe { id, call_id });
         }
         if !asked.is_empty() && !batch.is_short() {
             let calls = self.conversation.last_calls().iter();
@@ -127,11 +142,14 @@ impl Run {
         for approval in held {
             self.perform(Effect::AskApproval(approval));
         }
-        let mut last = cause;
-        for place in interrupted {
+        let interrupted = sorted.interrupted.iter().map(|place| {
             let (id, tool) = batch.call_at(*place);
-            let answer = ToolResponded::refused(id, tool, code::TOOL_INTERRUPTED, INTERRUPTED);
-            match self.answer_call(batch, *place, Actor::Machine, cause, answer) {
+            (*place, ToolResponded::settled(id, tool, Verdict::Unknown, None))
+        });
+        let answers: Vec<_> = settled.into_iter().chain(interrupted).collect();
+        let mut last = cause;
+        for (place, answer) in answers {
+            match self.answer_call(batch, place, Actor::Machine, cause, answer) {
                 Ok(seq) => last = seq,
                 Err(stopped) => return Some(self.stop_by_hook(batch, stopped)),
             }

@@ -8,7 +8,7 @@ use layer0::event::{
     HookFailed, HookPassed, MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed,
     ModelResponded, OperatorDispatched, OperatorReturned, OperatorWaiting, RunRecovered,
     RunReopened, RunResumed, RunStarted, SignalReceived, ToolAttempted, ToolRequested,
-    ToolResponded,
+    ToolResolved, ToolResponded,
 };
 use layer0::id::CallId;
 
@@ -16,7 +16,7 @@ use crate::failure::FailureCause;
 use crate::hook::HookPoint;
 use crate::io::Finish;
 use crate::phase::Phase;
-use crate::phase::batch::{Batch, Held, Place};
+use crate::phase::batch::{Batch, Held, Place, Sorted};
 use crate::phase::paused::{Paused, Stopped};
 use crate::phase::turn::Turn;
 use crate::text;
@@ -46,11 +46,15 @@ pub(super) enum Step<'p> {
     HookStopped(&'p mut Phase, HookStop),
     ApprovalGranted(&'p mut Batch, Held, ApprovalGranted),
     ApprovalDenied(&'p mut Batch, Held, ApprovalDenied),
-    /// With where the calls stand that are not run again.
-    Recovered(&'p mut Phase, Vec<Place>, RunRecovered),
+    /// With where the calls stand that do not simply run again.
+    Recovered(&'p mut Phase, Sorted, RunRecovered),
     Resumed(RunResumed),
     /// With how it had ended.
     Reopened(Finish, RunReopened),
+    /// A person said what became of a call that has no answer.
+    Settled(&'p mut Batch, Place, ToolResolved),
+    /// A person said what became of a call after its answer.
+    SettledLate(ToolResolved),
     Cancelled(&'p mut Phase, SignalReceived),
     Input(SignalReceived),
     /// It only leaves a record.
@@ -84,10 +88,19 @@ impl Step<'_> {
             | Self::GrantedBelow(_)
             | Self::Recovered(..)
             | Self::Resumed(_)
+            | Self::Settled(..)
+            | Self::SettledLate(_)
             | Self::Cancelled(..)
             | Self::Input(_)
             | Self::Noted(..) => false,
         }
+    }
+}
+
+impl Step<'_> {
+    /// Can it come while no process has the run?
+    pub(super) const fn is_settlement(&self) -> bool {
+        matches!(self, Self::Settled(..) | Self::SettledLate(_))
     }
 }
 

@@ -158,6 +158,13 @@ impl Run {
         }
     }
 
+    /// Notes a call that began, and whose answer leaves open whether it happened.
+    pub(super) fn note_outcome(&mut self, answer: &ToolResponded) {
+        if !self.dispatches(&answer.tool) && !self.is_idempotent(&answer.tool) {
+            self.unsettled.note(answer);
+        }
+    }
+
     /// Writes the answer of a call down. `Err` says what stops the run now.
     pub(super) fn answer_call(
         &mut self,
@@ -167,6 +174,9 @@ impl Run {
         cause: u64,
         responded: ToolResponded,
     ) -> Result<u64, StoppedByHook> {
+        if batch.is_running(&responded.call_id) {
+            self.note_outcome(&responded);
+        }
         let stopped = batch.answer(place, &responded);
         let seq = self.append(actor, Some(cause), responded);
         stopped.map_or(Ok(seq), Err)

@@ -1,12 +1,13 @@
 //! The calls of one model answer, each from its admission to its answer.
 
 mod check;
+mod unfinished;
 
 use std::sync::Arc;
 
 use layer0::JsonText;
 use layer0::code::TOOL_CANCELLED;
-use layer0::event::ToolResponded;
+use layer0::event::{ToolResolved, ToolResponded};
 use layer0::id::{CallId, ErrorId};
 use layer0::message::{Message, ToolCall};
 
@@ -15,6 +16,8 @@ use crate::guards::result_digest;
 use crate::io::{Approval, EffectId, ToolRun};
 use crate::signature::call_signature;
 use crate::tool_message::tool_message;
+
+pub(crate) use unfinished::{Sorted, Unfinished};
 
 /// How many executions stay with the caller for each of its tools that is running: as many as the
 /// runtime tries one again by default.
@@ -56,6 +59,8 @@ struct Call {
     signature: Arc<str>,
     /// Where the error of its execution is stored.
     stored: Option<ErrorId>,
+    /// What a person said of it while it had no answer.
+    settled: Option<Box<ToolResolved>>,
     state: CallState,
 }
 
@@ -104,19 +109,6 @@ pub(crate) struct Closed {
     pub(crate) results: Vec<(Arc<str>, u64)>,
 }
 
-/// What a process that died left of a batch.
-#[derive(Default)]
-pub(crate) struct Unfinished {
-    /// Calls that run again.
-    pub(crate) rerun: Vec<Place>,
-    /// Calls that were not admitted yet.
-    pub(crate) asked: Vec<CallId>,
-    /// Calls that a person agreed to.
-    pub(crate) decided: Vec<ToolCall>,
-    /// Approvals that are open.
-    pub(crate) held: Vec<Approval>,
-}
-
 impl Batch {
     pub(crate) fn new(
         responded: u64,
@@ -130,6 +122,7 @@ impl Batch {
             arguments: call.arguments.clone(),
             signature,
             stored: None,
+            settled: None,
             state: CallState::Asked,
         });
         let calls = calls.collect();
@@ -346,24 +339,6 @@ impl Batch {
             CallState::Answered { message, .. } => Ok(message),
             _ => Err((call.id, call.tool)),
         })
-    }
-
-    /// Returns what is to be done again after a process died.
-    pub(crate) fn unfinished(&mut self, interrupted: &[Place]) -> Unfinished {
-        self.is_copied = false;
-        let mut unfinished = Unfinished::default();
-        for (place, call) in self.calls.iter().enumerate().map(|(at, call)| (Place(at), call)) {
-            match &call.state {
-                CallState::Open { .. } if !interrupted.contains(&place) => {
-                    unfinished.rerun.push(place);
-                }
-                CallState::Asked => unfinished.asked.push(call.id.clone()),
-                CallState::Decided { approval, .. } => unfinished.decided.push(approval.call()),
-                CallState::Held { approval, .. } => unfinished.held.push(approval.clone()),
-                CallState::Open { .. } | CallState::Answered { .. } => {}
-            }
-        }
-        unfinished
     }
 
     /// Admits again what people were asked about: their answers were for another run.

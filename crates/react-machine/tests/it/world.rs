@@ -36,7 +36,7 @@ pub(crate) enum Choice {
     /// The hooks of the pause: let it go on, one fails, one stops the run.
     Hooks(u8),
     /// Decide an open approval.
-    Decide { pick: usize, verdict: Verdict },
+    Decide { pick: usize, verdict: Decided },
     /// A hook fails or stops the run around a tool call.
     ToolHook { pick: usize, after: bool, stop: bool },
     /// Time passes.
@@ -51,7 +51,7 @@ pub(crate) enum Choice {
 
 /// What becomes of an open approval.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Verdict {
+pub(crate) enum Decided {
     Agreed,
     /// To another call than the one that was shown.
     Changed,
@@ -84,8 +84,8 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
     ]
 }
 
-fn verdict() -> impl Strategy<Value = Verdict> {
-    use Verdict::*;
+fn verdict() -> impl Strategy<Value = Decided> {
+    use Decided::*;
     prop_oneof![3 => Just(Agreed), 1 => Just(Changed), 3 => Just(Denied), 1 => Just(Expired)]
 }
 
@@ -417,7 +417,7 @@ impl World {
         }
     }
 
-    fn decide(&mut self, pick: usize, verdict: Verdict) {
+    fn decide(&mut self, pick: usize, verdict: Decided) {
         self.asked.retain(|asked| self.machine.open_approvals().any(|open| open == asked));
         if self.asked.is_empty() {
             return;
@@ -429,20 +429,20 @@ impl World {
             let message = Some("no".into());
             let arguments = || json!({ "index": 9 }).into();
             let reason = match verdict {
-                Verdict::Agreed | Verdict::Changed => {
+                Decided::Agreed | Decided::Changed => {
                     let mut granted = ApprovalGranted::new(approval_id, call_id, by);
                     granted.message = message;
-                    granted.arguments = matches!(verdict, Verdict::Changed).then(arguments);
+                    granted.arguments = matches!(verdict, Decided::Changed).then(arguments);
                     return granted.into();
                 }
-                Verdict::Denied => "approval.denied",
-                Verdict::Expired => "approval.expired",
+                Decided::Denied => "approval.denied",
+                Decided::Expired => "approval.expired",
             };
             let mut denied = ApprovalDenied::new(approval_id, call_id, by, reason);
             denied.message = message;
             denied.into()
         };
-        if !matches!(verdict, Verdict::Expired) {
+        if !matches!(verdict, Decided::Expired) {
             self.refused(Input::fact(at, fact("intern")));
         }
         let fact = fact("ops");

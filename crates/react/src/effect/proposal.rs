@@ -4,15 +4,13 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use backstop_tool::{Admitted, ToolError, failed_text};
-use futures_util::FutureExt;
-use futures_util::future::{Either, select};
 use layer0::JsonText;
 use layer0::message::ToolCall;
 
+use super::call::{admit, context_of, limit_of};
 use super::effects::Effects;
 use super::failure::Failing;
-use super::tool::{admit, context_of, limit_of};
-use crate::guarded::{drop_guarded, panic_text};
+use crate::guarded;
 use crate::inner::Inner;
 use crate::journal::{End, Gated, Note};
 use crate::recordable::recordable;
@@ -63,13 +61,5 @@ async fn proposed(
     let context = context_of(effects, &call.id, &admitted);
     let tool = admitted.tool();
     let asked = AssertUnwindSafe(async { tool.proposal(&admitted.arguments, &context).await });
-    let asked = Box::pin(asked.catch_unwind());
-    match select(asked, effects.agent.clock.sleep(limit)).await {
-        Either::Left((Ok(answer), _)) => answer,
-        Either::Left((Err(panic), _)) => Err(ToolError::Panicked(panic_text(panic))),
-        Either::Right(((), asked)) => {
-            drop_guarded(asked);
-            Err(ToolError::timeout(limit))
-        }
-    }
+    guarded::ask(asked, limit, &effects.agent.clock).await
 }

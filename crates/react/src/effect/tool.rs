@@ -1,31 +1,27 @@
 //! One execution of a tool: the call, what it came to, and whether it is tried again.
 
-use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_error_store::{StoreError, Summary};
-use backstop_react_machine::{HookPoint, NothingLeft};
+use backstop_react_machine::NothingLeft;
 use backstop_retry::{Decision, RetryPolicy, Tried};
-use backstop_tool::{Admitted, ToolContext, ToolError, failed_text};
-use layer0::event::{EventKind, ToolAttempted, ToolLate, ToolResponded};
-use layer0::failure::{Chain, Failure, Retry, sources};
-use layer0::id::CallId;
+use backstop_tool::{Admitted, ToolError, failed_text};
+use layer0::event::ToolLate;
+use layer0::failure::{Failure, Retry};
 use layer0::{JsonText, code};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::answer::{answer, attempted};
+use super::call::{admit, context_of, limit_of};
 use super::effects::Effects;
-use super::failure::{Failing, is_stored};
-use super::hooks::{Hooks, Kind};
-use super::large_result::Shown;
+use super::failure::Failing;
+use super::probe;
 use crate::dispatch::{Caller, Dispatcher};
-use crate::guarded::{execute, forward, panic_text};
-use crate::hook::{HookContext, Moment};
-use crate::inner::Inner;
-use crate::journal::{End, Execution, ExecutionEnd, Notes, StopFact};
-use crate::recordable::recordable;
+use crate::guarded::{execute, forward};
+use crate::hook::HookContext;
+use crate::journal::{End, Execution, ExecutionEnd, Notes};
 
 /// Runs a tool once and turns what it came to into facts.
 pub(super) async fn execution(
@@ -92,16 +88,14 @@ pub(super) async fn execution(
             execution.elapsed = execution.elapsed.saturating_add(delay);
             end.again = Some((delay, execution));
         }
+        Some(Err(error)) if probe::is_asked(&admitted, &error) => {
+            let returned = std::mem::take(&mut end.returned);
+            end = probe::settle(&effects, execution, &admitted, error, &stop).await;
+            end.returned = returned;
+        }
         Some(result) => end.facts = Notes(answer(&effects, &execution, &admitted, result).await),
     }
     End::Execution(end)
-}
-
-/// Decides whether a call may run. What it needs is asked of the tool's own code, which may panic.
-pub(crate) fn admit(agent: &Inner, tool: &str, arguments: JsonText) -> Result<Admitted, ToolError> {
-    let admit = || agent.tools.admit(tool, arguments, &agent.grants);
-    std::panic::catch_unwind(AssertUnwindSafe(admit))
-        .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))
 }
 
 /// Returns what a tool dispatches as.
@@ -159,25 +153,6 @@ async fn call(
     execute(admitted.clone(), context, limit, &effects.agent.clock, note_late).await
 }
 
-/// Returns how long a tool may take.
-pub(super) fn limit_of(agent: &Inner, admitted: &Admitted) -> Duration {
-    let limit = Duration::from_millis(agent.definition.limits.tool_timeout_ms);
-    admitted.spec().timeout.unwrap_or(limit)
-}
-
-/// Returns what a tool may know of a call.
-pub(super) fn context_of(effects: &Effects, call_id: &CallId, admitted: &Admitted) -> ToolContext {
-    let agent = &effects.agent;
-    let HookContext { run, session } = effects.context.clone();
-    let deadline = agent.clock.now().after(limit_of(agent, admitted));
-    let mut context = ToolContext::new(run, session, call_id.clone(), deadline);
-    context.granted = Arc::clone(admitted.needs());
-    context.grants = agent.grants.clone();
-    context.app_state.clone_from(&agent.app_state);
-    context.redactor = agent.redactor.clone();
-    context
-}
-
 /// Returns how long is waited before the tool is tried again. That is done only when the tool says how
 /// long: whether anything else is worth another try is for the model to decide.
 fn next_delay(
@@ -198,80 +173,4 @@ fn next_delay(
         Decision::Again(delay) => Some(delay),
         _ => None,
     }
-}
-
-/// Says that a tool is tried again.
-fn attempted(
-    effects: &Effects,
-    execution: &Execution,
-    error: &ToolError,
-    delay: Duration,
-) -> ToolAttempted {
-    let text = error.kind().to_string();
-    // Cut first, a secret would be cut in half.
-    let message = Summary::of(&effects.agent.redactor.redact(&text), None).text;
-    let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
-    let call_id = execution.run.call_id.clone();
-    ToolAttempted::new(call_id, execution.run.execution, error.code(), message, delay_ms)
-}
-
-/// Stores what is long, and calls the hooks of a tool that ran.
-async fn answer(
-    effects: &Effects,
-    execution: &Execution,
-    admitted: &Admitted,
-    result: Result<JsonText, ToolError>,
-) -> Vec<EventKind> {
-    let Effects { agent, context, .. } = effects;
-    let Execution { run, elapsed, .. } = execution;
-    let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-    let failing = Failing::new(agent, context, &run.call_id, &run.tool, duration_ms);
-    let stores = admitted.stores_errors();
-    let mut facts = match result {
-        Ok(output) => {
-            let output = recordable(&agent.redactor, output);
-            // What the detail tools give out is bounded by itself.
-            let shown = if stores { Shown::of(output, agent) } else { Shown::Whole(output) };
-            let (note, output) = shown.keep(agent, &failing).await;
-            let (call_id, tool) = (run.call_id.clone(), Arc::clone(&run.tool));
-            let responded = ToolResponded::succeeded(call_id, tool, output, duration_ms);
-            note.into_iter().chain([responded.into()]).collect()
-        }
-        Err(error) if stores && is_stored(&error) => {
-            failing.store_and_respond(&error, agent.stores.errors.as_deref()).await
-        }
-        Err(error) => {
-            let answer = failing.respond(&error, &failed_text(&run.tool, &error));
-            // A detail tool that cannot read its store says so in its cause.
-            match sources(error.kind()).find_map(|cause| cause.downcast_ref::<StoreError>()) {
-                Some(store) if !stores => {
-                    let why = Chain(store).to_string();
-                    vec![failing.degraded("get", store.code(), &why), answer]
-                }
-                _ => vec![answer],
-            }
-        }
-    };
-    call_hooks(effects, &mut facts).await;
-    facts
-}
-
-/// Calls the hooks of a tool that ran. What they leave in the record stands before the answer.
-async fn call_hooks(effects: &Effects, facts: &mut Vec<EventKind>) {
-    let hooks = Hooks::of(&effects.agent);
-    let Some(EventKind::ToolResponded(answer)) = facts.last() else { return };
-    if !hooks.has(HookPoint::AfterTool) {
-        return;
-    }
-    let moment = Moment::AfterTool {
-        call_id: &answer.call_id,
-        tool: &answer.tool,
-        ok: answer.ok,
-        output: &answer.output,
-    };
-    let called = hooks.call(moment, &effects.context, Kind::All).await;
-    let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
-    let before_answer = facts.len() - 1;
-    let stop = stop.map(|StopFact(fact)| fact.0);
-    facts.splice(before_answer..before_answer, called.notes.into_iter().chain(stop));
 }

@@ -24,6 +24,8 @@ pub(crate) enum Step {
     Attempt(Box<Attempt>),
     /// Run a tool once.
     Execution(Box<Execution>),
+    /// Ask a tool what became of a call that was running when the process died. It ends as an execution.
+    Probe(Box<Execution>),
     /// Call the hooks of a pause.
     Hooks(Pause),
     /// Ask the gates about calls, and the tools what people are to see of them.

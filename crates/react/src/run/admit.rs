@@ -182,10 +182,7 @@ impl Run {
 
     /// Runs a tool again that was running when the process died.
     pub(super) async fn rerun(&mut self, id: EffectId, call_id: &CallId) -> Result<(), AgentError> {
-        let Some(mut run) = self.tools.recorded(call_id) else {
-            let what = format!("nothing is known of call `{call_id}`");
-            return Err(AgentError::Internal(what.into()));
-        };
+        let mut run = self.recorded_execution(call_id)?;
         // Tool and policy may have changed since.
         match admit(&self.agent, &run.tool, run.arguments.clone()) {
             Ok(admitted) => {

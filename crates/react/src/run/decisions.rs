@@ -81,6 +81,9 @@ impl Run {
 
     /// Records a row of the inbox.
     pub(super) async fn take_row(&mut self, row: InboxMessage) -> Result<(), AgentError> {
+        if let InboxRequest::Settle { call, settlement, .. } = row.request {
+            return self.settle(row.id, call, settlement).await;
+        }
         self.ledger.take_row(row.id);
         let facts = match row.request {
             InboxRequest::Decide { approval, decision } => self.decision_facts(&approval, decision),

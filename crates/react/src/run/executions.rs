@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_react_machine::{Input, ToolRun};
-use backstop_tool::DispatchSpec;
+use backstop_react_machine::{EffectId, Input, ToolRun};
+use backstop_tool::{Admitted, DispatchSpec};
 use layer0::code;
 use layer0::event::EventKind;
+use layer0::id::CallId;
 
 use super::tools::AtWork;
 use super::{InFlight, Run};
 use crate::effect::admit;
-use crate::error::AgentError;
+use crate::error::{AgentError, internal};
 use crate::journal::{Execution, ExecutionEnd, Notes, Step, Wanted};
 
 impl Run {
@@ -28,19 +29,43 @@ impl Run {
         let places = usize::try_from(self.definition.limits.max_concurrent_tools).unwrap_or(1);
         while let Some((run, admitted)) = self.tools.next(places) {
             self.acted |= !admitted.spec().idempotent;
-            let execution = Execution {
-                run,
-                admitted: Some(admitted),
-                sessions: Arc::clone(&self.sessions),
-                depth: self.depth,
-                tried: 0,
-                elapsed: Duration::ZERO,
-                may_repeat: false,
-                child: None,
-            };
-            self.start_execution(Box::new(execution)).await?;
+            let execution = self.execution(run, Some(admitted));
+            self.start_execution(execution).await?;
         }
         Ok(())
+    }
+
+    /// Makes the first execution of a call in this process.
+    fn execution(&self, run: ToolRun, admitted: Option<Admitted>) -> Box<Execution> {
+        Box::new(Execution {
+            run,
+            admitted,
+            sessions: Arc::clone(&self.sessions),
+            depth: self.depth,
+            tried: 0,
+            elapsed: Duration::ZERO,
+            may_repeat: false,
+            child: None,
+        })
+    }
+
+    /// Asks a tool what became of a call that was running when the process died.
+    pub(super) fn probe(&mut self, id: EffectId, call_id: &CallId) -> Result<(), AgentError> {
+        let mut run = self.recorded_execution(call_id)?;
+        run.id = id;
+        self.acted = true;
+        let admitted = admit(&self.agent, &run.tool, run.arguments.clone()).ok();
+        let mut execution = self.execution(run, admitted);
+        execution.may_repeat = self.executions_left() > 0;
+        let work = self.tools.begin(&execution, false);
+        self.start(Step::Probe(execution), InFlight::Execution(work));
+        Ok(())
+    }
+
+    /// Returns what an execution in an earlier process was asked for.
+    pub(super) fn recorded_execution(&mut self, call_id: &CallId) -> Result<ToolRun, AgentError> {
+        let unknown = || internal(format!("nothing is known of call `{call_id}`"));
+        self.tools.recorded(call_id).ok_or_else(unknown)
     }
 
     async fn start_execution(&mut self, mut execution: Box<Execution>) -> Result<(), AgentError> {
@@ -51,7 +76,8 @@ impl Run {
             execution.admitted = admitted.ok();
         }
         let admitted = execution.admitted.as_ref();
-        let is_idempotent = admitted.is_some_and(|admitted| admitted.spec().idempotent);
+        let is_repeatable = admitted
+            .is_some_and(|admitted| admitted.spec().idempotent || admitted.spec().probe_is_final);
         if let Some(admitted) = admitted
             && let Some(DispatchSpec { operator, input_digest, is_priced, max_depth, .. }) =
                 admitted.dispatch().cloned()
@@ -68,7 +94,7 @@ impl Run {
             }
             execution.child = Some(child.map(Box::new));
         }
-        execution.may_repeat = is_idempotent && self.executions_left() > 0;
+        execution.may_repeat = is_repeatable && self.executions_left() > 0;
         let dispatches =
             execution.admitted.as_ref().is_some_and(|admitted| admitted.spec().dispatches);
         let work = self.tools.begin(&execution, dispatches);
@@ -88,6 +114,7 @@ impl Run {
             self.tools.end(&work, None);
             return Ok(());
         }
+        let again = again.filter(|_| !self.tools.is_settled(work.call_id()));
         self.tools.end(&work, again.map(|(delay, execution)| (now.after(delay), execution)));
         if facts.iter().any(stops_the_run) {
             self.stop_steps(code::HOOK_ABORTED).await?;
@@ -104,6 +131,7 @@ impl Run {
         let returned = returned.into_iter().map(EventKind::from);
         let facts: Vec<_> = resumed.into_iter().chain(returned).chain(facts).map(answer).collect();
         self.ledger.step(facts).await?;
+        self.settle_ended(&work).await?;
         self.give_more().await?;
         self.start_tools().await
     }

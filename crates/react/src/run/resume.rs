@@ -4,7 +4,9 @@ mod episode;
 
 use std::sync::Arc;
 
-use backstop_event_log::{Claim, EventLog, Record, RunWriter, session_of_fork};
+use backstop_event_log::{
+    Claim, EventLog, InboxMessage, LogError, Record, RunWriter, session_of_fork,
+};
 use backstop_react_machine::{AgentDefinition, CheckedDefinition, Machine, Replayed};
 use layer0::event::{Event, EventKind, RunForked, RunResumed};
 use layer0::id::{CallId, RunId};
@@ -24,6 +26,7 @@ use crate::journal::Fact;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
+use crate::resume_error::ResumeError;
 use crate::run_clock::RunClock;
 
 /// A recorded run, to be gone on with.
@@ -95,6 +98,15 @@ impl Resumed {
     pub(crate) fn by(mut self, by: RunResumed) -> Self {
         self.run.approvals = Approvals::resumed(Some(by));
         self
+    }
+
+    /// Records the settlements in the inbox; nothing of the run is run.
+    pub(crate) async fn settle(&mut self, rows: Vec<InboxMessage>) -> Result<(), ResumeError> {
+        let settled = self.run.settle_without_owner(rows).await;
+        settled.map_err(|error| match error {
+            AgentError::Storage(error) => error.into(),
+            error => LogError::Failed(error.into()).into(),
+        })
     }
 
     /// Takes a row of the inbox with the next append.

@@ -121,8 +121,8 @@ pub(crate) async fn end(
         EventKind::from(RunResumed::new(by.clone().unwrap_or_else(|| "backstop".into())))
     } else {
         let mut lost = machine.lost();
-        lost.interrupted = [lost.rerun, lost.interrupted].concat();
-        lost.rerun = Vec::new();
+        lost.interrupted = [lost.rerun, lost.probing, lost.interrupted].concat();
+        (lost.rerun, lost.probing) = (Vec::new(), Vec::new());
         lost.into()
     };
     let data = by.map_or(Value::Null, |by| json!({ "by": &*by }));

@@ -89,6 +89,7 @@ impl Run {
                 }
             }
         }
+        self.settle_stopped().await?;
         // What the machine decided on this is not begun any more.
         self.ledger.forget_effects();
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use backstop_event_log::Settlement;
 use backstop_react_machine::{EffectId, ToolRun};
 use backstop_tool::Admitted;
 use layer0::Timestamp;
@@ -25,6 +26,8 @@ pub(super) struct Tools {
     taken_up: BTreeSet<RunId>,
     /// What executions before this process were asked for, by call.
     recorded: BTreeMap<CallId, ToolRun>,
+    /// What people say of calls that are being stopped, with the rows that say it.
+    settlements: BTreeMap<CallId, (u64, Settlement)>,
 }
 
 /// An execution that has not ended.
@@ -112,6 +115,31 @@ impl Tools {
     pub(super) fn due(&mut self, now: Timestamp) -> Option<Box<Execution>> {
         let place = self.waiting.iter().position(|(at, _)| *at <= now)?;
         Some(self.waiting.remove(place).1)
+    }
+
+    /// Keeps what a person says of a call until its execution has ended.
+    pub(super) fn settle(&mut self, call: CallId, row: u64, settlement: Settlement) {
+        self.settlements.entry(call).or_insert((row, settlement));
+    }
+
+    pub(super) fn is_settled(&self, call: &CallId) -> bool {
+        self.settlements.contains_key(call)
+    }
+
+    pub(super) fn take_settlement(&mut self, call: &CallId) -> Option<(u64, Settlement)> {
+        self.settlements.remove(call)
+    }
+
+    pub(super) fn take_settlements(&mut self) -> Vec<(CallId, u64, Settlement)> {
+        let all = std::mem::take(&mut self.settlements).into_iter();
+        all.map(|(call, (row, settlement))| (call, row, settlement)).collect()
+    }
+
+    /// Does not begin a call, or not again.
+    pub(super) fn withdraw(&mut self, call: &CallId) {
+        self.admitted.remove(call);
+        self.queued.retain(|run| run.call_id != *call);
+        self.waiting.retain(|(_, execution)| execution.run.call_id != *call);
     }
 
     /// Forgets what has not begun.

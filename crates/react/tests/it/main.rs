@@ -25,6 +25,7 @@ mod refused;
 mod record;
 mod sessions;
 mod settings;
+mod settling;
 mod status;
 mod stores;
 mod stream;

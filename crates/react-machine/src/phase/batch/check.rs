@@ -5,7 +5,7 @@ use std::sync::Arc;
 use layer0::event::{RunRecovered, ToolRequested, ToolResponded};
 use layer0::id::{ApprovalId, CallId};
 
-use super::{Batch, Call, CallState, Held, Place};
+use super::{Batch, Call, CallState, Held, Place, Sorted};
 use crate::io::{Approval, EffectId, Misuse};
 
 /// What is said of a call that waits for a person.
@@ -144,27 +144,33 @@ impl Batch {
             .ok_or_else(|| Misuse::UnknownApproval(id.clone()))
     }
 
-    /// Is every call that was running sorted out that does more than dispatch, and no other? Returns where the interrupted ones
-    /// stand.
+    /// Is every call that was running sorted out that does more than dispatch and that no person settled, and
+    /// no other? Returns where those stand that do not simply run again.
     pub(crate) fn check_recovered(
         &self,
         recovered: &RunRecovered,
         executions_left: u32,
         dispatches: impl Fn(&str) -> bool,
-    ) -> Result<Vec<Place>, Misuse> {
+    ) -> Result<Sorted, Misuse> {
         let unexpected = |state| Err(Misuse::Unexpected { event: "run.recovered", state });
-        let named = || recovered.rerun.iter().chain(&recovered.interrupted);
-        if let Some(id) = named().find(|id| !self.is_running(id)) {
+        let RunRecovered { rerun, interrupted, probing, .. } = recovered;
+        let named = || rerun.iter().chain(interrupted).chain(probing);
+        if let Some(id) = named().find(|id| !self.is_running(id) || self.is_settled(id)) {
             return Err(Misuse::UnknownCall(id.clone()));
         }
-        if recovered.rerun.len() > usize::try_from(executions_left).unwrap_or(usize::MAX) {
+        if rerun.len() > usize::try_from(executions_left).unwrap_or(usize::MAX) {
             return unexpected("fewer executions are left of the budget");
         }
         // A call that only dispatches is gone on with, unless it is named.
         let is_named = |id: &CallId| named().any(|named| named == id);
-        if self.running().any(|(id, tool)| !is_named(id) && !dispatches(tool)) {
+        let is_left_out = |(id, tool): (&CallId, &Arc<str>)| {
+            !(is_named(id) || dispatches(tool) || self.is_settled(id))
+        };
+        if self.running().any(is_left_out) {
             return unexpected("other calls are open too");
         }
-        recovered.interrupted.iter().map(|id| self.find(id)).collect()
+        let places =
+            |ids: &[CallId]| ids.iter().map(|id| self.find(id)).collect::<Result<Vec<_>, _>>();
+        Ok(Sorted { interrupted: places(interrupted)?, probing: places(probing)? })
     }
 }

@@ -1,0 +1,93 @@
+//! What a process that died left of a batch, and what people said of it.
+
+use std::sync::Arc;
+
+use layer0::event::{ToolResolved, ToolResponded};
+use layer0::id::CallId;
+use layer0::message::ToolCall;
+
+use super::{Batch, Call, CallState, Place};
+use crate::io::Approval;
+
+/// Where the calls stand that a process that died left and that do not simply run again.
+#[derive(Default)]
+pub(crate) struct Sorted {
+    /// They are answered as interrupted.
+    pub(crate) interrupted: Vec<Place>,
+    /// Their tools are asked whether they happened.
+    pub(crate) probing: Vec<Place>,
+}
+
+/// What a process that died left of a batch.
+#[derive(Default)]
+pub(crate) struct Unfinished {
+    /// Calls that run again.
+    pub(crate) rerun: Vec<Place>,
+    /// Calls of which a person said what became of them, with the answer that follows.
+    pub(crate) settled: Vec<(Place, ToolResponded)>,
+    /// Calls that were not admitted yet.
+    pub(crate) asked: Vec<CallId>,
+    /// Calls that a person agreed to.
+    pub(crate) decided: Vec<ToolCall>,
+    /// Approvals that are open.
+    pub(crate) held: Vec<Approval>,
+}
+
+impl Call {
+    fn settlement(&self) -> Option<ToolResponded> {
+        let settled =
+            self.settled.as_ref().filter(|_| matches!(self.state, CallState::Open { .. }))?;
+        let (id, tool, output) = (self.id.clone(), Arc::clone(&self.tool), settled.output.clone());
+        Some(ToolResponded::settled(id, tool, settled.verdict, output))
+    }
+}
+
+impl Batch {
+    /// Keeps what a person said of a call that is running.
+    pub(crate) fn settle(&mut self, place: Place, resolved: &ToolResolved) {
+        self.calls[place.0].settled = Some(Box::new(resolved.clone()));
+    }
+
+    /// Did a person say what became of a call that is running?
+    pub(crate) fn is_settled(&self, id: &CallId) -> bool {
+        self.settlement_of(id).is_some()
+    }
+
+    pub(crate) fn settlement_of(&self, id: &CallId) -> Option<ToolResponded> {
+        self.find(id).ok().and_then(|place| self.settlement_at(place))
+    }
+
+    /// Returns the answer of a call that is running, where a person said what became of it.
+    pub(crate) fn settlement_at(&self, place: Place) -> Option<ToolResponded> {
+        self.calls[place.0].settlement()
+    }
+
+    /// Returns the calls that are running of which a person said what became of them, with their answers.
+    pub(crate) fn settled(&self) -> Vec<(Place, ToolResponded)> {
+        let places = (0..self.calls.len()).map(Place);
+        places.filter_map(|place| Some((place, self.settlement_at(place)?))).collect()
+    }
+
+    /// Returns what is to be done again after a process died.
+    pub(crate) fn unfinished(&mut self, sorted: &Sorted) -> Unfinished {
+        self.is_copied = false;
+        let is_sorted =
+            |place: Place| sorted.interrupted.contains(&place) || sorted.probing.contains(&place);
+        let mut unfinished = Unfinished::default();
+        for (place, call) in self.calls.iter().enumerate().map(|(at, call)| (Place(at), call)) {
+            match &call.state {
+                CallState::Open { .. } if let Some(answer) = call.settlement() => {
+                    unfinished.settled.push((place, answer));
+                }
+                CallState::Open { .. } if !is_sorted(place) => {
+                    unfinished.rerun.push(place);
+                }
+                CallState::Asked => unfinished.asked.push(call.id.clone()),
+                CallState::Decided { approval, .. } => unfinished.decided.push(approval.call()),
+                CallState::Held { approval, .. } => unfinished.held.push(approval.clone()),
+                CallState::Open { .. } | CallState::Answered { .. } => {}
+            }
+        }
+        unfinished
+    }
+}

@@ -1,0 +1,95 @@
+//! From what a tool came to, to what the record says of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_error_store::{StoreError, Summary};
+use backstop_react_machine::HookPoint;
+use backstop_tool::{Admitted, ToolError, failed_text};
+use layer0::JsonText;
+use layer0::event::{EventKind, ToolAttempted, ToolResponded};
+use layer0::failure::{Chain, Failure, sources};
+
+use super::effects::Effects;
+use super::failure::{Failing, is_stored};
+use super::hooks::{Hooks, Kind};
+use super::large_result::Shown;
+use crate::hook::Moment;
+use crate::journal::{Execution, StopFact};
+use crate::recordable::recordable;
+
+/// Says that a tool is tried again.
+pub(super) fn attempted(
+    effects: &Effects,
+    execution: &Execution,
+    error: &ToolError,
+    delay: Duration,
+) -> ToolAttempted {
+    let text = error.kind().to_string();
+    // Cut first, a secret would be cut in half.
+    let message = Summary::of(&effects.agent.redactor.redact(&text), None).text;
+    let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+    let call_id = execution.run.call_id.clone();
+    ToolAttempted::new(call_id, execution.run.execution, error.code(), message, delay_ms)
+}
+
+/// Stores what is long, and calls the hooks of a tool that ran.
+pub(super) async fn answer(
+    effects: &Effects,
+    execution: &Execution,
+    admitted: &Admitted,
+    result: Result<JsonText, ToolError>,
+) -> Vec<EventKind> {
+    let Effects { agent, context, .. } = effects;
+    let Execution { run, elapsed, .. } = execution;
+    let duration_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    let failing = Failing::new(agent, context, &run.call_id, &run.tool, duration_ms);
+    let stores = admitted.stores_errors();
+    let mut facts = match result {
+        Ok(output) => {
+            let output = recordable(&agent.redactor, output);
+            // What the detail tools give out is bounded by itself.
+            let shown = if stores { Shown::of(output, agent) } else { Shown::Whole(output) };
+            let (note, output) = shown.keep(agent, &failing).await;
+            let (call_id, tool) = (run.call_id.clone(), Arc::clone(&run.tool));
+            let responded = ToolResponded::succeeded(call_id, tool, output, duration_ms);
+            note.into_iter().chain([responded.into()]).collect()
+        }
+        Err(error) if stores && is_stored(&error) => {
+            failing.store_and_respond(&error, agent.stores.errors.as_deref()).await
+        }
+        Err(error) => {
+            let answer = failing.respond(&error, &failed_text(&run.tool, &error));
+            // A detail tool that cannot read its store says so in its cause.
+            match sources(error.kind()).find_map(|cause| cause.downcast_ref::<StoreError>()) {
+                Some(store) if !stores => {
+                    let why = Chain(store).to_string();
+                    vec![failing.degraded("get", store.code(), &why), answer]
+                }
+                _ => vec![answer],
+            }
+        }
+    };
+    call_hooks(effects, &mut facts).await;
+    facts
+}
+
+/// Calls the hooks of a tool that ran. What they leave in the record stands before the answer.
+async fn call_hooks(effects: &Effects, facts: &mut Vec<EventKind>) {
+    let hooks = Hooks::of(&effects.agent);
+    let Some(EventKind::ToolResponded(answer)) = facts.last() else { return };
+    if !hooks.has(HookPoint::AfterTool) {
+        return;
+    }
+    let moment = Moment::AfterTool {
+        call_id: &answer.call_id,
+        tool: &answer.tool,
+        ok: answer.ok,
+        output: &answer.output,
+    };
+    let called = hooks.call(moment, &effects.context, Kind::All).await;
+    let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
+    let before_answer = facts.len() - 1;
+    let stop = stop.map(|StopFact(fact)| fact.0);
+    facts.splice(before_answer..before_answer, called.notes.into_iter().chain(stop));
+}

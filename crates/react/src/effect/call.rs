@@ -1,0 +1,40 @@
+//! A call of a tool: whether it may run, and what its tool may know of it.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_tool::{Admitted, ToolContext, ToolError};
+use layer0::JsonText;
+use layer0::id::CallId;
+
+use super::effects::Effects;
+use crate::guarded::panic_text;
+use crate::hook::HookContext;
+use crate::inner::Inner;
+
+/// Decides whether a call may run. What it needs is asked of the tool's own code, which may panic.
+pub(crate) fn admit(agent: &Inner, tool: &str, arguments: JsonText) -> Result<Admitted, ToolError> {
+    let admit = || agent.tools.admit(tool, arguments, &agent.grants);
+    std::panic::catch_unwind(AssertUnwindSafe(admit))
+        .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))
+}
+
+/// Returns how long a tool may take.
+pub(super) fn limit_of(agent: &Inner, admitted: &Admitted) -> Duration {
+    let limit = Duration::from_millis(agent.definition.limits.tool_timeout_ms);
+    admitted.spec().timeout.unwrap_or(limit)
+}
+
+/// Returns what a tool may know of a call.
+pub(super) fn context_of(effects: &Effects, call_id: &CallId, admitted: &Admitted) -> ToolContext {
+    let agent = &effects.agent;
+    let HookContext { run, session } = effects.context.clone();
+    let deadline = agent.clock.now().after(limit_of(agent, admitted));
+    let mut context = ToolContext::new(run, session, call_id.clone(), deadline);
+    context.granted = Arc::clone(admitted.needs());
+    context.grants = agent.grants.clone();
+    context.app_state.clone_from(&agent.app_state);
+    context.redactor = agent.redactor.clone();
+    context
+}

@@ -1,0 +1,175 @@
+//! What became of a call of unknown outcome, as its tool says it.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_tool::{Admitted, Probe, ToolError};
+use layer0::event::{EventKind, ToolProbed, ToolResponded, Verdict};
+use layer0::failure::{Chain, Effect, Failure};
+use layer0::{JsonText, text};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{answer, attempted};
+use super::call::{admit, context_of, limit_of};
+use super::effects::Effects;
+use crate::guarded;
+use crate::journal::{End, Execution, ExecutionEnd, Notes};
+
+/// Asks about a call that was running when the process died.
+pub(super) async fn of_interrupted(
+    effects: Arc<Effects>,
+    mut execution: Box<Execution>,
+    stop: CancellationToken,
+) -> End {
+    let run = &execution.run;
+    let admitted = match execution.admitted.clone() {
+        Some(admitted) => Ok(admitted),
+        None => admit(&effects.agent, &run.tool, run.arguments.clone()),
+    };
+    let admitted = match admitted {
+        Ok(admitted) => admitted,
+        // A tool that is not there any more, or may not be used, says nothing.
+        Err(_) => {
+            let facts = vec![probed(&execution, Verdict::Unknown), interrupted(&execution)];
+            let facts = Notes(facts);
+            return End::Execution(ExecutionEnd { facts, ..ExecutionEnd::default() });
+        }
+    };
+    execution.tried = execution.tried.saturating_add(1);
+    let error = ToolError::Interrupted;
+    End::Execution(settle(&effects, execution, &admitted, error, &stop).await)
+}
+
+/// Is the tool asked what became of a call that failed like this?
+pub(super) fn is_asked(admitted: &Admitted, error: &ToolError) -> bool {
+    let spec = admitted.spec();
+    spec.probe && !spec.idempotent && error.effect() == Effect::Unknown
+}
+
+/// Asks the tool, and says what follows: the answer of the call, or that it runs again.
+pub(super) async fn settle(
+    effects: &Effects,
+    execution: Box<Execution>,
+    admitted: &Admitted,
+    error: ToolError,
+    stop: &CancellationToken,
+) -> ExecutionEnd {
+    let mut end = ExecutionEnd::default();
+    let said = {
+        let mut asking = pin!(ask(effects, &execution, admitted));
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return end,
+            said = &mut asking => said,
+        }
+    };
+    end.facts = Notes(match said {
+        Probe::Happened(output) => happened(effects, &execution, admitted, output).await,
+        Probe::DidNot if admitted.spec().probe_is_final && execution.may_repeat => {
+            let again = attempted(effects, &execution, &error, Duration::ZERO);
+            let facts = vec![probed(&execution, Verdict::DidNot), again.into()];
+            end.again = Some((Duration::ZERO, execution));
+            facts
+        }
+        Probe::DidNot => did_not(effects, &execution, admitted, error).await,
+        _ => {
+            let mut facts = failed(effects, &execution, admitted, error).await;
+            facts.insert(0, probed(&execution, Verdict::Unknown));
+            facts
+        }
+    });
+    end
+}
+
+/// Asks the tool, whose code may panic, hang or fail.
+async fn ask(effects: &Effects, execution: &Execution, admitted: &Admitted) -> Probe {
+    let agent = &effects.agent;
+    let context = context_of(effects, &execution.run.call_id, admitted);
+    let tool = admitted.tool();
+    let asked = AssertUnwindSafe(async { tool.probe(&admitted.arguments, &context).await });
+    let said = guarded::ask(asked, limit_of(agent, admitted), &agent.clock).await;
+    said.unwrap_or_else(|error| {
+        let why = Chain(&error).to_string();
+        let why = agent.redactor.redact(&why);
+        tracing::warn!(tool = %execution.run.tool, %why, "a tool cannot say what became of a call");
+        Probe::Unknown
+    })
+}
+
+async fn happened(
+    effects: &Effects,
+    execution: &Execution,
+    admitted: &Admitted,
+    output: Option<JsonText>,
+) -> Vec<EventKind> {
+    let result = match output {
+        Some(output) => admitted.check_output(&output).map(|()| output),
+        None => Ok(JsonText::string(text::HAPPENED)),
+    };
+    let mut facts = answer(effects, execution, admitted, result).await;
+    // As the model reads it: what is large is stored, and what is secret is redacted.
+    let shown = facts.iter().find_map(|fact| match fact {
+        EventKind::ToolResponded(responded) if responded.ok => Some(responded.output.clone()),
+        _ => None,
+    });
+    let call = execution.run.call_id.clone();
+    facts.insert(0, ToolProbed::new(call, Verdict::Happened, shown).into());
+    facts
+}
+
+async fn did_not(
+    effects: &Effects,
+    execution: &Execution,
+    admitted: &Admitted,
+    error: ToolError,
+) -> Vec<EventKind> {
+    let probed = probed(execution, Verdict::DidNot);
+    if matches!(error, ToolError::Interrupted) {
+        return vec![probed, settled(execution, Verdict::DidNot)];
+    }
+    let mut facts = failed(effects, execution, admitted, error).await;
+    facts.insert(0, probed);
+    for fact in &mut facts {
+        if let EventKind::ToolResponded(responded) = fact {
+            say_may_be_called_again(responded);
+        }
+    }
+    facts
+}
+
+/// Answers a call as if no one had been asked.
+async fn failed(
+    effects: &Effects,
+    execution: &Execution,
+    admitted: &Admitted,
+    error: ToolError,
+) -> Vec<EventKind> {
+    match error {
+        ToolError::Interrupted => vec![interrupted(execution)],
+        error => answer(effects, execution, admitted, Err(error)).await,
+    }
+}
+
+fn say_may_be_called_again(responded: &mut ToolResponded) {
+    let said = responded.output.value();
+    if let Some(said) = said["error"].as_str() {
+        let text = format!("{said}\n{}", text::MAY_BE_CALLED_AGAIN);
+        responded.output = json!({ "error": text }).into();
+    }
+}
+
+fn interrupted(execution: &Execution) -> EventKind {
+    settled(execution, Verdict::Unknown)
+}
+
+fn settled(execution: &Execution, verdict: Verdict) -> EventKind {
+    let (call, tool) = (execution.run.call_id.clone(), Arc::clone(&execution.run.tool));
+    ToolResponded::settled(call, tool, verdict, None).into()
+}
+
+fn probed(execution: &Execution, verdict: Verdict) -> EventKind {
+    ToolProbed::new(execution.run.call_id.clone(), verdict, None).into()
+}

@@ -1,0 +1,103 @@
+//! What people say of calls whose outcome is unknown.
+
+use std::sync::Arc;
+
+use backstop_event_log::{InboxMessage, Settlement};
+use layer0::event::{EventKind, ToolResponded, Warning};
+use layer0::id::CallId;
+
+use super::tools::AtWork;
+use super::{InFlight, Run};
+use crate::error::AgentError;
+use crate::settle::{resolved, settlement_of};
+
+impl Run {
+    /// Takes a settlement from the inbox. An execution of the call that is at work is stopped first; what it
+    /// comes to until then counts.
+    pub(super) async fn settle(
+        &mut self,
+        row: u64,
+        call: CallId,
+        settlement: Settlement,
+    ) -> Result<(), AgentError> {
+        let at_work = self.in_flight.iter().find_map(|(id, of)| match of {
+            InFlight::Execution(work) if *work.call_id() == call => Some(*id),
+            _ => None,
+        });
+        if let Some(step) = at_work {
+            self.tools.settle(call, row, settlement);
+            self.ledger.stop(step);
+            return Ok(());
+        }
+        self.tools.withdraw(&call);
+        self.ledger.take_row(row);
+        let facts = self.settlement_facts(&call, settlement, true);
+        let facts: Vec<_> = facts.into_iter().map(|fact| self.ledger.fact(fact)).collect();
+        self.ledger.step(facts).await
+    }
+
+    /// Returns what a settlement adds to the record, with the answer of a call that has none; a warning where
+    /// the outcome is known meanwhile.
+    pub(super) fn settlement_facts(
+        &self,
+        call: &CallId,
+        settlement: Settlement,
+        answers: bool,
+    ) -> Vec<EventKind> {
+        let machine = self.ledger.machine();
+        let Some((_, tool)) = machine.unsettled().find(|(id, _)| *id == call) else {
+            if machine.is_over() {
+                // Nothing else stands behind an end.
+                return Vec::new();
+            }
+            let by = &settlement.by;
+            let late = format!("{by} settled call `{call}` when its outcome was known already");
+            return vec![Warning::new(late).into()];
+        };
+        let resolved = resolved(call.clone(), tool, settlement);
+        let answer = (answers && machine.is_running(call)).then(|| {
+            let (output, verdict) = (resolved.output.clone(), resolved.verdict);
+            ToolResponded::settled(call.clone(), Arc::clone(tool), verdict, output)
+        });
+        let resolved = EventKind::from(resolved);
+        std::iter::once(resolved).chain(answer.map(EventKind::from)).collect()
+    }
+
+    /// Keeps the settlements of calls that were stopped with the run: they are answered so.
+    pub(super) async fn settle_stopped(&mut self) -> Result<(), AgentError> {
+        for (call, row, settlement) in self.tools.take_settlements() {
+            self.ledger.take_row(row);
+            let facts = self.settlement_facts(&call, settlement, false);
+            let facts: Vec<_> = facts.into_iter().map(|fact| self.ledger.fact(fact)).collect();
+            self.ledger.step(facts).await?;
+        }
+        Ok(())
+    }
+
+    /// Records a settlement that came while the call was at work, behind what the call came to.
+    pub(super) async fn settle_ended(&mut self, work: &AtWork) -> Result<(), AgentError> {
+        let Some((row, settlement)) = self.tools.take_settlement(work.call_id()) else {
+            return Ok(());
+        };
+        self.ledger.take_row(row);
+        let facts = self.settlement_facts(work.call_id(), settlement, true);
+        let facts: Vec<_> = facts.into_iter().map(|fact| self.ledger.fact(fact)).collect();
+        self.ledger.step(facts).await
+    }
+
+    /// Records the settlements in the inbox of a run that no process runs; nothing is answered or run.
+    pub(super) async fn settle_without_owner(
+        &mut self,
+        rows: Vec<InboxMessage>,
+    ) -> Result<(), AgentError> {
+        for row in rows {
+            let id = row.id;
+            let Some((call, settlement)) = settlement_of(row) else { continue };
+            self.ledger.take_row(id);
+            let facts = self.settlement_facts(&call, settlement, false);
+            let facts: Vec<_> = facts.into_iter().map(|fact| self.ledger.fact(fact)).collect();
+            self.ledger.step(facts).await?;
+        }
+        Ok(())
+    }
+}
