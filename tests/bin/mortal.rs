@@ -1,8 +1,10 @@
 //! An agent in a process that kills itself (`kill -9`) around an append, for the tests of resume.
 //!
-//! `mortal DATABASE EFFECTS run|resume|reopen RUN [after|before APPEND | asking]`: runs, resumes or reopens
-//! the run; every execution of a tool is noted in the file EFFECTS. The model of `run_broken` fails for good
-//! in its middle; with `asking`, the process dies when it asks its model. Exits with 0 when the run
+//! `mortal DATABASE EFFECTS run|resume|reopen RUN [after|before APPEND | asking | charging]`: runs, resumes
+//! or reopens the run; every execution of a tool is noted in the file EFFECTS. The model of `run_broken` fails
+//! for good in its middle; with `asking`, the process dies when it asks its model. The runs `run_probed` and
+//! `run_blind` charge, the first with a tool that can say what became of a call; with `charging`, the process
+//! dies once it has charged. Exits with 0 when the run
 //! completed, 1 when it failed, and 4 when it waits for a person.
 
 use std::io::Write;
@@ -24,7 +26,7 @@ use backstop::layer0::stop::Stop;
 use backstop::provider::{ModelRequest, ModelResponse};
 use backstop::react::{ReopenRequest, ResumeRequest};
 use backstop::{
-    Agent, Database, Durability, EventLog, Provider, ProviderError, RetryConfig, RunRequest,
+    Agent, Database, Durability, EventLog, Probe, Provider, ProviderError, RetryConfig, RunRequest,
     ScriptedProvider, ToolContext, ToolError, read_events,
 };
 use serde_json::json;
@@ -32,11 +34,15 @@ use serde_json::json;
 type Failed = Box<dyn std::error::Error>;
 
 /// Where executions are noted.
-struct Effects(PathBuf);
+struct Effects {
+    path: PathBuf,
+    /// Does the process die when it has charged?
+    dies_charging: bool,
+}
 
 fn note(context: &ToolContext) -> Result<(), ToolError> {
     let failed = |error: std::io::Error| ToolError::ExecutionFailed(error.to_string());
-    let Some(Effects(path)) = context.state::<Effects>() else {
+    let Some(Effects { path, .. }) = context.state::<Effects>() else {
         return Err(ToolError::ExecutionFailed("there is no place for notes".into()));
     };
     let mut file =
@@ -73,6 +79,35 @@ async fn query(context: &ToolContext) -> Result<String, ToolError> {
 async fn wipe(context: &ToolContext) -> Result<String, ToolError> {
     note(context)?;
     Ok("wiped".into())
+}
+
+/// Charges, and is asked what became of it.
+#[backstop::tool(probe = is_charged)]
+async fn charge(context: &ToolContext) -> Result<String, ToolError> {
+    charged(context)
+}
+
+/// Charges, and cannot say what became of it.
+#[backstop::tool]
+async fn charge_blindly(context: &ToolContext) -> Result<String, ToolError> {
+    charged(context)
+}
+
+fn charged(context: &ToolContext) -> Result<String, ToolError> {
+    note(context)?;
+    if context.state::<Effects>().is_some_and(|effects| effects.dies_charging) {
+        Deadly::die();
+    }
+    Ok("charged".into())
+}
+
+/// Looks the call up in what was noted.
+async fn is_charged(context: &ToolContext) -> Result<Probe, ToolError> {
+    let noted = context.state::<Effects>().and_then(|it| std::fs::read_to_string(&it.path).ok());
+    Ok(match noted.unwrap_or_default().lines().any(|line| *line == *context.call_id.as_str()) {
+        true => Probe::happened(json!("charged")),
+        false => Probe::DidNot,
+    })
 }
 
 /// A log around whose appends the process dies.
@@ -164,6 +199,11 @@ fn script() -> serde_json::Value {
     ])
 }
 
+/// One call of this tool.
+fn charging(tool: &str) -> serde_json::Value {
+    json!([{"tool_calls": [{"id": "c1", "name": tool}]}, {"text": "done"}])
+}
+
 /// The same, but the model fails for good in the middle.
 fn broken_script() -> serde_json::Value {
     let mut script = script();
@@ -217,7 +257,12 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
         after: when("after"),
         before: when("before"),
     };
-    let script = if run.as_str() == "run_broken" { broken_script() } else { script() };
+    let script = match run.as_str() {
+        "run_broken" => broken_script(),
+        "run_probed" => charging("charge"),
+        "run_blind" => charging("charge_blindly"),
+        _ => script(),
+    };
     let answers: Vec<_> = serde_json::from_value(script)?;
     let agent = match rest.first().is_some_and(|when| when == "asking") {
         true => Agent::builder(Fatal),
@@ -234,7 +279,12 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
         .tool(pay)
         .tool(query)
         .tool(wipe)
-        .state(Effects(effects.into()))
+        .tool(charge)
+        .tool(charge_blindly)
+        .state(Effects {
+            path: effects.into(),
+            dies_charging: rest.first().is_some_and(|when| when == "charging"),
+        })
         .error_store(database.errors())
         .log(log)
         .build()?;

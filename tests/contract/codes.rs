@@ -19,6 +19,7 @@ const ELSEWHERE: &[&str] = &[
     "../crates/react/tests/it/episodes.rs",
     "durability/kill.rs",
     "../crates/react/tests/it/parts.rs",
+    "../crates/react/tests/it/settling.rs",
     "../crates/react/tests/it/typed.rs",
 ];
 

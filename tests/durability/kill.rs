@@ -353,3 +353,26 @@ async fn progress_between_crashes_is_no_loop() {
     folder.resume_after_approval(RUN).await;
     assert_eq!(count(&folder.events().await, "run.failed"), 0);
 }
+
+/// Spec: T14, D5. Killed between the effect and its answer: a tool that can say what became of the call is
+/// asked; the call is neither made again nor reported as interrupted. Of another tool it is, as it was.
+#[tokio::test]
+async fn call_killed_behind_its_effect_is_probed() {
+    for (run, answer) in [
+        ("run_probed", "c1 \"charged\" None"),
+        (
+            "run_blind",
+            "c1  Some((Code(\"tool.interrupted\"), \"Interrupted: may already have acted\"))",
+        ),
+    ] {
+        let folder = Folder::new();
+        let (status, said) = folder.mortal(&["run", run, "charging"]);
+        assert_eq!(status.signal(), Some(9), "{said}");
+        folder.resume_run(run).await;
+        let events = folder.events_of(run).await;
+        assert_eq!(result(&events)[1], answer);
+        assert_eq!(folder.effects(), BTreeMap::from([("c1".to_owned(), 1)]), "{run}");
+        let probed = events.iter().filter(|it| it.kind.event_type() == "tool.probed").count();
+        assert_eq!(probed, usize::from(run == "run_probed"));
+    }
+}

@@ -70,6 +70,7 @@ const RULES: &[(&str, &str)] = &[
     ("T10", "Large output goes to the result store; declared output is checked."),
     ("T11", "An async function becomes a tool."),
     ("T13", "The tool list never changes because of an error."),
+    ("T14", "A call of unknown outcome is settled by its tool or by a person, and never made twice."),
     ("T15", "Tool names are checked when the agent is built, and mapped alike at every start."),
     ("S1", "A stored error has session, run, call, tool, codes, raw text, summary and count."),
     ("S2", "Error ids are sortable, can be searched for, and never lose an error."),

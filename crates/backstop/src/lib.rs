@@ -77,7 +77,8 @@ pub use backstop_react::{
     ForkRequest, Gate, History, HistoryFault, HookContext, HookError, HookPoint, Limits, Live,
     Memory, MemoryEntry, MemoryQuery, Moment, Observer, OperatorTool, Pack, PackError, Piece,
     Price, RecentMemory, ReopenRequest, RequestError, ResumeError, ResumeRequest, RunFailure,
-    RunOutcome, RunRequest, RunStream, StreamItem, Subscriber, Upstream, Verdict, cancel, replay,
+    RunOutcome, RunRequest, RunStream, Settlement, StreamItem, Subscriber, Upstream, Verdict,
+    cancel, replay, resolve,
 };
 pub use backstop_redact as redact;
 pub use backstop_redact::Redactor;
@@ -91,7 +92,7 @@ pub use backstop_store_sqlite::{
 };
 pub use backstop_tool as tool;
 pub use backstop_tool::{
-    Arguments, FnTool, Grants, JsonText, PatternError, State, Tool, ToolContext, ToolError,
+    Arguments, FnTool, Grants, JsonText, PatternError, Probe, State, Tool, ToolContext, ToolError,
     ToolSpec, Toolset,
 };
 pub use backstop_tool_macros::backstop_tool as tool;

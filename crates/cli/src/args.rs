@@ -12,7 +12,7 @@ mod values;
 
 use clap::{Parser, Subcommand};
 
-pub(crate) use approval::{ApprovalsArgs, ApproveArgs, CancelArgs, DenyArgs};
+pub(crate) use approval::{ApprovalsArgs, ApproveArgs, CancelArgs, DenyArgs, ResolveArgs};
 pub(crate) use errors::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
     Grouping, ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs,
@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Deny(DenyArgs),
     /// Stop a run, whichever process runs it
     Cancel(CancelArgs),
+    /// Say what became of a call whose outcome is unknown
+    Resolve(ResolveArgs),
     /// Check that records are what was recorded: chain, head and summary
     Verify(VerifyArgs),
     /// Erase what one event of a run says; the record still verifies, and cannot be replayed

@@ -17,6 +17,7 @@ pub(crate) mod man;
 pub(crate) mod redact;
 pub(crate) mod rehearse;
 pub(crate) mod replay;
+pub(crate) mod resolve;
 pub(crate) mod results;
 pub(crate) mod resume;
 pub(crate) mod run;

@@ -116,6 +116,7 @@ async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
         Command::Approve(args) => commands::approvals::approve(args).await,
         Command::Deny(args) => commands::approvals::deny(args).await,
         Command::Cancel(args) => commands::cancel::run(args).await,
+        Command::Resolve(args) => commands::resolve::run(args).await,
         Command::Redact(args) => commands::redact::run(args).await,
         Command::Verify(args) => commands::verify::run(args).await,
         Command::Runs(args) => commands::runs::run(args).await,

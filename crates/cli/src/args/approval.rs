@@ -3,7 +3,7 @@
 use layer0::JsonText;
 
 use super::store::StoreArgs;
-use super::values::{arguments, not_blank};
+use super::values::{arguments, json, not_blank};
 
 #[derive(clap::Args)]
 pub(crate) struct ApprovalsArgs {
@@ -53,6 +53,33 @@ pub(crate) struct CancelArgs {
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     /// Who stops it; the user by default
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) by: Option<String>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+/// Says of a call that may have acted whether it did. The model reads it in the place of the answer that is
+/// missing; an answer that was given stays, and the model is told when it is asked next.
+#[derive(clap::Args)]
+#[command(group(clap::ArgGroup::new("verdict").required(true).args(["happened", "did_not"])))]
+pub(crate) struct ResolveArgs {
+    /// The run: its id, a beginning of it that no other has, or `last`
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    /// The call, as the trace names it
+    #[arg(value_name = "CALL", value_parser = not_blank)]
+    pub(crate) call: String,
+    /// It happened
+    #[arg(long)]
+    pub(crate) happened: bool,
+    /// It did not happen; the model may call again
+    #[arg(long)]
+    pub(crate) did_not: bool,
+    /// What it answered
+    #[arg(long, value_name = "JSON", value_parser = json, conflicts_with = "did_not")]
+    pub(crate) output: Option<JsonText>,
+    /// Who says so; the user by default
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) by: Option<String>,
     #[command(flatten)]

@@ -58,9 +58,14 @@ pub(super) fn increase(text: &str) -> Result<BudgetIncrease, String> {
     serde_json::from_value(more).map_err(|error| error.to_string().replace("field", "budget"))
 }
 
+/// Reads JSON of any kind.
+pub(super) fn json(text: &str) -> Result<JsonText, String> {
+    JsonText::parse(text).map_err(|error| format!("it is no JSON: {error}"))
+}
+
 /// Reads the arguments of a call.
 pub(super) fn arguments(text: &str) -> Result<JsonText, String> {
-    let arguments = JsonText::parse(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    let arguments = json(text)?;
     match arguments.get().starts_with('{') {
         true => Ok(arguments),
         false => Err("arguments are a JSON object".to_owned()),

@@ -35,6 +35,7 @@ mod refusing;
 mod outside;
 mod running;
 mod secrets;
+mod settling;
 mod setup;
 mod sqlite;
 // Pipes of a chosen size, and a device that is always full.

@@ -1,0 +1,51 @@
+//! `backstop resolve`
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backstop_event_log::{EventLog, LogError};
+use backstop_react::{ResumeError, Settlement, redacted_settlement};
+
+use layer0::stop::Outcome;
+
+use crate::args::ResolveArgs;
+use crate::exit::CliError;
+use crate::prompt::user;
+use crate::recorded::Recorded;
+use crate::{ids, output, store};
+
+pub(crate) async fn run(args: ResolveArgs) -> Result<ExitCode, CliError> {
+    let by = args.by.unwrap_or_else(user);
+    let chosen = store::choose(&args.store, None)?;
+    let run = ids::run_of(&chosen, &args.run).await?;
+    let missing = || CliError::no_run(run.clone());
+    let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
+    let log: Arc<dyn EventLog> = Arc::new(database.log());
+    let mut settlement = match args.happened {
+        true => Settlement::happened(by),
+        false => Settlement::did_not(by),
+    };
+    settlement.output = args.output;
+    let said = if settlement.happened { "happened" } else { "did not happen" };
+    // What a person says is recorded.
+    let settlement = redacted_settlement(&Recorded::redactor(&*log, &run).await, settlement);
+    let settled = backstop_react::resolve(log, &run, &args.call.as_str().into(), settlement).await;
+    let summary = database.log().summary(&run).await;
+    database.close().await;
+    match settled {
+        Err(ResumeError::Log(LogError::NotFound(_))) => Err(missing()),
+        Err(error) => Err(error.into()),
+        Ok(()) => {
+            output::note(&format!("call `{}` of {run} {said}", args.call));
+            let reopen = match summary?.map(|summary| (summary.is_open(), summary.outcome)) {
+                Some((true, _)) => "",
+                Some((false, Some(Outcome::Completed))) | None => return Ok(ExitCode::SUCCESS),
+                Some((false, _)) => " --reopen",
+            };
+            output::note("go on with:");
+            let resume = format!("resume {run}{reopen}{}", chosen.flag());
+            output::note(&format!("  {}", output::command(&resume)));
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
