@@ -52,6 +52,9 @@ pub enum Decision {
         /// Are attempts, time or budget of this one used up?
         is_exhausted: bool,
     },
+    /// The endpoint wants to be left alone for so long, which is more than is waited for, and not more than
+    /// [`Tried::max_park`]: the work is put aside until then.
+    Park(Duration),
     /// The failure is the end.
     #[non_exhaustive]
     Stop {
@@ -71,7 +74,11 @@ impl Decision {
                 let Tried { attempts, elapsed, .. } = tried;
                 Exhausted::new(attempts, elapsed, error).into()
             }
-            Self::Again(_) | Self::Beside | Self::Next { .. } | Self::Stop { .. } => error,
+            Self::Again(_)
+            | Self::Beside
+            | Self::Next { .. }
+            | Self::Park(_)
+            | Self::Stop { .. } => error,
         }
     }
 }
@@ -93,13 +100,23 @@ pub struct Tried {
     /// How many other endpoints of the same model there are, where one of them is free; 0 otherwise. Each
     /// is another attempt beyond those of the configuration.
     pub beside: u32,
+    /// For how long the work may be put aside where an endpoint asks for that; not at all where zero.
+    pub max_park: Duration,
 }
 
 impl Tried {
     /// Describes what was tried of a request that only its policy limits, at the only endpoint.
     #[must_use]
     pub const fn new(attempts: u32, elapsed: Duration, is_idempotent: bool) -> Self {
-        Self { attempts, elapsed, is_idempotent, max_attempts: None, has_next: false, beside: 0 }
+        Self {
+            attempts,
+            elapsed,
+            is_idempotent,
+            max_attempts: None,
+            has_next: false,
+            beside: 0,
+            max_park: Duration::ZERO,
+        }
     }
 }
 
@@ -163,10 +180,19 @@ impl RetryPolicy {
             Here::Wait(_) => (true, false),
         };
         if goes_on && !is_full {
-            Decision::Next { is_exhausted }
-        } else {
-            Decision::Stop { is_exhausted, is_limited }
+            return Decision::Next { is_exhausted };
         }
+        match self.park(facts, tried).filter(|_| may_repeat && !is_full) {
+            Some(delay) => Decision::Park(delay),
+            None => Decision::Stop { is_exhausted, is_limited },
+        }
+    }
+
+    /// Returns for how long the work is put aside, where the hint is too long to be waited for.
+    fn park(&self, facts: Facts, tried: Tried) -> Option<Duration> {
+        let Retry::After(hint) = facts.retry else { return None };
+        let is_long = hint > Duration::from_millis(self.config.max_retry_after_ms);
+        (is_long && hint <= tried.max_park).then(|| RetryConfig::hinted(hint, &self.jitter))
     }
 
     fn goes_beside(&self, tried: Tried) -> bool {

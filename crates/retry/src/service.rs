@@ -136,7 +136,8 @@ where
             Decision::Again(delay) => delay,
             // Which endpoint that is, the service knows.
             Decision::Beside => Duration::ZERO,
-            Decision::Next { .. } | Decision::Stop { .. } => {
+            // What a service is asked for is waited for: it cannot be put aside.
+            Decision::Next { .. } | Decision::Park(_) | Decision::Stop { .. } => {
                 if let Some(earlier) = &earlier {
                     request.keep_earlier(&mut error, earlier);
                 }

@@ -293,6 +293,7 @@ fn fallback_only_where_it_may_help() {
         let said = match decision {
             Decision::Again(_) => "again",
             Decision::Beside => "beside",
+            Decision::Park(_) => "park",
             Decision::Next { is_exhausted: true } => "next, exhausted",
             Decision::Next { is_exhausted: false } => "next",
             Decision::Stop { is_exhausted: true, is_limited: true } => "stop, exhausted, limited",
@@ -313,4 +314,33 @@ impl Failure for Stated {
     fn facts(&self) -> Facts {
         self.0
     }
+}
+
+/// Spec: O5, R3. What is too long to be waited for is put aside, as long as that is allowed.
+#[test]
+fn long_hint_parks_within_its_limit() {
+    let policy = RetryPolicy::new(RetryConfig::default(), Arc::new(backstop_clock::SystemClock));
+    let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+    for (hint, max_park, has_next, parks) in [
+        (minutes(5), minutes(10), false, true),
+        (minutes(10), minutes(10), false, true),
+        (minutes(11), minutes(10), false, false),
+        (minutes(5), Duration::ZERO, false, false),
+        // The next endpoint is asked first, and what is short is waited for.
+        (minutes(5), minutes(10), true, false),
+        (Duration::from_secs(30), minutes(10), false, false),
+    ] {
+        let mut tried = Tried::new(1, Duration::ZERO, true);
+        (tried.max_park, tried.has_next) = (max_park, has_next);
+        let busy = Stated(Facts::new("a", Retry::After(hint), Effect::None));
+        let decision = policy.decide(&busy, tried);
+        assert_eq!(matches!(decision, Decision::Park(_)), parks, "{hint:?}: {decision:?}");
+        if let Decision::Park(wait) = decision {
+            assert!(wait >= hint, "never earlier than asked");
+        }
+    }
+    let mut full = Tried::new(1, Duration::ZERO, true);
+    (full.max_park, full.max_attempts) = (minutes(10), Some(1));
+    let busy = Stated(Facts::new("a", Retry::After(minutes(5)), Effect::None));
+    assert!(matches!(policy.decide(&busy, full), Decision::Stop { .. }), "nothing is left to try");
 }
