@@ -198,6 +198,7 @@ event_kinds! {
     RunForked "run.forked"
     RunResumed "run.resumed"
     RunReopened "run.reopened"
+    RunParked "run.parked"
     RunRecovered "run.recovered"
     RunWaiting "run.waiting"
     RunFinished "run.finished"

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -73,6 +74,9 @@ pub struct Task {
     pub history: bool,
     /// How much of its caller's budget it may use at most; as much as the caller can give otherwise.
     pub allowance: Option<Allowance>,
+    /// How long an endpoint may ask to be left alone without the work failing: it is parked, and goes on
+    /// then. As the orchestrator says where it is `None`.
+    pub max_park: Option<Duration>,
 }
 
 impl Task {
@@ -91,6 +95,7 @@ impl Task {
             output_schema: None,
             history: false,
             allowance: None,
+            max_park: None,
         }
     }
 
@@ -122,6 +127,22 @@ impl Task {
         self
     }
 
+    /// Lets the work be parked for so long where an endpoint asks to be left alone, rather than fail.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use layer0::operator::Task;
+    ///
+    /// let task = Task::text("Summarise the night.").max_park(Duration::from_secs(6 * 3600));
+    /// assert!(task.max_park.is_some());
+    /// ```
+    #[must_use]
+    pub const fn max_park(mut self, longest: Duration) -> Self {
+        self.max_park = Some(longest);
+        self
+    }
+
     /// States that dispatching the task again does no harm.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
@@ -142,13 +163,22 @@ pub struct Answer {
     pub run: Option<RunId>,
     /// What it used.
     pub usage: Usage,
+    /// When the work goes on by itself, where it is parked until then; its stop is
+    /// [`Stop::WaitingApproval`] meanwhile.
+    pub parked_until: Option<Timestamp>,
 }
 
 impl Answer {
     /// Makes a completed answer that recorded no run and used nothing.
     #[must_use]
     pub fn completed(output: Value) -> Self {
-        Self { output, stop: Stop::Completed, run: None, usage: Usage::default() }
+        Self {
+            output,
+            stop: Stop::Completed,
+            run: None,
+            usage: Usage::default(),
+            parked_until: None,
+        }
     }
 }
 
@@ -183,6 +213,9 @@ pub struct Context {
     pub deadline: Option<Timestamp>,
     /// What it may use of its caller's budget; without bound where `None`.
     pub allowance: Option<Allowance>,
+    /// How long an endpoint may ask to be left alone without the work failing: it is parked, and goes on
+    /// then. Nothing is parked where `None`.
+    pub max_park: Option<Duration>,
     /// Who to dispatch through; `None` outside an orchestrator.
     pub orchestrator: Option<Arc<dyn Orchestrator>>,
     /// What was sent to this dispatch while it runs.
@@ -233,13 +266,16 @@ pub struct Waiting {
     pub r#for: WaitFor,
     /// What people have to decide, in the work and below.
     pub approvals: Vec<ApprovalId>,
+    /// When the work goes on by itself, where it is parked until then.
+    #[serde(default)]
+    pub until: Option<Timestamp>,
 }
 
 impl Waiting {
     /// Makes a wait.
     #[must_use]
     pub const fn new(r#for: WaitFor, approvals: Vec<ApprovalId>) -> Self {
-        Self { r#for, approvals }
+        Self { r#for, approvals, until: None }
     }
 }
 
@@ -257,6 +293,7 @@ impl Context {
             depth: 0,
             deadline: None,
             allowance: None,
+            max_park: None,
             orchestrator: None,
             signals: Signals::default(),
             caller: None,
@@ -292,6 +329,7 @@ impl Context {
             root: self.root.clone().or_else(|| self.run.clone()),
             depth: self.depth.saturating_add(1),
             deadline: self.deadline,
+            max_park: self.max_park,
             orchestrator: self.orchestrator.clone(),
             ..Self::root()
         }

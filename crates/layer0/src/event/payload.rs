@@ -23,9 +23,11 @@ mod model;
 mod run;
 mod settlement;
 mod tool;
+mod waiting;
 
 pub use around::*;
 pub use model::*;
 pub use run::*;
 pub use settlement::*;
 pub use tool::*;
+pub use waiting::*;

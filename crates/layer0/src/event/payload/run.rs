@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::event::hash::Hash;
-use crate::id::{ApprovalId, CallId, RunId, SessionId};
+use crate::id::{CallId, RunId, SessionId};
 use crate::json_text::JsonText;
 use crate::message::{Image, Transcript};
 use crate::stop::Outcome;
@@ -300,51 +300,6 @@ impl RunRecovered {
     #[must_use]
     pub const fn new(rerun: Vec<CallId>, interrupted: Vec<CallId>, models: u32) -> Self {
         Self { rerun, interrupted, probing: Vec::new(), models }
-    }
-}
-
-/// What a run waits for that can do nothing else.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum WaitFor {
-    /// A person's decision.
-    #[default]
-    Approval,
-    /// More of its caller's budget.
-    Budget,
-    /// The time until which it is parked.
-    Parked,
-}
-
-impl WaitFor {
-    /// Returns the text that stands in events.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Approval => "approval",
-            Self::Budget => "budget",
-            Self::Parked => "parked",
-        }
-    }
-}
-
-payload! {
-    /// The run can do nothing but wait.
-    RunWaiting {
-        /// What it waits for.
-        #[serde(default)]
-        r#for: WaitFor,
-        /// What people have to decide, here and in the runs below.
-        approvals: Vec<ApprovalId>,
-    }
-}
-
-impl RunWaiting {
-    /// States what the run waits for, and what people have to decide.
-    #[must_use]
-    pub const fn new(r#for: WaitFor, approvals: Vec<ApprovalId>) -> Self {
-        Self { r#for, approvals }
     }
 }
 
