@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use layer0::Timestamp;
 use layer0::id::RunId;
+use layer0::{Timestamp, code};
 use serde::{Deserialize, Serialize};
 
-use crate::{EventLog, LogError, OpenApproval, RunSummary};
+use crate::{EventLog, LogError, OpenApproval, RunFilter, RunState, RunSummary};
 
 /// How long an approval may wait before its run needs a look.
 const APPROVAL_WAITS: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long a run may be parked before it needs a look.
+const PARKED: Duration = Duration::from_secs(60 * 60);
 
 /// A run that does not go on by itself.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +36,10 @@ pub enum StuckReason {
     ApprovalExpired,
     /// An approval waits for more than a day.
     ApprovalWaits,
+    /// The run failed because its process died again and again.
+    CrashLoop,
+    /// The run has been parked for more than an hour.
+    Parked,
 }
 
 impl StuckReason {
@@ -42,6 +49,8 @@ impl StuckReason {
         match self {
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalWaits => "approval_waits",
+            Self::CrashLoop => "crash_loop",
+            Self::Parked => "parked",
         }
     }
 
@@ -57,7 +66,7 @@ impl StuckReason {
 }
 
 /// Lists the runs that need a look, those first that have needed it longest. Costs as much as listing the
-/// open approvals.
+/// open approvals, the parked runs and those that ended in a crash loop.
 ///
 /// # Errors
 ///
@@ -79,6 +88,17 @@ pub async fn stuck_runs(log: &dyn EventLog, now: Timestamp) -> Result<Vec<StuckR
         // It may be over, or taken away, meanwhile.
         let summary = log.summary(&run).await?.filter(RunSummary::is_open);
         stuck.extend(summary.map(|run| StuckRun { run, why, since }));
+    }
+    for run in log.runs(RunFilter::new().state(RunState::Parked)).await? {
+        let since = run.parked.map_or(run.started_at, |(since, _)| since);
+        if now.since(since) > PARKED {
+            stuck.push(StuckRun { run, why: StuckReason::Parked, since });
+        }
+    }
+    let looped = RunFilter::new().state(RunState::Failed).reason(code::RUN_CRASH_LOOP);
+    for run in log.runs(looped).await? {
+        let since = run.finished_at.unwrap_or(run.started_at);
+        stuck.push(StuckRun { run, why: StuckReason::CrashLoop, since });
     }
     stuck.sort_by_key(|stuck| stuck.since);
     Ok(stuck)

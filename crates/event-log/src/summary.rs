@@ -19,6 +19,8 @@ pub enum RunState {
     Running,
     /// It waits for a person.
     WaitingApproval,
+    /// It waits for a time, without a process.
+    Parked,
     /// It ended without failing.
     Finished,
     /// It failed.
@@ -34,6 +36,7 @@ impl RunState {
         match self {
             Self::Running => "running",
             Self::WaitingApproval => "waiting_approval",
+            Self::Parked => "parked",
             Self::Finished => "finished",
             Self::Failed => "failed",
             Self::Unreadable => "unreadable",
@@ -165,6 +168,9 @@ pub struct RunSummary {
     /// When it was last reopened, and the milliseconds that counted until then.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reopened: Option<(Timestamp, u64)>,
+    /// Since when and until when it is parked, where it is.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub parked: Option<(Timestamp, Timestamp)>,
     /// The run that dispatched it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parent: Option<RunId>,
@@ -232,7 +238,7 @@ impl RunSummary {
     /// Is it neither finished nor failed?
     #[must_use]
     pub const fn is_open(&self) -> bool {
-        matches!(self.state, RunState::Running | RunState::WaitingApproval)
+        matches!(self.state, RunState::Running | RunState::WaitingApproval | RunState::Parked)
     }
 
     /// Makes the summary of a run without events.
@@ -255,6 +261,7 @@ impl RunSummary {
             terms: Terms::default(),
             raised: None,
             reopened: None,
+            parked: None,
             parent: None,
             labels: Arc::default(),
             follows: None,
@@ -313,6 +320,11 @@ impl RunSummary {
                 self.state = RunState::WaitingApproval;
                 self.outcome = Some(Outcome::WaitingApproval);
             }
+            EventKind::RunParked(parked) => {
+                self.state = RunState::Parked;
+                self.outcome = Some(Outcome::WaitingApproval);
+                self.parked = Some((event.at, parked.until));
+            }
             // A copy begins a session of its own, and was not dispatched.
             EventKind::RunForked(_) => {
                 self.session = session_of_fork(&self.run);
@@ -355,6 +367,7 @@ impl RunSummary {
                 self.reason.clone_from(&finished.reason);
                 self.finished_at = Some(event.at);
                 self.usage = finished.usage;
+                self.parked = None;
                 return;
             }
             EventKind::RunFailed(failed) => {
@@ -363,9 +376,13 @@ impl RunSummary {
                 self.reason = Some(failed.reason.clone());
                 self.finished_at = Some(event.at);
                 self.usage = failed.usage;
+                self.parked = None;
                 return;
             }
             _ => {}
+        }
+        if self.state != RunState::Parked {
+            self.parked = None;
         }
         let (since, before) = self.reopened.unwrap_or((self.started_at, 0));
         let elapsed = u64::try_from(event.at.since(since).as_millis()).unwrap_or(u64::MAX);
@@ -442,6 +459,7 @@ mod tests {
             terms: Terms::of((&json!({"budget": {"max_model_calls": 3}, "price": null})).into()),
             raised: Some(Box::new(BudgetIncrease::new().model_calls(5))),
             reopened: Some((Timestamp::from_millis(7), 3)),
+            parked: Some((Timestamp::from_millis(6), Timestamp::from_millis(7))),
             parent: Some("run_0".into()),
             labels: Arc::new([("tenant".into(), "acme".into())].into()),
             follows: Some("run_1".into()),

@@ -107,6 +107,7 @@ fn details(kind: &EventKind) -> String {
             Some(message) => format!("by {}: {message}", e.by),
             None => format!("by {}", e.by),
         },
+        EventKind::RunParked(e) => format!("until {}: {} {}", e.until, e.reason, brief(&e.message)),
         EventKind::RunRecovered(e) => {
             let probing = match e.probing.len() {
                 0 => String::new(),

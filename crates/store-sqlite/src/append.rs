@@ -195,7 +195,7 @@ async fn refuse_busy_session(
     let open: Option<String> = sqlx::query_scalar(
         "SELECT run FROM (SELECT run, state FROM runs WHERE session = $1 AND parent IS NULL \
          AND run <> $3 ORDER BY id DESC LIMIT 1) \
-         WHERE state IN ('running', 'waiting_approval') OR run IS NOT $2",
+         WHERE state IN ('running', 'waiting_approval', 'parked') OR run IS NOT $2",
     )
     .bind(session.as_str())
     .bind(batch.summary.follows.as_ref().map(|run| run.as_str().to_owned()))
@@ -228,7 +228,7 @@ async fn refuse_reopening(
         return Err(JobError::Log(LogError::followed(run.clone(), by.into())));
     }
     let open = "SELECT run FROM runs WHERE session = $1 AND parent IS NULL AND run <> $2 \
-        AND state IN ('running', 'waiting_approval') LIMIT 1";
+        AND state IN ('running', 'waiting_approval', 'parked') LIMIT 1";
     match other(connection, open).await? {
         Some(open) => Err(JobError::Log(LogError::session_busy(session.clone(), open.into()))),
         None => Ok(()),

@@ -41,7 +41,7 @@ pub(crate) async fn insert(
         | InboxRequest::Signal { run, .. } => (
             "INSERT INTO inbox (run, kind, approval, data, sender, at) \
              SELECT run, $2, $3, $4, $5, $6 FROM runs WHERE run = $1 \
-             AND state IN ('running', 'waiting_approval') RETURNING run",
+             AND state IN ('running', 'waiting_approval', 'parked') RETURNING run",
             run.as_str(),
             None,
         ),

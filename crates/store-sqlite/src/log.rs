@@ -287,10 +287,16 @@ fn unreadable(row: &SqliteRow) -> RunSummary {
 
 fn state_of(row: &SqliteRow) -> Result<RunState, LogError> {
     let state: String = row.try_get("state").map_err(Fault::from)?;
-    [RunState::Running, RunState::WaitingApproval, RunState::Finished, RunState::Failed]
-        .into_iter()
-        .find(|known| known.as_str() == state)
-        .ok_or_else(|| LogError::Failed(format!("unknown state `{state}`").into()))
+    [
+        RunState::Running,
+        RunState::WaitingApproval,
+        RunState::Parked,
+        RunState::Finished,
+        RunState::Failed,
+    ]
+    .into_iter()
+    .find(|known| known.as_str() == state)
+    .ok_or_else(|| LogError::Failed(format!("unknown state `{state}`").into()))
 }
 
 /// Returns as much of a run whose row cannot be read as a writer needs to follow or to end it.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use backstop_event_log::{FailedAttempts, RunFilter, RunState};
 use layer0::code;
-use layer0::event::RunStarted;
+use layer0::event::{RunParked, RunStarted};
 
 use super::history::{
-    Log, at, attempted, begin, dispatched, failed, finished, following, open, started, stopped,
-    whole, write,
+    Log, at, attempted, begin, dispatched, failed, finished, following, input, open, send, started,
+    stopped, whole, write,
 };
 
 async fn listed(log: &Log, session: Option<&str>, limit: Option<u32>) -> Vec<String> {
@@ -91,6 +91,12 @@ pub(super) async fn lists_the_runs_in_some_states(log: Log) {
     let either = in_state.state(RunState::Running);
     assert_eq!(found(&log, either).await, ["run_2", "run_11", "run_10"]);
     assert!(found(&log, RunFilter::new().state(RunState::WaitingApproval)).await.is_empty());
+    let mut writer = open(&log, "run_p", "s-9", 60).await;
+    let parked = RunParked::new(at(90), code::PROVIDER_RATE_LIMITED, "later");
+    write(&mut writer, 61, [parked.into()]).await.expect("it is appended");
+    assert_eq!(found(&log, RunFilter::new().state(RunState::Parked)).await, ["run_p"]);
+    assert!(send(&*log, input("run_p", "hear"), 62).await, "a parked run is open");
+    assert!(begin(&log, "run_q", 63, started("s-9")).await.is_err(), "so its session is busy");
 }
 
 pub(super) async fn lists_the_runs_with_a_reason(log: Log) {
