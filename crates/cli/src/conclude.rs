@@ -103,6 +103,11 @@ impl Ending<'_> {
         }
         if let Ok(outcome) = &seen.result {
             outcome.approvals.iter().for_each(|approval| self.waiting(approval, report));
+            if let Some(until) = outcome.parked_until {
+                note(&format!("parked until {until}: an endpoint asked to be left alone; then:"));
+                let resume = format!("resume {}{}", report.run, self.chosen.flag());
+                note(&format!("  {}", output::command(&resume)));
+            }
         }
         note(&summary(report));
         let (errors, kept, read) = error_text(&report.events);

@@ -13,6 +13,8 @@ pub(crate) struct Clock {
     now: Timestamp,
     /// Since when the run does nothing but wait for people.
     waiting_since: Option<Timestamp>,
+    /// Until when it is parked, while it waits.
+    parked_until: Option<Timestamp>,
     /// Until when the run was at work for certain, where people said something of it since.
     left_at: Option<Timestamp>,
 }
@@ -70,6 +72,7 @@ impl Clock {
 
     /// Ends a wait for people, whose time is left out.
     pub(crate) fn end_waiting(&mut self) {
+        self.parked_until = None;
         if let Some(since) = self.waiting_since.take() {
             self.skip_since(since);
         }
@@ -77,7 +80,19 @@ impl Clock {
 
     /// Ends a wait for people whose time was left out already.
     pub(crate) const fn forget_waiting(&mut self) {
-        self.waiting_since = None;
+        (self.waiting_since, self.parked_until) = (None, None);
+    }
+
+    /// It waits for this time.
+    pub(crate) const fn park(&mut self, until: Timestamp) {
+        if self.waiting_since.is_none() {
+            self.begin_waiting();
+        }
+        self.parked_until = Some(until);
+    }
+
+    pub(crate) const fn parked_until(&self) -> Option<Timestamp> {
+        self.parked_until
     }
 
     pub(crate) const fn is_waiting(&self) -> bool {

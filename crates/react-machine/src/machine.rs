@@ -7,6 +7,7 @@ mod dispatch;
 mod end;
 mod hooks;
 mod model;
+mod park;
 mod recovery;
 mod reopen;
 mod settle;
@@ -257,7 +258,9 @@ impl Run {
             Step::Recovered(phase, sorted, recovered) => {
                 self.recovered(phase, &sorted, before, recovered)
             }
-            Step::Resumed(resumed) => self.resumed(before, resumed),
+            Step::Resumed(phase, resumed) => self.resumed(phase, before, resumed),
+            Step::Parked(turn, parked) => Some(self.parked(turn.requested(), turn.ask(), parked)),
+            Step::ParkedBelow(parked) => self.parked_below(parked),
             Step::Reopened(finish, reopened) => Some(self.reopened(&finish, before, reopened)),
             Step::Settled(batch, place, resolved) => self.settled(batch, place, resolved),
             Step::SettledLate(resolved) => self.settled_late(resolved),

@@ -13,7 +13,7 @@ use crate::io::{Finish, Misuse};
 use crate::phase::batch::Batch;
 use crate::phase::paused::{Paused, PausedStep, Stopped};
 use crate::phase::short::Short;
-use crate::phase::turn::Turn;
+use crate::phase::turn::{Ask, Turn};
 
 /// What a run is doing, and what is known only while it does.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,6 +27,8 @@ pub(crate) enum Phase {
     /// The caller has to give more of its budget first.
     Short(Short),
     Asking(Turn),
+    /// The model is asked again at a later time.
+    Parked(Ask),
     Working(Batch),
     /// The memory is written, then the run ends like this.
     Memorizing(Stopped),
@@ -42,6 +44,7 @@ impl Phase {
             Self::Memorizing(_) => "the memory is written",
             Self::Short(_) => "the caller is asked for more of its budget",
             Self::Asking(_) => "the model is asked",
+            Self::Parked(_) => "the run is parked",
             Self::Working(_) => "tools are at work",
             Self::Done(_) => "the run is over",
         }

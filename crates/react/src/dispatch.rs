@@ -49,6 +49,7 @@ pub(crate) struct Caller {
     pub(crate) asks: Arc<Asks>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) orchestrator: Option<Arc<dyn Orchestrator>>,
+    pub(crate) max_park: Option<Duration>,
 }
 
 impl Caller {
@@ -176,6 +177,7 @@ impl Dispatcher {
         context.depth = depth.saturating_add(1);
         context.deadline = child.grant.time.map(|time| clock.now().after(time));
         context.allowance = Some(child.grant.allowance);
+        context.max_park = self.caller.max_park;
         context.orchestrator.clone_from(orchestrator);
         context.caller = Some(link);
         context

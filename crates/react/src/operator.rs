@@ -49,6 +49,7 @@ impl Operator for Agent {
         let mut answer = Answer::completed(output);
         (answer.stop, answer.run, answer.usage) =
             (outcome.stop, Some(outcome.run_id), outcome.usage);
+        answer.parked_until = outcome.parked_until;
         Ok(answer)
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use backstop_react_machine::Approval;
+use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
 use layer0::stop::Stop;
@@ -24,6 +25,9 @@ pub struct RunOutcome {
     pub transcript: Transcript,
     /// What people have to decide before it goes on, where it waits for them.
     pub approvals: Vec<Approval>,
+    /// When it is to be resumed, where it waits for a time: an endpoint asked to be left alone until then.
+    /// Its stop is [`Stop::WaitingApproval`] meanwhile.
+    pub parked_until: Option<Timestamp>,
 }
 
 impl RunOutcome {

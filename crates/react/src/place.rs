@@ -1,6 +1,7 @@
 //! Where a run stands among others in this process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use layer0::Orchestrator;
 use layer0::operator::{Caller, Signals};
@@ -14,4 +15,6 @@ pub(crate) struct Place {
     pub(crate) orchestrator: Option<Arc<dyn Orchestrator>>,
     /// What is sent to the run from this process.
     pub(crate) signals: Option<Signals>,
+    /// How long an endpoint may ask to be left alone without the run failing.
+    pub(crate) max_park: Option<Duration>,
 }

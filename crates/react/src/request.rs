@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
@@ -142,6 +143,14 @@ impl RunRequest {
         self
     }
 
+    /// Lets the run be parked for so long where an endpoint asks to be left alone, rather than fail: it
+    /// ends nothing, and [`RunOutcome::parked_until`](crate::RunOutcome::parked_until) says when to resume it.
+    #[must_use]
+    pub const fn max_park(mut self, longest: Duration) -> Self {
+        self.place.max_park = Some(longest);
+        self
+    }
+
     /// Makes the request of a dispatch.
     pub(crate) fn dispatched(input: String, task: &Task, context: &Context) -> Self {
         let mut request = Self::new(input).images(Arc::clone(&task.images)).depth(context.depth);
@@ -155,6 +164,7 @@ impl RunRequest {
             caller: context.caller.clone(),
             orchestrator: context.orchestrator.clone(),
             signals: Some(context.signals.clone()),
+            max_park: task.max_park.or(context.max_park),
         };
         request
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_event_log::{EventLog, LogError, session_of_fork};
 use backstop_react_machine::{Divergence, Finish, INPUT, Replayed};
@@ -60,6 +61,13 @@ impl ResumeRequest {
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
+        self
+    }
+
+    /// Lets the run be parked for so long, as [`RunRequest::max_park`](crate::RunRequest::max_park) does.
+    #[must_use]
+    pub const fn max_park(mut self, longest: Duration) -> Self {
+        self.place.max_park = Some(longest);
         self
     }
 
@@ -164,7 +172,7 @@ impl Agent {
     /// done again; open calls that do no harm are run again, others are answered as interrupted.
     ///
     /// A run that is over runs nothing and appends nothing: its recorded result is returned. One
-    /// that still waits for a person is returned as waiting.
+    /// that still waits for a person, or is parked until later, is returned as waiting.
     ///
     /// # Errors
     ///

@@ -273,6 +273,9 @@ impl Run {
         if self.ledger.machine().deadline().is_some_and(|deadline| deadline <= now) {
             return self.time_is_up().await;
         }
+        if self.wakes_from_parking().is_some_and(|until| until <= now) {
+            return self.unpark().await;
+        }
         if let Some(attempt) = self.asking.due(now) {
             self.start(Step::Attempt(attempt), InFlight::Attempt);
         }
@@ -282,7 +285,8 @@ impl Run {
     /// Returns when something is to be done though nothing happens.
     fn next_wake(&self) -> Option<Timestamp> {
         let waits = self.asking.wakes_at().into_iter().chain(self.tools.wakes_at());
-        waits.chain(self.ledger.machine().deadline()).chain(self.next_expiry()).min()
+        let waits = waits.chain(self.ledger.machine().deadline()).chain(self.next_expiry());
+        waits.chain(self.wakes_from_parking()).min()
     }
 
     fn start(&mut self, step: Step, of: InFlight) -> StepId {

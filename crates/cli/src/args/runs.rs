@@ -68,6 +68,8 @@ pub(crate) enum ListedState {
     Running,
     /// It waits for a person
     WaitingApproval,
+    /// It waits for a time, without a process
+    Parked,
     /// It ended without failing
     Finished,
     /// It failed

@@ -82,6 +82,7 @@ impl From<ListedState> for RunState {
         match state {
             ListedState::Running => Self::Running,
             ListedState::WaitingApproval => Self::WaitingApproval,
+            ListedState::Parked => Self::Parked,
             ListedState::Finished => Self::Finished,
             ListedState::Failed => Self::Failed,
         }

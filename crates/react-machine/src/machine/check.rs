@@ -121,7 +121,8 @@ impl Run {
                 let sorted = self.check_recovered(phase, &recovered)?;
                 Ok(Step::Recovered(phase, sorted, recovered))
             }
-            (_, Fact::RunResumed(resumed)) => Ok(Step::Resumed(resumed)),
+            (phase, Fact::RunResumed(resumed)) => Ok(Step::Resumed(phase, resumed)),
+            (phase, Fact::RunParked(parked)) => self.check_parked(phase, effect, parked),
             (phase, Fact::SignalReceived(signal))
                 if &*signal.name == CANCEL && !phase.is_ending() =>
             {

@@ -61,7 +61,7 @@ impl Run {
             Phase::Short(_) => "asking the caller for more of its budget".to_owned(),
             Phase::Recalling => "reading the memory".to_owned(),
             Phase::Memorizing(_) => "writing the memory".to_owned(),
-            Phase::New | Phase::Done(_) => "nothing".to_owned(),
+            Phase::New | Phase::Parked(_) | Phase::Done(_) => "nothing".to_owned(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Going on after the process that ran a run has died, and in copies of a run.
 
 use layer0::event::{
-    Actor, EventKind, RunForked, RunRecovered, RunResumed, SignalReceived, ToolResponded, Verdict,
+    Actor, EventKind, RunForked, RunRecovered, SignalReceived, ToolResponded, Verdict,
 };
 use layer0::id::RunId;
 use layer0::{Timestamp, ToolSpec};
@@ -114,7 +114,7 @@ impl Run {
             Phase::Recalling => self.read_memory(),
             Phase::Memorizing(stopped) => self.write_memory(&stopped.output),
             // It waits; who goes on with it asks its caller again.
-            Phase::Short(_) | Phase::New | Phase::Done(_) => {}
+            Phase::Short(_) | Phase::Parked(_) | Phase::New | Phase::Done(_) => {}
         }
         None
     }
@@ -155,16 +155,6 @@ impl Run {
             }
         }
         self.go_on(batch, last)
-    }
-
-    /// Goes on with a run that waited, in another process perhaps.
-    pub(super) fn resumed(&mut self, before: Timestamp, resumed: RunResumed) -> Option<Phase> {
-        if !self.clock.is_waiting() {
-            self.clock.skip_since(before);
-        }
-        self.outbox.begin_epoch();
-        self.append(Actor::Runtime, None, resumed);
-        None
     }
 
     /// Keeps something to say until the model is asked next.

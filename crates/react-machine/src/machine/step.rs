@@ -6,7 +6,7 @@ use layer0::code;
 use layer0::event::{
     ApprovalDenied, ApprovalGranted, BudgetGranted, ErrorStored, EventKind, HookAborted,
     HookFailed, HookPassed, MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed,
-    ModelResponded, OperatorDispatched, OperatorReturned, OperatorWaiting, RunRecovered,
+    ModelResponded, OperatorDispatched, OperatorReturned, OperatorWaiting, RunParked, RunRecovered,
     RunReopened, RunResumed, RunStarted, SignalReceived, ToolAttempted, ToolRequested,
     ToolResolved, ToolResponded,
 };
@@ -48,7 +48,10 @@ pub(super) enum Step<'p> {
     ApprovalDenied(&'p mut Batch, Held, ApprovalDenied),
     /// With where the calls stand that do not simply run again.
     Recovered(&'p mut Phase, Sorted, RunRecovered),
-    Resumed(RunResumed),
+    Resumed(&'p Phase, RunResumed),
+    Parked(Turn, RunParked),
+    /// It waits for runs below that are parked.
+    ParkedBelow(RunParked),
     /// With how it had ended.
     Reopened(Finish, RunReopened),
     /// A person said what became of a call that has no answer.
@@ -78,6 +81,7 @@ impl Step<'_> {
             | Self::ApprovalGranted(..)
             | Self::ApprovalDenied(..)
             | Self::Granted(..)
+            | Self::Parked(..)
             | Self::Returned(_)
             | Self::Reopened(..) => true,
             Self::Start(_)
@@ -87,7 +91,8 @@ impl Step<'_> {
             | Self::WaitingBelow(_)
             | Self::GrantedBelow(_)
             | Self::Recovered(..)
-            | Self::Resumed(_)
+            | Self::Resumed(..)
+            | Self::ParkedBelow(_)
             | Self::Settled(..)
             | Self::SettledLate(_)
             | Self::Cancelled(..)

@@ -76,15 +76,21 @@ impl Turn {
         Ok(())
     }
 
+    /// Is this the effect that is open, where one is named?
+    pub(crate) fn check_effect(&self, effect: Option<EffectId>) -> Result<(), Misuse> {
+        match effect.filter(|effect| *effect != self.effect) {
+            Some(EffectId { epoch, number }) => Err(Misuse::Stale { epoch, number }),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn check_answer(
         &self,
         effect: Option<EffectId>,
         event: &'static str,
         call: u32,
     ) -> Result<(), Misuse> {
-        if let Some(effect) = effect.filter(|effect| *effect != self.effect) {
-            return Err(Misuse::Stale { epoch: effect.epoch, number: effect.number });
-        }
+        self.check_effect(effect)?;
         if call != self.ask.call {
             return Err(Misuse::OutOfOrder { event, actual: call, expected: self.ask.call });
         }

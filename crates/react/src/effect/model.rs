@@ -8,8 +8,8 @@ use backstop_provider::{
 };
 use backstop_retry::{Decision, Tried};
 use layer0::Code;
-use layer0::event::{ModelAttempted, ModelFailed, ModelResponded};
-use layer0::failure::{ErrorText, Failure, chain};
+use layer0::event::{ModelAttempted, ModelFailed, ModelResponded, RunParked};
+use layer0::failure::{Chain, ErrorText, Failure, chain};
 use layer0::usage::{TokenUsage, Usage, nanousd};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -157,10 +157,29 @@ fn failed(
         attempted.next_provider = next.and_then(Pool::first).map(|next| Arc::clone(&next.label));
         return AttemptEnd::Again(Box::new(attempted), Duration::ZERO, attempt);
     }
+    if let Decision::Park(wait) = decision {
+        tracing::warn!(code = error.code(), ?wait, "the run is parked");
+        return parked(effects, record, &error, wait);
+    }
     given_up(effects, record, error, matches!(decision, Decision::Stop { is_limited: true, .. }))
 }
 
-/// Says that there is nobody to ask.
+/// Puts the run aside.
+fn parked(
+    effects: &Effects,
+    record: &AttemptRecord,
+    error: &ProviderError,
+    wait: Duration,
+) -> AttemptEnd {
+    let agent = &effects.agent;
+    let text = Chain(error).to_string();
+    let message = agent.redactor.redact(&text).into_owned();
+    let parked = RunParked::new(agent.clock.now().after(wait), error.code(), message);
+    let attempted = record.attempted(record.billed(), Some(error), Some(wait));
+    AttemptEnd::Parked(Box::new((attempted, parked)))
+}
+
+/// Says that there is no provider to ask.
 fn no_provider(effects: &Effects, attempt: &Attempt) -> AttemptEnd {
     let why = format!("the agent has no provider {}", attempt.provider + 1);
     let error = ProviderError::Other(why.into());
@@ -242,6 +261,7 @@ impl Attempt {
             false => self.call.left.model_calls.map(|max| max.saturating_sub(made_before)),
         };
         tried.has_next = self.provider + 1 < effects.agent.models.len();
+        tried.max_park = effects.place.max_park.unwrap_or_default();
         tried
     }
 

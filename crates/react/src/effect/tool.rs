@@ -109,6 +109,7 @@ fn caller_of(effects: &Effects, execution: &Execution) -> Caller {
         asks: Arc::clone(&effects.asks),
         clock: Arc::clone(&effects.agent.clock),
         orchestrator: effects.place.orchestrator.clone(),
+        max_park: effects.place.max_park,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use backstop_event_log::Decision;
 use backstop_react_machine::{Approval, Grant, ModelCall, NothingLeft, Pause, ToolRun};
 use backstop_tool::Admitted;
-use layer0::event::{ModelAttempted, ModelFailed, ModelResponded, OperatorReturned};
+use layer0::event::{ModelAttempted, ModelFailed, ModelResponded, OperatorReturned, RunParked};
 use layer0::failure::ErrorText;
 use layer0::id::{RunId, SessionId};
 use layer0::message::{ToolCall, Transcript};
@@ -151,6 +151,8 @@ pub(crate) enum AttemptEnd {
     Answered(Box<(ModelAttempted, ModelResponded)>),
     /// Another attempt follows, after this wait.
     Again(Box<ModelAttempted>, Duration, Box<Attempt>),
+    /// The endpoint wants to be left alone for long: the run waits, without a process.
+    Parked(Box<(ModelAttempted, RunParked)>),
     Failed {
         attempted: Box<(ModelAttempted, ModelFailed)>,
         /// Is there no further attempt only because the run's budget allows none?

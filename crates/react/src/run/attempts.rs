@@ -37,6 +37,11 @@ impl Run {
                 }
                 Ok(())
             }
+            AttemptEnd::Parked(parked) => {
+                let (attempted, parked) = *parked;
+                let facts = [self.ledger.answer(id, attempted), self.ledger.answer(id, parked)];
+                self.ledger.step(facts).await
+            }
             AttemptEnd::Failed { attempted, is_limited } => {
                 let (attempted, failed) = *attempted;
                 if is_limited {

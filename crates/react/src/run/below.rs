@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use backstop_event_log::OpenApproval;
 use backstop_react_machine::{Approval, Dispatch, Grant, Input, NothingLeft};
-use layer0::JsonText;
 use layer0::event::{
-    BudgetGranted, EventKind, OperatorDispatched, OperatorWaiting, SignalReceived, WaitFor,
+    BudgetGranted, EventKind, OperatorDispatched, OperatorWaiting, RunParked, RunResumed,
+    SignalReceived, WaitFor,
 };
 use layer0::id::{CallId, RunId};
 use layer0::operator::{Signal, Waiting};
 use layer0::usage::Allowance;
+use layer0::{JsonText, Timestamp, code};
 use serde_json::Value;
 
 use super::tools::AtWork;
@@ -18,6 +19,12 @@ use super::{InFlight, Run};
 use crate::error::{AgentError, internal};
 use crate::journal::{Ask, AskId, Child, Step, Told, Wanted};
 use crate::recordable::recordable;
+
+/// Who goes on with a run that was parked.
+const RUNTIME: &str = "backstop";
+
+/// What a run waits for that only waits for runs below which are parked.
+const PARKED_BELOW: &str = "runs below are parked";
 
 impl Run {
     /// Rests where nothing is in flight but what waits. Returns whether the run leaves.
@@ -51,6 +58,7 @@ impl Run {
         }
         match self.inbox.is_empty {
             true => {
+                self.park_below().await?;
                 self.below.leaves = true;
                 self.tell_to_leave();
                 Ok(self.in_flight.is_empty())
@@ -86,11 +94,43 @@ impl Run {
         let below = machine.open_dispatches().iter().filter_map(|open| open.waits.as_ref());
         let approvals: Vec<_> =
             own.chain(below.clone().flat_map(|waits| waits.approvals.iter().cloned())).collect();
+        let own = machine.parked_until();
         let r#for = match below.into_iter().next() {
             Some(waits) if approvals.is_empty() => waits.r#for,
+            None if own.is_some() => WaitFor::Parked,
             _ => WaitFor::Approval,
         };
-        Waiting::new(r#for, approvals)
+        let mut waiting = Waiting::new(r#for, approvals);
+        waiting.until = self.below.parked_until().into_iter().chain(own).min();
+        waiting
+    }
+
+    /// Records until when the run is parked that nothing dispatched, where all that it waits for are runs
+    /// below that are.
+    async fn park_below(&mut self) -> Result<(), AgentError> {
+        let Waiting { r#for, until, .. } = self.waiting();
+        let machine = self.ledger.machine();
+        let (WaitFor::Parked, Some(until)) = (r#for, until) else { return Ok(()) };
+        if machine.parked_until() == Some(until) {
+            return Ok(());
+        }
+        let parked = RunParked::new(until, code::PROVIDER_RATE_LIMITED, PARKED_BELOW);
+        let facts = self.facts_of_below(parked);
+        self.ledger.step(facts).await
+    }
+
+    /// Goes on with a run that was parked until now.
+    pub(super) async fn unpark(&mut self) -> Result<(), AgentError> {
+        let resumed = self.approvals.take_resumed();
+        let resumed = resumed.unwrap_or_else(|| RunResumed::new(RUNTIME));
+        let resumed = self.ledger.fact(resumed);
+        self.ledger.step([resumed]).await
+    }
+
+    /// Returns when a run that was dispatched goes on by itself; one that was not is resumed then.
+    pub(super) fn wakes_from_parking(&self) -> Option<Timestamp> {
+        self.effects.caller()?;
+        self.ledger.machine().parked_until()
     }
 
     /// Does an execution do nothing but wait for what it dispatched?
@@ -116,8 +156,10 @@ impl Run {
                 Ok(())
             }
             Ask::Wait { run, waiting } => {
+                let until = waiting.until;
                 self.note_wait(&run, waiting).await?;
                 self.below.forget(&run);
+                self.below.park(&run, until);
                 self.below.waiting.push((run, id));
                 self.give_more().await
             }

@@ -47,6 +47,7 @@ impl Run {
         let machine = self.ledger.machine();
         let output = Arc::clone(machine.last_text());
         let mut outcome = stopped(run, session, machine, Stop::WaitingApproval, output);
+        outcome.parked_until = machine.parked_until();
         outcome.approvals = machine.open_approvals().cloned().chain(below).collect();
         outcome
     }
@@ -84,6 +85,7 @@ fn stopped(
         usage: machine.usage(),
         transcript: machine.transcript().clone(),
         approvals: Vec::new(),
+        parked_until: None,
     }
 }
 

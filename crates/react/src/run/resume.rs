@@ -152,6 +152,9 @@ impl Resumed {
             let open: Vec<_> = run.ledger.machine().open_approvals().cloned().collect();
             open.into_iter().for_each(|approval| run.ask_approval(approval));
             run.take_up_dispatches().await?;
+            if run.ledger.machine().is_due(run.ledger.at()) {
+                run.unpark().await?;
+            }
             if let Some(given) = run.ledger.machine().wants_budget() {
                 run.ask_budget(given);
             }

@@ -1,5 +1,6 @@
 //! What is known of runs below another one while it is at work.
 
+use layer0::Timestamp;
 use layer0::id::RunId;
 
 use crate::journal::AskId;
@@ -13,6 +14,8 @@ pub(super) struct Below {
     pub(super) leaving: Vec<RunId>,
     /// Those that want more of the budget, in the order they asked.
     pub(super) wanting: Vec<(RunId, AskId)>,
+    /// Those that are parked, and until when.
+    parked: Vec<(RunId, Timestamp)>,
     /// Does the run leave, to be taken up later?
     pub(super) leaves: bool,
 }
@@ -21,6 +24,16 @@ impl Below {
     /// The run leaves once nothing is in flight.
     pub(super) const fn leaves(&mut self) {
         self.leaves = true;
+    }
+
+    /// A run waits until then, if for a time.
+    pub(super) fn park(&mut self, run: &RunId, until: Option<Timestamp>) {
+        self.parked.extend(until.map(|until| (run.clone(), until)));
+    }
+
+    /// Returns when the first of them goes on.
+    pub(super) fn parked_until(&self) -> Option<Timestamp> {
+        self.parked.iter().map(|(_, until)| *until).min()
     }
 
     /// A run has returned.
@@ -32,6 +45,7 @@ impl Below {
         self.waiting.retain(|(waiting, _)| waiting != run);
         self.leaving.retain(|leaving| leaving != run);
         self.wanting.retain(|(wanting, _)| wanting != run);
+        self.parked.retain(|(parked, _)| parked != run);
     }
 
     pub(super) fn is_waiting(&self, run: &RunId) -> bool {

@@ -106,6 +106,10 @@ impl Run {
                 attempted.delay_ms = None;
                 self.record_attempt(*attempted).await
             }
+            End::Attempt(AttemptEnd::Parked(mut parked)) => {
+                parked.0.delay_ms = None;
+                self.record_attempt(parked.0).await
+            }
             End::Attempt(AttemptEnd::Failed { attempted, .. }) => {
                 self.record_attempt(attempted.0).await
             }

@@ -18,6 +18,7 @@ mod hooks;
 mod limits;
 mod model;
 mod outside;
+mod parking;
 mod parts;
 mod pools;
 mod proposals;

@@ -1,0 +1,117 @@
+//! Runs that wait for a time, without a process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::Clock;
+use backstop_event_log::{EventLog, RunState};
+use backstop_provider::ScriptedAnswer;
+use backstop_react::{AgentBuilder, ResumeRequest, RunOutcome, RunRequest, replay};
+use layer0::event::EventKind;
+use layer0::id::RunId;
+use layer0::stop::Stop;
+use serde_json::json;
+
+use crate::bench::*;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn busy() -> ScriptedAnswer {
+    let error = json!({ "error": { "kind": "rate_limited", "retry_after_ms": 3_600_000 } });
+    serde_json::from_value(error).unwrap()
+}
+
+async fn on_clock<T: Send + 'static>(
+    bench: &Bench,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let (done, result) = tokio::sync::oneshot::channel();
+    tokio::spawn(bench.clock.track(Box::pin(async move {
+        let _ = done.send(work.await);
+    })));
+    result.await.unwrap()
+}
+
+async fn run(bench: &Bench, agent: AgentBuilder, request: RunRequest) -> RunOutcome {
+    let agent = agent.build().unwrap();
+    on_clock(bench, async move { agent.run(request).await.unwrap() }).await
+}
+
+async fn resume(bench: &Bench, agent: AgentBuilder, run: &RunId) -> RunOutcome {
+    let (agent, request) =
+        (agent.build().unwrap(), ResumeRequest::new(run.clone()).max_park(HOUR * 2));
+    on_clock(bench, async move { agent.resume(request).await.unwrap() }).await
+}
+
+async fn sleep(bench: &Bench, time: Duration) {
+    let clock = bench.clock.clone();
+    on_clock(bench, async move { clock.sleep(time).await }).await;
+}
+
+/// Spec: O5, D4. A hint that is too long to wait for parks the run; resumed when it is due, it goes on.
+#[tokio::test]
+async fn a_long_hint_parks_the_run() {
+    let bench = Bench::new();
+    let first = bench.agent(vec![calls([call("c1", "add", json!({"x": 1, "y": 2}))]), busy()]);
+    let request = RunRequest::new("add").max_park(HOUR * 2);
+    let parked = run(&bench, first.name("a").tool(add), request).await;
+    assert_eq!(bench.elapsed(), Duration::ZERO, "no process waits");
+    let until = parked.parked_until.unwrap();
+    let wait = until.since(bench.clock.now());
+    assert!(wait >= HOUR && wait < HOUR * 2, "{wait:?}");
+    let of = parked.run_id.clone();
+    let summary = bench.log.summary(&of).await.unwrap().unwrap();
+    assert_eq!((summary.state, summary.is_open()), (RunState::Parked, true));
+    assert_eq!(summary.parked.map(|(_, until)| until), Some(until));
+    let kinds = types(&bench.events(&of).await);
+    assert_eq!(kinds[kinds.len() - 3..], ["model.attempted", "run.parked", "run.waiting"]);
+    let parked_event = bench.events(&of).await.into_iter().find_map(|event| match event.kind {
+        EventKind::RunParked(parked) => Some(parked),
+        _ => None,
+    });
+    assert_eq!(parked_event.unwrap().reason, "provider.rate_limited");
+
+    let again = || bench.agent(vec![says("3")]).name("a").tool(add);
+    let early = resume(&bench, again(), &of).await;
+    assert_eq!((early.parked_until, early.usage.model_attempts), (Some(until), 2), "too early");
+    sleep(&bench, wait).await;
+    let done = resume(&bench, again(), &of).await;
+    assert_eq!((done.stop, &*done.output, done.parked_until), (Stop::Completed, "3", None));
+    assert_eq!((done.usage.model_calls, done.usage.model_attempts), (2, 3));
+    assert!(
+        done.usage.wall_ms < 1_000,
+        "time without a process is not the run's: {:?}",
+        done.usage
+    );
+    assert!(replay(&*bench.log, &of).await.unwrap().is_some());
+    let summary = bench.log.summary(&of).await.unwrap().unwrap();
+    assert_eq!((summary.state, summary.usage), (RunState::Finished, done.usage));
+}
+
+/// Spec: O5, R3. Nothing is parked that was not allowed to be, nor for longer.
+#[tokio::test]
+async fn a_hint_beyond_what_is_allowed_fails_the_run() {
+    for longest in [None, Some(HOUR / 2)] {
+        let bench = Bench::new();
+        let agent = bench.agent(vec![busy()]).build().unwrap();
+        let mut request = RunRequest::new("go");
+        if let Some(longest) = longest {
+            request = request.max_park(longest);
+        }
+        let failure = on_clock(&bench, async move { agent.run(request).await.unwrap_err() }).await;
+        assert_eq!(failure.code(), "provider.rate_limited", "{longest:?}");
+    }
+}
+
+/// Spec: O5, B3. A parked run is cancelled like any that has no process.
+#[tokio::test]
+async fn a_parked_run_can_be_cancelled() {
+    let bench = Bench::new();
+    let agent = bench.agent(vec![busy()]);
+    let parked = run(&bench, agent, RunRequest::new("go").max_park(HOUR)).await;
+    let log: Arc<dyn EventLog> = Arc::clone(&bench.log) as _;
+    assert!(backstop_react::cancel(log, &parked.run_id, "ops").await.unwrap());
+    let summary = bench.log.summary(&parked.run_id).await.unwrap().unwrap();
+    assert_eq!(summary.reason.unwrap(), "run.cancelled");
+    assert!(replay(&*bench.log, &parked.run_id).await.unwrap().is_some());
+}
