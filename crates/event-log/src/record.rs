@@ -8,6 +8,7 @@ use layer0::event::{Actor, Event, EventKind, Hash, SCHEMA, Salt};
 use layer0::id::RunId;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use sha2::digest::Update;
 use sha2::{Digest, Sha256};
 
 use crate::{LogError, LogKey, escape_json};
@@ -73,8 +74,8 @@ impl Payload {
             Self::Erased(digest) => Some(*digest),
             Self::Plain(_) => None,
             Self::Salted(salt, text) => {
-                let digest = Sha256::new().chain_update(salt.0);
-                let digest = digest.chain_update(escape_json(text).as_bytes());
+                let digest = Digest::chain_update(Sha256::new(), salt.0);
+                let digest = Digest::chain_update(digest, escape_json(text).as_bytes());
                 Some(Hash(digest.finalize().into()))
             }
         }
@@ -101,32 +102,33 @@ impl Record {
     /// the first layout.
     #[must_use]
     pub fn seal(&self, previous: &Hash, key: Option<&LogKey>) -> Hash {
-        // The parts that most records have are short; they are hashed in one piece.
-        let mut sealed = Vec::with_capacity(192);
-        sealed.extend_from_slice(&previous.0);
-        sealed.extend_from_slice(&self.seq.to_be_bytes());
-        sealed.extend_from_slice(&self.at.as_millis().to_be_bytes());
-        sealed.push(u8::from(self.caused_by.is_some()));
-        sealed.extend_from_slice(&self.caused_by.unwrap_or(0).to_be_bytes());
-        sealed.extend_from_slice(&self.schema.to_be_bytes());
-        // Every part has a fixed width or its length in front, so that no two records are sealed over
-        // the same bytes.
+        match key.filter(|_| !matches!(self.payload, Payload::Plain(_))) {
+            Some(key) => Hash(self.put(key.mac(), previous).finalize().into_bytes().into()),
+            None => Hash(self.put(Sha256::new(), previous).finalize().into()),
+        }
+    }
+
+    /// Hashes what is sealed. Every part has a fixed width or its length in front, so that no two records are
+    /// sealed over the same bytes.
+    fn put<H: Update>(&self, mut hash: H, previous: &Hash) -> H {
+        hash.update(&previous.0);
+        hash.update(&self.seq.to_be_bytes());
+        hash.update(&self.at.as_millis().to_be_bytes());
+        hash.update(&[u8::from(self.caused_by.is_some())]);
+        hash.update(&self.caused_by.unwrap_or(0).to_be_bytes());
+        hash.update(&self.schema.to_be_bytes());
         let mut put = |text: &str| {
             let length = u64::try_from(text.len()).unwrap_or(u64::MAX);
-            sealed.extend_from_slice(&length.to_be_bytes());
-            sealed.extend_from_slice(text.as_bytes());
+            hash.update(&length.to_be_bytes());
+            hash.update(text.as_bytes());
         };
         put(&self.event_type);
         put(self.actor.as_str());
-        if let Payload::Plain(text) = &self.payload {
-            put(text);
-            return Hash(Sha256::digest(sealed).into());
+        match &self.payload {
+            Payload::Plain(text) => put(text),
+            payload => hash.update(&payload.digest().unwrap_or_default().0),
         }
-        sealed.extend_from_slice(&self.payload.digest().unwrap_or_default().0);
-        Hash(match key {
-            Some(key) => key.mac().chain_update(sealed).finalize().into_bytes().into(),
-            None => Sha256::digest(sealed).into(),
-        })
+        hash
     }
 
     /// Turns the record into an event of `run`.
