@@ -50,6 +50,12 @@ impl Batch {
         self
     }
 
+    /// Takes its records and rows out of it.
+    pub(crate) fn take(&mut self) -> Self {
+        let (records, taken) = (std::mem::take(&mut self.records), std::mem::take(&mut self.taken));
+        Self { records, taken, ..self.clone() }
+    }
+
     /// Does the batch open a run again that was over, and that no other run dispatched? Then no other
     /// run of its session may follow it or be open.
     #[must_use]
@@ -111,6 +117,14 @@ pub trait EventLog: Send + Sync {
 
     /// Claims a run that is about to begin. Its first append is refused when the run exists.
     fn claim_new(&self, run: &RunId) -> Claim;
+
+    /// Appends a batch as [`EventLog::append`] does, if that never waits, and takes its records and rows out of
+    /// it; `None` leaves it as it is, to be given to [`EventLog::append`]. A log around another one need not
+    /// pass it on.
+    fn append_now(&self, batch: &mut Batch) -> Option<Result<(), LogError>> {
+        let _ = batch;
+        None
+    }
 
     /// Appends a batch in one atomic write. When it returns, the batch is as durable as the log
     /// was opened to be.

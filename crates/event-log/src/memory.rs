@@ -56,9 +56,20 @@ struct Sent<'a> {
 }
 
 impl Kept {
-    /// Takes in what was asked of people, and what needs no decision any more.
-    fn keep_approvals(&mut self, batch: &Batch) {
-        for change in batch.approval_changes() {
+    fn new(first: &Batch) -> Self {
+        Self {
+            summary: RunSummary::new(first.run.clone()),
+            records: Vec::new(),
+            epoch: first.epoch,
+            approvals: Vec::new(),
+            expired: BTreeSet::new(),
+            inbox: Vec::new(),
+        }
+    }
+
+    /// Takes in what a batch brings: what is asked of people, and what needs no decision any more.
+    fn take(&mut self, batch: &mut Batch, changes: Vec<ApprovalChange>) {
+        for change in changes {
             match change {
                 ApprovalChange::Asked(open) => self.approvals.push(open),
                 ApprovalChange::Closed(call_id) => {
@@ -76,6 +87,9 @@ impl Kept {
             None => batch.summary.is_open() || message.request.outlasts_the_run(),
         });
         self.inbox.retain(|message| !batch.taken.contains(&message.id));
+        batch.taken.clear();
+        self.records.append(&mut batch.records);
+        self.summary.clone_from(&batch.summary);
     }
 
     /// Returns an approval that is open, and what decides it already.
@@ -209,6 +223,43 @@ impl Runs {
         Ok(FeedPage::new(records, self.cursor(read_to), read_to == end))
     }
 
+    /// Takes the records and the rows of a batch. Returns whether there are any records.
+    fn append(&mut self, batch: &mut Batch) -> Result<bool, LogError> {
+        let Some(first) = batch.records.first().map(|record| record.seq) else { return Ok(false) };
+        let known = self.by_id.get(&batch.run);
+        let (last, epoch) = known.map_or((0, batch.epoch), |it| (it.summary.last_seq, it.epoch));
+        if first != last + 1 || epoch != batch.epoch {
+            return Err(LogError::conflict(batch.run.clone(), first));
+        }
+        if first == 1 && batch.summary.parent.is_none() {
+            let session = &batch.summary.session;
+            if let Some(other) = self.in_the_way_of(&batch.summary) {
+                return Err(LogError::session_busy(session.clone(), other.clone()));
+            }
+            self.of_session.entry(session.clone()).or_default().push(batch.run.clone());
+        }
+        if batch.reopens() {
+            self.refuse_reopening(&batch.summary)?;
+        }
+        let changes: Vec<ApprovalChange> = batch.approval_changes().collect();
+        for change in &changes {
+            if let ApprovalChange::Asked(open) = change {
+                self.of_approval.insert(open.id.clone(), batch.run.clone());
+            }
+        }
+        let appended = batch.records.iter().map(|record| (batch.run.clone(), record.seq));
+        self.appended.extend(appended);
+        match self.by_id.get_mut(&batch.run) {
+            Some(kept) => kept.take(batch, changes),
+            None => {
+                let mut kept = Kept::new(batch);
+                kept.take(batch, changes);
+                self.by_id.insert(batch.run.clone(), kept);
+            }
+        }
+        Ok(true)
+    }
+
     fn claim(&mut self, run: &RunId) -> u64 {
         self.last_claim += 1;
         self.claimed.insert(run.clone(), self.last_claim);
@@ -280,49 +331,16 @@ impl EventLog for MemoryLog {
         Claim::new(Claim::FIRST, self.held(run, number))
     }
 
-    async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        let Some(first) = batch.records.first().map(|record| record.seq) else { return Ok(()) };
-        let mut runs = self.lock();
-        let (last, epoch) = match runs.by_id.get(&batch.run) {
-            Some(kept) => (kept.summary.last_seq, kept.epoch),
-            None => (0, batch.epoch),
-        };
-        if first != last + 1 || epoch != batch.epoch {
-            return Err(LogError::conflict(batch.run, first));
+    fn append_now(&self, batch: &mut Batch) -> Option<Result<(), LogError>> {
+        let appended = self.lock().append(batch);
+        if matches!(appended, Ok(true)) {
+            self.event_watches.ring();
         }
-        if first == 1 && batch.summary.parent.is_none() {
-            if let Some(other) = runs.in_the_way_of(&batch.summary) {
-                let other = other.clone();
-                return Err(LogError::session_busy(batch.summary.session, other));
-            }
-            let session = batch.summary.session.clone();
-            runs.of_session.entry(session).or_default().push(batch.run.clone());
-        }
-        if batch.reopens() {
-            runs.refuse_reopening(&batch.summary)?;
-        }
-        for change in batch.approval_changes() {
-            if let ApprovalChange::Asked(open) = change {
-                runs.of_approval.insert(open.id, batch.run.clone());
-            }
-        }
-        let kept = runs.by_id.entry(batch.run.clone()).or_insert_with(|| Kept {
-            summary: RunSummary::new(batch.run.clone()),
-            records: Vec::new(),
-            epoch,
-            approvals: Vec::new(),
-            expired: BTreeSet::new(),
-            inbox: Vec::new(),
-        });
-        kept.keep_approvals(&batch);
-        kept.summary = batch.summary;
-        let appended = batch.records.iter().map(|record| (batch.run.clone(), record.seq));
-        let appended: Vec<_> = appended.collect();
-        kept.records.extend(batch.records);
-        runs.appended.extend(appended);
-        drop(runs);
-        self.event_watches.ring();
-        Ok(())
+        Some(appended.map(drop))
+    }
+
+    async fn append(&self, mut batch: Batch) -> Result<(), LogError> {
+        self.append_now(&mut batch).unwrap_or(Ok(()))
     }
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {

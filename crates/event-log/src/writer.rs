@@ -12,18 +12,16 @@ use crate::record::Payload;
 use crate::{Batch, Claim, EventLog, LogError, LogKey, Record, RunSummary, Seed};
 
 /// Payloads that are nested less deeply than this are read by any reader of ours.
-const SURELY_READ: u32 = 64;
+const SURELY_READ: usize = 64;
 
 /// The one writer of a run: numbers, seals and appends.
 pub struct RunWriter {
     /// Without a log nothing is sealed: no later reader could check the chain.
     log: Option<Arc<dyn EventLog>>,
-    summary: RunSummary,
-    /// The right to write; `None` without a log.
-    claim: Option<Claim>,
-    pending: Vec<Record>,
-    /// What the next append takes from the inbox.
-    taken: Vec<u64>,
+    /// The right to write, held as long as the writer; `None` without a log.
+    _claim: Option<Claim>,
+    /// What the next append writes, and takes from the inbox.
+    batch: Batch,
     events: Vec<Event>,
     /// Where a payload is written, before its record takes a copy that has just its size.
     text: Vec<u8>,
@@ -35,8 +33,8 @@ impl RunWriter {
     /// Begins a new run, and claims it.
     #[must_use]
     pub fn new(log: Arc<dyn EventLog>, run: RunId) -> Self {
-        let claim = Some(log.claim_new(&run));
-        Self { log: Some(log), claim, ..Self::without_log(run) }
+        let claim = log.claim_new(&run);
+        Self::under(claim, log, RunSummary::new(run))
     }
 
     /// Begins a new run that no log keeps. Its events are numbered, and their hashes are zero.
@@ -44,10 +42,8 @@ impl RunWriter {
     pub fn without_log(run: RunId) -> Self {
         Self {
             log: None,
-            summary: RunSummary::new(run),
-            claim: None,
-            pending: Vec::new(),
-            taken: Vec::new(),
+            _claim: None,
+            batch: Batch::new(run.clone(), 0, Vec::new(), RunSummary::new(run)),
             events: Vec::new(),
             text: Vec::new(),
             refused: None,
@@ -57,8 +53,13 @@ impl RunWriter {
     /// Goes on with a run that is in the log, under a claim.
     #[must_use]
     pub fn resume(log: Arc<dyn EventLog>, summary: RunSummary, claim: Claim) -> Self {
+        Self::under(claim, log, summary)
+    }
+
+    fn under(claim: Claim, log: Arc<dyn EventLog>, summary: RunSummary) -> Self {
         let run = summary.run.clone();
-        Self { log: Some(log), summary, claim: Some(claim), ..Self::without_log(run) }
+        let batch = Batch::new(run.clone(), claim.epoch(), Vec::new(), summary);
+        Self { log: Some(log), _claim: Some(claim), batch, ..Self::without_log(run) }
     }
 
     /// Begins a run with the records of another one, whose hashes hold for it too.
@@ -70,15 +71,15 @@ impl RunWriter {
         records: Vec<Record>,
     ) -> Self {
         let mut writer = Self::new(log, run);
-        events.iter().for_each(|event| writer.summary.apply(event));
-        writer.pending = records;
+        events.iter().for_each(|event| writer.batch.summary.apply(event));
+        writer.batch.records = records;
         writer
     }
 
     /// Returns the run at a glance, as far as it is durable or staged.
     #[must_use]
     pub const fn summary(&self) -> &RunSummary {
-        &self.summary
+        &self.batch.summary
     }
 
     /// Puts an event behind those that the next [`RunWriter::commit`] appends; its salt is made of
@@ -91,11 +92,11 @@ impl RunWriter {
         caused_by: Option<u64>,
         kind: EventKind,
     ) {
-        let (run, seq) = (self.summary.run.clone(), self.summary.last_seq + 1);
+        let (run, seq) = (self.batch.run.clone(), self.batch.summary.last_seq + 1);
         let mut event = Event::new(run, seq, at, actor, kind);
         event.caused_by = caused_by;
         if let Some(log) = &self.log {
-            let (is_first, summary) = (event.seq == 1, &self.summary);
+            let (is_first, summary) = (event.seq == 1, &self.batch.summary);
             // A run of the first layout stays one.
             event.salt = (is_first || summary.salted).then(|| seed.salt(event.seq));
             let id = if is_first { key_id_in(&event.kind) } else { summary.key_id.as_deref() };
@@ -106,18 +107,18 @@ impl RunWriter {
                     if self.refused.is_none() && record.payload.text().is_some_and(is_deep) {
                         self.refused = record.decode(&event.run).err();
                     }
-                    self.pending.push(record);
+                    self.batch.records.push(record);
                 }
                 Err(missing) => self.refused = Some(missing),
             }
         }
-        self.summary.apply(&event);
+        self.batch.summary.apply(&event);
         self.events.push(event);
     }
 
     /// Takes a row of the inbox with the next [`RunWriter::commit`].
     pub fn take(&mut self, id: u64) {
-        self.taken.push(id);
+        self.batch.taken.push(id);
     }
 
     /// Appends what was staged, in one write, and returns it.
@@ -135,22 +136,29 @@ impl RunWriter {
             return Err(refused);
         }
         if let Some(log) = &self.log
-            && !self.pending.is_empty()
+            && !self.batch.records.is_empty()
         {
-            let records = std::mem::take(&mut self.pending);
-            let (run, summary) = (self.summary.run.clone(), self.summary.clone());
-            let epoch = self.claim.as_ref().map_or(0, Claim::epoch);
-            let taken = std::mem::take(&mut self.taken);
-            log.append(Batch::new(run, epoch, records, summary).taking(taken)).await?;
+            match log.append_now(&mut self.batch) {
+                Some(appended) => appended?,
+                None => log.append(self.batch.take()).await?,
+            }
         }
         Ok(self.events.drain(..))
     }
 }
 
-/// Is a payload nested so deeply that a reader may refuse it? Most are flat, and looking is cheap
-/// beside hashing; signs inside of strings count too, which only makes one look twice.
+/// Is a payload nested so deeply that a reader may refuse it? Signs inside of strings count too, which only
+/// makes one look twice.
 fn is_deep(data: &str) -> bool {
-    let mut depth = 0_u32;
+    // Most have not even so many signs that open something; counting them is cheap beside hashing.
+    let opening = |byte: &u8| matches!(byte, b'[' | b'{');
+    let count =
+        |piece: &[u8]| piece.iter().fold(0_u8, |count, byte| count + u8::from(opening(byte)));
+    let opened: usize = data.as_bytes().chunks(64).map(|piece| usize::from(count(piece))).sum();
+    if opened <= SURELY_READ {
+        return false;
+    }
+    let mut depth = 0_usize;
     for byte in data.bytes() {
         match byte {
             b'[' | b'{' => depth += 1,
@@ -189,7 +197,7 @@ fn sealed(event: &Event, previous: &Hash, key: Option<&LogKey>, text: &mut Vec<u
 
 impl fmt::Debug for RunWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunWriter").field("summary", &self.summary).finish_non_exhaustive()
+        f.debug_struct("RunWriter").field("summary", &self.batch.summary).finish_non_exhaustive()
     }
 }
 
