@@ -57,9 +57,16 @@ impl Fnv1a {
 
 /// Returns 16 hex digits.
 pub(crate) fn hex_of(number: u64) -> Arc<str> {
-    let digits = number.to_be_bytes().map(|byte| [byte >> 4, byte & 15]);
-    let digits = digits.map(|pair| pair.map(|digit| b"0123456789abcdef"[usize::from(digit)]));
-    str::from_utf8(digits.as_flattened()).expect("hex digits are ASCII").into()
+    str::from_utf8(&hex_digits(number)).expect("hex digits are ASCII").into()
+}
+
+/// Returns the sixteen hex digits of a number.
+pub(crate) fn hex_digits(number: u64) -> [u8; 16] {
+    let mut shift = 64;
+    [(); 16].map(|()| {
+        shift -= 4;
+        b"0123456789abcdef"[usize::try_from(number >> shift & 15).unwrap_or(0)]
+    })
 }
 
 #[cfg(test)]

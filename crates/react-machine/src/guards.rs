@@ -12,7 +12,8 @@ use crate::definition::AgentDefinition;
 use crate::failure::FailureCause;
 use crate::fnv::{Fnv1a, hex_of};
 use crate::limits::Limits;
-use crate::signature::{batch_signature, call_signature, write_canonical};
+use crate::phase::batch::{Batch, Closed};
+use crate::signature::{call_signature, write_canonical};
 use crate::text;
 
 /// From which identical batch on the model is told that it repeats itself.
@@ -66,13 +67,6 @@ impl From<Tripped> for FailureCause {
     }
 }
 
-/// A batch as the guards counted it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Counted {
-    pub(crate) signature: Arc<str>,
-    pub(crate) tripped: Option<Tripped>,
-}
-
 impl Guards {
     /// Counts the text of a turn; empty text is not counted. Returns how often it was seen.
     pub(crate) fn count_text(&mut self, text: &str) -> Option<(u64, u32)> {
@@ -92,46 +86,47 @@ impl Guards {
         &mut self,
         definition: &AgentDefinition,
         calls: &[ToolCall],
-        signatures: &[Arc<str>],
+        batch: &Batch,
         text: Option<(u64, u32)>,
-    ) -> Counted {
+    ) -> Option<Tripped> {
         let limits = &definition.limits;
-        let signature = batch_signature(signatures);
+        let signature = batch.signature();
         let mut brings_new_call = false;
-        for call in signatures {
+        for call in batch.signatures() {
             brings_new_call |= self.calls.insert(Arc::clone(call));
         }
-        let repeats = self.batches.entry(Arc::clone(&signature)).or_default();
+        let repeats = self.batches.entry(Arc::clone(signature)).or_default();
         repeats.count = repeats.count.saturating_add(1);
         repeats.exploratory = all_exploratory(definition, calls);
         let progress = repeats.progressing || repeats.exploratory;
         let limit =
             if progress { limits.max_observation_steps } else { limits.max_repeated_batch_steps };
         let looped = limit.filter(|limit| repeats.count > *limit).map(|limit| Tripped::Loop {
-            signature: Arc::clone(&signature),
+            signature: Arc::clone(signature),
             count: repeats.count,
             limit,
         });
         let stagnated = if brings_new_call { None } else { stagnation(limits, text) };
-        Counted { signature, tripped: stagnated.or(looped) }
+        stagnated.or(looped)
     }
 
     /// Notes what a batch came to, so that the next identical one can be told from a loop. Returns
     /// what the model is told when it begins to look like one.
-    pub(crate) fn note_results(
-        &mut self,
-        limits: &Limits,
-        signature: &str,
-        mut results: Vec<(Arc<str>, u64)>,
-    ) -> Option<String> {
-        results.sort_unstable();
+    pub(crate) fn note_results(&mut self, limits: &Limits, batch: &Closed) -> Option<String> {
         let mut digest = Fnv1a::default();
-        for (call, result) in &results {
+        let add = |(call, result): (&str, u64)| {
             Hasher::write(&mut digest, call.as_bytes());
             Hasher::write(&mut digest, &result.to_be_bytes());
+        };
+        if batch.results().is_sorted() {
+            batch.results().for_each(add);
+        } else {
+            let mut results: Vec<_> = batch.results().collect();
+            results.sort_unstable();
+            results.into_iter().for_each(add);
         }
         let digest = digest.finish();
-        let repeats = self.batches.get_mut(signature)?;
+        let repeats = self.batches.get_mut(batch.signature())?;
         let changed = repeats.last_results.is_some_and(|last| last != digest);
         repeats.unchanged = if changed { 1 } else { repeats.unchanged.saturating_add(1) };
         repeats.progressing = changed;

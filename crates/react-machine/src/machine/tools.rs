@@ -11,7 +11,6 @@ use crate::failure::FailureCause;
 use crate::io::{Effect, ToolBatch, ToolRun};
 use crate::phase::Phase;
 use crate::phase::batch::{Answering, Batch, Closed, Place, StoppedByHook};
-use crate::signature::call_signature;
 use crate::tool_message::with_note;
 
 impl Machine {
@@ -43,17 +42,15 @@ impl Run {
         calls: Arc<[ToolCall]>,
         text: Option<(u64, u32)>,
     ) -> Phase {
-        let signatures: Vec<Arc<str>> =
-            calls.iter().map(|call| call_signature(&call.name, &call.arguments).into()).collect();
-        let counted = self.guards.count_batch(&self.definition, &calls, &signatures, text);
+        let mut batch = Batch::new(responded, &calls);
+        let tripped = self.guards.count_batch(&self.definition, &calls, &batch, text);
         let limit = self.definition.limits.max_parallel_tools;
         let oversized = calls.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         let oversized =
             oversized.then_some(FailureCause::ParallelToolLimit { count: calls.len(), limit });
-        if let Some(failure) = oversized.or_else(|| counted.tripped.map(Into::into)) {
+        if let Some(failure) = oversized.or_else(|| tripped.map(Into::into)) {
             return self.refuse_batch(responded, &calls, failure);
         }
-        let mut batch = Batch::new(responded, counted.signature, &calls, signatures);
         if self.short_of_executions(responded, &mut batch) {
             return Phase::Working(batch);
         }
@@ -194,10 +191,10 @@ impl Run {
     }
 
     fn close_batch(&mut self, cause: u64, closed: Closed) -> Phase {
-        let Closed { signature, cancelled, messages, results } = closed;
+        let cancelled = closed.cancelled();
         // The model reads that it repeats itself; the record has the answers as they came.
-        let note = self.guards.note_results(&self.definition.limits, &signature, results);
-        for message in messages {
+        let note = self.guards.note_results(&self.definition.limits, &closed);
+        for message in closed.into_messages() {
             self.conversation.push(match &note {
                 Some(note) => with_note(message, note),
                 None => message,

@@ -14,7 +14,7 @@ use layer0::message::{Message, ToolCall};
 use crate::failure::FailureCause;
 use crate::guards::result_digest;
 use crate::io::{Approval, EffectId, ToolRun};
-use crate::signature::call_signature;
+use crate::signature::{batch_signature, call_signature};
 use crate::tool_message::tool_message;
 
 pub(crate) use unfinished::{Sorted, Unfinished};
@@ -100,41 +100,69 @@ pub(crate) enum Answering<'b> {
 
 /// A batch whose calls all have their answers.
 pub(crate) struct Closed {
-    pub(crate) signature: Arc<str>,
+    signature: Arc<str>,
+    cancelled: bool,
+    calls: Vec<Call>,
+}
+
+impl Closed {
+    pub(crate) const fn signature(&self) -> &Arc<str> {
+        &self.signature
+    }
+
     /// Was a call kept from running by the budget?
-    pub(crate) cancelled: bool,
-    /// The answers, in call order.
-    pub(crate) messages: Vec<Message>,
-    /// What each call came to, by its signature.
-    pub(crate) results: Vec<(Arc<str>, u64)>,
+    pub(crate) const fn cancelled(&self) -> bool {
+        self.cancelled
+    }
+
+    /// Returns what each call came to, by its signature.
+    pub(crate) fn results(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.calls.iter().filter_map(|call| match call.state {
+            CallState::Answered { result, .. } => Some((&*call.signature, result)),
+            _ => None,
+        })
+    }
+
+    /// Returns the answers, in call order.
+    pub(crate) fn into_messages(self) -> impl Iterator<Item = Message> {
+        self.calls.into_iter().filter_map(|call| match call.state {
+            CallState::Answered { message, .. } => Some(message),
+            _ => None,
+        })
+    }
 }
 
 impl Batch {
-    pub(crate) fn new(
-        responded: u64,
-        signature: Arc<str>,
-        calls: &[ToolCall],
-        signatures: Vec<Arc<str>>,
-    ) -> Self {
-        let calls = calls.iter().zip(signatures).map(|(call, signature)| Call {
+    pub(crate) fn new(responded: u64, calls: &[ToolCall]) -> Self {
+        let calls = calls.iter().map(|call| Call {
             id: call.id.clone(),
             tool: Arc::clone(&call.name),
             arguments: call.arguments.clone(),
-            signature,
+            signature: call_signature(&call.name, &call.arguments).into(),
             stored: None,
             settled: None,
             state: CallState::Asked,
         });
-        let calls = calls.collect();
+        let calls: Vec<Call> = calls.collect();
         Self {
             responded,
-            signature,
+            signature: batch_signature(calls.iter().map(|call| &call.signature)),
             calls,
             cancelled: false,
             is_short: false,
             is_copied: false,
             stopping: None,
         }
+    }
+
+    /// Returns what makes another batch the same.
+    pub(crate) const fn signature(&self) -> &Arc<str> {
+        &self.signature
+    }
+
+    /// Returns what makes another call the same, call by call.
+    pub(crate) fn signatures(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.calls.iter().map(|call| &call.signature)
     }
 
     /// Returns the seq under which what belongs to a call stands.
@@ -322,15 +350,8 @@ impl Batch {
         if !self.calls.iter().all(|call| matches!(call.state, CallState::Answered { .. })) {
             return None;
         }
-        let (mut messages, mut results) = (Vec::new(), Vec::new());
-        for call in std::mem::take(&mut self.calls) {
-            if let CallState::Answered { message, result } = call.state {
-                messages.push(message);
-                results.push((call.signature, result));
-            }
-        }
-        let (signature, cancelled) = (Arc::clone(&self.signature), self.cancelled);
-        Some(Closed { signature, cancelled, messages, results })
+        let calls = std::mem::take(&mut self.calls);
+        Some(Closed { signature: Arc::clone(&self.signature), cancelled: self.cancelled, calls })
     }
 
     /// Gives up the batch: the message of each call, or id and tool of one without an answer.
