@@ -5,7 +5,7 @@ mod tagged;
 mod whole;
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -154,7 +154,9 @@ impl From<&Value> for JsonText {
         if is_deeper(value, MAX_TREE_DEPTH) {
             return Self::string(&format!("(a value nested deeper than {MAX_TREE_DEPTH} levels)"));
         }
-        let text = value.to_string();
+        // Most are a few words; a text that grows is copied each time.
+        let mut text = String::with_capacity(64);
+        let _ = write!(text, "{value}");
         Self::parse(&text).unwrap_or_else(|_| Self::string(&text))
     }
 }
