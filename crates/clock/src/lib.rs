@@ -43,4 +43,9 @@ pub trait Clock: Send + Sync + fmt::Debug {
     fn track(&self, task: BoxFuture) -> BoxFuture {
         task
     }
+
+    /// Does [`Clock::track`] do anything? Where it does not, a task need not be boxed to be passed through it.
+    fn tracks(&self) -> bool {
+        true
+    }
 }

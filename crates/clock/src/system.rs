@@ -27,6 +27,10 @@ impl Clock for SystemClock {
     fn sleep(&self, wait: Duration) -> BoxFuture {
         Box::pin(tokio::time::sleep(wait))
     }
+
+    fn tracks(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

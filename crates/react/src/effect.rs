@@ -14,12 +14,11 @@ mod memory;
 mod model;
 mod probe;
 mod proposal;
+mod stop;
 mod tool;
 
 use std::pin::Pin;
 use std::sync::Arc;
-
-use tokio_util::sync::CancellationToken;
 
 use crate::guarded::drop_guarded;
 use crate::journal::{End, Step};
@@ -30,13 +29,14 @@ pub(crate) use effects::Effects;
 pub(crate) use failure::Failing;
 pub(crate) use hooks::has_hooks;
 pub(crate) use proposal::is_any_held;
+pub(crate) use stop::Stop;
 
 /// The work of a step.
 pub(crate) type Work = Pin<Box<dyn Future<Output = End> + Send>>;
 
 impl Effects {
-    /// Makes the work of a step, which ends soon after `stop` is cancelled.
-    pub(crate) fn perform(self: &Arc<Self>, step: Step, stop: CancellationToken) -> Work {
+    /// Makes the work of a step, which ends when it is polled after `stop` tells it to, or soon after.
+    pub(crate) fn perform(self: &Arc<Self>, step: Step, stop: Stop) -> Work {
         let effects = Arc::clone(self);
         match step {
             Step::Attempt(attempt) => Box::pin(model::attempt(effects, attempt, stop)),
@@ -81,12 +81,12 @@ impl Effects {
 }
 
 /// Waits for the application's code, unless it is told to end before.
-fn stoppable(stop: CancellationToken, work: impl Future<Output = End> + Send + 'static) -> Work {
+fn stoppable(stop: Stop, work: impl Future<Output = End> + Send + 'static) -> Work {
     let mut work: Work = Box::pin(work);
     Box::pin(async move {
         tokio::select! {
             biased;
-            () = stop.cancelled() => {}
+            () = stop.stopped() => {}
             end = &mut work => return end,
         }
         drop_guarded(work);

@@ -1,9 +1,11 @@
 //! Running one tool: in a task of its own, with a limit and a panic guard.
 
 use std::any::Any;
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use backstop_clock::Clock;
@@ -43,30 +45,32 @@ pub(crate) async fn execute(
     let written_inside = written.clone();
     let call = async move {
         let tool = Arc::clone(admitted.tool());
-        let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await })
-            .catch_unwind();
+        let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await });
+        let mut call = pin!(Some(call.catch_unwind()));
         // Begins when the tool first waits: one that is ready at once needs no timer.
         let rest = || limit.saturating_sub(timer.monotonic().saturating_sub(began));
-        let passed = pin!(async { timer.sleep(rest()).await });
-        match select(Box::pin(call), passed).await {
+        let mut passed = pin!(async { timer.sleep(rest()).await });
+        let answered =
+            poll_fn(|context| match call.as_mut().as_pin_mut().map(|it| it.poll(context)) {
+                Some(Poll::Ready(answered)) => Poll::Ready(Some(answered)),
+                _ => passed.as_mut().poll(context).map(|()| None),
+            });
+        match answered.await {
             // Code that blocks its thread holds up its own timer.
-            Either::Left((answered, _)) if timer.monotonic().saturating_sub(began) > limit => {
+            Some(answered) if timer.monotonic().saturating_sub(began) > limit => {
                 drop_guarded(answered);
                 (Err(timed_out(limit, &written_inside)), true)
             }
-            Either::Left((Ok(Ok(output)), _)) => {
-                (admitted.check_output(&output).map(|()| output), false)
-            }
-            Either::Left((Ok(Err(error)), _)) => (Err(printable(error)), false),
-            Either::Left((Err(panic), _)) => (Err(ToolError::Panicked(panic_text(panic))), false),
-            Either::Right(((), call)) => {
+            Some(Ok(Ok(output))) => (admitted.check_output(&output).map(|()| output), false),
+            Some(Ok(Err(error))) => (Err(printable(error)), false),
+            Some(Err(panic)) => (Err(ToolError::Panicked(panic_text(panic))), false),
+            None => {
                 token.cancel();
-                drop_guarded(call);
+                guarded(|| call.set(None));
                 (Err(timed_out(limit, &written_inside)), false)
             }
         }
     };
-    // What a tool traces belongs to its call, in whichever task it runs.
     let task = async move {
         // Given up, it is woken, so that the clock knows it is about to end.
         let ended = match select(pin!(call), pin!(answer.closed())).await {
@@ -78,10 +82,15 @@ pub(crate) async fn execute(
         if answer.send(result).is_err() || took_too_long {
             late();
         }
-    }
-    .instrument(tracing::Span::current())
-    .with_current_subscriber();
-    let task = tokio::spawn(clock.track(Box::pin(task))).abort_handle();
+    };
+    let task = if clock.tracks() || tracing::dispatcher::has_been_set() {
+        // What a tool traces belongs to its call, in whichever task it runs.
+        let task = task.instrument(tracing::Span::current()).with_current_subscriber();
+        tokio::spawn(clock.track(Box::pin(task)))
+    } else {
+        tokio::spawn(task)
+    };
+    let task = task.abort_handle();
     let _guard = StopOnDrop { task, _cancel: cancel };
     match select(answered, clock.sleep(limit)).await {
         Either::Left((Ok(result), _)) => result,
@@ -165,7 +174,11 @@ pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
 
 /// Drops the application's code; a panic there changes nothing any more.
 pub(crate) fn drop_guarded<T>(others: T) {
-    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(others))) {
+    guarded(|| drop(others));
+}
+
+fn guarded(drop: impl FnOnce()) {
+    if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(drop)) {
         // Not within the macro, which reads it only where there is a subscriber.
         let why = panic_text(panic);
         tracing::warn!("a future panicked when it was dropped: {why}");

@@ -7,6 +7,7 @@
 //! No step waits for another, and none is raced against anything outside of it: one that is told to stop
 //! ends by itself, and what it says then comes by `next` as well.
 
+mod any;
 mod ask;
 mod note;
 mod step;
@@ -20,6 +21,7 @@ use layer0::id::RunId;
 use layer0::operator::Signal;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use any::AnyJournal;
 pub(crate) use ask::{Ask, AskId, Told, Wanted};
 pub(crate) use note::{Note, Notes};
 pub(crate) use step::{

@@ -2,16 +2,15 @@
 
 mod alarm;
 mod inbox;
+mod steps;
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use async_trait::async_trait;
 use backstop_event_log::{EventLog, InboxMessage, LogError, RunWriter};
 use backstop_react_machine::CANCEL;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use layer0::Timestamp;
 use layer0::id::RunId;
 use tokio::sync::oneshot;
@@ -19,37 +18,18 @@ use tokio_util::sync::CancellationToken;
 
 use self::alarm::Alarm;
 use self::inbox::Inbox;
-use crate::effect::{Effects, Work};
+use self::steps::Steps;
+use crate::effect::Effects;
 use crate::ids::new_run_id;
-use crate::journal::{Ask, AskId, Batch, End, Fact, Journal, Step, StepId, Told};
+use crate::journal::{Ask, AskId, Batch, End, Fact, Step, StepId, Told};
 use crate::run_clock::RunClock;
-
-/// A step at work.
-struct Running {
-    id: StepId,
-    work: Work,
-}
-
-impl Future for Running {
-    type Output = (StepId, End);
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<(StepId, End)> {
-        let id = self.id;
-        self.work.as_mut().poll(context).map(|end| (id, end))
-    }
-}
 
 /// Performs steps as futures of the run's own task, and keeps its record in the log.
 pub(crate) struct LocalJournal {
     writer: RunWriter,
     effects: Arc<Effects>,
     clock: RunClock,
-    steps: u64,
-    running: FuturesUnordered<Running>,
-    /// Tells running steps to end.
-    stops: Vec<(StepId, CancellationToken)>,
-    /// Of steps that ended untold; the next ones take them.
-    unused_stops: Vec<CancellationToken>,
+    steps: Steps,
     /// What the timer is set to.
     timer: Option<Timestamp>,
     alarm: Alarm,
@@ -77,10 +57,7 @@ impl LocalJournal {
             writer,
             effects,
             clock,
-            steps: 0,
-            running: FuturesUnordered::new(),
-            stops: Vec::new(),
-            unused_stops: Vec::new(),
+            steps: Steps::default(),
             timer: None,
             alarm: Alarm::default(),
             cancellation: Some(cancellation),
@@ -101,7 +78,7 @@ impl LocalJournal {
             self.is_asked = false;
             return Fact::Inbox(self.read_inbox().await);
         }
-        let Self { running, alarm, timer, clock, cancellation, inbox, effects, .. } = self;
+        let Self { steps, alarm, timer, clock, cancellation, inbox, effects, .. } = self;
         let mut asked = None;
         let fact = {
             let mut cancelled = pin!(async {
@@ -139,7 +116,7 @@ impl LocalJournal {
                 if let Poll::Ready(late) = effects.late().poll_next(context) {
                     return Poll::Ready(Fact::Late(late));
                 }
-                if let Poll::Ready(Some((id, end))) = running.poll_next_unpin(context) {
+                if let Poll::Ready((id, end)) = steps.poll_next(context) {
                     return Poll::Ready(Fact::Ended(id, end));
                 }
                 // A step that is polled may ask.
@@ -153,12 +130,11 @@ impl LocalJournal {
         match &fact {
             Fact::Cancelled => self.cancellation = None,
             Fact::Timer => self.timer = None,
-            Fact::Ended(ended, _) => self.forget_stop(*ended),
             Fact::Asked(_, ask) => {
                 let ask = ask.clone();
                 return self.asked(ask, asked);
             }
-            Fact::Inbox(_) | Fact::Late(_) | Fact::Signal(_) => {}
+            Fact::Ended(..) | Fact::Inbox(_) | Fact::Late(_) | Fact::Signal(_) => {}
         }
         fact
     }
@@ -201,17 +177,7 @@ impl LocalJournal {
     }
 
     fn perform(&mut self, id: StepId, step: Step) {
-        let stop = self.unused_stops.pop().unwrap_or_default();
-        self.stops.push((id, stop.clone()));
-        self.running.push(Running { id, work: self.effects.perform(step, stop) });
-    }
-
-    fn forget_stop(&mut self, ended: StepId) {
-        let Some(place) = self.stops.iter().position(|(id, _)| *id == ended) else { return };
-        let (_, stop) = self.stops.swap_remove(place);
-        if !stop.is_cancelled() {
-            self.unused_stops.push(stop);
-        }
+        self.steps.begin(id, |stop| self.effects.perform(step, stop));
     }
 
     async fn read_inbox(&mut self) -> Vec<InboxMessage> {
@@ -227,17 +193,17 @@ impl LocalJournal {
     }
 }
 
-#[async_trait]
-impl Journal for LocalJournal {
-    async fn now(&mut self) -> Timestamp {
+/// As [`Journal`](crate::journal::Journal) has it.
+impl LocalJournal {
+    pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    async fn new_id(&mut self) -> RunId {
+    pub(crate) fn new_id(&self) -> RunId {
         new_run_id(self.clock.clock().now())
     }
 
-    async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError> {
+    pub(crate) async fn append(&mut self, batch: &mut Batch) -> Result<(), LogError> {
         for entry in batch.entries.drain(..) {
             self.writer.stage(&batch.seed, entry.at, entry.actor, entry.caused_by, entry.kind);
         }
@@ -248,35 +214,32 @@ impl Journal for LocalJournal {
         Ok(())
     }
 
-    fn start(&mut self, step: Step) -> StepId {
-        self.steps += 1;
-        let id = StepId(self.steps);
+    pub(crate) fn start(&mut self, step: Step) -> StepId {
+        let id = self.steps.next_id();
         self.perform(id, step);
         id
     }
 
-    fn stop(&mut self, step: StepId) {
-        if let Some((_, stop)) = self.stops.iter().find(|(id, _)| *id == step) {
-            stop.cancel();
-        }
+    pub(crate) fn stop(&self, step: StepId) {
+        self.steps.stop(step);
     }
 
-    fn answer(&mut self, ask: AskId, told: Told) {
+    pub(crate) fn answer(&mut self, ask: AskId, told: Told) {
         if let Some(place) = self.unanswered.iter().position(|(id, _)| *id == ask) {
             // The step may have ended meanwhile.
             drop(self.unanswered.swap_remove(place).1.send(told));
         }
     }
 
-    fn timer(&mut self, at: Option<Timestamp>) {
+    pub(crate) const fn timer(&mut self, at: Option<Timestamp>) {
         self.timer = at;
     }
 
-    fn watch(&mut self) {
+    pub(crate) const fn watch(&mut self) {
         self.is_asked = true;
     }
 
-    async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<Timestamp, LogError> {
+    pub(crate) async fn next(&mut self, facts: &mut Vec<Fact>) -> Result<Timestamp, LogError> {
         loop {
             let fact = self.next_fact().await;
             if let Some(fact) = self.accept(fact).await? {

@@ -32,10 +32,10 @@ use crate::error::{AgentError, RunFailure, internal};
 use crate::feed::Feed;
 use crate::hook::HookContext;
 use crate::inner::Inner;
-use crate::journal::{End, Fact, Journal, Step, StepId};
+use crate::journal::{AnyJournal, End, Fact, Step, StepId};
 use crate::outcome::RunOutcome;
 
-use admission::Admission;
+use admission::{Admission, Verdict};
 use approvals::Approvals;
 use ledger::{Ledger, Readers};
 use model::Asking;
@@ -59,6 +59,8 @@ pub(crate) struct Run {
     in_flight: Vec<(StepId, InFlight)>,
     asking: Asking,
     tools: Tools,
+    /// Of the batch before, empty; the next one takes it.
+    unused_verdicts: Vec<Verdict>,
     approvals: Approvals,
     inbox: Inbox,
     below: Below,
@@ -72,7 +74,7 @@ struct Parts {
     definition: CheckedDefinition,
     context: HookContext,
     machine: Machine,
-    journal: Box<dyn Journal>,
+    journal: AnyJournal,
     effects: Arc<Effects>,
     /// Where the stream of the run is fed from; `None` where none is read.
     feed: Option<Arc<Feed>>,
@@ -122,6 +124,7 @@ impl Run {
             in_flight: Vec::new(),
             asking: Asking::default(),
             tools: Tools::default(),
+            unused_verdicts: Vec::new(),
             approvals: Approvals::default(),
             inbox: Inbox::default(),
             below: Below::default(),

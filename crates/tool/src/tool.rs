@@ -247,10 +247,23 @@ impl ToolContext {
     /// Makes the context of one call.
     #[must_use]
     pub fn new(run: RunId, session: SessionId, call_id: CallId, deadline: Timestamp) -> Self {
+        let sessions = Arc::from([session.clone()]);
+        Self::reading(run, session, sessions, call_id, deadline)
+    }
+
+    /// Makes the context of one call that may read what is stored of these sessions.
+    #[must_use]
+    pub fn reading(
+        run: RunId,
+        session: SessionId,
+        sessions: Arc<[SessionId]>,
+        call_id: CallId,
+        deadline: Timestamp,
+    ) -> Self {
         let idempotency_key = idempotency_key(&run, &call_id);
         Self {
             run,
-            sessions: Arc::from([session.clone()]),
+            sessions,
             session,
             call_id,
             idempotency_key,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop_tool::{Admitted, ToolContext, ToolError};
 use layer0::JsonText;
-use layer0::id::CallId;
+use layer0::id::{CallId, SessionId};
 
 use super::effects::Effects;
 use crate::guarded::panic_text;
@@ -27,11 +27,17 @@ pub(super) fn limit_of(agent: &Inner, admitted: &Admitted) -> Duration {
 }
 
 /// Returns what a tool may know of a call.
-pub(super) fn context_of(effects: &Effects, call_id: &CallId, admitted: &Admitted) -> ToolContext {
+pub(super) fn context_of(
+    effects: &Effects,
+    call_id: &CallId,
+    sessions: &Arc<[SessionId]>,
+    admitted: &Admitted,
+) -> ToolContext {
     let agent = &effects.agent;
     let HookContext { run, session } = effects.context.clone();
     let deadline = agent.clock.now().after(limit_of(agent, admitted));
-    let mut context = ToolContext::new(run, session, call_id.clone(), deadline);
+    let (sessions, call_id) = (Arc::clone(sessions), call_id.clone());
+    let mut context = ToolContext::reading(run, session, sessions, call_id, deadline);
     context.granted = Arc::clone(admitted.needs());
     context.grants = agent.grants.clone();
     context.app_state.clone_from(&agent.app_state);

@@ -11,11 +11,11 @@ use layer0::Code;
 use layer0::event::{ModelAttempted, ModelFailed, ModelResponded, RunParked};
 use layer0::failure::{Chain, ErrorText, Failure, chain};
 use layer0::usage::{TokenUsage, Usage, nanousd};
-use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use tracing::Instrument;
 
 use super::effects::Effects;
+use super::stop::Stop;
 use crate::endpoint::{AttemptRecord, AttemptRequest, Endpoint, Listeners};
 use crate::journal::{Attempt, AttemptEnd, End};
 use crate::pool::{Picked, Pool};
@@ -23,12 +23,8 @@ use crate::recordable::{recordable_calls, recordable_reason, recordable_state, r
 use crate::shown::Shown;
 
 /// Asks one provider once.
-pub(super) async fn attempt(
-    effects: Arc<Effects>,
-    attempt: Box<Attempt>,
-    stop: CancellationToken,
-) -> End {
-    if stop.is_cancelled() {
+pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: Stop) -> End {
+    if stop.is_stopped() {
         return End::Attempt(AttemptEnd::NotBegun);
     }
     let (call, number) = (attempt.call.call, attempt.number());
@@ -40,7 +36,7 @@ pub(super) async fn attempt(
     };
     let picked = tokio::select! {
         biased;
-        () = stop.cancelled() => return End::Attempt(AttemptEnd::NotBegun),
+        () = stop.stopped() => return End::Attempt(AttemptEnd::NotBegun),
         picked = picked => picked,
     };
     let Some((pool, Picked { endpoint, taken })) = picked else {
@@ -76,7 +72,7 @@ pub(super) async fn attempt(
         let mut asked = endpoint.service.clone().oneshot(request).instrument(span);
         tokio::select! {
             biased;
-            () = stop.cancelled() => None,
+            () = stop.stopped() => None,
             result = &mut asked => Some(result),
         }
     };

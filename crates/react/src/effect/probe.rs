@@ -10,11 +10,11 @@ use layer0::event::{EventKind, ToolProbed, ToolResponded, Verdict};
 use layer0::failure::{Chain, Effect, Failure};
 use layer0::{JsonText, text};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
 
 use super::answer::{answer, attempted};
 use super::call::{admit, context_of, limit_of};
 use super::effects::Effects;
+use super::stop::Stop;
 use crate::guarded;
 use crate::journal::{End, Execution, ExecutionEnd, Notes};
 
@@ -22,7 +22,7 @@ use crate::journal::{End, Execution, ExecutionEnd, Notes};
 pub(super) async fn of_interrupted(
     effects: Arc<Effects>,
     mut execution: Box<Execution>,
-    stop: CancellationToken,
+    stop: Stop,
 ) -> End {
     let run = &execution.run;
     let admitted = match execution.admitted.clone() {
@@ -55,14 +55,14 @@ pub(super) async fn settle(
     execution: Box<Execution>,
     admitted: &Admitted,
     error: ToolError,
-    stop: &CancellationToken,
+    stop: &Stop,
 ) -> ExecutionEnd {
     let mut end = ExecutionEnd::default();
     let said = {
         let mut asking = pin!(ask(effects, &execution, admitted));
         tokio::select! {
             biased;
-            () = stop.cancelled() => return end,
+            () = stop.stopped() => return end,
             said = &mut asking => said,
         }
     };
@@ -87,7 +87,7 @@ pub(super) async fn settle(
 /// Asks the tool, whose code may panic, hang or fail.
 async fn ask(effects: &Effects, execution: &Execution, admitted: &Admitted) -> Probe {
     let agent = &effects.agent;
-    let context = context_of(effects, &execution.run.call_id, admitted);
+    let context = context_of(effects, &execution.run.call_id, &execution.sessions, admitted);
     let tool = admitted.tool();
     let asked = AssertUnwindSafe(async { tool.probe(&admitted.arguments, &context).await });
     let said = guarded::ask(asked, limit_of(agent, admitted), &agent.clock).await;

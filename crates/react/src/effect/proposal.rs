@@ -1,6 +1,7 @@
 //! What a person is to know of a call before they agree to it, which its tool says.
 
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_tool::{Admitted, ToolError, failed_text};
@@ -58,7 +59,8 @@ async fn proposed(
     admitted: Admitted,
 ) -> Result<Option<JsonText>, ToolError> {
     let limit: Duration = limit_of(&effects.agent, &admitted);
-    let context = context_of(effects, &call.id, &admitted);
+    let own = Arc::from([effects.context.session.clone()]);
+    let context = context_of(effects, &call.id, &own, &admitted);
     let tool = admitted.tool();
     let asked = AssertUnwindSafe(async { tool.proposal(&admitted.arguments, &context).await });
     guarded::ask(asked, limit, &effects.agent.clock).await

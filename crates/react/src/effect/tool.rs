@@ -10,7 +10,6 @@ use backstop_tool::{Admitted, ToolError, failed_text};
 use layer0::event::ToolLate;
 use layer0::failure::{Failure, Retry};
 use layer0::{JsonText, code};
-use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::answer::{answer, attempted};
@@ -18,6 +17,7 @@ use super::call::{admit, context_of, limit_of};
 use super::effects::Effects;
 use super::failure::Failing;
 use super::probe;
+use super::stop::Stop;
 use crate::dispatch::{Caller, Dispatcher};
 use crate::guarded::{execute, forward};
 use crate::hook::HookContext;
@@ -27,7 +27,7 @@ use crate::journal::{End, Execution, ExecutionEnd, Notes};
 pub(super) async fn execution(
     effects: Arc<Effects>,
     mut execution: Box<Execution>,
-    stop: CancellationToken,
+    stop: Stop,
 ) -> End {
     let clock = Arc::clone(&effects.agent.clock);
     let began = clock.monotonic();
@@ -64,7 +64,7 @@ pub(super) async fn execution(
         let mut call = pin!(call.instrument(span));
         tokio::select! {
             biased;
-            () = stop.cancelled() => None,
+            () = stop.stopped() => None,
             result = &mut call => Some(result),
         }
     };
@@ -139,8 +139,7 @@ async fn call(
     dispatcher: Arc<Dispatcher>,
 ) -> Result<JsonText, ToolError> {
     let Execution { run, sessions, depth, .. } = execution;
-    let mut context = context_of(effects, &run.call_id, admitted);
-    context.sessions = Arc::clone(sessions);
+    let mut context = context_of(effects, &run.call_id, sessions, admitted);
     context.depth = *depth;
     context.operators = Some(Arc::clone(&dispatcher) as _);
     context.runtime = Some(dispatcher);

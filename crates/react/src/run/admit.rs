@@ -3,9 +3,8 @@
 
 use std::sync::Arc;
 
-use backstop_react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Machine, ToolBatch};
+use backstop_react_machine::{BUDGET_CANCELLED, EffectId, HookPoint, Input, Machine, ToolBatch};
 use backstop_tool::{ToolError, failed_text};
-use layer0::JsonText;
 use layer0::event::{EventKind, ToolRequested};
 use layer0::id::CallId;
 use layer0::message::ToolCall;
@@ -14,6 +13,8 @@ use super::admission::{Admission, Outcome, Verdict};
 use super::{InFlight, Run};
 use crate::effect::{Failing, admit, has_hooks, is_any_held};
 use crate::error::AgentError;
+use crate::hook::HookContext;
+use crate::inner::Inner;
 use crate::journal::{Gated, Notes, Step, StopFact};
 
 impl Run {
@@ -23,13 +24,18 @@ impl Run {
             has_hooks(&self.agent, HookPoint::BeforeTool) || is_any_held(&self.agent, &batch.calls);
         if !batch.approved && is_asked_about {
             let calls = Arc::clone(&batch.calls);
-            let admission = Box::new(Admission { batch, verdicts: Vec::new() });
+            let admission = Box::new(self.admission(batch));
             self.start(Step::Gates(calls), InFlight::Admission(admission));
             return Ok(());
         }
         let calls = Arc::clone(&batch.calls);
         let gated = calls.iter().cloned().map(Gated::new);
-        self.look_up(Admission { batch, verdicts: Vec::new() }, gated).await
+        let admission = self.admission(batch);
+        self.look_up(admission, gated).await
+    }
+
+    fn admission(&mut self, batch: ToolBatch) -> Admission {
+        Admission { batch, verdicts: std::mem::take(&mut self.unused_verdicts) }
     }
 
     pub(super) async fn gates_answered(
@@ -61,11 +67,11 @@ impl Run {
             }
             admission.verdicts.push(Verdict { notes, outcome });
         }
-        let admitted = admission.verdicts.iter().filter_map(|verdict| match &verdict.outcome {
-            Outcome::Admitted(call, _) => Some(call.clone()),
-            _ => None,
-        });
         if has_hooks(&self.agent, HookPoint::BeforeTool) {
+            let admitted = admission.verdicts.iter().filter_map(|verdict| match &verdict.outcome {
+                Outcome::Admitted(call, _) => Some(call.clone()),
+                _ => None,
+            });
             let calls: Vec<_> = admitted.collect();
             if !calls.is_empty() {
                 self.start(Step::Observers(calls), InFlight::Admission(Box::new(admission)));
@@ -109,18 +115,10 @@ impl Run {
                 let arguments = admitted.arguments.text().clone();
                 Outcome::Admitted(ToolCall::new(id, name, arguments), admitted)
             }
-            Err(error) => Outcome::Answered(self.refusal(&id, &name, &error)),
+            Err(error) => {
+                Outcome::Answered(refusal(&self.agent, &self.context, &id, &name, &error))
+            }
         }
-    }
-
-    /// Answers a call that does not run.
-    fn refusal(&self, id: &CallId, name: &Arc<str>, error: &ToolError) -> EventKind {
-        let text = match error.kind() {
-            ToolError::NotFound(name) => self.agent.tools.missing_text(name),
-            ToolError::Cancelled => BUDGET_CANCELLED.to_owned(),
-            _ => failed_text(name, error),
-        };
-        Failing::new(&self.agent, &self.context, id, name, 0).respond(error, &text)
     }
 
     pub(super) async fn observed(
@@ -145,39 +143,37 @@ impl Run {
     }
 
     /// Records what was decided on the calls of a batch, in one append.
-    async fn record_verdicts(&mut self, admission: Admission) -> Result<(), AgentError> {
-        let mut facts = Vec::with_capacity(admission.verdicts.len());
-        let mut left = self.executions_left();
-        let mut execution = self.ledger.machine().next_execution();
-        for Verdict { notes, outcome } in admission.verdicts {
-            facts.extend(notes.into_iter().map(Decided::fact));
-            facts.push(match outcome {
-                // Tools that ran meanwhile may have used the last executions.
-                Outcome::Admitted(ToolCall { id, name, .. }, _) if left == 0 => {
-                    Decided::fact(self.refusal(&id, &name, &ToolError::Cancelled))
+    async fn record_verdicts(&mut self, mut admission: Admission) -> Result<(), AgentError> {
+        let (mut left, at) = (self.executions_left(), self.ledger.at());
+        let Self { agent, context, ledger, tools, .. } = self;
+        let recorded = ledger.change(|machine: &mut Machine| {
+            for Verdict { notes, outcome } in admission.verdicts.drain(..) {
+                for note in notes {
+                    machine.handle(Input::fact(at, note))?;
                 }
-                Outcome::Admitted(ToolCall { id, name, arguments, .. }, admitted) => {
-                    left -= 1;
-                    let requested = ToolRequested::new(id.clone(), name, arguments, execution);
-                    execution = execution.saturating_add(1);
-                    self.tools.admitted(id, admitted);
-                    Decided::fact(requested)
-                }
-                Outcome::Answered(answer) => Decided::fact(answer),
-                Outcome::Held(call_id, arguments) => Decided::Hold(call_id, arguments),
-            });
-        }
-        let at = self.ledger.at();
-        self.ledger
-            .change(|machine: &mut Machine| {
-                facts.into_iter().try_for_each(|decided| match decided {
-                    Decided::Fact(fact) => {
-                        machine.handle(backstop_react_machine::Input::fact(at, fact))
+                let fact = match outcome {
+                    // Tools that ran meanwhile may have used the last executions.
+                    Outcome::Admitted(ToolCall { id, name, .. }, _) if left == 0 => {
+                        refusal(agent, context, &id, &name, &ToolError::Cancelled)
                     }
-                    Decided::Hold(call_id, arguments) => machine.hold(at, &call_id, arguments),
-                })
-            })
-            .await
+                    Outcome::Admitted(ToolCall { id, name, arguments, .. }, admitted) => {
+                        left -= 1;
+                        tools.admitted(id.clone(), admitted);
+                        ToolRequested::new(id, name, arguments, machine.next_execution()).into()
+                    }
+                    Outcome::Answered(answer) => answer,
+                    Outcome::Held(call_id, arguments) => {
+                        machine.hold(at, &call_id, arguments)?;
+                        continue;
+                    }
+                };
+                machine.handle(Input::fact(at, fact))?;
+            }
+            Ok(())
+        });
+        recorded.await?;
+        self.unused_verdicts = admission.verdicts;
+        Ok(())
     }
 
     /// Runs a tool again that was running when the process died.
@@ -201,14 +197,18 @@ impl Run {
     }
 }
 
-/// What the machine is told of a call.
-enum Decided {
-    Fact(EventKind),
-    Hold(CallId, JsonText),
-}
-
-impl Decided {
-    fn fact(fact: impl Into<EventKind>) -> Self {
-        Self::Fact(fact.into())
-    }
+/// Answers a call that does not run.
+fn refusal(
+    agent: &Inner,
+    context: &HookContext,
+    id: &CallId,
+    name: &Arc<str>,
+    error: &ToolError,
+) -> EventKind {
+    let text = match error.kind() {
+        ToolError::NotFound(name) => agent.tools.missing_text(name),
+        ToolError::Cancelled => BUDGET_CANCELLED.to_owned(),
+        _ => failed_text(name, error),
+    };
+    Failing::new(agent, context, id, name, 0).respond(error, &text)
 }

@@ -129,7 +129,7 @@ impl Run {
         }
         let resumed = self.approvals.take_resumed().map(EventKind::from);
         let returned = returned.into_iter().map(EventKind::from);
-        let facts: Vec<_> = resumed.into_iter().chain(returned).chain(facts).map(answer).collect();
+        let facts = resumed.into_iter().chain(returned).chain(facts).map(answer);
         self.ledger.step(facts).await?;
         self.settle_ended(&work).await?;
         self.give_more().await?;

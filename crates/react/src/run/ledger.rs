@@ -16,13 +16,13 @@ use layer0::usage::Usage;
 use crate::error::AgentError;
 use crate::feed::Feed;
 use crate::inner::Inner;
-use crate::journal::{AskId, Batch, Fact, Journal, Step, StepId, Told};
+use crate::journal::{AnyJournal, AskId, Batch, Fact, Step, StepId, Told};
 use crate::live::Live;
 
 /// Steps a machine through a run, each step with its append.
 pub(super) struct Ledger {
     machine: Box<Machine>,
-    journal: Box<dyn Journal>,
+    journal: AnyJournal,
     readers: Readers,
     /// When the last fact came.
     at: Timestamp,
@@ -47,7 +47,7 @@ pub(super) struct Readers {
 impl Ledger {
     pub(super) fn new(
         machine: Box<Machine>,
-        journal: Box<dyn Journal>,
+        journal: AnyJournal,
         readers: Readers,
         seed: Seed,
         at: Timestamp,

@@ -22,6 +22,7 @@ use crate::error::{AgentError, RunFailure};
 use crate::fold::Folded;
 use crate::hook::HookContext;
 use crate::inner::Inner;
+use crate::journal::AnyJournal;
 use crate::journal::Fact;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
@@ -185,7 +186,7 @@ impl Recorded {
         let (log, performs) = (agent.log.as_ref(), Arc::clone(&effects));
         let journal = LocalJournal::new(writer, performs, clock, log, cancellation);
         let acted = has_acted(&definition, &events);
-        let journal = Box::new(journal);
+        let journal = AnyJournal::Local(Box::new(journal));
         let parts = Parts { agent, definition, context, machine, journal, effects, feed: None };
         let mut run = Box::new(Run::new(parts).await);
         (run.depth, run.root) = place_of(&events, &run.context.run);

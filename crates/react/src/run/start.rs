@@ -23,7 +23,7 @@ use crate::history::RequestError;
 use crate::hook::HookContext;
 use crate::ids::{new_run_id, new_session_id};
 use crate::inner::Inner;
-use crate::journal::Journal;
+use crate::journal::AnyJournal;
 use crate::label::LabelError;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
@@ -133,7 +133,7 @@ impl Start {
             self.agent.log.as_ref(),
             self.request.cancellation.clone(),
         );
-        self.open_on(Box::new(journal), effects, machine).await
+        self.open_on(AnyJournal::Local(Box::new(journal)), effects, machine).await
     }
 
     pub(super) fn effects(&self) -> Arc<Effects> {
@@ -144,7 +144,7 @@ impl Start {
 
     pub(super) async fn open_on(
         &self,
-        journal: Box<dyn Journal>,
+        journal: AnyJournal,
         effects: Arc<Effects>,
         machine: Machine,
     ) -> Box<Run> {

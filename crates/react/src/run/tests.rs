@@ -28,7 +28,7 @@ use self::durable::{Durable, Entries};
 use super::start::Start;
 use crate::agent::Agent;
 use crate::approval::{ApprovalRequest, Approver};
-use crate::journal::Journal;
+use crate::journal::AnyJournal;
 use crate::local_journal::LocalJournal;
 use crate::request::RunRequest;
 use crate::run_clock::RunClock;
@@ -121,12 +121,15 @@ impl Process {
         let inbox = agent.inner.log.as_ref();
         let live = LocalJournal::new(writer, Arc::clone(&effects), run_clock, inbox, token);
         let (died, dies) = oneshot::channel();
-        let journal: Box<dyn Journal> = match self.dies_after {
-            Some(entries) => Box::new(Durable::new(live, self.entries.clone(), entries, died)),
+        let journal = match self.dies_after {
+            Some(entries) => {
+                let journal = Durable::new(live, self.entries.clone(), entries, died);
+                AnyJournal::Other(Box::new(journal))
+            }
             None => {
                 // The local journal does not die.
                 std::mem::forget(died);
-                Box::new(live)
+                AnyJournal::Local(Box::new(live))
             }
         };
         let machine = Machine::new(start.definition.clone(), Setup::new(RunId::from(RUN)));

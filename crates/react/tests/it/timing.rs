@@ -242,6 +242,9 @@ impl Clock for Blocked {
     fn sleep(&self, wait: Duration) -> backstop_clock::BoxFuture {
         self.0.sleep(wait)
     }
+    fn track(&self, task: backstop_clock::BoxFuture) -> backstop_clock::BoxFuture {
+        self.0.track(task)
+    }
 }
 
 /// Blocks its thread for so long.

@@ -178,7 +178,7 @@ impl Journal for Durable {
             Some(Entry::Now(at)) => at,
             Some(_) => panic!("something else was asked"),
             None => {
-                let at = self.live.now().await;
+                let at = self.live.now();
                 self.keep(&Entry::Now(at));
                 at
             }
@@ -190,7 +190,7 @@ impl Journal for Durable {
             Some(Entry::Id(id)) => id,
             Some(_) => panic!("something else was asked"),
             None => {
-                let id = self.live.new_id().await;
+                let id = self.live.new_id();
                 self.keep(&Entry::Id(id.clone()));
                 id
             }
