@@ -1,7 +1,6 @@
 //! The one text of a JSON value: compact, keys sorted, numbers as they were written.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
 use serde::de::Error as _;
 use serde_json::Error;
@@ -143,16 +142,16 @@ impl<'t> Writer<'t, '_> {
         self.expect(b'{')?;
         self.out.push('{');
         let begin = self.out.len();
-        let mut members: Vec<(Cow<'t, str>, Range<usize>)> = Vec::new();
+        let (mut last, mut is_sorted) = (None, true);
         if !self.closes(b'}') {
             loop {
                 self.skip_space();
-                let start = self.out.len();
                 let key = self.string()?;
                 self.expect(b':')?;
                 self.out.push(':');
                 self.value()?;
-                members.push((key, start..self.out.len()));
+                is_sorted &= last.is_none_or(|last| last < key);
+                last = Some(key);
                 if self.closes(b'}') {
                     break;
                 }
@@ -160,28 +159,13 @@ impl<'t> Writer<'t, '_> {
                 self.out.push(',');
             }
         }
-        if !members.is_sorted_by(|(one, _), (other, _)| one < other) {
-            self.sort(begin, members);
+        if !is_sorted {
+            let sorted = sorted(&self.out[begin..]).ok_or(Unfit::Malformed)?;
+            self.out.truncate(begin);
+            self.out.push_str(&sorted);
         }
         self.out.push('}');
         Ok(())
-    }
-
-    /// Puts the members that were written from `begin` on in the order of their keys.
-    fn sort(&mut self, begin: usize, mut members: Vec<(Cow<'t, str>, Range<usize>)>) {
-        members.sort_by(|(one, _), (other, _)| one.cmp(other));
-        let mut sorted = String::with_capacity(self.out.len() - begin);
-        for (index, (key, range)) in members.iter().enumerate() {
-            if members.get(index + 1).is_some_and(|(next, _)| next == key) {
-                continue;
-            }
-            if !sorted.is_empty() {
-                sorted.push(',');
-            }
-            sorted.push_str(&self.out[range.clone()]);
-        }
-        self.out.truncate(begin);
-        self.out.push_str(&sorted);
     }
 
     /// Writes a string and returns what it says.
@@ -267,6 +251,61 @@ impl<'t> Writer<'t, '_> {
     }
 }
 
+/// Returns compact members in the order of their keys. Most objects are written in that order; only of others
+/// the members are looked up.
+fn sorted(members: &str) -> Option<String> {
+    let mut found: Vec<(Cow<'_, str>, &str)> = Vec::new();
+    let mut rest = members;
+    while !rest.is_empty() {
+        let (key, end) = (string_end(rest)?, member_end(rest));
+        let said = match rest.get(1..key - 1)? {
+            plain if !plain.contains('\\') => Cow::Borrowed(plain),
+            _ => Cow::Owned(serde_json::from_str(rest.get(..key)?).ok()?),
+        };
+        found.push((said, rest.get(..end)?));
+        rest = rest.get(end + 1..).unwrap_or_default();
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let mut sorted = String::with_capacity(members.len());
+    for (index, (key, member)) in found.iter().enumerate() {
+        if found.get(index + 1).is_some_and(|(next, _)| next == key) {
+            continue;
+        }
+        if !sorted.is_empty() {
+            sorted.push(',');
+        }
+        sorted.push_str(member);
+    }
+    Some(sorted)
+}
+
+/// Returns where the string ends that a text begins with.
+fn string_end(text: &str) -> Option<usize> {
+    let mut is_escaped = false;
+    let end = text.bytes().skip(1).position(|byte| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.map(|end| end + 2)
+}
+
+/// Returns where the first member of compact ones ends.
+fn member_end(text: &str) -> usize {
+    let (mut depth, mut at) = (0_usize, 0);
+    while let Some(byte) = text.as_bytes().get(at) {
+        match byte {
+            b'"' => at += string_end(&text[at..]).map_or(1, |end| end - 1),
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => return at,
+            _ => {}
+        }
+        at += 1;
+    }
+    text.len()
+}
+
 const fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
@@ -313,6 +352,10 @@ mod tests {
         check(r#"{"a":1,"b":2,"a":3.0}"#, r#"{"a":3.0,"b":2}"#);
         check(r#"["\u0041\/\u00e9\n\ud83d\ude00"]"#, "[\"A/é\\n😀\"]");
         check(r#"{"z":1,"\u0061":2}"#, r#"{"a":2,"z":1}"#);
+        check(
+            r#"{"b":"},\"{","a\"":{"d":[1,{"z":",","y":2}],"c":"\\"},"a":{}}"#,
+            r#"{"a":{},"a\"":{"c":"\\","d":[1,{"y":2,"z":","}]},"b":"},\"{"}"#,
+        );
         check("[ ]", "[]");
         check("{ }", "{}");
         check(r#""\\""#, r#""\\""#);
