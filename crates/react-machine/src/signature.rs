@@ -33,6 +33,22 @@ pub fn call_signature(name: &str, arguments: &JsonText) -> String {
     signature
 }
 
+/// As [`call_signature`], shared by those that count it.
+pub(crate) fn shared_signature(name: &str, arguments: &JsonText) -> Arc<str> {
+    const MAX: usize = 128;
+    let length = name.len() + 17;
+    if length > MAX || name.contains(['|', '\\']) {
+        return call_signature(name, arguments).into();
+    }
+    // Most names are short, and need no text of their own on the way.
+    let mut digest = Fnv1a::default();
+    write_canonical(&mut digest, arguments);
+    let mut signature = [b':'; MAX];
+    signature[..name.len()].copy_from_slice(name.as_bytes());
+    signature[name.len() + 1..length].copy_from_slice(&hex_digits(digest.finish()));
+    str::from_utf8(&signature[..length]).expect("a name, a colon and hex digits are text").into()
+}
+
 /// Returns the signature of a batch: its calls' signatures, sorted and joined by `|`.
 pub(crate) fn batch_signature<'c>(
     mut calls: impl ExactSizeIterator<Item = &'c Arc<str>>,
@@ -216,6 +232,15 @@ mod tests {
             by_tree(&mut tree, &value, 0);
             write_canonical(&mut text, &JsonText::from(&value));
             assert_eq!(tree.finish(), text.finish(), "{depth}");
+        }
+    }
+
+    /// Spec: G2
+    #[test]
+    fn a_shared_signature_is_the_same_text() {
+        let arguments = JsonText::parse(r#"{"a":1}"#).unwrap();
+        for name in ["f", "", "a|b", "a\\b", "größe", &"n".repeat(111), &"n".repeat(112)] {
+            assert_eq!(*shared_signature(name, &arguments), *call_signature(name, &arguments));
         }
     }
 

@@ -14,7 +14,7 @@ use layer0::message::{Message, ToolCall};
 use crate::failure::FailureCause;
 use crate::guards::result_digest;
 use crate::io::{Approval, EffectId, ToolRun};
-use crate::signature::{batch_signature, call_signature};
+use crate::signature::{batch_signature, shared_signature};
 use crate::tool_message::tool_message;
 
 pub(crate) use unfinished::{Sorted, Unfinished};
@@ -138,7 +138,7 @@ impl Batch {
             id: call.id.clone(),
             tool: Arc::clone(&call.name),
             arguments: call.arguments.clone(),
-            signature: call_signature(&call.name, &call.arguments).into(),
+            signature: shared_signature(&call.name, &call.arguments),
             stored: None,
             settled: None,
             state: CallState::Asked,
@@ -293,7 +293,7 @@ impl Batch {
         let call = &mut self.calls[place.0];
         let signature = match call.arguments == run.arguments {
             true => Arc::clone(&call.signature),
-            false => call_signature(&run.tool, &run.arguments).into(),
+            false => shared_signature(&run.tool, &run.arguments),
         };
         call.state = CallState::Open { effect: run.id, requested, signature };
     }
