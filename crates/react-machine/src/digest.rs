@@ -1,12 +1,14 @@
-//! Digests of what the model is sent, so that a replay can tell a changed request.
+//! Digests of what the model is sent, so that a replay can tell a changed request, and of what tools answer.
 
+use std::hash::Hasher;
 use std::sync::Arc;
 
-use layer0::event::Hash;
+use layer0::event::{Hash, ToolResponded};
 use layer0::message::Message;
 
 use crate::definition::AgentDefinition;
 use crate::fnv::Fnv1a;
+use crate::signature::write_canonical;
 
 /// The digest of what the model is sent, which grows with the transcript.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,4 +80,19 @@ impl RequestDigest {
             other => self.digest.add(other),
         }
     }
+}
+
+/// Digests what a call came to: the output, or code and message of the failure. Never the text the
+/// model reads, which has ids and counts in it.
+pub(crate) fn result_digest(responded: &ToolResponded) -> u64 {
+    let mut digest = Fnv1a::default();
+    match &responded.error {
+        None => write_canonical(&mut digest, &responded.output),
+        Some(error) => {
+            digest.add(&error.reason);
+            digest.add(&error.code);
+            digest.add(&error.message);
+        }
+    }
+    digest.finish()
 }

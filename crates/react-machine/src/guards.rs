@@ -13,7 +13,7 @@ use crate::failure::FailureCause;
 use crate::fnv::{Fnv1a, hex_of};
 use crate::limits::Limits;
 use crate::phase::batch::{Batch, Closed};
-use crate::signature::{call_signature, write_canonical};
+use crate::signature::call_signature;
 use crate::text;
 
 /// From which identical batch on the model is told that it repeats itself.
@@ -199,21 +199,6 @@ pub(crate) fn stagnation(limits: &Limits, text: Option<(u64, u32)>) -> Option<Tr
     let (hash, count) = text?;
     let limit = limits.max_stagnation_steps.filter(|limit| count > *limit)?;
     Some(Tripped::Stagnation { text_hash: hex_of(hash), count, limit })
-}
-
-/// Digests what a call came to: the output, or code and message of the failure. Never the text the
-/// model reads, which has ids and counts in it.
-pub(crate) fn result_digest(responded: &ToolResponded) -> u64 {
-    let mut digest = Fnv1a::default();
-    match &responded.error {
-        None => write_canonical(&mut digest, &responded.output),
-        Some(error) => {
-            digest.add(&error.reason);
-            digest.add(&error.code);
-            digest.add(&error.message);
-        }
-    }
-    digest.finish()
 }
 
 /// Do all tools of a batch only look around, as they declare or as their names say?

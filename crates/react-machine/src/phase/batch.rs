@@ -11,8 +11,8 @@ use layer0::event::{ToolResolved, ToolResponded};
 use layer0::id::{CallId, ErrorId};
 use layer0::message::{Message, ToolCall};
 
+use crate::digest::result_digest;
 use crate::failure::FailureCause;
-use crate::guards::result_digest;
 use crate::io::{Approval, EffectId, ToolRun};
 use crate::signature::{batch_signature, shared_signature};
 use crate::tool_message::tool_message;
