@@ -57,7 +57,7 @@ const STEPS: &[Step] = &[
     Step { name: "page", work: Work::Optional { is_here: || answers(&["node", "--version"]) && answers(&["npm", "--version"]), work: &Work::Optional { is_here: browser::has_chromium, work: &Work::Here(browser::run), install: "there is no chromium: apt-get install chromium" }, install: "there is no Node.js with npm: apt-get install nodejs npm" } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
     // Crates that perform no effect build where there is no system.
-    Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },
+    Step { name: "wasm", work: Work::Optional { is_here: || has_target(WASM), work: &Work::Cargo { args: &["check", "--target", WASM, "--lib", "-p", "backstop-layer0", "-p", "backstop-redact", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-clock", "-p", "backstop-provider"], env: &[] }, install: "rustup target add wasm32-unknown-unknown" } },
     // What crates offer is what the listings say.
     Step { name: "api", work: Work::Optional { is_here: api::is_toolchain_here, work: &Work::Here(api::check), install: api::INSTALL } },
     // Advisories need a database from outside, which CI cannot reach.

@@ -13,7 +13,7 @@ use crate::LogError;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OpenApproval {
-    /// Names the question.
+    /// Names the approval.
     pub id: ApprovalId,
     /// The run that waits.
     pub run: RunId,
@@ -38,7 +38,7 @@ pub struct OpenApproval {
 }
 
 impl OpenApproval {
-    /// Makes the question that an event of a run asked.
+    /// Makes the approval that an event of a run asked for.
     #[must_use]
     pub fn new(run: RunId, seq: u64, requested_at: Timestamp, asked: ApprovalRequested) -> Self {
         let ApprovalRequested { approval_id: id, call_id, tool, arguments, .. } = asked;
@@ -68,7 +68,7 @@ impl OpenApproval {
     }
 }
 
-/// What a person said to a question.
+/// What a person decided about an approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Decision {
@@ -121,15 +121,15 @@ impl Decision {
     }
 }
 
-/// What a batch does to the open questions of its run.
+/// What a batch does to the open approvals of its run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ApprovalChange {
-    /// A question was asked.
+    /// An approval was asked for.
     Asked(OpenApproval),
-    /// The question about a call needs no answer any more.
+    /// The approval of a call needs no decision any more.
     Closed(CallId),
     /// There was no decision in time. What is decided from now on comes too late.
     Expired(ApprovalId),
-    /// The run is over, and its questions with it.
+    /// The run is over, and its approvals with it.
     AllClosed,
 }

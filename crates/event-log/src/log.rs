@@ -65,9 +65,9 @@ impl Batch {
         !begins && self.summary.parent.is_none() && self.records.iter().any(is_opening)
     }
 
-    /// Returns what the batch does to the open questions of its run, for logs that keep them.
+    /// Returns what the batch does to the open approvals of its run, for logs that keep them.
     pub fn approval_changes(&self) -> impl Iterator<Item = ApprovalChange> + '_ {
-        // A copy of a run asks its questions anew.
+        // A copy of a run asks for its approvals anew.
         let copied = self.records.iter().rposition(|record| record.event_type == "run.forked");
         self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
             let text = record.payload.text()?;

@@ -19,7 +19,7 @@ const MAX_TEXT: usize = 100;
 #[derive(Debug, Clone, Default)]
 pub struct Trace {
     started: Option<Timestamp>,
-    /// When the questions were asked that have no answer yet, by seq.
+    /// When the requests were made that have no answer yet, by seq.
     asked: BTreeMap<u64, Timestamp>,
 }
 

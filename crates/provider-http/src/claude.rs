@@ -1,4 +1,4 @@
-//! Which forms of answers Claude can be held to, whoever hosts it.
+//! Which forms of answers Claude can be held to, on any host.
 
 use backstop_provider::OutputSchema;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! The events of all runs behind a cursor.
 //!
 //! The number of an event is its row id. One transaction writes at a time, takes the next free
-//! numbers while it does, and is seen whole when it is committed. So whoever sees a number sees every
+//! numbers while it does, and is seen whole when it is committed. So a reader that sees a number sees every
 //! smaller one, and what stands up to there never grows: a reader that goes on behind the greatest
 //! number it saw leaves nothing out. Numbers are never given out again: where the newest event is taken
 //! away, its row stays, empty and of no run (`removal.rs`).

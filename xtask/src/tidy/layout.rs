@@ -8,16 +8,22 @@ use crate::tidy::workspace::SourceFile;
 const LONG: usize = 400;
 
 /// Above this many lines a file must be split.
-const TOO_LONG: usize = 800;
+const TOO_LONG: usize = 600;
 
-/// Checks a file's size without tests, and that a crate introduces itself.
+/// Checks a file's size, of code without its tests, and that a crate introduces itself.
 pub(crate) fn check(file: &SourceFile) -> Vec<Finding> {
     let mut findings = Vec::new();
     let name = file.path.rsplit('/').next().unwrap_or(&file.path);
     if name == "lib.rs" && !file.text.starts_with("//!") {
         findings.push(Finding::error(&file.path, 1, "a crate begins with its docs: `//! …`"));
     }
-    if !is_test_file(&file.path) {
+    if is_test_file(&file.path) {
+        let lines = file.text.lines().count();
+        if lines > TOO_LONG {
+            let what = format!("{lines} lines, of at most {TOO_LONG}");
+            findings.push(Finding::error(&file.path, 1, what));
+        }
+    } else {
         let lines = code_lines(file);
         let what = format!("{lines} lines without tests, of at most");
         if lines > TOO_LONG {
@@ -61,10 +67,14 @@ mod tests {
             ["crates/a/src/b.rs:1: warning: 401 lines without tests, of at most 400"]
         );
         assert_eq!(
-            said(path, &(code(801) + &tests)),
-            ["crates/a/src/b.rs:1: 801 lines without tests, of at most 800"]
+            said(path, &(code(601) + &tests)),
+            ["crates/a/src/b.rs:1: 601 lines without tests, of at most 600"]
         );
-        assert_eq!(said("crates/a/tests/b.rs", &code(900)), [""; 0]);
+        assert_eq!(said("crates/a/tests/b.rs", &code(600)), [""; 0]);
+        assert_eq!(
+            said("crates/a/tests/b.rs", &code(601)),
+            ["crates/a/tests/b.rs:1: 601 lines, of at most 600"]
+        );
     }
 
     #[test]

@@ -94,7 +94,7 @@ fn upstream(provider: Arc<dyn Provider>, table: &ModelTable, has_price: bool) ->
     }
 }
 
-/// Refuses a rest where nobody else could be asked meanwhile.
+/// Refuses a rest where no other endpoint could be asked meanwhile.
 pub(super) fn check_cooldown(
     table: &ModelTable,
     pool: &[ModelTable],

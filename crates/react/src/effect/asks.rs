@@ -50,7 +50,7 @@ impl Asks {
         }
     }
 
-    /// Answers nobody any more.
+    /// Answers no step any more.
     pub(crate) fn close(&self) {
         self.queue().asked.clear();
     }

@@ -118,7 +118,7 @@ async fn a_cooldown_is_as_long_as_it_is_set() {
     let bench = Bench::new();
     let first = refusing(&bench, ErrorKind::AuthFailed, None).cooldown(Duration::from_secs(5));
     let second = refusing(&bench, ErrorKind::AuthFailed, None);
-    // Nobody is left when the second refuses too, and to ask again would not help.
+    // No endpoint is left when the second refuses too, and to ask again would not help.
     let agent = built(&bench, AgentBuilder::on(first).endpoint(second));
     let failure = run(&bench, &agent, "question").await.unwrap_err();
     assert_eq!(failure.code(), "provider.auth_failed");
