@@ -15,14 +15,17 @@ use serde_json::{Value, json};
 
 super::defects! {
     AnswersNothing => completes_its_task,
+    HangsWhenCancelled => ends_when_it_is_cancelled,
     HasNoName => can_be_called_by_its_name,
     IsRenamed => can_be_called_by_its_name,
     JamsWhenDropped => survives_a_dropped_run,
     NeedsToBeRoot => runs_below_another,
     NeverCompletes => completes_its_task,
     OneRunAtATime => runs_at_once,
+    RecordsByAnotherName => records_under_the_name_it_is_given,
     RecordsOneRun => names_each_run_it_records,
     RunsOnce => runs_again,
+    WaitsWhenCancelled => ends_when_it_is_cancelled,
 }
 
 use Defect as D;
@@ -81,14 +84,23 @@ impl Operator for Defective {
         if fails {
             return Err(OperatorError::NonRetryable("not now".into()));
         }
+        let is_cancelled = context.signals.waiting() > 0;
+        if is_cancelled && self.defect == D::HangsWhenCancelled {
+            return std::future::pending().await;
+        }
         tokio::task::yield_now().await;
         self.is_busy.store(false, Ordering::Relaxed);
         let mut answer = Answer::completed(json!("done"));
         let run = if self.defect == D::RecordsOneRun { 1 } else { runs };
         answer.run = Some(RunId::from(format!("run_{run}")));
+        if let Some(given) = context.run.clone().filter(|_| self.defect != D::RecordsByAnotherName)
+        {
+            answer.run = Some(given);
+        }
         match self.defect {
             D::AnswersNothing => answer.output = Value::Null,
             D::NeverCompletes => answer.stop = Stop::Cancelled,
+            D::WaitsWhenCancelled if is_cancelled => answer.stop = Stop::WaitingApproval,
             _ => {}
         }
         Ok(answer)

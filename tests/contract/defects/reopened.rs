@@ -16,8 +16,12 @@ super::defects! {
     ClaimsAreOfTheHandle => a_run_has_one_writer_by_whatever_handle,
     EpochsBeginAnew => keeps_epochs,
     ForgetsAll => keeps_runs,
+    ForgetsApprovals => keeps_requests,
     ForgetsRequests => keeps_requests,
+    ForgetsSummaries => keeps_runs,
     ForgetsTheLastRoot => keeps_the_last_root,
+    LosesTheLastEvent => keeps_runs,
+    LosesTheSender => keeps_requests,
     SessionsAreOfTheHandle => a_session_has_one_open_run_by_whatever_handle,
 }
 
@@ -81,11 +85,18 @@ impl EventLog for Handle {
     }
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        if self.forgets(D::ForgetsSummaries) {
+            return Ok(None);
+        }
         self.kept.summary(run).await
     }
 
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
-        self.kept.records(run, from_seq).await
+        let mut records = self.kept.records(run, from_seq).await?;
+        if self.forgets(D::LosesTheLastEvent) {
+            records.pop();
+        }
+        Ok(records)
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
@@ -101,6 +112,9 @@ impl EventLog for Handle {
     }
 
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
+        if self.forgets(D::ForgetsApprovals) {
+            return Ok(Vec::new());
+        }
         self.kept.open_approvals().await
     }
 
@@ -109,7 +123,14 @@ impl EventLog for Handle {
     }
 
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        if self.forgets(D::ForgetsRequests) { Ok(Vec::new()) } else { self.kept.inbox(run).await }
+        let mut inbox = self.kept.inbox(run).await?;
+        if self.forgets(D::ForgetsRequests) {
+            inbox.clear();
+        }
+        if self.forgets(D::LosesTheSender) {
+            inbox.iter_mut().for_each(|message| message.by = "".into());
+        }
+        Ok(inbox)
     }
 
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use layer0::Operator;
 use layer0::name::check_name;
-use layer0::operator::{Answer, Context, Task};
+use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::stop::Stop;
 
 use super::suite::{Suite, checks};
@@ -41,7 +41,9 @@ pub fn operator(make: impl AsyncFn() -> OperatorSample + Send + Sync + 'static) 
         checks![
             can_be_called_by_its_name,
             completes_its_task,
+            ends_when_it_is_cancelled,
             names_each_run_it_records,
+            records_under_the_name_it_is_given,
             runs_again,
             runs_at_once,
             runs_below_another,
@@ -79,6 +81,23 @@ async fn names_each_run_it_records(sample: OperatorSample) {
     let second = sample.run(&Context::root()).await;
     assert_eq!(first.run.is_some(), second.run.is_some(), "it records each or none");
     assert!(first.run.is_none() || first.run != second.run, "each run has a name of its own");
+}
+
+/// What dispatches it knows the run by this name, before it begins.
+async fn records_under_the_name_it_is_given(sample: OperatorSample) {
+    let mut context = Context::root();
+    context.run = Some("run_given".into());
+    let answer = sample.run(&context).await;
+    assert!(answer.run.is_none_or(|run| run == "run_given".into()), "it is known by that name");
+}
+
+/// One that is told to end before it began may complete its task all the same, but it ends.
+async fn ends_when_it_is_cancelled(sample: OperatorSample) {
+    let context = Context::root();
+    context.signals.push(Signal::cancel());
+    let ran = sample.operator.run(sample.task.clone(), &context).await;
+    let stop = ran.map(|answer| answer.stop);
+    assert!(!matches!(stop, Ok(Stop::WaitingApproval)), "it does not wait for anything: {stop:?}");
 }
 
 /// In the session of its caller, some dispatches deep.
