@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use backstop_event_log::{EventLog, LogError, RunState, RunSummary};
 use backstop_react_machine::NotReopenable;
-use layer0::Code;
-use layer0::code;
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
+use layer0::{Code, Orchestrator, code};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
@@ -88,6 +87,13 @@ impl ReopenRequest {
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
+        self
+    }
+
+    /// Lets the run's tools dispatch operators through this orchestrator.
+    #[must_use]
+    pub fn orchestrator(mut self, orchestrator: Arc<dyn Orchestrator>) -> Self {
+        self.place.orchestrator = Some(orchestrator);
         self
     }
 

@@ -5,11 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Image;
 use layer0::operator::{Context, Task};
 use layer0::usage::Allowance;
+use layer0::{Orchestrator, Timestamp};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -132,6 +132,14 @@ impl RunRequest {
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
+        self
+    }
+
+    /// Lets the run's tools dispatch operators through this orchestrator. What an orchestrator dispatches
+    /// itself has it already; one that is started here is not tried again by its retry layer.
+    #[must_use]
+    pub fn orchestrator(mut self, orchestrator: Arc<dyn Orchestrator>) -> Self {
+        self.place.orchestrator = Some(orchestrator);
         self
     }
 

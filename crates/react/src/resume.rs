@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use backstop_event_log::{EventLog, LogError, session_of_fork};
 use backstop_react_machine::{Divergence, Finish, INPUT, Replayed};
+use layer0::Orchestrator;
 use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
@@ -68,6 +69,13 @@ impl ResumeRequest {
     #[must_use]
     pub const fn max_park(mut self, longest: Duration) -> Self {
         self.place.max_park = Some(longest);
+        self
+    }
+
+    /// Lets the run's tools dispatch operators through this orchestrator.
+    #[must_use]
+    pub fn orchestrator(mut self, orchestrator: Arc<dyn Orchestrator>) -> Self {
+        self.place.orchestrator = Some(orchestrator);
         self
     }
 

@@ -57,6 +57,14 @@ impl Upstream {
         }
     }
 
+    /// Asks this provider instead. Retry budget, breaker and limits stay those of the endpoint, shared with
+    /// what it is a copy of.
+    #[must_use]
+    pub fn provider(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.provider = provider;
+        self
+    }
+
     /// Breaks the circuit as this breaker does; after 5 failures in a row for 30 seconds otherwise.
     #[must_use]
     pub fn breaker(mut self, breaker: Breaker) -> Self {
