@@ -15,7 +15,14 @@ use crate::parse::parse;
 #[serde(default)]
 struct Tables {
     tools: Vec<Tool>,
+    operator: Vec<Operator>,
     approvals: Vec<Decision>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Operator {
+    tools: Vec<Tool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -47,12 +54,13 @@ impl Tool {
 
 /// Refuses what says something of approvals where there is none.
 pub(crate) fn check_approvals(path: &Path, text: &str) -> Result<(), ConfigError> {
-    let Tables { tools, approvals } = parse(path, text)?;
+    let Tables { tools, operator, approvals } = parse(path, text)?;
     let refused = |key: &str, span: Range<usize>, goes_with: &str| {
         let what = format!("`{key}` goes with `{goes_with}`");
         Err(ConfigError::new(path, what).in_text(text, span))
     };
-    for tool in tools.iter().filter(|tool| !tool.is_asked_about()) {
+    let tools = tools.iter().chain(operator.iter().flat_map(|operator| &operator.tools));
+    for tool in tools.filter(|tool| !tool.is_asked_about()) {
         let keys = [("expires_after_ms", &tool.expires_after_ms), ("approvers", &tool.approvers)];
         if let Some((key, Some(value))) = keys.into_iter().find(|(_, value)| value.is_some()) {
             return refused(key, value.span(), "approval = true");

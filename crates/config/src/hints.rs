@@ -59,12 +59,26 @@ const PLACES: [(&str, &[&str]); 9] = [
 ];
 
 /// Says which name was meant, where it belongs, or all that are known.
-pub(crate) fn of_unknown(text: &str, name: &str, known: &[&str]) -> Option<String> {
+pub(crate) fn of_unknown(
+    text: &str,
+    name: &str,
+    known: &[&str],
+    span: Option<&Range<usize>>,
+) -> Option<String> {
     let is_agent = text.lines().any(|line| line.trim_start().starts_with("[model]"));
     let place = PLACES.into_iter().find(|(_, keys)| keys.contains(&name));
     if let Some((table, _)) = place.filter(|(table, _)| is_agent || table.starts_with("[agent")) {
+        let table = match is_in_operator(text, span) {
+            true => table.replacen('[', "[operator.", 1),
+            false => table.to_owned(),
+        };
         return Some(format!("it belongs into `{table}`"));
     }
+    nearest(name, known)
+}
+
+/// Says which of the known names was meant, or all of them.
+pub(crate) fn nearest(name: &str, known: &[&str]) -> Option<String> {
     let small = name.to_ascii_lowercase();
     let likeness = |known: &&&str| strsim::jaro_winkler(&small, known);
     let best = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
@@ -72,6 +86,14 @@ pub(crate) fn of_unknown(text: &str, name: &str, known: &[&str]) -> Option<Strin
         true => format!("did you mean `{best}`?"),
         false => format!("known here: {}", known.join(", ")),
     })
+}
+
+/// Is a place in a table of an operator of a scenario?
+fn is_in_operator(text: &str, span: Option<&Range<usize>>) -> bool {
+    let before = span.and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let mut headers = before.lines().rev().map(str::trim_start).filter(|it| it.starts_with('['));
+    let name = headers.next().map(|header| header.trim_start_matches(['[', ' ']));
+    name.is_some_and(|name| name.starts_with("operator"))
 }
 
 /// Says how to mend what a reader says of a value or a table that is not as it should be.

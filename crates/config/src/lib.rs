@@ -17,12 +17,14 @@ mod later;
 mod line;
 mod model_table;
 mod names;
+mod operator_table;
 mod parse;
 mod read;
 mod redact_table;
 mod reference;
 mod scenario;
 mod scripted_hook;
+mod signal_table;
 mod tables;
 
 pub use agent_file::{AgentFile, DurabilityName, StoreTable, ToolKind, ToolTable};
@@ -33,6 +35,7 @@ pub use check::Checked;
 pub use error::ConfigError;
 pub use grant::resolve_capability;
 pub use model_table::{EndpointTable, ModelTable, ProviderName, TimeoutsTable};
+pub use operator_table::OperatorTable;
 pub use read::{MAX_TEXT_BYTES, read_bytes, read_text, read_text_from};
 pub use redact_table::RedactTable;
 pub use reference::Reference;
@@ -41,5 +44,6 @@ pub use scenario::{
     StoreFault, StoreFaultTable,
 };
 pub use scripted_hook::{ApprovalVerdict, HookAction, ScriptedDecision, ScriptedHook};
+pub use signal_table::SignalTable;
 
 pub use agent_file::read_script;

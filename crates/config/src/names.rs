@@ -16,6 +16,8 @@ use crate::parse::parse;
 struct Names {
     tools: Vec<Named>,
     hooks: Vec<Named>,
+    /// Each has names of its own.
+    operator: Vec<Self>,
 }
 
 #[derive(Deserialize)]
@@ -25,9 +27,12 @@ struct Named {
 
 /// Refuses names that there cannot be, that are there twice, and that are the same to a provider.
 pub(crate) fn check_names(path: &Path, text: &str) -> Result<(), ConfigError> {
-    let Names { tools, hooks } = parse(path, text)?;
-    check(path, text, "tool", &tools, |name| wire_name(name).into_owned())?;
-    check(path, text, "hook", &hooks, str::to_owned)
+    let Names { tools, hooks, operator } = parse(path, text)?;
+    let own = Names { tools, hooks, operator: Vec::new() };
+    std::iter::once(&own).chain(&operator).try_for_each(|Names { tools, hooks, .. }| {
+        check(path, text, "tool", tools, |name| wire_name(name).into_owned())?;
+        check(path, text, "hook", hooks, str::to_owned)
+    })
 }
 
 fn check(

@@ -29,7 +29,7 @@ pub(crate) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> Confi
     let (what, hint) = match unknown(message) {
         Some((what, known)) => {
             let name = what.split('`').nth(1).unwrap_or_default();
-            (format!("unknown {what}"), hints::of_unknown(text, name, &known))
+            (format!("unknown {what}"), hints::of_unknown(text, name, &known, span.as_ref()))
         }
         None => {
             let what = in_words(message);

@@ -16,9 +16,12 @@ use crate::approvals::check_approvals;
 use crate::checked::{approvers, at_least_one, capabilities, object_schema, optional_text};
 use crate::exact::check_values;
 use crate::names::check_names;
+use crate::operator_table::{OperatorTable, check_operators};
 use crate::parse::parse;
 use crate::read::read_text;
 use crate::scripted_hook::{ScriptedDecision, ScriptedHook};
+use crate::signal_table::{SignalTable, check_signals};
+use crate::tables::check_scenario_tables;
 
 /// A scenario file.
 #[derive(Debug, Clone, Deserialize)]
@@ -29,6 +32,8 @@ pub struct Scenario {
     pub name: String,
     /// What the agent is asked.
     pub input: String,
+    /// The operator that is asked instead of the scenario's own agent.
+    pub entry: Option<String>,
     /// The session.
     #[serde(default, deserialize_with = "optional_text")]
     pub session: Option<String>,
@@ -48,9 +53,15 @@ pub struct Scenario {
     /// What other people's code does at points of the run.
     #[serde(default)]
     pub hooks: Vec<ScriptedHook>,
+    /// Further agents, each a tool of the others.
+    #[serde(default)]
+    pub operator: Vec<OperatorTable>,
     /// What people decide, in the order they are asked; then there is no one to ask.
     #[serde(default)]
     pub approvals: Vec<ScriptedDecision>,
+    /// What is sent to the run while it is at work.
+    #[serde(default)]
+    pub signals: Vec<SignalTable>,
     /// How the run is opened again after it failed or was stopped, in order.
     #[serde(default)]
     pub reopen: Vec<Reopening>,
@@ -236,10 +247,13 @@ impl Scenario {
     /// [`ConfigError`], naming file, line and how to mend it.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let text = read_text(path)?;
+        check_scenario_tables(path, &text)?;
         let scenario: Self = parse(path, &text)?;
         check_values(path, &text)?;
         check_names(path, &text)?;
         check_approvals(path, &text)?;
+        check_operators(path, &text, &scenario.operator)?;
+        check_signals(path, &text)?;
         let senseless = |table: StoreFaultTable| {
             table.locked_times.is_some() && table.fail != Some(StoreFault::Locked)
         };

@@ -23,12 +23,37 @@ const SINGLE: [&str; 13] = [
     "store",
 ];
 
+/// The tables of a scenario file that there is one of.
+const SINGLE_IN_SCENARIO: [&str; 11] = [
+    "agent",
+    "agent.budget",
+    "agent.limits",
+    "agent.policy",
+    "agent.price",
+    "agent.retry",
+    "error_store",
+    "expect",
+    "log",
+    "memory",
+    "result_store",
+];
+
+/// The tables of an operator of a scenario that there is one of.
+const SINGLE_IN_OPERATOR: [&str; 7] = [
+    "agent",
+    "agent.budget",
+    "agent.limits",
+    "agent.policy",
+    "agent.price",
+    "agent.retry",
+    "memory",
+];
+
 /// Refuses `[[NAME]]` where there is one `[NAME]`: serde would take the list for the table's values in turn.
 pub(crate) fn check_tables(path: &Path, text: &str) -> Result<(), ConfigError> {
     // What is no TOML is refused when it is read.
     let Ok(file) = DeTable::parse(text) else { return Ok(()) };
-    let listed = SINGLE.into_iter().find_map(|name| Some((name, list(file.get_ref(), name)?)));
-    let Some((name, at)) = listed else { return Ok(()) };
+    let Some((name, at)) = listed(file.get_ref(), &SINGLE) else { return Ok(()) };
     let hint = match name {
         "model" => {
             "write `[model]`; further endpoints of the model go into `[[model.pool]]`, and those that \
@@ -39,6 +64,36 @@ pub(crate) fn check_tables(path: &Path, text: &str) -> Result<(), ConfigError> {
     };
     let what = format!("`{name}` is a list; an agent file has one `[{name}]` table");
     Err(ConfigError::new(path, what).in_text(text, at).with_hint(hint))
+}
+
+/// As [`check_tables`], in a scenario file.
+pub(crate) fn check_scenario_tables(path: &Path, text: &str) -> Result<(), ConfigError> {
+    let Ok(file) = DeTable::parse(text) else { return Ok(()) };
+    let refused = |of: &str, name: &str, at| {
+        let what = format!("`{name}` is a list; {of} has one table of this name");
+        Err(ConfigError::new(path, what).in_text(text, at))
+    };
+    if let Some((name, at)) = listed(file.get_ref(), &SINGLE_IN_SCENARIO) {
+        let hint = format!("write `[{name}]`");
+        return refused("a scenario", name, at).map_err(|error| error.with_hint(hint));
+    }
+    let operators = file.get_ref().get("operator").and_then(|value| value.get_ref().as_array());
+    for operator in operators.into_iter().flatten() {
+        let table = operator.get_ref().as_table();
+        if let Some((name, at)) = table.and_then(|table| listed(table, &SINGLE_IN_OPERATOR)) {
+            let hint = format!("write `[operator.{name}]`");
+            return refused("an operator", name, at).map_err(|error| error.with_hint(hint));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the first of these tables that is a list, and where it begins.
+fn listed(
+    table: &DeTable<'_>,
+    names: &[&'static str],
+) -> Option<(&'static str, std::ops::Range<usize>)> {
+    names.iter().find_map(|name| Some((*name, list(table, name)?)))
 }
 
 /// Returns where a list of this name begins.

@@ -1,0 +1,180 @@
+//! `[[operator]]` of a scenario.
+
+use std::ops::Range;
+use std::path::Path;
+
+use backstop_provider::ScriptedAnswer;
+use layer0::name::{check_name, wire_name};
+use serde::Deserialize;
+use toml::Spanned;
+
+use crate::ConfigError;
+use crate::agent_table::AgentTable;
+use crate::hints::nearest;
+use crate::later::{Later, refuse_as};
+use crate::line::line_of;
+use crate::parse::parse;
+use crate::scenario::{MemoryTable, ScriptedTool};
+use crate::scripted_hook::ScriptedHook;
+
+/// An agent that others of the scenario call as a tool of its name.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OperatorTable {
+    /// The name it is called by.
+    pub name: String,
+    /// What it is.
+    #[serde(default)]
+    pub agent: AgentTable,
+    /// What its model does in each run, one entry per attempt.
+    #[serde(default)]
+    pub model: Vec<ScriptedAnswer>,
+    /// What its tools do in each run.
+    #[serde(default)]
+    pub tools: Vec<ScriptedTool>,
+    /// What it remembers, and how remembering fails.
+    pub memory: Option<MemoryTable>,
+    /// What other people's code does at points of its runs.
+    #[serde(default)]
+    pub hooks: Vec<ScriptedHook>,
+    kind: Option<Later>,
+    steps: Option<Later>,
+    limit: Option<Later>,
+    policy: Option<Later>,
+    restart: Option<Later>,
+}
+
+impl OperatorTable {
+    /// Refuses a workflow.
+    fn check_kind(&self, path: &Path, text: &str) -> Result<(), ConfigError> {
+        let keys = vec![
+            ("kind", self.kind.as_ref()),
+            ("steps", self.steps.as_ref()),
+            ("limit", self.limit.as_ref()),
+            ("policy", self.policy.as_ref()),
+            ("restart", self.restart.as_ref()),
+        ];
+        let hint = "take it out, and give the operator a `model` of its own: it is an agent then";
+        refuse_as(path, text, keys, ": workflows are not built yet", hint)
+    }
+}
+
+/// The names of a file that are held against each other.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Names {
+    entry: Option<Spanned<String>>,
+    agent: Own,
+    tools: Vec<Named>,
+    operator: Vec<Operator>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Own {
+    name: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    name: Spanned<String>,
+}
+
+#[derive(Deserialize)]
+struct Operator {
+    name: Spanned<String>,
+    #[serde(default)]
+    agent: Own,
+    #[serde(default)]
+    tools: Vec<Named>,
+}
+
+/// What already has a name.
+struct Taken<'t> {
+    kind: &'static str,
+    name: &'t str,
+    at: Range<usize>,
+}
+
+impl<'t> Taken<'t> {
+    fn new(kind: &'static str, name: &'t Spanned<String>) -> Self {
+        Self { kind, name: name.as_ref(), at: name.span() }
+    }
+}
+
+/// Refuses operators that cannot be told from each other or from tools, workflows, and an entry that is
+/// none of them.
+pub(crate) fn check_operators(
+    path: &Path,
+    text: &str,
+    operators: &[OperatorTable],
+) -> Result<(), ConfigError> {
+    for operator in operators {
+        operator.check_kind(path, text)?;
+    }
+    let Names { entry, agent, tools, operator } = parse(path, text)?;
+    for Operator { name, agent, .. } in &operator {
+        let refused = |what: String| ConfigError::new(path, what).in_text(text, name.span());
+        check_name(name.as_ref()).map_err(|error| refused(format!("operator: {error}")))?;
+        if let Some(other) = agent.name.as_ref().filter(|other| other.as_ref() != name.as_ref()) {
+            let what = format!(
+                "`name`: the agent of operator `{}` cannot be named `{}`",
+                name.as_ref(),
+                other.as_ref()
+            );
+            let error = ConfigError::new(path, what).in_text(text, other.span());
+            return Err(error.with_hint("take it out; an operator has the name it is called by"));
+        }
+    }
+    let own_name = agent.name.as_ref();
+    let own = own_name.into_iter().map(|name| Taken::new("agent", name));
+    let all_tools = tools.iter().chain(operator.iter().flat_map(|operator| &operator.tools));
+    let others = all_tools.map(|tool| Taken::new("tool", &tool.name));
+    let mut taken: Vec<_> = own.chain(others).collect();
+    for Operator { name, .. } in &operator {
+        let this = Taken::new("operator", name);
+        let same = |other: &&Taken<'_>| wire_name(other.name) == wire_name(this.name);
+        if let Some(other) = taken.iter().find(same) {
+            return Err(clash(path, text, &this, other));
+        }
+        taken.push(this);
+    }
+    let Some(entry) = entry else { return Ok(()) };
+    let mut known: Vec<&str> = operator.iter().map(|it| it.name.as_ref().as_str()).collect();
+    known.extend(own_name.map(|name| name.as_ref().as_str()));
+    if known.contains(&entry.as_ref().as_str()) {
+        return Ok(());
+    }
+    let what = format!("`entry`: there is no operator named `{}`", entry.as_ref());
+    let error = ConfigError::new(path, what).in_text(text, entry.span());
+    let hint = nearest(entry.as_ref(), &known);
+    let add = || "add an `[[operator]]` of this name, or take `entry` out".to_owned();
+    Err(error.with_hint(hint.unwrap_or_else(add)))
+}
+
+/// Says that two have one name, at the one that is written later.
+fn clash(path: &Path, text: &str, this: &Taken<'_>, other: &Taken<'_>) -> ConfigError {
+    let (earlier, later) =
+        if this.at.start < other.at.start { (this, other) } else { (other, this) };
+    let line = line_of(text, &earlier.at);
+    let what = match earlier.name == later.name {
+        true => {
+            let article = if earlier.kind == "tool" { "a" } else { "an" };
+            format!(
+                "there is already {article} {} named `{}`, in line {line}",
+                earlier.kind, later.name
+            )
+        }
+        false => format!(
+            "{} `{}` and {} `{}`, in line {line}, are both `{}` to a provider",
+            later.kind,
+            later.name,
+            earlier.kind,
+            earlier.name,
+            wire_name(later.name)
+        ),
+    };
+    let error = ConfigError::new(path, what).in_text(text, later.at.clone());
+    error.with_hint("give it another name: agents call an operator as a tool of its name")
+}
