@@ -9,16 +9,18 @@ use backstop_clock::Clock;
 use backstop_config::{ApprovalVerdict, ScriptedDecision};
 use backstop_react::{ApprovalRequest, Approver, Decision};
 
-/// Decides what the scenario says, in the order it is asked; then there is no one to ask.
+/// Decides what the scenario says, in the order it is asked; then there is no one to ask. Clones go on with
+/// the same decisions.
+#[derive(Clone)]
 pub(crate) struct ScriptedApprover {
-    decisions: Vec<ScriptedDecision>,
-    next: AtomicUsize,
+    decisions: Arc<[ScriptedDecision]>,
+    next: Arc<AtomicUsize>,
     clock: Arc<dyn Clock>,
 }
 
 impl ScriptedApprover {
-    pub(crate) fn new(decisions: Vec<ScriptedDecision>, clock: Arc<dyn Clock>) -> Self {
-        Self { decisions, next: AtomicUsize::new(0), clock }
+    pub(crate) fn new(decisions: &[ScriptedDecision], clock: Arc<dyn Clock>) -> Self {
+        Self { decisions: decisions.into(), next: Arc::default(), clock }
     }
 }
 

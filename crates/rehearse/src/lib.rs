@@ -7,17 +7,22 @@
 //!
 //! [`RunReport`] is the part of that JSON which `backstop run --json` prints too.
 
+mod agents;
 mod approvals;
 mod expect;
 mod faults;
-mod held;
 mod hooks;
 mod memory;
 mod model;
+mod operators;
 mod report;
+mod runs;
+mod signals;
 mod stage;
 mod tools;
+mod waited;
 
-pub use held::Held;
+pub use model::SentRequest;
 pub use report::{RunReport, stored_errors};
+pub use runs::{ReportedRun, runs_of};
 pub use stage::{Rehearsal, RehearsalError, rehearse};

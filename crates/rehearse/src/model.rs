@@ -1,12 +1,13 @@
 //! The scripted model, and a note of everything it was sent.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use backstop_provider::{
-    ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ScriptedProvider,
-    UnsupportedSetting,
+    ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ScriptExhausted,
+    ScriptedProvider, UnsupportedSetting,
 };
+use layer0::failure::sources;
 use layer0::message::Message;
 use serde::Serialize;
 
@@ -17,13 +18,29 @@ pub struct SentRequest {
     tools: Vec<Arc<str>>,
 }
 
-/// The requests of a rehearsal, in order.
+/// What is known of the model of one run. Clones share it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Requests(Arc<Mutex<Vec<SentRequest>>>);
+pub(crate) struct Requests(Arc<Mutex<Asked>>);
+
+#[derive(Debug, Default)]
+struct Asked {
+    requests: Vec<SentRequest>,
+    is_exhausted: bool,
+}
 
 impl Requests {
+    /// Returns the requests until now, in order.
     pub(crate) fn take(&self) -> Vec<SentRequest> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.asked().requests)
+    }
+
+    /// Was the model asked more often than it has answers?
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.asked().is_exhausted
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -52,7 +69,13 @@ impl Provider for NotingProvider {
             messages: request.messages.messages().to_vec(),
             tools: request.tools.iter().map(|tool| Arc::clone(&tool.name)).collect(),
         };
-        self.requests.0.lock().unwrap_or_else(PoisonError::into_inner).push(sent);
-        self.script.complete(request).await
+        self.requests.asked().requests.push(sent);
+        let result = self.script.complete(request).await;
+        if let Err(error) = &result
+            && sources(error).any(|cause| cause.is::<ScriptExhausted>())
+        {
+            self.requests.asked().is_exhausted = true;
+        }
+        result
     }
 }

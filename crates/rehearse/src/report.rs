@@ -13,6 +13,8 @@ use layer0::usage::Usage;
 use layer0::{Code, JsonText};
 use serde::Serialize;
 
+use crate::runs::ReportedRun;
+
 /// What came of a run, as `--json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -37,6 +39,9 @@ pub struct RunReport {
     pub events: Vec<Event>,
     /// The errors it stored.
     pub errors: Vec<ReportedError>,
+    /// The run and those it dispatched, where it dispatched any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<ReportedRun>,
 }
 
 /// A failure with its causes.
@@ -113,6 +118,7 @@ impl RunReport {
                 elapsed_ms,
                 events,
                 errors,
+                runs: Vec::new(),
             },
             Err(failure) => {
                 let code = Code::new(failure.code());
@@ -128,6 +134,7 @@ impl RunReport {
                     elapsed_ms,
                     events,
                     errors,
+                    runs: Vec::new(),
                 }
             }
         }

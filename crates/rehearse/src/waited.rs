@@ -1,9 +1,12 @@
-//! Stores that keep the virtual clock still while they work.
+//! Stores that a rehearsal waits for.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 
 use async_trait::async_trait;
-use backstop_clock::VirtualClock;
 use backstop_error_store::{
     CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Hold, Lookup, NewError,
     NewResult, Pruned, ResultEntry, ResultFilter, ResultRecord, ResultStore, Retention, StoreError,
@@ -15,110 +18,144 @@ use backstop_event_log::{
 };
 use layer0::Timestamp;
 use layer0::id::{ErrorId, ResultId, RunId, SessionId};
+use tokio::runtime::Handle;
+use tokio::task::unconstrained;
 
-/// A store around which the clock is held, because its work is on threads the clock cannot see.
+/// A store whose every call is waited for by the thread itself, so that runs which write at the same moment
+/// take their turns in the same order every time. The store has a runtime of its own.
 #[derive(Debug, Clone)]
-pub struct Held<S> {
+pub(crate) struct Waited<S> {
     store: S,
-    clock: VirtualClock,
+    runtime: Handle,
 }
 
-impl<S> Held<S> {
-    /// Holds `clock` during every call of `store`.
-    pub const fn new(store: S, clock: VirtualClock) -> Self {
-        Self { store, clock }
+impl<S> Waited<S> {
+    /// Wraps a store that works in this runtime, which is not that of the callers.
+    pub(crate) const fn new(store: S, runtime: Handle) -> Self {
+        Self { store, runtime }
+    }
+
+    /// Waits for the store, and lets the other tasks have their turn then.
+    async fn wait<T>(&self, work: impl Future<Output = T> + Send) -> T {
+        let result = self.block_on(work);
+        give_way().await;
+        result
+    }
+
+    fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        // What the store spawns on the way goes on while this thread waits.
+        let _in_store = self.runtime.enter();
+        // What was used of a task's share of the thread does not count: nothing else could run meanwhile.
+        let mut work = pin!(unconstrained(work));
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        loop {
+            match work.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(result) => return result,
+                Poll::Pending => std::thread::park(),
+            }
+        }
+    }
+}
+
+/// Puts the task behind those that can run. It is woken at once: to the clock it is busy all the time.
+async fn give_way() {
+    let mut has_given_way = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_given_way, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
 #[async_trait]
-impl EventLog for Held<Arc<dyn EventLog>> {
+impl EventLog for Waited<Arc<dyn EventLog>> {
     fn key(&self) -> Option<&LogKey> {
         self.store.key()
     }
 
     async fn erase(&self, run: &RunId, seq: u64) -> Result<Vec<RunId>, LogError> {
-        let _hold = self.clock.hold();
-        self.store.erase(run, seq).await
+        self.wait(self.store.erase(run, seq)).await
     }
 
     async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        let _hold = self.clock.hold();
-        self.store.claim(run).await
+        self.wait(self.store.claim(run)).await
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {
+        let _in_store = self.runtime.enter();
         self.store.claim_new(run)
     }
 
     async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        let _hold = self.clock.hold();
-        self.store.last_root(session).await
+        self.wait(self.store.last_root(session)).await
     }
 
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        let _hold = self.clock.hold();
-        self.store.open_approvals().await
+        self.wait(self.store.open_approvals()).await
     }
 
     async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        let _hold = self.clock.hold();
-        self.store.send(request, by, at).await
+        self.wait(self.store.send(request, by, at)).await
     }
 
     async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        let _hold = self.clock.hold();
-        self.store.inbox(run).await
+        self.wait(self.store.inbox(run)).await
     }
 
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
+        let _in_store = self.runtime.enter();
         self.store.watch_inbox(run)
     }
 
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        let _hold = self.clock.hold();
-        self.store.append(batch).await
+        self.wait(self.store.append(batch)).await
     }
 
     async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        let _hold = self.clock.hold();
-        self.store.summary(run).await
+        self.wait(self.store.summary(run)).await
     }
 
     async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
-        let _hold = self.clock.hold();
-        self.store.records(run, from_seq).await
+        self.wait(self.store.records(run, from_seq)).await
     }
 
     async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
-        let _hold = self.clock.hold();
-        self.store.read_feed(filter, cursor).await
+        self.wait(self.store.read_feed(filter, cursor)).await
     }
 
     fn watch_events(&self) -> EventWatch {
+        let _in_store = self.runtime.enter();
         self.store.watch_events()
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        let _hold = self.clock.hold();
-        self.store.runs(filter).await
+        self.wait(self.store.runs(filter)).await
     }
 }
 
 #[async_trait]
-impl ErrorStore for Held<Arc<dyn ErrorStore>> {
+impl ErrorStore for Waited<Arc<dyn ErrorStore>> {
     async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.store(error).await
+        self.wait(self.store.store(error)).await
     }
 
     async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError> {
-        let _hold = self.clock.hold();
-        self.store.keep(error).await
+        self.wait(self.store.keep(error)).await
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError> {
-        let _hold = self.clock.hold();
-        self.store.keep_expired(session, id).await
+        self.wait(self.store.keep_expired(session, id)).await
     }
 
     async fn get(
@@ -126,33 +163,27 @@ impl ErrorStore for Held<Arc<dyn ErrorStore>> {
         session: &SessionId,
         id: &ErrorId,
     ) -> Result<Lookup<ErrorRecord>, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.get(session, id).await
+        self.wait(self.store.get(session, id)).await
     }
 
     async fn find(&self, id: &ErrorId) -> Result<Lookup<ErrorRecord>, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.find(id).await
+        self.wait(self.store.find(id)).await
     }
 
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.list(filter).await
+        self.wait(self.store.list(filter)).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.prune(retention, now).await
+        self.wait(self.store.prune(retention, now)).await
     }
 
     async fn stats(&self, limit: Option<u32>) -> Result<Vec<ErrorStats>, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.stats(limit).await
+        self.wait(self.store.stats(limit)).await
     }
 
     async fn count(&self, filter: ErrorFilter, by: CountBy) -> Result<Vec<ErrorCount>, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.count(filter, by).await
+        self.wait(self.store.count(filter, by)).await
     }
 
     fn hold(&self, session: &SessionId) -> Hold {
@@ -161,20 +192,17 @@ impl ErrorStore for Held<Arc<dyn ErrorStore>> {
 }
 
 #[async_trait]
-impl ResultStore for Held<Arc<dyn ResultStore>> {
+impl ResultStore for Waited<Arc<dyn ResultStore>> {
     async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.put(result).await
+        self.wait(self.store.put(result)).await
     }
 
     async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
-        let _hold = self.clock.hold();
-        self.store.keep(result).await
+        self.wait(self.store.keep(result)).await
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
-        let _hold = self.clock.hold();
-        self.store.keep_expired(session, id).await
+        self.wait(self.store.keep_expired(session, id)).await
     }
 
     async fn get(
@@ -182,23 +210,19 @@ impl ResultStore for Held<Arc<dyn ResultStore>> {
         session: &SessionId,
         id: &ResultId,
     ) -> Result<Lookup<ResultRecord>, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.get(session, id).await
+        self.wait(self.store.get(session, id)).await
     }
 
     async fn find(&self, id: &ResultId) -> Result<Lookup<ResultRecord>, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.find(id).await
+        self.wait(self.store.find(id)).await
     }
 
     async fn list(&self, filter: ResultFilter) -> Result<Vec<ResultEntry>, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.list(filter).await
+        self.wait(self.store.list(filter)).await
     }
 
     async fn prune(&self, retention: Retention, now: Timestamp) -> Result<Pruned, StoreError> {
-        let _hold = self.clock.hold();
-        self.store.prune(retention, now).await
+        self.wait(self.store.prune(retention, now)).await
     }
 
     fn hold(&self, session: &SessionId) -> Hold {

@@ -1,0 +1,180 @@
+//! Agents as a scenario describes them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use backstop_clock::{Clock, VirtualClock};
+use backstop_config::{
+    AgentTable, MemoryTable, OperatorTable, Scenario, ScriptedHook, ScriptedTool,
+};
+use backstop_error_store::{ErrorStore, ResultStore};
+use backstop_event_log::EventLog;
+use backstop_provider::{Provider, ScriptedAnswer, ScriptedProvider};
+use backstop_react::{Agent, AgentBuilder, OperatorTool, Upstream};
+use backstop_retry::Jitter;
+use backstop_store_sqlite::Database;
+use layer0::error::BoxError;
+use tokio::runtime::Handle;
+
+use crate::approvals::ScriptedApprover;
+use crate::faults::{FaultyErrorStore, FaultyLog, FaultyResultStore};
+use crate::hooks::ScriptedGate;
+use crate::memory::ScriptedMemory;
+use crate::model::{NotingProvider, Requests};
+use crate::tools::Scripted;
+use crate::waited::Waited;
+
+/// What the agents of a scenario have in common.
+pub(crate) struct Shared {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) log: Arc<dyn EventLog>,
+    /// The error store without its faults, for the report.
+    pub(crate) errors: Arc<dyn ErrorStore>,
+    faulty_errors: Option<Arc<dyn ErrorStore>>,
+    results: Option<Arc<dyn ResultStore>>,
+    approver: Option<ScriptedApprover>,
+    /// Makes the same waits for the same scenario.
+    seed: u64,
+    /// The operators that agents can call.
+    operators: Vec<Arc<str>>,
+    file: PathBuf,
+}
+
+/// What an agent of a scenario is, and what happens in each of its runs.
+pub(crate) struct AgentScript {
+    name: Arc<str>,
+    agent: AgentTable,
+    model: Arc<[ScriptedAnswer]>,
+    tools: Vec<ScriptedTool>,
+    memory: Option<MemoryTable>,
+    hooks: Vec<ScriptedHook>,
+}
+
+impl AgentScript {
+    /// Returns the scenario's own agent.
+    pub(crate) fn own(scenario: &Scenario) -> Self {
+        Self {
+            name: scenario.agent.name.as_deref().unwrap_or("scenario").into(),
+            agent: scenario.agent.clone(),
+            model: scenario.model.as_slice().into(),
+            tools: scenario.tools.clone(),
+            memory: scenario.memory.clone(),
+            hooks: scenario.hooks.clone(),
+        }
+    }
+
+    /// Returns the agent of an operator.
+    pub(crate) fn of(operator: &OperatorTable) -> Self {
+        Self {
+            name: operator.name.as_str().into(),
+            agent: operator.agent.clone(),
+            model: operator.model.as_slice().into(),
+            tools: operator.tools.clone(),
+            memory: operator.memory.clone(),
+            hooks: operator.hooks.clone(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        file: &Path,
+        (database, store): (&Database, &Handle),
+        clock: &VirtualClock,
+    ) -> Self {
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let log: Arc<dyn EventLog> = Arc::new(database.log());
+        let log: Arc<dyn EventLog> = Arc::new(Waited::new(log, store.clone()));
+        let errors: Arc<dyn ErrorStore> = Arc::new(database.errors());
+        let errors: Arc<dyn ErrorStore> = Arc::new(Waited::new(errors, store.clone()));
+        let results: Arc<dyn ResultStore> = Arc::new(database.results());
+        let results: Arc<dyn ResultStore> = Arc::new(Waited::new(results, store.clone()));
+        let is_asked = !scenario.approvals.is_empty();
+        let approver =
+            is_asked.then(|| ScriptedApprover::new(&scenario.approvals, Arc::clone(&shared)));
+        Self {
+            clock: shared,
+            log: FaultyLog::wrap(log, scenario.log),
+            faulty_errors: FaultyErrorStore::wrap(Arc::clone(&errors), scenario.error_store),
+            errors,
+            results: FaultyResultStore::wrap(results, scenario.result_store),
+            approver,
+            seed: seed(&scenario.name),
+            operators: scenario.operator.iter().map(|it| it.name.as_str().into()).collect(),
+            file: file.to_owned(),
+        }
+    }
+
+    /// Returns where the waits between attempts are drawn from.
+    pub(crate) fn jitter(&self) -> Jitter {
+        Jitter::seeded(self.seed)
+    }
+
+    /// Returns the model of one run.
+    pub(crate) fn provider(&self, script: &AgentScript, requests: &Requests) -> Arc<dyn Provider> {
+        let script = ScriptedProvider::new(Arc::clone(&script.model));
+        let script = script.with_clock(Arc::clone(&self.clock));
+        Arc::new(NotingProvider { script, requests: requests.clone() })
+    }
+
+    /// Makes an agent. Its tools begin anew what they do.
+    pub(crate) fn agent(&self, script: &AgentScript, model: Upstream) -> Result<Agent, BoxError> {
+        let folder = self.file.parent().unwrap_or(Path::new(""));
+        let table = &script.agent;
+        let mut agent = AgentBuilder::on(model)
+            .name(Arc::clone(&script.name))
+            .instructions(table.instructions(&self.file, folder)?)
+            .limits(table.limits())
+            .budget(table.budget())
+            .retry(table.retry())
+            .jitter(self.jitter())
+            .clock(Arc::clone(&self.clock))
+            .shared_log(Arc::clone(&self.log));
+        if let Some(price) = table.price() {
+            agent = agent.price(price);
+        }
+        for name in &table.limits.exploratory_tools {
+            agent = agent.exploratory_tool(name.as_str());
+        }
+        for grant in table.grants(folder) {
+            agent = agent.grant(grant);
+        }
+        for tool in &script.tools {
+            agent = agent.tool(Scripted::new(tool, folder, Arc::clone(&self.clock)));
+        }
+        for operator in self.operators.iter().filter(|operator| **operator != script.name) {
+            agent = agent.tool(OperatorTool::new(Arc::clone(operator), "A scripted operator."));
+        }
+        if let Some(table) = &script.memory {
+            let clock = Arc::clone(&self.clock);
+            agent = agent.memory(ScriptedMemory { table: table.clone(), clock });
+        }
+        for hook in &script.hooks {
+            agent = agent.gate(ScriptedGate::new(hook.clone(), Arc::clone(&self.clock)));
+        }
+        if let Some(approver) = &self.approver {
+            agent = agent.approver(approver.clone());
+        }
+        agent = match &self.results {
+            Some(results) => agent.shared_result_store(Arc::clone(results)),
+            None => agent.without_result_store(),
+        };
+        agent = match &self.faulty_errors {
+            Some(errors) => agent.shared_error_store(Arc::clone(errors)),
+            None => agent.without_error_store(),
+        };
+        agent.build().map_err(Into::into)
+    }
+}
+
+/// Returns FNV-1a 64 of a scenario's name.
+fn seed(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}

@@ -1,0 +1,120 @@
+//! Operators as a scenario describes them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use backstop_config::Scenario;
+use backstop_orchestrator::LocalOrchestrator;
+use backstop_react::{Agent, Upstream};
+use layer0::Operator;
+use layer0::error::{BoxError, OperatorError};
+use layer0::id::RunId;
+use layer0::operator::{Answer, Context, Task};
+
+use crate::agents::{AgentScript, Shared};
+use crate::model::Requests;
+
+/// An agent whose every run begins its script anew; one that is taken up or opened again goes on in it.
+pub(crate) struct ScriptedOperator {
+    script: AgentScript,
+    shared: Arc<Shared>,
+    /// Retry budget and breaker of its model, for all runs.
+    endpoint: Upstream,
+    /// What every run is made like.
+    model: Agent,
+    runs: Mutex<BTreeMap<RunId, (Agent, Requests)>>,
+}
+
+impl ScriptedOperator {
+    pub(crate) fn new(script: AgentScript, shared: &Arc<Shared>) -> Result<Self, BoxError> {
+        let provider = shared.provider(&script, &Requests::default());
+        let endpoint = Upstream::on_clock(provider, Arc::clone(&shared.clock));
+        let model = shared.agent(&script, endpoint.clone())?;
+        Ok(Self { script, shared: Arc::clone(shared), endpoint, model, runs: Mutex::default() })
+    }
+
+    /// Returns the agent of one run.
+    pub(crate) fn agent_of(&self, run: &RunId) -> Result<Agent, BoxError> {
+        let mut runs = self.runs();
+        if let Some((agent, _)) = runs.get(run) {
+            return Ok(agent.clone());
+        }
+        let requests = Requests::default();
+        let provider = self.shared.provider(&self.script, &requests);
+        let agent = self.shared.agent(&self.script, self.endpoint.clone().provider(provider))?;
+        runs.insert(run.clone(), (agent.clone(), requests));
+        Ok(agent)
+    }
+
+    /// Returns what the model of one run was asked.
+    fn requests_of(&self, run: &RunId) -> Option<Requests> {
+        self.runs().get(run).map(|(_, requests)| requests.clone())
+    }
+
+    fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, (Agent, Requests)>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Operator for ScriptedOperator {
+    fn name(&self) -> &str {
+        self.script.name()
+    }
+
+    fn is_priced(&self) -> bool {
+        self.model.is_priced()
+    }
+
+    fn can_go_on(&self) -> bool {
+        self.model.can_go_on()
+    }
+
+    async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
+        let run = context.run.as_ref().ok_or_else(|| OperatorError::Other("no run".into()))?;
+        Operator::run(&self.agent_of(run)?, task, context).await
+    }
+}
+
+/// The agents of a scenario.
+pub(crate) struct Operators {
+    own: Arc<ScriptedOperator>,
+    called: Vec<Arc<ScriptedOperator>>,
+}
+
+impl Operators {
+    pub(crate) fn new(scenario: &Scenario, shared: &Arc<Shared>) -> Result<Self, BoxError> {
+        let operator = |script| ScriptedOperator::new(script, shared).map(Arc::new);
+        Ok(Self {
+            own: operator(AgentScript::own(scenario))?,
+            called: scenario
+                .operator
+                .iter()
+                .map(|table| operator(AgentScript::of(table)))
+                .collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Returns the one that gets the input.
+    pub(crate) fn entry(&self, name: Option<&str>) -> &Arc<ScriptedOperator> {
+        let named = name.and_then(|name| self.called.iter().find(|it| it.name() == name));
+        named.unwrap_or(&self.own)
+    }
+
+    /// Makes the orchestrator that they call each other through.
+    pub(crate) fn orchestrator(&self, shared: &Shared) -> Result<LocalOrchestrator, BoxError> {
+        let builder = LocalOrchestrator::builder()
+            .clock(Arc::clone(&shared.clock))
+            .jitter(shared.jitter())
+            .shared_log(Arc::clone(&shared.log));
+        let called = self.called.iter().map(|it| Arc::clone(it) as Arc<dyn Operator>);
+        called.fold(builder, |builder, it| builder.shared_operator(it)).build().map_err(Into::into)
+    }
+
+    /// Returns what the model of a run was asked.
+    pub(crate) fn requests_of(&self, run: &RunId) -> Requests {
+        let mut all = std::iter::once(&self.own).chain(&self.called);
+        all.find_map(|operator| operator.requests_of(run)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,126 @@
+//! A tree of runs, for `--json`.
+
+use std::sync::Arc;
+
+use backstop_event_log::{EventLog, LogError, RunState, RunSummary, read_events};
+use layer0::Code;
+use layer0::code;
+use layer0::event::{Event, EventKind};
+use layer0::id::RunId;
+use layer0::stop::Outcome;
+use layer0::usage::Usage;
+use serde::Serialize;
+
+use crate::model::SentRequest;
+use crate::report::RunReport;
+
+/// One run of a tree.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ReportedRun {
+    /// The run.
+    pub run: RunId,
+    /// The operator that it is a run of.
+    pub operator: Arc<str>,
+    /// The run that dispatched it; null for the root.
+    pub parent: Option<RunId>,
+    /// How it ended; null where it has not.
+    pub outcome: Option<Outcome>,
+    /// The code of the failure or stop.
+    pub reason: Option<Code>,
+    /// What it used, with all that it dispatched.
+    pub usage: Usage,
+    /// Its log, in a rehearsal; that of the root stands above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
+    /// What its model was sent, in a rehearsal; that of the root stands above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<SentRequest>,
+}
+
+/// Lists the runs of a tree: the reported one, then those that it dispatched in this order, each before
+/// those that it dispatched itself. One that was refused before it started is none.
+///
+/// # Errors
+///
+/// Any variant of [`LogError`].
+///
+/// # Cancel safety
+///
+/// Dropping the future changes nothing.
+pub async fn runs_of(log: &dyn EventLog, root: &RunReport) -> Result<Vec<ReportedRun>, LogError> {
+    let operator = match root.events.first().map(|event| &event.kind) {
+        Some(EventKind::RunStarted(started)) => Arc::clone(&started.agent.name),
+        _ => Arc::default(),
+    };
+    let mut runs = vec![ReportedRun {
+        run: root.run.clone(),
+        operator,
+        parent: None,
+        outcome: Some(root.outcome),
+        reason: root.reason.clone(),
+        usage: root.usage,
+        events: Vec::new(),
+        requests: Vec::new(),
+    }];
+    let mut next = dispatched(&root.run, &root.events);
+    while let Some((parent, run, returned)) = next.pop() {
+        let (summary, events) = match read_events(log, &run).await {
+            Ok((summary, events)) => (summary, events),
+            Err(LogError::NotFound(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        // A copy names the runs of what it was copied from.
+        if summary.parent.as_ref() != Some(&parent) {
+            continue;
+        }
+        next.extend(dispatched(&run, &events));
+        let (outcome, reason) = end_of(&summary).or(returned).unzip();
+        runs.push(ReportedRun {
+            run,
+            operator: Arc::clone(&summary.agent),
+            parent: Some(parent),
+            outcome,
+            reason: reason.flatten(),
+            usage: summary.usage,
+            events,
+            requests: Vec::new(),
+        });
+    }
+    Ok(runs)
+}
+
+type End = (Outcome, Option<Code>);
+
+/// Returns the runs that a run dispatched, last first, with how each returned.
+fn dispatched(caller: &RunId, events: &[Event]) -> Vec<(RunId, RunId, Option<End>)> {
+    let mut runs: Vec<(RunId, RunId, Option<End>)> = Vec::new();
+    for event in events {
+        match &event.kind {
+            EventKind::OperatorDispatched(dispatched)
+                if !runs.iter().any(|(_, run, _)| *run == dispatched.run) =>
+            {
+                runs.push((caller.clone(), dispatched.run.clone(), None));
+            }
+            EventKind::OperatorReturned(returned) => {
+                let known = runs.iter_mut().find(|(_, run, _)| *run == returned.run);
+                if let Some((_, _, end)) = known {
+                    *end = Some((returned.outcome, returned.reason.clone()));
+                }
+            }
+            _ => {}
+        }
+    }
+    runs.reverse();
+    runs
+}
+
+/// Returns how a run ended as its record says.
+fn end_of(run: &RunSummary) -> Option<End> {
+    match run.state {
+        RunState::WaitingApproval => {
+            Some((Outcome::WaitingApproval, Some(Code::new(code::RUN_WAITING_APPROVAL))))
+        }
+        _ => Some((run.outcome?, run.reason.clone())),
+    }
+}
