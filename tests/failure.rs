@@ -13,3 +13,4 @@ mod shared;
 #[cfg(not(feature = "unified-json"))]
 mod texts;
 mod traced;
+mod trees;

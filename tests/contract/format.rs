@@ -72,7 +72,12 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("hook.failed", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("hook.aborted", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("run.waiting", &["for", "approvals"]),
+    (
+        "operator.dispatched",
+        &["operator", "run", "attempt", "call_id", "step", "input_digest", "allowance"],
+    ),
     ("operator.waiting", &["operator", "run", "for", "approvals"]),
+    ("operator.returned", &["operator", "run", "outcome", "reason", "usage"]),
     ("budget.granted", &["run", "allowance"]),
     (
         "approval.requested",
@@ -123,26 +128,24 @@ fn items(value: &Value) -> &[Value] {
 fn a_rehearsal_has_the_documented_keys() {
     for played in everything() {
         let (name, json) = (&played.name, &played.json);
-        check_keys(
-            json,
-            &[
-                "scenario",
-                "pass",
-                "diff",
-                "run",
-                "session",
-                "outcome",
-                "reason",
-                "error",
-                "output",
-                "usage",
-                "elapsed_ms",
-                "events",
-                "requests",
-                "errors",
-            ],
-            name,
-        );
+        let mut keys = vec![
+            "scenario",
+            "pass",
+            "diff",
+            "run",
+            "session",
+            "outcome",
+            "reason",
+            "error",
+            "output",
+            "usage",
+            "elapsed_ms",
+            "events",
+            "requests",
+            "errors",
+        ];
+        keys.extend((!played.scenario.operator.is_empty()).then_some("runs"));
+        check_keys(json, &keys, name);
         if !json["error"].is_null() {
             check_keys(&json["error"], &["code", "chain"], name);
         }
@@ -157,10 +160,36 @@ fn a_rehearsal_has_the_documented_keys() {
     }
 }
 
+/// Spec: C6. The root comes first; what is known of those below stands beside them.
+#[test]
+fn runs_have_the_documented_keys() {
+    for played in everything() {
+        let name = &played.name;
+        for (index, run) in played.runs().iter().enumerate() {
+            let mut keys = vec!["run", "operator", "parent", "outcome", "reason", "usage"];
+            if index > 0 {
+                keys.push("events");
+                keys.extend(run.get("requests").map(|_| "requests"));
+                let earlier = played.runs()[..index].iter();
+                assert!(earlier.clone().any(|earlier| earlier["run"] == run["parent"]), "{name}");
+            }
+            check_keys(run, &keys, name);
+            check_usage(&run["usage"], name);
+            assert_eq!(run["reason"].is_null(), run["outcome"] == "completed", "{name}");
+        }
+        let Some(root) = played.runs().first() else { continue };
+        for key in ["run", "outcome", "reason", "usage"] {
+            assert_eq!(root[key], played.json[key], "{name}");
+        }
+        assert!(root["parent"].is_null(), "{name}");
+    }
+}
+
 #[test]
 fn requests_have_the_documented_keys() {
     for played in everything() {
-        for request in played.requests() {
+        let below = played.runs().iter().filter_map(|run| run["requests"].as_array()).flatten();
+        for request in played.requests().iter().chain(below) {
             check_keys(request, &["messages", "tools"], &played.name);
             assert!(items(&request["tools"]).iter().all(Value::is_string), "{}", played.name);
             for message in items(&request["messages"]) {
@@ -221,7 +250,7 @@ fn check_tokens(usage: &Value, of: &str) {
 #[test]
 fn events_have_the_documented_envelope_and_data() {
     for played in everything() {
-        for event in played.events() {
+        for event in played.events().iter().chain(played.events_below()) {
             let event_type = event["type"].as_str().unwrap();
             let of = format!("{} {} {event_type}", played.name, event["seq"]);
             check_keys(

@@ -40,6 +40,11 @@ fn what_must_not_pass_says_why() {
             ("reopen_completed", false, "reopen: the run completed"),
             ("script_exhausted", false, "model: asked more often than it has answers"),
             (
+                "script_exhausted_below",
+                false,
+                "model of `clerk`: asked more often than it has answers"
+            ),
+            (
                 "wrong_expectation",
                 false,
                 "outcome: expected \"failed\", got \"completed\"\n\

@@ -87,6 +87,16 @@ impl Played {
         self.json["events"].as_array().unwrap()
     }
 
+    /// Returns the runs of the tree, the root first; none where the scenario has no operators.
+    pub(crate) fn runs(&self) -> &[Value] {
+        self.json["runs"].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the events of the runs below the root.
+    pub(crate) fn events_below(&self) -> impl Iterator<Item = &Value> {
+        self.runs().iter().flat_map(|run| run["events"].as_array().into_iter().flatten())
+    }
+
     /// Returns the data of the events of one type.
     pub(crate) fn data_of(&self, event_type: &str) -> Vec<&Value> {
         let events = self.events().iter().filter(|event| event["type"] == event_type);
