@@ -11,6 +11,7 @@ mod check;
 mod checked;
 mod error;
 mod exact;
+mod fault_tables;
 mod grant;
 mod hints;
 mod later;
@@ -19,11 +20,13 @@ mod model_table;
 mod names;
 mod operator_table;
 mod parse;
+mod probes;
 mod read;
 mod redact_table;
 mod reference;
 mod scenario;
 mod scripted_hook;
+mod scripted_tool;
 mod signal_table;
 mod tables;
 
@@ -33,17 +36,16 @@ pub use agent_table::{
 };
 pub use check::Checked;
 pub use error::ConfigError;
+pub use fault_tables::{LogFaultTable, MemoryTable, StoreFault, StoreFaultTable};
 pub use grant::resolve_capability;
 pub use model_table::{EndpointTable, ModelTable, ProviderName, TimeoutsTable};
 pub use operator_table::OperatorTable;
 pub use read::{MAX_TEXT_BYTES, read_bytes, read_text, read_text_from};
 pub use redact_table::RedactTable;
 pub use reference::Reference;
-pub use scenario::{
-    Expect, LogFaultTable, MemoryTable, Reopening, Scenario, ScriptedCall, ScriptedTool,
-    StoreFault, StoreFaultTable,
-};
+pub use scenario::{Expect, Reopening, Scenario};
 pub use scripted_hook::{ApprovalVerdict, HookAction, ScriptedDecision, ScriptedHook};
+pub use scripted_tool::{ProbeVerdict, ScriptedCall, ScriptedTool};
 pub use signal_table::SignalTable;
 
 pub use agent_file::read_script;

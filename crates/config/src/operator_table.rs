@@ -10,12 +10,13 @@ use toml::Spanned;
 
 use crate::ConfigError;
 use crate::agent_table::AgentTable;
+use crate::fault_tables::MemoryTable;
 use crate::hints::nearest;
 use crate::later::{Later, refuse_as};
 use crate::line::line_of;
 use crate::parse::parse;
-use crate::scenario::{MemoryTable, ScriptedTool};
 use crate::scripted_hook::ScriptedHook;
+use crate::scripted_tool::ScriptedTool;
 
 /// An agent that others of the scenario call as a tool of its name.
 #[derive(Debug, Clone, Deserialize)]

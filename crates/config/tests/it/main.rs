@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod mistakes;
+mod operators;
 
 use backstop_config::{AgentFile, ConfigError, Scenario, read_script};
 use backstop_provider::{ModelSettings, ReasoningEffort, ToolChoice};

@@ -1,0 +1,53 @@
+//! Keys about probes of scripted tools, checked where they are written.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use toml::Spanned;
+
+use crate::ConfigError;
+use crate::parse::parse;
+
+/// The tables of a file that are checked.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Tables {
+    tools: Vec<Tool>,
+    operator: Vec<Operator>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Operator {
+    tools: Vec<Tool>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Tool {
+    probe: Option<String>,
+    probe_output: Option<Spanned<IgnoredAny>>,
+    probe_is_final: Option<Spanned<bool>>,
+}
+
+/// Refuses what says something of a probe where there is none.
+pub(crate) fn check_probes(path: &Path, text: &str) -> Result<(), ConfigError> {
+    let Tables { tools, operator } = parse(path, text)?;
+    let below = operator.iter().flat_map(|operator| &operator.tools);
+    for Tool { probe, probe_output, probe_is_final } in tools.iter().chain(below) {
+        let refused = |key: &str, span, goes_with: &str| {
+            let what = format!("`{key}` goes with `{goes_with}`");
+            Err(ConfigError::new(path, what).in_text(text, span))
+        };
+        if let Some(output) = probe_output
+            && probe.as_deref() != Some("happened")
+        {
+            return refused("probe_output", output.span(), "probe = \"happened\"");
+        }
+        if let (Some(is_final), None) = (probe_is_final, probe) {
+            return refused("probe_is_final", is_final.span(), "probe");
+        }
+    }
+    Ok(())
+}
