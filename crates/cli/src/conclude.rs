@@ -7,7 +7,7 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{LogError, read_events};
 use backstop_react::{AgentError, Approval, ResumeError, RunFailure, RunOutcome};
-use backstop_rehearse::{RunReport, stored_errors};
+use backstop_rehearse::{RunReport, runs_of, stored_errors};
 use backstop_store_sqlite::Database;
 use layer0::code;
 use layer0::event::{Event, EventKind};
@@ -234,7 +234,19 @@ async fn report_of(database: &Database, result: &Result<RunOutcome, RunFailure>)
             Vec::new()
         }
     };
-    RunReport::new(result, events, errors)
+    let mut report = RunReport::new(result, events, errors);
+    let dispatched = |event: &Event| matches!(event.kind, EventKind::OperatorDispatched(_));
+    if report.events.iter().any(dispatched) {
+        match runs_of(&database.log(), &report).await {
+            Ok(runs) => report.runs = runs,
+            Err(error) => {
+                alert(&format!("warning: the runs below cannot be read: {}", Chain(&error)));
+            }
+        }
+        // What they did stands in the store.
+        report.runs.iter_mut().for_each(|run| run.events.clear());
+    }
+    report
 }
 
 /// Returns how many errors were stored, how many characters of them the model was not shown, and how

@@ -23,6 +23,6 @@ mod tools;
 mod waited;
 
 pub use model::SentRequest;
-pub use report::{RunReport, stored_errors};
-pub use runs::{ReportedRun, runs_of};
+pub use report::{ReportedRun, RunReport, stored_errors};
+pub use runs::runs_of;
 pub use stage::{Rehearsal, RehearsalError, rehearse};

@@ -13,7 +13,7 @@ use layer0::usage::Usage;
 use layer0::{Code, JsonText};
 use serde::Serialize;
 
-use crate::runs::ReportedRun;
+use crate::model::SentRequest;
 
 /// What came of a run, as `--json` prints it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -42,6 +42,30 @@ pub struct RunReport {
     /// The run and those it dispatched, where it dispatched any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub runs: Vec<ReportedRun>,
+}
+
+/// One run of a tree.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ReportedRun {
+    /// The run.
+    pub run: RunId,
+    /// The operator that it is a run of.
+    pub operator: Arc<str>,
+    /// The run that dispatched it; null for the root.
+    pub parent: Option<RunId>,
+    /// How it ended; null where it has not.
+    pub outcome: Option<Outcome>,
+    /// The code of the failure or stop.
+    pub reason: Option<Code>,
+    /// What it used, with all that it dispatched.
+    pub usage: Usage,
+    /// Its log, in a rehearsal; that of the root stands above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
+    /// What its model was sent, in a rehearsal; that of the root stands above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<SentRequest>,
 }
 
 /// A failure with its causes.

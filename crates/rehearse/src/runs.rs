@@ -8,35 +8,8 @@ use layer0::code;
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
-use layer0::usage::Usage;
-use serde::Serialize;
 
-use crate::model::SentRequest;
-use crate::report::RunReport;
-
-/// One run of a tree.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct ReportedRun {
-    /// The run.
-    pub run: RunId,
-    /// The operator that it is a run of.
-    pub operator: Arc<str>,
-    /// The run that dispatched it; null for the root.
-    pub parent: Option<RunId>,
-    /// How it ended; null where it has not.
-    pub outcome: Option<Outcome>,
-    /// The code of the failure or stop.
-    pub reason: Option<Code>,
-    /// What it used, with all that it dispatched.
-    pub usage: Usage,
-    /// Its log, in a rehearsal; that of the root stands above.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub events: Vec<Event>,
-    /// What its model was sent, in a rehearsal; that of the root stands above.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub requests: Vec<SentRequest>,
-}
+use crate::report::{ReportedRun, RunReport};
 
 /// Lists the runs of a tree: the reported one, then those that it dispatched in this order, each before
 /// those that it dispatched itself. One that was refused before it started is none.

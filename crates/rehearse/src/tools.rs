@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_config::{ScriptedCall, ScriptedTool, resolve_capability};
-use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
+use backstop_config::{ProbeVerdict, ScriptedCall, ScriptedTool, resolve_capability};
+use backstop_tool::{Arguments, Probe, Tool, ToolContext, ToolError};
 use layer0::{JsonText, Retry, ToolSpec};
 use serde_json::json;
 
@@ -16,6 +16,7 @@ use serde_json::json;
 pub(crate) struct Scripted {
     spec: ToolSpec,
     calls: Vec<ScriptedCall>,
+    probe: Probe,
     next: AtomicUsize,
     clock: Arc<dyn Clock>,
 }
@@ -31,10 +32,18 @@ impl Scripted {
         spec.idempotent = tool.idempotent;
         spec.exploratory = tool.exploratory;
         spec.approval = tool.approval;
+        (spec.probe, spec.probe_is_final) = (tool.probe.is_some(), tool.probe_is_final);
         spec.expires_after = tool.expires_after_ms.map(Duration::from_millis);
         spec.approvers = tool.approvers.clone();
         spec.timeout = tool.timeout_ms.map(Duration::from_millis);
-        Self { spec, calls: tool.calls.clone(), next: AtomicUsize::new(0), clock }
+        let probe = match tool.probe {
+            Some(ProbeVerdict::Happened) => {
+                Probe::Happened(tool.probe_output.as_ref().map(JsonText::from))
+            }
+            Some(ProbeVerdict::DidNot) => Probe::DidNot,
+            _ => Probe::Unknown,
+        };
+        Self { spec, calls: tool.calls.clone(), probe, next: AtomicUsize::new(0), clock }
     }
 }
 
@@ -42,6 +51,10 @@ impl Scripted {
 impl Tool for Scripted {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    async fn probe(&self, _: &Arguments, _: &ToolContext) -> Result<Probe, ToolError> {
+        Ok(self.probe.clone())
     }
 
     async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {

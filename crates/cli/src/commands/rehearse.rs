@@ -42,8 +42,14 @@ fn print(rehearsal: &Rehearsal) -> Result<(), CliError> {
     let verdict = if rehearsal.pass { "pass" } else { "FAIL" };
     let reason = report.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let events = u64::try_from(report.events.len()).unwrap_or(u64::MAX);
+    let runs = match report.runs.len() {
+        0 | 1 => String::new(),
+        runs => {
+            format!(" and {} below it", counted(u64::try_from(runs - 1).unwrap_or(u64::MAX), "run"))
+        }
+    };
     let what = format!(
-        "  {}: {}{reason}, {}, {} on the clock",
+        "  {}: {}{reason}, {}{runs}, {} on the clock",
         rehearsal.scenario,
         report.outcome.as_str(),
         counted(events, "event"),

@@ -4,7 +4,9 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use backstop_provider::ScriptedAnswer;
+use backstop_provider::{ScriptedAnswer, ScriptedProvider};
+use backstop_react::Agent;
+use backstop_store_sqlite::{Database, Durability};
 use backstop_testkit::{ClosedPort, Loopback, Reply, ScriptedEndpoint};
 use serde_json::{Value, json};
 
@@ -232,6 +234,56 @@ fn rehearse_tells_pass_from_fail_from_mistake() {
     let ran = bench.run(&["rehearse", "good.toml", "wrong.toml"]);
     assert_eq!(ran.out, "", "nothing is run when a file is wrong");
     ran.fails(2, "wrong.toml:3: unknown field `hook`");
+}
+
+/// Spec: C6
+#[test]
+fn rehearsed_trees_list_their_runs() {
+    let bench = Bench::new();
+    bench.write(
+        "tree.toml",
+        "name = \"a\"\ninput = \"x\"\n[[model]]\ntool_calls = [{ name = \"b\", arguments = { input = \"y\" } }]\n\
+         [[model]]\ntext = \"yes\"\n[[operator]]\nname = \"b\"\n[[operator.model]]\ntext = \"no\"\n",
+    );
+    bench.write(
+        "flow.toml",
+        "name = \"a\"\ninput = \"x\"\n[[operator]]\nname = \"b\"\nkind = \"map\"\n",
+    );
+    let ran = bench.run(&["rehearse", "tree.toml"]).ok();
+    assert!(ran.out.contains(" events and 1 run below it, "), "{}", ran.out);
+    let line = &bench.run(&["rehearse", "tree.toml", "--json"]).ok().json()[0];
+    let runs = line["runs"].as_array().unwrap();
+    assert_eq!((&runs[0]["run"], &runs[0]["operator"]), (&line["run"], &"scenario".into()));
+    assert_eq!((&runs[1]["operator"], &runs[1]["outcome"]), (&"b".into(), &"completed".into()));
+    assert_eq!(runs[1]["usage"]["model_attempts"], 1);
+    let refused = bench.run(&["rehearse", "flow.toml"]);
+    refused.fails(2, "flow.toml:5: `kind`: workflows are not built yet");
+}
+
+/// Spec: O3, D5. A run that dispatched others is printed with them, from the records.
+#[test]
+fn printed_runs_name_those_below() {
+    let bench = Bench::new();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let run = runtime.block_on(async {
+        let database = Database::open(bench.path().join("x.db"), Durability::Normal).await.unwrap();
+        let agent = |name: &'static str, model: ScriptedProvider| {
+            Agent::builder(model).name(name).store(&database)
+        };
+        let below = agent("below", ScriptedProvider::saying(["no"])).build().unwrap();
+        let model = ScriptedProvider::calling("below", json!({ "input": "y" }), "yes");
+        let above = agent("above", model).tool(below.as_tool("Answers.")).build().unwrap();
+        let run = above.run("x").await.unwrap().run_id;
+        database.close().await;
+        run
+    });
+    let printed = bench.run(&["resume", run.as_str(), "--store", "sqlite:x.db", "--json"]).ok();
+    let printed = &printed.json()[0];
+    let runs = printed["runs"].as_array().unwrap();
+    let names: Vec<_> = runs.iter().map(|run| run["operator"].as_str().unwrap()).collect();
+    assert_eq!(names, ["above", "below"]);
+    assert_eq!((&runs[0]["run"], &runs[1]["parent"]), (&printed["run"], &printed["run"]));
+    assert!(runs.iter().all(|run| run.get("events").is_none()), "{runs:?}");
 }
 
 /// Spec: B3
