@@ -10,7 +10,10 @@ use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{
     ErrorKind, ModelRequest, ScriptedAnswer, ScriptedProvider, ScriptedToolCall,
 };
-use backstop_react::{Agent, AgentBuilder, Budget, OperatorTool, Price, replay};
+use backstop_react::{
+    Agent, AgentBuilder, Budget, OperatorTool, Price, ReopenRequest, ResumeRequest, RunRequest,
+    replay,
+};
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::Orchestrator;
 use layer0::event::EventKind;
@@ -293,4 +296,32 @@ async fn an_agent_ends_with_its_deadline() {
     assert_eq!(clock.now().since(layer0::Timestamp::default()), Duration::from_secs(5));
     let run = log.summary(&answer.run.unwrap()).await.unwrap().unwrap();
     assert_eq!(run.state, RunState::Finished);
+}
+
+/// Spec: O2, D12. A root that its agent runs itself dispatches by name, also once it is reopened or resumed;
+/// the retry layer does not try it again.
+#[tokio::test]
+async fn roots_dispatch_through_an_orchestrator() {
+    let (clock, log, paid) = (start(), Arc::<MemoryLog>::default(), Arc::<AtomicU32>::default());
+    let calls = AtomicU32::new(0);
+    let lead = agent(&clock, &log, move |_| match calls.fetch_add(1, Ordering::SeqCst) {
+        0 | 2 => ScriptedAnswer::calling("payer", json!({ "input": "pay it" })),
+        1 => ScriptedAnswer::failing(ErrorKind::AuthFailed),
+        _ => ScriptedAnswer::saying("done"),
+    });
+    let lead = lead.name("lead").tool(OperatorTool::new("payer", "Pays.")).build().unwrap();
+    let orchestrator = builder(&clock).operator(payer(&clock, &log, &paid, 0)).build().unwrap();
+    let through: Arc<dyn Orchestrator> = Arc::new(orchestrator);
+    let request = RunRequest::new("see to it").orchestrator(Arc::clone(&through));
+    let running = lead.clone();
+    let failure = on(&clock, async move { running.run(request).await }).await.unwrap_err();
+    assert_eq!(failure.code(), "provider.auth_failed");
+    assert_eq!(paid.load(Ordering::SeqCst), 1);
+    let request = ReopenRequest::new(failure.run_id.clone()).orchestrator(Arc::clone(&through));
+    let reopened = lead.clone();
+    let outcome = on(&clock, async move { reopened.reopen(request).await }).await.unwrap();
+    assert_eq!((outcome.text(), paid.load(Ordering::SeqCst)), ("done", 2));
+    let request = ResumeRequest::new(failure.run_id).orchestrator(through);
+    let again = on(&clock, async move { lead.resume(request).await }).await.unwrap();
+    assert_eq!(again.text(), "done");
 }
