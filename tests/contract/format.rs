@@ -68,6 +68,7 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("warning", &["message"]),
     ("budget.exhausted", &["reason", "message", "dimension", "limit", "used"]),
     ("tool.attempted", &["call_id", "execution", "reason", "message", "delay_ms"]),
+    ("tool.probed", &["call_id", "verdict", "output"]),
     ("hook.passed", &["point", "call_id"]),
     ("hook.failed", &["hook", "point", "call_id", "reason", "message", "fail_open"]),
     ("hook.aborted", &["hook", "point", "call_id", "reason", "message", "fail_open"]),

@@ -330,6 +330,24 @@ fn tool_failures_have_their_codes() {
     check("errors_store_unreadable", &[("tool.execution_failed", Some("DATABASE_ERROR"))]);
 }
 
+/// Spec: T14
+#[test]
+fn calls_of_unknown_outcome_are_probed() {
+    #[track_caller]
+    fn check(name: &str, verdict: &str, executions: usize, answer: &str) {
+        let played = named(name);
+        assert_eq!(played.data_of("tool.probed")[0]["verdict"], verdict, "{name}");
+        let begun = count(played, "tool.requested") + count(played, "tool.attempted");
+        assert_eq!(begun, executions, "{name}");
+        let text = played.tool_messages()[0].1;
+        assert!(text.ends_with(answer), "{name}: {text}");
+    }
+    check("tools_probe_happened", "happened", 1, "{\"receipt\":12}");
+    check("tools_probe_did_not", "did_not", 1, "\nIt did not happen; may be called again.");
+    check("tools_probe_is_final", "did_not", 2, "paid");
+    check("tools_probe_unknown", "unknown", 1, "]");
+}
+
 /// Spec: S1, S4, S5, S8
 #[test]
 fn stored_errors_are_bounded_told_and_counted() {

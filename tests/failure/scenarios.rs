@@ -70,6 +70,22 @@ fn exhausted_script_fails_without_a_retry() {
     assert_eq!(played.data_of("model.attempted").len(), 2);
 }
 
+/// Spec: C6
+#[tokio::test]
+async fn examples_of_the_page_pass() {
+    let page = include_str!("../../docs/scenarios.md");
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(examples.len(), 2);
+    let folder = tempfile::tempdir().unwrap();
+    for (index, example) in examples.iter().enumerate() {
+        let file = folder.path().join(format!("{index}.toml"));
+        std::fs::write(&file, example).unwrap();
+        let played = play(&file).await.unwrap();
+        assert!(played.rehearsal.pass, "{:?}", played.rehearsal.diff);
+    }
+}
+
 /// Spec: G1
 #[test]
 fn no_iterations_at_all_are_refused_at_start() {
