@@ -1,14 +1,13 @@
 //! Texts and order of events, to the letter.
-//!
-//! Spec: T2, T3, S4, S5, S6, S7, S8, R8
 
 use crate::support::played::named;
 use crate::support::story::story;
 
 /// Makes a test per scenario that holds its story word by word.
 macro_rules! told {
-    ($($name:ident)*) => {
+    ($($(#[$doc:meta])* $name:ident)*) => {
         $(
+            $(#[$doc])*
             #[test]
             fn $name() {
                 check(stringify!($name));
@@ -49,11 +48,16 @@ told! {
     errors_id_is_no_string
     errors_json
     errors_key_redacted
+    /// Spec: S4
     errors_long_line
+    /// Spec: S7
     errors_read_by_page
     errors_read_in_full
+    /// Spec: S8
     errors_seen_again
+    /// Spec: S5
     errors_short
+    /// Spec: S6
     errors_store_disk_full
     errors_store_locked
     errors_store_locked_twice
@@ -82,11 +86,13 @@ told! {
     model_max_tokens
     model_pause
     model_refusal_with_tools
+    /// Spec: R8
     model_retried
     model_retry_after_too_long
     run_completed
     run_empty_input
     tools_repeated_failure
+    /// Spec: T2
     tools_admission
     tools_batch
     tools_batch_in_turns
@@ -97,6 +103,7 @@ told! {
     tools_invalid_output
     tools_malformed_arguments
     tools_no_tools
+    /// Spec: T3
     tools_not_found
     tools_other_arguments
     tools_panic

@@ -71,6 +71,12 @@ pub(crate) enum XtaskError {
         /// The rules.
         rules: String,
     },
+    /// A `Spec:` line names a rule that there is not.
+    #[error("no rule is named {places}")]
+    RulesUnknown {
+        /// The ids, and where they stand.
+        places: String,
+    },
     /// A program could not be started.
     #[error("cannot start `{program}`")]
     Start {
@@ -126,6 +132,9 @@ impl XtaskError {
             Self::RulesOpen { .. } => {
                 Some("name the rule in the `Spec:` line of what holds it".to_owned())
             }
+            Self::RulesUnknown { .. } => Some(
+                "mend the id, or add the rule to `RULES` in xtask/src/rules_page.rs".to_owned(),
+            ),
             Self::File { .. }
             | Self::Manifest { .. }
             | Self::Metadata(_)

@@ -95,6 +95,7 @@ const RULES: &[(&str, &str)] = &[
     ("Y1", "What is not granted is denied, and the answer says what was missing."),
     ("A1", "A call that needs approval waits for a person, bound to the arguments shown."),
     ("A2", "A denial reaches the model with its reason and holds for the run."),
+    ("A4", "An approval may expire, be for certain people, and be given with other arguments."),
     ("G1", "At most so many model calls."),
     ("G2", "The same batch again and again is a loop."),
     ("G3", "The same words again and again, and nothing new, is stagnation."),
@@ -115,10 +116,23 @@ const RULES: &[(&str, &str)] = &[
     ("D9", "A step costs the same however long the history is."),
     ("D10", "A trace has one line per event, live and from disk alike, and a page."),
     ("D11", "A record is replayed by the rules it was written with."),
+    ("D12", "A run that failed or was stopped is opened again where it ended, in the same record."),
     ("D13", "A record can be verified, by a program of another language too."),
     ("D14", "A run's stream has every event of it, and its end as the last item."),
+    ("D15", "Runs are filed under labels, and records are carried from store to store."),
+    ("X2", "A log can be followed: every event once and in order, across processes and crashes."),
+    ("X7", "A pack brings tools, hooks and grants together, once, and clashes are refused."),
     ("N4", "A command tool gets a process group, named variables and bounded output, and no wall."),
     ("O1", "Operators and orchestrators are object-safe: dispatch one or many, signal, query."),
+    ("O2", "An agent is an operator; budgets are the tree's, waiting rises, nothing is left behind."),
+    ("O3", "A dispatch is recorded before it starts and before it is answered; a crash in between loses nothing."),
+    ("O4", "Signals and queries go by the id of the run; what is refused before its start has codes of its own."),
+    ("O5", "An operator that failed goes on where it failed; nothing that happened is repeated."),
+    ("Ob1", "A trace parent comes in and is kept with the run."),
+    ("W2", "A page is one file that loads nothing."),
+    ("W3", "A reader that follows a run misses no event and repeats none."),
+    ("W7", "`backstop chat` is a conversation in the terminal."),
+    ("W8", "`init`, `check` and `doctor` bring a first agent to run and say what to mend."),
     ("J1", "A run reaches the world through one journal, which may be a durable engine's."),
     ("C1", "`backstop run` shows progress on a terminal, plain lines in a pipe, the result on stdout."),
     ("C2", "Runs are listed, traced, resumed, replayed, forked, approved and cancelled by command."),
@@ -135,7 +149,8 @@ type Held = BTreeMap<String, Vec<(String, String)>>;
 ///
 /// # Errors
 ///
-/// [`XtaskError::File`], [`XtaskError::RulesOpen`] when nothing holds a rule.
+/// [`XtaskError::File`], [`XtaskError::RulesOpen`] when nothing holds a rule, [`XtaskError::RulesUnknown`] when a
+/// `Spec:` line names none.
 pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
     page::write(root, PAGE, &text(&held(root)?)?)
 }
@@ -154,6 +169,14 @@ fn text(held: &Held) -> Result<String, XtaskError> {
         RULES.iter().map(|(id, _)| *id).filter(|id| !held.contains_key(*id)).collect();
     if !open.is_empty() {
         return Err(XtaskError::RulesOpen { rules: open.join(", ") });
+    }
+    let is_known = |id: &str| RULES.iter().any(|(known, _)| *known == id);
+    let unknown = held.iter().filter(|(id, _)| !is_known(id));
+    let unknown: Vec<String> = unknown
+        .flat_map(|(id, places)| places.iter().map(move |(file, _)| format!("`{id}` in {file}")))
+        .collect();
+    if !unknown.is_empty() {
+        return Err(XtaskError::RulesUnknown { places: unknown.join(", ") });
     }
     let mut text = String::from(INTRO);
     for (id, promise) in RULES {
@@ -215,11 +238,20 @@ fn rules_of(line: &str) -> Option<Vec<&str>> {
     Some(named.split(',').map(|rule| rule.trim().trim_end_matches('.')).collect())
 }
 
-/// Returns the name of the function that follows.
+/// Returns the name of the function that follows, or of the test that a macro makes of the name that follows.
 fn function_after(lines: &[&str]) -> String {
+    let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let is_about_it = |line: &&&str| {
+        let line = line.trim_start();
+        line.starts_with("//") || line.starts_with('#')
+    };
+    let next = lines.iter().find(|line| !is_about_it(line)).map_or("", |line| line.trim());
+    if !next.is_empty() && next.chars().all(is_in_name) {
+        return next.to_owned();
+    }
     let declared = lines.iter().find_map(|line| line.split_once("fn "));
     let name = declared.map_or("", |(_, rest)| rest);
-    name.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default().to_owned()
+    name.split(|c: char| !is_in_name(c)).next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -243,11 +275,26 @@ mod tests {
             function_after(&["/// Spec: A1", "#[test]", "async fn it_holds() {"]),
             "it_holds"
         );
+        assert_eq!(
+            function_after(&["    /// Spec: T3", "    tools_not_found", "    fn other() {"]),
+            "tools_not_found"
+        );
     }
 
     #[test]
     fn a_rule_that_nothing_holds_is_named() {
         let error = text(&Held::new()).unwrap_err();
         assert!(error.to_string().contains("E1, E2"), "{error}");
+    }
+
+    #[test]
+    fn a_rule_that_there_is_not_is_named() {
+        let place = |file: &str| vec![(file.to_owned(), String::new())];
+        let mut held: Held =
+            RULES.iter().map(|(id, _)| ((*id).to_owned(), place("a.rs"))).collect();
+        assert!(text(&held).is_ok());
+        held.insert("T99".to_owned(), place("b.rs"));
+        let error = text(&held).unwrap_err();
+        assert_eq!(error.to_string(), "no rule is named `T99` in b.rs");
     }
 }

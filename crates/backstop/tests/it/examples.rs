@@ -22,7 +22,6 @@ fn printed(example: &str, arguments: &[&str], input: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Spec: C7
 #[test]
 fn examples_print_what_they_say() {
     #[track_caller]

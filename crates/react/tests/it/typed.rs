@@ -112,7 +112,7 @@ impl backstop_react::Observer for Audit {
     }
 }
 
-/// Spec: X4
+/// Spec: X7
 #[tokio::test]
 async fn a_pack_brings_what_belongs_together_once() {
     let bench = Bench::new();
