@@ -50,6 +50,6 @@ pub use settlement::Settlement;
 pub use store_url::{InvalidStoreUrl, StoreUrl};
 pub use stuck::{StuckReason, StuckRun, stuck_runs};
 pub use summary::{LastFailure, RunState, RunSummary, Terms, session_of_fork, sessions_of};
-pub use trace::{Trace, counted, describe, one_line};
+pub use trace::{Trace, TreeTrace, counted, describe, one_line};
 pub use verification::{Verified, verify_run};
 pub use writer::RunWriter;

@@ -1,16 +1,18 @@
 //! One line per event for people, the same live and from disk.
 
+mod describe;
+mod tree;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::failure::Seconds;
-use layer0::{JsonText, Timestamp, code};
 
+pub use self::describe::{counted, describe, one_line};
+pub use self::tree::TreeTrace;
 use crate::Record;
-
-/// How many characters of a text stand in a line.
-const MAX_TEXT: usize = 100;
 
 /// Prints the events of a run as aligned lines, in their order: seq, time since the start, type,
 /// duration, what happened, with the code of what failed.
@@ -23,6 +25,15 @@ pub struct Trace {
     asked: BTreeMap<u64, Timestamp>,
 }
 
+/// Where a line stands among those of other runs.
+#[derive(Debug, Default)]
+struct Place {
+    /// When the run above them all began.
+    began: Option<Timestamp>,
+    before: String,
+    behind: String,
+}
+
 impl Trace {
     /// Begins before the first event.
     #[must_use]
@@ -32,24 +43,35 @@ impl Trace {
 
     /// Returns the line of the next event.
     pub fn line(&mut self, event: &Event) -> String {
+        self.line_at(event, &Place::default())
+    }
+
+    fn line_at(&mut self, event: &Event, place: &Place) -> String {
         let started = *self.started.get_or_insert(event.at);
-        let elapsed = event.at.since(started).as_secs_f64();
+        let elapsed = event.at.since(place.began.unwrap_or(started)).as_secs_f64();
         let took = self.took(event, started).map(|took| Seconds(took).to_string());
         let line = format!(
-            "{:>4}  {elapsed:>9.3}s  {:<21} {:>8}  {}",
+            "{:>4}  {elapsed:>9.3}s  {}{:<21} {:>8}  {}{}",
             event.seq,
+            place.before,
             event.kind.event_type(),
             took.unwrap_or_default(),
-            describe(&event.kind)
+            describe(&event.kind),
+            place.behind
         );
         line.trim_end().to_owned()
     }
 
     /// Returns the line of the next event, of which the payload was erased.
     pub fn erased(&mut self, record: &Record) -> String {
+        self.erased_at(record, &Place::default())
+    }
+
+    fn erased_at(&mut self, record: &Record, place: &Place) -> String {
         let started = *self.started.get_or_insert(record.at);
-        let elapsed = record.at.since(started).as_secs_f64();
-        format!("{:>4}  {elapsed:>9.3}s  {:<30}  erased", record.seq, record.event_type)
+        let elapsed = record.at.since(place.began.unwrap_or(started)).as_secs_f64();
+        let Record { seq, event_type, .. } = record;
+        format!("{seq:>4}  {elapsed:>9.3}s  {}{event_type:<30}  erased", place.before)
     }
 
     /// Returns how long what ends with an event took.
@@ -71,204 +93,4 @@ impl Trace {
             _ => None,
         }
     }
-}
-
-/// Says in one line what an event is about. What others wrote cannot break the line or turn it.
-#[must_use]
-pub fn describe(kind: &EventKind) -> String {
-    one_line(&details(kind))
-}
-
-/// Folds white space and control characters into single spaces, and leaves out what turns the
-/// direction of writing.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
-    let text = text.split(|c: char| c.is_whitespace() || c.is_control());
-    let words = text.map(|word| word.replace(turns, "")).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join(" ")
-}
-
-fn details(kind: &EventKind) -> String {
-    match kind {
-        EventKind::RunStarted(e) => {
-            let images = match e.images.len() {
-                0 => String::new(),
-                1 => " (with 1 image)".to_owned(),
-                many => format!(" (with {many} images)"),
-            };
-            let labels: String =
-                e.labels.iter().map(|(key, value)| format!(" [{key}={}]", brief(value))).collect();
-            format!("{}: {}{images}{labels}", brief(&e.agent.name), brief(&e.input))
-        }
-        EventKind::RunForked(e) => format!("from {} at {}", e.parent, e.at),
-        EventKind::RunResumed(e) => format!("by {}", e.by),
-        EventKind::RunReopened(e) => match &e.message {
-            Some(message) => format!("by {}: {message}", e.by),
-            None => format!("by {}", e.by),
-        },
-        EventKind::RunParked(e) => format!("until {}: {} {}", e.until, e.reason, brief(&e.message)),
-        EventKind::RunRecovered(e) => {
-            let probing = match e.probing.len() {
-                0 => String::new(),
-                asked => format!(", {asked} asked about"),
-            };
-            format!("{} run again, {} interrupted{probing}", e.rerun.len(), e.interrupted.len())
-        }
-        EventKind::RunWaiting(e) => format!("for {}", counted_len(e.approvals.len(), "decision")),
-        EventKind::RunFinished(e) => {
-            let reason = e.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-            format!("{}{reason}: {}", e.outcome.as_str(), brief(&e.output))
-        }
-        EventKind::RunFailed(e) => format!("{}: {}", e.reason, brief(&e.chain.join(": "))),
-        EventKind::ModelRequested(e) => {
-            format!("call {}, {}", e.call, counted(e.messages.into(), "message"))
-        }
-        EventKind::ModelAttempted(e) => {
-            let result = e.code.as_ref().map_or("ok", |code| code.as_str());
-            let status = e.status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
-            let id = e.request_id.as_ref().map(|id| format!(", request {}", brief(id)));
-            let id = id.filter(|_| e.code.is_some()).unwrap_or_default();
-            let next = e.next_provider.as_ref().map(|next| format!(", then {next}"));
-            let next = next.unwrap_or_default();
-            let wait = e
-                .delay_ms
-                .filter(|_| e.next_provider.is_none())
-                .map(|ms| format!(", waits {}", millis(ms)))
-                .unwrap_or_default();
-            format!(
-                "call {} attempt {} at {}: {result}{status}{id}{wait}{next}",
-                e.call, e.attempt, e.provider
-            )
-        }
-        EventKind::ModelResponded(e) => {
-            let calls: Vec<String> = e
-                .tool_calls
-                .iter()
-                .map(|call| format!("{}({})", brief(&call.name), brief(call.arguments.get())))
-                .collect();
-            match (e.text.is_empty(), calls.is_empty()) {
-                (_, true) => brief(&e.text),
-                (true, false) => calls.join(", "),
-                (false, false) => format!("{} → {}", brief(&e.text), calls.join(", ")),
-            }
-        }
-        EventKind::ModelFailed(e) => {
-            format!("{} after {}", e.reason, counted(e.attempts.into(), "attempt"))
-        }
-        EventKind::ToolRequested(e) => {
-            format!("{}({})", brief(&e.tool), brief(e.arguments.get()))
-        }
-        EventKind::ToolAttempted(e) => {
-            format!("{} {}, waits {}", e.call_id, e.reason, millis(e.delay_ms))
-        }
-        EventKind::ToolResponded(e) => {
-            let took = millis(e.duration_ms);
-            match &e.error {
-                None => {
-                    format!("{} ok in {took}: {}", brief(&e.tool), brief(&e.output.shown()))
-                }
-                Some(error) => {
-                    format!(
-                        "{} {} in {took}: {}",
-                        brief(&e.tool),
-                        error.reason,
-                        brief(&error.message)
-                    )
-                }
-            }
-        }
-        EventKind::ToolLate(e) => format!("{} answered too late", e.call_id),
-        EventKind::ToolProbed(e) => format!("{} {}", e.call_id, e.verdict.as_str()),
-        EventKind::ToolResolved(e) => format!("{} {} by {}", e.call_id, e.verdict.as_str(), e.by),
-        EventKind::ApprovalRequested(e) => {
-            let until = e.expires_at.map(|over| format!(", until {over}")).unwrap_or_default();
-            let by = match e.approvers.is_empty() {
-                true => String::new(),
-                false => format!(", by {}", brief(&e.approvers.to_string())),
-            };
-            format!("{} {}{until}{by}", e.approval_id, brief(&e.tool))
-        }
-        EventKind::ApprovalGranted(e) => {
-            let changed =
-                e.arguments.as_ref().map(|given| format!(", with {}", brief(given.get())));
-            format!("{} by {}{}", e.approval_id, e.by, changed.unwrap_or_default())
-        }
-        EventKind::ApprovalDenied(e) if e.reason == code::APPROVAL_EXPIRED => {
-            format!("{} {}", e.approval_id, e.reason)
-        }
-        EventKind::ApprovalDenied(e) => format!("{} by {}", e.approval_id, e.by),
-        EventKind::HookFailed(e) => {
-            format!("{} at {}: {} {}", e.hook, e.point, e.reason, brief(&e.message))
-        }
-        EventKind::HookPassed(e) => e.point.to_string(),
-        EventKind::HookAborted(e) => format!("{} at {}: {}", e.hook, e.point, brief(&e.message)),
-        EventKind::MemoryRead(e) => counted_len(e.entries.len(), "entry"),
-        EventKind::MemoryWrote(e) => counted(e.count.into(), "entry"),
-        EventKind::MemoryDegraded(e) => {
-            format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
-        }
-        EventKind::BudgetExhausted(e) => format!("{}: {} of {}", e.reason, e.used, e.limit),
-        EventKind::GuardTripped(e) => format!("{}: {}", e.reason, brief(&e.message)),
-        EventKind::ErrorStored(e) => {
-            format!(
-                "{} from {}, {} kept from the model",
-                e.error_id,
-                brief(&e.tool),
-                counted(e.chars_kept, "character")
-            )
-        }
-        EventKind::ErrorStoreDegraded(e) => {
-            format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
-        }
-        EventKind::ResultStored(e) => format!("{}, {}", e.result_id, counted(e.bytes, "byte")),
-        EventKind::ContextCompacted(e) => {
-            format!(
-                "messages {} to {}: {} → {} tokens",
-                e.from, e.to, e.tokens_before, e.tokens_after
-            )
-        }
-        EventKind::Warning(e) => brief(&e.message),
-        EventKind::BehaviorStarted(e) => e.behavior.to_string(),
-        EventKind::BehaviorFailed(e) => {
-            format!("{}: {} {}", e.behavior, e.reason, brief(&e.message))
-        }
-        EventKind::OperatorDispatched(e) => e.operator.to_string(),
-        EventKind::OperatorReturned(e) => format!("{} {}", e.operator, e.outcome.as_str()),
-        EventKind::SignalReceived(e) if e.data.is_null() => e.name.to_string(),
-        EventKind::SignalReceived(e) => {
-            format!("{}: {}", e.name, brief(&JsonText::from(&e.data).shown()))
-        }
-        _ => String::new(),
-    }
-}
-
-/// Names a number of things: `1 entry`, `2 entries`.
-#[must_use]
-pub fn counted(number: u64, what: &str) -> String {
-    let stem = what.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o', 'u']));
-    match (number, stem) {
-        (1, _) => format!("1 {what}"),
-        (_, Some(stem)) => format!("{number} {stem}ies"),
-        _ => format!("{number} {what}s"),
-    }
-}
-
-fn counted_len(number: usize, what: &str) -> String {
-    counted(u64::try_from(number).unwrap_or(u64::MAX), what)
-}
-
-/// Cuts a text that is too long for its place in a line.
-fn brief(text: &str) -> String {
-    // Four bytes are the longest character, and what is folded gets shorter.
-    let line = one_line(&text[..text.floor_char_boundary(MAX_TEXT * 40)]);
-    if line.chars().count() <= MAX_TEXT {
-        return line;
-    }
-    let cut: String = line.chars().take(MAX_TEXT - 1).collect();
-    format!("{}…", cut.trim_end())
-}
-
-fn millis(ms: u64) -> Seconds {
-    Seconds(Duration::from_millis(ms))
 }
