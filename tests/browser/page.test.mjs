@@ -5,7 +5,7 @@ import { after, before, test } from "node:test";
 
 import { chromium } from "playwright-core";
 
-import { HOSTILE, batches, hostile, pairs, waiting } from "./runs.mjs";
+import { HOSTILE, batches, hostile, pairs, tree, waiting } from "./runs.mjs";
 
 const WIDTHS = [400, 1400];
 const SCHEMES = ["light", "dark"];
@@ -104,6 +104,30 @@ test("a diff that waits for a person is shown", async () => {
     await seen(page, "pre.diff .added", "+2", look);
     await seen(page, "pre.diff .added", `+${HOSTILE}`, look);
     await seen(page, ".call h4", "what a person is asked about", look);
+  });
+});
+
+test("runs below stand where they were dispatched", async () => {
+  await looks(tree(), async (page, look) => {
+    assert.equal(await page.locator(".turns .below").count(), 2, look);
+    await seen(page, ".below > summary", "completed", look);
+    await seen(page, ".below > summary", "1 failure", look);
+    await seen(page, ".note", "operator waiting", look);
+    await seen(page, ".note", "budget granted", look);
+    assert.equal(await page.locator(".timeline .group").count(), 2, look);
+    // By the keyboard alone.
+    await page.locator("#r3-run > summary").focus();
+    await page.keyboard.press("Enter");
+    await seen(page, "#r3-run .end.failed", "no answer came", look);
+    await seen(page, "#r3-run .tool-name", "fs_list", look);
+    // A link leads into a run that was never opened.
+    await page.evaluate(() => { location.hash = "#r2-seq-2"; });
+    await seen(page, "#r2-seq-2", "model.requested", look);
+    // The bar of a call of a run below opens it.
+    await page.locator(`[data-call="r2-c1"]`).click();
+    await seen(page, "#r2-call-c1", "fs_list", look);
+    const ids = await page.evaluate(() => [...document.querySelectorAll("[id]")].map((each) => each.id));
+    assert.equal(new Set(ids).size, ids.length, `${look}: an id stands twice`);
   });
 });
 

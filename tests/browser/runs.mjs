@@ -1,10 +1,10 @@
 // Makes pages of real runs, with the command itself.
 
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 const BACKSTOP = process.env.BACKSTOP;
 
@@ -82,4 +82,49 @@ export const waiting = once(() => {
   const write = { id: "c1", name: "fs_write", path: "notes.md", content: `one\n2\nthree\n${HOSTILE}\n` };
   const file = `[[tools]]\nkind = "builtin"\nname = "fs_write"\n[agent.policy]\ngrant = ["fs:write:./**"]\n`;
   return page({ script: [turn([write]), answer("done")], file, code: 4 });
+});
+
+// A run that dispatched two others at once: one that answered after a failed call, and one that failed. The
+// runs below are real; the record of their caller is written here around them.
+export const tree = once(() => {
+  const calls = [{ id: "c1", name: "fs_list", path: "missing", pattern: HOSTILE }];
+  const url = page({ script: [turn(calls, "I look."), answer("the child answered")], file: LISTS });
+  const whole = readFileSync(fileURLToPath(url), "utf8");
+  const [before, rest] = whole.split(`id="data">`);
+  const end = rest.indexOf("</script>");
+  const [json, after] = [rest.slice(0, end), rest.slice(end)];
+  const { codes, ...child } = JSON.parse(json);
+  const failing = structuredClone(child);
+  failing.summary.run = "run_failing";
+  Object.assign(failing.summary, { outcome: "failed", reason: "provider.timeout", state: "failed" });
+  const ended = failing.events.at(-1);
+  ended.type = "run.failed";
+  ended.data = { reason: "provider.timeout", message: "no answer came", chain: ["no answer came"], usage: child.summary.usage };
+  const top = structuredClone(child);
+  top.summary.run = "run_top";
+  const [first, ...events] = top.events.filter((event) => ["run.started", "model.requested", "model.attempted"].includes(event.type)).slice(0, 3);
+  const asked = ["a", "b"].map((id) => ({ id, name: "hosts", arguments: { input: id } }));
+  const of = (type, data) => ({ ...ended, type, data });
+  const runs = { a: child.summary.run, b: "run_failing" };
+  const ends = { a: ["completed", null], b: ["failed", "provider.timeout"] };
+  const { usage } = child.summary;
+  const dispatch = (id) => [
+    of("tool.requested", { call_id: id, tool: "hosts", arguments: { input: id }, execution: `x${id}` }),
+    of("operator.dispatched", { operator: "hosts", run: runs[id], attempt: 1, call_id: id, step: null, input_digest: "", allowance: { model_calls: 3 } })];
+  const back = (id) => [
+    of("operator.returned", { operator: "hosts", run: runs[id], outcome: ends[id][0], reason: ends[id][1], usage }),
+    of("tool.responded", { call_id: id, tool: "hosts", ok: id === "a", output: id, duration_ms: 5, error: id === "a" ? null : { reason: "tool.execution_failed", message: "it failed" } })];
+  top.events = [first, ...events,
+    of("model.responded", { call: 1, model: "m", text: "", thinking: null, tool_calls: asked, stop_reason: "tool_use", usage: { input_tokens: 0, output_tokens: 0, cached_tokens: 0 } }),
+    ...dispatch("a"), ...dispatch("b"),
+    of("operator.waiting", { operator: "hosts", run: runs.b, for: "budget", approvals: [] }),
+    of("budget.granted", { run: runs.b, allowance: { model_calls: 1 } }),
+    ...back("a"), ...back("b"),
+    of("run.finished", { outcome: "completed", reason: null, message: null, output: "done", usage })]
+    .map((event, at) => ({ ...event, run: "run_top", seq: at + 1 }));
+  top.lines = top.events.map((event) => event.type);
+  const data = JSON.stringify({ ...top, below: [child, failing], codes }).replaceAll("<", "\\u003c");
+  const folder = mkdtempSync(join(tmpdir(), "backstop-tree-"));
+  writeFileSync(join(folder, "page.html"), `${before}id="data">${data}${after}`);
+  return pathToFileURL(join(folder, "page.html")).href;
 });

@@ -192,7 +192,8 @@ async fn everything_said(agent: AgentBuilder) -> String {
     said += &serde_json::to_string(&events).unwrap();
     let errors = database.errors().list(ErrorFilter::default()).await.unwrap();
     said += &format!("{errors:?}");
-    said += &backstop_trace_html::page(&summary, &events, &errors);
+    let recorded = backstop_trace_html::Recorded::new(summary, events.clone(), errors.clone());
+    said += &backstop_trace_html::page(&recorded, &[]);
     drop(agent);
     while let Some(live) = subscriber.next().await {
         assert!(!matches!(live, Live::Missed(_)));

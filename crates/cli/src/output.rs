@@ -234,9 +234,21 @@ fn file_of(stream: &impl IsTerminal) -> Option<bool> {
 
 /// Prints rows in aligned columns; the last column is not padded.
 pub(crate) fn table(header: &[&str], rows: &[Vec<String>]) -> Result<(), CliError> {
+    let rows: Vec<_> = rows.iter().map(|row| (String::new(), row.clone())).collect();
+    tree(header, &rows)
+}
+
+/// Prints rows in aligned columns, each behind what leads to it in a tree.
+pub(crate) fn tree(header: &[&str], rows: &[(String, Vec<String>)]) -> Result<(), CliError> {
     // What others wrote stays in its place.
     let cell = |cell: &String| escape::line(&one_line(cell));
-    let row = |row: &Vec<String>| row.iter().map(cell).collect::<Vec<_>>();
+    let row = |(lead, row): &(String, Vec<String>)| {
+        let mut cells: Vec<String> = row.iter().map(cell).collect();
+        if let Some(first) = cells.first_mut() {
+            first.insert_str(0, lead);
+        }
+        cells
+    };
     let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());

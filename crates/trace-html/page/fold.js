@@ -1,22 +1,48 @@
 // Folds the events into turns, tool calls, gaps and failures.
 
-// What an event of the type means for the run: it went wrong, or somebody should know.
+// What an event of the type means for the run: it went wrong, or a reader should know.
 const BAD = new Set(["run.failed", "model.failed", "hook.failed", "hook.aborted", "memory.degraded",
   "budget.exhausted", "guard.tripped", "error_store.degraded", "behavior.failed", "approval.denied"]);
-const NOTED = new Set(["run.forked", "run.resumed", "run.recovered", "run.waiting", "tool.late",
+const NOTED = new Set(["run.forked", "run.resumed", "run.reopened", "run.recovered", "run.parked",
+  "run.waiting", "tool.late", "tool.probed", "tool.resolved", "operator.waiting", "budget.granted",
   "approval.requested", "approval.granted", "context.compacted", "warning", "result.stored",
   "tool.attempted", "signal.received", "operator.dispatched", "operator.returned"]);
 
 function isBad(event) {
   return BAD.has(event.type) || (event.type === "tool.responded" && !event.data.ok)
-    || event.type === "tool.attempted" || (event.type === "model.attempted" && event.data.code !== null);
+    || event.type === "tool.attempted" || (event.type === "operator.returned" && event.data.outcome === "failed") || (event.type === "model.attempted" && event.data.code !== null);
 }
 
-function fold(data) {
-  const run = { ...data, turns: [], calls: [], gaps: [], failures: [], before: [], stored: new Map() };
+// Folds a run and those below it; each of these hangs at the dispatch that started it. What is named by an
+// id in the page has a prefix in all runs but the one at the top.
+function foldTree(data) {
+  const { below, ...top } = data;
+  const root = fold(top, "");
+  const runs = new Map([[root.summary.run, root]]);
+  below.forEach((each, at) => runs.set(each.summary.run, fold({ ...each, codes: data.codes }, `r${at + 2}-`)));
+  for (const run of runs.values()) {
+    for (const dispatch of run.dispatches) {
+      const child = runs.get(dispatch.run);
+      // A run is shown once, below the first that names it.
+      if (!child || child === root || child.caller) continue;
+      dispatch.child = child;
+      child.caller = run;
+      child.name = dispatch.operator;
+    }
+  }
+  return root;
+}
+
+// Lists the runs right below a run.
+function children(run) {
+  return run.dispatches.map((dispatch) => dispatch.child).filter(Boolean);
+}
+
+function fold(data, prefix) {
+  const run = { ...data, prefix, dispatches: [], turns: [], calls: [], gaps: [], failures: [], before: [], stored: new Map() };
   for (const error of data.errors) run.stored.set(error.id, error);
   const open = new Map(); // a call's id → the call that is proposed or runs
-  const questions = new Map();
+  const approvals = new Map();
   let turn = null;
   let attempt = null;
   let before = null;
@@ -24,7 +50,7 @@ function fold(data) {
     const d = event.data;
     event.line = data.lines[index];
     event.ms = Date.parse(event.at);
-    if (before) gap(run, before, event, questions, open, attempt);
+    if (before) gap(run, before, event, approvals, open, attempt);
     before = event;
     let call = d.call_id ? open.get(d.call_id) : undefined;
     switch (event.type) {
@@ -88,13 +114,26 @@ function fold(data) {
         if (call) call.storedAs = d;
         break;
       case "approval.requested":
-        questions.set(d.approval_id, event);
+        approvals.set(d.approval_id, event);
         if (call) call.proposed = d.arguments;
         break;
       case "approval.granted":
       case "approval.denied":
-        questions.delete(d.approval_id);
+        approvals.delete(d.approval_id);
         break;
+      case "operator.dispatched": {
+        const known = run.dispatches.find((each) => each.run === d.run);
+        if (known) { known.attempts = d.attempt; break; }
+        const dispatch = { ...d, attempts: d.attempt, seq: event.seq, from: event.ms };
+        run.dispatches.push(dispatch);
+        if (call) (call.dispatches ??= []).push(dispatch);
+        break;
+      }
+      case "operator.returned": {
+        const dispatch = run.dispatches.find((each) => each.run === d.run);
+        if (dispatch) { dispatch.returned = d; dispatch.to = event.ms; }
+        break;
+      }
       case "run.started":
         run.began = d;
         break;
@@ -124,10 +163,12 @@ function fold(data) {
 }
 
 // Marks the time between two events in which the run waited for people, or its process was gone.
-function gap(run, before, event, questions, open, attempt) {
+function gap(run, before, event, approvals, open, attempt) {
   if (event.ms <= before.ms) return;
-  const taken = ["run.resumed", "run.recovered", "run.forked"].includes(event.type);
+  const taken = ["run.resumed", "run.reopened", "run.recovered", "run.forked"].includes(event.type);
   const busy = [...open.values()].some((call) => call.runs) || (attempt && !attempt.may);
-  const why = questions.size > 0 && !busy ? "approval" : taken ? "stopped" : null;
+  const waits = before.type === "run.waiting" || before.type === "run.parked" ? before.data.for || "parked" : null;
+  const asked = approvals.size > 0 && !busy;
+  const why = asked || waits === "approval" ? "approval" : waits || (taken ? "stopped" : null);
   if (why) run.gaps.push({ from: before.ms, to: event.ms, why });
 }

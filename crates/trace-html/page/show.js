@@ -51,8 +51,8 @@ function chain(texts) {
   return element("ol", { class: "chain" }, texts.map((text) => element("li", {}, text)));
 }
 
-function seq(number) {
-  return element("a", { class: "seq", href: `#seq-${number}`, title: "the event in the record" }, `#${number}`);
+function seq(run, number) {
+  return element("a", { class: "seq", href: `#${run.prefix}seq-${number}`, title: "the event in the record" }, `#${number}`);
 }
 
 function header(run) {
@@ -90,7 +90,7 @@ function ending(run) {
   const failed = summary.outcome === "failed";
   return element("section", { class: failed ? "end failed" : "end noted" },
     element("h2", {}, failed ? "Why it failed" : "Why it stopped"),
-    element("p", {}, code(summary.reason), " ", ended && ended.message, " ", ended && seq(ended.seq)),
+    element("p", {}, code(summary.reason), " ", ended && ended.message, " ", ended && seq(run, ended.seq)),
     chain(ended && ended.chain), explain(run, summary.reason));
 }
 
@@ -100,7 +100,7 @@ function failures(run) {
     const d = event.data;
     const why = d.error ? d.error : d;
     const reason = why.reason || why.code;
-    const target = call ? `call-${call.key}` : turn ? `turn-${turn.seq}` : `seq-${event.seq}`;
+    const target = run.prefix + (call ? `call-${call.key}` : turn ? `turn-${turn.seq}` : `seq-${event.seq}`);
     const text = what === "model" ? event.line : why.message || event.line;
     return element("li", {}, element("button", { type: "button", onclick: () => reveal(target) },
       element("span", { class: "when" }, duration(event.ms - run.start)),
@@ -121,7 +121,7 @@ function note(run, event) {
   // The line of an event without a code names who it was.
   const who = !reason ? "" : event.data.by ? ` by ${event.data.by}` : event.data.hook ? ` ${event.data.hook} at ${event.data.point}` : "";
   return element("div", { class: `note ${isBad(event) ? "failed" : event.type.split(".")[0]}` },
-    element("p", {}, element("b", {}, event.type.replaceAll(/[._]/g, " ") + who), " ", line, " ", seq(event.seq)),
+    element("p", {}, element("b", {}, event.type.replaceAll(/[._]/g, " ") + who), " ", line, " ", seq(run, event.seq)),
     reason && explain(run, reason));
 }
 
@@ -157,7 +157,7 @@ function card(run, call) {
   const result = error ? error.message : answer ? pretty(answer.output) : said(call);
   const [args] = parted(given(call));
   const asked = call.notes.some((event) => event.type === "approval.requested");
-  return foldOut({ id: `call-${call.key}`, class: `call ${state(call)}`, "data-detail": call.key }, [
+  return foldOut({ id: `${run.prefix}call-${call.key}`, class: `call ${state(call)}`, "data-detail": run.prefix + call.key }, [
     element("span", { class: "mark" }, state(call) === "ok" ? "✓" : state(call) === "failed" ? "✗" : "…"),
     element("span", { class: "tool-name" }, call.name), error && error.reason && code(error.reason),
     asked && element("span", { class: "badge" }, "asked a person"),
@@ -174,24 +174,24 @@ function turnOf(run, turn) {
   const tokens = turn.tokens[0] + turn.tokens[1] > 0
     && `${number(turn.tokens[0])} tokens in, ${number(turn.tokens[1])} out`;
   const about = [last && last.provider, last && duration(last.to - turn.from), tokens].filter(Boolean).join(" · ");
-  return element("article", { id: `turn-${turn.seq}`, class: failed ? "turn failed" : "turn", "data-detail": `m${turn.call}` },
-    element("h3", {}, `Turn ${turn.call}`, element("small", {}, about), seq(turn.seq)),
+  return element("article", { id: `${run.prefix}turn-${turn.seq}`, class: failed ? "turn failed" : "turn", "data-detail": `${run.prefix}m${turn.call}` },
+    element("h3", {}, `Turn ${turn.call}`, element("small", {}, about), seq(run, turn.seq)),
     bad.map((each) => element("p", { class: "note failed attempt" },
       element("b", {}, `attempt ${each.attempt} failed`), " ", code(each.code),
       each.status !== null && ` HTTP ${each.status}`, ` after ${duration(each.to - each.from)}`,
-      each.wait > 0 && `, then a wait of ${duration(each.wait)}`, " ", seq(each.seq))),
+      each.wait > 0 && `, then a wait of ${duration(each.wait)}`, " ", seq(run, each.seq))),
     failed && element("div", { class: "note failed" },
       element("p", {}, element("b", {}, "model call failed"), " ", code(failed.reason), " ", failed.message),
       chain(failed.chain), explain(run, failed.reason)),
     answer && answer.thinking && foldOut({ class: "thinking" }, "thinking", () => block(null, answer.thinking, "prose")),
     answer && answer.text && element("div", { class: "says", dir: "auto" }, answer.text),
     turn.open && element("p", { class: "dim" }, "No answer of the model is recorded."),
-    turn.calls.map((call) => card(run, call)),
+    turn.calls.map((call) => [card(run, call), (call.dispatches || []).map((dispatch) => below(run, dispatch))]),
     turn.notes.map((event) => note(run, event)));
 }
 
 function record(run) {
-  const row = (event) => foldOut({ id: `seq-${event.seq}`, class: isBad(event) ? "event failed" : "event" }, [
+  const row = (event) => foldOut({ id: `${run.prefix}seq-${event.seq}`, class: isBad(event) ? "event failed" : "event" }, [
     element("span", { class: "n" }, String(event.seq)),
     element("span", { class: "when" }, `${((event.ms - run.start) / 1000).toFixed(3)} s`),
     element("span", { class: "type" }, event.type), element("span", { class: "brief" }, event.line)],
@@ -199,13 +199,66 @@ function record(run) {
     const { line, ms, ...whole } = event;
     return block(null, whole);
   });
-  return foldOut({ id: "record", class: "record" },
+  return foldOut({ id: `${run.prefix}record`, class: "record" },
     `All ${plural(run.events.length, "event")}, as they were recorded`, () => run.events.map(row));
+}
+
+// What became of a run.
+function stateOf(run) {
+  return (run.summary.outcome || run.summary.state).replaceAll("_", " ");
+}
+
+// Where each run below hangs: how it is opened, whose content is made when that happens.
+const places = new Map();
+
+// Fills what a run below stands in, from the top down.
+function openRun(prefix) {
+  const run = places.get(prefix);
+  if (!run) return;
+  if (run.caller.prefix) openRun(run.caller.prefix);
+  document.getElementById(`${run.prefix}run`)?.fill();
+}
+
+// A run below, folded, with its own use and failures; what is in it is made when it is opened.
+function below(run, dispatch) {
+  const { child } = dispatch;
+  if (!child) {
+    const elsewhere = element("p", { class: "dim" }, "run ", code(dispatch.run), " has no record in this page");
+    return element("div", { class: "note operator" }, elsewhere);
+  }
+  const { usage, outcome, state } = child.summary;
+  const failed = child.failures.length;
+  const facts = [duration(child.end - child.start), plural(usage.model_attempts, "model call"), plural(usage.total_tokens, "token"),
+    usage.cost_usd !== null && `$${+usage.cost_usd.toFixed(4)}`, failed > 0 && plural(failed, "failure"),
+    dispatch.attempts > 1 && plural(dispatch.attempts, "attempt")].filter(Boolean).join(" · ");
+  places.set(child.prefix, child);
+  return foldOut({ id: `${child.prefix}run`, class: "below" }, [
+    element("b", {}, dispatch.operator), " ",
+    element("span", { class: `pill ${OUTCOMES[outcome || state] || "wait"}` }, stateOf(child)),
+    element("small", {}, facts)], () => [
+    element("p", { class: "ids" }, "run ", code(child.summary.run), " dispatched ", seq(run, dispatch.seq)),
+    ...inside(child)]);
+}
+
+// What a run was asked and what happened in it.
+function inside(run) {
+  return [ending(run),
+    element("div", { class: "asked" }, element("h4", {}, "asked"), element("div", { class: "says", dir: "auto" }, run.began ? run.began.input : "")),
+    failures(run), run.before.map((event) => note(run, event)), run.turns.map((turn) => turnOf(run, turn)), alone(run), record(run)]
+    .flat().filter(Boolean);
+}
+
+// The runs below that no call asked for.
+function alone(run) {
+  const asked = new Set(run.calls.flatMap((call) => call.dispatches || []));
+  return run.dispatches.filter((dispatch) => !asked.has(dispatch)).map((dispatch) => below(run, dispatch));
 }
 
 // Opens what an id names, and everything around it, and goes there.
 function reveal(id) {
-  if (id.startsWith("seq-")) document.getElementById("record").fill();
+  const prefix = (/^r\d+-/.exec(id) || [""])[0];
+  if (prefix) openRun(prefix);
+  if (id.startsWith(`${prefix}seq-`)) document.getElementById(`${prefix}record`)?.fill();
   const target = document.getElementById(id);
   if (!target) return;
   for (let at = target; at; at = at.parentElement) {
@@ -236,7 +289,7 @@ function show(run) {
       instructions && foldOut({}, "instructions of the agent", () => block(null, instructions, "prose"))),
     timeline(run), failures(run),
     element("section", { class: "turns" }, element("h2", {}, "What happened"),
-      run.before.map((event) => note(run, event)), run.turns.map((turn) => turnOf(run, turn))),
+      run.before.map((event) => note(run, event)), run.turns.map((turn) => turnOf(run, turn)), alone(run)),
     definition && foldOut({ class: "record" }, "The agent's definition", () => block(null, definition)),
     record(run),
   ].filter(Boolean));
@@ -244,4 +297,4 @@ function show(run) {
   follow();
 }
 
-show(fold(JSON.parse(document.getElementById("data").textContent, exactly)));
+show(foldTree(JSON.parse(document.getElementById("data").textContent, exactly)));

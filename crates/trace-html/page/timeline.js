@@ -78,14 +78,20 @@ function lanes(run, place) {
   return rows;
 }
 
+function hasWaits(run) {
+  return run.turns.some((turn) => turn.attempts.some((each) => each.wait > 0)) || children(run).some(hasWaits);
+}
+
 function bar(kind, left, width, attributes, text) {
   const style = `left:${left.toFixed(3)}%;width:${width.toFixed(3)}%`;
   return element(attributes.onclick ? "button" : "span",
     { class: `bar ${kind}`, style, type: attributes.onclick && "button", ...attributes }, text);
 }
 
-function timeline(run) {
-  const place = scale(run);
+const WHY = { approval: "waits for a person", budget: "waits for budget", parked: "parked", stopped: "stopped" };
+
+// Draws the rows of a run on a scale: model, tools, and a group of rows for each run below.
+function rowsOf(run, place) {
   const rows = [];
   const row = (label, hint, bars, kind) => rows.push(element("div", { class: kind ? `row ${kind}` : "row" },
     element("span", { class: "label", title: hint }, label), element("div", { class: "track" }, bars)));
@@ -94,7 +100,7 @@ function timeline(run) {
   const span = (from, to) => [place.at(from), Math.max(place.at(to) - place.at(from), 0)];
   for (const turn of run.turns) {
     const key = `m${turn.call}`;
-    const more = { "data-call": key, onclick: () => reveal(`turn-${turn.seq}`) };
+    const more = { "data-call": run.prefix + key, onclick: () => reveal(`${run.prefix}turn-${turn.seq}`) };
     for (const each of turn.attempts) {
       const failed = each.code !== null;
       const title = `model call ${turn.call}, attempt ${each.attempt}: ${failed ? each.code : "answered"}, ${duration(each.to - each.from)}`;
@@ -118,7 +124,7 @@ function timeline(run) {
       const title = `${call.name} ${brief(given(call))}: ${said(call)}, ${duration(call.to - call.from)}`;
       const kind = `tool ${state(call)}`;
       return bar(kind, left, width,
-        { "data-call": call.key, title, "aria-label": title, onclick: () => reveal(`call-${call.key}`) }, call.name);
+        { "data-call": run.prefix + call.key, title, "aria-label": title, onclick: () => reveal(`${run.prefix}call-${call.key}`) }, call.name);
     });
     for (const { call } of lane.bars) {
       for (const wait of call.waits) {
@@ -128,8 +134,21 @@ function timeline(run) {
     row(index === 0 ? "tools" : "", "tool calls; those that ran at the same time are below each other", bars, "lane");
   });
 
+  for (const child of children(run)) {
+    const group = foldOut({ class: "group", open: true }, `${child.name}: ${stateOf(child)}, ${duration(child.end - child.start)}`,
+      () => rowsOf(child, place));
+    group.fill();
+    rows.push(group);
+  }
+  return rows;
+}
+
+function timeline(run) {
+  const place = scale(run);
+  const rows = rowsOf(run, place);
+  const span = (from, to) => [place.at(from), Math.max(place.at(to) - place.at(from), 0)];
   const gaps = run.gaps.map((gap) => {
-    const why = gap.why === "approval" ? "waits for a person" : "stopped";
+    const why = WHY[gap.why] || gap.why;
     return bar(`gap ${gap.why}`, ...span(gap.from, gap.to), { title: `${why}: ${duration(gap.to - gap.from)}` },
       element("i", {}, `${why} ${duration(gap.to - gap.from)}`));
   });
@@ -143,7 +162,7 @@ function timeline(run) {
       gaps.length > 0 && element("div", { class: "gaps" }, gaps)),
     element("p", { class: "legend" },
       key("model", "model answers"), key("tool ok", "tool call"), key("failed", "failed"),
-      model.some((each) => each.classList.contains("wait")) && key("wait", "waits before another attempt"),
-      gaps.length > 0 && key("gap", place.squeezed ? "waits for a person, or stopped (drawn shorter)" : "waits for a person, or stopped"),
+      hasWaits(run) && key("wait", "waits before another attempt"),
+      gaps.length > 0 && key("gap", place.squeezed ? "waits, or stopped (drawn shorter)" : "waits, or stopped"),
       element("span", {}, "Click a bar to read what happened.")));
 }

@@ -9,4 +9,4 @@
 
 mod page;
 
-pub use page::page;
+pub use page::{Recorded, page};

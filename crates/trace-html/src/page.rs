@@ -19,15 +19,60 @@ const SCRIPT: [&str; 4] = [
     include_str!("../page/show.js"),
 ];
 
+/// A run as a page shows it: its events and the errors it stored.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Recorded {
+    /// The run at a glance.
+    pub summary: RunSummary,
+    /// Its events, in order; those that were erased are left out.
+    pub events: Vec<Event>,
+    /// The errors it stored, as far as they are kept.
+    pub errors: Vec<ErrorRecord>,
+}
+
+impl Recorded {
+    /// Puts a run together.
+    #[must_use]
+    pub const fn new(summary: RunSummary, events: Vec<Event>, errors: Vec<ErrorRecord>) -> Self {
+        Self { summary, events, errors }
+    }
+}
+
 /// What the script reads.
 #[derive(Serialize)]
 struct Data<'a> {
+    #[serde(flatten)]
+    top: Shown<'a>,
+    /// The runs below it.
+    below: Vec<Shown<'a>>,
+    codes: BTreeMap<&'static str, Explained>,
+}
+
+/// A run, as the script reads it.
+#[derive(Serialize)]
+struct Shown<'a> {
     summary: &'a RunSummary,
     events: &'a [Event],
     /// One line per event, as `backstop trace` prints it.
     lines: Vec<String>,
     errors: Vec<Stored<'a>>,
-    codes: BTreeMap<&'static str, Explained>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(run: &'a Recorded) -> Self {
+        let stored = |record: &'a ErrorRecord| Stored {
+            id: record.id().as_str(),
+            text: readable(record.raw()),
+            occurrences: record.occurrences(),
+        };
+        Self {
+            summary: &run.summary,
+            events: &run.events,
+            lines: run.events.iter().map(|event| describe(&event.kind)).collect(),
+            errors: run.errors.iter().map(stored).collect(),
+        }
+    }
 }
 
 /// A stored error, with the text that the model could ask for.
@@ -46,35 +91,23 @@ struct Explained {
     advice: &'static str,
 }
 
-/// Makes the page of a run from its events and the errors it stored.
+/// Makes the page of a run and of the runs below it, each of which stands where it was dispatched.
 ///
-/// The page is whole: style, script and data are in it. It grows with the record, by about the size
-/// of its JSON.
+/// The page is whole: style, script and data are in it. It grows with the records, by about the size
+/// of their JSON.
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "the keys of events and errors are strings")]
-pub fn page(summary: &RunSummary, events: &[Event], errors: &[ErrorRecord]) -> String {
+pub fn page(run: &Recorded, below: &[Recorded]) -> String {
     let codes = CATALOGUE
         .iter()
         .map(|entry| (entry.code, Explained { meaning: entry.meaning, advice: entry.advice }))
         .collect();
-    let data = Data {
-        summary,
-        events,
-        lines: events.iter().map(|event| describe(&event.kind)).collect(),
-        errors: errors
-            .iter()
-            .map(|record| Stored {
-                id: record.id().as_str(),
-                text: readable(record.raw()),
-                occurrences: record.occurrences(),
-            })
-            .collect(),
-        codes,
-    };
+    let below = below.iter().map(Shown::of).collect();
+    let data = Data { top: Shown::of(run), below, codes };
     let json = serde_json::to_string(&data).expect("the keys of events and errors are strings");
     let page = TEMPLATE.replacen("{{style}}", STYLE, 1);
     let page = page.replacen("{{script}}", &SCRIPT.concat(), 1);
-    let page = page.replacen("{{noscript}}", &without_script(summary), 1);
+    let page = page.replacen("{{noscript}}", &without_script(&run.summary), 1);
     // The data goes in last, so that no placeholder in it is filled.
     page.replacen("{{data}}", &inert(&json), 1)
 }
@@ -136,7 +169,8 @@ mod tests {
         );
         let mut summary = RunSummary::new("run_1".into());
         summary.agent = HOSTILE.into();
-        page(&summary, &[event(1, responded), event(2, answered)], &[stored])
+        let events = vec![event(1, responded), event(2, answered)];
+        page(&Recorded::new(summary, events, vec![stored]), &[])
     }
 
     /// Spec: D10

@@ -12,15 +12,25 @@ pub(crate) struct TraceArgs {
     pub(crate) run: String,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Print one event as JSON per line
+    /// Print one event of this run as JSON per line
     #[arg(long)]
     pub(crate) json: bool,
     /// Print what is there, then each event as it comes, from whichever process, until the run is over
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// Write one page that shows the run, to open in a browser or to send
+    /// Leave out the runs that it dispatched
+    #[arg(long)]
+    pub(crate) flat: bool,
+    /// Write one page that shows the run and those it dispatched, to open in a browser or to send
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "follow"])]
     pub(crate) html: Option<PathBuf>,
+}
+
+impl TraceArgs {
+    /// Is it about the run alone, without those below it?
+    pub(crate) const fn is_alone(&self) -> bool {
+        self.flat || self.json
+    }
 }
 
 #[derive(clap::Args)]

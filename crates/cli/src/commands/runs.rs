@@ -1,5 +1,7 @@
 //! `backstop runs`
 
+mod tree;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ use layer0::usage::Usage;
 use layer0::{Code, Timestamp};
 use serde::Serialize;
 
+use self::tree::{Callers, Placed, Style};
 use crate::args::{
     EndedState, ListedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs,
 };
@@ -35,32 +38,63 @@ pub(crate) async fn run(args: RunsArgs) -> Result<ExitCode, CliError> {
 async fn list(args: RunsListArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let filter = filter(&args);
-    let filtered = filter != RunFilter::new().limit(args.limit);
+    let is_narrowed = filter != RunFilter::new().limit(args.limit);
     if args.stuck {
         return stuck(&chosen, &filter, args.json).await;
     }
-    let runs: Vec<RunSummary> = match store::open_read_only(&chosen).await? {
-        Some(database) => {
-            let runs = database.log().runs(filter).await;
-            database.close().await;
-            runs?.into_iter().map(priced).collect()
+    let database = store::open_read_only(&chosen).await?;
+    let listed = async {
+        match &database {
+            Some(database) if args.json => lines(&database.log(), filter).await,
+            Some(database) => table(&database.log(), filter, is_narrowed).await,
+            None => Ok(false),
         }
-        None => Vec::new(),
     };
-    if args.json {
-        runs.iter().map(Line::of).try_for_each(|line| output::json(&line))?;
-    } else if runs.is_empty() {
-        let fit = if filtered { " that fit" } else { "" };
+    let listed = listed.await;
+    if let Some(database) = database {
+        database.close().await;
+    }
+    if !listed? && !args.json {
+        let fit = if is_narrowed { " that fit" } else { "" };
         output::note(&format!("no runs{fit} in {}", chosen.url));
-    } else {
-        let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
-        let header = [
-            "RUN", "STATE", "OUTCOME", "STARTED", "TOOK", "MODEL", "TOOLS", "TOKENS", "COST",
-            "ERRORS", "AGENT", "REASON",
-        ];
-        output::table(&header, &rows)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints runs as lines of JSON, each for itself; says whether there were some.
+async fn lines(log: &dyn EventLog, filter: RunFilter) -> Result<bool, CliError> {
+    let runs = log.runs(filter).await?;
+    let mut callers = Callers::new(log);
+    for run in &runs {
+        let root = callers.root(run).await?;
+        let run = priced(run.clone());
+        let (parent, line) = (run.parent.as_ref(), Line::of(&run));
+        output::json(&TreeLine { line, parent, root: &root })?;
+    }
+    Ok(!runs.is_empty())
+}
+
+/// Prints runs with those below them; says whether there were some.
+async fn table(log: &dyn EventLog, filter: RunFilter, narrowed: bool) -> Result<bool, CliError> {
+    let style = if output::shows_results() { Style::Lines } else { Style::Indent };
+    let placed = tree::list(log, filter, narrowed, style).await?;
+    let mut header = vec![
+        "RUN", "STATE", "OUTCOME", "STARTED", "TOOK", "MODEL", "TOOLS", "TOKENS", "COST", "ERRORS",
+        "AGENT", "REASON",
+    ];
+    if placed.iter().any(|one| one.note.is_some()) {
+        header.push("NOTE");
+    }
+    let rows = placed.into_iter().map(|Placed { run, lead, note }| {
+        let mut cells = row(&priced(run));
+        cells.extend(note);
+        (lead, cells)
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        output::tree(&header, &rows)?;
+    }
+    Ok(!rows.is_empty())
 }
 
 fn filter(args: &RunsListArgs) -> RunFilter {
@@ -183,6 +217,15 @@ struct StuckLine<'a> {
     line: Line<'a>,
     stuck: StuckReason,
     since: Timestamp,
+}
+
+/// A run as one line of JSON, with its place among others.
+#[derive(Serialize)]
+struct TreeLine<'a> {
+    #[serde(flatten)]
+    line: Line<'a>,
+    parent: Option<&'a RunId>,
+    root: &'a RunId,
 }
 
 /// A run as one line of JSON.

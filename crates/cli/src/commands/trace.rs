@@ -2,18 +2,22 @@
 
 mod follow;
 mod printer;
+mod tree;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use backstop_event_log::{Record, RunSummary, read_records};
+use backstop_event_log::{LogError, Record, RunSummary, read_records};
 use backstop_rehearse::stored_errors;
 use backstop_store_sqlite::Database;
+use backstop_trace_html::Recorded;
 use layer0::event::Event;
 use layer0::failure::Chain;
 use layer0::id::RunId;
 
 use self::printer::{Printer, event_of};
+use self::tree::Tree;
 use crate::args::TraceArgs;
 use crate::exit::CliError;
 use crate::output::{self, note};
@@ -26,7 +30,7 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     let shown = async {
         let run = ids::run(&database, &args.run).await?;
         if args.follow {
-            return follow::follow(&database, &run, args.json).await;
+            return follow::follow(&database, &run, &args).await;
         }
         show(&database, &run, &args).await?;
         Ok(ExitCode::SUCCESS)
@@ -36,39 +40,91 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     shown
 }
 
-async fn show(database: &Database, run: &RunId, args: &TraceArgs) -> Result<(), CliError> {
-    let (summary, records) = read_records(&database.log(), run).await?;
-    let mut entries = Vec::with_capacity(records.len());
-    for record in &records {
-        entries.push((record, event_of(record, run)?));
-    }
-    if let Some(file) = &args.html {
-        return write_page(database, &summary, entries, file).await;
-    }
-    let mut printer = Printer::new(run, args.json);
-    entries.iter().try_for_each(|(record, event)| printer.print(record, event.as_ref()))
+/// A run that was read and verified.
+struct Read {
+    summary: RunSummary,
+    records: Vec<Record>,
+    /// What the records say; `None` where that was erased.
+    events: Vec<Option<Event>>,
 }
 
-/// Writes the page of a run; errors that cannot be read are left out of it.
-async fn write_page(
-    database: &Database,
-    summary: &RunSummary,
-    entries: Vec<(&Record, Option<Event>)>,
-    file: &Path,
-) -> Result<(), CliError> {
-    for (record, _) in entries.iter().filter(|(_, event)| event.is_none()) {
-        note(&format!("event {} was erased; the page leaves it out", record.seq));
+impl Read {
+    async fn of(database: &Database, run: &RunId) -> Result<Self, LogError> {
+        let (summary, records) = read_records(&database.log(), run).await?;
+        let events =
+            records.iter().map(|record| event_of(record, run)).collect::<Result<_, _>>()?;
+        Ok(Self { summary, records, events })
     }
-    let events: Vec<Event> = entries.into_iter().filter_map(|(_, event)| event).collect();
-    let events = &events[..];
-    let errors = match stored_errors(&database.errors(), events).await {
-        Ok(errors) => errors,
-        Err(error) => {
-            note(&format!("warning: stored errors cannot be read: {}", Chain(&error)));
-            Vec::new()
+
+    fn entries(&self) -> impl Iterator<Item = (&Record, Option<&Event>)> {
+        self.records.iter().zip(self.events.iter().map(Option::as_ref))
+    }
+}
+
+async fn show(database: &Database, run: &RunId, args: &TraceArgs) -> Result<(), CliError> {
+    let top = Read::of(database, run).await?;
+    let dispatches = top.records.iter().any(|record| &*record.event_type == "operator.dispatched");
+    if args.is_alone() || !dispatches {
+        if let Some(file) = &args.html {
+            return write_page(database, &[top], file).await;
         }
-    };
-    let page = backstop_trace_html::page(summary, events, &errors);
+        let mut printer = Printer::new(run, args);
+        return top.entries().try_for_each(|(record, event)| printer.print(run, record, event));
+    }
+    let log = database.log();
+    let mut tree = Tree::new(&log, run);
+    let order = tree.read().await?;
+    let mut runs = BTreeMap::from([(run.clone(), top)]);
+    let mut damaged = None;
+    for below in tree.runs().skip(1) {
+        match Read::of(database, below).await {
+            Ok(read) => _ = runs.insert(below.clone(), read),
+            Err(LogError::NotFound(_)) => {
+                note(&format!("{below} has no record: it did not start, or was taken away"));
+            }
+            Err(error) => {
+                note(&format!("{below} is left out: {}", Chain(&error)));
+                damaged.get_or_insert(error);
+            }
+        }
+    }
+    if let Some(file) = &args.html {
+        let order: Vec<Read> = tree.runs().filter_map(|run| runs.remove(run)).collect();
+        write_page(database, &order, file).await?;
+    } else {
+        let mut printer = Printer::new(run, args);
+        for next in order {
+            let read = runs.get(&next.run).and_then(|read| {
+                let at = usize::try_from(next.record.seq.checked_sub(1)?).ok()?;
+                Some((read.records.get(at)?, read.events.get(at)?))
+            });
+            if let Some((record, event)) = read {
+                printer.print(&next.run, record, event.as_ref())?;
+            }
+        }
+    }
+    damaged.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Writes the page of a run and those below it; errors that cannot be read are left out of it.
+async fn write_page(database: &Database, runs: &[Read], file: &Path) -> Result<(), CliError> {
+    let mut shown = Vec::with_capacity(runs.len());
+    for read in runs {
+        for (record, _) in read.entries().filter(|(_, event)| event.is_none()) {
+            note(&format!("event {} was erased; the page leaves it out", record.seq));
+        }
+        let events: Vec<Event> = read.events.iter().flatten().cloned().collect();
+        let errors = match stored_errors(&database.errors(), &events).await {
+            Ok(errors) => errors,
+            Err(error) => {
+                note(&format!("warning: stored errors cannot be read: {}", Chain(&error)));
+                Vec::new()
+            }
+        };
+        shown.push(Recorded::new(read.summary.clone(), events, errors));
+    }
+    let Some((top, below)) = shown.split_first() else { return Ok(()) };
+    let page = backstop_trace_html::page(top, below);
     if file == Path::new("-") {
         return output::foreign(&page);
     }

@@ -43,4 +43,5 @@ mod sqlite;
 mod streams;
 #[cfg(unix)]
 mod terminal;
+mod trees;
 mod upkeep;

@@ -1,35 +1,52 @@
 use anstyle::Style;
-use backstop_event_log::{LogError, Record, Trace};
+use backstop_event_log::{LogError, Record, Trace, TreeTrace};
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
+use layer0::stop::Outcome;
 
+use crate::args::TraceArgs;
 use crate::exit::CliError;
 use crate::output;
 use crate::output::style::{BAD, DIM};
 
-/// Prints the events of a run, one after the other.
-pub(super) struct Printer<'run> {
-    run: &'run RunId,
-    is_json: bool,
-    trace: Trace,
+/// Prints the events of a run, or of it and those below, one after the other.
+pub(super) enum Printer {
+    Json,
+    One(Trace),
+    Tree(TreeTrace),
 }
 
-impl<'run> Printer<'run> {
-    pub(super) fn new(run: &'run RunId, is_json: bool) -> Self {
-        Self { run, is_json, trace: Trace::new() }
+impl Printer {
+    pub(super) fn new(run: &RunId, args: &TraceArgs) -> Self {
+        match (args.json, args.flat) {
+            (true, _) => Self::Json,
+            (false, true) => Self::One(Trace::new()),
+            (false, false) => Self::Tree(TreeTrace::new(run.clone())),
+        }
     }
 
     /// Prints an event; one that was erased is `None`.
-    pub(super) fn print(&mut self, record: &Record, event: Option<&Event>) -> Result<(), CliError> {
-        if self.is_json {
-            let line = record.envelope(self.run);
-            return output::json_line(
-                &line.map_err(|error| CliError::internal("printing", error))?,
-            );
-        }
+    pub(super) fn print(
+        &mut self,
+        run: &RunId,
+        record: &Record,
+        event: Option<&Event>,
+    ) -> Result<(), CliError> {
+        let line = match (self, event) {
+            (Self::Json, _) => {
+                let line = record.envelope(run);
+                return output::json_line(
+                    &line.map_err(|error| CliError::internal("printing", error))?,
+                );
+            }
+            (Self::One(trace), Some(event)) => trace.line(event),
+            (Self::One(trace), None) => trace.erased(record),
+            (Self::Tree(trace), Some(event)) => trace.line(event),
+            (Self::Tree(trace), None) => trace.erased(run, record),
+        };
         match event {
-            Some(event) => output::pieces(&coloured(event, &self.trace.line(event))),
-            None => output::line(&self.trace.erased(record)),
+            Some(event) => output::pieces(&coloured(event, &line)),
+            None => output::line(&line),
         }
     }
 }
@@ -48,7 +65,7 @@ fn coloured<'a>(event: &Event, line: &'a str) -> Vec<(Style, &'a str)> {
         return vec![(BAD, line)];
     }
     let kind = event.kind.event_type();
-    // Before the type stand only numbers.
+    // Before the type stand numbers, and the names of runs below.
     match line.split_once(kind) {
         Some((before, after)) => {
             vec![(Style::new(), before), (DIM, kind), (Style::new(), after)]
@@ -60,6 +77,7 @@ fn coloured<'a>(event: &Event, line: &'a str) -> Vec<(Style, &'a str)> {
 fn is_failure(kind: &EventKind) -> bool {
     match kind {
         EventKind::ModelAttempted(attempted) => attempted.code.is_some(),
+        EventKind::OperatorReturned(returned) => returned.outcome == Outcome::Failed,
         EventKind::ToolResponded(responded) => !responded.ok,
         EventKind::ApprovalDenied(_)
         | EventKind::BehaviorFailed(_)

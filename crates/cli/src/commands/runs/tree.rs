@@ -1,0 +1,162 @@
+//! Runs as trees: those of operators below their callers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use backstop_event_log::{EventLog, LogError, RunFilter, RunSummary};
+use layer0::Timestamp;
+use layer0::id::{RunId, SessionId};
+
+/// Which lines lead from a caller to what it dispatched.
+#[derive(Clone, Copy)]
+pub(super) enum Style {
+    Indent,
+    Lines,
+}
+
+impl Style {
+    /// Returns what stands before a run, and before the runs below it.
+    const fn leads(self, is_last: bool) -> (&'static str, &'static str) {
+        match (self, is_last) {
+            (Self::Indent, _) => ("  ", "  "),
+            (Self::Lines, false) => ("├ ", "│ "),
+            (Self::Lines, true) => ("└ ", "  "),
+        }
+    }
+}
+
+/// A run in its place.
+pub(super) struct Placed {
+    pub(super) run: RunSummary,
+    /// What leads to it from its caller.
+    pub(super) lead: String,
+    /// What its place does not show.
+    pub(super) note: Option<String>,
+}
+
+/// Finds the callers of runs, each once.
+pub(super) struct Callers<'log> {
+    log: &'log dyn EventLog,
+    known: BTreeMap<RunId, Option<RunSummary>>,
+}
+
+impl<'log> Callers<'log> {
+    pub(super) fn new(log: &'log dyn EventLog) -> Self {
+        Self { log, known: BTreeMap::new() }
+    }
+
+    /// Returns a run; `None` where there is no record of it.
+    async fn find(&mut self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
+        if !self.known.contains_key(run) {
+            let found = self.log.summary(run).await?;
+            self.known.insert(run.clone(), found);
+        }
+        Ok(self.known.get(run).cloned().flatten())
+    }
+
+    /// Returns the callers of a run that are recorded, the nearest first.
+    async fn of(&mut self, run: &RunSummary) -> Result<Vec<RunSummary>, LogError> {
+        let mut callers: Vec<RunSummary> = Vec::new();
+        let mut next = run.parent.clone();
+        while let Some(id) = next.take() {
+            // A record that was tampered with may name a run as its own caller.
+            if id == run.run || callers.iter().any(|caller| caller.run == id) {
+                break;
+            }
+            if let Some(caller) = self.find(&id).await? {
+                next.clone_from(&caller.parent);
+                callers.push(caller);
+            }
+        }
+        Ok(callers)
+    }
+
+    /// Returns the run at the top, as far as it is known.
+    pub(super) async fn root(&mut self, run: &RunSummary) -> Result<RunId, LogError> {
+        let callers = self.of(run).await?;
+        let top = callers.last().unwrap_or(run);
+        Ok(top.parent.as_ref().unwrap_or(&top.run).clone())
+    }
+}
+
+/// Lists the runs that fit, the newest first, each with all that is below it. Of runs that fit and are
+/// below each other, the highest decides the place.
+pub(super) async fn list(
+    log: &dyn EventLog,
+    filter: RunFilter,
+    is_narrowed: bool,
+    style: Style,
+) -> Result<Vec<Placed>, LogError> {
+    let tops =
+        if is_narrowed { tops(log, filter).await? } else { log.runs(filter.roots()).await? };
+    let below = below(log, &tops).await?;
+    let mut placed = Vec::new();
+    let mut seen = BTreeSet::new();
+    for run in tops {
+        let note = run.parent.as_ref().map(|caller| format!("dispatched by {caller}"));
+        let mut next = vec![(Placed { run, lead: String::new(), note }, String::new())];
+        while let Some((one, before)) = next.pop() {
+            if !seen.insert(one.run.run.clone()) {
+                continue;
+            }
+            let called = below.get(&one.run.run).map_or(&[][..], Vec::as_slice);
+            for (at, run) in called.iter().enumerate().rev() {
+                let (lead, further) = style.leads(at + 1 == called.len());
+                let note = is_root_again(run, &one.run).then(|| "reopened on its own".to_owned());
+                let lead = format!("{before}{lead}");
+                next.push((Placed { run: run.clone(), lead, note }, format!("{before}{further}")));
+            }
+            placed.push(one);
+        }
+    }
+    Ok(placed)
+}
+
+/// Was a run opened again after its caller had ended?
+fn is_root_again(run: &RunSummary, caller: &RunSummary) -> bool {
+    let reopened = run.reopened.map(|(at, _)| at);
+    caller.finished_at.zip(reopened).is_some_and(|(ended, reopened)| reopened >= ended)
+}
+
+/// Lists the highest of the runs that fit, and of their callers that fit.
+async fn tops(log: &dyn EventLog, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
+    let wanted = filter.limit.unwrap_or(u32::MAX);
+    let mut callers = Callers::new(log);
+    let mut looked_at = wanted;
+    loop {
+        let runs = log.runs(filter.clone().limit(looked_at)).await?;
+        let is_all = runs.len() < usize::try_from(looked_at).unwrap_or(usize::MAX);
+        let mut tops = BTreeMap::new();
+        for run in runs {
+            let above = callers.of(&run).await?;
+            let top = above.into_iter().rfind(|caller| filter.matches(caller)).unwrap_or(run);
+            tops.insert((top.started_at, top.run.clone()), top);
+        }
+        if is_all || tops.len() >= usize::try_from(wanted).unwrap_or(usize::MAX) {
+            let tops = tops.into_values().rev();
+            return Ok(tops.take(usize::try_from(wanted).unwrap_or(usize::MAX)).collect());
+        }
+        looked_at = looked_at.saturating_mul(4);
+    }
+}
+
+/// Lists what runs dispatched, the first one first, by caller. What is below a run is of its session.
+async fn below(
+    log: &dyn EventLog,
+    tops: &[RunSummary],
+) -> Result<BTreeMap<RunId, Vec<RunSummary>>, LogError> {
+    let mut sessions: BTreeMap<&SessionId, Timestamp> = BTreeMap::new();
+    for run in tops {
+        let from = sessions.entry(&run.session).or_insert(run.started_at);
+        *from = run.started_at.min(*from);
+    }
+    let mut below: BTreeMap<RunId, Vec<RunSummary>> = BTreeMap::new();
+    for (session, from) in sessions {
+        let runs = log.runs(RunFilter::new().session(session.clone()).from(from)).await?;
+        for run in runs.into_iter().rev() {
+            if let Some(caller) = run.parent.clone() {
+                below.entry(caller).or_default().push(run);
+            }
+        }
+    }
+    Ok(below)
+}
