@@ -1,7 +1,7 @@
 //! Failures of a model's endpoint through everything that is put together in production: a dispatched
 //! operator, the loop, the retry stack, an adapter, and a server on loopback that fails as planned.
 //!
-//! What comes of it stands in `docs/composition.md`; `BACKSTOP_WRITE_DOCS=1 cargo test -p
+//! What comes of it stands in `docs/endpoint-failures.md`; `BACKSTOP_WRITE_DOCS=1 cargo test -p
 //! backstop-tests composition` writes the page anew.
 
 use std::fmt::Write as _;
@@ -350,7 +350,7 @@ async fn every_fault_ends_as_the_page_says() {
         assert_eq!(rows[0], rows[1], "both adapters make the same of it");
         let _ = page.write_str(&rows[0]);
     }
-    pages::check("composition.md", &page);
+    pages::check("endpoint-failures.md", &page);
 }
 
 /// Asks a first server that always fails like this, with a second one of the other protocol behind.

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
+use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::{
     Attribute, Expr, Fields, GenericArgument, Ident, Item, ItemMacro, Lit, LitStr, Meta,
@@ -129,7 +130,7 @@ impl Catalogue {
 
 impl Field {
     fn new(attributes: &[Attribute], name: &Ident, kind: Type) -> Self {
-        let name = renamed(attributes).unwrap_or_else(|| name.to_string());
+        let name = renamed(attributes).unwrap_or_else(|| name.unraw().to_string());
         Self { name, docs: docs(attributes), kind }
     }
 }

@@ -6,8 +6,9 @@
 //!
 //! The loop itself is the sans-IO machine of `react-machine`; this crate drives it. It is the one
 //! place that performs effects: what the machine decided is appended to the log first, then acted
-//! on. It never retries (the tower stack does), never decides what a failure means (the error says
-//! so) and never lets a subscriber slow a run down.
+//! on. It never decides whether a failed attempt is followed by another (the policy of `retry` does,
+//! which it asks), nor what a failure means (the error says so), and never lets a subscriber slow a
+//! run down.
 //!
 //! Start at [`Agent::builder`].
 

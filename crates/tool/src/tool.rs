@@ -74,7 +74,7 @@ pub trait Tool: Send + Sync {
     }
 
     /// Returns what a call with these arguments starts, if it starts a run that counts for its caller's,
-    /// as an agent that is a tool does. Of such calls one runs at a time.
+    /// as an agent that is a tool does. Those of one answer run side by side.
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
         let _ = arguments;
         None
