@@ -4,6 +4,7 @@ mod bedrock;
 mod mistakes;
 mod model;
 mod tool;
+mod usable;
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,11 +15,12 @@ use backstop_redact::Redactor;
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
 
-pub(crate) use self::mistakes::{Mistake, mistakes};
+pub(crate) use self::mistakes::{Mistake, held_mistakes, mistakes, tool_mistakes};
 use self::model::{Keys, Models, Other, held_keys, models};
-pub(crate) use self::model::{provider_of, usual_variable};
+pub(crate) use self::model::{key_variables, provider_of, usual_variable};
 pub(crate) use self::tool::tool;
 use crate::exit::CliError;
+pub(crate) use crate::folder::folder_of;
 use crate::{output, store};
 
 /// How to mend a cost budget without a price.
@@ -141,14 +143,6 @@ fn source(file: &AgentFile, folder: &Path, redactor: &Redactor) -> Value {
     json!({ "folder": folder.display().to_string(), "agent_file": source, "redacted": redacted })
 }
 
-/// Returns the folder a file stands in.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
 /// Reads what the agent is asked: the command line's text, standard input, a file, or the agent
 /// file's own.
 pub(crate) fn input(
@@ -156,6 +150,23 @@ pub(crate) fn input(
     file: &AgentFile,
     path: &Path,
 ) -> Result<String, CliError> {
+    let read = read_input(asked, file, path)?;
+    if !read.trim().is_empty() {
+        return Ok(read);
+    }
+    let what = "the input is empty";
+    Err(match asked {
+        Some("-") => CliError::usage(ConfigError::new("standard input", what))
+            .with_hint("pipe what to ask into it, or give --input TEXT"),
+        Some(_) => CliError::usage(format!("--input: {what}"))
+            .with_hint("give --input TEXT, or leave it out where `input` stands in [agent]"),
+        None => ConfigError::new(path, format!("`input` in [agent]: {what}"))
+            .with_hint("write what to ask, or give --input TEXT")
+            .into(),
+    })
+}
+
+fn read_input(asked: Option<&str>, file: &AgentFile, path: &Path) -> Result<String, CliError> {
     match asked {
         Some("-") => output::input().map_err(|error| {
             CliError::usage(

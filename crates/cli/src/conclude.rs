@@ -1,6 +1,5 @@
 //! What is said when a run has ended, or waits.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use layer0::event::{Event, EventKind};
 use layer0::failure::{Chain, Seconds};
 use layer0::stop::Outcome;
 
+use crate::advice::Advice;
 use crate::exit::{self, CliError};
 use crate::limits::limits;
 use crate::output::{self, alert, counted, note, notes};
@@ -28,8 +28,8 @@ pub(crate) struct Ending<'a> {
     pub(crate) chosen: &'a Chosen,
     /// Is everything printed as one object?
     pub(crate) json: bool,
-    /// The agent file.
-    pub(crate) agent: Option<&'a Path>,
+    /// What is known of its agent.
+    pub(crate) advice: Advice,
 }
 
 impl Ending<'_> {
@@ -99,7 +99,7 @@ impl Ending<'_> {
         if let Err(failure) = &seen.result {
             let what = format!("{}: {}", failure.code(), report::causes(&failure.error));
             output::alert_of(output::style::BAD, "error: ", &what);
-            alert(&format!("  hint: {}", failure.hint()));
+            self.advice.failed(failure.code(), &failure.hint());
         }
         if let Ok(outcome) = &seen.result {
             outcome.approvals.iter().for_each(|approval| self.waiting(approval, report));
@@ -109,6 +109,7 @@ impl Ending<'_> {
                 note(&format!("  {}", output::command(&resume)));
             }
         }
+        self.advice.denied(&report.events);
         note(&summary(report));
         let (errors, kept, read) = error_text(&report.events);
         if errors > 0 {
@@ -133,7 +134,8 @@ impl Ending<'_> {
             note("go on with this run:");
             command(&reopen);
         } else if stopped {
-            let agent = self.agent.map_or("AGENT.toml".into(), |path| path.to_string_lossy());
+            let agent =
+                self.advice.path().map_or("AGENT.toml".into(), |path| path.to_string_lossy());
             note("go on in the same session:");
             let agent = output::quoted(&agent);
             let session = output::quoted(report.session.as_str()).into_owned();

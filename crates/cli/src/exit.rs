@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use backstop_config::ConfigError;
 use backstop_error_store::StoreError;
-use backstop_event_log::InvalidStoreUrl;
 use backstop_event_log::LogError;
 use backstop_react::{DecideError, ResumeError};
 use backstop_rehearse::RehearsalError;
@@ -108,6 +108,20 @@ impl CliError {
         ErrorReport { code, message, hint, retry, retry_after_ms, effect, exit: self.code }
     }
 
+    /// Is it about this file?
+    pub(crate) fn is_of_file(&self, path: &Path) -> bool {
+        self.source.downcast_ref::<ConfigError>().is_some_and(|error| error.file() == path)
+    }
+
+    /// Adds the line to what is said of a file.
+    pub(crate) fn in_line(mut self, line: usize) -> Self {
+        self.source = match self.source.downcast::<ConfigError>() {
+            Ok(error) => error.in_line(line).into(),
+            Err(error) => error,
+        };
+        self
+    }
+
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
@@ -191,12 +205,6 @@ impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         let hint = error.hint().map(ToOwned::to_owned);
         Self { code: USAGE, facts: MISTAKE, source: error.into(), hint }
-    }
-}
-
-impl From<InvalidStoreUrl> for CliError {
-    fn from(error: InvalidStoreUrl) -> Self {
-        Self::usage(error)
     }
 }
 

@@ -4,13 +4,17 @@
 //! run failed, 2 usage or configuration, 3 stopped, 4 waiting for approval, 5 storage, 6 replay
 //! diverged or log tampered.
 
+mod advice;
+mod agent_file;
 mod args;
 mod assemble;
 mod commands;
 mod conclude;
 mod exit;
+mod folder;
 mod ids;
 mod limits;
+mod names;
 mod output;
 mod page;
 mod progress;

@@ -10,6 +10,7 @@ use backstop_store_sqlite::Database;
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
+use crate::agent_file;
 use crate::assemble;
 use crate::exit::CliError;
 use crate::store::{self, Chosen};
@@ -46,7 +47,7 @@ impl Recorded {
     ) -> Result<Self, CliError> {
         let (_, events) = read_events(log, run).await?;
         if let Some(path) = instead {
-            return Ok(Self { events, file: AgentFile::read(path)?, path: path.to_owned() });
+            return Ok(Self { events, file: agent_file::read(path)?, path: path.to_owned() });
         }
         let Some(EventKind::RunStarted(started)) = events.first().map(|event| &event.kind) else {
             return Err(LogError::tampered(1, "it does not begin with `run.started`").into());

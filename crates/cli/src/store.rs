@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use backstop_config::{DurabilityName, StoreTable};
+use backstop_config::{ConfigError, DurabilityName, StoreTable};
 use backstop_error_store::Retention;
 use backstop_event_log::{LogKey, StoreUrl};
 use backstop_store_sqlite::{Database, Durability, StoreRetention};
@@ -11,6 +11,7 @@ use etcetera::BaseStrategy;
 
 use crate::args::StoreArgs;
 use crate::exit::CliError;
+use crate::folder::folder_of;
 use crate::output;
 
 /// The variable that names the store when neither command line nor agent file does.
@@ -40,18 +41,56 @@ impl Chosen {
     }
 }
 
-/// Chooses the store: the command line's, else the agent file's (relative to its folder), else the
-/// environment's, else the platform's data folder.
+/// Where the URL of a store stands.
+pub(crate) enum Origin<'a> {
+    /// In this agent file.
+    File(&'a Path),
+    /// Behind this flag of the command line.
+    Flag(&'static str),
+    /// In the environment.
+    Variable,
+}
+
+/// Reads the URL of a store.
+pub(crate) fn parse(url: &str, origin: &Origin<'_>) -> Result<StoreUrl, CliError> {
+    url.parse::<StoreUrl>().map_err(|error| {
+        let meant = meant(url);
+        match origin {
+            Origin::File(path) => ConfigError::new(*path, error.to_string())
+                .with_hint(format!("write `url = \"{meant}\"` into [store]"))
+                .into(),
+            Origin::Flag(flag) => CliError::usage(format!("{flag}: {error}"))
+                .with_hint(format!("write `{flag} {}`", output::quoted(&meant))),
+            Origin::Variable => CliError::usage(format!("{VARIABLE}: {error}")).with_hint(format!(
+                "run `export {VARIABLE}={}`, or `unset {VARIABLE}`",
+                output::quoted(&meant)
+            )),
+        }
+    })
+}
+
+/// Returns the URL that may be meant by one that is none; what could hold a password is not repeated.
+fn meant(url: &str) -> String {
+    let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("file:")).unwrap_or(url);
+    match path.is_empty() || path.contains([':', '@']) {
+        true => "sqlite:backstop.db".to_owned(),
+        false => format!("sqlite:{path}"),
+    }
+}
+
+/// Chooses the store: the command line's, else that of the agent file at this path (relative to its
+/// folder), else the environment's, else the platform's data folder.
 pub(crate) fn choose(args: &StoreArgs, file: Option<(&str, &Path)>) -> Result<Chosen, CliError> {
     if let Some(url) = &args.store {
-        return Ok(Chosen { url: url.parse::<StoreUrl>()?, named: true });
+        return Ok(Chosen { url: parse(url, &Origin::Flag("--store"))?, named: true });
     }
-    if let Some((url, folder)) = file {
-        return Ok(Chosen { url: url.parse::<StoreUrl>()?.below(folder), named: true });
+    if let Some((url, path)) = file {
+        let url = parse(url, &Origin::File(path))?.below(folder_of(path));
+        return Ok(Chosen { url, named: true });
     }
     if let Ok(url) = std::env::var(VARIABLE) {
         // Later commands read the variable too.
-        return Ok(Chosen { url: url.parse::<StoreUrl>()?, named: false });
+        return Ok(Chosen { url: parse(&url, &Origin::Variable)?, named: false });
     }
     Ok(Chosen { url: StoreUrl::Sqlite(default_path()?), named: false })
 }
@@ -109,9 +148,9 @@ pub(crate) async fn open_existing(chosen: &Chosen) -> Result<Option<Database>, C
     }
 }
 
-/// Chooses a store that a URL names.
-pub(crate) fn named(url: &str) -> Result<Chosen, CliError> {
-    Ok(Chosen { url: url.parse::<StoreUrl>()?, named: true })
+/// Chooses a store that a URL behind a flag names.
+pub(crate) fn named(url: &str, flag: &'static str) -> Result<Chosen, CliError> {
+    Ok(Chosen { url: parse(url, &Origin::Flag(flag))?, named: true })
 }
 
 /// Opens a store to read from; `None` when the user named none and nothing was recorded yet.

@@ -42,6 +42,8 @@ const PLACES: [(&str, &[&str]); 9] = [
             "cache",
             "extra_body",
             "headers",
+            "max_output_tokens",
+            "model",
             "provider",
             "reasoning_effort",
             "script",
@@ -58,6 +60,17 @@ const PLACES: [(&str, &[&str]); 9] = [
     ("[store]", &["durability", "error_retention_days", "run_retention_days", "url"]),
 ];
 
+/// Names that no letters lead from to what was meant: what is written, what is meant, and a key that is known
+/// beside it.
+const MEANT: [(&str, &str, &str); 6] = [
+    ("max_tokens", "max_output_tokens", "provider"),
+    ("name", "model", "provider"),
+    ("prompt", "instructions", "instructions_file"),
+    ("system", "instructions", "instructions_file"),
+    ("system_prompt", "instructions", "instructions_file"),
+    ("url", "base_url", "provider"),
+];
+
 /// Says which name was meant, where it belongs, or all that are known.
 pub(crate) fn of_unknown(
     text: &str,
@@ -65,6 +78,12 @@ pub(crate) fn of_unknown(
     known: &[&str],
     span: Option<&Range<usize>>,
 ) -> Option<String> {
+    let is_meant = |(written, meant, beside): &(&str, &str, &str)| {
+        *written == name && known.contains(meant) && known.contains(beside)
+    };
+    if let Some((_, meant, _)) = MEANT.iter().find(|row| is_meant(row)) {
+        return Some(format!("did you mean `{meant}`?"));
+    }
     let is_agent = text.lines().any(|line| line.trim_start().starts_with("[model]"));
     let place = PLACES.into_iter().find(|(_, keys)| keys.contains(&name));
     if let Some((table, _)) = place.filter(|(table, _)| is_agent || table.starts_with("[agent")) {
@@ -82,9 +101,15 @@ pub(crate) fn nearest(name: &str, known: &[&str]) -> Option<String> {
     let small = name.to_ascii_lowercase();
     let likeness = |known: &&&str| strsim::jaro_winkler(&small, known);
     let best = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    let all = known.join(", ");
     Some(match likeness(&best) >= MIN_SIMILARITY {
         true => format!("did you mean `{best}`?"),
-        false => format!("known here: {}", known.join(", ")),
+        // Most providers speak what OpenAI does.
+        false if known.contains(&"openai-responses") => format!(
+            "write `openai`, and `base_url = \"https://…\"` beside it, for a provider that speaks its \
+             interface; known here: {all}"
+        ),
+        false => format!("known here: {all}"),
     })
 }
 
@@ -107,18 +132,32 @@ pub(crate) fn of_value(
         let field = field.split('`').next()?;
         return Some(of_missing(field, header_at(text, span)));
     }
+    if what.starts_with("string values ") {
+        return Some(format!("write `{} = \"…\"`", key?));
+    }
     let (given, expected) = what.split_once(", expected ")?;
     let given = given.rsplit_once(": ").map_or(given, |(_, given)| given);
     match expected {
         "a boolean" => Some("write `true` or `false`, without quotes".to_owned()),
         "a list" if given == "map" => Some(format!("write `[[{}]]`", key?)),
         "a list" if given.starts_with("string") => Some(format!("write `{} = [\"…\"]`", key?)),
-        "a number" | "a whole number" if given.starts_with("string") => {
-            Some("write it without quotes".to_owned())
+        number if number.starts_with("a number") || number.starts_with("a whole number") => {
+            of_number(given, key?, number.ends_with("\"off\""))
         }
+        amount if amount.starts_with("an amount") => of_number(given, key?, true),
         "a string" => Some("write it in quotes".to_owned()),
         _ => None,
     }
+}
+
+/// Says how a number is written in place of a text.
+fn of_number(given: &str, key: &str, may_be_off: bool) -> Option<String> {
+    let text = given.strip_prefix("string ")?.trim_matches('"');
+    if text.trim().parse::<f64>().is_ok() {
+        return Some("write it without quotes".to_owned());
+    }
+    let off = if may_be_off { format!(", or `{key} = \"off\"`") } else { String::new() };
+    Some(format!("write a number, such as `{key} = 10`{off}"))
 }
 
 fn of_missing(field: &str, header: Option<&str>) -> String {

@@ -33,8 +33,14 @@ pub(crate) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> Confi
         }
         None => {
             let what = in_words(message);
-            let hint = hints::of_value(text, &what, key, span.as_ref());
-            (what, hint)
+            // Advice stands apart from what is wrong.
+            match what.split_once("; did you mean ") {
+                Some((what, meant)) => (what.to_owned(), Some(format!("did you mean {meant}"))),
+                None => {
+                    let hint = hints::of_value(text, &what, key, span.as_ref());
+                    (what, hint)
+                }
+            }
         }
     };
     let what = match key {

@@ -94,7 +94,7 @@ pub fn find(code: &str) -> Option<&'static Entry> {
 catalogue! {
     PROVIDER_TRANSIENT "provider.transient"
         "The provider or the way to it failed for the moment: overload, 5xx, a lost connection."
-        "Nothing to fix; it was tried again within the retry limits."
+        "Nothing to fix in the request: try again later, raise `attempts` of the retry policy, or add a fallback."
     PROVIDER_RATE_LIMITED "provider.rate_limited"
         "The provider asked to slow down."
         "Wait for the hint in the error, lower concurrency or add a fallback."
@@ -124,7 +124,7 @@ catalogue! {
         "Look for a proxy that closes streams; declare endpoints that omit the marker."
     PROVIDER_STREAM_INTERRUPTED "provider.stream_interrupted"
         "The connection broke inside the answer."
-        "Nothing to fix; it was tried again within the retry limits."
+        "Nothing to fix in the request: try again later, raise `attempts` of the retry policy, or add a fallback."
     PROVIDER_NOT_FOUND "provider.not_found"
         "The provider does not know the model or the path."
         "Check model name and base_url."

@@ -41,7 +41,7 @@ pub(super) fn from_one() -> clap::builder::RangedI64ValueParser<u32> {
 
 /// Parts a label into its key and its value.
 pub(super) fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("it is KEY=VALUE")?;
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, such as ticket=4711")?;
     LabelError::check(key, value).map_err(|error| error.to_string())?;
     Ok((key.to_owned(), value.to_owned()))
 }

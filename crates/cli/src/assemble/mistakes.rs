@@ -7,9 +7,10 @@ use backstop_event_log::StoreUrl;
 use backstop_react::{BuildError, DefinitionError};
 
 use super::model::{Keys, check_cooldown, provider};
+use super::usable::lacking;
 use super::{folder_of, tool};
 use crate::exit::CliError;
-use crate::store;
+use crate::store::{self, Origin};
 
 /// Something that is wrong with an agent file.
 pub(crate) struct Mistake {
@@ -37,6 +38,15 @@ impl Mistake {
 
 /// Finds what is wrong with a file beyond how it is written. Tables that are mistaken already are left out.
 pub(crate) fn mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
+    mistakes_with(checked, path, Keys::Any)
+}
+
+/// As [`mistakes`]; a key that this process does not hold is one too.
+pub(crate) fn held_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
+    mistakes_with(checked, path, Keys::Held)
+}
+
+fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
     let Some(file) = &checked.file else { return Vec::new() };
     let folder = folder_of(path);
     let mut found = Vec::new();
@@ -47,7 +57,7 @@ pub(crate) fn mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
         }
     };
     note("agent", 0, file.agent.instructions(path, folder).map(drop).map_err(Into::into));
-    let model = |table: &ModelTable| provider(table, path, folder, 0, Keys::Any).map(drop);
+    let model = |table: &ModelTable| provider(table, path, folder, 0, keys).map(drop);
     for (place, pool) in file.model.pools().iter().enumerate() {
         for (index, table) in pool.iter().enumerate() {
             let (name, index) = match (place, index) {
@@ -59,19 +69,35 @@ pub(crate) fn mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
         }
     }
     if let Some(url) = &file.store.url {
-        let url = url.parse::<StoreUrl>().map_err(CliError::from);
+        let url = store::parse(url, &Origin::File(path));
         let usable = url.and_then(|url| match url {
             StoreUrl::Postgres(_) => Err(store::unsupported()),
             _ => Ok(()),
         });
         note("store", 0, usable);
     }
-    let max_result_bytes = file.agent.limits().max_result_bytes;
-    for (index, table) in file.tools.iter().enumerate() {
-        note("tools", index, tool(table, path, folder, max_result_bytes).map(drop));
-    }
+    found.extend(tool_mistakes(checked, path));
     if found.is_empty() && checked.mistakes.is_empty() {
         found.extend(together(file, path, checked));
+    }
+    found
+}
+
+/// Finds what is wrong with the tools of a file.
+pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
+    let Some(file) = &checked.file else { return Vec::new() };
+    let folder = folder_of(path);
+    let max_result_bytes = file.agent.limits().max_result_bytes;
+    let mut found = Vec::new();
+    for (index, table) in file.tools.iter().enumerate() {
+        let errors: Vec<CliError> = match tool(table, path, folder, max_result_bytes) {
+            Err(error) => vec![error],
+            Ok(_) => lacking(table, file, path, folder).into_iter().map(Into::into).collect(),
+        };
+        if !checked.is_mistaken("tools", index) {
+            let line = checked.line_of("tools", index);
+            found.extend(errors.iter().map(|error| Mistake::of(error, path, line)));
+        }
     }
     found
 }

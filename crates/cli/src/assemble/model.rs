@@ -144,6 +144,16 @@ pub(crate) const fn usual_variable(provider: ProviderName) -> Option<&'static st
     }
 }
 
+/// Returns the variables that hold the keys of a file's models.
+pub(crate) fn key_variables(model: &ModelTable) -> Vec<String> {
+    let mut names = Vec::new();
+    for table in model.pools().into_iter().flatten() {
+        let usual = usual_variable(table.provider).map(ToOwned::to_owned);
+        names.extend(table.api_key_env.or(usual).filter(|name| !names.contains(name)));
+    }
+    names
+}
+
 /// Where keys come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keys {
@@ -204,7 +214,11 @@ pub(super) fn provider(
     keys: Keys,
 ) -> Result<Keyed, CliError> {
     check_keys(model, path)?;
-    let key = |model: &ModelTable, usual: &str| match (key(model, usual), keys) {
+    // What is asked is said before with which key.
+    if model.provider != ProviderName::Script {
+        model_name(model, path)?;
+    }
+    let key = |model: &ModelTable, usual: &str| match (key(model, usual, path), keys) {
         (Err(_), Keys::Any) => Ok(Some("none".to_owned())),
         (key, _) => key,
     };
@@ -349,15 +363,19 @@ fn model_name(model: &ModelTable, path: &Path) -> Result<String, CliError> {
 }
 
 /// Reads the key from the variable the file names, which must be set, or from the usual one.
-fn key(model: &ModelTable, usual: &str) -> Result<Option<String>, CliError> {
+fn key(model: &ModelTable, usual: &str, path: &Path) -> Result<Option<String>, CliError> {
     let variable = model.api_key_env.as_deref();
     match ApiKey::from_env(variable.unwrap_or(usual)) {
         Ok(key) => Ok(Some(key.reveal().to_owned())),
         // Local endpoints need none.
         Err(_) if variable.is_none() && model.base_url.is_some() => Ok(None),
         Err(error) => {
-            let hint = error.hint();
-            Err(CliError::usage(error).with_hint(hint))
+            let named = match variable {
+                Some(_) => "`api_key_env` in [model] names the variable",
+                None => "if another variable holds it, write `api_key_env = \"…\"` into [model]",
+            };
+            let hint = format!("{}; {named}", error.hint());
+            Err(ConfigError::new(path, error.to_string()).with_hint(hint).into())
         }
     }
 }

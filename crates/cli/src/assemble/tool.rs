@@ -12,6 +12,7 @@ use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
 use crate::exit::CliError;
+use crate::names::nearest;
 
 /// The variables a program sees unless the file says otherwise.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
@@ -109,14 +110,23 @@ fn builtin_tool(
         }
         name => {
             return Err(ConfigError::new(path, format!("there is no built-in tool `{name}`"))
-                .with_hint(format!("built-in tools: {}", BUILT_IN.join(", ")))
+                .with_hint(of_unknown(name))
                 .into());
         }
     })
 }
 
+/// Says which built-in tool may be meant.
+fn of_unknown(name: &str) -> String {
+    let all = format!("built-in tools: {}", BUILT_IN.join(", "));
+    match nearest(name, &BUILT_IN) {
+        Some(near) => format!("did you mean `{near}`? {all}"),
+        None => format!("{all}; a program of yours is `kind = \"command\"`"),
+    }
+}
+
 /// Returns what a program sees of this process's environment.
-fn variables(table: &ToolTable) -> BTreeMap<String, String> {
+pub(super) fn variables(table: &ToolTable) -> BTreeMap<String, String> {
     let allowed: Vec<&str> = match &table.env {
         Some(names) => names.iter().map(String::as_str).collect(),
         None => VARIABLES.to_vec(),

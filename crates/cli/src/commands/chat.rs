@@ -6,13 +6,12 @@ mod turn;
 
 use std::process::ExitCode;
 
-use backstop_config::AgentFile;
-
 use self::conversation::Conversation;
 use self::slash::{Slash, Then};
+use crate::agent_file;
 use crate::args::ChatArgs;
 use crate::assemble;
-use crate::commands::run::equipped;
+use crate::commands::run::{equipped, prepare};
 use crate::exit::{self, CliError};
 use crate::output::{self, Line, Lines, note};
 use crate::report;
@@ -20,12 +19,9 @@ use crate::signals::Turns;
 use crate::store;
 
 pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
-    let file = AgentFile::read(&args.agent)?;
-    let folder = assemble::folder_of(&args.agent);
-    let chosen = store::choose(&args.store, file.store.url.as_deref().map(|url| (url, folder)))?;
-    // Everything is checked before a store is opened, so that a mistake leaves no file.
-    let agent = assemble::agent(&file, &args.agent)?;
-    assemble::build(agent.clone(), &args.agent)?;
+    let file = agent_file::read(&args.agent)?;
+    let (chosen, agent) = prepare(&file, &args.agent, &args.store)
+        .map_err(|error| agent_file::located(error, &args.agent))?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
     let turns = Turns::start();

@@ -5,14 +5,17 @@ mod finding;
 mod machine;
 mod places;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anstyle::Style;
-use backstop_config::AgentFile;
+use backstop_config::{AgentFile, ConfigError};
+use layer0::failure::Chain;
 
 use self::finding::{Finding, State};
+use crate::agent_file;
 use crate::args::DoctorArgs;
-use crate::assemble::folder_of;
+use crate::assemble::{Mistake, tool_mistakes};
 use crate::exit::{CliError, FAILED};
 use crate::output::style::{BAD, DIM, GOOD};
 use crate::output::{self, note};
@@ -22,20 +25,16 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
     let file = match &args.agent {
         Some(path) => match AgentFile::read(path) {
             Ok(file) => Some((file, path.as_path())),
-            Err(error) => {
-                let hint = format!("`backstop check {}` finds every mistake", path.display());
-                let finding = Finding::mend("agent", error.to_string(), hint);
-                return finish(&[finding], args.json);
-            }
+            Err(error) => return finish(&[unread(error, path)], args.json),
         },
         None => None,
     };
-    let of_file = file
-        .as_ref()
-        .and_then(|(file, path)| file.store.url.as_deref().map(|url| (url, folder_of(path))));
+    let of_file =
+        file.as_ref().and_then(|(file, path)| file.store.url.as_deref().map(|url| (url, *path)));
     let mut findings = Vec::new();
     if let Some((_, path)) = &file {
         findings.push(Finding::ok("agent", format!("{} can be read", path.display())));
+        findings.extend(tools(path));
     }
     match &file {
         Some((file, path)) => findings.extend(endpoints::of_agent(&file.model, path).await),
@@ -47,6 +46,26 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<ExitCode, CliError> {
     }
     findings.push(machine::clock());
     finish(&findings, args.json)
+}
+
+/// Says why an agent file cannot be read.
+fn unread(error: ConfigError, path: &Path) -> Finding {
+    if path.is_file() {
+        let hint = format!("`backstop check {}` finds every mistake", path.display());
+        return Finding::mend("agent", Chain(&error).to_string(), hint);
+    }
+    Finding::of("agent", &agent_file::refused(error, path))
+}
+
+/// Says what keeps the tools of an agent from working.
+fn tools(path: &Path) -> Vec<Finding> {
+    let Ok(checked) = AgentFile::check(path) else { return Vec::new() };
+    let finding = |mistake: Mistake| {
+        let line = mistake.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let hint = mistake.hint.unwrap_or_else(|| format!("`backstop check {}`", path.display()));
+        Finding::mend("tools", format!("{}{line}: {}", path.display(), mistake.what), hint)
+    };
+    tool_mistakes(&checked, path).into_iter().map(finding).collect()
 }
 
 fn finish(findings: &[Finding], json: bool) -> Result<ExitCode, CliError> {

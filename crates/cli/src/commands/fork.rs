@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use backstop_react::{ForkRequest, Source};
 
+use crate::advice::Advice;
 use crate::args::ForkArgs;
 use crate::commands::resume::sum;
 use crate::commands::run::equipped;
@@ -38,7 +39,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     let (chosen, database) = match &args.to {
         None => (chosen, from.clone()),
         Some(url) => {
-            let to = store::named(url)?;
+            let to = store::named(url, "--to")?;
             let database = store::open(&to, &recorded.file.store).await?;
             request = request.from(Source::of(&from));
             (to, database)
@@ -53,7 +54,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     if args.to.is_some() {
         from.close().await;
     }
-    let agent = args.agent.as_deref();
-    let ending = Ending { database: &database, chosen: &chosen, json: args.json, agent };
+    let advice = Advice::of(&recorded.file, args.agent.as_deref());
+    let ending = Ending { database: &database, chosen: &chosen, json: args.json, advice };
     ending.conclude_resumed(Seen { result, answer }).await
 }

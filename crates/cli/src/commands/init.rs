@@ -38,10 +38,10 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     let agent = include_str!("init/agent.toml").replace("{{model}}", &model);
     let agent = agent.replace("{{file}}", &file_name);
     // Neither is written where one is there.
-    for file in [Some(args.file.as_path()), script.as_deref()].into_iter().flatten() {
-        if file.symlink_metadata().is_ok() {
-            return Err(exists(file));
-        }
+    let files = [Some(args.file.as_path()), script.as_deref()].into_iter().flatten();
+    let there: Vec<&Path> = files.filter(|file| file.symlink_metadata().is_ok()).collect();
+    if !there.is_empty() {
+        return Err(exist(&there));
     }
     write(&args.file, &agent)?;
     if let Some(script) = &script {
@@ -60,13 +60,15 @@ fn write(file: &Path, text: &str) -> Result<(), CliError> {
     let opened = OpenOptions::new().write(true).create_new(true).open(file);
     let written = opened.and_then(|mut opened| opened.write_all(text.as_bytes()));
     written.map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => exists(file),
+        std::io::ErrorKind::AlreadyExists => exist(&[file]),
         _ => CliError::usage(format!("{}: cannot be written: {error}", file.display()))
             .with_hint("name a file in a folder that exists and that you may write to"),
     })
 }
 
-fn exists(file: &Path) -> CliError {
-    CliError::usage(format!("{}: is there already", file.display()))
-        .with_hint("name another file, or take that one away")
+fn exist(files: &[&Path]) -> CliError {
+    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let (are, them) = if names.len() == 1 { ("is", "that one") } else { ("are", "both") };
+    CliError::usage(format!("{}: {are} there already", names.join(" and ")))
+        .with_hint(format!("name another file, in another folder if need be, or take {them} away"))
 }

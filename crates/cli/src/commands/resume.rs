@@ -7,6 +7,7 @@ use backstop_react::{ReopenRequest, ResumeRequest};
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
 
+use crate::advice::Advice;
 use crate::args::ResumeArgs;
 use crate::commands::run::equipped;
 use crate::conclude::Ending;
@@ -38,8 +39,8 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     let result = agent.resume(request).await;
     drop(agent);
     let answer = shown.await.ok().flatten();
-    let agent = args.agent.as_deref();
-    let ending = Ending { database: &database, chosen: &chosen, json: args.json, agent };
+    let advice = Advice::of(&recorded.file, args.agent.as_deref());
+    let ending = Ending { database: &database, chosen: &chosen, json: args.json, advice };
     ending.conclude_resumed(Seen { result, answer }).await
 }
 
@@ -62,8 +63,8 @@ async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode
     let result = agent.reopen(request).await;
     drop(agent);
     let answer = shown.await.ok().flatten();
-    let agent = args.agent.as_deref();
-    let ending = Ending { database: &database, chosen: &chosen, json: args.json, agent };
+    let advice = Advice::of(&recorded.file, args.agent.as_deref());
+    let ending = Ending { database: &database, chosen: &chosen, json: args.json, advice };
     ending.conclude_resumed(Seen { result, answer }).await
 }
 
@@ -89,7 +90,7 @@ async fn over(chosen: &Chosen, run: &RunId, json: bool) -> Result<Option<ExitCod
     };
     match result.transpose() {
         Some(result) => {
-            let ending = Ending { database: &database, chosen, json, agent: None };
+            let ending = Ending { database: &database, chosen, json, advice: Advice::default() };
             ending.conclude_resumed(Seen { result, answer: None }).await.map(Some)
         }
         None => {

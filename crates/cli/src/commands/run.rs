@@ -1,33 +1,33 @@
 //! `backstop run`
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use backstop_config::AgentFile;
 use backstop_react::{AgentBuilder, RunRequest};
 use backstop_store_sqlite::Database;
 
-use crate::args::RunArgs;
+use crate::advice::Advice;
+use crate::agent_file;
+use crate::args::{RunArgs, StoreArgs};
 use crate::assemble;
 use crate::conclude::Ending;
 use crate::exit::CliError;
 use crate::progress::{self, Results};
 use crate::prompt::Prompt;
 use crate::signals;
-use crate::store;
+use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
-    let file = AgentFile::read(&args.agent)?;
+    let file = agent_file::read(&args.agent)?;
     let input = match args.text {
         Some(text) => text,
         None => assemble::input(args.input.as_deref(), &file, &args.agent)?,
     };
     let images = args.images.iter().map(|path| assemble::image(path));
     let images = images.collect::<Result<Vec<_>, _>>()?;
-    let folder = assemble::folder_of(&args.agent);
-    let chosen = store::choose(&args.store, file.store.url.as_deref().map(|url| (url, folder)))?;
-    // Everything is checked before a store is opened, so that a mistake leaves no file.
-    let agent = assemble::agent(&file, &args.agent)?;
-    assemble::build(agent.clone(), &args.agent)?;
+    let (chosen, agent) = prepare(&file, &args.agent, &args.store)
+        .map_err(|error| agent_file::located(error, &args.agent))?;
     let database = store::open(&chosen, &file.store).await?;
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
 
@@ -45,9 +45,22 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
         database: &database,
         chosen: &chosen,
         json: args.json || args.events,
-        agent: Some(&args.agent),
+        advice: Advice::of(&file, Some(&args.agent)),
     };
     ending.conclude(seen).await
+}
+
+/// Chooses the store of an agent and puts the agent together. Everything is checked before a store is
+/// opened, so that a mistake leaves no file.
+pub(crate) fn prepare(
+    file: &AgentFile,
+    path: &Path,
+    args: &StoreArgs,
+) -> Result<(Chosen, AgentBuilder), CliError> {
+    let chosen = store::choose(args, file.store.url.as_deref().map(|url| (url, path)))?;
+    let agent = assemble::agent(file, path)?;
+    assemble::build(agent.clone(), path)?;
+    Ok((chosen, agent))
 }
 
 /// Gives an agent its log, its stores, and the person at the terminal.

@@ -21,6 +21,7 @@ mod ids;
 mod limits;
 mod listing;
 mod machine;
+mod mistaken;
 mod models;
 mod newcomer;
 mod numbers;

@@ -34,7 +34,7 @@ fn init_overwrites_nothing() {
     bench.run(&["init"]).fails(2, "script.toml: is there already");
     assert_eq!(bench.files().len(), 1);
     bench.write("agent.toml", "mine");
-    bench.run(&["init"]).fails(2, "agent.toml: is there already");
+    bench.run(&["init"]).fails(2, "agent.toml and script.toml: are there already");
     let keyed = Bench::new().with("OPENAI_API_KEY", "sk-0123456789");
     keyed.write("script.toml", "mine");
     assert_eq!(keyed.run(&["init", "mine.toml"]).ok().out, "mine.toml\n", "a key is there");

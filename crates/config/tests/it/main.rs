@@ -265,9 +265,8 @@ fn grants_that_name_nothing_are_refused() {
     let error = agent_error(&format!(
         "{MODEL}[agent.policy]\ngrant = [\"process:spawn\", \"fs:raed:./logs/**\"]\n"
     ));
-    let what =
-        "grant `fs:raed:./logs/**` is not valid: there is no `fs:raed`; did you mean `fs:read`?";
-    check(&error, 4, what, "");
+    let what = "grant `fs:raed:./logs/**` is not valid: there is no `fs:raed`";
+    check(&error, 4, what, "did you mean `fs:read`?");
     for grant in
         ["", " ", "fs:", "fs:read:", "FS:read", "proces:spawn", "network:outbond", "fs:read "]
     {
@@ -275,8 +274,8 @@ fn grants_that_name_nothing_are_refused() {
         assert_eq!(error.line(), Some(4), "{grant}: {error}");
     }
     let tool = "[[tools]]\nkind = \"command\"\nname = \"t\"\ncapabilities = [\"fs:raed\"]\n";
-    let what = "capability `fs:raed` is not valid: there is no `fs:raed`; did you mean `fs:read`?";
-    check(&agent_error(&format!("{MODEL}{tool}")), 6, what, "");
+    let what = "capability `fs:raed` is not valid: there is no `fs:raed`";
+    check(&agent_error(&format!("{MODEL}{tool}")), 6, what, "did you mean `fs:read`?");
 }
 
 /// Spec: C5, T15

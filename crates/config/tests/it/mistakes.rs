@@ -154,7 +154,10 @@ fn mistakes_of_a_first_day_say_what_to_do() {
             "[model]\nprovider = \"OpenAI\"\n",
             "2: `provider`: unknown variant `OpenAI` (did you mean `openai`?)",
         ),
-        ("[model]\nprovider = script\n", "2: `provider`: string values must be quoted ()"),
+        (
+            "[model]\nprovider = script\n",
+            "2: `provider`: string values must be quoted (write `provider = \"…\"`)",
+        ),
         (
             &format!("{script}instructions = \"be kind\"\n"),
             "3: unknown field `instructions` (it belongs into `[agent]`)",

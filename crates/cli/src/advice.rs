@@ -1,0 +1,66 @@
+//! What a person can change so that the next run fares better.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use backstop_config::AgentFile;
+use layer0::code;
+use layer0::event::{Event, EventKind};
+
+use crate::assemble::key_variables;
+use crate::output::{alert, note, quoted};
+
+/// What is known of the agent of a run.
+#[derive(Default)]
+pub(crate) struct Advice {
+    /// The agent file.
+    path: Option<PathBuf>,
+    /// The variables that hold the keys of its models.
+    keys: Vec<String>,
+}
+
+impl Advice {
+    /// `path` is where the agent file stands now, which a record does not know.
+    pub(crate) fn of(file: &AgentFile, path: Option<&Path>) -> Self {
+        Self { path: path.map(Path::to_owned), keys: key_variables(&file.model) }
+    }
+
+    /// Returns the agent file.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
+    /// Says how to mend what a run failed with: `hint` is what is said of it in general.
+    pub(crate) fn failed(&self, code: &str, hint: &str) {
+        let hint = match (code, &self.keys[..]) {
+            (code::PROVIDER_AUTH_FAILED, [_, ..]) => format!(
+                "check the key in {}, and what the account may do; `api_key_env` in [model] names another variable",
+                self.keys.join(" or ")
+            ),
+            _ => hint.to_owned(),
+        };
+        alert(&format!("  hint: {hint}"));
+    }
+
+    /// Says what to grant where calls of a run were denied for want of it.
+    pub(crate) fn denied(&self, events: &[Event]) {
+        let file = self
+            .path()
+            .map_or("the agent file".into(), |path| quoted(&path.to_string_lossy()).into_owned());
+        let denied: BTreeSet<(&str, &str)> = events.iter().filter_map(denied_call).collect();
+        for (tool, needed) in denied {
+            note(&format!(
+                "`{tool}` was denied `{needed}`; if it may have it, add it to [agent.policy] of {file}: \
+                 `grant = [\"{needed}\"]`"
+            ));
+        }
+    }
+}
+
+/// Returns the tool of a call that was denied, and what it needed.
+fn denied_call(event: &Event) -> Option<(&str, &str)> {
+    let EventKind::ToolResponded(answer) = &event.kind else { return None };
+    let error = answer.error.as_ref().filter(|it| it.reason == code::TOOL_PERMISSION_DENIED)?;
+    let needed = error.message.split_once("requires '")?.1.strip_suffix('\'')?;
+    Some((&answer.tool, needed))
+}

@@ -1,0 +1,84 @@
+//! Reading an agent file, and what to say of one that cannot be used.
+
+use std::error::Error;
+use std::io;
+use std::path::Path;
+
+use backstop_config::{AgentFile, ConfigError};
+
+use crate::assemble;
+use crate::exit::CliError;
+use crate::output;
+
+/// Reads the agent file that the command line names.
+pub(crate) fn read(path: &Path) -> Result<AgentFile, CliError> {
+    AgentFile::read(path).map_err(|error| refused(error, path))
+}
+
+/// Says how to mend a file that cannot be read, or is mistaken.
+pub(crate) fn refused(error: ConfigError, path: &Path) -> CliError {
+    if path.is_dir() {
+        return error.with_hint(of_folder(path)).into();
+    }
+    if !is_absent(&error) {
+        return with_others(error.into(), path);
+    }
+    let typed = path.to_string_lossy();
+    match typed.contains(char::is_whitespace) {
+        true => CliError::usage(ConfigError::new(path, "there is no such agent file")).with_hint(
+            format!(
+                "the file comes first, what to ask behind it: `{}`",
+                output::command(&format!("run AGENT.toml {}", output::quoted(&typed)))
+            ),
+        ),
+        false => error
+            .with_hint(format!(
+                "name an agent file that is there, or have one written: `{}`",
+                output::command(&format!("init {}", output::quoted(&typed)))
+            ))
+            .into(),
+    }
+}
+
+/// Adds the line to what is wrong with an agent as a whole, and how to see what else is.
+pub(crate) fn located(error: CliError, path: &Path) -> CliError {
+    if !error.is_of_file(path) {
+        return error;
+    }
+    let Ok(checked) = AgentFile::check(path) else { return error };
+    let said = error.to_string();
+    let found = assemble::held_mistakes(&checked, path);
+    let here = found.iter().find(|mistake| said.ends_with(&mistake.what));
+    let error = match here.and_then(|mistake| mistake.line) {
+        Some(line) => error.in_line(line),
+        None => error,
+    };
+    with_others(error, path)
+}
+
+/// Says that there are further mistakes, where there are.
+fn with_others(error: CliError, path: &Path) -> CliError {
+    let Ok(checked) = AgentFile::check(path) else { return error };
+    let count = checked.mistakes.len() + assemble::mistakes(&checked, path).len();
+    if count < 2 {
+        return error;
+    }
+    let check = output::command(&format!("check {}", output::quoted(&path.to_string_lossy())));
+    let all = format!("`{check}` lists all {count} mistakes");
+    let hint = error.hint().map_or_else(|| all.clone(), |hint| format!("{hint}; {all}"));
+    error.with_hint(hint)
+}
+
+fn is_absent(error: &ConfigError) -> bool {
+    let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
+}
+
+/// Says which file of a folder may be meant.
+fn of_folder(path: &Path) -> String {
+    let usual = path.join("agent.toml");
+    match usual.is_file() {
+        true => format!("name the file in it: {}", output::quoted(&usual.to_string_lossy())),
+        false => "name an agent file, such as agent.toml in that folder".to_owned(),
+    }
+}

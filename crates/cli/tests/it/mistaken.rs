@@ -1,0 +1,232 @@
+//! Mistakes of newcomers: each message says what is wrong, where and how to mend it.
+
+use backstop_testkit::{Loopback, Reply};
+use serde_json::json;
+
+use crate::bench::Bench;
+
+const CLAUDE: &str = "[model]\nprovider = \"anthropic\"\nmodel = \"claude-sonnet-4-5\"\n";
+
+/// Runs an agent file of this text; it is refused, and nothing is left behind.
+#[track_caller]
+fn refused(text: &str, what: &str, hint: &str) {
+    let bench = Bench::new();
+    bench.write("a.toml", text);
+    let ran = bench.run(&["run", "a.toml", "hi"]).fails(2, what);
+    assert!(ran.err.contains(&format!("\n  hint: {hint}")), "{}", ran.err);
+    assert_eq!(bench.files().len(), 1, "no store is made");
+}
+
+/// Spec: W8
+#[test]
+fn check_names_what_tools_lack() {
+    let bench = Bench::new();
+    bench.write("plain.sh", "echo hi");
+    let tool = |name: &str, more: &str| {
+        format!("[[tools]]\nkind = \"command\"\nname = \"{name}\"\ndescription = \"d\"\n{more}\n")
+    };
+    let built_in = |name: &str| format!("[[tools]]\nkind = \"builtin\"\nname = \"{name}\"\n");
+    let text = [
+        "[agent.policy]\ngrant = [\"fs:read:./**\"]\n".to_owned(),
+        CLAUDE.to_owned(),
+        built_in("fs_read"),
+        built_in("shell"),
+        built_in("http_fetch"),
+        built_in("fs_write"),
+        tool(
+            "gone",
+            "capabilities = []\nschema = { type = \"object\" }\ncommand = [\"no-such-it\"]",
+        ),
+        tool(
+            "plain",
+            "capabilities = []\nschema = { type = \"object\" }\ncommand = [\"./plain.sh\"]",
+        ),
+        tool("bare", "command = [\"sh\"]\nenv = [\"PATH\"]"),
+    ];
+    bench.write("a.toml", &text.concat());
+    let found = bench.run(&["check", "a.toml", "--json"]).fails(2, "").json();
+    let expected = [
+        (9, "tool `shell` needs `process:spawn`", "grant = [\"fs:read:./**\", \"process:spawn\"]"),
+        (12, "tool `http_fetch` needs `network:outbound`", "\"network:outbound:HOST\"]"),
+        (15, "tool `fs_write` needs `fs:write`", "\"fs:write:./**\"]"),
+        (
+            18,
+            "tool `gone`: there is no program `no-such-it` in PATH",
+            "command = [\"./no-such-it\"]",
+        ),
+        (25, "tool `plain`: `./plain.sh` is not executable", "chmod +x ./plain.sh"),
+        (32, "tool `bare` needs `process:spawn`", "\"process:spawn\"]"),
+        (32, "tool `bare` has no `schema`", "schema = { type = \"object\""),
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for (found, (line, what, hint)) in found.iter().zip(expected) {
+        assert_eq!(found["line"], line, "{found}");
+        assert!(found["message"].as_str().unwrap().starts_with(what), "{found}");
+        assert!(found["hint"].as_str().unwrap().contains(hint), "{found}");
+    }
+    let doctor = bench.run(&["doctor", "a.toml"]).fails(1, "");
+    assert_eq!(doctor.out.matches("mend  tools").count(), 7, "{}", doctor.out);
+}
+
+/// Spec: Y1
+#[test]
+fn a_denied_call_says_what_to_grant() {
+    let bench = Bench::new();
+    bench.agent(
+        "[[model]]\ntool_calls = [{ id = \"c1\", name = \"x\", arguments = {} }]\n[[model]]\ntext = \"ok\"\n",
+        "[[tools]]\nkind = \"command\"\nname = \"x\"\ndescription = \"d\"\ncommand = [\"true\"]\n",
+    );
+    let ran = bench.run(&["run", "agent.toml"]).ok();
+    let said = "`x` was denied `process:spawn`; if it may have it, add it to [agent.policy] of agent.toml: \
+                `grant = [\"process:spawn\"]`";
+    assert!(ran.err.contains(said), "{}", ran.err);
+}
+
+#[test]
+fn a_file_that_is_none_is_explained() {
+    let bench = Bench::new();
+    let check = |bench: &Bench, args: &[&str], what: &str, hint: &str| {
+        let ran = bench.run(args).fails(2, what);
+        assert!(ran.err.contains(hint), "{}", ran.err);
+    };
+    check(&bench, &["run", "a.toml"], "No such file", "`backstop init a.toml`");
+    check(&bench, &["check", "a.toml"], "No such file", "`backstop init a.toml`");
+    check(
+        &bench,
+        &["run", "what is up"],
+        "what is up: there is no such agent file",
+        "`backstop run AGENT.toml 'what is up'`",
+    );
+    check(&bench, &["run", "."], ".: is a folder", "name an agent file");
+    let ran = bench.run(&["doctor", "a.toml"]).fails(1, "");
+    assert!(ran.out.contains("No such file") && ran.out.contains("init a.toml"), "{}", ran.out);
+    assert!(bench.files().is_empty());
+    bench.run(&["init"]).ok();
+    check(&bench, &["run", "."], ".: is a folder", "name the file in it: ./agent.toml");
+}
+
+/// Spec: C5
+#[test]
+fn mistaken_keys_and_values_have_their_remedy() {
+    let check = |text: &str, what: &str, hint: &str| refused(text, &format!("a.toml:{what}"), hint);
+    check(
+        "[model]\nprovider = \"mistral\"\n",
+        "2: `provider`: unknown variant",
+        "write `openai`, and `base_url",
+    );
+    check(
+        "[model]\nprovider = script\n",
+        "2: `provider`: string values",
+        "write `provider = \"…\"`",
+    );
+    check("[model]\nprovider = \"openai\"\n", "1: [model] names no model", "add `model = ");
+    check(CLAUDE, "1: no API key: environment variable `ANTHROPIC_API_KEY`", "get a key");
+    check(
+        &format!("[agent]\nmodel = \"x\"\n{CLAUDE}"),
+        "2: unknown field",
+        "it belongs into `[model]`",
+    );
+    check(&CLAUDE.replace("model =", "name ="), "3: unknown field `name`", "did you mean `model`?");
+    let limits = |value: &str| format!("[agent.limits]\nmax_iterations = {value}\n{CLAUDE}");
+    check(
+        &limits("\"ten\""),
+        "2: `max_iterations`",
+        "write a number, such as `max_iterations = 10`",
+    );
+    check(&limits("\"10\""), "2: `max_iterations`", "write it without quotes");
+    let budget = format!("[agent.budget]\nmax_model_calls = \"many\"\n{CLAUDE}");
+    check(&budget, "2: `max_model_calls`", "write a number, such as `max_model_calls = 10`, or");
+    let grant = format!("[agent.policy]\ngrant = [\"fs:raed\"]\n{CLAUDE}");
+    check(
+        &grant,
+        "2: grant `fs:raed` is not valid: there is no `fs:raed`\n",
+        "did you mean `fs:read`?",
+    );
+    let tool = format!(
+        "{}[[tools]]\nkind = \"builtin\"\nname = \"fs_raed\"\n",
+        CLAUDE.replace("anthropic", "ollama")
+    );
+    check(&tool, "4: there is no built-in tool `fs_raed`", "did you mean `fs_read`?");
+    let two = format!("[agent]\nnmae = \"x\"\n[agent.limits]\nmax_iteratoins = 1\n{CLAUDE}");
+    check(
+        &two,
+        "4: unknown field",
+        "did you mean `max_iterations`?; `backstop check a.toml` lists all 2 mistakes",
+    );
+}
+
+/// Spec: C4
+#[test]
+fn a_store_url_says_where_it_stands() {
+    let bench = Bench::new();
+    bench.agent("[[model]]\ntext = \"ok\"\n", "");
+    let check = |bench: &Bench, args: &[&str], what: &str, hint: &str| {
+        let ran = bench.run(args).fails(2, what);
+        assert!(ran.err.contains(&format!("hint: {hint}")), "{}", ran.err);
+    };
+    let run = ["run", "agent.toml"];
+    check(
+        &bench,
+        &["runs", "--store", "foo.db"],
+        "--store: invalid",
+        "write `--store sqlite:foo.db`",
+    );
+    check(
+        &bench,
+        &["runs", "--store", "mysql://u:p@h"],
+        "invalid",
+        "write `--store sqlite:backstop.db`",
+    );
+    let bench = bench.with("BACKSTOP_STORE", "sqlite://foo.db");
+    check(&bench, &run, "BACKSTOP_STORE: invalid", "run `export BACKSTOP_STORE=sqlite:foo.db`");
+    bench.agent("[[model]]\ntext = \"ok\"\n", "[store]\nurl = \"foo.db\"\n");
+    check(&bench, &run, "agent.toml:6: invalid", "write `url = \"sqlite:foo.db\"` into [store]");
+}
+
+#[test]
+fn a_refused_key_names_its_variable() {
+    let server = Loopback::serving(|_| Reply::json(401, &json!({ "error": { "message": "no" } })));
+    let bench = Bench::new().with("MY_KEY", "canary-key-0123456789");
+    let model = format!(
+        "[model]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{}\"\napi_key_env = \"MY_KEY\"\n",
+        server.url()
+    );
+    bench.write("a.toml", &model);
+    let ran = bench.run(&["run", "a.toml", "hi"]).fails(1, "hint: check the key in MY_KEY");
+    assert!(!ran.err.contains("canary-key"), "{}", ran.err);
+}
+
+/// Spec: E7
+#[test]
+fn one_attempt_was_not_tried_again() {
+    let bench = Bench::new();
+    bench.agent(
+        "[[model]]\nerror = { kind = \"transient\", status = 500 }\n",
+        "[agent.retry]\nattempts = 1\n",
+    );
+    let ran = bench.run(&["run", "agent.toml"]).fails(1, "provider.transient");
+    assert!(
+        !ran.err.contains("tried again") && ran.err.contains("raise `attempts`"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn an_empty_input_begins_no_run() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    bench.agent("[[model]]\ntext = \"ok\"\n", "");
+    bench.run(&["run", "agent.toml", "--input", " "]).fails(2, "--input: the input is empty");
+    bench
+        .run(&["run", "agent.toml", "--input", "-"])
+        .fails(2, "standard input: the input is empty");
+    bench.write(
+        "e.toml",
+        "[agent]\ninput = \"\"\n[model]\nprovider = \"script\"\nscript = \"script.toml\"\n",
+    );
+    bench.run(&["run", "e.toml"]).fails(2, "e.toml: `input` in [agent]: the input is empty");
+    assert!(!bench.path().join("x.db").exists());
+    bench
+        .run(&["run", "agent.toml", "--label", "x"])
+        .fails(2, "write KEY=VALUE, such as ticket=4711");
+}
