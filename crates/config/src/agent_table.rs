@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use backstop_react_machine::{Budget, Limits, Price};
 use backstop_retry::RetryConfig;
@@ -257,6 +258,9 @@ pub struct RetryTable {
     pub max_retry_after_ms: Option<u64>,
     /// How long attempts and waits may take together, in milliseconds.
     pub deadline_ms: Option<u64>,
+    /// For how long a run may be parked where an endpoint asks to be left alone, in milliseconds. A run that
+    /// the command starts itself is never parked.
+    pub max_park_ms: Option<u64>,
 }
 
 /// `[agent.policy]`.
@@ -332,6 +336,12 @@ impl AgentTable {
         config.max_retry_after_ms = table.max_retry_after_ms.unwrap_or(defaults.max_retry_after_ms);
         config.deadline_ms = table.deadline_ms.unwrap_or(defaults.deadline_ms);
         config
+    }
+
+    /// Returns for how long a run may be parked.
+    #[must_use]
+    pub fn max_park(&self) -> Option<Duration> {
+        self.retry.max_park_ms.map(Duration::from_millis)
     }
 
     /// Returns the instructions; reads their file, relative to `folder`, where they are in one.

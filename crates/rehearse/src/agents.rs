@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_clock::{Clock, VirtualClock};
 use backstop_config::{
@@ -77,6 +78,10 @@ impl AgentScript {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn max_park(&self) -> Option<Duration> {
+        self.agent.max_park()
     }
 }
 

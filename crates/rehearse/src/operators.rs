@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_config::Scenario;
@@ -47,6 +48,11 @@ impl ScriptedOperator {
         Ok(agent)
     }
 
+    /// Returns for how long a run of it may be parked.
+    pub(crate) fn max_park(&self) -> Option<Duration> {
+        self.script.max_park()
+    }
+
     /// Returns what the model of one run was asked.
     fn requests_of(&self, run: &RunId) -> Option<Requests> {
         self.runs().get(run).map(|(_, requests)| requests.clone())
@@ -73,7 +79,9 @@ impl Operator for ScriptedOperator {
 
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
         let run = context.run.as_ref().ok_or_else(|| OperatorError::Other("no run".into()))?;
-        Operator::run(&self.agent_of(run)?, task, context).await
+        let mut context = context.clone();
+        context.max_park = self.max_park().or(context.max_park);
+        Operator::run(&self.agent_of(run)?, task, &context).await
     }
 }
 

@@ -9,7 +9,8 @@ use backstop_config::{Reopening, Scenario};
 use backstop_event_log::{LogError, read_events};
 use backstop_provider::ScriptExhausted;
 use backstop_react::{
-    CancellationToken, ReopenRequest, ResumeError, RunFailure, RunOutcome, RunRequest, new_run_id,
+    CancellationToken, ReopenRequest, ResumeError, ResumeRequest, RunFailure, RunOutcome,
+    RunRequest, new_run_id,
 };
 use backstop_store_sqlite::Database;
 use layer0::error::BoxError;
@@ -129,9 +130,14 @@ async fn play(
     request.session = scenario.session.as_deref().map(Into::into);
     request = request.orchestrator(Arc::clone(&through));
     let unsent = signals::send(&scenario.signals, &run, orchestrator, &clock);
+    let token = CancellationToken::new();
+    request = request.cancelled_by(token.clone());
+    let max_park = entry.max_park();
+    if let Some(longest) = max_park {
+        request = request.max_park(longest);
+    }
     if let Some(ms) = scenario.cancel_at_ms {
-        let token = CancellationToken::new();
-        request = request.cancelled_by(token.clone());
+        let token = token.clone();
         let timer = clock.sleep(Duration::from_millis(ms));
         tokio::spawn(clock.track(Box::pin(async move {
             timer.await;
@@ -141,6 +147,26 @@ async fn play(
     let first = agent.clone();
     let (mut result, mut still) =
         tracked(&clock, None, async move { first.run(request).await }).await?;
+    // What is parked is resumed when it is due, as what dispatched it does.
+    while let Some(until) = parked_until(&result) {
+        let mut request = ResumeRequest::new(run.clone()).cancelled_by(token.clone());
+        request = request.orchestrator(Arc::clone(&through));
+        if let Some(longest) = max_park {
+            request = request.max_park(longest);
+        }
+        let (agent, waits) = (agent.clone(), clock.clone());
+        let resumed;
+        (resumed, still) = tracked(&clock, Some(still), async move {
+            waits.sleep(until.since(waits.now())).await;
+            agent.resume(request).await
+        })
+        .await?;
+        result = match resumed {
+            Ok(outcome) => Ok(outcome),
+            Err(ResumeError::Run(failure)) => Err(*failure),
+            Err(error) => return Err(RehearsalError::Store(error.into())),
+        };
+    }
     let mut refused = None;
     for reopening in &scenario.reopen {
         let (agent, request) = (agent.clone(), request_of(&run, reopening));
@@ -251,6 +277,10 @@ fn request_of(run: &RunId, reopening: &Reopening) -> ReopenRequest {
         request = request.message(message.as_str());
     }
     request
+}
+
+fn parked_until(result: &Result<RunOutcome, RunFailure>) -> Option<Timestamp> {
+    result.as_ref().ok()?.parked_until
 }
 
 fn is_exhausted(failure: &RunFailure) -> bool {
