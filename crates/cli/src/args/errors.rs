@@ -3,7 +3,7 @@
 use clap::Subcommand;
 
 use super::store::StoreArgs;
-use super::values::{TimeArgs, from_one, not_blank};
+use super::values::{TimeArgs, code, from_one, not_blank};
 
 #[derive(clap::Args)]
 pub(crate) struct ErrorsArgs {
@@ -81,7 +81,7 @@ pub(crate) struct ErrorsListArgs {
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) tool: Option<String>,
     /// Only errors with this code, as `backstop codes` lists it
-    #[arg(long, value_name = "CODE", value_parser = not_blank)]
+    #[arg(long, value_name = "CODE", value_parser = code)]
     pub(crate) code: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeArgs,

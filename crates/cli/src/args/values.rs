@@ -7,6 +7,8 @@ use backstop_react::LabelError;
 use layer0::usage::BudgetIncrease;
 use layer0::{JsonText, Timestamp};
 
+use crate::names::nearest;
+
 /// From when until when.
 #[derive(clap::Args)]
 pub(crate) struct TimeArgs {
@@ -44,6 +46,18 @@ pub(super) fn label(text: &str) -> Result<(String, String), String> {
     let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, such as ticket=4711")?;
     LabelError::check(key, value).map_err(|error| error.to_string())?;
     Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Reads a code of ours.
+pub(super) fn code(text: &str) -> Result<String, String> {
+    if layer0::code::find(text).is_some() {
+        return Ok(text.to_owned());
+    }
+    let known: Vec<&str> = layer0::code::CATALOGUE.iter().map(|entry| entry.code).collect();
+    Err(match nearest(text, &known) {
+        Some(near) => format!("there is no such code; did you mean `{near}`?"),
+        None => "there is no such code; `backstop codes` lists them".to_owned(),
+    })
 }
 
 /// Reads how much more of a budget a run may use.

@@ -230,3 +230,12 @@ fn an_empty_input_begins_no_run() {
         .run(&["run", "agent.toml", "--label", "x"])
         .fails(2, "write KEY=VALUE, such as ticket=4711");
 }
+
+#[test]
+fn an_unknown_code_names_the_nearest() {
+    let bench = Bench::new();
+    let ran = bench.run(&["errors", "list", "--code", "tool.execution_faild"]);
+    ran.fails(2, "there is no such code; did you mean `tool.execution_failed`?");
+    bench.run(&["errors", "list", "--code", "nonsense"]).fails(2, "`backstop codes` lists them");
+    bench.run(&["errors", "list", "--code", "tool.execution_failed"]).ok();
+}
