@@ -1,5 +1,6 @@
 //! `backstop run`
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,6 +20,10 @@ use crate::signals;
 use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
+    if let Some(key) = repeated(&args.labels) {
+        return Err(CliError::usage(format!("--label {key}=… is given more than once"))
+            .with_hint("a run has one value for a key; take the others out"));
+    }
     let file = agent_file::read(&args.agent)?;
     let input = match args.text {
         Some(text) => text,
@@ -48,6 +53,12 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
         advice: Advice::of(&file, Some(&args.agent)),
     };
     ending.conclude(seen).await
+}
+
+/// Returns a key that two labels have.
+fn repeated(labels: &[(String, String)]) -> Option<&str> {
+    let mut keys = BTreeSet::new();
+    labels.iter().map(|(key, _)| key.as_str()).find(|key| !keys.insert(*key))
 }
 
 /// Chooses the store of an agent and puts the agent together. Everything is checked before a store is

@@ -239,3 +239,13 @@ fn an_unknown_code_names_the_nearest() {
     bench.run(&["errors", "list", "--code", "nonsense"]).fails(2, "`backstop codes` lists them");
     bench.run(&["errors", "list", "--code", "tool.execution_failed"]).ok();
 }
+
+/// Spec: D15
+#[test]
+fn a_repeated_label_key_is_refused() {
+    let bench = Bench::new();
+    bench.agent("[[model]]\ntext = \"ok\"\n", "");
+    let twice = ["run", "agent.toml", "--label", "a=1", "--label", "a=2"];
+    bench.run(&twice).fails(2, "--label a=… is given more than once");
+    bench.run(&["run", "agent.toml", "--label", "a=1", "--label", "b=1"]).ok();
+}
