@@ -13,7 +13,7 @@ use thiserror::Error as ThisError;
 use crate::code;
 
 pub use chain::{Chain, ErrorText, chain, sources};
-pub use facts::{Effect, Elsewhere, Facts, Retry};
+pub use facts::{Effect, Elsewhere, Facts, Retry, RetryFacts};
 
 /// States what a failure is: a stable code, an honest retry answer and an honest effect answer, and
 /// what it says of the endpoint that was asked.

@@ -1,5 +1,7 @@
 mod facts;
 
+pub use facts::facts_by_code;
+
 use std::fmt;
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ mod timeout;
 
 use async_trait::async_trait;
 
-pub use error::ProviderError;
+pub use error::{ProviderError, facts_by_code};
 pub use output::{OutputSchema, OutputSupport};
 pub use recorded::RecordedProvider;
 pub use request::{ModelRequest, ModelResponse, StreamSink};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use layer0::failure::RetryFacts;
 use layer0::{Code, code};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,9 @@ pub enum FailureCause {
         reason: Code,
         /// The failure and its causes, outermost first.
         chain: Vec<String>,
+        /// What it says of trying again, where its code does not.
+        #[serde(default)]
+        retry: Option<RetryFacts>,
     },
     /// The input cannot be answered.
     InputInvalid(Arc<str>),
@@ -81,6 +85,15 @@ impl FailureCause {
         reason_and_chain(self).0
     }
 
+    /// Returns what the failure says of trying again, where its code does not.
+    #[must_use]
+    pub const fn retry_facts(&self) -> Option<RetryFacts> {
+        match self {
+            Self::Model { retry, .. } => *retry,
+            _ => None,
+        }
+    }
+
     /// Returns the failure for people, and its causes, outermost first.
     #[must_use]
     pub fn chain(&self) -> Vec<String> {
@@ -91,7 +104,7 @@ impl FailureCause {
 /// Returns the code of a failure, and the failure with its causes for people.
 fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
     let (code, text) = match failure {
-        FailureCause::Model { reason, chain } => return (reason.clone(), chain.clone()),
+        FailureCause::Model { reason, chain, .. } => return (reason.clone(), chain.clone()),
         FailureCause::Aborted { hook, reason } => (code::HOOK_ABORTED, text::aborted(hook, reason)),
         FailureCause::HookRejected { hook, message } => {
             let chain = vec![text::hook_rejected(hook), message.to_string()];

@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use backstop_event_log::LogError;
-use backstop_provider::ProviderError;
+use backstop_provider::{ProviderError, facts_by_code};
 use backstop_react_machine::{FailureCause, text};
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError};
@@ -15,6 +15,9 @@ use thiserror::Error;
 
 use crate::history::RequestError;
 use crate::hook::HookError;
+
+/// What failed where a model call did.
+const MODEL_FAILED: &str = "model call failed";
 
 /// Says why a run failed.
 ///
@@ -67,7 +70,7 @@ pub enum AgentError {
     /// The model call failed after the retry stack gave up.
     ///
     /// Retry: as the provider's error says. Effect: as the provider's error says.
-    #[error("model call failed")]
+    #[error("{MODEL_FAILED}")]
     Llm(#[from] ProviderError),
     /// The request cannot be run; nothing was started.
     ///
@@ -116,7 +119,7 @@ pub enum AgentError {
     /// The run failed in another process; this is what its record says.
     ///
     /// Retry: as the record's failure says. Effect: as it says.
-    #[error("the run had failed")]
+    #[error("{}", _0.of)]
     Recorded(#[source] RecordedFailure),
     /// The model said the same text too often, the last time without asking for anything that is new
     /// to the run.
@@ -258,20 +261,35 @@ impl From<AgentError> for EnvError {
     }
 }
 
-/// What a log says of a failure: its code, and itself with its causes as text.
+/// What a log says of a failure: its code, what it says of trying again, and itself with its causes as text.
 ///
-/// Retry: never. Effect: unknown.
+/// Where the record does not tell whether trying again helps, it is as the code says of what was given up.
+///
+/// Retry: as the record says. Effect: as it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedFailure {
-    code: &'static str,
+    facts: Facts,
+    /// What failed.
+    of: &'static str,
     text: String,
     cause: Option<Box<RecordedFailure>>,
 }
 
 impl RecordedFailure {
     pub(crate) fn new(cause: &FailureCause) -> Self {
-        let code = code::find(cause.code().as_str()).map_or(code::INTERNAL, |entry| entry.code);
-        let failure = |cause, text| Self { code, text, cause };
+        let (of, row) = match cause {
+            FailureCause::Model { reason, .. } => (MODEL_FAILED, facts_by_code(reason.as_str())),
+            _ => ("the run had failed", None),
+        };
+        let mut facts = row.unwrap_or_else(|| {
+            let entry = code::find(cause.code().as_str());
+            Facts::never(entry.map_or(code::INTERNAL, |entry| entry.code), Effect::Unknown)
+        });
+        if let Some(recorded) = cause.retry_facts() {
+            facts = facts.with_retry_facts(recorded);
+        }
+        let facts = facts.with_effect(Effect::Unknown);
+        let failure = |cause, text| Self { facts, of, text, cause };
         let mut texts = cause.chain().into_iter().rev();
         let last = failure(None, texts.next().unwrap_or_default());
         texts.fold(last, |inner, text| failure(Some(Box::new(inner)), text))
@@ -292,7 +310,7 @@ impl std::error::Error for RecordedFailure {
 
 impl Failure for RecordedFailure {
     fn facts(&self) -> Facts {
-        Facts::never(self.code, Effect::Unknown)
+        self.facts
     }
 }
 
@@ -386,6 +404,9 @@ impl From<RunFailure> for OperatorError {
     fn from(failure: RunFailure) -> Self {
         match failure.error {
             AgentError::Llm(_) => Self::model(failure),
+            AgentError::Recorded(ref recorded) if recorded.of == MODEL_FAILED => {
+                Self::model(failure)
+            }
             _ => Self::failed(failure),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// The row of a failure: its code, and what a policy reads of it.
 ///
 /// A constructor gives what goes with its retry answer: where trying again can help, another endpoint
@@ -76,6 +78,18 @@ impl Facts {
         Self { retry, ..self }
     }
 
+    /// Replaces what is said of trying again.
+    #[must_use]
+    pub const fn with_retry_facts(self, RetryFacts { retry, later }: RetryFacts) -> Self {
+        Self { retry, later, ..self }
+    }
+
+    /// Returns what is said of trying again.
+    #[must_use]
+    pub const fn retry_facts(&self) -> RetryFacts {
+        RetryFacts { retry: self.retry, later: self.later }
+    }
+
     /// Replaces what helps one that repeats nothing.
     #[must_use]
     pub const fn with_later(self, later: Retry) -> Self {
@@ -107,16 +121,28 @@ impl Facts {
     }
 }
 
+/// What a failure says of trying again, as a record keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RetryFacts {
+    /// Can trying the same thing again help, and how long is the wait?
+    pub retry: Retry,
+    /// Could trying again help one that repeats nothing?
+    pub later: Retry,
+}
+
 /// Answers "can trying again help?".
 ///
 /// Closed on purpose: a policy must handle every answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Retry {
     /// Trying again gives the same failure.
     Never,
     /// Trying again can help after a wait the caller chooses.
     Backoff,
     /// Trying again can help, and not earlier than this.
+    #[serde(rename = "after_ms", with = "millis")]
     After(Duration),
 }
 
@@ -168,5 +194,24 @@ impl Elsewhere {
     #[must_use]
     pub const fn is_possible(self) -> bool {
         !matches!(self, Self::Never)
+    }
+}
+
+mod millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
     }
 }

@@ -93,6 +93,31 @@ impl Failure for ProviderError {
     }
 }
 
+/// Returns the row of a failure that is known by its code alone, as one that was given up and said nothing of
+/// how long to wait. `None` for a code that is no provider's.
+#[must_use]
+pub fn facts_by_code(code: &str) -> Option<Facts> {
+    let word = String::new;
+    let one_of_each = [
+        ProviderError::AuthFailed(word()),
+        ProviderError::circuit_open(None),
+        ProviderError::content_blocked(word()),
+        ProviderError::context_overflow(word()),
+        ProviderError::invalid_request(word(), None),
+        ProviderError::InvalidResponse(word()),
+        ProviderError::not_found(word()),
+        ProviderError::Other(word().into()),
+        ProviderError::quota_exhausted(word()),
+        ProviderError::rate_limited(word(), None),
+        ProviderError::stream_interrupted(word()),
+        ProviderError::stream_truncated(""),
+        ProviderError::timeout(TimeoutPhase::Attempt, None),
+        ProviderError::transient(word(), None),
+    ];
+    let mut rows = one_of_each.iter().map(Failure::facts);
+    rows.find(|facts| facts.code == code).map(|facts| facts.with_retry(Retry::Never))
+}
+
 impl From<Exhausted<ProviderError>> for ProviderError {
     fn from(exhausted: Exhausted<ProviderError>) -> Self {
         Self::Exhausted {

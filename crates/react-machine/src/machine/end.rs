@@ -165,7 +165,8 @@ impl Run {
 
     fn record_failure(&mut self, cause: u64, failure: &FailureCause) {
         let chain = failure.chain();
-        let failed = RunFailed::new(failure.code(), chain, self.usage());
+        let mut failed = RunFailed::new(failure.code(), chain, self.usage());
+        failed.retry = failure.retry_facts();
         self.append(Actor::Machine, Some(cause), failed);
     }
 }

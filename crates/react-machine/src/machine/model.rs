@@ -69,8 +69,11 @@ impl Run {
     }
 
     pub(super) fn model_failed(&mut self, turn: Turn, failed: ModelFailed) -> Phase {
-        let failure =
-            FailureCause::Model { reason: failed.reason.clone(), chain: failed.chain.clone() };
+        let failure = FailureCause::Model {
+            reason: failed.reason.clone(),
+            chain: failed.chain.clone(),
+            retry: failed.retry,
+        };
         let seq = self.append(Actor::Model, Some(turn.requested()), failed);
         self.fail(seq, failure)
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use backstop_provider::{
     ModelRequest, ModelResponse, ModelSettings, OutputSchema, ProviderError, ToolChoice,
+    facts_by_code,
 };
 use backstop_retry::{Decision, Tried};
 use layer0::Code;
@@ -203,7 +204,11 @@ fn gave_up(
 ) -> AttemptEnd {
     let redact = |text: String| effects.agent.redactor.redact(&text).into_owned();
     let chain: Vec<String> = chain(&error).into_iter().map(redact).collect();
-    let failed = ModelFailed::new(attempted.call, error.code(), chain, attempted.attempt);
+    let mut failed = ModelFailed::new(attempted.call, error.code(), chain, attempted.attempt);
+    // What the code says by itself is not recorded.
+    let said = error.facts().retry_facts();
+    let by_code = facts_by_code(error.code()).map(|facts| facts.retry_facts());
+    failed.retry = Some(said).filter(|_| by_code != Some(said));
     effects.keep_model_error(error);
     AttemptEnd::Failed { attempted: Box::new((attempted, failed)), is_limited }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
+use crate::failure::RetryFacts;
 use crate::message::{ProviderState, StopReason, ToolCall};
 use crate::usage::TokenUsage;
 
@@ -169,6 +170,10 @@ payload! {
         chain: Vec<String>,
         /// How many attempts were made.
         attempts: u32,
+        /// What the failure says of trying again, where its code does not: one that was given up may help
+        /// later as the code says.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry: Option<RetryFacts>,
     }
 }
 
@@ -177,7 +182,7 @@ impl ModelFailed {
     #[must_use]
     pub fn new(call: u32, reason: impl Into<Code>, chain: Vec<String>, attempts: u32) -> Self {
         let message = chain.first().map_or("", String::as_str).into();
-        Self { call, reason: reason.into(), message, chain, attempts }
+        Self { call, reason: reason.into(), message, chain, attempts, retry: None }
     }
 }
 

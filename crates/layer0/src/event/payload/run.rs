@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
 use crate::event::hash::Hash;
+use crate::failure::RetryFacts;
 use crate::id::{CallId, RunId, SessionId};
 use crate::json_text::JsonText;
 use crate::message::{Image, Transcript};
@@ -338,6 +339,9 @@ payload! {
         chain: Vec<String>,
         /// What it used.
         usage: Usage,
+        /// What the failure says of trying again, where its code does not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry: Option<RetryFacts>,
     }
 }
 
@@ -346,6 +350,6 @@ impl RunFailed {
     #[must_use]
     pub fn new(reason: impl Into<Code>, chain: Vec<String>, usage: Usage) -> Self {
         let message = chain.first().map_or("", String::as_str).into();
-        Self { reason: reason.into(), message, chain, usage }
+        Self { reason: reason.into(), message, chain, usage, retry: None }
     }
 }
