@@ -47,6 +47,13 @@ pub trait Orchestrator: Send + Sync {
         true
     }
 
+    /// Can a run of this operator go on where it ended, because it keeps a record? A call that dispatches one
+    /// that cannot is treated as one of any tool when its process dies.
+    fn can_go_on(&self, operator: &str) -> bool {
+        let _ = operator;
+        false
+    }
+
     /// Sends a signal to a dispatch in flight.
     ///
     /// # Errors

@@ -274,6 +274,11 @@ impl Orchestrator for LocalOrchestrator {
         found.is_none_or(|found| found.operator.is_priced())
     }
 
+    fn can_go_on(&self, operator: &str) -> bool {
+        let found = self.inner.operators.get(operator);
+        found.is_some_and(|found| found.operator.can_go_on())
+    }
+
     async fn signal(&self, workflow: &WorkflowId, signal: Signal) -> Result<(), OrchError> {
         outside::signal(&self.inner, workflow, signal).await
     }
@@ -328,6 +333,10 @@ impl Orchestrator for Handle {
 
     fn is_priced(&self, operator: &str) -> bool {
         self.orchestrator().is_ok_and(|orchestrator| orchestrator.is_priced(operator))
+    }
+
+    fn can_go_on(&self, operator: &str) -> bool {
+        self.orchestrator().is_ok_and(|orchestrator| orchestrator.can_go_on(operator))
     }
 
     async fn signal(&self, workflow: &WorkflowId, signal: Signal) -> Result<(), OrchError> {

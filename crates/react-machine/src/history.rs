@@ -53,21 +53,14 @@ impl History {
             }
             EventKind::SignalReceived(signal) if &*signal.name == INPUT => {
                 if let Some(text) = signal.data.as_str() {
-                    self.say(text);
-                }
-            }
-            // Of a call that has no answer it makes the answer.
-            EventKind::ToolResolved(resolved) => {
-                let of_call = |(id, answer): &(CallId, Option<Message>)| {
-                    *id == resolved.call_id && answer.is_none()
-                };
-                if !self.calls.iter().any(of_call) {
-                    self.say(&resolved.message);
+                    let earlier = self.further_input.take();
+                    self.further_input = Some(joined(earlier, text));
                 }
             }
             EventKind::RunReopened(reopened) => {
                 if let Some(text) = &reopened.message {
-                    self.say(text);
+                    let earlier = self.further_input.take();
+                    self.further_input = Some(joined(earlier, text));
                 }
             }
             EventKind::ModelRequested(_) => {
@@ -86,12 +79,6 @@ impl History {
             }
             _ => {}
         }
-    }
-
-    /// Keeps what the model is told when it is asked next.
-    fn say(&mut self, text: &str) {
-        let earlier = self.further_input.take();
-        self.further_input = Some(joined(earlier, text));
     }
 
     fn answer(&mut self, answer: &ModelResponded) {

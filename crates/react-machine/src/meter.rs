@@ -58,6 +58,10 @@ pub struct Dispatch {
     pub grants: Vec<Option<Allowance>>,
     /// What it waits for, if it can do nothing else.
     pub waits: Option<Waits>,
+    /// Does it keep no record of its run?
+    pub unrecorded: bool,
+    /// What it may use at most, with all that is granted to it.
+    pub at_most: Option<Allowance>,
     /// The seq of its record.
     pub(crate) requested: u64,
 }
@@ -90,9 +94,16 @@ impl Grant {
     }
 
     /// Returns the grant with no more than this of the budget.
-    #[must_use]
-    pub fn at_most(self, bound: &Allowance) -> Self {
-        Self { allowance: least(self.allowance, bound), ..self }
+    ///
+    /// # Errors
+    ///
+    /// [`NothingLeft`], naming a budget of which that is nothing.
+    pub fn at_most(self, bound: &Allowance) -> Result<Self, NothingLeft> {
+        let allowance = least(self.allowance, bound);
+        match nothing_in(&allowance) {
+            Some(reason) => Err(NothingLeft::in_the_task(reason)),
+            None => Ok(Self { allowance, ..self }),
+        }
     }
 }
 
@@ -104,20 +115,30 @@ pub struct NothingLeft {
     pub reason: Code,
     /// The budget for people.
     pub message: String,
+    /// Is it so whatever other runs give back?
+    #[serde(default)]
+    pub is_final: bool,
 }
 
 impl NothingLeft {
+    /// Says that the task of a run allows no more.
+    fn in_the_task(reason: &'static str) -> Self {
+        let budget = reason.trim_start_matches("budget.").replace('_', " ");
+        let message = format!("its task allows nothing more of the {budget}");
+        Self { reason: Code::new(reason), message, is_final: true }
+    }
+
     /// Says that a run would be deeper than is allowed.
     #[must_use]
     pub fn too_deep(depth: u32, max: u32) -> Self {
         let message = format!("it would be {depth} levels deep, {max} are allowed");
-        Self { reason: Code::new(code::ORCH_DEPTH), message }
+        Self { reason: Code::new(code::ORCH_DEPTH), message, is_final: true }
     }
 }
 
 impl From<Exhausted> for NothingLeft {
     fn from(exhausted: Exhausted) -> Self {
-        Self { reason: Code::new(exhausted.reason), message: exhausted.text() }
+        Self { reason: Code::new(exhausted.reason), message: exhausted.text(), is_final: false }
     }
 }
 
@@ -149,8 +170,10 @@ impl Meter {
         depth: u32,
         allowance: Option<&Allowance>,
         time: Option<Duration>,
+        has_caller: bool,
     ) {
         self.depth = depth;
+        self.is_final = !has_caller;
         self.agents = self.agents.within(None, time);
         self.allowance = allowance.copied();
         self.budget = self.agents.within(allowance, None);
@@ -274,6 +297,7 @@ impl Meter {
             return Err(NothingLeft {
                 reason: Code::new(code::ORCH_PRICE_UNKNOWN),
                 message: message.to_owned(),
+                is_final: true,
             });
         }
         let given = self.open.iter().map(|open| &open.allowance);

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_event_log::{Claim, EventLog, LogError, RunSummary, RunWriter, Seed};
-use layer0::event::{Actor, EventKind, RunFailed, ToolResponded};
+use layer0::event::{Actor, EventKind, OperatorReturned, RunFailed, ToolResponded};
 use layer0::failure::{Failure, chain};
-use layer0::id::CallId;
+use layer0::id::{CallId, RunId};
 use layer0::{Timestamp, code};
 
 use crate::error::AgentError;
@@ -22,18 +22,20 @@ const CANCELLED: &str = "Cancelled: the record of the run cannot be followed any
 /// Closes an open run as failed with what keeps it from going on.
 pub(crate) async fn abandon(
     log: &Arc<dyn EventLog>,
-    summary: RunSummary,
-    claim: Claim,
+    (summary, claim): (RunSummary, Claim),
     why: &ResumeError,
     now: Timestamp,
+    Ended { calls, returned }: Ended,
 ) -> Result<(), AgentError> {
-    let open = open_calls(&**log, &summary).await?;
     let usage = summary.usage;
     let cause = Some(summary.last_seq);
     tracing::warn!(run = %summary.run, error = %why, "an open run is closed, because it cannot go on");
     let seed = Seed::new(new_run_id(now).as_str());
     let mut writer = RunWriter::resume(Arc::clone(log), summary, claim);
-    for (call_id, tool) in open {
+    for returned in returned {
+        writer.stage(&seed, now, Actor::Runtime, cause, returned.into());
+    }
+    for (call_id, tool) in calls {
         let answer = ToolResponded::refused(call_id, tool, code::TOOL_CANCELLED, CANCELLED);
         writer.stage(&seed, now, Actor::Machine, cause, answer.into());
     }
@@ -44,12 +46,26 @@ pub(crate) async fn abandon(
     Ok(())
 }
 
-/// Returns the calls without an answer, as far as the record can be read.
-async fn open_calls(
-    log: &dyn EventLog,
-    summary: &RunSummary,
-) -> Result<BTreeMap<CallId, Arc<str>>, LogError> {
-    let mut open = BTreeMap::new();
+/// What is open in a run.
+#[derive(Default)]
+pub(crate) struct Open {
+    /// The calls without an answer, with their tools.
+    pub(crate) calls: BTreeMap<CallId, Arc<str>>,
+    /// What was dispatched and has not returned: operators and their runs.
+    pub(crate) dispatches: Vec<(Arc<str>, RunId)>,
+}
+
+/// What was open in a run, once the runs below it are over.
+pub(crate) struct Ended {
+    /// The calls without an answer, with their tools.
+    pub(crate) calls: BTreeMap<CallId, Arc<str>>,
+    /// What became of the runs below.
+    pub(crate) returned: Vec<OperatorReturned>,
+}
+
+/// Returns what is open, as far as the record can be read.
+pub(crate) async fn open_in(log: &dyn EventLog, summary: &RunSummary) -> Result<Open, LogError> {
+    let mut open = Open::default();
     let records = match log.records(&summary.run, 1).await {
         // The store may do better later; the record will not.
         Err(error) if !error.is_retryable() => Vec::new(),
@@ -58,12 +74,19 @@ async fn open_calls(
     for event in records.iter().filter_map(|record| record.decode(&summary.run).ok()) {
         match event.kind {
             EventKind::ModelResponded(answer) => {
-                open.extend(
+                open.calls.extend(
                     answer.tool_calls.iter().map(|call| (call.id.clone(), Arc::clone(&call.name))),
                 );
             }
             EventKind::ToolResponded(answer) => {
-                open.remove(&answer.call_id);
+                open.calls.remove(&answer.call_id);
+            }
+            EventKind::OperatorDispatched(dispatched) => {
+                open.dispatches.retain(|(_, run)| *run != dispatched.run);
+                open.dispatches.push((dispatched.operator, dispatched.run));
+            }
+            EventKind::OperatorReturned(returned) => {
+                open.dispatches.retain(|(_, run)| *run != returned.run);
             }
             _ => {}
         }

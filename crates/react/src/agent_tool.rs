@@ -66,7 +66,8 @@ impl Tool for AgentTool {
         let digest = digest_of(arguments["input"].as_str().unwrap_or_default());
         let is_priced = definition.price.is_some();
         let spec = DispatchSpec::new(Arc::clone(&definition.name), digest, is_priced);
-        Some(spec.max_depth(definition.budget.max_depth))
+        let can_go_on = self.agent.inner.log.is_some();
+        Some(spec.max_depth(definition.budget.max_depth).can_go_on(can_go_on))
     }
 
     fn checks_arguments(&self) -> bool {

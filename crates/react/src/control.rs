@@ -10,6 +10,7 @@ use layer0::{JsonText, Timestamp, ToolSpec};
 use serde::Deserialize;
 
 use crate::agent::Agent;
+use crate::callers::open_root;
 use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments};
 use crate::error::AgentError;
 use crate::recordable::redacted_decision;
@@ -18,7 +19,10 @@ use crate::run::session::{Ending, end};
 
 /// Stops an open run, whichever process runs it: what is in flight is dropped, every open call is
 /// answered, and the run ends as cancelled. A run that no process runs is ended here; nothing of it is
-/// run again. Returns `false`, and changes nothing, when the run is over.
+/// run again, and every run below it ends with it. Returns `false`, and changes nothing, when the run is over.
+///
+/// Of a run that was dispatched by one that is open, the run at the head of its callers is stopped:
+/// [`open_root`] tells which that is.
 ///
 /// # Errors
 ///
@@ -53,6 +57,14 @@ impl Agent {
         if by.trim().is_empty() {
             return Err(ResumeError::Blank("by"));
         }
+        let summary = match open_root(&*log, &summary).await? {
+            Some(root) => {
+                tracing::info!(%run, %root, "stopping the run at the head of its callers");
+                log.summary(&root).await?.ok_or(LogError::NotFound(root))?
+            }
+            None => summary,
+        };
+        let run = &summary.run;
         let by = self.inner.redactor.redact(by);
         let request = InboxRequest::Cancel { run: run.clone() };
         if !log.send(request, &by, self.inner.clock.now()).await? {

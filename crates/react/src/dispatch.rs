@@ -63,6 +63,8 @@ impl Caller {
 struct Started {
     operator: Arc<str>,
     run: RunId,
+    /// Does it keep no record?
+    unrecorded: bool,
     signals: layer0::operator::Signals,
     progress: watch::Receiver<Progress>,
 }
@@ -71,6 +73,16 @@ struct Started {
 enum Target {
     Named(Arc<dyn Orchestrator>),
     Own(Arc<dyn Operator>),
+}
+
+impl Target {
+    /// Does the operator keep a record of its run?
+    fn can_go_on(&self, name: &str) -> bool {
+        match self {
+            Self::Named(orchestrator) => orchestrator.can_go_on(name),
+            Self::Own(operator) => operator.can_go_on(),
+        }
+    }
 }
 
 impl Dispatcher {
@@ -101,7 +113,8 @@ impl Dispatcher {
     pub(crate) fn is_left(&self) -> bool {
         let has_left = |started: &Started| {
             let progress = started.progress.borrow();
-            progress.end.as_ref().is_some_and(|(outcome, _)| *outcome == Outcome::WaitingApproval)
+            let is_waiting = |(outcome, _): &(Outcome, _)| *outcome == Outcome::WaitingApproval;
+            !started.unrecorded && progress.end.as_ref().is_some_and(is_waiting)
         };
         self.started().iter().any(has_left)
     }
@@ -118,13 +131,14 @@ impl Dispatcher {
         target: Target,
         task: Task,
     ) -> Result<Answer, OrchError> {
-        let child = self.child(&operator, &task).await?;
+        let child = self.child(&operator, &target, &task).await?;
         let (link, progress) = Link::new(Arc::clone(&self.caller.asks), child.run.clone());
         let context = self.context(&child, Arc::clone(&link));
         let name = Arc::clone(&operator);
         self.started().push(Started {
             operator,
             run: child.run.clone(),
+            unrecorded: child.unrecorded,
             signals: context.signals.clone(),
             progress,
         });
@@ -146,7 +160,12 @@ impl Dispatcher {
     }
 
     /// Returns the run that the work is to be done under, recorded now unless it was before.
-    async fn child(&self, operator: &Arc<str>, task: &Task) -> Result<Child, OrchError> {
+    async fn child(
+        &self,
+        operator: &Arc<str>,
+        target: &Target,
+        task: &Task,
+    ) -> Result<Child, OrchError> {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(child) = ahead.filter(|child| child.operator == *operator) {
             return Ok(child);
@@ -157,6 +176,7 @@ impl Dispatcher {
             input_digest: digest_of(&input_text(&task.input)).into(),
             is_priced: self.caller.is_priced(operator),
             max_depth: None,
+            unrecorded: !target.can_go_on(operator),
             at_most: task.allowance,
         };
         match self.caller.asks.ask(Ask::Dispatch(Box::new(wanted))).await {

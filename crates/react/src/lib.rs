@@ -19,6 +19,7 @@ mod approval;
 mod build_error;
 mod builder;
 mod build;
+mod callers;
 mod control;
 mod decide_error;
 mod digest;
@@ -80,6 +81,7 @@ pub use backstop_react_machine::{
 };
 pub use build_error::{BuildError, PackError};
 pub use builder::AgentBuilder;
+pub use callers::open_root;
 pub use control::{cancel, decide};
 pub use decide_error::{ApprovalNotFound, DecideError};
 pub use error::{AgentError, RecordedFailure, RunFailure};

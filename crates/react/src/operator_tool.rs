@@ -49,6 +49,14 @@ impl OperatorTool {
         Self { spec: ToolSpec::new(operator, description, schema).dispatches() }
     }
 
+    /// States that asking the operator again does no harm. One that keeps no record is asked again after a
+    /// process died; otherwise the call is answered as interrupted then.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.spec = self.spec.idempotent();
+        self
+    }
+
     /// Limits how long one run of the operator may take, the time it waits for people aside.
     #[must_use]
     pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
@@ -77,7 +85,8 @@ impl Tool for OperatorTool {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let task = Task::text(arguments.text_of("input")?);
+        let mut task = Task::text(arguments.text_of("input")?);
+        task.idempotent = self.spec.idempotent;
         tool_answer(match Dispatcher::of(context) {
             Some(dispatcher) => dispatcher.dispatch(&self.spec.name, task, Context::root()).await,
             None => Err(OrchError::DispatchFailed("the call is outside of a run".to_owned())),

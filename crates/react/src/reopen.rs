@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, LogError, RunState, RunSummary};
+use backstop_event_log::{LogError, RunState, RunSummary};
 use backstop_react_machine::NotReopenable;
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
@@ -11,10 +11,12 @@ use layer0::{Code, Orchestrator, code};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
+use crate::callers::open_root;
 use crate::fold::fold;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
-use crate::resume_error::ResumeError;
+use crate::resume::ResumeRequest;
+use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::Resumed;
 
 /// Which run to open again, and what is different this time.
@@ -156,7 +158,10 @@ impl Agent {
         check_over(&known)?;
         // What dispatched it goes on with it by itself.
         let is_dispatched = request.place.caller.is_some();
-        let has_caller = !is_dispatched && check_caller(&*log, &known).await?;
+        if !is_dispatched && let Some(root) = open_root(&*log, &known).await? {
+            return self.go_on_with_root(request, root).await;
+        }
+        let has_caller = !is_dispatched && known.parent.is_some();
         let claim = match log.claim(&request.run).await {
             Ok(claim) => claim,
             Err(LogError::Claimed(run)) => {
@@ -189,14 +194,21 @@ impl Agent {
     }
 }
 
-/// Refuses words that say nothing.
-pub(crate) fn check_words(by: &str, message: Option<&str>) -> Result<(), ResumeError> {
-    if by.trim().is_empty() {
-        return Err(ResumeError::Blank("by"));
-    }
-    match message {
-        Some(message) if message.trim().is_empty() => Err(ResumeError::Blank("message")),
-        _ => Ok(()),
+impl Agent {
+    /// Goes on with the open run at the head of the callers of the one that was named: that one reopens it, if
+    /// it is worth another attempt. It takes neither a word nor a budget for it.
+    async fn go_on_with_root(
+        &self,
+        request: ReopenRequest,
+        root: RunId,
+    ) -> Result<RunOutcome, ResumeError> {
+        let ReopenRequest { run, by, message, budget, cancellation, other_agent, place } = request;
+        if message.is_some() || budget != BudgetIncrease::default() {
+            return Err(ResumeError::caller_open(run, root));
+        }
+        let mut resume = ResumeRequest::new(run).by(by).cancelled_by(cancellation);
+        (resume.other_agent, resume.place) = (other_agent, place);
+        self.resume_root(resume, root).await
     }
 }
 
@@ -217,26 +229,4 @@ fn check_over(run: &RunSummary) -> Result<(), ResumeError> {
 /// Did a run end because its record cannot be followed or written?
 fn is_of_the_record(reason: &Code) -> bool {
     reason.as_str().starts_with("log.") || *reason == code::REPLAY_DIVERGED
-}
-
-/// Refuses a run whose caller is open: the run at the head of its callers is what goes on. Was it
-/// dispatched at all?
-pub(crate) async fn check_caller(
-    log: &dyn EventLog,
-    run: &RunSummary,
-) -> Result<bool, ResumeError> {
-    let Some(parent) = &run.parent else { return Ok(false) };
-    let mut next = log.summary(parent).await?;
-    let mut root = None;
-    while let Some(caller) = next.filter(RunSummary::is_open) {
-        next = match &caller.parent {
-            Some(parent) => log.summary(parent).await?,
-            None => None,
-        };
-        root = Some(caller.run);
-    }
-    match root {
-        Some(root) => Err(ResumeError::caller_open(run.run.clone(), root)),
-        None => Ok(true),
-    }
 }

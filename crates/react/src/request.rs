@@ -44,6 +44,8 @@ pub struct RunRequest {
     pub(crate) deadline: Option<Timestamp>,
     /// What it may use of its caller's budget.
     pub(crate) allowance: Option<Allowance>,
+    /// Below another run: does it read what was said in the session?
+    pub(crate) reads_session: bool,
     /// Where it stands among others in this process.
     pub(crate) place: Place,
     /// JSON Schema that the final answer has to fit; any text where `None`.
@@ -68,6 +70,7 @@ impl RunRequest {
             depth: 0,
             deadline: None,
             allowance: None,
+            reads_session: false,
             place: Place::default(),
             output_schema: None,
             cancellation: CancellationToken::new(),
@@ -167,7 +170,10 @@ impl RunRequest {
         request.parent.clone_from(&context.parent);
         request.root.clone_from(&context.root);
         request.output_schema = task.output_schema.clone().map(Arc::new);
-        (request.deadline, request.allowance) = (context.deadline, context.allowance);
+        // Below another run, what its caller gave is within what the task allows.
+        (request.deadline, request.allowance) =
+            (context.deadline, context.allowance.or(task.allowance));
+        request.reads_session = task.history;
         request.place = Place {
             caller: context.caller.clone(),
             orchestrator: context.orchestrator.clone(),

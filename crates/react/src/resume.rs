@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_event_log::{EventLog, LogError, session_of_fork};
+use backstop_event_log::{EventLog, LogError, RunSummary, session_of_fork};
 use backstop_react_machine::{Divergence, Finish, INPUT, Replayed};
 use layer0::Orchestrator;
 use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
@@ -14,12 +14,12 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
+use crate::callers::open_root;
 use crate::fold::{Folded, fold};
 use crate::ids::new_run_id;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
-use crate::reopen::{check_caller, check_words};
-use crate::resume_error::ResumeError;
+use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::{Copied, Resumed};
 use crate::source::Source;
 
@@ -182,11 +182,15 @@ impl Agent {
     /// A run that is over runs nothing and appends nothing: its recorded result is returned. One
     /// that still waits for a person, or is parked until later, is returned as waiting.
     ///
+    /// A run that was dispatched by one that is open goes on with the run at the head of its callers, if this
+    /// is the agent of that run; the outcome names it.
+    ///
     /// # Errors
     ///
     /// [`ResumeError::Log`] when there is no such run, its record cannot be trusted or another process
     /// is writing it; [`ResumeError::Blank`] when nothing says who resumes it; [`ResumeError::Diverged`] when it is another agent's; [`ResumeError::Run`]
-    /// when it fails, or has failed; [`ResumeError::CallerOpen`] when a run dispatched it that is open.
+    /// when it fails, or has failed; [`ResumeError::CallerOpen`] when a run dispatched it that is open and
+    /// another agent's.
     ///
     /// # Cancel safety
     ///
@@ -202,17 +206,53 @@ impl Agent {
         let log = self.log_of(&request.run)?;
         let known = log.summary(&request.run).await?;
         let known = known.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
-        if known.is_open() && request.place.caller.is_none() {
-            check_caller(&*log, &known).await?;
+        if known.is_open()
+            && request.place.caller.is_none()
+            && let Some(root) = open_root(&*log, &known).await?
+        {
+            return self.resume_root(request, root).await;
         }
+        self.take_over(&log, &known, request).await
+    }
+
+    /// Goes on with the open run at the head of the callers of the one that was named, if this is its agent.
+    pub(crate) async fn resume_root(
+        &self,
+        mut request: ResumeRequest,
+        root: RunId,
+    ) -> Result<RunOutcome, ResumeError> {
+        let log = self.log_of(&root)?;
+        let named = std::mem::replace(&mut request.run, root.clone());
+        let known = log.summary(&root).await?.ok_or_else(|| LogError::NotFound(root.clone()))?;
+        let own = (!request.other_agent).then_some(&*self.inner.definition);
+        let is_its_agent = match fold(&*log, &root, own, None).await {
+            Ok(_) => *known.agent == *self.inner.definition.name,
+            Err(ResumeError::Diverged(why)) if why.kind == "agent" => false,
+            Err(error) => return Err(error),
+        };
+        if !is_its_agent {
+            return Err(ResumeError::caller_open(named, root));
+        }
+        tracing::info!(run = %named, %root, "going on with the run at the head of its callers");
+        Box::pin(self.take_over(&log, &known, request)).await
+    }
+
+    /// Goes on with a run, or tells how it ended.
+    async fn take_over(
+        &self,
+        log: &Arc<dyn EventLog>,
+        known: &RunSummary,
+        request: ResumeRequest,
+    ) -> Result<RunOutcome, ResumeError> {
         // A run that is over needs no right to write.
         let claim = match known.is_open() {
             true => Some(log.claim(&request.run).await?),
             false => None,
         };
         let own = (!request.other_agent).then_some(&*self.inner.definition);
-        let folded = fold(&*log, &request.run, own, None).await?;
+        let folded = fold(&**log, &request.run, own, None).await?;
         let inner = Arc::clone(&self.inner);
+        let log = Arc::clone(log);
         let mut resumed =
             Resumed::new(inner, log, folded, claim, (request.cancellation, request.place)).await;
         let mut first = Vec::new();

@@ -188,3 +188,14 @@ impl Failure for ResumeError {
         }
     }
 }
+
+/// Refuses words that say nothing.
+pub(crate) fn check_words(by: &str, message: Option<&str>) -> Result<(), ResumeError> {
+    if by.trim().is_empty() {
+        return Err(ResumeError::Blank("by"));
+    }
+    match message {
+        Some(message) if message.trim().is_empty() => Err(ResumeError::Blank("message")),
+        _ => Ok(()),
+    }
+}

@@ -8,6 +8,7 @@ use layer0::error::{BoxError, OperatorError};
 use layer0::failure::Chain;
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::operator::{Answer, Context, Task};
+use layer0::usage::Allowance;
 use layer0::{JsonText, Orchestrator, Timestamp, ToolSpec};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -173,6 +174,10 @@ pub struct DispatchSpec {
     pub is_priced: bool,
     /// How many dispatches may be above it; without bound where `None`.
     pub max_depth: Option<u32>,
+    /// Does it keep a record, to be gone on with after a process died? Where `None`, its orchestrator knows.
+    pub can_go_on: Option<bool>,
+    /// What it may use of its caller's budget at most, as its task says.
+    pub at_most: Option<Allowance>,
 }
 
 impl DispatchSpec {
@@ -187,7 +192,24 @@ impl DispatchSpec {
             input_digest: input_digest.into(),
             is_priced,
             max_depth: None,
+            can_go_on: None,
+            at_most: None,
         }
+    }
+
+    /// Bounds what it may use of its caller's budget.
+    #[must_use]
+    pub const fn at_most(mut self, allowance: Allowance) -> Self {
+        self.at_most = Some(allowance);
+        self
+    }
+
+    /// States whether the run keeps a record. A call whose run keeps none is treated as one of any tool when
+    /// its process dies: it is run again if the tool is idempotent, and answered as interrupted otherwise.
+    #[must_use]
+    pub const fn can_go_on(mut self, can_go_on: bool) -> Self {
+        self.can_go_on = Some(can_go_on);
+        self
     }
 
     /// Bounds how many dispatches may be above it.

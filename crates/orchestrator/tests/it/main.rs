@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod agents;
+mod below;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

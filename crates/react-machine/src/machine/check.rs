@@ -177,8 +177,8 @@ impl Run {
     /// Is everything that is open sorted out, and nothing else?
     fn check_recovered(&self, phase: &Phase, recovered: &RunRecovered) -> Result<Sorted, Misuse> {
         if let Some(batch) = phase.batch() {
-            let dispatches = |tool: &str| self.dispatches(tool);
-            return batch.check_recovered(recovered, self.executions_left(), dispatches);
+            let goes_on = |id: &CallId, tool: &str| self.goes_on(id, tool);
+            return batch.check_recovered(recovered, self.executions_left(), goes_on);
         }
         let RunRecovered { rerun, interrupted, probing, .. } = recovered;
         match rerun.iter().chain(interrupted).chain(probing).next() {

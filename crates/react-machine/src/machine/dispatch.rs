@@ -1,5 +1,6 @@
 //! Runs below a run: what they may use of its budget, what they wait for, and what they used.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use layer0::Timestamp;
@@ -8,8 +9,10 @@ use layer0::event::{
     WaitFor,
 };
 use layer0::id::{CallId, RunId};
+use layer0::usage::Allowance;
 
 use super::{Machine, Run};
+use crate::allowance::less;
 use crate::io::EffectId;
 use crate::meter::{Dispatch, Grant, NothingLeft, Shares};
 use crate::phase::Phase;
@@ -66,13 +69,16 @@ impl Machine {
     pub fn grant_more(&self, at: Timestamp, run: &RunId) -> Result<Grant, NothingLeft> {
         let Run { meter, clock, .. } = &self.run;
         let mut open = meter.open_dispatches().iter();
-        let call = open.find(|open| open.run == *run).map(|open| &open.call_id);
-        let others = call.and_then(|call| self.others(call));
+        let open = open.find(|open| open.run == *run);
+        let others = open.and_then(|open| self.others(&open.call_id));
         let shares = others.map_or(UNKNOWN_SHARES, |others| others.saturating_add(1));
         let shares = Shares { kept: self.executions_kept(), shares, is_priced: true };
         let (wall_ms, events) = (clock.elapsed_ms(at), self.run.events());
-        let allowance = meter.allowance_below(wall_ms, events, shares)?;
-        Ok(Grant::new(allowance, None))
+        // What its task does not allow, nothing that comes back changes.
+        let left = open.and_then(|open| Some(less(open.at_most?, &open.allowance)));
+        let within = |grant: Grant| left.map_or(Ok(grant), |left| grant.at_most(&left));
+        within(Grant::new(Allowance::unlimited(), None))?;
+        within(Grant::new(meter.allowance_below(wall_ms, events, shares)?, None))
     }
 
     /// Tells the machine that what is in flight below does nothing but wait. It says so, once nothing else
@@ -131,6 +137,22 @@ impl Run {
         self.definition.tools.iter().any(|spec| *spec.name == *tool && spec.dispatches)
     }
 
+    /// Is a call gone on with after a process died? So are those that do nothing but dispatch, unless what
+    /// they dispatched keeps no record of what it did.
+    pub(super) fn goes_on(&self, call: &CallId, tool: &str) -> bool {
+        let mut open = self.meter.open_dispatches().iter();
+        self.dispatches(tool) && !open.any(|open| open.call_id == *call && open.unrecorded)
+    }
+
+    /// Is nothing in flight but runs below that keep records of their own?
+    pub(super) fn only_waits_below(&self, phase: &Phase) -> bool {
+        let Some(batch) = phase.batch() else { return false };
+        let tools: BTreeMap<_, _> = batch.running().collect();
+        !self.meter.open_dispatches().is_empty()
+            && batch
+                .is_idle_but(|call| tools.get(call).is_some_and(|tool| self.goes_on(call, tool)))
+    }
+
     pub(super) fn dispatched(
         &mut self,
         cause: u64,
@@ -141,6 +163,7 @@ impl Run {
         let (operator, run) = (dispatched.operator.clone(), dispatched.run.clone());
         let (attempt, allowance) = (dispatched.attempt, *dispatched.allowance);
         let input_digest = Arc::clone(&dispatched.input_digest);
+        let (unrecorded, at_most) = (dispatched.unrecorded, dispatched.at_most.as_deref().copied());
         let requested = self.append(Actor::Runtime, Some(cause), dispatched);
         self.meter.begin_dispatch(Dispatch {
             operator,
@@ -151,6 +174,8 @@ impl Run {
             allowance,
             grants: Vec::new(),
             waits: None,
+            unrecorded,
+            at_most,
             requested,
         });
         None

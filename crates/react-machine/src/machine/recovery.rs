@@ -3,7 +3,7 @@
 use layer0::event::{
     Actor, EventKind, RunForked, RunRecovered, SignalReceived, ToolResponded, Verdict,
 };
-use layer0::id::RunId;
+use layer0::id::{CallId, RunId};
 use layer0::{Timestamp, ToolSpec};
 
 use super::{Machine, Run};
@@ -15,8 +15,8 @@ use crate::phase::turn::Ask;
 impl Machine {
     /// Returns what a process left open that died here: calls to run again because that does no
     /// harm, calls that may have acted, calls whose tools can say whether they happened, and how many
-    /// model attempts were lost. Calls that only dispatch
-    /// are not among them: they are gone on with, but not in a copy, where their runs are another's. Nor are
+    /// model attempts were lost. Calls that only dispatch are not among them: they are gone on with, but not
+    /// where what they dispatched keeps no record, and not in a copy, where their runs are another's. Nor are
     /// calls of which a person said what became of them.
     #[must_use]
     pub fn lost(&self) -> RunRecovered {
@@ -25,12 +25,12 @@ impl Machine {
             lost.models = 1;
         }
         // Nothing is done again that brought the process down each time.
-        let is_last = self.run.crashes.is_last() && self.open_dispatches().is_empty();
+        let is_last = self.is_crash_loop();
         let mut left = if is_last { 0 } else { self.executions_left() };
         let is_copied = self.phase.batch().is_some_and(Batch::is_copied);
         let Some(batch) = self.phase.batch() else { return lost };
         let running = batch.running().filter(|(call, _)| !batch.is_settled(call));
-        for (call, tool) in running.filter(|(_, tool)| is_copied || !self.run.dispatches(tool)) {
+        for (call, tool) in running.filter(|(id, tool)| is_copied || !self.run.goes_on(id, tool)) {
             let Some(spec) = self.run.spec(tool) else {
                 lost.interrupted.push(call.clone());
                 continue;
@@ -47,6 +47,33 @@ impl Machine {
             }
         }
         lost
+    }
+
+    /// Returns what a process left open of a run that is ended: nothing is run again, and nothing is gone on
+    /// with.
+    #[must_use]
+    pub fn lost_for_good(&self) -> RunRecovered {
+        let batch = self.phase.batch().into_iter();
+        let running =
+            batch.flat_map(|batch| batch.running().filter(|(call, _)| !batch.is_settled(call)));
+        let interrupted = running.map(|(call, _)| call.clone()).collect();
+        RunRecovered::new(Vec::new(), interrupted, self.lost().models)
+    }
+
+    /// Is a call gone on with after a process died, because it only dispatches what keeps a record?
+    #[must_use]
+    pub fn is_gone_on_with(&self, call: &CallId) -> bool {
+        self.phase.batch().is_some_and(|batch| {
+            let mut running = batch.running().filter(|(id, _)| !batch.is_settled(id));
+            running.any(|(id, tool)| id == call && self.run.goes_on(id, tool))
+        })
+    }
+
+    /// Does the run end with the next recovery, because its process died again and again at this step? What
+    /// runs below has a record of its own, which counts for itself.
+    #[must_use]
+    pub fn is_crash_loop(&self) -> bool {
+        self.run.crashes.is_last() && !self.run.only_waits_below(&self.phase)
     }
 
     /// Becomes `child`, a copy of its run, which was cut before `beyond` was recorded. What was decided there
@@ -96,7 +123,9 @@ impl Run {
         self.clock.skip_since(before);
         self.outbox.begin_epoch();
         // What runs below has a record of its own, which counts for itself.
-        if self.meter.open_dispatches().is_empty() && self.crashes.count() {
+        let RunRecovered { rerun, interrupted, probing, .. } = &recovered;
+        let is_named = rerun.iter().chain(interrupted).chain(probing).next().is_some();
+        if (is_named || !self.only_waits_below(phase)) && self.crashes.count() {
             return Some(self.end_crash_loop(phase, recovered));
         }
         self.meter.count_executions(u32::try_from(recovered.rerun.len()).unwrap_or(u32::MAX));

@@ -24,7 +24,8 @@ impl Run {
     pub(super) fn start(&mut self, started: RunStarted) -> Phase {
         self.clock.start();
         let time = started.deadline.map(|deadline| deadline.since(self.clock.now()));
-        self.meter.limit(started.depth, started.allowance.as_deref(), time);
+        let has_caller = started.parent.is_some();
+        self.meter.limit(started.depth, started.allowance.as_deref(), time, has_caller);
         self.conversation.start(&started);
         let seq = self.append(Actor::Runtime, None, started);
         self.pause_before(seq, PausedStep::Start)

@@ -82,7 +82,6 @@ impl Step<'_> {
             | Self::ApprovalDenied(..)
             | Self::Granted(..)
             | Self::Parked(..)
-            | Self::Returned(_)
             | Self::Reopened(..) => true,
             Self::Start(_)
             | Self::ToolRequested(..)
@@ -93,6 +92,8 @@ impl Step<'_> {
             | Self::Recovered(..)
             | Self::Resumed(..)
             | Self::ParkedBelow(_)
+            // The answer of its call is.
+            | Self::Returned(_)
             | Self::Settled(..)
             | Self::SettledLate(_)
             | Self::Cancelled(..)

@@ -1,7 +1,6 @@
 //! The machine from outside.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-mod aside;
 mod below;
 mod guards;
 mod laws;

@@ -45,10 +45,6 @@ pub(crate) enum Choice {
     Die,
     /// A run that is over goes on: with more of its budget, with a word.
     Reopen { with_budget: bool, says: bool },
-    /// A person says what became of a call.
-    Settle { pick: usize, happened: bool },
-    /// The endpoint of the open model call wants to be left alone for so many milliseconds.
-    Park(u16),
     /// Send something that does not fit.
     Wild { kind: u8, number: u32 },
 }
@@ -84,9 +80,6 @@ pub(crate) fn choice() -> impl Strategy<Value = Choice> {
         2 => Just(Choice::Die),
         4 => (any::<bool>(), any::<bool>())
             .prop_map(|(with_budget, says)| Choice::Reopen { with_budget, says }),
-        3 => (0..4_usize, any::<bool>())
-            .prop_map(|(pick, happened)| Choice::Settle { pick, happened }),
-        2 => any::<u16>().prop_map(Choice::Park),
         3 => (0..9_u8, 0..4_u32).prop_map(|(kind, number)| Choice::Wild { kind, number }),
     ]
 }
@@ -117,7 +110,7 @@ pub(crate) fn definition() -> Arc<AgentDefinition> {
     definition.budget.max_wall_ms = Some(120_000);
     definition.budget.max_tool_calls = Some(MAX_TOOL_CALLS);
     let look = ToolSpec::new("look", "looks", json!({"type": "object"}));
-    let look = look.probe().expires_after(Duration::from_secs(60)).approvers(["ops"]);
+    let look = look.expires_after(Duration::from_secs(60)).approvers(["ops"]);
     definition.tools = Arc::from([look]);
     Arc::new(definition)
 }
@@ -211,8 +204,7 @@ impl World {
         loop {
             match self.machine.poll() {
                 Output::Append(entry) => {
-                    let is_settlement = matches!(entry.kind, EventKind::ToolResolved(_));
-                    assert!(self.finish.is_none() || is_settlement, "nothing after the end");
+                    assert!(self.finish.is_none(), "nothing after the end");
                     self.log.push(entry);
                 }
                 Output::Perform(Effect::CallModel(call)) => {
@@ -230,7 +222,7 @@ impl World {
                     self.executions.push(run.clone());
                     self.open.push(run);
                 }
-                Output::Perform(Effect::Rerun { id, call_id } | Effect::Probe { id, call_id }) => {
+                Output::Perform(Effect::Rerun { id, call_id }) => {
                     let mut known = self.executions.iter();
                     let run = known.find(|run| run.call_id == call_id).expect("it ran before");
                     let mut run = run.clone();
@@ -254,7 +246,7 @@ impl World {
     fn die(&mut self) {
         let at = self.at();
         if self.machine.is_waiting() {
-            // Nothing was lost; the approvals stay open, and what is parked goes on when it is due.
+            // Nothing was lost; the approvals stay open.
             return self.accept(Input::fact(at, RunResumed::new("ops")));
         }
         self.drop_in_flight();
@@ -319,9 +311,6 @@ impl World {
         if let Choice::Reopen { with_budget, says } = choice {
             return self.reopen(with_budget, says);
         }
-        if let Choice::Settle { pick, happened } = choice {
-            return self.settle(pick, happened);
-        }
         if self.finish.is_some() {
             return self.refused(Input::fact(self.last(), Warning::new("late")));
         }
@@ -355,10 +344,7 @@ impl World {
                 self.accept(Input::fact(at, Warning::new("note")));
             }
             Choice::Cancel => self.cancel(),
-            Choice::Park(ms) => self.park(ms),
-            Choice::Die | Choice::Reopen { .. } | Choice::Settle { .. } => {
-                unreachable!("taken above")
-            }
+            Choice::Die | Choice::Reopen { .. } => unreachable!("taken above"),
             Choice::Hooks(_) => {
                 let before = self.machine.clone();
                 let passed = hook_passed(HookPoint::BeforeModel);

@@ -38,6 +38,9 @@ pub(crate) struct Wanted {
     pub(crate) is_priced: bool,
     /// How many dispatches may be above it.
     pub(crate) max_depth: Option<u32>,
+    /// Does it keep no record?
+    #[serde(default)]
+    pub(crate) unrecorded: bool,
     /// What it may use at most.
     pub(crate) at_most: Option<Allowance>,
 }

@@ -190,6 +190,9 @@ pub(crate) struct Child {
     pub(crate) attempt: u32,
     /// May there be a record of it?
     pub(crate) goes_on: bool,
+    /// Does it keep no record?
+    #[serde(default)]
+    pub(crate) unrecorded: bool,
     /// What it may use.
     pub(crate) grant: Grant,
 }

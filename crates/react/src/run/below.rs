@@ -155,13 +155,22 @@ impl Run {
                 self.ledger.tell(id, Told::Noted);
                 Ok(())
             }
+            // One without a record cannot be taken up later.
+            Ask::Wait { run, .. }
+                if self.open_dispatch(&run).is_some_and(|open| open.unrecorded) =>
+            {
+                self.ledger.tell(id, Told::Leave);
+                Ok(())
+            }
             Ask::Wait { run, waiting } => {
                 let until = waiting.until;
                 self.note_wait(&run, waiting).await?;
                 self.below.forget(&run);
                 self.below.park(&run, until);
                 self.below.waiting.push((run, id));
-                self.give_more().await
+                self.give_more().await?;
+                // What waits gives its place back.
+                self.start_tools().await
             }
             Ask::GoesOn { run } => {
                 self.below.forget(&run);
@@ -213,7 +222,7 @@ impl Run {
         while let Some((run, ask)) = self.below.wanting.first().cloned() {
             let more = match self.ledger.machine().grant_more(self.ledger.at(), &run) {
                 Ok(grant) => Some(grant.allowance),
-                Err(_) if self.runs_below() => return Ok(()),
+                Err(nothing) if !nothing.is_final && self.runs_below() => return Ok(()),
                 Err(_) => None,
             };
             self.below.wanting.remove(0);
@@ -238,17 +247,20 @@ impl Run {
         &mut self,
         wanted: Wanted,
     ) -> Result<Result<Child, NothingLeft>, AgentError> {
-        let Wanted { call, operator, input_digest, is_priced, max_depth, at_most } = wanted;
+        let Wanted { call, operator, input_digest, is_priced, max_depth, unrecorded, at_most } =
+            wanted;
         let machine = self.ledger.machine();
         let open = machine.open_dispatches().iter();
         let mut recorded = open.filter(|open| open.call_id == call && open.operator == operator);
         if let Some(open) = recorded.find(|open| !self.tools.is_taken_up(&open.run)) {
             let (run, attempt, allowance) = (open.run.clone(), open.attempt, open.allowance);
+            let unrecorded = open.unrecorded;
             let time = machine.deadline().map(|deadline| deadline.since(self.ledger.at()));
             self.tools.take_up(run.clone());
             let root = self.root.clone();
             let grant = Grant::new(allowance, time);
-            return Ok(Ok(Child { run, operator, root, attempt, goes_on: true, grant }));
+            let goes_on = true;
+            return Ok(Ok(Child { run, operator, root, attempt, goes_on, unrecorded, grant }));
         }
         if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
             return Ok(Err(NothingLeft::too_deep(self.depth + 1, max)));
@@ -257,8 +269,11 @@ impl Run {
             Ok(grant) => grant,
             Err(nothing) => return Ok(Err(nothing)),
         };
-        if let Some(at_most) = at_most {
-            grant = grant.at_most(&at_most);
+        if let Some(at_most) = &at_most {
+            match grant.at_most(at_most) {
+                Ok(less) => grant = less,
+                Err(nothing) => return Ok(Err(nothing)),
+            }
         }
         let run = self.ledger.new_id().await;
         self.tools.take_up(run.clone());
@@ -269,11 +284,12 @@ impl Run {
             input_digest,
             Box::new(grant.allowance),
         );
-        dispatched.call_id = Some(call);
+        (dispatched.call_id, dispatched.unrecorded) = (Some(call), unrecorded);
+        dispatched.at_most = at_most.map(Box::new);
         let facts = self.facts_of_below(dispatched);
         self.ledger.step(facts).await?;
         let root = self.root.clone();
-        Ok(Ok(Child { run, operator, root, attempt: 1, goes_on: false, grant }))
+        Ok(Ok(Child { run, operator, root, attempt: 1, goes_on: false, unrecorded, grant }))
     }
 
     /// Records that a run below is tried again.
@@ -289,6 +305,7 @@ impl Run {
             Box::new(open.allowance),
         );
         dispatched.call_id = Some(open.call_id.clone());
+        (dispatched.at_most, dispatched.unrecorded) = (open.at_most.map(Box::new), open.unrecorded);
         let facts = self.facts_of_below(dispatched);
         self.ledger.step(facts).await
     }

@@ -27,7 +27,7 @@ impl Run {
             self.start_execution(execution).await?;
         }
         let places = usize::try_from(self.definition.limits.max_concurrent_tools).unwrap_or(1);
-        while let Some((run, admitted)) = self.tools.next(places) {
+        while let Some((run, admitted)) = self.tools.next(places + self.waiting_below()) {
             self.acted |= !admitted.spec().idempotent;
             let execution = self.execution(run, Some(admitted));
             self.start_execution(execution).await?;
@@ -68,6 +68,13 @@ impl Run {
         self.tools.recorded(call_id).ok_or_else(unknown)
     }
 
+    /// Returns how many executions do nothing but wait for what they dispatched.
+    fn waiting_below(&self) -> usize {
+        let waits =
+            |of: &InFlight| matches!(of, InFlight::Execution(work) if self.waits_below(work));
+        self.in_flight.iter().filter(|(_, of)| waits(of)).count()
+    }
+
     async fn start_execution(&mut self, mut execution: Box<Execution>) -> Result<(), AgentError> {
         let ToolRun { tool, arguments, call_id, .. } = &execution.run;
         if execution.admitted.is_none() {
@@ -79,15 +86,33 @@ impl Run {
         let is_repeatable = admitted
             .is_some_and(|admitted| admitted.spec().idempotent || admitted.spec().probe_is_final);
         if let Some(admitted) = admitted
-            && let Some(DispatchSpec { operator, input_digest, is_priced, max_depth, .. }) =
-                admitted.dispatch().cloned()
+            && let Some(spec) = admitted.dispatch().cloned()
         {
+            let DispatchSpec {
+                operator,
+                input_digest,
+                is_priced,
+                max_depth,
+                can_go_on,
+                at_most,
+                ..
+            } = spec;
             let orchestrator = self.effects.orchestrator();
             let is_priced =
                 is_priced && orchestrator.is_none_or(|found| found.is_priced(&operator));
+            let can_go_on = can_go_on
+                .or_else(|| orchestrator.map(|found| found.can_go_on(&operator)))
+                .unwrap_or_default();
             let (call, timeout) = (call_id.clone(), admitted.spec().timeout);
-            let wanted =
-                Wanted { call, operator, input_digest, is_priced, max_depth, at_most: None };
+            let wanted = Wanted {
+                call,
+                operator,
+                input_digest,
+                is_priced,
+                max_depth,
+                unrecorded: !can_go_on,
+                at_most,
+            };
             let mut child = self.dispatch(wanted).await?;
             if let Ok(child) = &mut child {
                 child.grant.time = child.grant.time.into_iter().chain(timeout).min();

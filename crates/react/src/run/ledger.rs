@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use backstop_event_log::Seed;
-use backstop_react_machine::{Effect, EffectId, Finish, Input, Machine, Misuse, Output};
+use backstop_react_machine::{
+    CANCEL, Effect, EffectId, Finish, HookPoint, Input, Machine, Misuse, Output,
+};
 use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
@@ -115,18 +117,26 @@ impl Ledger {
         self.change(|machine| facts.into_iter().try_for_each(|fact| machine.handle(fact))).await
     }
 
-    /// Feeds facts as [`Self::step`] does, but none behind the one that ends the run.
+    /// Feeds facts as [`Self::step`] does, but none behind the one that ends the run. What was decided before
+    /// a cancellation is not begun any more.
     pub(super) async fn step_while_open(
         &mut self,
         facts: impl IntoIterator<Item = Input>,
     ) -> Result<(), AgentError> {
-        self.change(|machine| {
-            facts.into_iter().try_for_each(|fact| match machine.is_over() {
-                true => Ok(()),
-                false => machine.handle(fact),
-            })
-        })
-        .await
+        for fact in facts {
+            if self.machine.is_over() {
+                break;
+            }
+            let is_cancelled =
+                matches!(&fact.fact, EventKind::SignalReceived(signal) if &*signal.name == CANCEL);
+            // Nothing stops a run that is ending.
+            if is_cancelled && self.machine.paused_at() != Some(HookPoint::RunEnd) {
+                self.decided.clear();
+            }
+            self.machine.handle(fact).map_err(|misuse| AgentError::Internal(misuse.into()))?;
+            self.drain();
+        }
+        self.record().await
     }
 
     /// Tells the machine the time, and records what it decides on that.

@@ -7,9 +7,11 @@ use std::sync::Arc;
 use backstop_event_log::{
     Claim, EventLog, InboxMessage, LogError, Record, RunWriter, session_of_fork,
 };
-use backstop_react_machine::{AgentDefinition, CheckedDefinition, Machine, Replayed};
-use layer0::event::{Event, EventKind, RunForked, RunResumed};
-use layer0::id::{CallId, RunId};
+use backstop_react_machine::{
+    AgentDefinition, CANCEL, CheckedDefinition, Input, Machine, Replayed,
+};
+use layer0::event::{Event, EventKind, OperatorReturned, RunForked, RunResumed};
+use layer0::id::RunId;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -139,8 +141,12 @@ impl Resumed {
             return run.ledger.record().await;
         }
         let dead = run.dead_dispatches(&first).await?;
-        let facts: Vec<_> =
-            dead.into_iter().chain(first).map(|fact| run.ledger.fact(fact)).collect();
+        let resumed = first.iter().take_while(|fact| matches!(fact, EventKind::RunResumed(_)));
+        let resumed = resumed.count();
+        let mut facts: Vec<_> = first.into_iter().map(|fact| run.ledger.fact(fact)).collect();
+        // What its process left behind ended with it: the time since then is not the run's.
+        let at = if resumed == 0 { run.ledger.machine().now() } else { run.ledger.at() };
+        facts.splice(resumed..resumed, dead.into_iter().map(|returned| Input::fact(at, returned)));
         run.ledger.step_while_open(facts).await?;
         if run.ledger.is_over() {
             return Ok(());
@@ -197,21 +203,32 @@ impl Recorded {
 }
 
 impl Run {
-    /// Ends what tools dispatched that are not gone on with, and returns what became of it.
-    async fn dead_dispatches(&mut self, first: &[EventKind]) -> Result<Vec<EventKind>, AgentError> {
+    /// Ends what was dispatched and is not gone on with, and returns what became of it: what tools
+    /// dispatched on their way, and all of it where the run ends.
+    async fn dead_dispatches(
+        &mut self,
+        first: &[EventKind],
+    ) -> Result<Vec<OperatorReturned>, AgentError> {
         let Some(log) = self.agent.log.clone() else { return Ok(Vec::new()) };
-        let ended: Vec<&CallId> = first
-            .iter()
-            .filter_map(|fact| match fact {
-                EventKind::RunRecovered(recovered) => Some(recovered),
-                _ => None,
-            })
-            .flat_map(|recovered| recovered.rerun.iter().chain(&recovered.interrupted))
-            .collect();
+        let machine = self.ledger.machine();
+        let (mut is_recovered, mut is_ending) = (false, false);
+        for fact in first {
+            match fact {
+                EventKind::RunRecovered(_) => {
+                    is_recovered = true;
+                    is_ending |= machine.is_crash_loop();
+                }
+                EventKind::SignalReceived(signal) => is_ending |= &*signal.name == CANCEL,
+                _ => {}
+            }
+        }
         let mut returned = Vec::new();
-        for open in self.ledger.machine().open_dispatches() {
-            if ended.contains(&&open.call_id) {
-                returned.push(dead_dispatch(&self.agent, &log, open).await?);
+        for open in machine.open_dispatches() {
+            let is_ended = is_recovered && !machine.is_gone_on_with(&open.call_id);
+            if is_ending || is_ended {
+                let dispatch = (Arc::clone(&open.operator), open.run.clone());
+                let session = &self.context.session;
+                returned.push(dead_dispatch(&self.agent, &log, session, dispatch).await?);
             }
         }
         Ok(returned)

@@ -2,19 +2,23 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Claim, EventLog, InboxMessage, LogError, RunState, RunSummary};
-use backstop_react_machine::{CANCEL, Dispatch};
-use layer0::event::{EventKind, Follows, OperatorReturned, RunResumed, SignalReceived};
-use layer0::id::RunId;
+use backstop_event_log::{
+    Claim, EventLog, InboxMessage, InboxRequest, LogError, RunFilter, RunState, RunSummary,
+    read_events,
+};
+use backstop_react_machine::{CANCEL, messages_of};
+use layer0::event::{Event, EventKind, Follows, OperatorReturned, RunResumed, SignalReceived};
+use layer0::id::{CallId, RunId, SessionId};
 use layer0::stop::Outcome;
+use layer0::usage::Usage;
 use layer0::{Code, code};
 use serde_json::{Value, json};
 
 use super::resume::Resumed;
 use super::start::Start;
-use crate::abandon::abandon;
+use crate::abandon::{Ended, Open, abandon, open_in};
 use crate::error::AgentError;
-use crate::fold::fold;
+use crate::fold::{fold, started};
 use crate::history::RequestError;
 use crate::inner::Inner;
 use crate::resume_error::ResumeError;
@@ -39,6 +43,20 @@ impl Start {
         Ok(Some(Follows::new(last.run, last.last_seq, last.head, last.messages)))
     }
 
+    /// Reads what was said in the session until now, for a run below another one that is to know of it: the
+    /// ended roots that its root follows, and what the root itself said before what it waits for now.
+    pub(super) async fn hear_session(&mut self) -> Result<Option<Follows>, AgentError> {
+        let (Some(log), Some(_)) = (&self.agent.log, &self.request.parent) else { return Ok(None) };
+        let events = match read_events(&**log, &self.root()).await {
+            Ok((_, events)) => events,
+            Err(LogError::NotFound(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let kinds = events.iter().map(|event| &event.kind);
+        self.request.history = messages_of(kinds.take(settled(&events))).into();
+        Ok(started(&events)?.follows.as_deref().cloned())
+    }
+
     /// Ends an open run whose process died; one that lives, or waits for a person, keeps the session
     /// busy.
     async fn end_dead_run(
@@ -56,6 +74,26 @@ impl Start {
             Err(error) => return Err(error.into()),
         };
         end(Arc::clone(&self.agent), log, run, claim, Ending::default()).await
+    }
+}
+
+/// Returns how many events of a run stand before an answer whose calls are open.
+fn settled(events: &[Event]) -> usize {
+    let last = events.iter().rposition(|event| match &event.kind {
+        EventKind::ModelResponded(answer) => !answer.tool_calls.is_empty(),
+        _ => false,
+    });
+    let Some(last) = last else { return events.len() };
+    let EventKind::ModelResponded(answer) = &events[last].kind else { return events.len() };
+    let is_answered = |id: &CallId| {
+        events[last..].iter().any(|event| match &event.kind {
+            EventKind::ToolResponded(answer) => answer.call_id == *id,
+            _ => false,
+        })
+    };
+    match answer.tool_calls.iter().all(|call| is_answered(&call.id)) {
+        true => events.len(),
+        false => last,
     }
 }
 
@@ -105,7 +143,13 @@ pub(crate) async fn end(
                 current => current?,
             };
             let Some(current) = current.filter(RunSummary::is_open) else { return Ok(()) };
-            return abandon(log, current, claim, &why, agent.clock.now()).await;
+            let Open { calls, dispatches } = open_in(&**log, &current).await?;
+            let mut returned = Vec::new();
+            for dispatch in dispatches {
+                returned.push(dead_dispatch(&agent, log, &current.session, dispatch).await?);
+            }
+            let ended = Ended { calls, returned };
+            return abandon(log, (current, claim), &why, agent.clock.now(), ended).await;
         }
     };
     if !folded.summary.is_open() {
@@ -120,10 +164,7 @@ pub(crate) async fn end(
     let first = if machine.is_waiting() {
         EventKind::from(RunResumed::new(by.clone().unwrap_or_else(|| "backstop".into())))
     } else {
-        let mut lost = machine.lost();
-        lost.interrupted = [lost.rerun, lost.probing, lost.interrupted].concat();
-        (lost.rerun, lost.probing) = (Vec::new(), Vec::new());
-        lost.into()
+        machine.lost_for_good().into()
     };
     let data = by.map_or(Value::Null, |by| json!({ "by": &*by }));
     let cancel = SignalReceived::new(CANCEL, data);
@@ -139,14 +180,16 @@ pub(crate) async fn end(
 }
 
 /// Returns what became of a run below another one that a process left behind when it died: it is ended
-/// where it is, and what its record says it used counts.
+/// where it is, and what its record says it used counts. Of one that kept no record, the runs that it
+/// dispatched itself are ended, and what these used counts.
 pub(super) async fn dead_dispatch(
     agent: &Arc<Inner>,
     log: &Arc<dyn EventLog>,
-    dispatch: &Dispatch,
-) -> Result<EventKind, AgentError> {
-    close_dead(agent, log, &dispatch.run).await?;
-    let summary = log.summary(&dispatch.run).await?;
+    session: &SessionId,
+    (operator, run): (Arc<str>, RunId),
+) -> Result<OperatorReturned, AgentError> {
+    close_dead(agent, log, &run).await?;
+    let summary = log.summary(&run).await?;
     let interrupted = (Outcome::Failed, Some(Code::new(code::TOOL_INTERRUPTED)));
     let (outcome, reason) = match &summary {
         Some(summary) if !summary.is_open() => {
@@ -154,9 +197,29 @@ pub(super) async fn dead_dispatch(
         }
         _ => interrupted,
     };
-    let usage = summary.map(|summary| summary.usage).unwrap_or_default();
-    let (operator, run) = (Arc::clone(&dispatch.operator), dispatch.run.clone());
-    Ok(OperatorReturned::new(operator, run, outcome, reason, usage).into())
+    let usage = match summary {
+        Some(summary) => summary.usage,
+        None => close_below(agent, log, session, &run).await?,
+    };
+    Ok(OperatorReturned::new(operator, run, outcome, reason, usage))
+}
+
+/// Closes the records of the runs that one without a record dispatched, and returns what they used.
+async fn close_below(
+    agent: &Arc<Inner>,
+    log: &Arc<dyn EventLog>,
+    session: &SessionId,
+    parent: &RunId,
+) -> Result<Usage, AgentError> {
+    let mut usage = Usage::default();
+    for below in log.runs(RunFilter::new().session(session.clone())).await? {
+        if below.parent.as_ref() == Some(parent) {
+            close_dead(agent, log, &below.run).await?;
+            let closed = log.summary(&below.run).await?;
+            usage.add_dispatched(&closed.map_or(below.usage, |closed| closed.usage));
+        }
+    }
+    Ok(usage)
 }
 
 /// Closes the record of a run that was left open: every open call is answered, and what it dispatched
@@ -170,7 +233,9 @@ async fn close_dead(
     let claim = match log.claim(run).await {
         Ok(claim) => claim,
         Err(error @ LogError::Claimed(_)) => {
-            tracing::warn!(%run, %error, "a run that was dispatched is not ended with its caller");
+            tracing::warn!(%run, %error, "a run that was dispatched is told to end by its owner");
+            let cancel = InboxRequest::Cancel { run: run.clone() };
+            log.send(cancel, "backstop", agent.clock.now()).await?;
             return Ok(());
         }
         Err(error) => return Err(error.into()),

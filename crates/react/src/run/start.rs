@@ -93,10 +93,17 @@ impl Start {
             Ok(setup) => setup,
             Err(error) => return Err(self.failed(error)),
         };
+        let heard = match self.request.reads_session {
+            true => match self.hear_session().await {
+                Ok(heard) => heard,
+                Err(error) => return Err(self.failed(error.before_the_start())),
+            },
+            false => None,
+        };
         let mut joins_left = MAX_JOINS;
         let (mut run, follows) = loop {
             let follows = match self.join_session().await {
-                Ok(follows) => follows,
+                Ok(follows) => follows.or_else(|| heard.clone()),
                 Err(error) => return Err(self.failed(error.before_the_start())),
             };
             let machine = Machine::new(self.definition.clone(), setup.clone());
@@ -187,7 +194,7 @@ impl Start {
     }
 
     /// Returns the run at the head of its callers, as far as they are known.
-    fn root(&self) -> RunId {
+    pub(super) fn root(&self) -> RunId {
         let RunRequest { root, parent, .. } = &self.request;
         root.as_ref().or(parent.as_ref()).unwrap_or(&self.run).clone()
     }

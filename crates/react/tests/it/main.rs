@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bench;
+mod below;
 mod budgets;
 mod build;
 mod decisions;
@@ -30,6 +31,7 @@ mod settling;
 mod status;
 mod stores;
 mod stream;
+mod tape;
 mod timing;
 mod secrets;
 mod tools;

@@ -1,104 +1,37 @@
 //! A tree of agents three levels deep, its process dying after every append, and taken up again.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
-use backstop_event_log::{
-    Batch, Claim, Decision, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, MemoryLog,
-    OpenApproval, Record, RunFilter, RunSummary, read_events,
-};
+use backstop_event_log::{Batch, Decision, EventLog, LogError, RunFilter, RunSummary, read_events};
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedProvider};
-use backstop_react::{Agent, ResumeRequest, RunOutcome, RunRequest, replay};
+use backstop_react::{
+    Agent, HookContext, HookPoint, Moment, Observer, ResumeRequest, RunOutcome, RunRequest, replay,
+};
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::Timestamp;
+use layer0::error::BoxError;
 use layer0::event::EventKind;
 use layer0::failure::Retry;
-use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
 use layer0::stop::Stop;
 use layer0::usage::Usage;
 use serde_json::json;
 
 use crate::bench::*;
-
-/// A log that remembers its appends, in order.
-struct Tape {
-    log: MemoryLog,
-    batches: Mutex<Vec<Batch>>,
-}
-
-#[async_trait]
-impl EventLog for Tape {
-    async fn claim(&self, run: &RunId) -> Result<Claim, LogError> {
-        self.log.claim(run).await
-    }
-    fn claim_new(&self, run: &RunId) -> Claim {
-        self.log.claim_new(run)
-    }
-    async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        self.log.append(batch.clone()).await?;
-        self.batches.lock().unwrap().push(batch);
-        Ok(())
-    }
-    async fn summary(&self, run: &RunId) -> Result<Option<RunSummary>, LogError> {
-        self.log.summary(run).await
-    }
-    async fn records(&self, run: &RunId, from_seq: u64) -> Result<Vec<Record>, LogError> {
-        self.log.records(run, from_seq).await
-    }
-    async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {
-        self.log.runs(filter).await
-    }
-    async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        self.log.last_root(session).await
-    }
-    async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {
-        self.log.open_approvals().await
-    }
-    async fn send(&self, request: InboxRequest, by: &str, at: Timestamp) -> Result<bool, LogError> {
-        self.log.send(request, by, at).await
-    }
-    async fn inbox(&self, run: &RunId) -> Result<Vec<InboxMessage>, LogError> {
-        self.log.inbox(run).await
-    }
-    fn watch_inbox(&self, run: &RunId) -> InboxWatch {
-        self.log.watch_inbox(run)
-    }
-}
-
-/// Writes the first appends of a tape into a log of their own, as a process leaves them that dies.
-async fn cut(batches: &[Batch]) -> MemoryLog {
-    let log = MemoryLog::new();
-    let mut claims = BTreeMap::<RunId, (u64, Claim)>::new();
-    for batch in batches {
-        let mut batch = batch.clone();
-        let claimed = claims.get(&batch.run).map(|(epoch, _)| *epoch);
-        if claimed != Some(batch.epoch) {
-            claims.remove(&batch.run);
-            let claim = match claimed {
-                None => log.claim_new(&batch.run),
-                Some(_) => log.claim(&batch.run).await.unwrap(),
-            };
-            claims.insert(batch.run.clone(), (batch.epoch, claim));
-        }
-        batch.epoch = claims[&batch.run].1.epoch();
-        log.append(batch).await.unwrap();
-    }
-    log
-}
+use crate::tape::{Tape, cut};
 
 /// What the tools did; it outlives the process.
 #[derive(Default)]
-struct World {
+pub(crate) struct World {
     paid: Mutex<Vec<String>>,
     tried: Mutex<Vec<String>>,
 }
 
 /// Pays an invoice.
 #[tool(idempotent)]
-async fn pay(context: &ToolContext) -> Result<String, ToolError> {
+pub(crate) async fn pay(context: &ToolContext) -> Result<String, ToolError> {
     let world: &Arc<World> = context.state().unwrap();
     let mut paid = world.paid.lock().unwrap();
     if !paid.contains(&context.idempotency_key) {
@@ -123,7 +56,7 @@ async fn busy(context: &ToolContext) -> Result<String, ToolError> {
 
 impl World {
     /// Makes the world as these appends left it.
-    fn after(batches: &[Batch]) -> Arc<Self> {
+    pub(crate) fn after(batches: &[Batch]) -> Arc<Self> {
         let world = Self::default();
         for batch in batches {
             for record in &batch.records {
@@ -139,7 +72,7 @@ impl World {
 }
 
 /// Calls these tools in one answer, then says what they answered.
-fn calling(calls: &'static [(&'static str, &'static str)]) -> ScriptedProvider {
+pub(crate) fn calling(calls: &'static [(&'static str, &'static str)]) -> ScriptedProvider {
     ScriptedProvider::from_fn(move |request: &ModelRequest| {
         let messages = request.messages.messages();
         let answers: Vec<String> = messages
@@ -167,8 +100,24 @@ fn billed(answer: ScriptedAnswer) -> ScriptedAnswer {
     answer.usage(layer0::usage::TokenUsage::new(10, 3))
 }
 
+/// Looks at how each run ends.
+struct Farewell;
+
+#[async_trait]
+impl Observer for Farewell {
+    fn name(&self) -> &str {
+        "farewell"
+    }
+    fn points(&self) -> &[HookPoint] {
+        &[HookPoint::RunEnd]
+    }
+    async fn observe(&self, _: Moment<'_>, _: &HookContext) -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
 /// Makes a root that calls two agents beside each other, one of which calls a third that has to be approved.
-fn root(bench: &Bench, log: &Arc<dyn EventLog>, world: &Arc<World>) -> Agent {
+pub(crate) fn root(bench: &Bench, log: &Arc<dyn EventLog>, world: &Arc<World>) -> Agent {
     let agent = |name: &'static str, calls| {
         let clock: Arc<dyn Clock> = Arc::new(bench.clock.clone());
         Agent::builder(calling(calls))
@@ -177,6 +126,7 @@ fn root(bench: &Bench, log: &Arc<dyn EventLog>, world: &Arc<World>) -> Agent {
             .price(backstop_react::Price::new(1.0, 2.0))
             .shared_log(Arc::clone(log))
             .shared_error_store(Arc::clone(&bench.errors) as _)
+            .observer(Farewell)
             .state(Arc::clone(world))
     };
     let payer = agent("payer", &[("pay", "")]).tool(pay).require_approval("pay").build().unwrap();
@@ -193,7 +143,10 @@ fn root(bench: &Bench, log: &Arc<dyn EventLog>, world: &Arc<World>) -> Agent {
         .unwrap()
 }
 
-async fn on<T: Send + 'static>(bench: &Bench, work: impl Future<Output = T> + Send + 'static) -> T {
+pub(crate) async fn on<T: Send + 'static>(
+    bench: &Bench,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
     let (done, result) = tokio::sync::oneshot::channel();
     tokio::spawn(bench.clock.track(Box::pin(async move {
         let _ = done.send(work.await);
@@ -202,7 +155,7 @@ async fn on<T: Send + 'static>(bench: &Bench, work: impl Future<Output = T> + Se
 }
 
 /// Resumes until the run is over; approves what it asks.
-async fn to_the_end(bench: &Bench, agent: &Agent, log: &dyn EventLog) -> RunOutcome {
+pub(crate) async fn to_the_end(bench: &Bench, agent: &Agent, log: &dyn EventLog) -> RunOutcome {
     loop {
         let agent = agent.clone();
         let outcome = on(bench, async move {
@@ -229,7 +182,7 @@ async fn to_the_end(bench: &Bench, agent: &Agent, log: &dyn EventLog) -> RunOutc
 }
 
 /// Adds up what the events of all records say was used.
-async fn added_up(log: &dyn EventLog, runs: &[RunSummary]) -> Usage {
+pub(crate) async fn added_up(log: &dyn EventLog, runs: &[RunSummary]) -> Usage {
     let mut used = Usage::default();
     used.add_cost(0);
     for run in runs {
@@ -255,7 +208,7 @@ async fn added_up(log: &dyn EventLog, runs: &[RunSummary]) -> Usage {
     used
 }
 
-fn without_time(usage: Usage) -> Usage {
+pub(crate) fn without_time(usage: Usage) -> Usage {
     let mut usage = usage;
     usage.wall_ms = 0;
     usage
@@ -266,14 +219,14 @@ fn without_time(usage: Usage) -> Usage {
 #[tokio::test]
 async fn tree_goes_on_after_a_death_at_any_append() {
     let (bench, world) = (Bench::new(), Arc::<World>::default());
-    let tape = Arc::new(Tape { log: MemoryLog::new(), batches: Mutex::default() });
+    let tape = Arc::new(Tape::default());
     let log = Arc::clone(&tape) as Arc<dyn EventLog>;
     let whole = to_the_end(&bench, &root(&bench, &log, &world), &*tape).await;
     assert_eq!(whole.text(), "[[[paid], free], [free]]");
     let runs = tape.runs(RunFilter::default()).await.unwrap();
     assert_eq!(runs.len(), 4);
     assert_eq!(without_time(whole.usage), added_up(&*tape, &runs).await);
-    let batches = tape.batches.lock().unwrap().clone();
+    let batches = tape.batches();
     for at in 0..=batches.len() {
         let (bench, world) = (Bench::new(), World::after(&batches[..at]));
         let log = Arc::new(cut(&batches[..at]).await);

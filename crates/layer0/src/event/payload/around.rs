@@ -327,6 +327,12 @@ payload! {
         input_digest: Arc<str>,
         /// What its run may use of the caller's budget.
         allowance: Box<Allowance>,
+        /// What its run may use at most, with all that is granted to it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_most: Option<Box<Allowance>>,
+        /// Does it keep no record of its run? A process that dies loses what such a one did.
+        #[serde(default, skip_serializing_if = "is_false")]
+        unrecorded: bool,
     }
 }
 
@@ -348,8 +354,15 @@ impl OperatorDispatched {
             allowance,
             call_id: None,
             step: None,
+            at_most: None,
+            unrecorded: false,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 payload! {

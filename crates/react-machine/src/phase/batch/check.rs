@@ -144,13 +144,13 @@ impl Batch {
             .ok_or_else(|| Misuse::UnknownApproval(id.clone()))
     }
 
-    /// Is every call that was running sorted out that does more than dispatch and that no person settled, and
-    /// no other? Returns where those stand that do not simply run again.
+    /// Is every call that was running sorted out but those that are gone on with and those that a person
+    /// settled, and no other? Returns where those stand that do not simply run again.
     pub(crate) fn check_recovered(
         &self,
         recovered: &RunRecovered,
         executions_left: u32,
-        dispatches: impl Fn(&str) -> bool,
+        goes_on: impl Fn(&CallId, &str) -> bool,
     ) -> Result<Sorted, Misuse> {
         let unexpected = |state| Err(Misuse::Unexpected { event: "run.recovered", state });
         let RunRecovered { rerun, interrupted, probing, .. } = recovered;
@@ -161,10 +161,10 @@ impl Batch {
         if rerun.len() > usize::try_from(executions_left).unwrap_or(usize::MAX) {
             return unexpected("fewer executions are left of the budget");
         }
-        // A call that only dispatches is gone on with, unless it is named.
+        // Some are gone on with, unless they are named.
         let is_named = |id: &CallId| named().any(|named| named == id);
         let is_left_out = |(id, tool): (&CallId, &Arc<str>)| {
-            !(is_named(id) || dispatches(tool) || self.is_settled(id))
+            !(is_named(id) || goes_on(id, tool) || self.is_settled(id))
         };
         if self.running().any(is_left_out) {
             return unexpected("other calls are open too");
