@@ -4,8 +4,11 @@ use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Decision, EventLog, OpenApproval, one_line};
-use backstop_react::{ApprovalNotFound, DecideError, decide as decide_in, redacted_decision};
+use backstop_react::{
+    ApprovalNotFound, DecideError, decide as decide_in, open_root, redacted_decision,
+};
 use layer0::JsonText;
+use layer0::id::RunId;
 use layer0::stop::Outcome;
 
 use crate::args::{ApprovalsArgs, ApproveArgs, DenyArgs, StoreArgs};
@@ -91,6 +94,10 @@ async fn decide(typed: &str, decision: Decision, args: &StoreArgs) -> Result<Exi
         Ok::<_, CliError>((open, Some(decision)))
     };
     let decided = decided.await;
+    let root = match &decided {
+        Ok((open, _)) => head_of(&log, &open.run).await,
+        Err(_) => None,
+    };
     database.close().await;
     let (open, decision) = decided?;
     let id = &open.id;
@@ -101,9 +108,15 @@ async fn decide(typed: &str, decision: Decision, args: &StoreArgs) -> Result<Exi
     let done = if decision.approved { "approved" } else { "denied" };
     output::note(&format!("{id} {done} by {}", one_line(&decision.by)));
     output::note("go on with:");
-    let resume = format!("resume {}{}", open.run, chosen.flag());
+    let resume = format!("resume {}{}", root.as_ref().unwrap_or(&open.run), chosen.flag());
     output::note(&format!("  {}", output::command(&resume)));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the run that is gone on with for a run below it. What the store does not tell is found on resume.
+async fn head_of(log: &dyn EventLog, run: &RunId) -> Option<RunId> {
+    let summary = log.summary(run).await.ok()??;
+    open_root(log, &summary).await.ok()?
 }
 
 /// Says that an approval is not open any more.

@@ -7,6 +7,7 @@ use backstop_event_log::{EventLog, LogError};
 use backstop_react::ResumeError;
 
 use crate::args::CancelArgs;
+use crate::commands::resume::root_of;
 use crate::exit::CliError;
 use crate::prompt::user;
 use crate::recorded::Recorded;
@@ -15,7 +16,12 @@ use crate::{ids, output, store};
 pub(crate) async fn run(args: CancelArgs) -> Result<ExitCode, CliError> {
     let by = args.by.unwrap_or_else(user);
     let chosen = store::choose(&args.store, None)?;
-    let run = ids::run_of(&chosen, &args.run).await?;
+    let named = ids::run_of(&chosen, &args.run).await?;
+    let root = root_of(&chosen, &named).await?;
+    if let Some(root) = &root {
+        output::note(&format!("run {named} was dispatched by {root}: stopping {root}"));
+    }
+    let run = root.unwrap_or(named);
     let missing = || CliError::no_run(run.clone());
     let database = store::open_existing(&chosen).await?.ok_or_else(missing)?;
     let log: Arc<dyn EventLog> = Arc::new(database.log());

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use backstop_event_log::{EventLog, LogError};
-use backstop_react::{ReopenRequest, ResumeRequest};
+use backstop_react::{ReopenRequest, ResumeRequest, open_root};
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
 
@@ -13,6 +13,7 @@ use crate::commands::run::equipped;
 use crate::conclude::Ending;
 use crate::exit::CliError;
 use crate::ids;
+use crate::output;
 use crate::progress::{self, Results, Seen};
 use crate::prompt::user;
 use crate::recorded::Recorded;
@@ -21,12 +22,19 @@ use crate::store::{self, Chosen};
 
 pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
-    let run = ids::run_of(&chosen, &args.run).await?;
-    if args.reopen {
+    let mut run = ids::run_of(&chosen, &args.run).await?;
+    let root = root_of(&chosen, &run).await?;
+    if args.reopen && (root.is_none() || args.input.is_some() || !args.budget.is_empty()) {
         return reopen(args, chosen, run).await;
     }
-    if let Some(exit) = over(&chosen, &run, args.json).await? {
+    if !args.reopen
+        && let Some(exit) = over(&chosen, &run, args.json).await?
+    {
         return Ok(exit);
+    }
+    if let Some(root) = root {
+        output::note(&format!("run {run} was dispatched by {root}: going on with {root}"));
+        run = root;
     }
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
     let agent = recorded.build(equipped(recorded.agent(usize::MAX)?, &database))?;
@@ -75,6 +83,19 @@ fn by(given: Option<String>) -> String {
 /// Returns what was given of a budget, together.
 pub(super) fn sum(given: &[BudgetIncrease]) -> BudgetIncrease {
     given.iter().fold(BudgetIncrease::new(), |all, more| all.and(more))
+}
+
+/// Returns the open run at the head of the callers of a run.
+pub(super) async fn root_of(chosen: &Chosen, run: &RunId) -> Result<Option<RunId>, CliError> {
+    let Some(database) = store::open_read_only(chosen).await? else { return Ok(None) };
+    let log = database.log();
+    let root = match log.summary(run).await {
+        Ok(Some(summary)) => open_root(&log, &summary).await,
+        Ok(None) => Ok(None),
+        Err(error) => Err(error),
+    };
+    database.close().await;
+    Ok(root?)
 }
 
 /// Reports a run that is over; that needs neither its agent nor the right to write.

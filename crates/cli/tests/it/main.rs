@@ -5,6 +5,7 @@
 mod answering;
 mod asking;
 mod bedrock;
+mod below;
 mod bench;
 mod builtins;
 #[cfg(unix)]
