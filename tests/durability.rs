@@ -6,3 +6,5 @@ mod kill;
 mod recorded;
 mod replayed;
 mod sessions;
+#[cfg(unix)]
+mod tree;

