@@ -7,6 +7,7 @@
 //! tokio's own paused time is not used for this: beside a real database it expires every timeout,
 //! the pool's included, because it cannot see that a worker thread is busy.
 
+mod limit;
 mod system;
 mod virtual_clock;
 
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use layer0::Timestamp;
 
+pub use limit::Limit;
 pub use system::SystemClock;
 pub use virtual_clock::{Hold, VirtualClock};
 

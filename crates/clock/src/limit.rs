@@ -1,0 +1,163 @@
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::{BoxFuture, Clock};
+
+/// How long work may take, the time aside in which it waits for what counts for no timeout.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use backstop_clock::{Limit, SystemClock};
+///
+/// let limit = Limit::new(Arc::new(SystemClock), Some(Duration::from_secs(5)));
+/// limit.pause();
+/// assert!(limit.left() <= Some(Duration::from_secs(5)));
+/// limit.go_on();
+/// ```
+pub struct Limit {
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// When the time is over, in monotonic time; never where `None`.
+    until: Option<Duration>,
+    paused_since: Option<Duration>,
+    /// Who waits for the end.
+    waiters: Vec<Waker>,
+}
+
+impl Limit {
+    /// Begins to count now; without bound where `None`.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, limit: Option<Duration>) -> Self {
+        let until = limit.map(|limit| clock.monotonic().saturating_add(limit));
+        let state = State { until, paused_since: None, waiters: Vec::new() };
+        Self { clock, state: Mutex::new(state) }
+    }
+
+    /// Lets no time pass until it goes on.
+    pub fn pause(&self) {
+        let now = self.clock.monotonic();
+        self.state().paused_since.get_or_insert(now);
+    }
+
+    /// Lets time pass again.
+    pub fn go_on(&self) {
+        let now = self.clock.monotonic();
+        let mut state = self.state();
+        let Some(since) = state.paused_since.take() else { return };
+        state.until = state.until.map(|until| until.saturating_add(now.saturating_sub(since)));
+        let waiters = std::mem::take(&mut state.waiters);
+        drop(state);
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
+    /// Returns the time that is left, as if it went on now; without bound where `None`.
+    #[must_use]
+    pub fn left(&self) -> Option<Duration> {
+        let state = self.state();
+        let now = state.paused_since.unwrap_or_else(|| self.clock.monotonic());
+        state.until.map(|until| until.saturating_sub(now))
+    }
+
+    /// Was the time over before now?
+    #[must_use]
+    pub fn is_past(&self) -> bool {
+        let state = self.state();
+        let now = state.paused_since.unwrap_or_else(|| self.clock.monotonic());
+        state.until.is_some_and(|until| now > until)
+    }
+
+    /// Completes when the time is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn passed(&self) {
+        let mut sleep: Option<BoxFuture> = None;
+        poll_fn(|context| self.poll_passed(&mut sleep, context)).await;
+    }
+
+    fn poll_passed(&self, sleep: &mut Option<BoxFuture>, context: &mut Context<'_>) -> Poll<()> {
+        loop {
+            {
+                let mut state = self.state();
+                let until = state.until.filter(|_| state.paused_since.is_none());
+                let Some(until) = until else {
+                    *sleep = None;
+                    if !state.waiters.iter().any(|waiter| waiter.will_wake(context.waker())) {
+                        state.waiters.push(context.waker().clone());
+                    }
+                    return Poll::Pending;
+                };
+                let rest = until.saturating_sub(self.clock.monotonic());
+                if rest.is_zero() {
+                    return Poll::Ready(());
+                }
+                sleep.get_or_insert_with(|| self.clock.sleep(rest));
+            }
+            // What was paused meanwhile is looked at again when the sleep is over.
+            match sleep.as_mut().map(|sleep| sleep.as_mut().poll(context)) {
+                Some(Poll::Ready(())) => *sleep = None,
+                Some(Poll::Pending) | None => return Poll::Pending,
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limit").field("left", &self.left()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use layer0::Timestamp;
+
+    use super::*;
+    use crate::VirtualClock;
+
+    /// Spec: O2
+    #[tokio::test]
+    async fn a_pause_moves_the_end() {
+        let clock = VirtualClock::starting_at(Timestamp::default());
+        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+        let limit = Arc::new(Limit::new(Arc::clone(&shared), Some(Duration::from_secs(5))));
+        let (done, ended) = tokio::sync::oneshot::channel();
+        let (timer, waits) = (Arc::clone(&limit), Arc::clone(&shared));
+        tokio::spawn(clock.track(Box::pin(async move {
+            waits.sleep(Duration::from_secs(3)).await;
+            timer.pause();
+            timer.pause();
+            waits.sleep(Duration::from_secs(60)).await;
+            assert_eq!(timer.left(), Some(Duration::from_secs(2)));
+            timer.go_on();
+        })));
+        tokio::spawn(clock.track(Box::pin(async move {
+            limit.passed().await;
+            assert_eq!(limit.left(), Some(Duration::ZERO));
+            let _ = done.send(());
+        })));
+        ended.await.unwrap();
+        assert_eq!(clock.monotonic(), Duration::from_secs(65));
+    }
+
+    #[test]
+    fn what_has_no_end_keeps_none() {
+        let limit = Limit::new(Arc::new(crate::SystemClock), None);
+        limit.pause();
+        limit.go_on();
+        assert_eq!(limit.left(), None);
+    }
+}
