@@ -95,6 +95,8 @@ pub struct Tried {
     pub is_idempotent: bool,
     /// Limits the attempts further than the configuration does, those at the next endpoint included.
     pub max_attempts: Option<u32>,
+    /// How long the next wait may be at most; as the configuration says where `None`.
+    pub time_left: Option<Duration>,
     /// Does another endpoint stand behind this one?
     pub has_next: bool,
     /// How many other endpoints of the same model there are, where one of them is free; 0 otherwise. Each
@@ -113,6 +115,7 @@ impl Tried {
             elapsed,
             is_idempotent,
             max_attempts: None,
+            time_left: None,
             has_next: false,
             beside: 0,
             max_park: Duration::ZERO,
@@ -216,8 +219,9 @@ impl RetryPolicy {
             Retry::After(hint) => RetryConfig::hinted(hint, &self.jitter).max(backoff()),
         };
         let deadline = Duration::from_millis(self.config.deadline_ms);
-        if tried.elapsed.saturating_add(delay) > deadline || tried.attempts >= self.config.attempts
-        {
+        let is_late = tried.elapsed.saturating_add(delay) > deadline
+            || tried.time_left.is_some_and(|left| delay > left);
+        if is_late || tried.attempts >= self.config.attempts {
             return Here::UsedUp;
         }
         Here::Wait(delay)

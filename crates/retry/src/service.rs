@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use layer0::failure::{ErrorText, Exhausted, Failure};
 use tower::{Layer, Service, ServiceExt};
 
@@ -21,11 +22,23 @@ pub trait RetryRequest<E>: Clone {
         None
     }
 
+    /// Returns how long it may take until the next attempt begins; a longer wait is not begun.
+    fn time_left(&self) -> Option<Duration> {
+        None
+    }
+
     /// Hears of a failed attempt that will be followed by another. The wait begins when the
-    /// returned future is done.
-    fn attempted(&self, attempt: FailedAttempt<'_, E>) -> Option<BoxFuture<()>> {
+    /// returned future is done. Where that fails there is no other attempt, and its failure is the
+    /// request's.
+    fn attempted(&self, attempt: FailedAttempt<'_, E>) -> Option<BoxFuture<Result<(), E>>> {
         let _ = attempt;
         None
+    }
+
+    /// Completes when no other attempt is wanted: a wait ends with it, and the last failure is the
+    /// request's.
+    fn given_up(&self) -> BoxFuture<()> {
+        Box::pin(std::future::pending())
     }
 
     /// Hears what an endpoint failed with after another one had failed with `earlier`. Where `error`
@@ -130,6 +143,7 @@ where
             Tried::new(made.saturating_sub(made_before), elapsed, request.is_idempotent());
         tried.max_attempts = request.max_attempts().map(|max| max.saturating_sub(made_before));
         tried.has_next = others.len() > 0;
+        tried.time_left = request.time_left();
         let decision = endpoint.policy.decide(&error, tried);
         error = decision.settle(error, tried);
         let delay = match decision {
@@ -152,14 +166,17 @@ where
         if let Some(recorded) =
             request.attempted(FailedAttempt { number: made, error: &error, delay })
         {
-            recorded.await;
+            recorded.await?;
         }
         if let Decision::Next { .. } = decision {
             earlier = Some(ErrorText::of(&error));
             made_before = made;
             began = endpoint.begin();
         } else {
-            endpoint.policy.clock().sleep(delay).await;
+            let wait = endpoint.policy.clock().sleep(delay);
+            if let Either::Right(_) = select(wait, request.given_up()).await {
+                return Err(Exhausted::new(tried.attempts, tried.elapsed, error).into());
+            }
         }
     }
 }

@@ -216,7 +216,7 @@ impl RetryRequest<ProviderError> for Call {
     fn attempted(
         &self,
         attempt: FailedAttempt<'_, ProviderError>,
-    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    ) -> Option<Pin<Box<dyn Future<Output = Result<(), ProviderError>> + Send>>> {
         let code = Some(attempt.error.code().to_owned());
         let attempted = (attempt.number, code, Some(attempt.delay.as_millis()));
         self.attempts.lock().unwrap().push(attempted);

@@ -17,6 +17,10 @@ use crate::{FailedAttempt, RetryRequest};
 struct Call {
     idempotent: bool,
     max_attempts: Option<u32>,
+    time_left: Option<Duration>,
+    /// Can no attempt be noted?
+    is_unnoted: bool,
+    is_given_up: bool,
     delays: Arc<Mutex<Vec<Duration>>>,
 }
 
@@ -32,9 +36,21 @@ impl RetryRequest<OrchError> for Call {
     fn attempted(
         &self,
         attempt: FailedAttempt<'_, OrchError>,
-    ) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+    ) -> Option<Pin<Box<dyn Future<Output = Result<(), OrchError>> + Send>>> {
         self.delays.lock().unwrap().push(attempt.delay);
-        None
+        let gone = || OrchError::DispatchFailed("no record".to_owned());
+        self.is_unnoted.then(|| Box::pin(std::future::ready(Err(gone()))) as _)
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        self.time_left
+    }
+
+    fn given_up(&self) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+        match self.is_given_up {
+            true => Box::pin(std::future::ready(())),
+            false => Box::pin(std::future::pending()),
+        }
     }
 }
 
@@ -130,6 +146,33 @@ async fn exhausted_wraps_the_last_error() {
         "operator failed: operator stopped on `operator.retryable`: gave up after 3 attempts: \
          operator failed: busy"
     );
+}
+
+/// Spec: R4
+#[tokio::test]
+async fn no_wait_is_longer_than_what_is_left() {
+    let call = Call { time_left: Some(Duration::from_millis(1)), ..Call::default() };
+    let seen = run(RetryConfig::default(), call, 9, transient, false).await;
+    assert_eq!((seen.calls, seen.delays.len()), (1, 0));
+    assert_eq!(seen.result.unwrap_err().retry(), Retry::Never);
+}
+
+/// Spec: O2
+#[tokio::test]
+async fn a_wait_ends_when_it_is_given_up() {
+    let call = Call { is_given_up: true, ..Call::default() };
+    let seen = run(RetryConfig::default(), call, 9, transient, false).await;
+    assert_eq!((seen.calls, seen.delays.len()), (1, 1));
+    let error = seen.result.unwrap_err();
+    assert_eq!((error.code(), error.retry()), ("operator.retryable", Retry::Never));
+}
+
+/// Spec: O3
+#[tokio::test]
+async fn no_attempt_follows_that_is_not_noted() {
+    let call = Call { is_unnoted: true, ..Call::default() };
+    let seen = run(RetryConfig::default(), call, 9, transient, false).await;
+    assert_eq!((seen.calls, seen.result.unwrap_err().code()), (1, "orch.dispatch_failed"));
 }
 
 /// Spec: R4
