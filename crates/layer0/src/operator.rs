@@ -1,9 +1,9 @@
 //! The protocol of something that can be dispatched.
 
-use std::collections::VecDeque;
+mod signal;
+
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context as TaskContext, Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +18,8 @@ use crate::orchestrator::Orchestrator;
 use crate::stop::Stop;
 use crate::time::Timestamp;
 use crate::usage::{Allowance, Usage};
+
+pub use signal::{Signal, Signals};
 
 /// Does one piece of work for a caller that names it.
 #[async_trait]
@@ -35,13 +37,21 @@ pub trait Operator: Send + Sync {
         None
     }
 
+    /// Returns the names of the operators that it dispatches, as far as they are known before it does. An
+    /// orchestrator that has not all of them is not made.
+    fn calls(&self) -> Vec<&str> {
+        Vec::new()
+    }
+
     /// Will be known what a run of it costs? One without a price is not dispatched below a run with a cost
     /// budget.
     fn is_priced(&self) -> bool {
         true
     }
 
-    /// Can a run of it go on where it failed, so that nothing is done twice?
+    /// Does it keep a record, so that a run of it can go on where it failed, and nothing is done twice? One
+    /// that does keeps to its context's deadline by itself. Any other is dropped at its deadline; what it
+    /// dispatches counts for its caller all the same.
     fn can_go_on(&self) -> bool {
         false
     }
@@ -161,7 +171,7 @@ pub struct Answer {
     pub stop: Stop,
     /// The run it recorded, where it records one.
     pub run: Option<RunId>,
-    /// What it used.
+    /// What it used, with all that it dispatched.
     pub usage: Usage,
     /// When the work goes on by itself, where it is parked until then; its stop is
     /// [`Stop::WaitingApproval`] meanwhile.
@@ -207,6 +217,8 @@ pub struct Context {
     /// May there be a record of the run? An operator that keeps one goes on with it: a run that is open is
     /// taken up, one that has ended is answered from its record.
     pub goes_on: bool,
+    /// Was there a record of the run already? One that is gone is a failure then, and not begun anew.
+    pub is_recorded: bool,
     /// How many dispatches are above this one.
     pub depth: u32,
     /// When the work has to be done.
@@ -269,13 +281,24 @@ pub struct Waiting {
     /// When the work goes on by itself, where it is parked until then.
     #[serde(default)]
     pub until: Option<Timestamp>,
+    /// Would something be lost if the work left: a person that is asked in this process, or code that
+    /// cannot be gone on with? Then nothing above leaves either.
+    #[serde(default)]
+    pub stays: bool,
 }
 
 impl Waiting {
     /// Makes a wait.
     #[must_use]
     pub const fn new(r#for: WaitFor, approvals: Vec<ApprovalId>) -> Self {
-        Self { r#for, approvals, until: None }
+        Self { r#for, approvals, until: None, stays: false }
+    }
+
+    /// States whether something would be lost if the work left.
+    #[must_use]
+    pub const fn stays(mut self, stays: bool) -> Self {
+        self.stays = stays;
+        self
     }
 }
 
@@ -290,6 +313,7 @@ impl Context {
             root: None,
             attempt: 1,
             goes_on: false,
+            is_recorded: false,
             depth: 0,
             deadline: None,
             allowance: None,
@@ -344,79 +368,5 @@ impl fmt::Debug for Context {
             .field("depth", &self.depth)
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()
-    }
-}
-
-/// A message to a dispatch in flight.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Signal {
-    /// What it is about: `cancel` stops an agent, `input` says something to its model, any other name is
-    /// its own affair.
-    pub name: String,
-    /// What it carries.
-    pub data: Value,
-}
-
-impl Signal {
-    /// Makes a signal.
-    #[must_use]
-    pub fn new(name: impl Into<String>, data: Value) -> Self {
-        Self { name: name.into(), data }
-    }
-
-    /// Makes the signal that stops an operator.
-    #[must_use]
-    pub fn cancel() -> Self {
-        Self::new("cancel", Value::Null)
-    }
-}
-
-/// The signals that wait for an operator to take them; clones share one queue.
-#[derive(Debug, Clone, Default)]
-pub struct Signals(Arc<Mutex<Queue>>);
-
-#[derive(Debug, Default)]
-struct Queue {
-    signals: VecDeque<Signal>,
-    reader: Option<Waker>,
-}
-
-impl Signals {
-    /// Puts a signal at the end.
-    pub fn push(&self, signal: Signal) {
-        let mut queue = self.queue();
-        queue.signals.push_back(signal);
-        if let Some(reader) = queue.reader.take() {
-            reader.wake();
-        }
-    }
-
-    /// Returns how many signals wait.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.queue().signals.len()
-    }
-
-    /// Takes the oldest signal.
-    #[must_use]
-    pub fn take(&self) -> Option<Signal> {
-        self.queue().signals.pop_front()
-    }
-
-    /// Takes the oldest signal, or wakes the task that asked last when there is one.
-    pub fn poll_take(&self, context: &TaskContext<'_>) -> Poll<Signal> {
-        let mut queue = self.queue();
-        match queue.signals.pop_front() {
-            Some(signal) => Poll::Ready(signal),
-            None => {
-                queue.reader = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,17 @@
 //! The protocol of what dispatches operators.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use serde_json::Value;
+use thiserror::Error;
 
+use crate::code;
 use crate::error::OrchError;
+use crate::failure::{Effect, Facts, Failure};
 use crate::id::WorkflowId;
+use crate::operator::Operator;
 use crate::operator::{Answer, Context, Signal, Task};
 
 /// Dispatches operators by name, and talks to dispatches in flight.
@@ -40,6 +47,33 @@ pub trait Orchestrator: Send + Sync {
         context: Context,
     ) -> Vec<Result<Answer, OrchError>>;
 
+    /// Runs an operator that the caller has at hand, as if it were registered: it is tried again, owned and
+    /// bounded in the same way. It dispatches through the context's orchestrator. An orchestrator that runs
+    /// operators elsewhere finds it by its name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Orchestrator::dispatch`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Orchestrator::dispatch`].
+    async fn perform(
+        &self,
+        operator: Arc<dyn Operator>,
+        task: Task,
+        context: Context,
+    ) -> Result<Answer, OrchError> {
+        self.dispatch(operator.name(), task, context).await
+    }
+
+    /// Says before a dispatch that there is no operator of this name; `None` where there is one, or where
+    /// that is not known before.
+    fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
+        let _ = operator;
+        None
+    }
+
     /// Will be known what a run of this operator costs? An operator without a price is not dispatched below a
     /// run with a cost budget.
     fn is_priced(&self, operator: &str) -> bool {
@@ -67,4 +101,37 @@ pub trait Orchestrator: Send + Sync {
     ///
     /// [`OrchError::WorkflowNotFound`].
     async fn query(&self, workflow: &WorkflowId) -> Result<Value, OrchError>;
+}
+
+/// Says that no operator is registered under a name, and which one comes nearest.
+///
+/// Retry: never. Effect: none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no operator named `{name}`")]
+#[non_exhaustive]
+pub struct UnknownOperator {
+    /// The name that was asked for.
+    pub name: Box<str>,
+    /// The name of an operator that comes nearest.
+    pub nearest: Option<Box<str>>,
+}
+
+impl UnknownOperator {
+    /// Names what was asked for, and what comes nearest.
+    pub fn new(name: impl Into<Box<str>>, nearest: Option<&str>) -> Self {
+        Self { name: name.into(), nearest: nearest.map(Into::into) }
+    }
+}
+
+impl Failure for UnknownOperator {
+    fn facts(&self) -> Facts {
+        Facts::never(code::ORCH_OPERATOR_NOT_FOUND, Effect::None)
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        Some(match &self.nearest {
+            Some(nearest) => format!("did you mean `{nearest}`?").into(),
+            None => "register an operator of this name, or dispatch one that is".into(),
+        })
+    }
 }

@@ -1,7 +1,9 @@
 //! What a run has used.
 
+mod allowance;
 mod increase;
 
+pub use allowance::Allowance;
 pub use increase::BudgetIncrease;
 
 use std::time::Duration;
@@ -111,39 +113,6 @@ pub struct Usage {
     pub cost_usd: Option<f64>,
     /// Milliseconds from the first to the last event.
     pub wall_ms: u64,
-}
-
-/// What a run may use of its caller's budget; what is absent is without bound.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[non_exhaustive]
-pub struct Allowance {
-    /// Model attempts.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub model_calls: Option<u32>,
-    /// Tool executions.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_calls: Option<u32>,
-    /// Prompt tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input_tokens: Option<u64>,
-    /// Answer tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub output_tokens: Option<u64>,
-    /// Prompt and answer tokens.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_tokens: Option<u64>,
-    /// Billionths of a US dollar.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost_nanousd: Option<u64>,
-}
-
-impl Allowance {
-    /// Makes an allowance without any bound.
-    #[must_use]
-    pub fn unlimited() -> Self {
-        Self::default()
-    }
 }
 
 /// Returns US dollars in billionths, rounded; none of an amount that is negative or no number.

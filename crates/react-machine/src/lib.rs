@@ -27,7 +27,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod allowance;
 mod budget;
 mod clock;
 mod conversation;

@@ -9,7 +9,6 @@ use layer0::usage::{Allowance, BudgetIncrease, Usage};
 use layer0::{Code, code};
 use serde::{Deserialize, Serialize};
 
-use crate::allowance::{least, less, nothing_in, part, sum};
 use crate::budget::{Budget, Exhausted, Price};
 use crate::definition::AgentDefinition;
 use crate::io::Misuse;
@@ -99,8 +98,8 @@ impl Grant {
     ///
     /// [`NothingLeft`], naming a budget of which that is nothing.
     pub fn at_most(self, bound: &Allowance) -> Result<Self, NothingLeft> {
-        let allowance = least(self.allowance, bound);
-        match nothing_in(&allowance) {
+        let allowance = self.allowance.least(bound);
+        match allowance.used_up() {
             Some(reason) => Err(NothingLeft::in_the_task(reason)),
             None => Ok(Self { allowance, ..self }),
         }
@@ -126,6 +125,12 @@ impl NothingLeft {
         let budget = reason.trim_start_matches("budget.").replace('_', " ");
         let message = format!("its task allows nothing more of the {budget}");
         Self { reason: Code::new(reason), message, is_final: true }
+    }
+
+    /// Says by code and message why a run does not start, whatever is given back.
+    #[must_use]
+    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason: Code::new(reason), message: message.into(), is_final: true }
     }
 
     /// Says that a run would be deeper than is allowed.
@@ -186,7 +191,7 @@ impl Meter {
             self.is_final = true;
             return;
         };
-        self.allowance = self.allowance.map(|given| sum(given, more));
+        self.allowance = self.allowance.map(|given| given.plus(more));
         self.budget = self.agents.within(self.allowance.as_ref(), None);
     }
 
@@ -294,19 +299,15 @@ impl Meter {
         }
         if budget.max_cost_usd.is_some() && !is_priced {
             let message = "the caller has a cost budget, and what the run will cost is not known";
-            return Err(NothingLeft {
-                reason: Code::new(code::ORCH_PRICE_UNKNOWN),
-                message: message.to_owned(),
-                is_final: true,
-            });
+            return Err(NothingLeft::new(code::ORCH_PRICE_UNKNOWN, message));
         }
         let given = self.open.iter().map(|open| &open.allowance);
-        let mut left = given.fold(budget.left(&usage), less);
+        let mut left = given.fold(budget.left(&usage), Allowance::less);
         left.model_calls = left.model_calls.map(|left| left.saturating_sub(1));
         left.tool_calls = left.tool_calls.map(|left| left.saturating_sub(kept));
-        let share = part(left, shares);
+        let share = left.part(shares);
         // Without executions a run can still answer.
-        match nothing_in(&share) {
+        match share.used_up() {
             Some(reason) => Err(budget.nothing_left(reason, &usage).into()),
             None => Ok(share),
         }
@@ -342,7 +343,7 @@ impl Meter {
         open.grants.push(more.copied());
         open.waits = None;
         if let Some(more) = more {
-            open.allowance = sum(open.allowance, more);
+            open.allowance = open.allowance.plus(more);
         }
         Some(open.requested)
     }

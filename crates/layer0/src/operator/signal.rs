@@ -1,0 +1,102 @@
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context as TaskContext, Poll, Waker};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A message to a dispatch in flight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Signal {
+    /// What it is about: `cancel` stops an agent, `input` says something to its model, any other name is
+    /// its own affair.
+    pub name: String,
+    /// What it carries.
+    pub data: Value,
+}
+
+impl Signal {
+    /// The name of the signal that stops an operator.
+    pub const CANCEL: &'static str = "cancel";
+
+    /// Makes a signal.
+    #[must_use]
+    pub fn new(name: impl Into<String>, data: Value) -> Self {
+        Self { name: name.into(), data }
+    }
+
+    /// Makes the signal that stops an operator.
+    #[must_use]
+    pub fn cancel() -> Self {
+        Self::new(Self::CANCEL, Value::Null)
+    }
+}
+
+/// The signals that wait for an operator to take them; clones share one queue.
+#[derive(Debug, Clone, Default)]
+pub struct Signals(Arc<Mutex<Queue>>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    signals: VecDeque<Signal>,
+    /// Who waits for one: the operator, and what dispatches for it.
+    readers: Vec<Waker>,
+}
+
+impl Queue {
+    fn wait(&mut self, context: &TaskContext<'_>) {
+        if !self.readers.iter().any(|reader| reader.will_wake(context.waker())) {
+            self.readers.push(context.waker().clone());
+        }
+    }
+}
+
+impl Signals {
+    /// Puts a signal at the end.
+    pub fn push(&self, signal: Signal) {
+        let mut queue = self.queue();
+        queue.signals.push_back(signal);
+        let readers = std::mem::take(&mut queue.readers);
+        drop(queue);
+        readers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Returns how many signals wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue().signals.len()
+    }
+
+    /// Takes the oldest signal.
+    #[must_use]
+    pub fn take(&self) -> Option<Signal> {
+        self.queue().signals.pop_front()
+    }
+
+    /// Takes the oldest signal, or wakes the task when there is one.
+    pub fn poll_take(&self, context: &TaskContext<'_>) -> Poll<Signal> {
+        let mut queue = self.queue();
+        match queue.signals.pop_front() {
+            Some(signal) => Poll::Ready(signal),
+            None => {
+                queue.wait(context);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Waits for a signal of this name, which stays where it is.
+    pub fn poll_has(&self, name: &str, context: &TaskContext<'_>) -> Poll<()> {
+        let mut queue = self.queue();
+        if queue.signals.iter().any(|signal| signal.name == name) {
+            return Poll::Ready(());
+        }
+        queue.wait(context);
+        Poll::Pending
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
