@@ -45,7 +45,7 @@ pub use policy::{Grants, PatternError};
 pub use real_path::real_path;
 pub use registry::{Admitted, RegistrationError, ToolNotFound, Toolset};
 pub use state::{State, StateType};
-pub use text::{failed_text, missing_text};
+pub use text::{failed_text, missing_text, nearest};
 pub use tool::{DispatchSpec, Probe, Tool, ToolContext, schema_of};
 pub use validate::{Misfit, Schema, SchemaError};
 pub use written::Written;

@@ -27,6 +27,8 @@ struct Entry {
     output: Option<Schema>,
     /// Are its failures stored? Asked once, when it was added.
     stores_errors: bool,
+    /// The operator that it dispatches by name.
+    operator: Option<Box<str>>,
 }
 
 /// A call that may run: the tool was found, its arguments fit and its needs are granted.
@@ -65,7 +67,7 @@ impl Toolset {
     /// As [`Toolset::with`]; then the set is unchanged.
     pub fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistrationError> {
         let described = described(&*tool).map_err(RegistrationError::Panicked)?;
-        let Described { spec, checks_arguments, stores_errors } = described;
+        let Described { spec, checks_arguments, stores_errors, operator } = described;
         let name = Arc::clone(&spec.name);
         check_name(&name)?;
         if self.contains(&name) {
@@ -103,7 +105,7 @@ impl Toolset {
         let output = spec.output_schema.as_ref().map(compile).transpose()?;
         // Tools are added once and held for long.
         self.0.reserve_exact(1);
-        let entry = Entry { tool, spec, input, output, stores_errors };
+        let entry = Entry { tool, spec, input, output, stores_errors, operator };
         self.0.push(Arc::new(entry));
         Ok(())
     }
@@ -178,6 +180,11 @@ impl Toolset {
     /// Returns what the tools say of themselves, in order.
     pub fn specs(&self) -> impl Iterator<Item = &ToolSpec> {
         self.0.iter().map(|entry| &entry.spec)
+    }
+
+    /// Returns the operators that tools dispatch by name.
+    pub fn operators(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter_map(|entry| entry.operator.as_deref())
     }
 
     /// Decides whether a call may run: finds the tool, checks the arguments, asks the policy.
@@ -258,6 +265,7 @@ struct Described {
     spec: ToolSpec,
     checks_arguments: bool,
     stores_errors: bool,
+    operator: Option<Box<str>>,
 }
 
 /// Asks a tool what it is, once: its code may panic.
@@ -266,6 +274,7 @@ fn described(tool: &dyn Tool) -> Result<Described, String> {
         spec: tool.spec().clone(),
         checks_arguments: tool.checks_arguments(),
         stores_errors: tool.stores_errors(),
+        operator: tool.operator().map(Into::into),
     });
     catch_unwind(ask).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(ToString::to_string);
@@ -293,6 +302,12 @@ impl Admitted {
     #[must_use]
     pub fn stores_errors(&self) -> bool {
         self.entry.stores_errors
+    }
+
+    /// Returns the operator that the tool dispatches by name.
+    #[must_use]
+    pub fn operator(&self) -> Option<&str> {
+        self.entry.operator.as_deref()
     }
 
     /// Returns the run that the call starts, if it starts one that counts for its caller's.

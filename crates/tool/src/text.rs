@@ -44,7 +44,7 @@ pub fn failed_text(tool: &str, error: &ToolError) -> String {
 }
 
 /// Returns the known name that comes nearest.
-pub(crate) fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub fn nearest<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let near = |other: &&str| strsim::jaro_winkler(name, other);
     known.max_by(|a, b| near(a).total_cmp(&near(b)))
 }

@@ -81,6 +81,12 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Returns the operator of the run's orchestrator that every call of the tool dispatches, if it names
+    /// one. It is looked for when the agent is registered there, and before each call.
+    fn operator(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns the arguments as a person is asked to agree to them, such as with a diff of what the call
     /// would change; `None` where they say it all. It is asked of a call that a person decides, once
     /// its arguments match the schema and policy has granted what it needs. What it returns is what is
