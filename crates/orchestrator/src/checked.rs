@@ -26,6 +26,11 @@ enum Misfit {
     /// Retry: never. Effect: none.
     #[error("the input of `{operator}` does not fit its schema: {why}")]
     Input { operator: String, why: String },
+    /// A schema of the operator is none.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("a schema of `{operator}` cannot be used: {why}")]
+    Schema { operator: String, why: String },
     /// The answer does not fit.
     ///
     /// Retry: never. Effect: unknown.
@@ -36,7 +41,9 @@ enum Misfit {
 impl Failure for Misfit {
     fn facts(&self) -> Facts {
         match self {
-            Self::Input { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Input { .. } | Self::Schema { .. } => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
             Self::Output { .. } => Facts::never(code::OUTPUT_UNSERIALIZABLE, Effect::Unknown),
         }
     }
@@ -49,6 +56,15 @@ impl Checked {
         Ok(Self { operator, input, output })
     }
 
+    /// Takes an operator that is not registered.
+    pub(crate) fn unregistered(operator: Arc<dyn Operator>) -> Result<Self, OrchError> {
+        let name = operator.name().to_owned();
+        Self::new(operator).map_err(|error| {
+            let misfit = Misfit::Schema { operator: name, why: error.to_string() };
+            OperatorError::failed(misfit).into()
+        })
+    }
+
     /// Refuses an input that does not fit, before anything starts.
     pub(crate) fn check_input(&self, input: &Value) -> Result<(), OrchError> {
         let misfit = self.input.as_ref().and_then(|schema| misfit(schema, input));
@@ -58,10 +74,21 @@ impl Checked {
         })
     }
 
-    /// Refuses a completed answer that does not fit.
-    pub(crate) fn check_output(&self, answer: Answer) -> Result<Answer, OrchError> {
-        let schema = self.output.as_ref().filter(|_| answer.stop == Stop::Completed);
-        match schema.and_then(|schema| misfit(schema, &answer.output)) {
+    /// Refuses a completed answer that does not fit what the operator declares, or what its task asks for.
+    pub(crate) fn check_output(
+        &self,
+        answer: Answer,
+        expected: Option<&Value>,
+    ) -> Result<Answer, OrchError> {
+        if answer.stop != Stop::Completed {
+            return Ok(answer);
+        }
+        let declared = self.output.as_ref().and_then(|schema| misfit(schema, &answer.output));
+        let misfit = declared.or_else(|| {
+            let schema = Schema::new(expected?);
+            schema.map_or_else(|error| Some(error.to_string()), |it| misfit(&it, &answer.output))
+        });
+        match misfit {
             None => Ok(answer),
             Some(why) => {
                 let operator = self.operator.name().to_owned();

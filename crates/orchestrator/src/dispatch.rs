@@ -2,18 +2,23 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
+use backstop_clock::Limit;
 use backstop_retry::{FailedAttempt, RetryRequest};
 use layer0::Operator;
 use layer0::error::OrchError;
 use layer0::failure::{Effect, Exhausted, Facts, Failure, Retry};
-use layer0::operator::{Answer, Context, Task};
+use layer0::operator::{Answer, Context, Signal, Task};
 use tower::Service;
+
+use crate::between::Between;
+use crate::books::Books;
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
@@ -29,6 +34,10 @@ pub(crate) struct Dispatch {
     /// Attempts that were made, those of processes before this one included.
     attempts: Arc<AtomicU32>,
     max_attempts: u32,
+    /// The time of all attempts.
+    limit: Option<Arc<Limit>>,
+    /// Those of an operator that keeps no record.
+    books: Option<Arc<Books>>,
 }
 
 impl Dispatch {
@@ -39,7 +48,12 @@ impl Dispatch {
         max_attempts: u32,
     ) -> Self {
         let attempts = Arc::new(AtomicU32::new(context.attempt));
-        Self { operator, task, context, attempts, max_attempts }
+        Self { operator, task, context, attempts, max_attempts, limit: None, books: None }
+    }
+
+    /// Gives all attempts together this time, and these books.
+    pub(crate) fn within(self, limit: Arc<Limit>, books: Option<Arc<Books>>) -> Self {
+        Self { limit: Some(limit), books, ..self }
     }
 }
 
@@ -52,7 +66,15 @@ impl RetryRequest<Attempted> for Dispatch {
         Some(self.max_attempts.saturating_sub(self.context.attempt.saturating_sub(1)))
     }
 
-    fn attempted(&self, attempt: FailedAttempt<'_, Attempted>) -> Option<BoxFuture<()>> {
+    fn time_left(&self) -> Option<Duration> {
+        self.limit.as_ref()?.left()
+    }
+
+    /// Notes another attempt before it begins; one that cannot be noted is not made.
+    fn attempted(
+        &self,
+        attempt: FailedAttempt<'_, Attempted>,
+    ) -> Option<BoxFuture<Result<(), Attempted>>> {
         let next = self.attempts.fetch_add(1, Ordering::Relaxed) + 1;
         tracing::info!(
             operator = self.operator.name(),
@@ -62,11 +84,15 @@ impl RetryRequest<Attempted> for Dispatch {
             "dispatch is tried again"
         );
         let caller = self.context.caller.clone()?;
+        let goes_on = self.operator.can_go_on();
         Some(Box::pin(async move {
-            if let Err(error) = caller.retry(next).await {
-                tracing::warn!(%error, "the run above has not noted another attempt");
-            }
+            caller.retry(next).await.map_err(|error| Attempted { error, goes_on })
         }))
+    }
+
+    fn given_up(&self) -> BoxFuture<()> {
+        let signals = self.context.signals.clone();
+        Box::pin(poll_fn(move |context| signals.poll_has(Signal::CANCEL, context)))
     }
 }
 
@@ -142,10 +168,16 @@ impl Service<Dispatch> for Run {
 
     fn call(&mut self, dispatch: Dispatch) -> Self::Future {
         Box::pin(async move {
-            let Dispatch { operator, task, mut context, attempts, .. } = dispatch;
+            let Dispatch { operator, task, mut context, attempts, books, .. } = dispatch;
             let attempt = attempts.load(Ordering::Relaxed);
             context.goes_on |= attempt > context.attempt;
             context.attempt = attempt;
+            if let (Some(books), Some(run)) = (books, &context.run)
+                && let Some(orchestrator) = context.orchestrator.take()
+            {
+                let between = Between::new(orchestrator, books, run.clone(), context.goes_on);
+                context.orchestrator = Some(Arc::new(between));
+            }
             let goes_on = operator.can_go_on();
             let result = operator.run(task, &context).await;
             result.map_err(|error| Attempted { error: error.into(), goes_on })

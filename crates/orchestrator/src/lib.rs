@@ -36,6 +36,8 @@
 //! # }
 //! ```
 
+mod between;
+mod books;
 mod checked;
 mod dispatch;
 mod in_flight;
@@ -43,5 +45,6 @@ mod inner;
 mod local;
 mod outside;
 mod task;
+mod usage;
 
 pub use local::{LocalOrchestrator, LocalOrchestratorBuilder, OperatorNameError};

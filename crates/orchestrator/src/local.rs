@@ -7,12 +7,13 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::EventLog;
 use backstop_retry::{Jitter, RetryConfig, RetryPolicy};
-use backstop_tool::SchemaError;
+use backstop_tool::{SchemaError, nearest};
 use futures_util::future::join_all;
 use layer0::error::OrchError;
 use layer0::id::{RunId, WorkflowId};
 use layer0::name::{NameError, check_name};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
+use layer0::orchestrator::UnknownOperator;
 use layer0::{Operator, Orchestrator};
 use serde_json::Value;
 use thiserror::Error;
@@ -21,7 +22,8 @@ use tokio::sync::Semaphore;
 use crate::checked::Checked;
 use crate::in_flight::{Flight, InFlight};
 use crate::inner::{Inner, Retrying};
-use crate::{outside, task};
+use crate::outside;
+use crate::task::{self, Performance};
 
 /// How deep operators may call each other.
 const MAX_DEPTH: u32 = 8;
@@ -105,11 +107,11 @@ impl LocalOrchestratorBuilder {
     ///
     /// # Errors
     ///
-    /// [`OperatorNameError`], when an operator cannot be called what it is, two have one name, or a schema
-    /// cannot be used.
-    pub fn build(self) -> Result<LocalOrchestrator, OperatorNameError> {
+    /// [`OperatorNameError`], when an operator cannot be called what it is, two have one name, a schema
+    /// cannot be used, or an operator dispatches one that is not there.
+    pub fn build(mut self) -> Result<LocalOrchestrator, OperatorNameError> {
         let mut operators = BTreeMap::new();
-        for operator in self.operators {
+        for operator in std::mem::take(&mut self.operators) {
             check_name(operator.name())?;
             match operators.entry(operator.name().to_owned()) {
                 Entry::Vacant(entry) => {
@@ -122,6 +124,26 @@ impl LocalOrchestratorBuilder {
                 }
             }
         }
+        let orchestrator = self.with(operators);
+        for checked in orchestrator.inner.operators.values() {
+            let calls = checked.operator.calls();
+            let missing = calls.into_iter().find_map(|name| orchestrator.unknown(name));
+            if let Some(source) = missing {
+                let operator = checked.operator.name().to_owned();
+                return Err(OperatorNameError::Unknown { operator, source });
+            }
+        }
+        Ok(orchestrator)
+    }
+
+    /// Makes an orchestrator without names, for operators that its callers have at hand
+    /// ([`Orchestrator::perform`]). What was registered is left out.
+    #[must_use]
+    pub fn build_unnamed(self) -> LocalOrchestrator {
+        self.with(BTreeMap::new())
+    }
+
+    fn with(self, operators: BTreeMap<String, Arc<Checked>>) -> LocalOrchestrator {
         let policy =
             |config| RetryPolicy::new(config, Arc::clone(&self.clock)).jitter(self.jitter.clone());
         let retry = Retrying {
@@ -130,7 +152,7 @@ impl LocalOrchestratorBuilder {
             on: policy(self.reopen),
             on_attempts: self.reopen.attempts,
         };
-        Ok(LocalOrchestrator {
+        LocalOrchestrator {
             inner: Arc::new_cyclic(|this| Inner {
                 operators,
                 retry,
@@ -141,7 +163,7 @@ impl LocalOrchestratorBuilder {
                 in_flight: Arc::default(),
                 this: this.clone(),
             }),
-        })
+        }
     }
 }
 
@@ -163,6 +185,15 @@ pub enum OperatorNameError {
         operator: String,
         /// What is wrong with it.
         source: SchemaError,
+    },
+    /// An operator dispatches one that is not there.
+    #[error("operator `{operator}` dispatches one that is not registered")]
+    #[non_exhaustive]
+    Unknown {
+        /// The operator.
+        operator: String,
+        /// What it dispatches.
+        source: UnknownOperator,
     },
 }
 
@@ -217,6 +248,17 @@ impl Inner {
             .operators
             .get(operator)
             .ok_or_else(|| OrchError::OperatorNotFound(operator.to_owned()))?;
+        context.orchestrator = Some(self.handle());
+        self.perform(Arc::clone(found), task, context).await
+    }
+
+    async fn perform(
+        &self,
+        checked: Arc<Checked>,
+        task: Task,
+        mut context: Context,
+    ) -> Result<Answer, OrchError> {
+        let operator = checked.operator.name();
         if context.depth > self.max_depth {
             return Err(OrchError::TooDeep(format!(
                 "`{operator}` would be {} levels deep, {} are allowed",
@@ -224,7 +266,7 @@ impl Inner {
             )));
         }
         if !context.goes_on {
-            found.check_input(&task.input)?;
+            checked.check_input(&task.input)?;
         }
         let run =
             context.run.get_or_insert_with(|| RunId::new(format!("run_{}", uuid::Uuid::now_v7())));
@@ -236,7 +278,13 @@ impl Inner {
             signals: context.signals.clone(),
         };
         let entered = InFlight::enter(&self.in_flight, id, flight);
-        task::perform(self, Arc::clone(found), task, context, entered).await
+        task::perform(self, Performance { checked, task, context, entered }).await
+    }
+
+    fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
+        let names = self.operators.keys().map(String::as_str);
+        let is_known = self.operators.contains_key(operator);
+        (!is_known).then(|| UnknownOperator::new(operator, nearest(operator, names)))
     }
 
     fn handle(&self) -> Arc<dyn Orchestrator> {
@@ -250,9 +298,8 @@ impl Orchestrator for LocalOrchestrator {
         &self,
         operator: &str,
         task: Task,
-        mut context: Context,
+        context: Context,
     ) -> Result<Answer, OrchError> {
-        context.orchestrator = Some(self.inner.handle());
         self.inner.run(operator, task, context).await
     }
 
@@ -267,6 +314,20 @@ impl Orchestrator for LocalOrchestrator {
             async move { self.dispatch(&operator, task, context).await }
         });
         join_all(dispatches).await
+    }
+
+    async fn perform(
+        &self,
+        operator: Arc<dyn Operator>,
+        task: Task,
+        context: Context,
+    ) -> Result<Answer, OrchError> {
+        let checked = Arc::new(Checked::unregistered(operator)?);
+        self.inner.perform(checked, task, context).await
+    }
+
+    fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
+        self.inner.unknown(operator)
     }
 
     fn is_priced(&self, operator: &str) -> bool {
@@ -329,6 +390,19 @@ impl Orchestrator for Handle {
                 tasks.iter().map(|_| Err(OrchError::Shutdown(why.clone()))).collect()
             }
         }
+    }
+
+    async fn perform(
+        &self,
+        operator: Arc<dyn Operator>,
+        task: Task,
+        context: Context,
+    ) -> Result<Answer, OrchError> {
+        self.orchestrator()?.perform(operator, task, context).await
+    }
+
+    fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
+        self.orchestrator().ok()?.unknown(operator)
     }
 
     fn is_priced(&self, operator: &str) -> bool {

@@ -5,19 +5,25 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_clock::Clock;
+use async_trait::async_trait;
+use backstop_clock::{Clock, Limit};
+use backstop_retry::RetryPolicy;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Effect, Facts, Failure};
-use layer0::operator::{Answer, Context, Signal, Task};
-use layer0::{Operator, Timestamp, code};
+use layer0::operator::{Answer, Caller, Context, Signal, Task, Waiting};
+use layer0::stop::Stop;
+use layer0::usage::{Allowance, Usage};
+use layer0::{Operator, code};
+use serde_json::Value;
 use thiserror::Error;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tower::{Layer, ServiceExt};
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
+use crate::books::{Books, Own, Pause};
 use crate::checked::Checked;
 use crate::dispatch::{Dispatch, Run};
 use crate::in_flight::Entered;
@@ -39,66 +45,40 @@ impl Failure for OutOfTime {
     }
 }
 
+/// A dispatch that is about to be performed.
+pub(crate) struct Performance {
+    pub(crate) checked: Arc<Checked>,
+    pub(crate) task: Task,
+    pub(crate) context: Context,
+    /// Keeps it known while it is in flight.
+    pub(crate) entered: Entered,
+}
+
 /// Performs a dispatch in a task of its own.
 ///
 /// # Cancel safety
 ///
 /// If the future is dropped, the operator is told to end, and dropped where it does not in 5 s.
-pub(crate) async fn perform(
-    inner: &Inner,
-    checked: Arc<Checked>,
-    task: Task,
-    context: Context,
-    entered: Entered,
-) -> Result<Answer, OrchError> {
-    let places = (context.depth == 0).then(|| Arc::clone(&inner.places));
-    let (policy, attempts) = inner.retry.of(&*checked.operator);
+pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<Answer, OrchError> {
+    let places = (performance.context.depth == 0).then(|| Arc::clone(&inner.places));
+    let (policy, attempts) = inner.retry.of(&*performance.checked.operator);
     let clock = Arc::clone(&inner.clock);
     let (mut done, result) = oneshot::channel();
     let work = async move {
+        let Performance { checked, task, context, entered } = performance;
         let _entered = entered;
-        let ended = {
-            let (deadline, signals) = (context.deadline, context.signals.clone());
-            let operator = Arc::clone(&checked.operator);
-            let dispatch = async {
-                let _place = match places {
-                    Some(places) => Some(places.acquire_owned().await),
-                    None => None,
-                };
-                if context.deadline.is_some_and(|deadline| deadline <= clock.now()) {
-                    return Err(OrchError::DeadlinePassed(format!("`{}`", operator.name())));
-                }
-                let operator = Arc::clone(&operator);
-                let dispatch = Dispatch::new(operator, task, context, attempts);
-                let answer = policy.layer().layer(Run).oneshot(dispatch).await;
-                answer.map_err(|attempted| attempted.error)
-            };
-            let dispatch = AssertUnwindSafe(dispatch).catch_unwind();
-            let end = async {
-                let deadline = past(&clock, deadline, &*operator);
-                match select(Box::pin(done.closed()), Box::pin(deadline)).await {
-                    // It is not waited for any more.
-                    Either::Left(_) => {
-                        signals.push(Signal::cancel());
-                        clock.sleep(CLOSING).await;
-                    }
-                    Either::Right(_) => {}
-                }
-            };
-            match select(Box::pin(dispatch), Box::pin(end)).await {
-                Either::Left((Ok(result), _)) => result,
-                Either::Left((Err(panic), _)) => {
-                    let why = format!("`{}`: {}", operator.name(), panic_text(&*panic));
-                    Err(OrchError::Panicked(why))
-                }
-                Either::Right(_) => {
-                    let late = OutOfTime(operator.name().to_owned());
-                    Err(OperatorError::failed(late).into())
-                }
-            }
+        let place = match places {
+            Some(places) => place(places, &*checked.operator, &context, &clock, &mut done).await,
+            None => in_time(&*checked.operator, &context, &clock).map(|()| None),
         };
-        let ended = ended.and_then(|answer| checked.check_output(answer));
-        // Whoever waited for it may be gone.
+        let ended = match place {
+            Ok(_place) => {
+                let at_work = AtWork::new(checked, task, context, clock);
+                at_work.perform(policy, attempts, &mut done).await
+            }
+            Err(error) => Err(error),
+        };
+        // What waited for it may be gone.
         drop(done.send(ended));
     };
     let work = work.instrument(tracing::Span::current()).with_current_subscriber();
@@ -106,12 +86,172 @@ pub(crate) async fn perform(
     result.await.unwrap_or_else(|_| Err(OrchError::panicked("its task was lost")))
 }
 
-/// Waits until an operator is out of time. One that keeps a record ends by itself, and has some time to
-/// write that down.
-async fn past(clock: &Arc<dyn Clock>, deadline: Option<Timestamp>, operator: &dyn Operator) {
-    let Some(deadline) = deadline else { return std::future::pending().await };
-    let closing = if operator.can_go_on() { CLOSING } else { Duration::ZERO };
-    clock.sleep(deadline.since(clock.now()).saturating_add(closing)).await;
+type Done = oneshot::Sender<Result<Answer, OrchError>>;
+
+/// Waits for a place until the deadline.
+async fn place(
+    places: Arc<Semaphore>,
+    operator: &dyn Operator,
+    context: &Context,
+    clock: &Arc<dyn Clock>,
+    done: &mut Done,
+) -> Result<Option<OwnedSemaphorePermit>, OrchError> {
+    let place = match Arc::clone(&places).try_acquire_owned() {
+        Ok(place) => Some(place),
+        Err(_) => {
+            let deadline = async {
+                match context.deadline {
+                    Some(deadline) => clock.sleep(deadline.since(clock.now())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let gives_up = select(Box::pin(deadline), Box::pin(done.closed()));
+            match select(Box::pin(places.acquire_owned()), gives_up).await {
+                Either::Left((place, _)) => place.ok(),
+                Either::Right((Either::Left(_), _)) => None,
+                // It is not waited for any more.
+                Either::Right((Either::Right(_), _)) => {
+                    return Err(OrchError::Shutdown("it was given up".to_owned()));
+                }
+            }
+        }
+    };
+    in_time(operator, context, clock).map(|()| place)
+}
+
+/// Refuses to start what is too late.
+fn in_time(
+    operator: &dyn Operator,
+    context: &Context,
+    clock: &Arc<dyn Clock>,
+) -> Result<(), OrchError> {
+    match context.deadline {
+        Some(deadline) if deadline <= clock.now() => {
+            Err(OrchError::DeadlinePassed(format!("`{}`", operator.name())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A dispatch that has its place.
+struct AtWork {
+    checked: Arc<Checked>,
+    task: Task,
+    context: Context,
+    clock: Arc<dyn Clock>,
+    limit: Arc<Limit>,
+    /// Those of an operator that keeps no record.
+    books: Option<Arc<Books>>,
+}
+
+impl AtWork {
+    fn new(checked: Arc<Checked>, task: Task, mut context: Context, clock: Arc<dyn Clock>) -> Self {
+        let time = context.deadline.map(|deadline| deadline.since(clock.now()));
+        let limit = Arc::new(Limit::new(Arc::clone(&clock), time));
+        let above = context.caller.take();
+        let books = match checked.operator.can_go_on() {
+            true => {
+                let limit = Arc::clone(&limit);
+                context.caller = above.map(|above| Arc::new(Timed { above, limit }) as _);
+                None
+            }
+            false => {
+                let signals = context.signals.clone();
+                let (allowance, limit) = (context.allowance, Arc::clone(&limit));
+                let has_caller = above.is_some();
+                let books = Books::new(above, allowance, limit, signals, task.idempotent);
+                context.caller = has_caller.then(|| Arc::new(Own(Arc::clone(&books))) as _);
+                Some(books)
+            }
+        };
+        Self { checked, task, context, clock, limit, books }
+    }
+
+    async fn perform(
+        self,
+        policy: RetryPolicy,
+        attempts: u32,
+        done: &mut Done,
+    ) -> Result<Answer, OrchError> {
+        let Self { checked, task, context, clock, limit, books } = self;
+        let operator = Arc::clone(&checked.operator);
+        let signals = context.signals.clone();
+        let expected = task.output_schema.clone();
+        let ended = {
+            let dispatch = Dispatch::new(Arc::clone(&operator), task, context, attempts)
+                .within(Arc::clone(&limit), books.clone());
+            let dispatch = policy.layer().layer(Run).oneshot(dispatch);
+            let dispatch = AssertUnwindSafe(dispatch).catch_unwind();
+            let given_up = async {
+                done.closed().await;
+                signals.push(Signal::cancel());
+                clock.sleep(CLOSING).await;
+            };
+            // One that keeps a record keeps to its time by itself, and moves it by what it waits for people.
+            let bounded = async {
+                let Some(books) = &books else { return std::future::pending().await };
+                match select(Box::pin(limit.passed()), Box::pin(books.follow())).await {
+                    Either::Left(_) => End::Late,
+                    Either::Right(_) => End::Left,
+                }
+            };
+            let end = select(Box::pin(given_up), Box::pin(bounded));
+            match select(Box::pin(dispatch), end).await {
+                Either::Left((Ok(result), _)) => result.map_err(|attempted| attempted.error),
+                Either::Left((Err(panic), _)) => {
+                    let why = format!("`{}`: {}", operator.name(), panic_text(&*panic));
+                    Err(OrchError::Panicked(why))
+                }
+                Either::Right((Either::Right((End::Left, _)), _)) => {
+                    let mut answer = Answer::completed(Value::Null);
+                    answer.stop = Stop::WaitingApproval;
+                    Ok(answer)
+                }
+                Either::Right(_) => {
+                    let late = OutOfTime(operator.name().to_owned());
+                    Err(OperatorError::failed(late).into())
+                }
+            }
+        };
+        let mut answer = ended?;
+        if let Some(books) = &books {
+            answer.usage = books.used(&answer.usage);
+        }
+        checked.check_output(answer, expected.as_ref())
+    }
+}
+
+/// How an operator without a record ends that does not end by itself.
+enum End {
+    /// What it dispatched left, to be taken up with it.
+    Left,
+    Late,
+}
+
+/// What dispatched an operator that keeps a record. While it waits, no time passes for its retries.
+struct Timed {
+    above: Arc<dyn Caller>,
+    limit: Arc<Limit>,
+}
+
+#[async_trait]
+impl Caller for Timed {
+    fn used(&self, usage: Usage) {
+        self.above.used(usage);
+    }
+
+    async fn wait(&self, waiting: Waiting) {
+        let _pause = Pause::new(&self.limit);
+        self.above.wait(waiting).await;
+    }
+
+    async fn more(&self, given: u32) -> Option<Allowance> {
+        self.above.more(given).await
+    }
+
+    async fn retry(&self, attempt: u32) -> Result<(), OrchError> {
+        self.above.retry(attempt).await
+    }
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

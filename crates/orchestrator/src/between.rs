@@ -1,0 +1,241 @@
+//! What an operator without a record dispatches through: it stands between the run above it, whose budget
+//! is used, and those below.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::future::join_all;
+use layer0::error::{OperatorError, OrchError};
+use layer0::failure::{Effect, Facts, Failure};
+use layer0::id::{RunId, WorkflowId};
+use layer0::operator::{Answer, Context, Signal, Signals, Task};
+use layer0::orchestrator::UnknownOperator;
+use layer0::stop::Stop;
+use layer0::usage::Usage;
+use layer0::{Operator, Orchestrator, code};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use crate::books::{Below, Books};
+
+/// Into how many parts what is left is divided where it is not known how many are to share it.
+const UNKNOWN_SHARES: u32 = 2;
+/// How many bytes of a digest make an id.
+const ID_BYTES: usize = 16;
+
+/// Made for one attempt of an operator.
+pub(crate) struct Between {
+    orchestrator: Arc<dyn Orchestrator>,
+    books: Arc<Books>,
+    run: RunId,
+    /// Did an attempt go before, so that those below may have a record?
+    goes_on: bool,
+    /// How often the same was dispatched in this attempt.
+    dispatched: Mutex<BTreeMap<RunId, u32>>,
+}
+
+impl Between {
+    pub(crate) fn new(
+        orchestrator: Arc<dyn Orchestrator>,
+        books: Arc<Books>,
+        run: RunId,
+        goes_on: bool,
+    ) -> Self {
+        Self { orchestrator, books, run, goes_on, dispatched: Mutex::default() }
+    }
+
+    /// Returns the run that a dispatch is recorded under: the same one when the operator is begun anew, so
+    /// that what was done is answered from its record.
+    fn run_of(&self, operator: &str, task: &Task) -> RunId {
+        let asked = derived([self.run.as_str(), operator, &task.input.to_string()]);
+        let mut dispatched = self.dispatched.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = dispatched.entry(asked.clone()).or_default();
+        *count += 1;
+        match *count {
+            1 => asked,
+            count => derived([asked.as_str(), &count.to_string()]),
+        }
+    }
+
+    fn begin(
+        &self,
+        operator: &str,
+        is_priced: bool,
+        task: &Task,
+        mut context: Context,
+        parts: u32,
+    ) -> Result<Begun, OrchError> {
+        if !is_priced && self.books.bounds_cost() {
+            return Err(NothingLeft::of(operator, code::ORCH_PRICE_UNKNOWN));
+        }
+        if context.run.is_none() {
+            context.run = Some(self.run_of(operator, task));
+            context.goes_on |= self.goes_on;
+        }
+        let run = context.run.clone().unwrap_or_else(|| RunId::from(""));
+        let signals = context.signals.clone();
+        let given = self.books.begin(run.clone(), signals, parts, task.allowance.as_ref());
+        let given = given.map_err(|code| NothingLeft::of(operator, code))?;
+        context.allowance = given;
+        let books = Arc::clone(&self.books);
+        context.caller = Some(Arc::new(Below { books, run: run.clone() }));
+        Ok(Begun { context, end: End { books: Arc::clone(&self.books), run } })
+    }
+
+    async fn go(
+        &self,
+        operator: Which<'_>,
+        task: Task,
+        begun: Result<Begun, OrchError>,
+    ) -> Result<Answer, OrchError> {
+        if self.books.leaves() {
+            return std::future::pending().await;
+        }
+        let Begun { context, end } = begun?;
+        let result = match operator {
+            Which::Named(name) => self.orchestrator.dispatch(name, task, context).await,
+            Which::Own(operator) => self.orchestrator.perform(operator, task, context).await,
+        };
+        let used = result.as_ref().ok().map(|answer| answer.usage);
+        let waits = result.as_ref().is_ok_and(|answer| answer.stop == Stop::WaitingApproval);
+        let is_left = waits && self.books.leaves();
+        end.with(used, is_left);
+        match is_left {
+            // The operator leaves with it.
+            true => std::future::pending().await,
+            false => result,
+        }
+    }
+}
+
+enum Which<'a> {
+    Named(&'a str),
+    Own(Arc<dyn Operator>),
+}
+
+struct Begun {
+    context: Context,
+    end: End,
+}
+
+/// Notes that a dispatch is not waited for any more, when it is dropped.
+struct End {
+    books: Arc<Books>,
+    run: RunId,
+}
+
+impl End {
+    fn with(self, used: Option<Usage>, is_left: bool) {
+        self.books.end(&self.run, used, is_left);
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.books.end(&self.run, None, false);
+    }
+}
+
+#[async_trait]
+impl Orchestrator for Between {
+    async fn dispatch(
+        &self,
+        operator: &str,
+        task: Task,
+        context: Context,
+    ) -> Result<Answer, OrchError> {
+        let begun = self.begin(operator, self.is_priced(operator), &task, context, UNKNOWN_SHARES);
+        self.go(Which::Named(operator), task, begun).await
+    }
+
+    async fn dispatch_many(
+        &self,
+        tasks: Vec<(String, Task)>,
+        context: Context,
+    ) -> Vec<Result<Answer, OrchError>> {
+        let mut parts = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
+        // What each gets is reserved before the first of them begins.
+        let tasks: Vec<_> = tasks
+            .into_iter()
+            .map(|(operator, task)| {
+                let mut context = context.clone();
+                (context.run, context.signals) = (None, Signals::default());
+                let is_priced = self.is_priced(&operator);
+                let begun = self.begin(&operator, is_priced, &task, context, parts);
+                parts = parts.saturating_sub(1);
+                (operator, task, begun)
+            })
+            .collect();
+        let dispatches = tasks.into_iter().map(|(operator, task, begun)| async move {
+            self.go(Which::Named(&operator), task, begun).await
+        });
+        join_all(dispatches).await
+    }
+
+    async fn perform(
+        &self,
+        operator: Arc<dyn Operator>,
+        task: Task,
+        context: Context,
+    ) -> Result<Answer, OrchError> {
+        let begun =
+            self.begin(operator.name(), operator.is_priced(), &task, context, UNKNOWN_SHARES);
+        self.go(Which::Own(operator), task, begun).await
+    }
+
+    fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
+        self.orchestrator.unknown(operator)
+    }
+
+    fn is_priced(&self, operator: &str) -> bool {
+        self.orchestrator.is_priced(operator)
+    }
+
+    async fn signal(&self, workflow: &WorkflowId, signal: Signal) -> Result<(), OrchError> {
+        self.orchestrator.signal(workflow, signal).await
+    }
+
+    async fn query(&self, workflow: &WorkflowId) -> Result<Value, OrchError> {
+        self.orchestrator.query(workflow).await
+    }
+}
+
+/// Why an operator does not start: a budget of its caller.
+///
+/// Retry: never. Effect: none.
+#[derive(Debug, Error)]
+#[error("`{operator}` was not started: its caller has nothing to give it")]
+struct NothingLeft {
+    operator: String,
+    code: &'static str,
+}
+
+impl NothingLeft {
+    fn of(operator: &str, code: &'static str) -> OrchError {
+        OperatorError::failed(Self { operator: operator.to_owned(), code }).into()
+    }
+}
+
+impl Failure for NothingLeft {
+    fn facts(&self) -> Facts {
+        Facts::never(self.code, Effect::None)
+    }
+}
+
+/// Derives an id from texts.
+fn derived<'a>(texts: impl IntoIterator<Item = &'a str>) -> RunId {
+    let mut digest = Sha256::new();
+    for text in texts {
+        digest.update(text.len().to_be_bytes());
+        digest.update(text);
+    }
+    let mut id = "run_".to_owned();
+    for byte in digest.finalize().iter().take(ID_BYTES) {
+        // A string takes all that is written to it.
+        let _ = write!(id, "{byte:02x}");
+    }
+    RunId::new(id)
+}

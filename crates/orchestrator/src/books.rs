@@ -1,0 +1,371 @@
+//! What is known of those that an operator without a record dispatched: what they may use, what they used
+//! and what they wait for.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use backstop_clock::Limit;
+use futures_util::future::{Either, select};
+use layer0::event::WaitFor;
+use layer0::id::RunId;
+use layer0::operator::{Caller, Signal, Signals, Waiting};
+use layer0::usage::{Allowance, Usage};
+use tokio::sync::watch;
+
+use crate::usage::at_least;
+
+/// Kept for one dispatch of an operator without a record, over all its attempts.
+pub(crate) struct Books {
+    above: Option<Arc<dyn Caller>>,
+    limit: Arc<Limit>,
+    signals: Signals,
+    /// May the operator be begun anew when its caller is gone on with?
+    may_leave: bool,
+    state: Mutex<State>,
+    changed: watch::Sender<()>,
+}
+
+struct State {
+    /// What all of them together may use; without bound where `None`.
+    allowance: Option<Allowance>,
+    /// How often more was asked of the caller.
+    asked: u32,
+    open: BTreeMap<RunId, Open>,
+    /// What those used that have ended, by run: a run that is answered from its record counts once.
+    ended: BTreeMap<RunId, Usage>,
+    /// What the operator itself says it used.
+    stated: Usage,
+    /// Were those that wait told to leave?
+    leaves: bool,
+    /// Did one of them leave, to be taken up later?
+    is_left: bool,
+    is_cancelled: bool,
+}
+
+/// A dispatch that has not ended.
+struct Open {
+    given: Option<Allowance>,
+    used: Usage,
+    waiting: Option<Waiting>,
+    signals: Signals,
+}
+
+impl Books {
+    pub(crate) fn new(
+        above: Option<Arc<dyn Caller>>,
+        allowance: Option<Allowance>,
+        limit: Arc<Limit>,
+        signals: Signals,
+        may_leave: bool,
+    ) -> Arc<Self> {
+        let state = State {
+            allowance,
+            asked: 0,
+            open: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            stated: Usage::default(),
+            leaves: false,
+            is_left: false,
+            is_cancelled: false,
+        };
+        let changed = watch::Sender::new(());
+        Arc::new(Self { above, limit, signals, may_leave, state: Mutex::new(state), changed })
+    }
+
+    /// Reserves one of so many parts of what is left for a run; all of it, where a part would be nothing.
+    ///
+    /// # Errors
+    ///
+    /// The code of the budget of which nothing is left.
+    pub(crate) fn begin(
+        &self,
+        run: RunId,
+        signals: Signals,
+        parts: u32,
+        at_most: Option<&Allowance>,
+    ) -> Result<Option<Allowance>, &'static str> {
+        let mut state = self.state();
+        let mut given = state.left().map(|left| share(left, parts));
+        if let Some(code) = given.as_ref().and_then(Allowance::used_up) {
+            return Err(code);
+        }
+        if let Some(at_most) = at_most {
+            given = Some(given.map_or(*at_most, |given| given.least(at_most)));
+        }
+        let used = state.ended.remove(&run).unwrap_or_default();
+        state.open.insert(run, Open { given, used, waiting: None, signals });
+        drop(state);
+        self.changed.send_replace(());
+        Ok(given)
+    }
+
+    /// Notes that a run is not waited for any more, and what it used where that is known.
+    pub(crate) fn end(&self, run: &RunId, used: Option<Usage>, is_left: bool) {
+        let mut state = self.state();
+        let Some(open) = state.open.remove(run) else { return };
+        state.ended.insert(run.clone(), used.unwrap_or(open.used));
+        state.is_left |= is_left;
+        drop(state);
+        self.tell_used();
+        self.changed.send_replace(());
+    }
+
+    /// Were those that wait told to leave, to be taken up with the operator?
+    pub(crate) fn leaves(&self) -> bool {
+        self.above.is_some() && self.state().leaves
+    }
+
+    /// Is what those below cost bounded?
+    pub(crate) fn bounds_cost(&self) -> bool {
+        self.state().allowance.is_some_and(|allowance| allowance.cost_nanousd.is_some())
+    }
+
+    /// Returns what the operator used with all that it dispatched, whatever of it it states itself.
+    pub(crate) fn used(&self, stated: &Usage) -> Usage {
+        at_least(stated, &self.state().used())
+    }
+
+    /// Tells what is above what becomes of those below. Returns when the operator is to leave.
+    pub(crate) async fn follow(&self) {
+        let mut changes = self.changed.subscribe();
+        loop {
+            changes.mark_unchanged();
+            if self.has_left() {
+                return;
+            }
+            let changed = Box::pin(changes.changed());
+            let Some(waiting) = self.waiting() else {
+                self.limit.go_on();
+                let cancelled = Box::pin(self.cancelled());
+                drop(select(changed, cancelled).await);
+                continue;
+            };
+            self.limit.pause();
+            if let Either::Left(_) = select(Box::pin(self.told_to_leave(waiting)), changed).await {
+                self.state().leaves = true;
+                self.changed.send_replace(());
+            }
+        }
+    }
+
+    /// Tells what is above that nothing is done but waiting. Returns when all are to leave.
+    async fn told_to_leave(&self, waiting: Waiting) {
+        match &self.above {
+            _ if self.state().leaves => std::future::pending().await,
+            Some(above) => above.wait(waiting).await,
+            None if waiting.stays => std::future::pending().await,
+            // What is not taken up again is told of the wait by the answers.
+            None => {}
+        }
+    }
+
+    /// Hands on to those below that the operator is told to end. Returns once it did.
+    async fn cancelled(&self) {
+        if self.state().is_cancelled {
+            return std::future::pending().await;
+        }
+        std::future::poll_fn(|context| self.signals.poll_has(Signal::CANCEL, context)).await;
+        self.cancel();
+    }
+
+    /// Tells those below to end.
+    pub(crate) fn cancel(&self) {
+        let mut state = self.state();
+        state.is_cancelled = true;
+        state.open.values().for_each(|open| open.signals.push(Signal::cancel()));
+    }
+
+    /// Have those left that were told to?
+    fn has_left(&self) -> bool {
+        let mut state = self.state();
+        if !state.leaves || !state.open.is_empty() {
+            return false;
+        }
+        // One that went on meanwhile has an answer, and the operator goes on with it.
+        state.leaves = false;
+        std::mem::take(&mut state.is_left) && self.above.is_some()
+    }
+
+    /// Returns what is waited for, where nothing else is done.
+    fn waiting(&self) -> Option<Waiting> {
+        let state = self.state();
+        let all: Option<Vec<_>> = state.open.values().map(|open| open.waiting.as_ref()).collect();
+        let all = all.filter(|all| !all.is_empty())?;
+        let approvals: Vec<_> = all.iter().flat_map(|one| one.approvals.iter().cloned()).collect();
+        let r#for = match approvals.is_empty() {
+            true => all[0].r#for,
+            false => WaitFor::Approval,
+        };
+        let must_stay = self.above.is_some() && !self.may_leave;
+        let stays = must_stay || all.iter().any(|one| one.stays);
+        Some(Waiting::new(r#for, approvals).stays(stays))
+    }
+
+    fn tell_used(&self) {
+        if let Some(above) = &self.above {
+            let used = self.state().used();
+            above.used(used);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn left(&self) -> Option<Allowance> {
+        let ended = self.ended.values().fold(self.allowance?, |left, used| left.less(&used.into()));
+        let given = self.open.values().map(|open| match &open.given {
+            Some(given) => *given,
+            None => (&open.used).into(),
+        });
+        Some(given.fold(ended, |left, given| left.less(&given)))
+    }
+
+    fn used(&self) -> Usage {
+        let mut below = Usage::default();
+        self.ended.values().for_each(|used| below.add_dispatched(used));
+        self.open.values().for_each(|open| below.add_dispatched(&open.used));
+        at_least(&self.stated, &below)
+    }
+
+    /// Does another run work that may give something back?
+    fn others_work(&self, run: &RunId) -> bool {
+        self.open.iter().any(|(other, open)| other != run && open.waiting.is_none())
+    }
+}
+
+/// Returns one of so many parts; all of it, where a part would be nothing.
+fn share(left: Allowance, parts: u32) -> Allowance {
+    let part = left.part(parts);
+    if part.used_up().is_some() { left } else { part }
+}
+
+/// The operator itself, as what dispatched it sees it.
+pub(crate) struct Own(pub(crate) Arc<Books>);
+
+#[async_trait::async_trait]
+impl Caller for Own {
+    fn used(&self, usage: Usage) {
+        self.0.state().stated = usage;
+        self.0.tell_used();
+    }
+
+    async fn wait(&self, waiting: Waiting) {
+        let above = self.0.above.clone();
+        let _pause = Pause::new(&self.0.limit);
+        match above {
+            Some(above) => above.wait(waiting).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn more(&self, given: u32) -> Option<Allowance> {
+        self.0.above.as_ref()?.more(given).await
+    }
+
+    async fn retry(&self, attempt: u32) -> Result<(), layer0::error::OrchError> {
+        match &self.0.above {
+            Some(above) => above.retry(attempt).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Keeps a limit from passing while it lives.
+pub(crate) struct Pause<'a>(&'a Limit);
+
+impl<'a> Pause<'a> {
+    pub(crate) fn new(limit: &'a Limit) -> Self {
+        limit.pause();
+        Self(limit)
+    }
+}
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.go_on();
+    }
+}
+
+/// One of those below, as it sees what is above it.
+pub(crate) struct Below {
+    pub(crate) books: Arc<Books>,
+    pub(crate) run: RunId,
+}
+
+impl Below {
+    fn note(&self, waiting: Option<Waiting>) {
+        if let Some(open) = self.books.state().open.get_mut(&self.run) {
+            open.waiting = waiting;
+        }
+        self.books.changed.send_replace(());
+    }
+}
+
+#[async_trait::async_trait]
+impl Caller for Below {
+    fn used(&self, usage: Usage) {
+        if let Some(open) = self.books.state().open.get_mut(&self.run) {
+            open.used = usage;
+        }
+        self.books.tell_used();
+    }
+
+    async fn wait(&self, waiting: Waiting) {
+        let mut changes = self.books.changed.subscribe();
+        self.note(Some(waiting));
+        let _goes_on = GoesOn(self);
+        // Told to leave, it is waited for until it has ended.
+        while !self.books.state().leaves {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn more(&self, _: u32) -> Option<Allowance> {
+        let mut changes = self.books.changed.subscribe();
+        loop {
+            let asks = {
+                let mut state = self.books.state();
+                let left = state.left()?;
+                if left.used_up().is_none() {
+                    let more = share(left, 2);
+                    if let Some(given) = state.open.get_mut(&self.run).map(|open| &mut open.given) {
+                        *given = given.map(|given| given.plus(&more));
+                    }
+                    return Some(more);
+                }
+                (!state.others_work(&self.run)).then_some(state.asked)
+            };
+            let Some(asked) = asks else {
+                drop(changes.changed().await);
+                continue;
+            };
+            let more = self.books.above.as_ref()?.more(asked).await?;
+            let mut state = self.books.state();
+            // Another one may have asked for the same meanwhile.
+            if state.asked == asked {
+                state.asked += 1;
+                state.allowance = state.allowance.map(|allowance| allowance.plus(&more));
+            }
+        }
+    }
+
+    async fn retry(&self, _: u32) -> Result<(), layer0::error::OrchError> {
+        Ok(())
+    }
+}
+
+struct GoesOn<'a>(&'a Below);
+
+impl Drop for GoesOn<'_> {
+    fn drop(&mut self) {
+        // One that was told to leave ends now.
+        if !self.0.books.state().leaves {
+            self.0.note(None);
+        }
+    }
+}
