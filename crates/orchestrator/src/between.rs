@@ -13,7 +13,6 @@ use layer0::id::{RunId, WorkflowId};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::stop::Stop;
-use layer0::usage::Usage;
 use layer0::{Operator, Orchestrator, code};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -99,10 +98,9 @@ impl Between {
             Which::Named(name) => self.orchestrator.dispatch(name, task, context).await,
             Which::Own(operator) => self.orchestrator.perform(operator, task, context).await,
         };
-        let used = result.as_ref().ok().map(|answer| answer.usage);
         let waits = result.as_ref().is_ok_and(|answer| answer.stop == Stop::WaitingApproval);
         let is_left = waits && self.books.leaves();
-        end.with(used, is_left);
+        end.with(result.as_ref().ok(), is_left);
         match is_left {
             // The operator leaves with it.
             true => std::future::pending().await,
@@ -128,8 +126,8 @@ struct End {
 }
 
 impl End {
-    fn with(self, used: Option<Usage>, is_left: bool) {
-        self.books.end(&self.run, used, is_left);
+    fn with(self, answer: Option<&Answer>, is_left: bool) {
+        self.books.end(&self.run, answer, is_left);
     }
 }
 

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use backstop_clock::Limit;
 use futures_util::future::{Either, select};
+use layer0::Timestamp;
 use layer0::event::WaitFor;
 use layer0::id::RunId;
-use layer0::operator::{Caller, Signal, Signals, Waiting};
+use layer0::operator::{Answer, Caller, Signal, Signals, Waiting};
+use layer0::stop::Stop;
 use layer0::usage::{Allowance, Usage};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::usage::at_least;
@@ -39,6 +42,8 @@ struct State {
     leaves: bool,
     /// Did one of them leave, to be taken up later?
     is_left: bool,
+    /// When the first of those goes on by itself that left.
+    parked_until: Option<Timestamp>,
     is_cancelled: bool,
 }
 
@@ -66,6 +71,7 @@ impl Books {
             stated: Usage::default(),
             leaves: false,
             is_left: false,
+            parked_until: None,
             is_cancelled: false,
         };
         let changed = watch::Sender::new(());
@@ -100,11 +106,15 @@ impl Books {
     }
 
     /// Notes that a run is not waited for any more, and what it used where that is known.
-    pub(crate) fn end(&self, run: &RunId, used: Option<Usage>, is_left: bool) {
+    pub(crate) fn end(&self, run: &RunId, answer: Option<&Answer>, is_left: bool) {
         let mut state = self.state();
         let Some(open) = state.open.remove(run) else { return };
-        state.ended.insert(run.clone(), used.unwrap_or(open.used));
-        state.is_left |= is_left;
+        state.ended.insert(run.clone(), answer.map_or(open.used, |answer| answer.usage));
+        if is_left {
+            state.is_left = true;
+            let until = answer.and_then(|answer| answer.parked_until);
+            state.parked_until = state.parked_until.into_iter().chain(until).min();
+        }
         drop(state);
         self.tell_used();
         self.changed.send_replace(());
@@ -118,6 +128,13 @@ impl Books {
     /// Is what those below cost bounded?
     pub(crate) fn bounds_cost(&self) -> bool {
         self.state().allowance.is_some_and(|allowance| allowance.cost_nanousd.is_some())
+    }
+
+    /// Returns the answer of an operator whose work below has left.
+    pub(crate) fn left(&self) -> Answer {
+        let mut answer = Answer::completed(Value::Null);
+        (answer.stop, answer.parked_until) = (Stop::WaitingApproval, self.state().parked_until);
+        answer
     }
 
     /// Returns what the operator used with all that it dispatched, whatever of it it states itself.
@@ -198,7 +215,9 @@ impl Books {
         };
         let must_stay = self.above.is_some() && !self.may_leave;
         let stays = must_stay || all.iter().any(|one| one.stays);
-        Some(Waiting::new(r#for, approvals).stays(stays))
+        let mut waiting = Waiting::new(r#for, approvals).stays(stays);
+        waiting.until = all.iter().filter_map(|one| one.until).min();
+        Some(waiting)
     }
 
     fn tell_used(&self) {

@@ -13,10 +13,8 @@ use futures_util::future::{Either, select};
 use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::operator::{Answer, Caller, Context, Signal, Task, Waiting};
-use layer0::stop::Stop;
 use layer0::usage::{Allowance, Usage};
 use layer0::{Operator, code};
-use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tower::{Layer, ServiceExt};
@@ -192,7 +190,7 @@ impl AtWork {
                 let Some(books) = &books else { return std::future::pending().await };
                 match select(Box::pin(limit.passed()), Box::pin(books.follow())).await {
                     Either::Left(_) => End::Late,
-                    Either::Right(_) => End::Left,
+                    Either::Right(_) => End::Left(books.left()),
                 }
             };
             let end = select(Box::pin(given_up), Box::pin(bounded));
@@ -202,11 +200,7 @@ impl AtWork {
                     let why = format!("`{}`: {}", operator.name(), panic_text(&*panic));
                     Err(OrchError::Panicked(why))
                 }
-                Either::Right((Either::Right((End::Left, _)), _)) => {
-                    let mut answer = Answer::completed(Value::Null);
-                    answer.stop = Stop::WaitingApproval;
-                    Ok(answer)
-                }
+                Either::Right((Either::Right((End::Left(answer), _)), _)) => Ok(answer),
                 Either::Right(_) => {
                     let late = OutOfTime(operator.name().to_owned());
                     Err(OperatorError::failed(late).into())
@@ -224,7 +218,7 @@ impl AtWork {
 /// How an operator without a record ends that does not end by itself.
 enum End {
     /// What it dispatched left, to be taken up with it.
-    Left,
+    Left(Answer),
     Late,
 }
 

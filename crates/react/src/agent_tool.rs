@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use backstop_orchestrator::LocalOrchestrator;
 use backstop_tool::{Arguments, DispatchSpec, Tool, ToolContext, ToolError};
 use layer0::error::OrchError;
 use layer0::failure::{Chain, Failure, sources};
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
-use layer0::{JsonText, Operator, ToolSpec};
+use layer0::{JsonText, Orchestrator, ToolSpec};
 use serde_json::json;
 
 use crate::agent::Agent;
@@ -18,7 +19,8 @@ use crate::error::RunFailure;
 ///
 /// The run it starts is recorded under the caller's session, with the caller's run as its parent. It gets
 /// a share of what the caller has left of its budget, and the caller's time; what it used counts for the
-/// caller too. Several in one answer run side by side. If it fails, the call fails with the failure's code,
+/// caller too. Several in one answer run side by side. If it fails, it is tried again as an orchestrator does
+/// it: that of the caller, or one of its own. If it fails for good, the call fails with the failure's code,
 /// and its whole chain is what the tool reports. If the call is given up, because the caller is stopped,
 /// the run is cancelled, which it records by itself. If it waits for a person, the call stays open; if the
 /// process dies, the run is taken up when the caller is resumed.
@@ -26,6 +28,8 @@ use crate::error::RunFailure;
 pub struct AgentTool {
     agent: Agent,
     spec: ToolSpec,
+    /// Runs the agent where its caller is in no orchestrator.
+    own: LocalOrchestrator,
 }
 
 impl Agent {
@@ -42,7 +46,11 @@ impl Agent {
             "additionalProperties": false,
         });
         let spec = ToolSpec::new(self.name(), description, schema).dispatches();
-        AgentTool { agent: self.clone(), spec }
+        let own = LocalOrchestrator::builder()
+            .clock(Arc::clone(&self.inner.clock))
+            .jitter(self.inner.jitter.clone())
+            .build_unnamed();
+        AgentTool { agent: self.clone(), spec, own }
     }
 }
 
@@ -82,13 +90,13 @@ impl Tool for AgentTool {
         let task = Task::text(arguments.text_of("input")?);
         let operator = Arc::new(self.agent.clone());
         let result = match Dispatcher::of(context) {
-            Some(dispatcher) => dispatcher.run(operator, task).await,
+            Some(dispatcher) => dispatcher.perform(operator, task, &self.own).await,
             // Outside of a run nothing is above it.
             None => {
                 let mut above = Context::root();
                 above.session = Some(context.session.clone());
                 (above.parent, above.depth) = (Some(context.run.clone()), context.depth + 1);
-                Operator::run(&*operator, task, &above).await.map_err(OrchError::from)
+                self.own.perform(operator, task, above).await
             }
         };
         tool_answer(result)

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_clock::Clock;
+use backstop_clock::{Clock, Limit};
+use backstop_orchestrator::LocalOrchestrator;
 use backstop_react_machine::NothingLeft;
 use backstop_tool::ToolContext;
 use futures_util::future::{Either, join_all, select};
@@ -15,18 +16,20 @@ use layer0::error::{OperatorError, OrchError};
 use layer0::event::OperatorReturned;
 use layer0::failure::Failure;
 use layer0::id::{CallId, RunId, SessionId, WorkflowId};
-use layer0::operator::{Answer, Context, Signal, Task};
-use layer0::stop::Outcome;
+use layer0::operator::{Answer, Context, Signal, Signals, Task};
+use layer0::orchestrator::UnknownOperator;
+use layer0::stop::{Outcome, Stop};
 use layer0::{Code, Operator, Orchestrator, code};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
+use tokio::task::AbortHandle;
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
 use crate::digest::digest_of;
 use crate::effect::Asks;
 use crate::journal::{Ask, Child, Told, Wanted};
-use link::{Link, Progress};
+use link::{Link, Progress, Waits};
 
 /// How long a run that was given up has to close its record.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -37,6 +40,9 @@ pub(crate) struct Dispatcher {
     /// The run that was recorded for the call before its tool began.
     ahead: Mutex<Option<Child>>,
     started: Mutex<Vec<Started>>,
+    /// May the call be left, and made again when its run is taken up?
+    may_leave: bool,
+    waits: Arc<Waits>,
 }
 
 /// The run whose tool dispatches.
@@ -52,42 +58,49 @@ pub(crate) struct Caller {
     pub(crate) max_park: Option<Duration>,
 }
 
-impl Caller {
-    /// Will be known what a run of this operator costs?
-    fn is_priced(&self, operator: &str) -> bool {
-        self.orchestrator.as_ref().is_none_or(|found| found.is_priced(operator))
-    }
-}
-
 /// A run that the tool started.
 struct Started {
     operator: Arc<str>,
     run: RunId,
-    /// Does it keep no record?
-    unrecorded: bool,
-    signals: layer0::operator::Signals,
+    signals: Signals,
     progress: watch::Receiver<Progress>,
+    task: AbortHandle,
 }
 
-/// Does the work of a dispatch.
+/// What is dispatched.
 enum Target {
-    Named(Arc<dyn Orchestrator>),
-    Own(Arc<dyn Operator>),
+    Named(Arc<str>),
+    AtHand(Arc<dyn Operator>),
 }
 
 impl Target {
-    /// Does the operator keep a record of its run?
-    fn can_go_on(&self, name: &str) -> bool {
+    fn name(&self) -> &str {
         match self {
-            Self::Named(orchestrator) => orchestrator.can_go_on(name),
-            Self::Own(operator) => operator.can_go_on(),
+            Self::Named(name) => name,
+            Self::AtHand(operator) => operator.name(),
+        }
+    }
+
+    /// Does the operator keep a record of its run?
+    fn can_go_on(&self, orchestrator: &dyn Orchestrator) -> bool {
+        match self {
+            Self::Named(name) => orchestrator.can_go_on(name),
+            Self::AtHand(operator) => operator.can_go_on(),
         }
     }
 }
 
 impl Dispatcher {
-    pub(crate) fn new(caller: Caller, ahead: Option<Child>) -> Self {
-        Self { caller, ahead: Mutex::new(ahead), started: Mutex::default() }
+    /// Begins a call that may take so long, and may be left where it can be made again.
+    pub(crate) fn new(
+        caller: Caller,
+        ahead: Option<Child>,
+        limit: Option<Duration>,
+        may_leave: bool,
+    ) -> Self {
+        let waits = Arc::new(Waits::new(Limit::new(Arc::clone(&caller.clock), limit)));
+        let (ahead, started) = (Mutex::new(ahead), Mutex::default());
+        Self { caller, ahead, started, may_leave, waits }
     }
 
     /// Finds what the run that called a tool dispatches through; `None` outside of a run.
@@ -95,28 +108,46 @@ impl Dispatcher {
         context.runtime.as_ref()?.downcast_ref()
     }
 
-    /// Runs an operator that needs no orchestrator to be found.
+    /// Runs an operator that the tool has at hand, through the run's orchestrator; through `own` where it has
+    /// none.
     ///
     /// # Errors
     ///
     /// As [`Orchestrator::dispatch`].
-    pub(crate) async fn run(
+    pub(crate) async fn perform(
         &self,
         operator: Arc<dyn Operator>,
         task: Task,
+        own: &LocalOrchestrator,
     ) -> Result<Answer, OrchError> {
-        let name: Arc<str> = operator.name().into();
-        self.perform(name, Target::Own(operator), task).await
+        let orchestrator = self.caller.orchestrator.clone();
+        let orchestrator = orchestrator.unwrap_or_else(|| Arc::new(own.clone()));
+        self.start(orchestrator, Target::AtHand(operator), task).await
     }
 
-    /// Did a run that was started leave, to be taken up later?
-    pub(crate) fn is_left(&self) -> bool {
-        let has_left = |started: &Started| {
-            let progress = started.progress.borrow();
-            let is_waiting = |(outcome, _): &(Outcome, _)| *outcome == Outcome::WaitingApproval;
-            !started.unrecorded && progress.end.as_ref().is_some_and(is_waiting)
-        };
-        self.started().iter().any(has_left)
+    /// Returns how long the call may take.
+    pub(crate) fn limit(&self) -> &Limit {
+        &self.waits.limit
+    }
+
+    /// Completes when runs that were started have left, to be taken up later, and nothing else of the call
+    /// is at work below. The tool's own code is not gone on with then.
+    pub(crate) async fn left(&self) {
+        if !self.may_leave {
+            return std::future::pending().await;
+        }
+        let mut changes = self.waits.changed.subscribe();
+        loop {
+            let is_left = {
+                let started = self.started();
+                let ends = started.iter().map(|started| started.outcome());
+                let ends: Option<Vec<_>> = ends.collect();
+                ends.is_some_and(|ends| ends.contains(&Outcome::WaitingApproval))
+            };
+            if is_left || changes.changed().await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Ends what was started and is not waited for any more, and says what became of each.
@@ -125,38 +156,46 @@ impl Dispatcher {
         join_all(started.into_iter().map(|started| started.returned(&self.caller.clock))).await
     }
 
-    async fn perform(
+    async fn start(
         &self,
-        operator: Arc<str>,
+        orchestrator: Arc<dyn Orchestrator>,
         target: Target,
         task: Task,
     ) -> Result<Answer, OrchError> {
-        let child = self.child(&operator, &target, &task).await?;
-        let (link, progress) = Link::new(Arc::clone(&self.caller.asks), child.run.clone());
+        let operator: Arc<str> = target.name().into();
+        let child = self.child(&operator, &target, &*orchestrator, &task).await?;
+        let run = child.run.clone();
+        let asks = Arc::clone(&self.caller.asks);
+        let (link, progress) = Link::new(asks, run.clone(), Arc::clone(&self.waits));
         let context = self.context(&child, Arc::clone(&link));
-        let name = Arc::clone(&operator);
-        self.started().push(Started {
-            operator,
-            run: child.run.clone(),
-            unrecorded: child.unrecorded,
-            signals: context.signals.clone(),
-            progress,
-        });
+        let signals = context.signals.clone();
         let (done, result) = oneshot::channel();
-        // A run of its own task ends with a complete record when the call is given up.
+        // Of its own task, so that what becomes of the run is known though the call is given up.
         let work = async move {
             let result = match target {
-                Target::Named(orchestrator) => orchestrator.dispatch(&name, task, context).await,
-                Target::Own(operator) => {
-                    operator.run(task, &context).await.map_err(OrchError::from)
-                }
+                Target::Named(name) => orchestrator.dispatch(&name, task, context).await,
+                Target::AtHand(operator) => orchestrator.perform(operator, task, context).await,
             };
             link.ended(&result);
             drop(done.send(result));
         };
         let work = work.instrument(tracing::Span::current()).with_current_subscriber();
-        tokio::spawn(self.caller.clock.track(Box::pin(work)));
-        result.await.unwrap_or_else(|_| Err(OrchError::panicked("the operator's task was lost")))
+        let task = tokio::spawn(self.caller.clock.track(Box::pin(work))).abort_handle();
+        self.started().push(Started { operator, run, signals, progress, task });
+        match result.await {
+            // The call is left with it.
+            Ok(Ok(answer)) if self.may_leave && answer.stop == Stop::WaitingApproval => {
+                std::future::pending().await
+            }
+            Ok(result) => result,
+            Err(_) => Err(OrchError::panicked("the operator's task was lost")),
+        }
+    }
+
+    /// Is the run recorded that a dispatch of this operator is to be done under?
+    fn is_ahead(&self, operator: &str) -> bool {
+        let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
+        ahead.as_ref().is_some_and(|child| *child.operator == *operator)
     }
 
     /// Returns the run that the work is to be done under, recorded now unless it was before.
@@ -164,6 +203,7 @@ impl Dispatcher {
         &self,
         operator: &Arc<str>,
         target: &Target,
+        orchestrator: &dyn Orchestrator,
         task: &Task,
     ) -> Result<Child, OrchError> {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -174,9 +214,9 @@ impl Dispatcher {
             call: self.caller.call.clone(),
             operator: Arc::clone(operator),
             input_digest: digest_of(&input_text(&task.input)).into(),
-            is_priced: self.caller.is_priced(operator),
+            is_priced: orchestrator.is_priced(operator),
             max_depth: None,
-            unrecorded: !target.can_go_on(operator),
+            unrecorded: !target.can_go_on(orchestrator),
             at_most: task.allowance,
         };
         match self.caller.asks.ask(Ask::Dispatch(Box::new(wanted))).await {
@@ -213,14 +253,10 @@ impl Dispatcher {
     }
 }
 
-/// What is not waited for any more is told to end, and closes its record by itself.
+/// What is not waited for any more is given up: its orchestrator sees to it that it closes its record.
 impl Drop for Dispatcher {
     fn drop(&mut self) {
-        for started in self.started().iter() {
-            if started.progress.borrow().end.is_none() {
-                started.signals.push(Signal::cancel());
-            }
-        }
+        self.started().iter().for_each(|started| started.task.abort());
     }
 }
 
@@ -229,7 +265,19 @@ impl Drop for Dispatcher {
 impl Orchestrator for Dispatcher {
     async fn dispatch(&self, operator: &str, task: Task, _: Context) -> Result<Answer, OrchError> {
         let orchestrator = Arc::clone(self.orchestrator()?);
-        self.perform(operator.into(), Target::Named(orchestrator), task).await
+        // What is recorded already is answered in any case.
+        if let Some(unknown) = orchestrator.unknown(operator).filter(|_| !self.is_ahead(operator)) {
+            return Err(OrchError::OperatorNotFound(unknown.name.into()));
+        }
+        self.start(orchestrator, Target::Named(operator.into()), task).await
+    }
+
+    fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
+        self.caller.orchestrator.as_ref()?.unknown(operator)
+    }
+
+    fn is_priced(&self, operator: &str) -> bool {
+        self.caller.orchestrator.as_ref().is_none_or(|found| found.is_priced(operator))
     }
 
     async fn dispatch_many(
@@ -254,6 +302,10 @@ impl Orchestrator for Dispatcher {
 }
 
 impl Started {
+    fn outcome(&self) -> Option<Outcome> {
+        self.progress.borrow().end.as_ref().map(|(outcome, _)| *outcome)
+    }
+
     /// Waits for the end; a run that is not waited for any more is told to end.
     async fn returned(mut self, clock: &Arc<dyn Clock>) -> OperatorReturned {
         if self.progress.borrow().end.is_none() {
@@ -264,6 +316,7 @@ impl Started {
             Either::Left((Ok(progress), _)) => Some(progress.clone()),
             Either::Left((Err(_), _)) | Either::Right(_) => None,
         };
+        self.task.abort();
         let Progress { usage, end } = progress.unwrap_or_else(|| self.progress.borrow().clone());
         // One that never began, or does not end, was stopped.
         let stopped = || (Outcome::Cancelled, Some(Code::new(code::RUN_CANCELLED)));

@@ -20,11 +20,14 @@ use tokio_util::sync::DropGuard;
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
+use crate::dispatch::Dispatcher;
+
 /// Runs an admitted call. `late` hears of an answer that came after the call was given up.
 ///
 /// The tool runs in its own task, so that one that blocks its thread holds up neither its siblings
 /// nor its own timeout; and it is timed there and here, so that neither a tool that blocks its thread
-/// nor a driver that is busy with something else makes the limit longer.
+/// nor a driver that is busy with something else makes the limit longer. While all that it dispatched waits,
+/// its time does not pass.
 ///
 /// # Cancel safety
 ///
@@ -33,6 +36,7 @@ pub(crate) async fn execute(
     admitted: Admitted,
     context: ToolContext,
     limit: Duration,
+    dispatcher: &Arc<Dispatcher>,
     clock: &Arc<dyn Clock>,
     late: impl FnOnce() + Send + 'static,
 ) -> Result<JsonText, ToolError> {
@@ -40,16 +44,14 @@ pub(crate) async fn execute(
     let token = context.cancellation.clone();
     let written = context.written.clone();
     let cancel = token.clone().drop_guard();
-    let began = clock.monotonic();
-    let timer = Arc::clone(clock);
+    let timer = Arc::clone(dispatcher);
     let written_inside = written.clone();
     let call = async move {
         let tool = Arc::clone(admitted.tool());
         let call = AssertUnwindSafe(async { tool.call(&admitted.arguments, &context).await });
         let mut call = pin!(Some(call.catch_unwind()));
         // Begins when the tool first waits: one that is ready at once needs no timer.
-        let rest = || limit.saturating_sub(timer.monotonic().saturating_sub(began));
-        let mut passed = pin!(async { timer.sleep(rest()).await });
+        let mut passed = pin!(timer.limit().passed());
         let answered =
             poll_fn(|context| match call.as_mut().as_pin_mut().map(|it| it.poll(context)) {
                 Some(Poll::Ready(answered)) => Poll::Ready(Some(answered)),
@@ -57,7 +59,7 @@ pub(crate) async fn execute(
             });
         match answered.await {
             // Code that blocks its thread holds up its own timer.
-            Some(answered) if timer.monotonic().saturating_sub(began) > limit => {
+            Some(answered) if timer.limit().is_past() => {
                 drop_guarded(answered);
                 (Err(timed_out(limit, &written_inside)), true)
             }
@@ -92,7 +94,7 @@ pub(crate) async fn execute(
     };
     let task = task.abort_handle();
     let _guard = StopOnDrop { task, _cancel: cancel };
-    match select(answered, clock.sleep(limit)).await {
+    match select(answered, pin!(dispatcher.limit().passed())).await {
         Either::Left((Ok(result), _)) => result,
         Either::Left((Err(_), _)) => Err(ToolError::Other("the tool's task was lost".into())),
         // It may have answered in time, though that is only looked at now.

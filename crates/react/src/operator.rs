@@ -29,6 +29,10 @@ impl Operator for Agent {
         Self::name(self)
     }
 
+    fn calls(&self) -> Vec<&str> {
+        self.inner.tools.operators().collect()
+    }
+
     fn is_priced(&self) -> bool {
         self.inner.definition.price.is_some()
     }

@@ -49,8 +49,9 @@ impl OperatorTool {
         Self { spec: ToolSpec::new(operator, description, schema).dispatches() }
     }
 
-    /// States that asking the operator again does no harm. One that keeps no record is asked again after a
-    /// process died; otherwise the call is answered as interrupted then.
+    /// States that asking the operator again does no harm. One that keeps no record is begun anew where its run
+    /// was left: after a crash, where its call is answered as interrupted otherwise, and when what it dispatched
+    /// waited for people.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
         self.spec = self.spec.idempotent();
@@ -74,6 +75,10 @@ impl Tool for OperatorTool {
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
         let digest = digest_of(arguments["input"].as_str().unwrap_or_default());
         Some(DispatchSpec::new(Arc::clone(&self.spec.name), digest, true))
+    }
+
+    fn operator(&self) -> Option<&str> {
+        Some(&self.spec.name)
     }
 
     fn checks_arguments(&self) -> bool {

@@ -307,7 +307,7 @@ impl Run {
     fn is_idle(&self) -> bool {
         let waits = |of: &InFlight| match of {
             InFlight::Execution(work) => self.waits_below(work),
-            InFlight::Wait => true,
+            InFlight::Approval | InFlight::Wait => true,
             _ => false,
         };
         self.in_flight.iter().all(|(_, of)| waits(of))

@@ -11,8 +11,8 @@ use backstop_provider::{
     ErrorKind, ModelRequest, ScriptedAnswer, ScriptedProvider, ScriptedToolCall,
 };
 use backstop_react::{
-    Agent, AgentBuilder, Budget, OperatorTool, Price, ReopenRequest, ResumeRequest, RunRequest,
-    replay,
+    Agent, AgentBuilder, Budget, Limits, OperatorTool, Price, ReopenRequest, ResumeRequest,
+    RunRequest, replay,
 };
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::Orchestrator;
@@ -27,13 +27,13 @@ use crate::{builder, on, start};
 
 /// Pays, and counts how often.
 #[tool]
-async fn pay(context: &ToolContext) -> Result<String, ToolError> {
+pub(crate) async fn pay(context: &ToolContext) -> Result<String, ToolError> {
     let paid: &Arc<AtomicU32> = context.state().unwrap();
     paid.fetch_add(1, Ordering::SeqCst);
     Ok("paid".into())
 }
 
-fn agent(
+pub(crate) fn agent(
     clock: &VirtualClock,
     log: &Arc<MemoryLog>,
     answer: impl Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static,
@@ -44,16 +44,21 @@ fn agent(
         .shared_log(Arc::clone(log) as Arc<dyn EventLog>)
 }
 
-fn has_answers(request: &ModelRequest) -> bool {
+pub(crate) fn has_answers(request: &ModelRequest) -> bool {
     request.messages.messages().iter().any(|message| matches!(**message, Message::Tool { .. }))
 }
 
-fn calling(name: &str) -> ScriptedAnswer {
+pub(crate) fn calling(name: &str) -> ScriptedAnswer {
     ScriptedAnswer::default().tool_calls([ScriptedToolCall::new("c1", name, json!({}))])
 }
 
 /// Pays, then its model is away for so many attempts, then it says so.
-fn payer(clock: &VirtualClock, log: &Arc<MemoryLog>, paid: &Arc<AtomicU32>, away: u32) -> Agent {
+pub(crate) fn payer(
+    clock: &VirtualClock,
+    log: &Arc<MemoryLog>,
+    paid: &Arc<AtomicU32>,
+    away: u32,
+) -> Agent {
     let left = Mutex::new(away);
     let answer = move |request: &ModelRequest| {
         if !has_answers(request) {
@@ -73,12 +78,12 @@ fn payer(clock: &VirtualClock, log: &Arc<MemoryLog>, paid: &Arc<AtomicU32>, away
 
 /// Has it paid.
 #[tool]
-async fn delegate(context: &ToolContext) -> Result<Value, ToolError> {
+pub(crate) async fn delegate(context: &ToolContext) -> Result<Value, ToolError> {
     let answer = context.dispatch("payer", Task::text("pay it")).await;
     Ok(answer.map_err(|error| ToolError::ExecutionFailed(error.to_string()))?.output)
 }
 
-async fn kinds(log: &MemoryLog, run: &RunId) -> Vec<&'static str> {
+pub(crate) async fn kinds(log: &MemoryLog, run: &RunId) -> Vec<&'static str> {
     let (_, events) = read_events(log, run).await.unwrap();
     events.iter().map(|event| event.kind.event_type()).collect()
 }
@@ -128,7 +133,9 @@ async fn a_tool_dispatches_through_the_orchestrator() {
         true => ScriptedAnswer::saying("done"),
         false => calling("delegate"),
     });
-    let lead = lead.name("lead").tool(delegate).build().unwrap();
+    // The wait between two attempts is the tool's time.
+    let limits = Limits::new().tool_timeout(Duration::from_secs(60));
+    let lead = lead.name("lead").tool(delegate).limits(limits).build().unwrap();
     let orchestrator =
         builder(&clock).operator(payer(&clock, &log, &paid, 3)).operator(lead).build().unwrap();
     let answer = on(&clock, async move {
@@ -197,7 +204,7 @@ async fn an_operator_without_a_price_does_not_start() {
 }
 
 /// Waits for its model for an hour.
-fn slow(clock: &VirtualClock, log: &Arc<MemoryLog>) -> Agent {
+pub(crate) fn slow(clock: &VirtualClock, log: &Arc<MemoryLog>) -> Agent {
     let answer = |_: &ModelRequest| ScriptedAnswer::saying("late").delay_ms(3_600_000);
     agent(clock, log, answer).name("slow").build().unwrap()
 }

@@ -3,6 +3,9 @@
 
 mod agents;
 mod below;
+mod between;
+mod refused;
+mod waits;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -12,7 +12,6 @@ use layer0::id::{CallId, RunId};
 use layer0::usage::Allowance;
 
 use super::{Machine, Run};
-use crate::allowance::less;
 use crate::io::EffectId;
 use crate::meter::{Dispatch, Grant, NothingLeft, Shares};
 use crate::phase::Phase;
@@ -75,7 +74,7 @@ impl Machine {
         let shares = Shares { kept: self.executions_kept(), shares, is_priced: true };
         let (wall_ms, events) = (clock.elapsed_ms(at), self.run.events());
         // What its task does not allow, nothing that comes back changes.
-        let left = open.and_then(|open| Some(less(open.at_most?, &open.allowance)));
+        let left = open.and_then(|open| Some(open.at_most?.less(&open.allowance)));
         let within = |grant: Grant| left.map_or(Ok(grant), |left| grant.at_most(&left));
         within(Grant::new(Allowance::unlimited(), None))?;
         within(Grant::new(meter.allowance_below(wall_ms, events, shares)?, None))

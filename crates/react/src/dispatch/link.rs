@@ -1,8 +1,9 @@
 //! What a run below tells the run above it, on its way there.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use backstop_clock::Limit;
 use layer0::Code;
 use layer0::error::OrchError;
 use layer0::failure::Failure;
@@ -27,12 +28,42 @@ pub(super) struct Link {
     asks: Arc<Asks>,
     run: RunId,
     progress: watch::Sender<Progress>,
+    waits: Arc<Waits>,
+}
+
+/// What the runs of one call wait for: while they all do, its time does not pass.
+pub(super) struct Waits {
+    pub(super) limit: Limit,
+    /// How many have not ended, and how many of them wait.
+    open: Mutex<(usize, usize)>,
+    /// Is told when one has ended.
+    pub(super) changed: watch::Sender<()>,
+}
+
+impl Waits {
+    pub(super) fn new(limit: Limit) -> Self {
+        Self { limit, open: Mutex::default(), changed: watch::Sender::new(()) }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut (usize, usize))) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut open);
+        match *open {
+            (open, waiting) if open > 0 && open == waiting => self.limit.pause(),
+            _ => self.limit.go_on(),
+        }
+    }
 }
 
 impl Link {
-    pub(super) fn new(asks: Arc<Asks>, run: RunId) -> (Arc<Self>, watch::Receiver<Progress>) {
+    pub(super) fn new(
+        asks: Arc<Asks>,
+        run: RunId,
+        waits: Arc<Waits>,
+    ) -> (Arc<Self>, watch::Receiver<Progress>) {
         let (progress, followed) = watch::channel(Progress::default());
-        (Arc::new(Self { asks, run, progress }), followed)
+        waits.change(|(open, _)| *open += 1);
+        (Arc::new(Self { asks, run, progress, waits }), followed)
     }
 
     /// Says how the operator ended.
@@ -46,6 +77,8 @@ impl Link {
                 Err(error) => (Outcome::Failed, Some(Code::new(error.code()))),
             });
         });
+        self.waits.change(|(open, _)| *open = open.saturating_sub(1));
+        self.waits.changed.send_replace(());
     }
 }
 
@@ -56,6 +89,8 @@ impl Caller for Link {
     }
 
     async fn wait(&self, waiting: Waiting) {
+        self.waits.change(|(_, waiting)| *waiting += 1);
+        let _waits = NoLonger(&self.waits);
         let goes_on = GoesOn(self);
         let told = self.asks.ask(Ask::Wait { run: self.run.clone(), waiting }).await;
         std::mem::forget(goes_on);
@@ -86,5 +121,14 @@ struct GoesOn<'a>(&'a Link);
 impl Drop for GoesOn<'_> {
     fn drop(&mut self) {
         self.0.asks.tell(Ask::GoesOn { run: self.0.run.clone() });
+    }
+}
+
+/// Says that a run waits no longer, when it is dropped.
+struct NoLonger<'a>(&'a Waits);
+
+impl Drop for NoLonger<'_> {
+    fn drop(&mut self) {
+        self.0.change(|(_, waiting)| *waiting = waiting.saturating_sub(1));
     }
 }

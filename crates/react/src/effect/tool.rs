@@ -56,7 +56,12 @@ pub(super) async fn execution(
         }
     };
     let caller = caller_of(&effects, &execution);
-    let dispatcher = Arc::new(Dispatcher::new(caller, ahead.map(|child| *child)));
+    let spec = admitted.spec();
+    // What only dispatches has the time of what it starts.
+    let limit = (!spec.dispatches).then(|| limit_of(&effects.agent, &admitted));
+    let may_leave = spec.dispatches || spec.idempotent;
+    let ahead = ahead.map(|child| *child);
+    let dispatcher = Arc::new(Dispatcher::new(caller, ahead, limit, may_leave));
     let span =
         tracing::info_span!("tool", tool = %execution.run.tool, call = %execution.run.call_id);
     let result = {
@@ -66,11 +71,11 @@ pub(super) async fn execution(
             biased;
             () = stop.stopped() => None,
             result = &mut call => Some(result),
+            () = dispatcher.left() => {
+                return End::Execution(ExecutionEnd { is_left: true, ..ExecutionEnd::default() });
+            }
         }
     };
-    if dispatcher.is_left() && result.is_some() && admitted.spec().dispatches {
-        return End::Execution(ExecutionEnd { is_left: true, ..ExecutionEnd::default() });
-    }
     // Runs that the tool started end with it, and what they used is in the record before the answer.
     let returned = dispatcher.close().await;
     let result =
@@ -142,7 +147,7 @@ async fn call(
     let mut context = context_of(effects, &run.call_id, sessions, admitted);
     context.depth = *depth;
     context.operators = Some(Arc::clone(&dispatcher) as _);
-    context.runtime = Some(dispatcher);
+    context.runtime = Some(Arc::clone(&dispatcher) as _);
     if admitted.spec().dispatches {
         return forward(admitted.clone(), context).await;
     }
@@ -150,7 +155,8 @@ async fn call(
     let late = Arc::clone(&effects.late);
     let note_late = move || late.push(answer);
     let limit = limit_of(&effects.agent, admitted);
-    execute(admitted.clone(), context, limit, &effects.agent.clock, note_late).await
+    let clock = &effects.agent.clock;
+    execute(admitted.clone(), context, limit, &dispatcher, clock, note_late).await
 }
 
 /// Returns how long is waited before the tool is tried again. That is done only when the tool says how

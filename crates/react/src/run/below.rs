@@ -38,7 +38,11 @@ impl Run {
                 })
                 .await?;
             if !self.ledger.machine().is_waiting() {
-                return Err(internal("the machine waits for nothing".to_owned()));
+                return match self.in_flight.is_empty() {
+                    true => Err(internal("the machine waits for nothing".to_owned())),
+                    // A person is asked who need not be any more.
+                    false => Ok(false),
+                };
             }
         }
         if self.below.leaves {
@@ -57,6 +61,7 @@ impl Run {
             return Ok(false);
         }
         match self.inbox.is_empty {
+            _ if self.stays() => Ok(false),
             true => {
                 self.park_below().await?;
                 self.below.leaves = true;
@@ -80,6 +85,17 @@ impl Run {
         }
     }
 
+    /// Would something be lost if the run left: a person that is asked in this process, or a call that cannot
+    /// be made again, here or below?
+    fn stays(&self) -> bool {
+        let is_lost = |of: &InFlight| match of {
+            InFlight::Approval => true,
+            InFlight::Execution(work) => !work.may_leave(),
+            _ => false,
+        };
+        self.below.stays() || self.in_flight.iter().any(|(_, of)| is_lost(of))
+    }
+
     fn tell_to_leave(&mut self) {
         for (run, ask) in std::mem::take(&mut self.below.waiting) {
             self.ledger.tell(ask, Told::Leave);
@@ -100,7 +116,7 @@ impl Run {
             None if own.is_some() => WaitFor::Parked,
             _ => WaitFor::Approval,
         };
-        let mut waiting = Waiting::new(r#for, approvals);
+        let mut waiting = Waiting::new(r#for, approvals).stays(self.stays());
         waiting.until = self.below.parked_until().into_iter().chain(own).min();
         waiting
     }
@@ -137,9 +153,7 @@ impl Run {
     pub(super) fn waits_below(&self, work: &AtWork) -> bool {
         let open = self.ledger.machine().open_dispatches().iter();
         let mut of_call = open.filter(|open| open.call_id == *work.call_id()).peekable();
-        work.dispatches()
-            && of_call.peek().is_some()
-            && of_call.all(|open| self.below.is_waiting(&open.run))
+        of_call.peek().is_some() && of_call.all(|open| self.below.is_waiting(&open.run))
     }
 
     /// Takes in what a step asks.
@@ -155,21 +169,13 @@ impl Run {
                 self.ledger.tell(id, Told::Noted);
                 Ok(())
             }
-            // One without a record cannot be taken up later.
-            Ask::Wait { run, .. }
-                if self.open_dispatch(&run).is_some_and(|open| open.unrecorded) =>
-            {
-                self.ledger.tell(id, Told::Leave);
-                Ok(())
-            }
             Ask::Wait { run, waiting } => {
-                let until = waiting.until;
+                let (until, stays) = (waiting.until, waiting.stays);
                 self.note_wait(&run, waiting).await?;
-                self.below.forget(&run);
+                self.below.waits(&run, id, stays);
                 self.below.park(&run, until);
-                self.below.waiting.push((run, id));
                 self.give_more().await?;
-                // What waits gives its place back.
+                // What waits gives its permit back.
                 self.start_tools().await
             }
             Ask::GoesOn { run } => {

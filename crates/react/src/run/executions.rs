@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_react_machine::{EffectId, Input, ToolRun};
+use backstop_react_machine::{EffectId, Input, NothingLeft, ToolRun};
 use backstop_tool::{Admitted, DispatchSpec};
 use layer0::code;
 use layer0::event::EventKind;
+use layer0::failure::Failure;
 use layer0::id::CallId;
 
 use super::tools::AtWork;
@@ -104,6 +105,11 @@ impl Run {
                 .or_else(|| orchestrator.map(|found| found.can_go_on(&operator)))
                 .unwrap_or_default();
             let (call, timeout) = (call_id.clone(), admitted.spec().timeout);
+            // What is recorded already is answered in any case.
+            let open = self.ledger.machine().open_dispatches().iter();
+            let is_recorded = open.clone().any(|open| open.call_id == *call_id);
+            let named = admitted.operator().filter(|_| !is_recorded);
+            let missing = named.and_then(|name| self.missing(name));
             let wanted = Wanted {
                 call,
                 operator,
@@ -113,18 +119,33 @@ impl Run {
                 unrecorded: !can_go_on,
                 at_most,
             };
-            let mut child = self.dispatch(wanted).await?;
+            let mut child = match missing {
+                Some(missing) => Err(missing),
+                None => self.dispatch(wanted).await?,
+            };
             if let Ok(child) = &mut child {
                 child.grant.time = child.grant.time.into_iter().chain(timeout).min();
             }
             execution.child = Some(child.map(Box::new));
         }
         execution.may_repeat = is_repeatable && self.executions_left() > 0;
-        let dispatches =
-            execution.admitted.as_ref().is_some_and(|admitted| admitted.spec().dispatches);
-        let work = self.tools.begin(&execution, dispatches);
+        let spec = execution.admitted.as_ref().map(Admitted::spec);
+        let may_leave = spec.is_some_and(|spec| spec.dispatches || spec.idempotent);
+        let work = self.tools.begin(&execution, may_leave);
         self.start(Step::Execution(execution), InFlight::Execution(work));
         Ok(())
+    }
+
+    /// Says why there is no operator of this name to dispatch; `None` where there is one.
+    fn missing(&self, operator: &str) -> Option<NothingLeft> {
+        let Some(orchestrator) = self.effects.orchestrator() else {
+            let message = format!("`{operator}` is called, and the run is not in an orchestrator");
+            return Some(NothingLeft::new(code::ORCH_DISPATCH_FAILED, message));
+        };
+        let unknown = orchestrator.unknown(operator)?;
+        let hint = unknown.hint().map(|hint| format!("; {hint}"));
+        let message = format!("{unknown}{}", hint.unwrap_or_default());
+        Some(NothingLeft::new(unknown.code(), message))
     }
 
     /// Records what an execution came to, and starts what waited for its place.

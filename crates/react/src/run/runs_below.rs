@@ -10,6 +10,8 @@ use crate::journal::AskId;
 pub(super) struct Below {
     /// Those that do nothing but wait, and where they are told to leave.
     pub(super) waiting: Vec<(RunId, AskId)>,
+    /// Those of them that would lose something if they left.
+    staying: Vec<RunId>,
     /// Those that were told to leave.
     pub(super) leaving: Vec<RunId>,
     /// Those that want more of the budget, in the order they asked.
@@ -36,6 +38,18 @@ impl Below {
         self.parked.iter().map(|(_, until)| *until).min()
     }
 
+    /// A run does nothing but wait.
+    pub(super) fn waits(&mut self, run: &RunId, ask: AskId, stays: bool) {
+        self.forget(run);
+        self.staying.extend(stays.then(|| run.clone()));
+        self.waiting.push((run.clone(), ask));
+    }
+
+    /// Would a run lose something if it left?
+    pub(super) const fn stays(&self) -> bool {
+        !self.staying.is_empty()
+    }
+
     /// A run has returned.
     pub(super) fn returned(&mut self, run: &RunId) {
         self.forget(run);
@@ -43,6 +57,7 @@ impl Below {
 
     pub(super) fn forget(&mut self, run: &RunId) {
         self.waiting.retain(|(waiting, _)| waiting != run);
+        self.staying.retain(|staying| staying != run);
         self.leaving.retain(|leaving| leaving != run);
         self.wanting.retain(|(wanting, _)| wanting != run);
         self.parked.retain(|(parked, _)| parked != run);

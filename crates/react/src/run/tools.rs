@@ -36,8 +36,8 @@ pub(super) struct AtWork {
     call_id: CallId,
     /// Is another execution promised to it?
     may_repeat: bool,
-    /// Does it do nothing but dispatch?
-    dispatches: bool,
+    /// May it be left, and made again when the run is taken up?
+    may_leave: bool,
 }
 
 impl AtWork {
@@ -45,8 +45,8 @@ impl AtWork {
         &self.call_id
     }
 
-    pub(super) const fn dispatches(&self) -> bool {
-        self.dispatches
+    pub(super) const fn may_leave(&self) -> bool {
+        self.may_leave
     }
 }
 
@@ -83,14 +83,14 @@ impl Tools {
     }
 
     /// Notes that an execution begins.
-    pub(super) fn begin(&mut self, execution: &Execution, dispatches: bool) -> AtWork {
+    pub(super) fn begin(&mut self, execution: &Execution, may_leave: bool) -> AtWork {
         self.at_work += 1;
         self.promised += u32::from(execution.may_repeat);
         AtWork {
             effect: execution.run.id,
             call_id: execution.run.call_id.clone(),
             may_repeat: execution.may_repeat,
-            dispatches,
+            may_leave,
         }
     }
 
