@@ -40,6 +40,7 @@ mod between;
 mod books;
 mod checked;
 mod dispatch;
+mod handle;
 mod in_flight;
 mod inner;
 mod local;

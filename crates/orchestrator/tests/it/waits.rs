@@ -153,7 +153,7 @@ struct Deaf;
 impl Caller for Deaf {
     fn used(&self, _: Usage) {}
     async fn wait(&self, _: Waiting) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
     async fn more(&self, _: u32) -> Option<Allowance> {
         None
