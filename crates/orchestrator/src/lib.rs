@@ -40,7 +40,6 @@ mod between;
 mod books;
 mod checked;
 mod dispatch;
-mod handle;
 mod in_flight;
 mod inner;
 mod local;

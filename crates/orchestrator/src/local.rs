@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
@@ -20,7 +20,6 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 
 use crate::checked::Checked;
-use crate::handle::Handle;
 use crate::in_flight::{Flight, InFlight};
 use crate::inner::{Inner, Retrying};
 use crate::outside;
@@ -289,7 +288,7 @@ impl Inner {
     }
 
     fn handle(&self) -> Arc<dyn Orchestrator> {
-        Arc::new(Handle::new(self.this.clone()))
+        Arc::new(Handle(self.this.clone()))
     }
 }
 
@@ -355,5 +354,70 @@ impl fmt::Debug for LocalOrchestrator {
         f.debug_struct("LocalOrchestrator")
             .field("operators", &self.inner.operators.keys())
             .finish_non_exhaustive()
+    }
+}
+
+/// What an operator dispatches through.
+struct Handle(Weak<Inner>);
+
+impl Handle {
+    fn orchestrator(&self) -> Result<LocalOrchestrator, OrchError> {
+        let gone = || OrchError::Shutdown("it was dropped".to_owned());
+        self.0.upgrade().map(|inner| LocalOrchestrator { inner }).ok_or_else(gone)
+    }
+}
+
+#[async_trait]
+impl Orchestrator for Handle {
+    async fn dispatch(
+        &self,
+        operator: &str,
+        task: Task,
+        context: Context,
+    ) -> Result<Answer, OrchError> {
+        self.orchestrator()?.dispatch(operator, task, context).await
+    }
+
+    async fn dispatch_many(
+        &self,
+        tasks: Vec<(String, Task)>,
+        context: Context,
+    ) -> Vec<Result<Answer, OrchError>> {
+        match self.orchestrator() {
+            Ok(orchestrator) => orchestrator.dispatch_many(tasks, context).await,
+            Err(error) => {
+                let why = error.to_string();
+                tasks.iter().map(|_| Err(OrchError::Shutdown(why.clone()))).collect()
+            }
+        }
+    }
+
+    async fn perform(
+        &self,
+        operator: Arc<dyn Operator>,
+        task: Task,
+        context: Context,
+    ) -> Result<Answer, OrchError> {
+        self.orchestrator()?.perform(operator, task, context).await
+    }
+
+    fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
+        self.orchestrator().ok()?.unknown(operator)
+    }
+
+    fn is_priced(&self, operator: &str) -> bool {
+        self.orchestrator().is_ok_and(|orchestrator| orchestrator.is_priced(operator))
+    }
+
+    fn can_go_on(&self, operator: &str) -> bool {
+        self.orchestrator().is_ok_and(|orchestrator| orchestrator.can_go_on(operator))
+    }
+
+    async fn signal(&self, workflow: &WorkflowId, signal: Signal) -> Result<(), OrchError> {
+        self.orchestrator()?.signal(workflow, signal).await
+    }
+
+    async fn query(&self, workflow: &WorkflowId) -> Result<Value, OrchError> {
+        self.orchestrator()?.query(workflow).await
     }
 }

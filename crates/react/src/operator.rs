@@ -44,6 +44,10 @@ impl Operator for Agent {
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
         let request = RunRequest::dispatched(input_text(&task.input), &task, context);
         let outcome = self.dispatched(request, context).await?;
+        if !outcome.approvals.is_empty() && self.inner.log.is_none() {
+            let why = "it waits for a person, and keeps no record in which that could be decided";
+            return Err(OperatorError::NonRetryable(why.to_owned()));
+        }
         let output = match &task.output_schema {
             Some(_) if outcome.stop == Stop::Completed => {
                 serde_json::from_str(&outcome.output).unwrap_or_else(|_| text(&outcome))

@@ -1,5 +1,6 @@
 //! From the errors of the parts to the one error, and from that to the standard library's.
 
+use std::borrow::Cow;
 use std::io;
 
 #[cfg(feature = "agent-files")]
@@ -21,7 +22,9 @@ use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
 use layer0::code;
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
 use layer0::event::DecodeError;
+use layer0::failure::Failure;
 use layer0::message::ImageError;
+use layer0::orchestrator::UnknownOperator;
 use layer0::time::ParseTimestampError;
 
 use super::{
@@ -86,7 +89,18 @@ impl From<ConfigError> for Error {
 
 impl From<OperatorNameError> for Error {
     fn from(error: OperatorNameError) -> Self {
-        ConfigurationError::new(error, None).into()
+        let hint = match &error {
+            OperatorNameError::Unknown { source, .. } => source.hint().map(Cow::into_owned),
+            _ => None,
+        };
+        ConfigurationError::new(error, hint).into()
+    }
+}
+
+impl From<UnknownOperator> for Error {
+    fn from(error: UnknownOperator) -> Self {
+        let hint = error.hint().map(Cow::into_owned);
+        ConfigurationError::new(error, hint).into()
     }
 }
 

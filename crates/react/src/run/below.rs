@@ -53,7 +53,10 @@ impl Run {
             return Ok(false);
         }
         let has_told = self.in_flight.iter().any(|(_, of)| matches!(of, InFlight::Wait));
-        if self.effects.caller().is_some() {
+        // No one can decide an approval that stands in no log.
+        let is_undecidable =
+            self.agent.log.is_none() && self.ledger.machine().open_approvals().next().is_some();
+        if self.effects.caller().is_some() && !is_undecidable {
             if !has_told {
                 let waiting = self.waiting();
                 self.start(Step::Wait(waiting), InFlight::Wait);
