@@ -8,6 +8,8 @@ use crate::support::played::{Played, failing, passing};
 /// The keys of each event's data.
 const EVENTS: &[(&str, &[&str])] = &[
     ("run.reopened", &["by", "reason", "budget", "message", "cause"]),
+    ("run.parked", &["until", "reason", "message"]),
+    ("run.resumed", &["by"]),
     (
         "run.started",
         &[

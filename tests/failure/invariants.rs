@@ -38,6 +38,7 @@ fn events_are_numbered_and_caused_by_earlier_ones() {
                         || event["type"] == "warning"
                         || event["actor"] == "memory"
                         || event["type"] == "run.reopened"
+                        || event["type"] == "run.resumed"
                         || event["type"] == "signal.received";
                     assert!(alone, "{name}: {event}");
                 }
@@ -190,8 +191,8 @@ fn attempts_are_counted_and_each_is_one_request() {
         assert_eq!(own("total_tokens"), total, "{name}");
         let begun = count(played, "tool.requested") + count(played, "tool.attempted");
         assert_eq!(own("tool_calls"), begun as u64, "{name}");
-        // While a person decides, a run's time stands still.
-        if count(played, "approval.requested") == 0 {
+        // While a person decides and while it is parked, a run's time stands still.
+        if count(played, "approval.requested") + count(played, "run.parked") == 0 {
             assert_eq!(usage["wall_ms"], played.json["elapsed_ms"], "{name}");
         }
     }
@@ -224,7 +225,8 @@ fn delay_is_stated_where_an_attempt_follows() {
         for (event, next) in played.events().iter().zip(types.iter().skip(1)) {
             if event["type"] == "model.attempted" {
                 let data = &event["data"];
-                let follows = *next == "model.attempted";
+                // What is parked waits for its next attempt without a process.
+                let follows = *next == "model.attempted" || *next == "run.parked";
                 assert_eq!(data["delay_ms"].is_null(), !follows, "{} {event}", played.name);
             }
         }

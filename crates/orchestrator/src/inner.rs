@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use backstop_clock::Clock;
 use backstop_event_log::EventLog;
@@ -21,6 +22,8 @@ pub(crate) struct Inner {
     /// callers that wait for each other never wait for a place.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) max_depth: u32,
+    /// How long roots may be parked whose task does not say.
+    pub(crate) max_park: Option<Duration>,
     pub(crate) in_flight: Arc<InFlight>,
     /// For operators that dispatch: does not keep the orchestrator alive.
     pub(crate) this: Weak<Inner>,

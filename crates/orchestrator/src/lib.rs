@@ -44,6 +44,7 @@ mod in_flight;
 mod inner;
 mod local;
 mod outside;
+mod parked;
 mod task;
 mod usage;
 

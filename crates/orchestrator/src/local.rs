@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
@@ -45,6 +46,7 @@ pub struct LocalOrchestratorBuilder {
     log: Option<Arc<dyn EventLog>>,
     max_concurrent: usize,
     max_depth: u32,
+    max_park: Option<Duration>,
 }
 
 impl LocalOrchestratorBuilder {
@@ -100,6 +102,14 @@ impl LocalOrchestratorBuilder {
     /// Limits how deep operators may call each other; 8 otherwise.
     pub fn max_depth(mut self, depth: u32) -> Self {
         self.max_depth = depth;
+        self
+    }
+
+    /// Lets dispatches whose task does not say be parked for so long where an endpoint asks to be left alone,
+    /// rather than fail: the permit is given back meanwhile, and the run goes on when it is due, also in another
+    /// process ([`LocalOrchestrator::resume`]). Nothing is parked otherwise.
+    pub fn max_park(mut self, longest: Duration) -> Self {
+        self.max_park = Some(longest);
         self
     }
 
@@ -160,6 +170,7 @@ impl LocalOrchestratorBuilder {
                 log: self.log,
                 places: Arc::new(Semaphore::new(self.max_concurrent)),
                 max_depth: self.max_depth,
+                max_park: self.max_park,
                 in_flight: Arc::default(),
                 this: this.clone(),
             }),
@@ -200,7 +211,7 @@ pub enum OperatorNameError {
 impl LocalOrchestrator {
     /// Begins an orchestrator without operators.
     pub fn builder() -> LocalOrchestratorBuilder {
-        let reopen = RetryConfig::new().attempts(2).deadline(std::time::Duration::MAX);
+        let reopen = RetryConfig::new().attempts(2).deadline(Duration::MAX);
         LocalOrchestratorBuilder {
             operators: Vec::new(),
             retry: RetryConfig::default(),
@@ -210,6 +221,7 @@ impl LocalOrchestrator {
             log: None,
             max_concurrent: 64,
             max_depth: MAX_DEPTH,
+            max_park: None,
         }
     }
 
@@ -265,6 +277,7 @@ impl Inner {
                 context.depth, self.max_depth
             )));
         }
+        context.max_park = task.max_park.or(context.max_park).or(self.max_park);
         if !context.goes_on {
             checked.check_input(&task.input)?;
         }

@@ -26,6 +26,7 @@ use crate::checked::Checked;
 use crate::dispatch::{Dispatch, Run};
 use crate::in_flight::Entered;
 use crate::inner::Inner;
+use crate::parked::Parked;
 
 /// How long an operator that was told to end has to close its record.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -60,21 +61,32 @@ pub(crate) struct Performance {
 pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<Answer, OrchError> {
     let places = (performance.context.depth == 0).then(|| Arc::clone(&inner.places));
     let (policy, attempts) = inner.retry.of(&*performance.checked.operator);
-    let clock = Arc::clone(&inner.clock);
+    let (clock, log) = (Arc::clone(&inner.clock), inner.log.clone());
     let (mut done, result) = oneshot::channel();
     let work = async move {
-        let Performance { checked, task, context, entered } = performance;
+        let Performance { checked, task, mut context, entered } = performance;
         let _entered = entered;
-        let place = match places {
-            Some(places) => place(places, &*checked.operator, &context, &clock, &mut done).await,
-            None => in_time(&*checked.operator, &context, &clock).map(|()| None),
-        };
-        let ended = match place {
-            Ok(_place) => {
-                let at_work = AtWork::new(checked, task, context, clock);
-                at_work.perform(policy, attempts, &mut done).await
+        let ended = loop {
+            let place = match &places {
+                Some(places) => {
+                    let places = Arc::clone(places);
+                    place(places, &*checked.operator, &context, &clock, &mut done).await
+                }
+                None => in_time(&*checked.operator, &context, &clock).map(|()| None),
+            };
+            let ended = match place {
+                Ok(_place) => {
+                    let (checked, clock) = (Arc::clone(&checked), Arc::clone(&clock));
+                    let at_work = AtWork::new(checked, task.clone(), context.clone(), clock);
+                    at_work.perform(policy.clone(), attempts, &mut done).await
+                }
+                Err(error) => Err(error),
+            };
+            // Its permit is given back meanwhile.
+            match Parked::of(&ended, &context) {
+                Some(parked) => parked.wait(&mut context, &clock, log.as_ref(), &mut done).await,
+                None => break ended,
             }
-            Err(error) => Err(error),
         };
         // What waited for it may be gone.
         drop(done.send(ended));
@@ -84,7 +96,7 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
     result.await.unwrap_or_else(|_| Err(OrchError::panicked("its task was lost")))
 }
 
-type Done = oneshot::Sender<Result<Answer, OrchError>>;
+pub(crate) type Done = oneshot::Sender<Result<Answer, OrchError>>;
 
 /// Waits for a place until the deadline.
 async fn place(

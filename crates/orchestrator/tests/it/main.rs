@@ -4,6 +4,7 @@
 mod agents;
 mod below;
 mod between;
+mod parked;
 mod refused;
 mod waits;
 

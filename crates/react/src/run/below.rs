@@ -120,7 +120,8 @@ impl Run {
             _ => WaitFor::Approval,
         };
         let mut waiting = Waiting::new(r#for, approvals).stays(self.stays());
-        waiting.until = self.below.parked_until().into_iter().chain(own).min();
+        // What a run was parked for that waits below is over once they are parked anew.
+        waiting.until = self.below.parked_until().or(own);
         waiting
     }
 
