@@ -19,12 +19,12 @@ const INDENT: &str = "  ";
 /// ```
 /// use backstop_event_log::TreeTrace;
 /// use layer0::Timestamp;
-/// use layer0::event::{Actor, Event, OperatorDispatched, Warning};
+/// use layer0::event::{Actor, Event, EventKind, OperatorDispatched, Warning};
 /// use layer0::usage::Allowance;
 ///
 /// let allowance = Box::new(Allowance::unlimited());
 /// let dispatched = OperatorDispatched::new("hosts", "run_2", 1, "digest", allowance);
-/// let event = |run, kind| Event::new(run, 1, Timestamp::default(), Actor::Runtime, kind);
+/// let event = |run: &str, kind: EventKind| Event::new(run, 1, Timestamp::default(), Actor::Runtime, kind);
 ///
 /// let mut trace = TreeTrace::new("run_1".into());
 /// assert!(trace.line(&event("run_1", dispatched.into())).ends_with("hosts as run_2"));
