@@ -12,8 +12,6 @@ use layer0::error::OrchError;
 use layer0::id::RunId;
 use layer0::operator::{Answer, Context, Signal};
 
-use crate::task::Done;
-
 /// A root that is put aside until then.
 pub(crate) struct Parked {
     run: RunId,
@@ -27,7 +25,7 @@ impl Parked {
         Some(Self { run: answer.run.clone()?, until: answer.parked_until? })
     }
 
-    /// Waits until it is time, something is sent to the run, or it is cancelled or not waited for any more:
+    /// Waits until it is time, something is sent to the run, or it is cancelled or given up:
     /// what was put aside ends then. Afterwards the context says how to go on.
     ///
     /// # Cancel safety
@@ -38,14 +36,14 @@ impl Parked {
         context: &mut Context,
         clock: &Arc<dyn Clock>,
         log: Option<&Arc<dyn EventLog>>,
-        done: &mut Done,
+        given_up: impl Future<Output = ()> + Send,
     ) {
         let began = clock.now();
         let is_given_up = {
             let cancelled = poll_fn(|task| context.signals.poll_has(Signal::CANCEL, task));
             let told = select(Box::pin(cancelled), Box::pin(sent_to(&self.run, log)));
             let wakes = select(clock.sleep(self.until.since(began)), told);
-            match select(wakes, Box::pin(done.closed())).await {
+            match select(wakes, Box::pin(given_up)).await {
                 Either::Left(_) => false,
                 Either::Right(_) => true,
             }

@@ -84,7 +84,9 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
             };
             // Its permit is given back meanwhile.
             match Parked::of(&ended, &context) {
-                Some(parked) => parked.wait(&mut context, &clock, log.as_ref(), &mut done).await,
+                Some(parked) => {
+                    parked.wait(&mut context, &clock, log.as_ref(), done.closed()).await
+                }
                 None => break ended,
             }
         };
@@ -96,7 +98,7 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
     result.await.unwrap_or_else(|_| Err(OrchError::panicked("its task was lost")))
 }
 
-pub(crate) type Done = oneshot::Sender<Result<Answer, OrchError>>;
+type Done = oneshot::Sender<Result<Answer, OrchError>>;
 
 /// Waits for a place until the deadline.
 async fn place(
