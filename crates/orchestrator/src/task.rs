@@ -85,7 +85,7 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
             // Its permit is given back meanwhile.
             match Parked::of(&ended, &context) {
                 Some(parked) => {
-                    parked.wait(&mut context, &clock, log.as_ref(), done.closed()).await
+                    parked.wait(&mut context, &clock, log.as_ref(), done.closed()).await;
                 }
                 None => break ended,
             }
