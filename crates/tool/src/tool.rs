@@ -109,7 +109,7 @@ pub trait Tool: Send + Sync {
     }
 
     /// Says whether the call with the context's idempotency key happened, where its spec says that the tool
-    /// can ([`ToolFacts::probe`](layer0::ToolFacts::probe)). It is asked before a call of unknown outcome is
+    /// can ([`ToolSpec::probe`](layer0::ToolSpec::probe)). It is asked before a call of unknown outcome is
     /// answered as interrupted, and when a call failed that may have acted; never of an idempotent tool. It
     /// must not act itself.
     ///
