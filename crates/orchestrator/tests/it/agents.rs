@@ -169,7 +169,7 @@ async fn a_tool_dispatches_through_the_orchestrator() {
     }
 }
 
-/// Spec: B1, O2. What would cost nobody knows how much does not start below a cost budget.
+/// Spec: B1, O2. An operator without a price does not start while its caller has a cost budget.
 #[tokio::test]
 async fn an_operator_without_a_price_does_not_start() {
     let (clock, log, paid) = (start(), Arc::<MemoryLog>::default(), Arc::<AtomicU32>::default());

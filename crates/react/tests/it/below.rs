@@ -151,7 +151,7 @@ async fn waiting_tree(bench: &Bench, session: &str) -> Arc<Tape> {
     tape
 }
 
-/// Spec: O2, B3. A root that nobody runs is stopped with everything below it, bottom-up.
+/// Spec: O2, B3. A root whose process is gone is stopped with everything below it, bottom-up.
 #[tokio::test]
 async fn cancelled_root_ends_every_run_below() {
     let bench = Bench::new();
