@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{RunId, WorkflowId};
-use layer0::operator::{Answer, Context, Signal, Signals, Task};
+use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::stop::Stop;
 use layer0::{Operator, Orchestrator, code};
@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::books::{Below, Books};
+use crate::dispatch::one_of_many;
 
 /// Into how many parts what is left is divided where it is not known how many are to share it.
 const UNKNOWN_SHARES: u32 = 2;
@@ -145,6 +146,9 @@ impl Orchestrator for Between {
         task: Task,
         context: Context,
     ) -> Result<Answer, OrchError> {
+        if is_of_another(&context) {
+            return self.orchestrator.dispatch(operator, task, context).await;
+        }
         let begun = self.begin(operator, self.is_priced(operator), &task, context, UNKNOWN_SHARES);
         self.go(Which::Named(operator), task, begun).await
     }
@@ -154,14 +158,16 @@ impl Orchestrator for Between {
         tasks: Vec<(String, Task)>,
         context: Context,
     ) -> Vec<Result<Answer, OrchError>> {
+        if is_of_another(&context) {
+            return self.orchestrator.dispatch_many(tasks, context).await;
+        }
         let mut parts = u32::try_from(tasks.len()).unwrap_or(u32::MAX);
         // What each gets is reserved before the first of them begins.
         let tasks: Vec<_> = tasks
             .into_iter()
             .map(|(operator, task)| {
-                let mut context = context.clone();
-                (context.run, context.signals) = (None, Signals::default());
                 let is_priced = self.is_priced(&operator);
+                let context = one_of_many(&context);
                 let begun = self.begin(&operator, is_priced, &task, context, parts);
                 parts = parts.saturating_sub(1);
                 (operator, task, begun)
@@ -179,6 +185,9 @@ impl Orchestrator for Between {
         task: Task,
         context: Context,
     ) -> Result<Answer, OrchError> {
+        if is_of_another(&context) {
+            return self.orchestrator.perform(operator, task, context).await;
+        }
         let begun =
             self.begin(operator.name(), operator.is_priced(), &task, context, UNKNOWN_SHARES);
         self.go(Which::Own(operator), task, begun).await
@@ -192,6 +201,10 @@ impl Orchestrator for Between {
         self.orchestrator.is_priced(operator)
     }
 
+    fn can_go_on(&self, operator: &str) -> bool {
+        self.orchestrator.can_go_on(operator)
+    }
+
     async fn signal(&self, workflow: &WorkflowId, signal: Signal) -> Result<(), OrchError> {
         self.orchestrator.signal(workflow, signal).await
     }
@@ -199,6 +212,12 @@ impl Orchestrator for Between {
     async fn query(&self, workflow: &WorkflowId) -> Result<Value, OrchError> {
         self.orchestrator.query(workflow).await
     }
+}
+
+/// Does another run dispatch, one below that has this orchestrator from the operator? Its own caller keeps
+/// the books of it then.
+fn is_of_another(context: &Context) -> bool {
+    context.caller.is_some()
 }
 
 /// Why an operator does not start: a budget of its caller.

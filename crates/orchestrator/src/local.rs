@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use layer0::error::OrchError;
 use layer0::id::{RunId, WorkflowId};
 use layer0::name::{NameError, check_name};
-use layer0::operator::{Answer, Context, Signal, Signals, Task};
+use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::{Operator, Orchestrator};
 use serde_json::Value;
@@ -21,6 +21,7 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 
 use crate::checked::Checked;
+use crate::dispatch::one_of_many;
 use crate::in_flight::{Flight, InFlight};
 use crate::inner::{Inner, Retrying};
 use crate::outside;
@@ -322,8 +323,7 @@ impl Orchestrator for LocalOrchestrator {
         context: Context,
     ) -> Vec<Result<Answer, OrchError>> {
         let dispatches = tasks.into_iter().map(|(operator, task)| {
-            let mut context = context.clone();
-            (context.run, context.signals) = (None, Signals::default());
+            let context = one_of_many(&context);
             async move { self.dispatch(&operator, task, context).await }
         });
         join_all(dispatches).await
