@@ -90,7 +90,7 @@ impl Tool for AgentTool {
         let task = Task::text(arguments.text_of("input")?);
         let operator = Arc::new(self.agent.clone());
         let result = match Dispatcher::of(context) {
-            Some(dispatcher) => dispatcher.perform(operator, task, &self.own).await,
+            Some(dispatcher) => dispatcher.perform_or(operator, task, &self.own).await,
             // Outside of a run nothing is above it.
             None => {
                 let mut above = Context::root();

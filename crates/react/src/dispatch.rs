@@ -81,6 +81,14 @@ impl Target {
         }
     }
 
+    /// Will be known what its run costs?
+    fn is_priced(&self, orchestrator: &dyn Orchestrator) -> bool {
+        match self {
+            Self::Named(name) => orchestrator.is_priced(name),
+            Self::AtHand(operator) => operator.is_priced(),
+        }
+    }
+
     /// Does the operator keep a record of its run?
     fn can_go_on(&self, orchestrator: &dyn Orchestrator) -> bool {
         match self {
@@ -114,7 +122,7 @@ impl Dispatcher {
     /// # Errors
     ///
     /// As [`Orchestrator::dispatch`].
-    pub(crate) async fn perform(
+    pub(crate) async fn perform_or(
         &self,
         operator: Arc<dyn Operator>,
         task: Task,
@@ -214,7 +222,7 @@ impl Dispatcher {
             call: self.caller.call.clone(),
             operator: Arc::clone(operator),
             input_digest: digest_of(&input_text(&task.input)).into(),
-            is_priced: orchestrator.is_priced(operator),
+            is_priced: target.is_priced(orchestrator),
             max_depth: None,
             unrecorded: !target.can_go_on(orchestrator),
             at_most: task.allowance,
@@ -272,12 +280,26 @@ impl Orchestrator for Dispatcher {
         self.start(orchestrator, Target::Named(operator.into()), task).await
     }
 
+    async fn perform(
+        &self,
+        operator: Arc<dyn Operator>,
+        task: Task,
+        _: Context,
+    ) -> Result<Answer, OrchError> {
+        let orchestrator = Arc::clone(self.orchestrator()?);
+        self.start(orchestrator, Target::AtHand(operator), task).await
+    }
+
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
         self.caller.orchestrator.as_ref()?.unknown(operator)
     }
 
     fn is_priced(&self, operator: &str) -> bool {
         self.caller.orchestrator.as_ref().is_none_or(|found| found.is_priced(operator))
+    }
+
+    fn can_go_on(&self, operator: &str) -> bool {
+        self.caller.orchestrator.as_ref().is_some_and(|found| found.can_go_on(operator))
     }
 
     async fn dispatch_many(

@@ -4,20 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter, read_events};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{ModelRequest, ScriptedAnswer};
-use backstop_react::{Agent, Budget, Limits, OperatorTool, replay};
-use layer0::error::OperatorError;
+use backstop_react::{Budget, Limits, OperatorTool, replay};
 use layer0::event::EventKind;
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
-use layer0::{Operator, Orchestrator, Timestamp};
+use layer0::{Orchestrator, Timestamp};
 use serde_json::json;
 
-use crate::agents::{agent, calling, has_answers, pay, payer};
+use crate::agents::{agent, calling, has_answers, pay};
 use crate::{Caller, builder, on, start};
 
 /// Makes an orchestrator in which `lead` calls `middle`, which calls `worker`.
@@ -133,58 +131,4 @@ async fn what_cannot_be_begun_anew_stays() {
     .await;
     assert_eq!((answer.output, answer.stop), (json!("done"), Stop::Completed));
     assert_eq!(paid.load(Ordering::SeqCst), 1);
-}
-
-/// Runs an agent that it has at hand.
-struct AtHand(Agent);
-
-#[async_trait]
-impl Operator for AtHand {
-    fn name(&self) -> &str {
-        "middle"
-    }
-    async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
-        let orchestrator = context.orchestrator.as_ref().unwrap();
-        assert!(orchestrator.can_go_on("payer"), "it keeps a record");
-        let answer = orchestrator.perform(Arc::new(self.0.clone()), task, context.below()).await;
-        let answer = answer.map_err(|error| OperatorError::sub_dispatch("worker", error))?;
-        Ok(Answer::completed(answer.output))
-    }
-}
-
-/// Spec: O2, O5. An agent that it has at hand is the caller of what that agent dispatches: it records each
-/// attempt, and what they used counts once.
-#[tokio::test]
-async fn an_agent_at_hand_is_the_caller_of_its_own_dispatches() {
-    let (clock, log, paid) = (start(), Arc::<MemoryLog>::default(), Arc::<AtomicU32>::default());
-    let worker = agent(&clock, &log, |request| match has_answers(request) {
-        true => ScriptedAnswer::saying("done"),
-        false => ScriptedAnswer::calling("payer", json!({ "input": "pay it" })),
-    });
-    let worker = worker.name("worker").tool(OperatorTool::new("payer", "Pays.")).build().unwrap();
-    let orchestrator = builder(&clock)
-        .operator(AtHand(worker))
-        .operator(payer(&clock, &log, &paid, 3))
-        .build()
-        .unwrap();
-    let answer = on(&clock, async move {
-        orchestrator.dispatch("middle", Task::text("x"), Context::root()).await.unwrap()
-    })
-    .await;
-    assert_eq!(answer.output, "done");
-    let runs = log.runs(RunFilter::default()).await.unwrap();
-    let run = |agent: &str| runs.iter().find(|run| &*run.agent == agent).unwrap();
-    let (worker, payer) = (run("worker"), run("payer"));
-    assert_eq!(payer.parent.as_ref(), Some(&worker.run));
-    let (_, events) = read_events(&*log, &worker.run).await.unwrap();
-    let attempts = events.iter().filter_map(|event| match &event.kind {
-        EventKind::OperatorDispatched(dispatched) => Some(dispatched.attempt),
-        _ => None,
-    });
-    assert_eq!(attempts.collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(worker.usage.model_attempts, 2 + payer.usage.model_attempts);
-    assert_eq!(answer.usage.model_attempts, worker.usage.model_attempts);
-    for run in &runs {
-        replay(&*log, &run.run).await.unwrap();
-    }
 }

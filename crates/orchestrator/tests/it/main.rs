@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod agents;
+mod at_hand;
 mod below;
 mod between;
 mod parked;
