@@ -19,7 +19,7 @@ use layer0::stop::{Outcome, Stop};
 
 use crate::bench::*;
 use crate::tape::Tape;
-use crate::tree::{World, added_up, calling, on, root, without_time};
+use crate::tree::{World, added_up, calling, root, without_time};
 
 /// Pays, and counts how often.
 #[tool]

@@ -53,11 +53,7 @@ impl Bench {
 
     pub(crate) async fn run(&self, agent: AgentBuilder) -> Result<RunOutcome, RunFailure> {
         let agent = agent.build().unwrap();
-        let (done, result) = tokio::sync::oneshot::channel();
-        tokio::spawn(self.clock.track(Box::pin(async move {
-            let _ = done.send(agent.run("question").await);
-        })));
-        result.await.unwrap()
+        on(self, async move { agent.run("question").await }).await
     }
 
     pub(crate) async fn events(&self, run: &RunId) -> Vec<Event> {
@@ -67,6 +63,18 @@ impl Bench {
     pub(crate) fn elapsed(&self) -> Duration {
         self.clock.now().since("2026-01-01T00:00:00Z".parse().unwrap())
     }
+}
+
+/// Does work while the bench's clock goes on.
+pub(crate) async fn on<T: Send + 'static>(
+    bench: &Bench,
+    work: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let (done, result) = tokio::sync::oneshot::channel();
+    tokio::spawn(bench.clock.track(Box::pin(async move {
+        let _ = done.send(work.await);
+    })));
+    result.await.unwrap()
 }
 
 pub(crate) fn types(events: &[Event]) -> Vec<&'static str> {

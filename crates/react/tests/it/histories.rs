@@ -125,7 +125,7 @@ impl History {
         let mut seen = Vec::new();
         for _ in 0..REQUESTS {
             let agent = agent.clone();
-            let ended = on(&bench.clock, async move { agent.run("hello").await }).await;
+            let ended = on(&bench, async move { agent.run("hello").await }).await;
             let (run, end) = match ended {
                 Ok(outcome) if matches!(outcome.stop, Stop::Completed) => {
                     (outcome.run_id.clone(), End::Answer(outcome.text().into()))
@@ -169,7 +169,7 @@ impl History {
             let call = Call { limit: self.limit, attempts: Arc::default() };
             let attempts = Arc::clone(&call.attempts);
             let service = fallback.clone();
-            let result = on(&bench.clock, async move { service.oneshot(call).await }).await;
+            let result = on(&bench, async move { service.oneshot(call).await }).await;
             let mut attempts = std::mem::take(&mut *attempts.lock().unwrap());
             let number = u32::try_from(attempts.len()).unwrap() + 1;
             let code = result.as_ref().err().map(|error| error.code().to_owned());
@@ -226,17 +226,6 @@ impl RetryRequest<ProviderError> for Call {
     fn keep_earlier(&self, error: &mut ProviderError, earlier: &ErrorText) {
         error.keep_earlier(earlier);
     }
-}
-
-async fn on<T: Send + 'static>(
-    clock: &VirtualClock,
-    future: impl Future<Output = T> + Send + 'static,
-) -> T {
-    let (done, result) = tokio::sync::oneshot::channel();
-    tokio::spawn(clock.track(Box::pin(async move {
-        let _ = done.send(future.await);
-    })));
-    result.await.unwrap()
 }
 
 proptest! {

@@ -21,31 +21,20 @@ fn busy() -> ScriptedAnswer {
     serde_json::from_value(error).unwrap()
 }
 
-async fn on_clock<T: Send + 'static>(
-    bench: &Bench,
-    work: impl Future<Output = T> + Send + 'static,
-) -> T {
-    let (done, result) = tokio::sync::oneshot::channel();
-    tokio::spawn(bench.clock.track(Box::pin(async move {
-        let _ = done.send(work.await);
-    })));
-    result.await.unwrap()
-}
-
 async fn run(bench: &Bench, agent: AgentBuilder, request: RunRequest) -> RunOutcome {
     let agent = agent.build().unwrap();
-    on_clock(bench, async move { agent.run(request).await.unwrap() }).await
+    on(bench, async move { agent.run(request).await.unwrap() }).await
 }
 
 async fn resume(bench: &Bench, agent: AgentBuilder, run: &RunId) -> RunOutcome {
     let (agent, request) =
         (agent.build().unwrap(), ResumeRequest::new(run.clone()).max_park(HOUR * 2));
-    on_clock(bench, async move { agent.resume(request).await.unwrap() }).await
+    on(bench, async move { agent.resume(request).await.unwrap() }).await
 }
 
 async fn sleep(bench: &Bench, time: Duration) {
     let clock = bench.clock.clone();
-    on_clock(bench, async move { clock.sleep(time).await }).await;
+    on(bench, async move { clock.sleep(time).await }).await;
 }
 
 /// Spec: O5, D4. A hint that is too long to wait for parks the run; resumed when it is due, it goes on.
@@ -98,7 +87,7 @@ async fn a_hint_beyond_what_is_allowed_fails_the_run() {
         if let Some(longest) = longest {
             request = request.max_park(longest);
         }
-        let failure = on_clock(&bench, async move { agent.run(request).await.unwrap_err() }).await;
+        let failure = on(&bench, async move { agent.run(request).await.unwrap_err() }).await;
         assert_eq!(failure.code(), "provider.rate_limited", "{longest:?}");
     }
 }

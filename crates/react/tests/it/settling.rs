@@ -133,20 +133,9 @@ async fn dies_in_the_call(bench: &Bench, run: &RunId) -> Bench {
     left
 }
 
-async fn on_clock<T: Send + 'static>(
-    bench: &Bench,
-    work: impl Future<Output = T> + Send + 'static,
-) -> T {
-    let (done, result) = tokio::sync::oneshot::channel();
-    tokio::spawn(bench.clock.track(Box::pin(async move {
-        let _ = done.send(work.await);
-    })));
-    result.await.unwrap()
-}
-
 async fn resumed(bench: &Bench, agent: AgentBuilder, run: &RunId) -> RunOutcome {
     let (agent, run) = (agent.build().unwrap(), run.clone());
-    on_clock(bench, async move { agent.resume(run).await.unwrap() }).await
+    on(bench, async move { agent.resume(run).await.unwrap() }).await
 }
 
 /// Returns a bench whose run died while it paid, with what the bank knows of it.
@@ -286,7 +275,7 @@ async fn a_copy_asks_about_no_call() {
     let (bench, run, next) = died(&bank, |agent| agent.tool(pay)).await;
     let at = u64::try_from(bench.events(&run).await.len()).unwrap();
     let next = next.build().unwrap();
-    let copy = on_clock(&bench, async move { next.fork(ForkRequest::new(run, at)).await.unwrap() });
+    let copy = on(&bench, async move { next.fork(ForkRequest::new(run, at)).await.unwrap() });
     let copy = copy.await;
     let (ok, _, reason) = answer(&bench.events(&copy.run_id).await);
     assert_eq!((ok, reason.as_deref()), (false, Some("tool.interrupted")));
@@ -330,7 +319,7 @@ async fn a_late_settlement_is_told_when_reopened() {
     let failing = agent(&bench, &bank, vec![fails(ErrorKind::AuthFailed)]).tool(pay_blindly);
     let failing = failing.build().unwrap();
     let of = run.clone();
-    on_clock(&bench, async move { failing.resume(of).await.unwrap_err() }).await;
+    on(&bench, async move { failing.resume(of).await.unwrap_err() }).await;
     let before = bench.events(&run).await;
     let summary = bench.log.summary(&run).await.unwrap().unwrap();
 
@@ -350,7 +339,7 @@ async fn a_late_settlement_is_told_when_reopened() {
     let next = Agent::builder(provider).name("payer").state(bank.clone()).tool(pay_blindly);
     let next = next.clock(clock).shared_log(Arc::clone(&bench.log) as Arc<dyn EventLog>);
     let (next, of) = (next.build().unwrap(), run.clone());
-    let reopened = on_clock(&bench, async move { next.reopen(ReopenRequest::new(of)).await });
+    let reopened = on(&bench, async move { next.reopen(ReopenRequest::new(of)).await });
     assert_eq!(reopened.await.unwrap().stop, Stop::Completed);
     let asked = requests.all();
     let told = asked[0].messages.messages().iter().any(|message| {
@@ -374,7 +363,7 @@ async fn a_settlement_ends_a_call_that_hangs() {
     let clock = bench.clock.clone();
     let request = RunRequest::new("pay").run("run_1".into());
     let running = payer.clone();
-    let outcome = on_clock(&bench, async move {
+    let outcome = on(&bench, async move {
         let person = async {
             clock.sleep(Duration::from_secs(5)).await;
             let settlement = Settlement::happened("ops").with_output(json!("paid by hand"));

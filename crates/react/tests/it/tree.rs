@@ -143,17 +143,6 @@ pub(crate) fn root(bench: &Bench, log: &Arc<dyn EventLog>, world: &Arc<World>) -
         .unwrap()
 }
 
-pub(crate) async fn on<T: Send + 'static>(
-    bench: &Bench,
-    work: impl Future<Output = T> + Send + 'static,
-) -> T {
-    let (done, result) = tokio::sync::oneshot::channel();
-    tokio::spawn(bench.clock.track(Box::pin(async move {
-        let _ = done.send(work.await);
-    })));
-    result.await.unwrap()
-}
-
 /// Resumes until the run is over; approves what it asks.
 pub(crate) async fn to_the_end(bench: &Bench, agent: &Agent, log: &dyn EventLog) -> RunOutcome {
     loop {
