@@ -39,13 +39,7 @@ impl Agent {
     /// Its own tools may act, so it is not idempotent. Its time is the caller's and its own budget's, unless
     /// [`AgentTool::timeout`] gives it less.
     pub fn as_tool(&self, description: impl Into<Arc<str>>) -> AgentTool {
-        let schema = json!({
-            "type": "object",
-            "properties": {"input": {"type": "string", "description": "What to ask."}},
-            "required": ["input"],
-            "additionalProperties": false,
-        });
-        let spec = ToolSpec::new(self.name(), description, schema).dispatches();
+        let spec = asking(self.name(), description);
         let own = LocalOrchestrator::builder()
             .clock(Arc::clone(&self.inner.clock))
             .jitter(self.inner.jitter.clone())
@@ -71,9 +65,8 @@ impl Tool for AgentTool {
 
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
         let definition = &self.agent.inner.definition;
-        let digest = digest_of(arguments["input"].as_str().unwrap_or_default());
         let is_priced = definition.price.is_some();
-        let spec = DispatchSpec::new(Arc::clone(&definition.name), digest, is_priced);
+        let spec = DispatchSpec::new(Arc::clone(&definition.name), asked(arguments), is_priced);
         let can_go_on = self.agent.inner.log.is_some();
         Some(spec.max_depth(definition.budget.max_depth).can_go_on(can_go_on))
     }
@@ -101,6 +94,22 @@ impl Tool for AgentTool {
         };
         tool_answer(result)
     }
+}
+
+/// Makes the tool of an operator, with one argument: what to ask it.
+pub(crate) fn asking(operator: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> ToolSpec {
+    let schema = json!({
+        "type": "object",
+        "properties": {"input": {"type": "string", "description": "What to ask."}},
+        "required": ["input"],
+        "additionalProperties": false,
+    });
+    ToolSpec::new(operator, description, schema).dispatches()
+}
+
+/// Returns the digest of what a call asks an operator.
+pub(crate) fn asked(arguments: &Arguments) -> String {
+    digest_of(arguments["input"].as_str().unwrap_or_default())
 }
 
 /// Turns what an operator answered into what the model reads.

@@ -5,10 +5,8 @@ use backstop_tool::{Arguments, DispatchSpec, Tool, ToolContext, ToolError};
 use layer0::error::OrchError;
 use layer0::operator::{Context, Task};
 use layer0::{JsonText, Orchestrator, ToolSpec};
-use serde_json::json;
 
-use crate::agent_tool::tool_answer;
-use crate::digest::digest_of;
+use crate::agent_tool::{asked, asking, tool_answer};
 use crate::dispatch::Dispatcher;
 
 /// An operator of the orchestrator in which the run is, as a tool of its name with one argument, `input`.
@@ -40,13 +38,7 @@ pub struct OperatorTool {
 impl OperatorTool {
     /// Makes a tool of the operator with this name. The description tells the calling model what it is for.
     pub fn new(operator: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
-        let schema = json!({
-            "type": "object",
-            "properties": {"input": {"type": "string", "description": "What to ask."}},
-            "required": ["input"],
-            "additionalProperties": false,
-        });
-        Self { spec: ToolSpec::new(operator, description, schema).dispatches() }
+        Self { spec: asking(operator, description) }
     }
 
     /// States that asking the operator again does no harm. One that keeps no record is begun anew where its run
@@ -73,8 +65,7 @@ impl Tool for OperatorTool {
     }
 
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
-        let digest = digest_of(arguments["input"].as_str().unwrap_or_default());
-        Some(DispatchSpec::new(Arc::clone(&self.spec.name), digest, true))
+        Some(DispatchSpec::new(Arc::clone(&self.spec.name), asked(arguments), true))
     }
 
     fn operator(&self) -> Option<&str> {
