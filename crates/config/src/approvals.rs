@@ -56,8 +56,7 @@ impl Tool {
 pub(crate) fn check_approvals(path: &Path, text: &str) -> Result<(), ConfigError> {
     let Tables { tools, operator, approvals } = parse(path, text)?;
     let refused = |key: &str, span: Range<usize>, goes_with: &str| {
-        let what = format!("`{key}` goes with `{goes_with}`");
-        Err(ConfigError::new(path, what).in_text(text, span))
+        Err(ConfigError::goes_with(path, key, goes_with).in_text(text, span))
     };
     let tools = tools.iter().chain(operator.iter().flat_map(|operator| &operator.tools));
     for tool in tools.filter(|tool| !tool.is_asked_about()) {

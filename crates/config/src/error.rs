@@ -30,6 +30,11 @@ impl ConfigError {
         }
     }
 
+    /// Makes an error about a key that says something only beside another one.
+    pub(crate) fn goes_with(path: &Path, key: &str, other: &str) -> Self {
+        Self::new(path, format!("`{key}` goes with `{other}`"))
+    }
+
     /// Names the line that is wrong, counted from 1.
     #[must_use]
     pub const fn in_line(mut self, line: usize) -> Self {

@@ -37,8 +37,7 @@ pub(crate) fn check_probes(path: &Path, text: &str) -> Result<(), ConfigError> {
     let below = operator.iter().flat_map(|operator| &operator.tools);
     for Tool { probe, probe_output, probe_is_final } in tools.iter().chain(below) {
         let refused = |key: &str, span, goes_with: &str| {
-            let what = format!("`{key}` goes with `{goes_with}`");
-            Err(ConfigError::new(path, what).in_text(text, span))
+            Err(ConfigError::goes_with(path, key, goes_with).in_text(text, span))
         };
         if let Some(output) = probe_output
             && probe.as_deref() != Some("happened")

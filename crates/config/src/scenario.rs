@@ -129,7 +129,7 @@ impl Scenario {
             table.locked_times.is_some() && table.fail != Some(StoreFault::Locked)
         };
         if senseless(scenario.error_store) || senseless(scenario.result_store) {
-            return Err(ConfigError::new(path, "`locked_times` goes with `fail = \"locked\"`"));
+            return Err(ConfigError::goes_with(path, "locked_times", "fail = \"locked\""));
         }
         Ok(scenario)
     }
