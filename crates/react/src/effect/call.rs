@@ -12,12 +12,21 @@ use super::effects::Effects;
 use crate::guarded::panic_text;
 use crate::hook::HookContext;
 use crate::inner::Inner;
+use crate::journal::Execution;
 
 /// Decides whether a call may run. What it needs is asked of the tool's own code, which may panic.
 pub(crate) fn admit(agent: &Inner, tool: &str, arguments: JsonText) -> Result<Admitted, ToolError> {
     let admit = || agent.tools.admit(tool, arguments, &agent.grants);
     std::panic::catch_unwind(AssertUnwindSafe(admit))
         .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))
+}
+
+/// Returns the tool of an execution as it was admitted; why not, where it is not there any more.
+pub(super) fn admitted(effects: &Effects, execution: &Execution) -> Result<Admitted, ToolError> {
+    match &execution.admitted {
+        Some(admitted) => Ok(admitted.clone()),
+        None => admit(&effects.agent, &execution.run.tool, execution.run.arguments.clone()),
+    }
 }
 
 /// Returns how long a tool may take.

@@ -12,7 +12,7 @@ use layer0::{JsonText, text};
 use serde_json::json;
 
 use super::answer::{answer, attempted};
-use super::call::{admit, context_of, limit_of};
+use super::call::{admitted, context_of, limit_of};
 use super::effects::Effects;
 use super::stop::Stop;
 use crate::guarded;
@@ -24,12 +24,7 @@ pub(super) async fn of_interrupted(
     mut execution: Box<Execution>,
     stop: Stop,
 ) -> End {
-    let run = &execution.run;
-    let admitted = match execution.admitted.clone() {
-        Some(admitted) => Ok(admitted),
-        None => admit(&effects.agent, &run.tool, run.arguments.clone()),
-    };
-    let admitted = match admitted {
+    let admitted = match admitted(&effects, &execution) {
         Ok(admitted) => admitted,
         // A tool that is not there any more, or may not be used, says nothing.
         Err(_) => {

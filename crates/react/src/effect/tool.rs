@@ -13,7 +13,7 @@ use layer0::{JsonText, code};
 use tracing::Instrument;
 
 use super::answer::{answer, attempted};
-use super::call::{admit, context_of, limit_of};
+use super::call::{admitted, context_of, limit_of};
 use super::effects::Effects;
 use super::failure::Failing;
 use super::probe;
@@ -31,15 +31,10 @@ pub(super) async fn execution(
 ) -> End {
     let clock = Arc::clone(&effects.agent.clock);
     let began = clock.monotonic();
-    let run = &execution.run;
-    let admitted = match execution.admitted.clone() {
-        Some(admitted) => Ok(admitted),
-        // It was admitted in another process.
-        None => admit(&effects.agent, &run.tool, run.arguments.clone()),
-    };
-    let admitted = match admitted {
+    let admitted = match admitted(&effects, &execution) {
         Ok(admitted) => admitted,
         Err(error) => {
+            let run = &execution.run;
             let failing =
                 Failing::new(&effects.agent, &effects.context, &run.call_id, &run.tool, 0);
             let answer = failing.respond(&error, &failed_text(&run.tool, &error));
