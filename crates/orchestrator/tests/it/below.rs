@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-use backstop_clock::{Clock, VirtualClock};
+use backstop_clock::VirtualClock;
 use backstop_event_log::{EventLog, MemoryLog, RunFilter, read_events};
-use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedProvider, ScriptedToolCall};
-use backstop_react::{Agent, AgentBuilder, OperatorTool, replay};
+use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedToolCall};
+use backstop_react::{Agent, OperatorTool, replay};
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::Orchestrator;
 use layer0::event::EventKind;
@@ -16,18 +16,8 @@ use layer0::stop::Stop;
 use layer0::usage::Allowance;
 use serde_json::{Value, json};
 
+use crate::agents::agent;
 use crate::{builder, on, operator, start};
-
-fn agent(
-    clock: &VirtualClock,
-    log: &Arc<MemoryLog>,
-    answer: impl Fn(&ModelRequest) -> ScriptedAnswer + Send + Sync + 'static,
-) -> AgentBuilder {
-    let clock: Arc<dyn Clock> = Arc::new(clock.clone());
-    Agent::builder(ScriptedProvider::from_fn(answer).with_clock(Arc::clone(&clock)))
-        .clock(clock)
-        .shared_log(Arc::clone(log) as Arc<dyn EventLog>)
-}
 
 /// Calls a tool, then says what it answered.
 fn calling(name: &'static str, arguments: Value) -> impl Fn(&ModelRequest) -> ScriptedAnswer {
