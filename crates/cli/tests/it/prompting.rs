@@ -2,7 +2,7 @@
 
 use crate::bench::Bench;
 use crate::running::{ASKS, REFUNDS};
-use crate::terminal::kill;
+use crate::terminal::{kill, stopping};
 
 const PROMPT: &str = "run it? [y]es, [n]o, [l]ater: ";
 /// A call that looks harmless until one sees its end.
@@ -101,7 +101,7 @@ fn a_pipe_decides_nothing() {
 /// Spec: B3
 #[test]
 fn signals_at_a_prompt_cancel_the_run() {
-    for signal in ["Ctrl-C", "-INT", "-TERM", "-HUP"] {
+    for signal in ["Ctrl-C"].into_iter().chain(stopping()) {
         let bench = bench(1);
         let terminal = bench.at_terminal("", &["run", "agent.toml"]);
         terminal.wait_for(PROMPT, 1);

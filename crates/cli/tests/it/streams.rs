@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::bench::{Bench, Ran};
 use crate::running::{ASKS, REFUNDS};
-use crate::terminal::kill;
+use crate::terminal::{kill, stopping};
 
 const SAYS: &str = "[[model]]\ntext = \"ok\"\n";
 
@@ -56,7 +56,7 @@ fn an_unread_pipe_holds_up_no_run() {
 /// Spec: B3. The tools of the run are killed, too.
 #[test]
 fn signals_stop_a_run_behind_an_unread_pipe() {
-    for signal in ["-INT", "-TERM", "-HUP"] {
+    for signal in stopping() {
         let rest = "[[model]]\ntool_calls = [{ id = \"s\", name = \"sleep\" }]\n";
         let bench = busy(2, rest);
         let (mut child, unread) = unread(&bench);

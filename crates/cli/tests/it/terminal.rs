@@ -87,3 +87,17 @@ pub(crate) fn kill(signal: &str, process: u32) {
     let id = process.to_string();
     assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
 }
+
+/// The signals that stop the program. Tests that are started under `nohup` hand on to it that a terminal
+/// that goes away changes nothing.
+pub(crate) fn stopping() -> Vec<&'static str> {
+    const HANGUP: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    let mut signals = vec!["-INT", "-TERM"];
+    if ignored & HANGUP == 0 {
+        signals.push("-HUP");
+    }
+    signals
+}
