@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::books::{Below, Books};
-use crate::dispatch::one_of_many;
+use crate::many::one_of_many;
 
 /// Into how many parts what is left is divided where it is not known how many are to share it.
 const UNKNOWN_SHARES: u32 = 2;

@@ -14,7 +14,7 @@ use backstop_retry::{FailedAttempt, RetryRequest};
 use layer0::Operator;
 use layer0::error::OrchError;
 use layer0::failure::{Effect, Exhausted, Facts, Failure, Retry};
-use layer0::operator::{Answer, Context, Signal, Signals, Task};
+use layer0::operator::{Answer, Context, Signal, Task};
 use tower::Service;
 
 use crate::between::Between;
@@ -94,13 +94,6 @@ impl RetryRequest<Attempted> for Dispatch {
         let signals = self.context.signals.clone();
         Box::pin(poll_fn(move |context| signals.poll_has(Signal::CANCEL, context)))
     }
-}
-
-/// Makes the context of one of several dispatches, with a run and signals of its own.
-pub(crate) fn one_of_many(context: &Context) -> Context {
-    let mut context = context.clone();
-    (context.run, context.signals) = (None, Signals::default());
-    context
 }
 
 /// The failure of an attempt, as the retry layer judges it.

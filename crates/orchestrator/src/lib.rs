@@ -43,6 +43,7 @@ mod dispatch;
 mod in_flight;
 mod inner;
 mod local;
+mod many;
 mod outside;
 mod parked;
 mod task;

@@ -21,9 +21,9 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 
 use crate::checked::Checked;
-use crate::dispatch::one_of_many;
 use crate::in_flight::{Flight, InFlight};
 use crate::inner::{Inner, Retrying};
+use crate::many::one_of_many;
 use crate::outside;
 use crate::task::{self, Performance};
 
