@@ -1,3 +1,5 @@
+mod sessions;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,6 +13,8 @@ use crate::{
     FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError, LogKey,
     OpenApproval, Payload, Record, RunFilter, RunSummary,
 };
+
+use self::sessions::Sessions;
 
 /// A log that lives as long as the process.
 #[derive(Debug, Default)]
@@ -26,8 +30,7 @@ struct Runs {
     by_id: HashMap<RunId, Kept>,
     /// The events of all runs, by run and seq, in the order in which they were appended.
     appended: Vec<(RunId, u64)>,
-    /// The runs of each session that no other run dispatched, in the order in which they began.
-    of_session: HashMap<SessionId, Vec<RunId>>,
+    sessions: Sessions,
     /// Which run asked for an approval.
     of_approval: HashMap<ApprovalId, RunId>,
     /// The claims that are held, by run; each has a number of its own.
@@ -131,34 +134,6 @@ impl Kept {
 }
 
 impl Runs {
-    /// Returns the run that began last in a session.
-    fn last_root(&self, session: &SessionId) -> Option<&RunSummary> {
-        let last = self.of_session.get(session)?.last()?;
-        self.by_id.get(last).map(|kept| &kept.summary)
-    }
-
-    /// Says which run a new one would have to wait for, or to follow and does not.
-    fn in_the_way_of(&self, new: &RunSummary) -> Option<&RunId> {
-        let last = self.last_root(&new.session)?;
-        let followed = new.follows.as_ref() == Some(&last.run);
-        (last.is_open() || !followed).then_some(&last.run)
-    }
-
-    /// Refuses to open a run again that another one follows, or beside an open one.
-    fn refuse_reopening(&self, reopened: &RunSummary) -> Result<(), LogError> {
-        let roots = self.of_session.get(&reopened.session).into_iter().flatten();
-        let roots = roots.filter_map(|run| self.by_id.get(run)).map(|kept| &kept.summary);
-        let mut others = roots.filter(|other| other.run != reopened.run);
-        if let Some(next) = others.clone().find(|next| next.follows.as_ref() == Some(&reopened.run))
-        {
-            return Err(LogError::followed(reopened.run.clone(), next.run.clone()));
-        }
-        match others.find(|other| other.is_open()) {
-            Some(open) => Err(LogError::session_busy(reopened.session.clone(), open.run.clone())),
-            None => Ok(()),
-        }
-    }
-
     /// Returns the run that a request is for, if its condition holds.
     fn accepts(&self, sent: &Sent<'_>) -> Result<Option<RunId>, LogError> {
         let (run, approval) = match sent.request {
@@ -232,14 +207,13 @@ impl Runs {
             return Err(LogError::conflict(batch.run.clone(), first));
         }
         if first == 1 && batch.summary.parent.is_none() {
-            let session = &batch.summary.session;
-            if let Some(other) = self.in_the_way_of(&batch.summary) {
-                return Err(LogError::session_busy(session.clone(), other.clone()));
-            }
-            self.of_session.entry(session.clone()).or_default().push(batch.run.clone());
+            self.sessions.begin(&batch.summary)?;
         }
         if batch.reopens() {
-            self.refuse_reopening(&batch.summary)?;
+            self.sessions.reopen(&batch.summary)?;
+        }
+        if batch.summary.parent.is_none() {
+            self.sessions.update(&batch.summary);
         }
         let changes: Vec<ApprovalChange> = batch.approval_changes().collect();
         for change in &changes {
@@ -377,7 +351,9 @@ impl EventLog for MemoryLog {
     }
 
     async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        Ok(self.lock().last_root(session).cloned())
+        let runs = self.lock();
+        let last = runs.sessions.last(session).and_then(|last| runs.by_id.get(last));
+        Ok(last.map(|kept| kept.summary.clone()))
     }
 
     async fn open_approvals(&self) -> Result<Vec<OpenApproval>, LogError> {

@@ -174,6 +174,9 @@ pub struct RunSummary {
     /// The run that dispatched it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub parent: Option<RunId>,
+    /// The run of the session that it was dispatched together with, and that began first.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub branch_of: Option<RunId>,
     /// What its caller filed it under.
     #[serde(default, skip_serializing_if = "is_default")]
     pub labels: Arc<BTreeMap<String, String>>,
@@ -263,6 +266,7 @@ impl RunSummary {
             reopened: None,
             parked: None,
             parent: None,
+            branch_of: None,
             labels: Arc::default(),
             follows: None,
             messages: 0,
@@ -286,6 +290,7 @@ impl RunSummary {
                 self.session = started.session.clone();
                 self.key_id.clone_from(&started.key_id);
                 self.parent.clone_from(&started.parent);
+                self.branch_of.clone_from(&started.branch_of);
                 self.labels = Arc::clone(&started.labels);
                 self.follows = started.follows.as_ref().map(|follows| follows.run.clone());
                 let before = started.follows.as_ref().map_or(0, |follows| follows.messages);
@@ -328,7 +333,7 @@ impl RunSummary {
             // A copy begins a session of its own, and was not dispatched.
             EventKind::RunForked(_) => {
                 self.session = session_of_fork(&self.run);
-                (self.parent, self.follows) = (None, None);
+                (self.parent, self.follows, self.branch_of) = (None, None, None);
                 (self.state, self.outcome, self.reason) = (RunState::Running, None, None);
                 self.finished_at = None;
             }
@@ -461,6 +466,7 @@ mod tests {
             reopened: Some((Timestamp::from_millis(7), 3)),
             parked: Some((Timestamp::from_millis(6), Timestamp::from_millis(7))),
             parent: Some("run_0".into()),
+            branch_of: Some("run_3".into()),
             labels: Arc::new([("tenant".into(), "acme".into())].into()),
             follows: Some("run_1".into()),
             messages: 6,

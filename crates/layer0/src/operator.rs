@@ -207,6 +207,10 @@ pub struct Context {
     pub session: Option<SessionId>,
     /// The run to record the work under.
     pub run: Option<RunId>,
+    /// The runs of the session that are dispatched together, this one included, where nothing dispatched
+    /// them: they are open at the same time, and all but the first that begins are branches beside the
+    /// session's transcript.
+    pub together: Arc<[RunId]>,
     /// The run that dispatched this operator.
     pub parent: Option<RunId>,
     /// The run at the head of its callers.
@@ -309,6 +313,7 @@ impl Context {
         Self {
             session: None,
             run: None,
+            together: Arc::default(),
             parent: None,
             root: None,
             attempt: 1,

@@ -12,7 +12,7 @@ use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::many::{MAX_ROWS, Many, Values};
 use crate::rows::signed;
-use crate::{approvals, inbox};
+use crate::{approvals, inbox, sessions};
 
 /// What is to be appended, with all that can be done before it is its turn.
 pub(crate) struct Append {
@@ -65,7 +65,8 @@ impl Append {
 /// Returns the summary without what columns of their own have: it is written at every append.
 fn without_columns(summary: &RunSummary) -> RunSummary {
     let mut rest = summary.clone();
-    (rest.terms, rest.parent, rest.labels) = (Terms::default(), None, Arc::default());
+    (rest.terms, rest.labels) = (Terms::default(), Arc::default());
+    (rest.parent, rest.branch_of) = (None, None);
     (rest.last_seq, rest.head) = (0, Hash::default());
     rest
 }
@@ -85,7 +86,7 @@ pub(crate) async fn write(
         begin(connection, append, owner).await?;
     }
     for append in appends.iter().filter(|append| append.batch.reopens()) {
-        refuse_reopening(connection, &append.batch).await?;
+        sessions::reopen(connection, &append.batch.summary).await?;
     }
     write_rows(connection, appends).await?;
     for append in appends {
@@ -155,8 +156,8 @@ async fn begin(
     let labels = labels.map_err(JobError::Log)?;
     let made = sqlx::query(
         "INSERT INTO runs (run, session, started_at, last_seq, head, summary, state, parent, terms, \
-         owner, epoch, labels, agent, reason) \
-         VALUES ($1, $2, $3, 0, x'', '', $4, $5, $6, $7, $8, $9, $10, $11) \
+         owner, epoch, labels, agent, reason, branch_of) \
+         VALUES ($1, $2, $3, 0, x'', '', $4, $5, $6, $7, $8, $9, $10, $11, $12) \
          ON CONFLICT (run) DO NOTHING",
     )
     .bind(run.as_str())
@@ -170,6 +171,7 @@ async fn begin(
     .bind(labels.map(|labels| labels.get().to_owned()))
     .bind(&*summary.agent)
     .bind(summary.reason.as_ref().map(|reason| reason.as_str().to_owned()))
+    .bind(summary.branch_of.as_ref().map(|first| first.as_str().to_owned()))
     .execute(&mut *connection)
     .await?;
     if made.rows_affected() == 0 {
@@ -181,56 +183,7 @@ async fn begin(
         file.execute(&mut *connection).await?;
     }
     if summary.parent.is_none() {
-        refuse_busy_session(connection, &append.batch).await?;
+        sessions::begin(connection, &append.batch.summary).await?;
     }
     Ok(())
-}
-
-/// A session has one open run that was not dispatched, and each follows the last one.
-async fn refuse_busy_session(
-    connection: &mut SqliteConnection,
-    batch: &Batch,
-) -> Result<(), JobError> {
-    let session = &batch.summary.session;
-    let open: Option<String> = sqlx::query_scalar(
-        "SELECT run FROM (SELECT run, state FROM runs WHERE session = $1 AND parent IS NULL \
-         AND run <> $3 ORDER BY id DESC LIMIT 1) \
-         WHERE state IN ('running', 'waiting_approval', 'parked') OR run IS NOT $2",
-    )
-    .bind(session.as_str())
-    .bind(batch.summary.follows.as_ref().map(|run| run.as_str().to_owned()))
-    .bind(batch.run.as_str())
-    .fetch_optional(connection)
-    .await?;
-    match open {
-        Some(run) => Err(JobError::Log(LogError::session_busy(session.clone(), run.into()))),
-        None => Ok(()),
-    }
-}
-
-/// A run is not reopened that another one follows, nor beside an open one. What follows it began later.
-async fn refuse_reopening(
-    connection: &mut SqliteConnection,
-    batch: &Batch,
-) -> Result<(), JobError> {
-    let (run, session) = (&batch.run, &batch.summary.session);
-    let other = async |connection: &mut SqliteConnection, which: &'static str| {
-        sqlx::query_scalar::<_, String>(which)
-            .bind(session.as_str())
-            .bind(run.as_str())
-            .fetch_optional(connection)
-            .await
-    };
-    let follows = "SELECT run FROM runs WHERE session = $1 AND parent IS NULL \
-        AND id > (SELECT id FROM runs WHERE run = $2) AND json_valid(summary) \
-        AND json_extract(summary, '$.follows') = $2 ORDER BY id LIMIT 1";
-    if let Some(by) = other(&mut *connection, follows).await? {
-        return Err(JobError::Log(LogError::followed(run.clone(), by.into())));
-    }
-    let open = "SELECT run FROM runs WHERE session = $1 AND parent IS NULL AND run <> $2 \
-        AND state IN ('running', 'waiting_approval', 'parked') LIMIT 1";
-    match other(connection, open).await? {
-        Some(open) => Err(JobError::Log(LogError::session_busy(session.clone(), open.into()))),
-        None => Ok(()),
-    }
 }

@@ -124,30 +124,49 @@ impl Drop for Reserved {
     }
 }
 
-/// Takes a run for an owner, inside a transaction: one that is free, that this process had, or that a
-/// dead owner had.
+/// The runs of a tree, `$1` being one of them, that others have than `$2` and the dead ones `$3`.
+macro_rules! others {
+    () => {
+        "FROM runs AS other WHERE (other.run = (SELECT coalesce(root, run) FROM runs WHERE run = $1) \
+         OR other.root = (SELECT coalesce(root, run) FROM runs WHERE run = $1)) \
+         AND other.owner <> $2 AND other.owner NOT IN (SELECT value FROM json_each($3)) "
+    };
+}
+
+/// Takes a run for an owner, inside a transaction, where no run of its tree has another owner that lives:
+/// one that is free, that this process had, or that a dead owner had. Whoever wrote to the runs below it
+/// before, and is no part of this process, writes no more.
 pub(crate) async fn take(
     connection: &mut SqliteConnection,
     run: &RunId,
     owner: &str,
-    dead: Option<&str>,
+    dead: &[Arc<str>],
 ) -> Result<Claiming, JobError> {
-    let taken = sqlx::query(
-        "UPDATE runs SET owner = $2, epoch = epoch + 1 \
-         WHERE run = $1 AND (owner IS NULL OR owner = $2 OR owner = $3) RETURNING epoch",
-    )
+    let dead = serde_json::to_string(dead).map_err(|error| LogError::Failed(error.into()));
+    let dead = dead.map_err(JobError::Log)?;
+    let taken = sqlx::query(concat!(
+        "UPDATE runs SET epoch = epoch + 1, owner = CASE run WHEN $1 THEN $2 END \
+         WHERE (run = $1 OR root = $1 AND owner IS NOT $2) AND NOT EXISTS (SELECT 1 ",
+        others!(),
+        ") RETURNING run = $1, epoch"
+    ))
     .bind(run.as_str())
     .bind(owner)
-    .bind(dead)
-    .fetch_optional(&mut *connection)
+    .bind(&*dead)
+    .fetch_all(&mut *connection)
     .await?;
-    if let Some(row) = taken {
-        return Ok(Claiming::Given(unsigned(row.try_get(0)?)));
+    for row in taken {
+        if row.try_get(0)? {
+            return Ok(Claiming::Given(unsigned(row.try_get(1)?)));
+        }
     }
-    let held: Option<String> = sqlx::query_scalar("SELECT owner FROM runs WHERE run = $1")
-        .bind(run.as_str())
-        .fetch_optional(connection)
-        .await?;
+    let held: Option<String> =
+        sqlx::query_scalar(concat!("SELECT other.owner ", others!(), "LIMIT 1"))
+            .bind(run.as_str())
+            .bind(owner)
+            .bind(&*dead)
+            .fetch_optional(connection)
+            .await?;
     Ok(held.map_or(Claiming::NoRun, |owner| Claiming::Held(owner.into())))
 }
 

@@ -21,8 +21,8 @@ pub(crate) enum Job {
     Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
     Chore(Arc<dyn Chore>, oneshot::Sender<Result<u64, StoreError>>),
     Send(Box<Sent>, oneshot::Sender<Result<Option<RunId>, LogError>>),
-    /// Claims a run, also where this owner, which is dead, has it.
-    Claim(RunId, Option<Arc<str>>, oneshot::Sender<Result<Claiming, LogError>>),
+    /// Claims a run, also where these owners, which are dead, have it or a run of its tree.
+    Claim(RunId, Vec<Arc<str>>, oneshot::Sender<Result<Claiming, LogError>>),
     /// Frees a run that was claimed under this epoch; without one, a run whose claim is not waited for.
     Release(RunId, Option<u64>),
 }

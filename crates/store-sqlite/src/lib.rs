@@ -36,6 +36,7 @@ mod rows;
 mod runs;
 mod schema;
 mod sent;
+mod sessions;
 mod stores;
 mod upkeep;
 mod writer;

@@ -129,7 +129,7 @@ impl EventLog for SqliteLog {
         let claims = self.0.claims();
         let claimed = || LogError::Claimed(run.clone());
         let mut reserved = claims.reserve(run, 0, queue).ok_or_else(claimed)?;
-        let mut dead = None;
+        let mut dead: Vec<Arc<str>> = Vec::new();
         loop {
             reserved.asking();
             let claiming = writer.claim(run.clone(), dead.clone()).await;
@@ -139,7 +139,7 @@ impl EventLog for SqliteLog {
             };
             reserved.refused();
             match given? {
-                Claiming::Held(owner) if dead.as_ref() != Some(&owner) => {
+                Claiming::Held(owner) if !dead.contains(&owner) => {
                     let (claims, id) = (Arc::clone(claims), Arc::clone(&owner));
                     let alive =
                         tokio::task::spawn_blocking(move || claims.owner().is_alive(&id)).await;
@@ -147,7 +147,7 @@ impl EventLog for SqliteLog {
                     if alive.map_err(|error| LogError::Failed(error.into()))? {
                         return Err(claimed());
                     }
-                    dead = Some(owner);
+                    dead.push(owner);
                 }
                 other => return Err(refused(run, &other)),
             }
@@ -167,7 +167,7 @@ impl EventLog for SqliteLog {
     async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
         let row = sqlx::query(concat!(
             runs!(),
-            "WHERE session = $1 AND parent IS NULL ORDER BY id DESC LIMIT 1"
+            "WHERE session = $1 AND parent IS NULL AND branch_of IS NULL ORDER BY id DESC LIMIT 1"
         ))
         .bind(session.as_str())
         .fetch_optional(self.0.readers())
@@ -349,6 +349,9 @@ fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     summary.head = hash_of(row, "head", summary.last_seq)?;
     let parent: Option<String> = row.try_get("parent").map_err(Fault::from)?;
     summary.parent = parent.map(Into::into);
+    // A file of an older version, which a reader leaves as it is, has no branches.
+    let branch_of = row.try_get::<Option<String>, _>("branch_of").ok().flatten();
+    summary.branch_of = branch_of.map(Into::into);
     let terms: Option<String> = row.try_get("terms").map_err(Fault::from)?;
     let terms = terms.and_then(|text| serde_json::from_str(&text).ok());
     summary.terms = terms.map(Terms::of).unwrap_or_default();

@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/10_labels_and_expiry.sql"),
     include_str!("../migrations/11_run_lists.sql"),
     include_str!("../migrations/12_settlements.sql"),
+    include_str!("../migrations/13_trees.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

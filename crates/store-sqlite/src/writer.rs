@@ -86,7 +86,7 @@ impl Writer {
     pub(crate) async fn claim(
         &self,
         run: RunId,
-        dead: Option<Arc<str>>,
+        dead: Vec<Arc<str>>,
     ) -> Result<Claiming, LogError> {
         let (answer, answered) = oneshot::channel();
         self.submit(Job::Claim(run, dead, answer)).await.ok_or(LogError::Closed)?;
@@ -357,7 +357,7 @@ async fn write(
             Job::Chore(chore, _) => Done::Performed(chore.perform(connection).await?),
             Job::Send(sent, _) => Done::Sent(inbox::insert(connection, sent).await?),
             Job::Claim(run, dead, _) => {
-                Done::Claimed(claims::take(connection, run, owner, dead.as_deref()).await?)
+                Done::Claimed(claims::take(connection, run, owner, dead).await?)
             }
             Job::Release(run, epoch) => {
                 claims::free(connection, run, owner, *epoch).await?;

@@ -20,6 +20,7 @@ super::defects! {
     AcceptsRequestsAfterTheEnd => accepts_requests_while_the_run_is_open,
     AcceptsRequestsBeforeTheStart => accepts_requests_while_the_run_is_open,
     BeginsARunAgain => refuses_a_run_that_exists,
+    BranchesAreInTheWay => lets_runs_that_are_dispatched_together_be_open_at_once,
     ChecksAndThenWrites => takes_one_of_many_appends,
     ClaimIsGivenTwice => a_claim_ends_when_it_is_dropped,
     ClaimNeverEnds => a_claim_ends_when_it_is_dropped,
@@ -40,7 +41,9 @@ super::defects! {
     FailsForAnUnknownRun => has_nothing_of_a_run_it_was_not_given,
     FencesBySeqAlone => refuses_a_writer_that_was_overtaken,
     FollowsTheOldest => refuses_a_run_that_does_not_follow_the_last,
+    FollowsABranch => lets_runs_that_are_dispatched_together_be_open_at_once,
     ForgetsACopysSession => a_copied_run_has_a_session_of_its_own,
+    ForgetsOpenBranches => lets_runs_that_are_dispatched_together_be_open_at_once,
     ForkClosesItsParent => a_copied_run_has_a_session_of_its_own,
     IgnoresAgents => lists_the_runs_of_one_agent,
     IgnoresReasons => lists_the_runs_with_a_reason,
@@ -62,7 +65,9 @@ super::defects! {
     ListsOldestFirst => lists_runs_newest_first,
     ListsTheStart => lists_runs_as_they_stand,
     ListsUntilTheEnd => lists_the_runs_of_some_time,
+    LetsAnyBranchBegin => lets_runs_that_are_dispatched_together_be_open_at_once,
     LosesCausedBy => keeps_every_field_of_a_record,
+    LosesBranchOf => lets_runs_that_are_dispatched_together_be_open_at_once,
     LosesLabels => keeps_every_field_of_a_summary,
     LosesFollows => keeps_every_field_of_a_summary,
     LosesOtherRuns => keeps_the_appends_of_many_runs,
@@ -160,6 +165,7 @@ impl Defective {
     fn shown(&self, mut summary: RunSummary) -> RunSummary {
         let noted = self.noted.lock().unwrap();
         match self.defect {
+            D::LosesBranchOf => summary.branch_of = None,
             D::LosesFollows => summary.follows = None,
             D::LosesLabels => summary.labels = Arc::default(),
             D::LosesParent => summary.parent = None,
@@ -221,6 +227,7 @@ impl Defective {
                     written => written,
                 };
             }
+            D::BranchesAreInTheWay if is_start => batch.summary.branch_of = None,
             D::RefusesToReopenBelow
                 if batch.records.iter().any(|it| it.event_type == "run.reopened")
                     && batch.summary.parent.is_some() =>
@@ -297,6 +304,14 @@ impl Defective {
                 let is_open = self.sound.summary(by).await?.is_some_and(|it| it.is_open());
                 let forces = is_open == self.is(D::ReopensBesideAFollower);
                 if forces { self.force(batch).await } else { result }
+            }
+            (D::ForgetsOpenBranches, Err(LogError::SessionBusy { run, .. })) => {
+                let other = self.sound.summary(run).await?;
+                let is_branch = other.is_some_and(|it| it.branch_of.is_some());
+                if is_branch { self.force(batch).await } else { result }
+            }
+            (D::LetsAnyBranchBegin, Err(LogError::SessionBusy { .. })) => {
+                if batch.summary.branch_of.is_some() { self.force(batch).await } else { result }
             }
             (D::LetsAnyRunFollow, Err(LogError::SessionBusy { run, .. })) => {
                 let other = self.sound.summary(run).await?;
@@ -439,10 +454,14 @@ impl EventLog for Defective {
     }
 
     async fn last_root(&self, session: &SessionId) -> Result<Option<RunSummary>, LogError> {
-        if self.is(D::LastRootByTime) {
+        if self.is(D::LastRootByTime) || self.is(D::FollowsABranch) {
             let filter = RunFilter::new().session(session.clone());
             let runs = self.sound.runs(filter).await?;
-            return Ok(runs.into_iter().find(|run| run.parent.is_none()));
+            let follows_any = self.is(D::FollowsABranch);
+            let is_root = |run: &RunSummary| run.parent.is_none();
+            let is_last =
+                |run: &RunSummary| is_root(run) && (follows_any || run.branch_of.is_none());
+            return Ok(runs.into_iter().find(is_last));
         }
         let last = self.sound.last_root(session).await?.map(|summary| self.shown(summary));
         let noted = self.noted.lock().unwrap();

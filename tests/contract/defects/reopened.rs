@@ -1,20 +1,23 @@
 //! Places that break one promise each when the log in them is opened again.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use backstop::MemoryLog;
 use backstop_event_log::{
     Batch, Claim, EventLog, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunFilter, RunSummary,
+    RunFilter, RunSummary, read_events,
 };
 use backstop_testkit::contract::{Open, Suite};
 use layer0::Timestamp;
+use layer0::event::EventKind;
 use layer0::id::{RunId, SessionId};
 
 super::defects! {
     ClaimsAreOfTheHandle => a_run_has_one_writer_by_whatever_handle,
     EpochsBeginAnew => keeps_epochs,
+    EpochsBelowStay => a_tree_has_one_owner_by_whatever_handle,
     ForgetsAll => keeps_runs,
     ForgetsApprovals => keeps_requests,
     ForgetsRequests => keeps_requests,
@@ -23,6 +26,7 @@ super::defects! {
     LosesTheLastEvent => keeps_runs,
     LosesTheSender => keeps_requests,
     SessionsAreOfTheHandle => a_session_has_one_open_run_by_whatever_handle,
+    TreesAreOfNoOne => a_tree_has_one_owner_by_whatever_handle,
 }
 
 use Defect as D;
@@ -40,23 +44,70 @@ fn suite(defect: Defect) -> Suite {
 /// A place that outlives what is opened, as a file does.
 fn place(defect: Defect) -> Open<dyn EventLog> {
     let kept = Arc::new(MemoryLog::new());
-    let first = std::cell::Cell::new(true);
+    let trees = Arc::new(Trees::default());
+    let opened = std::cell::Cell::new(0);
     Box::new(move || {
         let kept = if defect == D::ForgetsAll { Arc::default() } else { Arc::clone(&kept) };
-        let handle = Handle { defect, kept, is_first: first.replace(false) };
+        let number = opened.replace(opened.get() + 1);
+        let handle = Handle { defect, kept, trees: Arc::clone(&trees), number };
         Box::pin(std::future::ready(Arc::new(handle) as _))
     })
 }
 
+/// Which handle has which runs of a tree.
+type Trees = Mutex<BTreeMap<RunId, Vec<(RunId, u32)>>>;
+
 struct Handle {
     defect: Defect,
     kept: Arc<MemoryLog>,
-    is_first: bool,
+    trees: Arc<Trees>,
+    number: u32,
+}
+
+/// Gives a run of a tree back when it is dropped.
+struct InTree(Arc<Trees>, RunId, RunId, Claim);
+
+impl Drop for InTree {
+    fn drop(&mut self) {
+        let Self(trees, root, run, _) = self;
+        trees.lock().unwrap().entry(root.clone()).or_default().retain(|(held, _)| held != run);
+    }
 }
 
 impl Handle {
     fn forgets(&self, defect: Defect) -> bool {
-        self.defect == defect && !self.is_first
+        self.defect == defect && self.number > 0
+    }
+
+    async fn root(&self, run: &RunId) -> RunId {
+        let events = read_events(&*self.kept, run).await;
+        let started = events.ok().and_then(|(_, events)| match &events.first()?.kind {
+            EventKind::RunStarted(started) => started.root.clone(),
+            _ => None,
+        });
+        started.unwrap_or_else(|| run.clone())
+    }
+
+    fn take(&self, root: RunId, run: &RunId, claim: Claim) -> Result<Claim, LogError> {
+        let mut trees = self.trees.lock().unwrap();
+        let held = trees.entry(root.clone()).or_default();
+        let is_taken = held.iter().any(|(_, by)| *by != self.number);
+        if is_taken && !matches!(self.defect, D::TreesAreOfNoOne | D::ClaimsAreOfTheHandle) {
+            return Err(LogError::Claimed(run.clone()));
+        }
+        held.push((run.clone(), self.number));
+        let epoch = claim.epoch();
+        Ok(Claim::new(epoch, InTree(Arc::clone(&self.trees), root, run.clone(), claim)))
+    }
+
+    /// Outdates whoever wrote to the runs below a root.
+    async fn outdate(&self, root: &RunId) -> Result<(), LogError> {
+        for run in self.kept.runs(RunFilter::new()).await? {
+            if run.run != *root && self.root(&run.run).await == *root {
+                drop(self.kept.claim(&run.run).await?);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -70,11 +121,18 @@ impl EventLog for Handle {
             claim => claim?,
         };
         let epoch = if self.defect == D::EpochsBeginAnew { 2 } else { claim.epoch() };
-        Ok(Claim::new(epoch, claim))
+        let claim = self.take(self.root(run).await, run, Claim::new(epoch, claim))?;
+        if self.defect != D::EpochsBelowStay {
+            self.outdate(run).await?;
+        }
+        Ok(claim)
     }
 
     fn claim_new(&self, run: &RunId) -> Claim {
-        self.kept.claim_new(run)
+        let claim = self.kept.claim_new(run);
+        let epoch = claim.epoch();
+        // Of a run that begins, no one else has the tree.
+        self.take(run.clone(), run, claim).unwrap_or_else(|_| Claim::new(epoch, ()))
     }
 
     async fn append(&self, mut batch: Batch) -> Result<(), LogError> {

@@ -35,9 +35,11 @@ fn details(kind: &EventKind) -> String {
                 1 => " (with 1 image)".to_owned(),
                 many => format!(" (with {many} images)"),
             };
+            let branch = e.branch_of.as_ref().map(|first| format!(" (branch beside {first})"));
+            let branch = branch.unwrap_or_default();
             let labels: String =
                 e.labels.iter().map(|(key, value)| format!(" [{key}={}]", brief(value))).collect();
-            format!("{}: {}{images}{labels}", brief(&e.agent.name), brief(&e.input))
+            format!("{}: {}{images}{branch}{labels}", brief(&e.agent.name), brief(&e.input))
         }
         EventKind::RunForked(e) => format!("from {} at {}", e.parent, e.at),
         EventKind::RunResumed(e) => format!("by {}", e.by),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use backstop_error_store::{ErrorStore, ResultStore};
 use backstop_event_log::{
-    Batch, EventLog, Payload, Record, RunFilter, RunSummary, RunWriter, Seed, read_events,
-    verify_run,
+    Batch, EventLog, LogError, Payload, Record, RunFilter, RunSummary, RunWriter, Seed,
+    read_events, verify_run,
 };
 use backstop_store_sqlite::Database;
 use layer0::event::{Actor, EventKind};
@@ -87,6 +87,7 @@ async fn an_older_database_is_migrated() {
     ];
     let stored = database.errors().store(error("s", "c", "it broke")).await.unwrap();
     database.close().await;
+    tamper(&folder.file(), BEFORE_TREES).await;
     tamper(&folder.file(), FIRST_VERSION).await;
 
     let database = open(&folder.file()).await;
@@ -115,6 +116,39 @@ async fn an_older_database_is_migrated() {
     assert_eq!((stats.len(), stats[0].errors, stats[0].occurrences), (1, 1, 2));
 }
 
+/// What migration 13 made.
+const BEFORE_TREES: &str = "
+    DROP TRIGGER events_rooted; DROP INDEX runs_by_root; DROP INDEX runs_branches; DROP INDEX runs_roots;
+    ALTER TABLE runs DROP COLUMN root; ALTER TABLE runs DROP COLUMN branch_of;
+    CREATE INDEX runs_roots ON runs (session) WHERE parent IS NULL;
+    PRAGMA user_version = 12";
+
+/// Spec: D8, D11
+#[tokio::test]
+async fn an_older_tree_has_one_owner() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    for run in ["run_1", "run_2"] {
+        let EventKind::RunStarted(mut start) = started("s") else { unreachable!("a run starts") };
+        (start.run, start.root) = (Some(run.into()), Some("run_1".into()));
+        start.parent = (run != "run_1").then(|| "run_1".into());
+        let mut writer = RunWriter::new(Arc::new(database.log()), run.into());
+        writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, start.into());
+        writer.commit().await.unwrap();
+    }
+    database.close().await;
+    tamper(&folder.file(), BEFORE_TREES).await;
+
+    let (one, two) = (open(&folder.file()).await, open(&folder.file()).await);
+    for run in ["run_1", "run_2"] {
+        verify_run(&one.log(), &run.into()).await.unwrap();
+    }
+    let root = one.log().claim(&"run_1".into()).await.unwrap();
+    let refused = two.log().claim(&"run_2".into()).await;
+    assert!(matches!(refused, Err(LogError::Claimed(_))), "{refused:?}");
+    drop(root);
+}
+
 /// What migration 11 made.
 const BEFORE_LISTS: &str = "
     DROP INDEX runs_by_agent; DROP INDEX runs_by_state; DROP INDEX runs_by_reason;
@@ -133,6 +167,7 @@ async fn older_runs_are_listed_by_agent_and_reason() {
     writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, started("s"));
     writer.commit().await.unwrap();
     database.close().await;
+    tamper(&folder.file(), BEFORE_TREES).await;
     tamper(&folder.file(), BEFORE_LISTS).await;
 
     let database = Database::open_read_only(folder.file()).await.unwrap();
@@ -161,6 +196,7 @@ async fn labels_of_older_runs_are_found() {
         writer.commit().await.unwrap();
     }
     database.close().await;
+    tamper(&folder.file(), BEFORE_TREES).await;
     tamper(&folder.file(), BEFORE_LISTS).await;
     tamper(&folder.file(), BEFORE_LABELS).await;
 

@@ -77,6 +77,7 @@ pub fn event_log(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
             sessions::finds_the_last_root_of_a_session,
             sessions::has_one_open_run_a_session,
             sessions::lets_a_dispatched_run_share_the_session,
+            sessions::lets_runs_that_are_dispatched_together_be_open_at_once,
             sessions::refuses_a_run_that_does_not_follow_the_last,
             writers::a_claim_ends_when_it_is_dropped,
             writers::a_refused_batch_changes_nothing,
@@ -106,6 +107,7 @@ pub fn reopened_event_log(
         checks![
             reopened::a_run_has_one_writer_by_whatever_handle,
             reopened::a_session_has_one_open_run_by_whatever_handle,
+            reopened::a_tree_has_one_owner_by_whatever_handle,
             reopened::keeps_epochs,
             reopened::keeps_requests,
             reopened::keeps_runs,

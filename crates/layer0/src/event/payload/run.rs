@@ -68,6 +68,10 @@ payload! {
         /// The run of the session that this one goes on after.
         #[serde(default)]
         follows: Option<Box<Follows>>,
+        /// The run of the session that was dispatched together with this one and began first. What is said
+        /// here is no part of the session's transcript then.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        branch_of: Option<RunId>,
         /// The version of the machine that decides; 0 in records that do not say.
         #[serde(default)]
         machine: u32,
@@ -122,6 +126,7 @@ impl RunStarted {
             root: None,
             parent: None,
             follows: None,
+            branch_of: None,
             machine: 0,
             depth: 0,
             allowance: None,

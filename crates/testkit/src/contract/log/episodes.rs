@@ -5,30 +5,16 @@ use std::sync::Arc;
 use backstop_event_log::{LogError, RunState};
 use futures_util::future::join_all;
 use layer0::code;
-use layer0::event::{EventKind, RunReopened};
-use layer0::usage::BudgetIncrease;
 
 use super::history::{
-    Log, begin, dispatched, failed, following, open, records, resume, started, stopped, warning,
-    whole, write,
+    Log, begin, dispatched, failed, following, open, records, reopen, reopened, resume, started,
+    stopped, warning, whole, write,
 };
-
-fn reopened(reason: &'static str) -> EventKind {
-    let mut reopened = RunReopened::new("ops", Some(layer0::Code::new(reason)));
-    reopened.message = Some("go on".into());
-    reopened.budget = Some(Box::new(BudgetIncrease::new().model_calls(5)));
-    reopened.into()
-}
 
 /// Writes a run of a session that failed.
 async fn broken(log: &Log, run: &str, session: &str, ms: i64) {
     let mut writer = open(log, run, session, ms).await;
     write(&mut writer, ms + 1, [failed(code::PROVIDER_TIMEOUT)]).await.expect("it ends");
-}
-
-async fn reopen(log: &Log, run: &str, ms: i64) -> Result<(), LogError> {
-    let mut writer = resume(log, run).await;
-    write(&mut writer, ms, [reopened(code::PROVIDER_TIMEOUT)]).await
 }
 
 pub(super) async fn a_reopened_run_is_open_until_it_ends_again(log: Log) {
@@ -91,7 +77,7 @@ pub(super) async fn reopens_or_follows_never_both(log: Log) {
         broken(&log, &run, &session, 40).await;
         let opens = || {
             let (log, run) = (Arc::clone(&log), run.clone());
-            tokio::spawn(async move { reopen(&log, &run, 50).await })
+            tokio::spawn(async move { reopen(&log, &run, 50).await.map(drop) })
         };
         // The one that is asked for first, or last.
         let first = (round % 2 == 0).then(opens);

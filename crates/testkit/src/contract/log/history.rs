@@ -5,11 +5,11 @@ use backstop_event_log::{
 };
 use layer0::event::{
     Actor, AgentRecord, EventKind, Follows, Hash, ModelAttempted, RunFailed, RunFinished,
-    RunForked, RunStarted, Warning,
+    RunForked, RunReopened, RunStarted, Warning,
 };
 use layer0::id::RunId;
 use layer0::stop::Outcome;
-use layer0::usage::Usage;
+use layer0::usage::{BudgetIncrease, Usage};
 use layer0::{Timestamp, code};
 use serde_json::json;
 use std::sync::Arc;
@@ -32,10 +32,24 @@ pub(crate) fn following(session: &str, run: &str) -> RunStarted {
     started
 }
 
+/// The start of a run that was dispatched together with another one, which began first.
+pub(crate) fn beside(session: &str, run: &str, first: &str) -> RunStarted {
+    let mut started = following(session, run);
+    started.branch_of = Some(first.into());
+    started
+}
+
 /// The start of a run that another one dispatched.
 pub(crate) fn dispatched(session: &str, parent: &str) -> RunStarted {
     let mut started = started(session);
     started.parent = Some(parent.into());
+    started
+}
+
+/// The start of a run that another one dispatched, which stands at the head of its callers.
+pub(crate) fn below(session: &str, run: &str, root: &str) -> RunStarted {
+    let mut started = dispatched(session, root);
+    (started.run, started.root) = (Some(run.into()), Some(root.into()));
     started
 }
 
@@ -66,6 +80,14 @@ pub(crate) fn stopped(reason: &'static str) -> EventKind {
 /// The end of a run that failed, with a code.
 pub(crate) fn failed(reason: &'static str) -> EventKind {
     RunFailed::new(reason, vec!["it failed".into()], Usage::default()).into()
+}
+
+/// What opens a run again.
+pub(crate) fn reopened(reason: &'static str) -> EventKind {
+    let mut reopened = RunReopened::new("ops", Some(layer0::Code::new(reason)));
+    reopened.message = Some("go on".into());
+    reopened.budget = Some(Box::new(BudgetIncrease::new().model_calls(5)));
+    reopened.into()
 }
 
 fn ended(outcome: Outcome, reason: Option<&'static str>) -> EventKind {
@@ -130,6 +152,13 @@ pub(crate) async fn resume(log: &Log, run: &str) -> RunWriter {
     let claim = log.claim(&run).await.expect("the run is free");
     let summary = log.summary(&run).await.expect("it is read").expect("the run is known");
     RunWriter::resume(Arc::clone(log), summary, claim)
+}
+
+/// Opens a run again.
+pub(crate) async fn reopen(log: &Log, run: &str, ms: i64) -> Result<RunWriter, LogError> {
+    let mut writer = resume(log, run).await;
+    write(&mut writer, ms, [reopened(code::PROVIDER_TIMEOUT)]).await?;
+    Ok(writer)
 }
 
 pub(crate) async fn records(log: &Log, run: &str) -> Vec<Record> {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, LogError, RunWriter, read_events};
+use backstop_event_log::{Claim, EventLog, LogError, RunWriter, read_events};
 
 use super::history::{
-    begin, finished, following, input, open, resume, send, started, warning, whole, write,
+    begin, below, dispatched, finished, following, input, open, resume, send, started, warning,
+    whole, write,
 };
 use crate::contract::approvals::asked;
 use crate::contract::suite::Open;
@@ -72,7 +73,7 @@ pub(super) async fn a_run_has_one_writer_by_whatever_handle(place: Place) {
     let refused = two.claim(&"run_1".into()).await;
     assert!(matches!(refused, Err(LogError::Claimed(_))), "{refused:?}");
     let summary = two.summary(&"run_1".into()).await.expect("it is read").expect("it is known");
-    let stolen = backstop_event_log::Claim::new(backstop_event_log::Claim::FIRST + 99, ());
+    let stolen = Claim::new(Claim::FIRST + 99, ());
     let mut thief = RunWriter::resume(Arc::clone(&two), summary, stolen);
     let refused = write(&mut thief, 11, [warning("stolen")]).await;
     assert!(matches!(refused, Err(LogError::Conflict { .. })), "{refused:?}");
@@ -88,4 +89,27 @@ pub(super) async fn a_session_has_one_open_run_by_whatever_handle(place: Place) 
     let _writer = open(&one, "run_1", "s", 10).await;
     let busy = begin(&two, "run_2", 11, started("s")).await.err();
     assert!(matches!(busy, Some(LogError::SessionBusy { .. })), "{busy:?}");
+}
+
+/// The claim of a root covers the runs below it.
+pub(super) async fn a_tree_has_one_owner_by_whatever_handle(place: Place) {
+    let (one, two) = (place().await, place().await);
+    let root = open(&one, "run_1", "s", 10).await;
+    let below = begin(&one, "run_2", 11, below("s", "run_2", "run_1")).await.expect("it begins");
+    let alone = begin(&one, "run_3", 11, dispatched("s", "run_1")).await.expect("it begins");
+    let summary = below.summary().clone();
+    drop((below, alone));
+    let refused = two.claim(&"run_2".into()).await;
+    assert!(matches!(refused, Err(LogError::Claimed(_))), "its root has an owner: {refused:?}");
+    drop(two.claim(&"run_3".into()).await.expect("it says nothing of a root"));
+    drop(root);
+    let below = two.claim(&"run_2".into()).await.expect("the tree is free");
+    let refused = one.claim(&"run_1".into()).await;
+    assert!(matches!(refused, Err(LogError::Claimed(_))), "a run of it has an owner: {refused:?}");
+    let epoch = below.epoch();
+    drop(below);
+    let _root = one.claim(&"run_1".into()).await.expect("the tree is free");
+    let mut overtaken = RunWriter::resume(two, summary, Claim::new(epoch, ()));
+    let refused = write(&mut overtaken, 12, [warning("late")]).await;
+    assert!(matches!(refused, Err(LogError::Conflict { .. })), "{refused:?}");
 }

@@ -6,8 +6,8 @@ use backstop_event_log::{LogError, RunWriter, read_events, session_of_fork};
 use futures_util::future::join_all;
 
 use super::history::{
-    Log, begin, dispatched, finished, following, forked, open, records, started, warning, whole,
-    write,
+    Log, begin, beside, dispatched, finished, following, forked, open, records, reopen, started,
+    warning, whole, write,
 };
 
 /// Asserts that a run did not begin, because of another one of its session.
@@ -93,6 +93,34 @@ pub(super) async fn finds_the_last_root_of_a_session(log: Log) {
     write(&mut two, 92, [finished()]).await.expect("it ends");
     let known = log.last_root(&"s".into()).await.expect("it is read").expect("it is there");
     assert_eq!(known.last_seq, 2, "it is as new as its last event");
+}
+
+pub(super) async fn lets_runs_that_are_dispatched_together_be_open_at_once(log: Log) {
+    whole(&log, "run_0", "s", 30).await;
+    let mut first = begin(&log, "run_1", 40, following("s", "run_0")).await.expect("it follows");
+    let early = begin(&log, "run_9", 41, beside("s", "run_0", "run_8")).await;
+    is_in_the_way(early, "run_1");
+    is_in_the_way(begin(&log, "run_9", 41, beside("s", "run_9", "run_1")).await, "run_1");
+    let begun = begin(&log, "run_2", 41, beside("s", "run_0", "run_1")).await;
+    let mut branch = begun.expect("it was dispatched with the first");
+    assert_eq!(branch.summary().branch_of, Some("run_1".into()));
+    let known = log.summary(&"run_2".into()).await.expect("it is read").expect("it is known");
+    assert_eq!(&known, branch.summary(), "what it is a branch of is kept");
+    write(&mut first, 42, [finished()]).await.expect("it ends");
+    let late = begin(&log, "run_3", 42, beside("s", "run_0", "run_1")).await;
+    let mut late = late.expect("a branch may begin when the first has ended");
+    assert_eq!(last(&log, "s").await.as_deref(), Some("run_1"), "a branch is not followed");
+    write(&mut branch, 43, [finished()]).await.expect("it ends");
+    is_in_the_way(begin(&log, "run_4", 44, following("s", "run_1")).await, "run_3");
+    write(&mut late, 45, [finished()]).await.expect("it ends");
+    drop((first, branch, late));
+    let mut next = begin(&log, "run_4", 46, following("s", "run_1")).await.expect("all have ended");
+    is_in_the_way(begin(&log, "run_5", 47, beside("s", "run_0", "run_1")).await, "run_4");
+    is_in_the_way(reopen(&log, "run_2", 47).await, "run_4");
+    write(&mut next, 48, [finished()]).await.expect("it ends");
+    let reopened = reopen(&log, "run_2", 49).await.expect("nothing follows a branch");
+    is_in_the_way(begin(&log, "run_5", 50, following("s", "run_4")).await, "run_2");
+    drop(reopened);
 }
 
 /// A copy has the records of another run, and goes its own way.
