@@ -23,7 +23,7 @@ use tokio::sync::Semaphore;
 use crate::checked::Checked;
 use crate::in_flight::{Flight, InFlight};
 use crate::inner::{Inner, Retrying};
-use crate::many::one_of_many;
+use crate::many::{many, new_run};
 use crate::outside;
 use crate::task::{self, Performance};
 
@@ -282,8 +282,7 @@ impl Inner {
         if !context.goes_on {
             checked.check_input(&task.input)?;
         }
-        let run =
-            context.run.get_or_insert_with(|| RunId::new(format!("run_{}", uuid::Uuid::now_v7())));
+        let run = context.run.get_or_insert_with(new_run);
         let id = WorkflowId::new(run.as_str());
         let flight = Flight {
             operator: operator.to_owned(),
@@ -322,10 +321,11 @@ impl Orchestrator for LocalOrchestrator {
         tasks: Vec<(String, Task)>,
         context: Context,
     ) -> Vec<Result<Answer, OrchError>> {
-        let dispatches = tasks.into_iter().map(|(operator, task)| {
-            let context = one_of_many(&context);
-            async move { self.dispatch(&operator, task, context).await }
-        });
+        let contexts = many(&context, tasks.len());
+        let dispatches =
+            tasks.into_iter().zip(contexts).map(|((operator, task), context)| async move {
+                self.dispatch(&operator, task, context).await
+            });
         join_all(dispatches).await
     }
 

@@ -1,8 +1,28 @@
 //! Several dispatches at once.
 
+use std::sync::Arc;
+
+use layer0::id::RunId;
 use layer0::operator::{Context, Signals};
 
-/// Makes the context of one of several dispatches, with a run and signals of its own.
+pub(crate) fn new_run() -> RunId {
+    RunId::new(format!("run_{}", uuid::Uuid::now_v7()))
+}
+
+/// Makes the contexts of several dispatches, each with a run and signals of its own. Those of one session
+/// that nothing dispatched know of each other.
+pub(crate) fn many(context: &Context, count: usize) -> Vec<Context> {
+    let mut contexts: Vec<Context> = (0..count).map(|_| one_of_many(context)).collect();
+    if context.session.is_some() && context.parent.is_none() {
+        let together: Arc<[RunId]> = contexts.iter().map(|_| new_run()).collect();
+        for (context, run) in contexts.iter_mut().zip(&*together) {
+            (context.run, context.together) = (Some(run.clone()), Arc::clone(&together));
+        }
+    }
+    contexts
+}
+
+/// Makes the context of one of several dispatches, whose run is not known yet.
 pub(crate) fn one_of_many(context: &Context) -> Context {
     let mut context = context.clone();
     (context.run, context.signals) = (None, Signals::default());

@@ -38,6 +38,8 @@ pub struct RunRequest {
     pub labels: BTreeMap<String, String>,
     /// The caller's place in a distributed trace, as W3C `traceparent`.
     pub trace_parent: Option<Arc<str>>,
+    /// The runs of the session that are dispatched together, this one included.
+    pub(crate) together: Arc<[RunId]>,
     /// How many dispatches are above it.
     pub depth: u32,
     /// When the work has to be done.
@@ -67,6 +69,7 @@ impl RunRequest {
             root: None,
             labels: BTreeMap::new(),
             trace_parent: None,
+            together: Arc::default(),
             depth: 0,
             deadline: None,
             allowance: None,
@@ -169,6 +172,7 @@ impl RunRequest {
         request.run.clone_from(&context.run);
         request.parent.clone_from(&context.parent);
         request.root.clone_from(&context.root);
+        request.together = Arc::clone(&context.together);
         request.output_schema = task.output_schema.clone().map(Arc::new);
         // Below another run, what its caller gave is within what the task allows.
         (request.deadline, request.allowance) =

@@ -7,6 +7,7 @@ mod below;
 mod between;
 mod parked;
 mod refused;
+mod sessions;
 mod waits;
 
 use std::sync::Arc;

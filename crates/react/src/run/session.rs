@@ -15,7 +15,7 @@ use layer0::{Code, code};
 use serde_json::{Value, json};
 
 use super::resume::Resumed;
-use super::start::Start;
+use super::start::{InSession, Start};
 use crate::abandon::{Ended, Open, abandon, open_in};
 use crate::error::AgentError;
 use crate::fold::{fold, started};
@@ -23,24 +23,50 @@ use crate::history::RequestError;
 use crate::inner::Inner;
 use crate::resume_error::ResumeError;
 
+fn follow(run: RunSummary) -> Follows {
+    Follows::new(run.run, run.last_seq, run.head, run.messages)
+}
+
 impl Start {
     /// Finds the run that this one follows in its session; it costs the same however long the session
-    /// is. A run of it that died is ended first, so that every call has its answer.
-    pub(super) async fn join_session(&self) -> Result<Option<Follows>, AgentError> {
-        let Some(log) = self.agent.log.clone() else { return Ok(None) };
+    /// is. A run of it that died is ended first, so that every call has its answer. Behind one that was
+    /// dispatched together with this one, it follows the same.
+    pub(super) async fn join_session(&self) -> Result<InSession, AgentError> {
+        let nothing = InSession::default();
+        let Some(log) = self.agent.log.clone() else { return Ok(nothing) };
         if self.request.session.is_none() || self.request.parent.is_some() {
-            return Ok(None);
+            return Ok(nothing);
         }
-        let Some(mut last) = log.last_root(&self.session).await? else { return Ok(None) };
+        let Some(mut last) = log.last_root(&self.session).await? else { return Ok(nothing) };
         if !self.request.history.messages().is_empty() {
             return Err(RequestError::history_in_session(self.session.clone(), last.run).into());
+        }
+        if self.request.together.contains(&last.run) && last.run != self.run {
+            let earlier = match &last.follows {
+                Some(earlier) => log.summary(earlier).await?,
+                None => None,
+            };
+            let follows = earlier.map(follow);
+            return Ok(InSession { follows, branch_of: Some(last.run) });
         }
         if last.is_open() {
             // Rare, and large: every run would keep room for it.
             Box::pin(self.end_dead_run(&log, &last)).await?;
             last = log.summary(&last.run).await?.unwrap_or(last);
         }
-        Ok(Some(Follows::new(last.run, last.last_seq, last.head, last.messages)))
+        Ok(InSession { follows: Some(follow(last)), branch_of: None })
+    }
+
+    /// Ends an open branch that is in the way, if its process died. What else is in the way is found when
+    /// the session is joined again.
+    pub(super) async fn end_dead_branch(&self, run: &RunId) -> Result<(), AgentError> {
+        let Some(log) = &self.agent.log else { return Ok(()) };
+        let in_the_way = log.summary(run).await?;
+        let is_branch = |run: &RunSummary| run.is_open() && run.branch_of.is_some();
+        match in_the_way.filter(is_branch) {
+            Some(branch) => Box::pin(self.end_dead_run(log, &branch)).await,
+            None => Ok(()),
+        }
     }
 
     /// Reads what was said in the session until now, for a run below another one that is to know of it: the

@@ -49,6 +49,14 @@ pub(crate) struct Start {
     feed: Option<Arc<Feed>>,
 }
 
+/// Where a run begins in its session.
+#[derive(Clone, Default)]
+pub(super) struct InSession {
+    pub(super) follows: Option<Follows>,
+    /// The run that was dispatched together with it, and began first.
+    pub(super) branch_of: Option<RunId>,
+}
+
 impl Start {
     pub(crate) fn new(agent: Arc<Inner>, request: RunRequest) -> Self {
         let now = agent.clock.now();
@@ -102,17 +110,23 @@ impl Start {
         };
         let mut joins_left = MAX_JOINS;
         let (mut run, follows) = loop {
-            let follows = match self.join_session().await {
-                Ok(follows) => follows.or_else(|| heard.clone()),
+            let mut place = match self.join_session().await {
+                Ok(place) => place,
                 Err(error) => return Err(self.failed(error.before_the_start())),
             };
+            place.follows = place.follows.or_else(|| heard.clone());
             let machine = Machine::new(self.definition.clone(), setup.clone());
             let mut run = self.open(machine).await;
-            let started = run.ledger.fact(self.started(follows.clone()));
+            let started = run.ledger.fact(self.started(place.clone()));
             match run.ledger.step([started]).await {
-                Ok(()) => break (run, follows),
-                Err(AgentError::Storage(LogError::SessionBusy { .. })) if joins_left > 0 => {
+                Ok(()) => break (run, place.follows),
+                Err(AgentError::Storage(LogError::SessionBusy { run: other, .. }))
+                    if joins_left > 0 =>
+                {
                     joins_left -= 1;
+                    if let Err(error) = self.end_dead_branch(&other).await {
+                        return Err(self.failed(error.before_the_start()));
+                    }
                 }
                 Err(AgentError::Storage(busy @ LogError::SessionBusy { .. })) => {
                     return Err(run.failure(AgentError::NotStarted(busy)));
@@ -170,7 +184,7 @@ impl Start {
         run
     }
 
-    pub(super) fn started(&self, follows: Option<Follows>) -> RunStarted {
+    pub(super) fn started(&self, place: InSession) -> RunStarted {
         let input = self.agent.redactor.redact_held(&self.request.input);
         let agent = self.record.agent.clone();
         let mut started = RunStarted::new(input, self.session.clone(), agent);
@@ -179,7 +193,8 @@ impl Start {
         started.definition_digest = Some(Arc::clone(&self.record.definition_digest));
         started.root = Some(self.root());
         started.parent = self.request.parent.clone();
-        started.follows = follows.map(Box::new);
+        started.follows = place.follows.map(Box::new);
+        started.branch_of = place.branch_of;
         started.machine = backstop_react_machine::VERSION;
         started.depth = self.request.depth;
         started.allowance = self.request.allowance.map(Box::new);

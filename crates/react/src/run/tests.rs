@@ -137,7 +137,7 @@ impl Process {
         let run = async move {
             let lived = async {
                 let mut run = start.open_on(journal, effects, machine).await;
-                let started = run.ledger.fact(start.started(None));
+                let started = run.ledger.fact(start.started(Default::default()));
                 run.ledger.step([started]).await.unwrap();
                 run.go().await.map(|outcome| outcome.stop).map_err(|failure| failure.code())
             };
