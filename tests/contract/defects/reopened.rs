@@ -65,7 +65,7 @@ struct Handle {
 }
 
 /// Gives a run of a tree back when it is dropped.
-struct InTree(Arc<Trees>, RunId, RunId, Claim);
+struct InTree(Arc<Trees>, RunId, RunId, #[expect(dead_code, reason = "held until then")] Claim);
 
 impl Drop for InTree {
     fn drop(&mut self) {
