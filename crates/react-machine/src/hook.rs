@@ -19,6 +19,8 @@ pub enum HookPoint {
     BeforeTool,
     /// After a tool ran, before its answer is logged.
     AfterTool,
+    /// After a signal was recorded that is neither `cancel` nor `input`; the run goes on meanwhile.
+    Signal,
     /// Before the last event of the run.
     RunEnd,
 }
@@ -33,6 +35,7 @@ impl HookPoint {
             Self::AfterModel => "after_model",
             Self::BeforeTool => "before_tool",
             Self::AfterTool => "after_tool",
+            Self::Signal => "signal",
             Self::RunEnd => "run_end",
         }
     }

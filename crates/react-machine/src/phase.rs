@@ -102,6 +102,7 @@ impl Phase {
     /// May a hook stop the run here?
     pub(crate) fn check_hook(&self, event: &'static str, point: &str) -> Result<(), Misuse> {
         let fits = match self {
+            _ if point == HookPoint::Signal.as_str() => !self.is_ending(),
             Self::Hooking(paused) => paused.point().as_str() == point,
             Self::Working(_) => [HookPoint::BeforeTool, HookPoint::AfterTool]
                 .map(HookPoint::as_str)

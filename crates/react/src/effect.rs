@@ -45,6 +45,9 @@ impl Effects {
             Step::Hooks(pause) => {
                 stoppable(stop, async move { hooks::pause(&effects, pause).await })
             }
+            Step::Signal(signal) => {
+                stoppable(stop, async move { hooks::signal(&effects, &signal).await })
+            }
             Step::Gates(calls) => stoppable(stop, async move {
                 let gated = hooks::gates(&effects, &calls).await;
                 proposal::added(&effects, gated).await

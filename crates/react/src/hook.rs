@@ -11,6 +11,7 @@ use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::{StopReason, ToolCall, Transcript};
 use layer0::stop::Outcome;
 use layer0::{Code, JsonText, code};
+use serde_json::Value;
 use thiserror::Error;
 
 /// Looks on at points of a run. It changes nothing, and is asked after the gates of its point.
@@ -139,6 +140,15 @@ pub enum Moment<'a> {
         /// Its output as it goes into the log.
         output: &'a JsonText,
     },
+    /// A signal came that is neither `cancel` nor `input`, and is recorded; the run itself makes nothing of
+    /// it. A signal that came when the process died is not shown again.
+    #[non_exhaustive]
+    Signal {
+        /// Its name.
+        name: &'a str,
+        /// What it says.
+        data: &'a Value,
+    },
     /// The run is about to end.
     #[non_exhaustive]
     RunEnd {
@@ -161,6 +171,7 @@ impl Moment<'_> {
             Self::AfterModel { .. } => HookPoint::AfterModel,
             Self::BeforeTool { .. } => HookPoint::BeforeTool,
             Self::AfterTool { .. } => HookPoint::AfterTool,
+            Self::Signal { .. } => HookPoint::Signal,
             Self::RunEnd { .. } => HookPoint::RunEnd,
         }
     }

@@ -15,6 +15,7 @@ pub(crate) mod resume;
 mod runs_below;
 pub(crate) mod session;
 mod settle;
+mod signals;
 pub(crate) mod start;
 mod stop;
 mod tools;
@@ -92,6 +93,8 @@ enum InFlight {
     More,
     /// Hooks of a pause, or the memory.
     Pause,
+    /// Hooks that are shown a signal.
+    Signal,
 }
 
 /// What is known of the run's inbox.
@@ -246,7 +249,10 @@ impl Run {
                 InFlight::Execution(work) => self.execution_ended(work, end).await,
                 _ => Ok(()),
             },
-            End::Hooks(notes, stop) => self.hooks_ended(notes.0, stop).await,
+            End::Hooks(notes, stop) => match of {
+                InFlight::Signal => self.signal_shown(notes.0, stop).await,
+                _ => self.hooks_ended(notes.0, stop).await,
+            },
             End::Gates(gated) => match of {
                 InFlight::Admission(admission) => self.gates_answered(*admission, gated).await,
                 _ => Ok(()),

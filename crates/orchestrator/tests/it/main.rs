@@ -8,6 +8,7 @@ mod between;
 mod parked;
 mod refused;
 mod sessions;
+mod signals;
 mod waits;
 
 use std::sync::Arc;

@@ -10,7 +10,7 @@ use backstop_redact::Redactor;
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use layer0::error::BoxError;
-use layer0::event::{EventKind, HookAborted, HookFailed};
+use layer0::event::{EventKind, HookAborted, HookFailed, SignalReceived};
 use layer0::failure::{Chain, Failure};
 use layer0::message::ToolCall;
 use layer0::stop::Outcome;
@@ -224,6 +224,15 @@ pub(super) async fn pause(effects: &Effects, pause: Pause) -> End {
         }
         _ => return End::Hooks(Notes::default(), None),
     };
+    at(effects, moment).await
+}
+
+/// Shows a signal to the hooks.
+pub(super) async fn signal(effects: &Effects, signal: &SignalReceived) -> End {
+    at(effects, Moment::Signal { name: &signal.name, data: &signal.data }).await
+}
+
+async fn at(effects: &Effects, moment: Moment<'_>) -> End {
     let called = Hooks::of(&effects.agent).call(moment, &effects.context, Kind::All).await;
     let stop = called.stop.map(|stop| stop.into_fact(moment, effects));
     End::Hooks(Notes(called.notes), stop)

@@ -6,7 +6,9 @@ use std::time::Duration;
 use backstop_event_log::Decision;
 use backstop_react_machine::{Approval, Grant, ModelCall, NothingLeft, Pause, ToolRun};
 use backstop_tool::Admitted;
-use layer0::event::{ModelAttempted, ModelFailed, ModelResponded, OperatorReturned, RunParked};
+use layer0::event::{
+    ModelAttempted, ModelFailed, ModelResponded, OperatorReturned, RunParked, SignalReceived,
+};
 use layer0::failure::ErrorText;
 use layer0::id::{RunId, SessionId};
 use layer0::message::{ToolCall, Transcript};
@@ -28,6 +30,8 @@ pub(crate) enum Step {
     Probe(Box<Execution>),
     /// Call the hooks of a pause.
     Hooks(Pause),
+    /// Show a signal to the hooks. It ends as those of a pause.
+    Signal(Box<SignalReceived>),
     /// Ask the gates about calls, and the tools what people are to see of them.
     Gates(Arc<[ToolCall]>),
     /// Show the observers calls that are about to run.
@@ -51,7 +55,7 @@ pub(crate) enum Step {
 pub(crate) enum End {
     Attempt(AttemptEnd),
     Execution(ExecutionEnd),
-    /// What to record of the hooks of a pause, and what stops the run.
+    /// What to record of the hooks of a pause or a signal, and what stops the run.
     Hooks(Notes, Option<StopFact>),
     /// What the gates say, call by call; or what they left in the record, and what stops the run.
     Gates(Result<Vec<Gated>, (Notes, StopFact)>),

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use backstop_event_log::OpenApproval;
 use backstop_react_machine::{Approval, Dispatch, Grant, Input, NothingLeft};
 use layer0::event::{
-    BudgetGranted, EventKind, OperatorDispatched, OperatorWaiting, RunParked, RunResumed,
-    SignalReceived, WaitFor,
+    BudgetGranted, EventKind, OperatorDispatched, OperatorWaiting, RunParked, RunResumed, WaitFor,
 };
 use layer0::id::{CallId, RunId};
-use layer0::operator::{Signal, Waiting};
+use layer0::operator::Waiting;
 use layer0::usage::Allowance;
-use layer0::{JsonText, Timestamp, code};
-use serde_json::Value;
+use layer0::{Timestamp, code};
 
 use super::tools::AtWork;
 use super::{InFlight, Run};
 use crate::error::{AgentError, internal};
 use crate::journal::{Ask, AskId, Child, Step, Told, Wanted};
-use crate::recordable::recordable;
 
 /// Who goes on with a run that was parked.
 const RUNTIME: &str = "backstop";
@@ -372,26 +369,5 @@ impl Run {
         let granted = BudgetGranted::new(self.context.run.clone(), more);
         let facts = self.facts_of_below(granted);
         self.ledger.step(facts).await
-    }
-
-    /// Records a signal of the caller in this process.
-    pub(super) async fn signalled(&mut self, signal: Signal) -> Result<(), AgentError> {
-        if self.is_ending() {
-            return Ok(());
-        }
-        let facts = self.facts_of_signal(signal);
-        self.ledger.step(facts).await
-    }
-
-    /// Returns what a signal adds to the record.
-    pub(super) fn facts_of_signal(&mut self, signal: Signal) -> Vec<Input> {
-        let Signal { name, data, .. } = signal;
-        let redactor = &self.agent.redactor;
-        let data = match data {
-            Value::String(text) => Value::String(redactor.redact_held(&text).into_owned()),
-            other => recordable(redactor, JsonText::from(&other)).value(),
-        };
-        let name = redactor.redact_held(&name).into_owned();
-        self.facts_of_people(SignalReceived::new(name, data))
     }
 }

@@ -89,8 +89,7 @@ impl Run {
             InboxRequest::Decide { approval, decision } => self.decision_facts(&approval, decision),
             InboxRequest::Expire { approval } => self.expiry_facts(&approval),
             InboxRequest::Signal { name, data, .. } => {
-                let signal = Signal::new(&*name, data.value());
-                self.facts_of_signal(signal)
+                return self.take_signal(Signal::new(&*name, data.value())).await;
             }
             InboxRequest::Input { text, .. } => {
                 let text = self.agent.redactor.redact_held(&text).into_owned();

@@ -1,0 +1,64 @@
+//! What a run is told beside decisions: it is recorded, and shown to hooks where it is not for the run itself.
+
+use backstop_react_machine::{CANCEL, HookPoint, INPUT};
+use layer0::JsonText;
+use layer0::event::{EventKind, SignalReceived};
+use layer0::operator::Signal;
+use serde_json::Value;
+
+use super::{InFlight, Run};
+use crate::effect::has_hooks;
+use crate::error::AgentError;
+use crate::journal::{Step, StopFact};
+use crate::recordable::recordable;
+
+impl Run {
+    /// Takes a signal of the caller in this process.
+    pub(super) async fn signalled(&mut self, signal: Signal) -> Result<(), AgentError> {
+        if self.is_ending() {
+            return Ok(());
+        }
+        self.take_signal(signal).await
+    }
+
+    /// Records a signal, and then shows it to hooks.
+    pub(super) async fn take_signal(&mut self, signal: Signal) -> Result<(), AgentError> {
+        let signal = self.recordable_signal(signal);
+        let is_own = [CANCEL, INPUT].contains(&&*signal.name);
+        let is_shown = !is_own && has_hooks(&self.agent, HookPoint::Signal);
+        let shown = is_shown.then(|| Step::Signal(Box::new(signal.clone())));
+        let facts = self.facts_of_people(signal);
+        self.ledger.step(facts).await?;
+        if let Some(shown) = shown
+            && !self.is_ending()
+        {
+            self.start(shown, InFlight::Signal);
+        }
+        Ok(())
+    }
+
+    /// Takes in what hooks made of a signal.
+    pub(super) async fn signal_shown(
+        &mut self,
+        notes: Vec<EventKind>,
+        stop: Option<StopFact>,
+    ) -> Result<(), AgentError> {
+        match stop {
+            Some(stop) if !self.is_ending() => self.stop_by_hook(notes, stop).await,
+            _ if self.ledger.is_over() => Ok(()),
+            _ => {
+                let facts: Vec<_> = notes.into_iter().map(|note| self.ledger.fact(note)).collect();
+                self.ledger.step(facts).await
+            }
+        }
+    }
+
+    fn recordable_signal(&self, Signal { name, data, .. }: Signal) -> SignalReceived {
+        let redactor = &self.agent.redactor;
+        let data = match data {
+            Value::String(text) => Value::String(redactor.redact_held(&text).into_owned()),
+            other => recordable(redactor, JsonText::from(&other)).value(),
+        };
+        SignalReceived::new(redactor.redact_held(&name).into_owned(), data)
+    }
+}
