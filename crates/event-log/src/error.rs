@@ -118,6 +118,11 @@ pub enum LogError {
     /// Retry: never. Effect: none.
     #[error("no run `{0}`")]
     NotFound(RunId),
+    /// There is no such run any more, though another record knows that there was.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the record of `{0}` was there, and is gone")]
+    Lost(RunId),
     /// The log was written by a newer version.
     ///
     /// Retry: never. Effect: none.
@@ -270,6 +275,7 @@ impl Failure for LogError {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
             Self::NotFound(_) => Facts::never(code::STORE_FAILED, Effect::None),
+            Self::Lost(_) => Facts::never(code::LOG_LOST_TAIL, Effect::Unknown),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
             Self::Tampered { .. } => Facts::never(code::LOG_TAMPERED, Effect::None),
             Self::KeyMissing { .. } | Self::Unreadable { .. } | Self::UnreadableRun { .. } => {
@@ -283,6 +289,11 @@ impl Failure for LogError {
             Self::ForeignCursor(_) => Some(
                 "the store is another one, or was restored from an older backup: follow it from \
                  `start`, or from `now`"
+                    .into(),
+            ),
+            Self::Lost(_) => Some(
+                "it was deleted, or the store was restored from an older backup: begin the work anew \
+                 only once it is known what it had done"
                     .into(),
             ),
             _ => None,

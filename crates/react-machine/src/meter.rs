@@ -59,6 +59,8 @@ pub struct Dispatch {
     pub waits: Option<Waits>,
     /// Does it keep no record of its run?
     pub unrecorded: bool,
+    /// Has it said something since it began, so that its record is there?
+    pub is_known: bool,
     /// What it may use at most, with all that is granted to it.
     pub at_most: Option<Allowance>,
     /// The seq of its record.
@@ -333,7 +335,7 @@ impl Meter {
     pub(crate) fn wait_below(&mut self, waiting: &OperatorWaiting) -> Option<u64> {
         let open = self.find(&waiting.run)?;
         let approvals = waiting.approvals.clone();
-        open.waits = Some(Waits { r#for: waiting.r#for, approvals });
+        (open.waits, open.is_known) = (Some(Waits { r#for: waiting.r#for, approvals }), true);
         Some(open.requested)
     }
 
@@ -341,7 +343,7 @@ impl Meter {
     pub(crate) fn grant_below(&mut self, run: &RunId, more: Option<&Allowance>) -> Option<u64> {
         let open = self.find(run)?;
         open.grants.push(more.copied());
-        open.waits = None;
+        (open.waits, open.is_known) = (None, true);
         if let Some(more) = more {
             open.allowance = open.allowance.plus(more);
         }

@@ -1,7 +1,7 @@
 //! An agent as an operator: dispatched by name or as a tool, gone on with where its record ends.
 
 use async_trait::async_trait;
-use backstop_event_log::{EventLog, RunState, RunSummary};
+use backstop_event_log::{EventLog, LogError, RunState, RunSummary};
 use layer0::Operator;
 use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
@@ -76,7 +76,13 @@ impl Agent {
             return Ok(self.run(request).await?);
         }
         let summary = log.summary(run).await.map_err(OperatorError::failed)?;
-        let Some(summary) = summary else { return Ok(self.run(request).await?) };
+        let summary = match summary {
+            Some(summary) => summary,
+            None if context.is_recorded => {
+                return Err(OperatorError::failed(LogError::Lost(run.clone())));
+            }
+            None => return Ok(self.run(request).await?),
+        };
         self.take_up(&**log, &summary, request, context).await.map_err(|error| match error {
             ResumeError::Run(failure) => (*failure).into(),
             error => OperatorError::failed(error),

@@ -174,6 +174,7 @@ impl Run {
             grants: Vec::new(),
             waits: None,
             unrecorded,
+            is_known: false,
             at_most,
             requested,
         });

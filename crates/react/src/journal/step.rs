@@ -194,6 +194,9 @@ pub(crate) struct Child {
     pub(crate) attempt: u32,
     /// May there be a record of it?
     pub(crate) goes_on: bool,
+    /// Was there one?
+    #[serde(default)]
+    pub(crate) is_recorded: bool,
     /// Does it keep no record?
     #[serde(default)]
     pub(crate) unrecorded: bool,

@@ -262,12 +262,22 @@ impl Run {
         if let Some(open) = recorded.find(|open| !self.tools.is_taken_up(&open.run)) {
             let (run, attempt, allowance) = (open.run.clone(), open.attempt, open.allowance);
             let unrecorded = open.unrecorded;
+            let is_recorded = open.is_known && !unrecorded;
             let time = machine.deadline().map(|deadline| deadline.since(self.ledger.at()));
             self.tools.take_up(run.clone());
             let root = self.root.clone();
             let grant = Grant::new(allowance, time);
             let goes_on = true;
-            return Ok(Ok(Child { run, operator, root, attempt, goes_on, unrecorded, grant }));
+            return Ok(Ok(Child {
+                run,
+                operator,
+                root,
+                attempt,
+                goes_on,
+                is_recorded,
+                unrecorded,
+                grant,
+            }));
         }
         if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
             return Ok(Err(NothingLeft::too_deep(self.depth + 1, max)));
@@ -296,7 +306,8 @@ impl Run {
         let facts = self.facts_of_below(dispatched);
         self.ledger.step(facts).await?;
         let root = self.root.clone();
-        Ok(Ok(Child { run, operator, root, attempt: 1, goes_on: false, unrecorded, grant }))
+        let (attempt, goes_on, is_recorded) = (1, false, false);
+        Ok(Ok(Child { run, operator, root, attempt, goes_on, is_recorded, unrecorded, grant }))
     }
 
     /// Records that a run below is tried again.

@@ -17,6 +17,7 @@ mod history;
 mod forks;
 mod hooks;
 mod limits;
+mod lost;
 mod model;
 mod outside;
 mod parking;
