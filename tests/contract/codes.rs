@@ -17,6 +17,7 @@ const ELSEWHERE: &[&str] = &[
     "../crates/react/tests/it/budgets.rs",
     "../crates/react/tests/it/durable.rs",
     "../crates/react/tests/it/episodes.rs",
+    "../crates/react/tests/it/lost.rs",
     "durability/kill.rs",
     "../crates/react/tests/it/parts.rs",
     "../crates/react/tests/it/settling.rs",

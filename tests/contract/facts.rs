@@ -54,6 +54,7 @@ fn every_variant_states_its_facts() {
         LogError::Full("disk full".into()),
         LogError::key_missing("0123456789abcdef"),
         LogError::Locked("busy".into()),
+        LogError::Lost("run_1".into()),
         LogError::not_erasable(7, "it has no salt"),
         LogError::NotFound("run_1".into()),
         LogError::schema_newer(2, 1),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use backstop_event_log::{Claim, EventLog, LogError, RunWriter, read_events};
 
 use super::history::{
-    begin, below, dispatched, finished, following, input, open, resume, send, started, warning,
-    whole, write,
+    Log, begin, below, dispatched, finished, following, input, open, resume, send, started,
+    warning, whole, write,
 };
 use crate::contract::approvals::asked;
 use crate::contract::suite::Open;
@@ -91,6 +91,16 @@ pub(super) async fn a_session_has_one_open_run_by_whatever_handle(place: Place) 
     assert!(matches!(busy, Some(LogError::SessionBusy { .. })), "{busy:?}");
 }
 
+/// Claims a run once it is free, which it is soon after its claim was dropped.
+async fn claimed(log: &Log, run: &str) -> Claim {
+    loop {
+        match log.claim(&run.into()).await {
+            Err(LogError::Claimed(_)) => tokio::task::yield_now().await,
+            claim => return claim.expect("it is there"),
+        }
+    }
+}
+
 /// The claim of a root covers the runs below it.
 pub(super) async fn a_tree_has_one_owner_by_whatever_handle(place: Place) {
     let (one, two) = (place().await, place().await);
@@ -101,14 +111,14 @@ pub(super) async fn a_tree_has_one_owner_by_whatever_handle(place: Place) {
     drop((below, alone));
     let refused = two.claim(&"run_2".into()).await;
     assert!(matches!(refused, Err(LogError::Claimed(_))), "its root has an owner: {refused:?}");
-    drop(two.claim(&"run_3".into()).await.expect("it says nothing of a root"));
+    drop(claimed(&two, "run_3").await);
     drop(root);
-    let below = two.claim(&"run_2".into()).await.expect("the tree is free");
+    let below = claimed(&two, "run_2").await;
     let refused = one.claim(&"run_1".into()).await;
     assert!(matches!(refused, Err(LogError::Claimed(_))), "a run of it has an owner: {refused:?}");
     let epoch = below.epoch();
     drop(below);
-    let _root = one.claim(&"run_1".into()).await.expect("the tree is free");
+    let _root = claimed(&one, "run_1").await;
     let mut overtaken = RunWriter::resume(two, summary, Claim::new(epoch, ()));
     let refused = write(&mut overtaken, 12, [warning("late")]).await;
     assert!(matches!(refused, Err(LogError::Conflict { .. })), "{refused:?}");
