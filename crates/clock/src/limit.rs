@@ -21,10 +21,10 @@ use crate::{BoxFuture, Clock};
 /// ```
 pub struct Limit {
     clock: Arc<dyn Clock>,
-    state: Mutex<State>,
+    state: Mutex<LimitState>,
 }
 
-struct State {
+struct LimitState {
     /// When the time is over, in monotonic time; never where `None`.
     until: Option<Duration>,
     paused_since: Option<Duration>,
@@ -37,7 +37,7 @@ impl Limit {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, limit: Option<Duration>) -> Self {
         let until = limit.map(|limit| clock.monotonic().saturating_add(limit));
-        let state = State { until, paused_since: None, waiters: Vec::new() };
+        let state = LimitState { until, paused_since: None, waiters: Vec::new() };
         Self { clock, state: Mutex::new(state) }
     }
 
@@ -110,7 +110,7 @@ impl Limit {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LimitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -16,9 +16,9 @@ use crate::{BoxFuture, Clock};
 /// such as a database on another thread. When the count reaches zero, the earliest sleeper is
 /// woken. Clones share one clock.
 #[derive(Clone)]
-pub struct VirtualClock(Arc<Mutex<State>>);
+pub struct VirtualClock(Arc<Mutex<ClockState>>);
 
-struct State {
+struct ClockState {
     now: Timestamp,
     /// How far the time of day was set away from what has passed.
     set_by_ms: i64,
@@ -32,7 +32,7 @@ impl VirtualClock {
     /// Starts a clock at `now`.
     #[must_use]
     pub fn starting_at(now: Timestamp) -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(ClockState {
             now,
             set_by_ms: 0,
             started: now,
@@ -56,7 +56,7 @@ impl VirtualClock {
         state.set_by_ms = state.set_by_ms.saturating_add(by_ms);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClockState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -13,21 +13,21 @@ use crate::parse::parse;
 /// The tables of a file that are checked.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Tables {
-    tools: Vec<Tool>,
-    operator: Vec<Operator>,
+struct ApprovalTables {
+    tools: Vec<ApprovalTool>,
+    operator: Vec<ApprovalOperator>,
     approvals: Vec<Decision>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Operator {
-    tools: Vec<Tool>,
+struct ApprovalOperator {
+    tools: Vec<ApprovalTool>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Tool {
+struct ApprovalTool {
     kind: String,
     name: String,
     approval: Option<bool>,
@@ -45,7 +45,7 @@ struct Decision {
 /// The built-in tools of which each call is asked about unless the file says otherwise.
 const ASKED_ABOUT: [&str; 2] = ["fs_write", "shell"];
 
-impl Tool {
+impl ApprovalTool {
     fn is_asked_about(&self) -> bool {
         let by_itself = || self.kind == "builtin" && ASKED_ABOUT.contains(&self.name.as_str());
         self.approval.unwrap_or_else(by_itself)
@@ -54,7 +54,7 @@ impl Tool {
 
 /// Refuses what says something of approvals where there is none.
 pub(crate) fn check_approvals(path: &Path, text: &str) -> Result<(), ConfigError> {
-    let Tables { tools, operator, approvals } = parse(path, text)?;
+    let ApprovalTables { tools, operator, approvals } = parse(path, text)?;
     let refused = |key: &str, span: Range<usize>, goes_with: &str| {
         Err(ConfigError::goes_with(path, key, goes_with).in_text(text, span))
     };

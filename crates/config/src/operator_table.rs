@@ -64,10 +64,10 @@ impl OperatorTable {
 /// The names of a file that are held against each other.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Names {
+struct OperatorNames {
     entry: Option<Spanned<String>>,
     agent: Own,
-    tools: Vec<Named>,
+    tools: Vec<NamedOperator>,
     operator: Vec<Operator>,
 }
 
@@ -78,7 +78,7 @@ struct Own {
 }
 
 #[derive(Deserialize)]
-struct Named {
+struct NamedOperator {
     name: Spanned<String>,
 }
 
@@ -88,7 +88,7 @@ struct Operator {
     #[serde(default)]
     agent: Own,
     #[serde(default)]
-    tools: Vec<Named>,
+    tools: Vec<NamedOperator>,
 }
 
 /// What already has a name.
@@ -114,7 +114,7 @@ pub(crate) fn check_operators(
     for operator in operators {
         operator.check_kind(path, text)?;
     }
-    let Names { entry, agent, tools, operator } = parse(path, text)?;
+    let OperatorNames { entry, agent, tools, operator } = parse(path, text)?;
     for Operator { name, agent, .. } in &operator {
         let refused = |what: String| ConfigError::new(path, what).in_text(text, name.span());
         check_name(name.as_ref()).map_err(|error| refused(format!("operator: {error}")))?;

@@ -12,20 +12,20 @@ use crate::parse::parse;
 /// The tables of a file that are checked.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Tables {
-    tools: Vec<Tool>,
-    operator: Vec<Operator>,
+struct ProbeTables {
+    tools: Vec<ProbeTool>,
+    operator: Vec<ProbeOperator>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Operator {
-    tools: Vec<Tool>,
+struct ProbeOperator {
+    tools: Vec<ProbeTool>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Tool {
+struct ProbeTool {
     probe: Option<String>,
     probe_output: Option<Spanned<IgnoredAny>>,
     probe_is_final: Option<Spanned<bool>>,
@@ -33,9 +33,9 @@ struct Tool {
 
 /// Refuses what says something of a probe where there is none.
 pub(crate) fn check_probes(path: &Path, text: &str) -> Result<(), ConfigError> {
-    let Tables { tools, operator } = parse(path, text)?;
+    let ProbeTables { tools, operator } = parse(path, text)?;
     let below = operator.iter().flat_map(|operator| &operator.tools);
-    for Tool { probe, probe_output, probe_is_final } in tools.iter().chain(below) {
+    for ProbeTool { probe, probe_output, probe_is_final } in tools.iter().chain(below) {
         let refused = |key: &str, span, goes_with: &str| {
             Err(ConfigError::goes_with(path, key, goes_with).in_text(text, span))
         };

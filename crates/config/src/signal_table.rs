@@ -29,7 +29,7 @@ pub struct SignalTable {
 /// The tables of a file that are checked.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Tables {
+struct SignalTables {
     signals: Vec<Signal>,
 }
 
@@ -48,7 +48,7 @@ enum Carried {
 
 /// Refuses an input that says nothing to the model.
 pub(crate) fn check_signals(path: &Path, text: &str) -> Result<(), ConfigError> {
-    let Tables { signals } = parse(path, text)?;
+    let SignalTables { signals } = parse(path, text)?;
     for Signal { name, data } in signals {
         let says = |data: &Spanned<Carried>| matches!(data.as_ref(), Carried::Text(text) if !text.trim().is_empty());
         if name.as_ref() != "input" || data.as_ref().is_some_and(says) {

@@ -19,12 +19,12 @@ pub(crate) const DEFAULT_CAPACITY: u64 = 16 * 1024 * 1024;
 #[derive(Debug)]
 pub struct MemoryErrorStore {
     /// Made for the first run: many agents are never run.
-    kept: OnceLock<Box<Kept>>,
+    kept: OnceLock<Box<KeptErrors>>,
     capacity: u64,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptErrors {
     rows: Mutex<Rows>,
     holds: Holds,
 }
@@ -97,7 +97,7 @@ impl MemoryErrorStore {
         Self { kept: OnceLock::new(), capacity: bytes }
     }
 
-    fn kept(&self) -> &Kept {
+    fn kept(&self) -> &KeptErrors {
         self.kept.get_or_init(Box::default)
     }
 

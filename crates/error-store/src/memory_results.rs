@@ -14,12 +14,12 @@ use crate::{Hold, Holds, Lookup, Pruned, ResultFilter, Retention, StoreError};
 #[derive(Debug)]
 pub struct MemoryResultStore {
     /// Made for the first run: many agents are never run.
-    kept: OnceLock<Box<Kept>>,
+    kept: OnceLock<Box<KeptResults>>,
     capacity: u64,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct KeptResults {
     rows: Mutex<Shelf<ResultRecord>>,
     holds: Holds,
 }
@@ -37,7 +37,7 @@ impl MemoryResultStore {
         Self { kept: OnceLock::new(), capacity: bytes }
     }
 
-    fn kept(&self) -> &Kept {
+    fn kept(&self) -> &KeptResults {
         self.kept.get_or_init(Box::default)
     }
 

@@ -120,7 +120,7 @@ impl InboxMessage {
 
 /// The data of a row as JSON, for logs that keep text.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Data {
+struct RowData {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     approved: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,23 +143,27 @@ impl InboxRequest {
     #[expect(clippy::missing_panics_doc, reason = "a truth value, a text and JSON are JSON")]
     pub fn data(&self) -> String {
         let data = match self {
-            Self::Cancel { .. } | Self::Expire { .. } => Data::default(),
-            Self::Decide { decision, .. } => Data {
+            Self::Cancel { .. } | Self::Expire { .. } => RowData::default(),
+            Self::Decide { decision, .. } => RowData {
                 approved: Some(decision.approved),
                 text: decision.reason.clone(),
                 arguments: decision.arguments.clone(),
-                ..Data::default()
+                ..RowData::default()
             },
-            Self::Input { text, .. } => Data { text: Some(text.to_string()), ..Data::default() },
-            Self::Settle { call, settlement, .. } => Data {
+            Self::Input { text, .. } => {
+                RowData { text: Some(text.to_string()), ..RowData::default() }
+            }
+            Self::Settle { call, settlement, .. } => RowData {
                 call: Some(call.clone()),
                 happened: Some(settlement.happened),
                 output: settlement.output.clone(),
-                ..Data::default()
+                ..RowData::default()
             },
-            Self::Signal { name, data, .. } => {
-                Data { text: Some(name.to_string()), signal: Some(data.clone()), ..Data::default() }
-            }
+            Self::Signal { name, data, .. } => RowData {
+                text: Some(name.to_string()),
+                signal: Some(data.clone()),
+                ..RowData::default()
+            },
         };
         serde_json::to_string(&data).expect("a truth value, a text and JSON are JSON")
     }
@@ -173,7 +177,7 @@ impl InboxRequest {
         by: &str,
         data: &str,
     ) -> Option<Self> {
-        let Data { approved, text, arguments, signal, call, happened, output } =
+        let RowData { approved, text, arguments, signal, call, happened, output } =
             serde_json::from_str(data).ok()?;
         Some(match kind {
             "cancel" => Self::Cancel { run },

@@ -27,7 +27,7 @@ pub struct Trace {
 
 /// Where a line stands among those of other runs.
 #[derive(Debug, Default)]
-struct Place {
+struct LinePosition {
     /// When the run above them all began.
     began: Option<Timestamp>,
     before: String,
@@ -43,10 +43,10 @@ impl Trace {
 
     /// Returns the line of the next event.
     pub fn line(&mut self, event: &Event) -> String {
-        self.line_at(event, &Place::default())
+        self.line_at(event, &LinePosition::default())
     }
 
-    fn line_at(&mut self, event: &Event, place: &Place) -> String {
+    fn line_at(&mut self, event: &Event, place: &LinePosition) -> String {
         let started = *self.started.get_or_insert(event.at);
         let elapsed = event.at.since(place.began.unwrap_or(started)).as_secs_f64();
         let took = self.took(event, started).map(|took| Seconds(took).to_string());
@@ -64,10 +64,10 @@ impl Trace {
 
     /// Returns the line of the next event, of which the payload was erased.
     pub fn erased(&mut self, record: &Record) -> String {
-        self.erased_at(record, &Place::default())
+        self.erased_at(record, &LinePosition::default())
     }
 
-    fn erased_at(&mut self, record: &Record, place: &Place) -> String {
+    fn erased_at(&mut self, record: &Record, place: &LinePosition) -> String {
         let started = *self.started.get_or_insert(record.at);
         let elapsed = record.at.since(place.began.unwrap_or(started)).as_secs_f64();
         let Record { seq, event_type, .. } = record;

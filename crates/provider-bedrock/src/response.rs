@@ -21,11 +21,11 @@ pub struct WireResponse {
 
 #[derive(Deserialize)]
 struct WireOutput {
-    message: Option<WireMessage>,
+    message: Option<AnswerMessage>,
 }
 
 #[derive(Deserialize)]
-struct WireMessage {
+struct AnswerMessage {
     #[serde(deserialize_with = "lenient::or_default")]
     content: Vec<WireBlock>,
 }
@@ -39,7 +39,7 @@ struct WireBlock {
     /// Text, with what it cites.
     citations_content: Option<CitationsContent>,
     reasoning_content: Option<WireReasoning>,
-    tool_use: Option<WireCall>,
+    tool_use: Option<AnswerCall>,
 }
 
 #[derive(Deserialize)]
@@ -74,7 +74,7 @@ struct ReasoningText {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct WireCall {
+struct AnswerCall {
     #[serde(default, deserialize_with = "lenient::text_or_empty")]
     tool_use_id: String,
     name: String,
@@ -139,7 +139,7 @@ impl WireBlock {
             Some(Part::Thinking(Thinking { text, signature, redacted: redacted_content }))
         };
         let call = || {
-            let WireCall { tool_use_id: id, name, input } = tool_use?;
+            let AnswerCall { tool_use_id: id, name, input } = tool_use?;
             let mut call = CallDraft::new(id, name);
             call.take(input);
             Some(Part::Call(call))

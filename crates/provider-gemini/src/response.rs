@@ -20,25 +20,25 @@ pub struct WireResponse {
 pub(crate) struct Candidate {
     #[serde(default, deserialize_with = "lenient::count")]
     pub(crate) index: Option<u64>,
-    pub(crate) content: Option<Content>,
+    pub(crate) content: Option<AnswerContent>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) finish_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Content {
-    pub(crate) parts: Option<Vec<Part>>,
+pub(crate) struct AnswerContent {
+    pub(crate) parts: Option<Vec<AnswerPart>>,
 }
 
 /// Text, a thought or a call; what only servers' tools produce has none of these.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Part {
+pub(crate) struct AnswerPart {
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) text: Option<String>,
     #[serde(default, deserialize_with = "lenient::maybe")]
     pub(crate) thought: Option<bool>,
-    pub(crate) function_call: Option<WireCall>,
+    pub(crate) function_call: Option<AnswerCall>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) thought_signature: Option<String>,
 }
@@ -61,7 +61,7 @@ impl Signed {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct WireCall {
+pub(crate) struct AnswerCall {
     /// Left out by most models.
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) id: Option<String>,

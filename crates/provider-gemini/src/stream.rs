@@ -7,7 +7,7 @@ use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream};
 use layer0::message::{StatePart, StopReason};
 use serde_json::json;
 
-use crate::response::{Part, PromptFeedback, Signed, WireResponse, WireUsage};
+use crate::response::{AnswerPart, PromptFeedback, Signed, WireResponse, WireUsage};
 
 /// An answer as its pieces tell it. The protocol has no end marker but a finish reason, which some
 /// models give with every piece: the last one counts.
@@ -64,7 +64,7 @@ impl GenerateStream {
         Ok(())
     }
 
-    fn push(&mut self, part: Part, reply: &Reply<'_>) {
+    fn push(&mut self, part: AnswerPart, reply: &Reply<'_>) {
         let draft = &mut self.draft;
         if let Some(signature) = part.thought_signature.filter(|it| !it.is_empty()) {
             // A stream may end with a text that is empty but for its signature.

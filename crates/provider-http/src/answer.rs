@@ -7,8 +7,8 @@ use reqwest::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::decode::BYTE_ORDER_MARK;
 use crate::endpoint::Endpoint;
+use crate::error_body::looks_like_html;
 use crate::limits::MAX_ANSWER_BYTES;
-use crate::said::looks_like_html;
 
 /// How many blank bytes may stand before what an answer is. A server that sends nothing else must not be
 /// read for ever.

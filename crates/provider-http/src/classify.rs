@@ -6,8 +6,8 @@
 //! it matches the rows that look at the body, and takes the status of the row.
 
 use crate::class::Class;
+use crate::error_body::ErrorBody;
 use crate::phrases::by_words;
-use crate::said::Said;
 
 /// One row: a failure with this status and this body is of this class.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ impl Row {
         Self { status: None, when, class }
     }
 
-    fn matches(&self, status: Option<u16>, said: &Said) -> bool {
+    fn matches(&self, status: Option<u16>, said: &ErrorBody) -> bool {
         (status.is_none() || self.status.is_none() || self.status == status)
             && self.when.matches(said)
     }
@@ -60,7 +60,7 @@ pub enum When {
 }
 
 impl When {
-    fn matches(self, said: &Said) -> bool {
+    fn matches(self, said: &ErrorBody) -> bool {
         let one_of = |words: &[&str], list: &[String]| {
             list.iter().any(|said| words.iter().any(|word| word.eq_ignore_ascii_case(said)))
         };
@@ -88,7 +88,7 @@ impl When {
 
 /// Says what a failure is, and which status it has. `status` is `None` inside a 200.
 #[must_use]
-pub fn classify(rows: &[Row], status: Option<u16>, said: &Said) -> (Class, Option<u16>) {
+pub fn classify(rows: &[Row], status: Option<u16>, said: &ErrorBody) -> (Class, Option<u16>) {
     if let Some(class) = by_words(status, said) {
         return (class, status.or(said.status));
     }
@@ -104,7 +104,7 @@ pub fn classify(rows: &[Row], status: Option<u16>, said: &Said) -> (Class, Optio
     (class, status)
 }
 
-fn by_rows(rows: &[Row], status: Option<u16>, said: &Said) -> (Class, Option<u16>) {
+fn by_rows(rows: &[Row], status: Option<u16>, said: &ErrorBody) -> (Class, Option<u16>) {
     if let Some(row) = rows.iter().find(|row| row.matches(status, said)) {
         return (row.class, status.or(said.status).or(row.status));
     }
@@ -159,7 +159,7 @@ mod tests {
     fn first_matching_row_wins() {
         #[track_caller]
         fn check(status: Option<u16>, body: &str, class: Class, as_status: Option<u16>) {
-            let found = classify(ROWS, status, &Said::read(body.as_bytes()));
+            let found = classify(ROWS, status, &ErrorBody::read(body.as_bytes()));
             assert_eq!(found, (class, as_status), "{status:?} {body}");
         }
         let spend = r#"{"error":{"code":"spend_limit"}}"#;

@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 
 use crate::classify::{Row, classify};
 use crate::config_error::ConfigError;
+use crate::error_body::ErrorBody;
 use crate::extra::body_with;
 use crate::header::ExtraHeader;
 use crate::key::ApiKey;
-use crate::said::Said;
 use crate::sign::{Sign, Unsigned};
 use crate::timeouts::Timeouts;
 use crate::wording::Wording;
@@ -227,7 +227,7 @@ impl Endpoint {
 
     /// Says what a failure inside a 200 is.
     pub(crate) fn failure(&self, body: Value, head: &Head) -> ProviderError {
-        self.classified(None, &Said::read_json(body), head)
+        self.classified(None, &ErrorBody::read_json(body), head)
     }
 
     /// Makes [`ProviderError::InvalidResponse`], with words that may come from outside.
@@ -306,14 +306,14 @@ impl Endpoint {
             let word = body.iter().rposition(u8::is_ascii_whitespace);
             body.truncate(word.unwrap_or(0));
         }
-        let mut said = Said { should_retry, ..Said::read(&body) };
+        let mut said = ErrorBody { should_retry, ..ErrorBody::read(&body) };
         if let Some(kind) = kind {
             said.add_kind(&kind);
         }
         self.classified(Some(status), &said, head)
     }
 
-    fn classified(&self, status: Option<u16>, said: &Said, head: &Head) -> ProviderError {
+    fn classified(&self, status: Option<u16>, said: &ErrorBody, head: &Head) -> ProviderError {
         let (class, status) = classify(self.rows, status, said);
         let retry_after = head.retry_after.or(said.retry_after);
         let mut message = self.wording.clean(&said.message);

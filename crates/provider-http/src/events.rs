@@ -24,7 +24,7 @@ impl Event {
             if !["data:", "event:"].iter().any(|field| self.data.starts_with(field)) {
                 break;
             }
-            let mut draft = Draft::default();
+            let mut draft = EventDraft::default();
             self.data.lines().for_each(|line| draft.take(line.as_bytes(), 0));
             let Some(inner) = draft.end() else { break };
             self = inner;
@@ -56,12 +56,12 @@ pub struct Events {
     /// Was the first line taken?
     begun: bool,
     of_stream: usize,
-    draft: Draft,
+    draft: EventDraft,
 }
 
 /// The event that is being put together.
 #[derive(Debug, Default)]
-struct Draft {
+struct EventDraft {
     kind: String,
     /// Its data, each line with a newline.
     data: String,
@@ -152,7 +152,7 @@ impl Framing for Events {
     }
 }
 
-impl Draft {
+impl EventDraft {
     /// Takes in a line, `bytes` long with its end. What is no field that counts is a comment.
     fn take(&mut self, line: &[u8], bytes: usize) {
         self.bytes += bytes;

@@ -5,7 +5,7 @@
 //! malformed request. So every adapter knows all of them. Each has a body it was seen in.
 
 use crate::class::Class;
-use crate::said::Said;
+use crate::error_body::ErrorBody;
 
 mod lists;
 
@@ -17,7 +17,7 @@ const PASSING: &[&str] = &["rate limit", "rate_limit", "too many requests", "per
 /// Says what a failure is by words that any provider may repeat; `None` where they say nothing.
 ///
 /// A status that tells of keys or of rates tells more than words about tokens do.
-pub(crate) fn by_words(status: Option<u16>, said: &Said) -> Option<Class> {
+pub(crate) fn by_words(status: Option<u16>, said: &ErrorBody) -> Option<Class> {
     let words = said.words();
     let any = |phrases: &[Phrase]| phrases.iter().any(|phrase| phrase.is_in(&words));
     if any(QUOTAS) {
@@ -37,7 +37,11 @@ mod tests {
 
     #[track_caller]
     fn check(status: Option<u16>, body: &str, expected: Option<Class>) {
-        assert_eq!(by_words(status, &Said::read(body.as_bytes())), expected, "{status:?} {body}");
+        assert_eq!(
+            by_words(status, &ErrorBody::read(body.as_bytes())),
+            expected,
+            "{status:?} {body}"
+        );
     }
 
     /// Spec: P6
@@ -50,7 +54,7 @@ mod tests {
         ] {
             for phrase in phrases {
                 assert!(phrase.words.iter().all(|word| *word == word.to_ascii_lowercase()));
-                let words = Said::read(phrase.body.as_bytes()).words();
+                let words = ErrorBody::read(phrase.body.as_bytes()).words();
                 assert!(phrase.is_in(&words), "{}: {words}", phrase.from);
                 check(Some(phrase.status), phrase.body, Some(class));
                 check(None, phrase.body, Some(class));

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::decode::from_slice;
 use crate::endpoint::{Endpoint, Head};
+use crate::error_body::is_failure;
 use crate::framing::FrameError;
-use crate::said::is_failure;
 
 /// An answer that is being read: where it comes from, and who listens.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 /// A whole answer, or a line of one.
 #[derive(Deserialize)]
 pub struct Chunk {
-    pub(crate) message: Option<Said>,
+    pub(crate) message: Option<AnswerMessage>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     pub(crate) done: bool,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -36,32 +36,32 @@ impl Chunk {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Said {
+pub(crate) struct AnswerMessage {
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) content: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) thinking: Option<String>,
-    pub(crate) tool_calls: Option<Vec<WireCall>>,
+    pub(crate) tool_calls: Option<Vec<AnswerCall>>,
 }
 
 /// A call, which always comes whole.
 #[derive(Deserialize)]
-pub(crate) struct WireCall {
+pub(crate) struct AnswerCall {
     /// Newer versions send one.
     #[serde(default, deserialize_with = "lenient::text")]
     id: Option<String>,
-    function: WireFunction,
+    function: AnswerFunction,
 }
 
 #[derive(Deserialize)]
-struct WireFunction {
+struct AnswerFunction {
     name: String,
     /// An object; a string is what the model wrote where a server in between could not read it.
     arguments: Option<Box<RawValue>>,
 }
 
-impl From<WireCall> for CallDraft {
-    fn from(call: WireCall) -> Self {
+impl From<AnswerCall> for CallDraft {
+    fn from(call: AnswerCall) -> Self {
         let mut draft = Self::new(call.id.unwrap_or_default(), call.function.name);
         draft.take(call.function.arguments);
         draft

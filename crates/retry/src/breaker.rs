@@ -71,11 +71,11 @@ impl Default for BreakerConfig {
 pub struct Breaker {
     config: BreakerConfig,
     clock: Arc<dyn Clock>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<BreakerState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct BreakerState {
     phase: Phase,
     /// Counts the changes of phase.
     generation: u64,
@@ -93,7 +93,7 @@ enum Phase {
     HalfOpen,
 }
 
-impl State {
+impl BreakerState {
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.generation += 1;
@@ -106,7 +106,7 @@ impl Breaker {
     pub fn new(config: BreakerConfig, clock: Arc<dyn Clock>) -> Self {
         let config = BreakerConfig { failures: config.failures.max(1), ..config };
         let phase = Phase::Closed { failures: 0 };
-        let state = State { phase, generation: 0, last_failure: None };
+        let state = BreakerState { phase, generation: 0, last_failure: None };
         Self { config, clock, state: Arc::new(Mutex::new(state)) }
     }
 
@@ -116,7 +116,7 @@ impl Breaker {
         BreakerLayer(self)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

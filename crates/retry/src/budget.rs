@@ -22,11 +22,11 @@ const REFILL_PER_SECOND: f64 = 1.0;
 #[derive(Clone)]
 pub struct RetryBudget {
     clock: Arc<dyn Clock>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<BudgetState>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct BudgetState {
     credit: f64,
     reserve: f64,
     /// When it was refilled last, in monotonic time.
@@ -37,7 +37,7 @@ impl RetryBudget {
     /// Makes a budget with a full reserve.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let state = State { credit: 0.0, reserve: RESERVE, refilled: clock.monotonic() };
+        let state = BudgetState { credit: 0.0, reserve: RESERVE, refilled: clock.monotonic() };
         Self { clock, state: Arc::new(Mutex::new(state)) }
     }
 

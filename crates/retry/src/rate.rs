@@ -38,11 +38,11 @@ const ENOUGH: f64 = 1.0 - 1e-9;
 pub struct RateLimit {
     clock: Arc<dyn Clock>,
     cooldown: Duration,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<RateState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RateState {
     /// `None` as long as there are none: an endpoint that is not limited keeps no room for it.
     limits: Option<Box<Limits>>,
     /// Until then, in monotonic time, nothing is asked.
@@ -186,7 +186,7 @@ impl RateLimit {
         change(limits);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -204,7 +204,7 @@ impl Drop for Taken {
     }
 }
 
-impl State {
+impl RateState {
     fn wait(&mut self, now: Duration) -> Duration {
         let rest = self.rests_until.saturating_sub(now);
         rest.max(self.limits.as_mut().map_or(Duration::ZERO, |limits| limits.wait(now)))

@@ -37,7 +37,7 @@ impl ErrorStore for SqliteErrorStore {
     }
 
     async fn keep(&self, error: ErrorRecord) -> Result<(), StoreError> {
-        self.0.for_writing()?.perform(Keep(error)).await.map(drop)
+        self.0.for_writing()?.perform(KeepError(error)).await.map(drop)
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ErrorId) -> Result<(), StoreError> {
@@ -80,10 +80,10 @@ impl ErrorStore for SqliteErrorStore {
 
 /// Writes an error of another store. One of the same text may be in the session already, and is
 /// counted on; this one keeps its id all the same, because a record refers to it.
-struct Keep(ErrorRecord);
+struct KeepError(ErrorRecord);
 
 #[async_trait]
-impl Chore for Keep {
+impl Chore for KeepError {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
         let error = &self.0;
         let written = sqlx::query(

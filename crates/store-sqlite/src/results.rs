@@ -61,7 +61,7 @@ impl ResultStore for SqliteResultStore {
     }
 
     async fn keep(&self, result: ResultRecord) -> Result<(), StoreError> {
-        self.0.for_writing()?.perform(Keep(result)).await.map(drop)
+        self.0.for_writing()?.perform(KeepResult(result)).await.map(drop)
     }
 
     async fn keep_expired(&self, session: &SessionId, id: &ResultId) -> Result<(), StoreError> {
@@ -95,10 +95,10 @@ impl ResultStore for SqliteResultStore {
 }
 
 /// Writes a result of another store.
-struct Keep(ResultRecord);
+struct KeepResult(ResultRecord);
 
 #[async_trait]
-impl Chore for Keep {
+impl Chore for KeepResult {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
         let ResultRecord { id, origin, body, .. } = &self.0;
         insert::insert(connection, id, origin, body).await.map(u64::from)

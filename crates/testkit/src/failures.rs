@@ -18,7 +18,7 @@ use self::row::rows;
 use crate::server::Reply;
 
 pub use responses::{responses_samples, responses_stop_reasons, responses_stopped};
-pub use row::{Row, file};
+pub use row::{FailureRow, file};
 pub use sample::{Sample, Verdict};
 
 /// Returns what these providers can answer when they fail, at least one sample a row. Those of
@@ -30,7 +30,7 @@ pub use sample::{Sample, Verdict};
 /// When the file is not what it should be, and when a row's condition is in no known form.
 #[must_use]
 pub fn samples(providers: &[&str]) -> Vec<Sample> {
-    let samples = |row: &Row| {
+    let samples = |row: &FailureRow| {
         let samples = row.samples();
         assert!(!samples.is_empty(), "{row:?}");
         samples
@@ -38,7 +38,7 @@ pub fn samples(providers: &[&str]) -> Vec<Sample> {
     rows(providers).iter().flat_map(samples).collect()
 }
 
-impl Row {
+impl FailureRow {
     /// Returns replies this row speaks of.
     fn samples(&self) -> Vec<Sample> {
         if self.provider == "gemini" {

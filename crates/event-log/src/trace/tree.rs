@@ -6,7 +6,7 @@ use layer0::Timestamp;
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 
-use super::{Place, Trace};
+use super::{LinePosition, Trace};
 use crate::Record;
 
 /// What a run below is indented by.
@@ -74,14 +74,14 @@ impl TreeTrace {
         self.runs.entry(run.clone()).or_default().trace.erased_at(record, &place)
     }
 
-    fn place(&mut self, run: &RunId, at: Timestamp) -> Place {
+    fn place(&mut self, run: &RunId, at: Timestamp) -> LinePosition {
         let began = Some(*self.began.get_or_insert(at));
         let above = std::iter::successors(self.below(run), |(caller, _)| self.below(caller));
         let before = match (above.count(), self.below(run)) {
             (depth, Some((_, name))) => format!("{}{name}: ", INDENT.repeat(depth)),
             (_, None) => String::new(),
         };
-        Place { began, before, behind: String::new() }
+        LinePosition { began, before, behind: String::new() }
     }
 
     fn below(&self, run: &RunId) -> Option<&(RunId, String)> {

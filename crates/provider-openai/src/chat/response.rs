@@ -14,14 +14,14 @@ use serde_json::value::RawValue;
 pub struct ChatResponse {
     choices: Option<Vec<Choice>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
-    usage: Option<WireUsage>,
+    usage: Option<ChatUsage>,
 }
 
 #[derive(Deserialize)]
 struct Choice {
     #[serde(default, deserialize_with = "lenient::count")]
     index: Option<u64>,
-    message: Option<Said>,
+    message: Option<AnswerMessage>,
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
     error: Option<Value>,
@@ -46,8 +46,8 @@ pub(super) fn asked_for<C>(
 
 /// What the model said: a message, or a piece of one.
 #[derive(Deserialize, Default)]
-pub(super) struct Said {
-    pub(super) content: Option<Content>,
+pub(super) struct AnswerMessage {
+    pub(super) content: Option<AnswerContent>,
     #[serde(default, deserialize_with = "lenient::text")]
     pub(super) refusal: Option<String>,
     /// As DeepSeek, llama.cpp and others call it.
@@ -59,7 +59,7 @@ pub(super) struct Said {
     pub(super) tool_calls: Option<Vec<CallPiece>>,
 }
 
-impl Said {
+impl AnswerMessage {
     pub(super) fn thinking(&self) -> Option<&str> {
         self.reasoning_content
             .as_deref()
@@ -71,7 +71,7 @@ impl Said {
 /// Text, or the parts that some endpoints send instead.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(super) enum Content {
+pub(super) enum AnswerContent {
     Text(String),
     Parts(Vec<Self>),
     Part {
@@ -82,7 +82,7 @@ pub(super) enum Content {
     Other(IgnoredAny),
 }
 
-impl Content {
+impl AnswerContent {
     pub(super) fn into_text(self) -> String {
         match self {
             Self::Text(text) => text,
@@ -110,7 +110,7 @@ pub(super) struct FunctionPiece {
 }
 
 #[derive(Deserialize, Default)]
-pub(super) struct WireUsage {
+pub(super) struct ChatUsage {
     #[serde(default, deserialize_with = "lenient::count")]
     prompt_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
@@ -125,8 +125,8 @@ struct PromptDetails {
     cached_tokens: Option<u64>,
 }
 
-impl From<WireUsage> for TokenUsage {
-    fn from(usage: WireUsage) -> Self {
+impl From<ChatUsage> for TokenUsage {
+    fn from(usage: ChatUsage) -> Self {
         let details = usage.prompt_tokens_details.unwrap_or_default();
         let (input, output) = (usage.prompt_tokens, usage.completion_tokens);
         Self::new(input.unwrap_or_default(), output.unwrap_or_default())
@@ -149,7 +149,7 @@ impl ChatResponse {
         let message = choice.message.unwrap_or_default();
         draft.thinking.extend(message.thinking());
         let is_refused = message.refusal.as_ref().is_some_and(|refusal| !refusal.is_empty());
-        draft.text.extend(message.content.map(Content::into_text));
+        draft.text.extend(message.content.map(AnswerContent::into_text));
         draft.text.extend(message.refusal);
         for piece in message.tool_calls.unwrap_or_default() {
             let mut call = CallDraft::default();

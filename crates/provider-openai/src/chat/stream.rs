@@ -7,20 +7,22 @@ use backstop_provider_http::{CallDraft, Draft, Event, Reply, Stream, lenient};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::response::{CallPiece, Content, Said, WireUsage, asked_for, finish, take_piece};
+use super::response::{
+    AnswerContent, AnswerMessage, CallPiece, ChatUsage, asked_for, finish, take_piece,
+};
 
 #[derive(Deserialize)]
 struct Chunk {
     choices: Option<Vec<ChunkChoice>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
-    usage: Option<WireUsage>,
+    usage: Option<ChatUsage>,
 }
 
 #[derive(Deserialize)]
 struct ChunkChoice {
     #[serde(default, deserialize_with = "lenient::count")]
     index: Option<u64>,
-    delta: Option<Said>,
+    delta: Option<AnswerMessage>,
     #[serde(default, deserialize_with = "lenient::text")]
     finish_reason: Option<String>,
     error: Option<Value>,
@@ -75,11 +77,11 @@ impl ChatStream {
         Self { is_done: omits_done, ..Self::default() }
     }
 
-    fn add(&mut self, piece: Said, reply: &Reply<'_>) {
+    fn add(&mut self, piece: AnswerMessage, reply: &Reply<'_>) {
         self.draft.think(piece.thinking().unwrap_or_default(), reply);
         let refusal = piece.refusal.filter(|refusal| !refusal.is_empty());
         self.is_refused |= refusal.is_some();
-        for text in piece.content.map(Content::into_text).into_iter().chain(refusal) {
+        for text in piece.content.map(AnswerContent::into_text).into_iter().chain(refusal) {
             self.draft.say(&text, reply);
         }
         for (place, call) in piece.tool_calls.unwrap_or_default().into_iter().enumerate() {

@@ -3,7 +3,7 @@
 use backstop_provider_http::CallDraft;
 use serde_json::{Value, json};
 
-use super::response::{CallItem, Item, Part};
+use super::response::{CallItem, Item, OutputPart};
 
 /// Where in the answer something stands, as far as the endpoint tells.
 #[derive(Default, Clone, Copy)]
@@ -248,7 +248,7 @@ impl Items {
 }
 
 /// Returns what the parts of a message say, and whether that is a refusal.
-fn read(parts: Vec<Part>) -> (String, bool) {
+fn read(parts: Vec<OutputPart>) -> (String, bool) {
     let mut said = (String::new(), false);
     for part in parts {
         said.0.push_str(&part.text.unwrap_or_default());
@@ -259,7 +259,10 @@ fn read(parts: Vec<Part>) -> (String, bool) {
     said
 }
 
-fn thoughts(summary: Option<Vec<Part>>, content: Option<Vec<Part>>) -> Vec<(Thought, String)> {
+fn thoughts(
+    summary: Option<Vec<OutputPart>>,
+    content: Option<Vec<OutputPart>>,
+) -> Vec<(Thought, String)> {
     let parts = [(true, summary), (false, content)].into_iter().flat_map(|(is_summary, parts)| {
         let parts = (0..).zip(parts.unwrap_or_default());
         parts.map(move |(part, it)| (Thought { is_summary, part }, it.text.unwrap_or_default()))
@@ -269,7 +272,7 @@ fn thoughts(summary: Option<Vec<Part>>, content: Option<Vec<Part>>) -> Vec<(Thou
 
 /// Returns what a reasoning item wants back, without its id: one that was not stored cannot be looked
 /// up.
-fn kept(summary: Option<&[Part]>, content: &str) -> Value {
+fn kept(summary: Option<&[OutputPart]>, content: &str) -> Value {
     let texts = summary.into_iter().flatten().filter_map(|part| part.text.as_deref());
     let summary: Vec<Value> =
         texts.map(|text| json!({ "type": "summary_text", "text": text })).collect();

@@ -22,9 +22,9 @@ pub(crate) struct ResponsesRequest<'a> {
     instructions: Option<String>,
     input: Vec<InputItem<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<WireTool<'a>>,
+    tools: Vec<ResponsesTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_choice: Option<WireChoice<'a>>,
+    tool_choice: Option<ResponsesChoice<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ struct Reasoning {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum WireChoice<'a> {
+enum ResponsesChoice<'a> {
     Tool { r#type: &'static str, name: &'a str },
     Word(&'a str),
 }
@@ -84,7 +84,7 @@ pub(crate) struct ReasoningSettings {
 enum InputItem<'a> {
     Message {
         role: &'static str,
-        content: Content<'a>,
+        content: InputContent<'a>,
     },
     FunctionCall {
         call_id: &'a str,
@@ -104,20 +104,20 @@ enum InputItem<'a> {
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content<'a> {
+enum InputContent<'a> {
     Text(&'a str),
-    Parts(Vec<Part<'a>>),
+    Parts(Vec<InputPart<'a>>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'a> {
+enum InputPart<'a> {
     InputText { text: &'a str },
     InputImage { image_url: String },
 }
 
 #[derive(Serialize)]
-struct WireTool<'a> {
+struct ResponsesTool<'a> {
     r#type: &'static str,
     name: &'a str,
     description: &'a str,
@@ -182,17 +182,17 @@ fn push_items<'a>(
 ) -> Result<(), ProviderError> {
     let mut say = |role, content| input.push(InputItem::Message { role, content });
     match message {
-        Message::System { content } => say("system", Content::Text(content)),
+        Message::System { content } => say("system", InputContent::Text(content)),
         Message::User { content, images } => say("user", user_content(content, images)),
         Message::Assistant { content, tool_calls, provider_state } => {
             let kept = endpoint.parts_of(provider_state.as_ref());
             let pieces = pieces(content, tool_calls.len(), kept);
             if pieces.is_empty() {
-                say("assistant", Content::Text(content));
+                say("assistant", InputContent::Text(content));
             }
             input.extend(pieces.into_iter().map(|piece| match piece {
                 Piece::Text(text) => {
-                    InputItem::Message { role: "assistant", content: Content::Text(text) }
+                    InputItem::Message { role: "assistant", content: InputContent::Text(text) }
                 }
                 Piece::Call(place) => wire_call(&tool_calls[place]),
                 Piece::Kept(item) => InputItem::Kept(item),
@@ -208,12 +208,14 @@ fn push_items<'a>(
     Ok(())
 }
 
-fn user_content<'a>(text: &'a str, images: &'a [Image]) -> Content<'a> {
+fn user_content<'a>(text: &'a str, images: &'a [Image]) -> InputContent<'a> {
     if images.is_empty() {
-        return Content::Text(text);
+        return InputContent::Text(text);
     }
-    let image = |image| Part::InputImage { image_url: data_url(image) };
-    Content::Parts([Part::InputText { text }].into_iter().chain(images.iter().map(image)).collect())
+    let image = |image| InputPart::InputImage { image_url: data_url(image) };
+    InputContent::Parts(
+        [InputPart::InputText { text }].into_iter().chain(images.iter().map(image)).collect(),
+    )
 }
 
 fn wire_call(call: &ToolCall) -> InputItem<'_> {
@@ -224,15 +226,15 @@ fn wire_call(call: &ToolCall) -> InputItem<'_> {
     }
 }
 
-fn wire_choice(choice: &ToolChoice) -> WireChoice<'_> {
+fn wire_choice(choice: &ToolChoice) -> ResponsesChoice<'_> {
     match choice {
-        ToolChoice::Tool(name) => WireChoice::Tool { r#type: "function", name },
-        word => WireChoice::Word(word.as_str()),
+        ToolChoice::Tool(name) => ResponsesChoice::Tool { r#type: "function", name },
+        word => ResponsesChoice::Word(word.as_str()),
     }
 }
 
-fn wire_tool(tool: &ToolSpec) -> WireTool<'_> {
-    WireTool {
+fn wire_tool(tool: &ToolSpec) -> ResponsesTool<'_> {
+    ResponsesTool {
         r#type: "function",
         name: &tool.name,
         description: &tool.description,

@@ -19,7 +19,7 @@ pub struct WireResponse {
     incomplete_details: Option<IncompleteDetails>,
     pub(crate) output: Option<Vec<Item>>,
     #[serde(default, deserialize_with = "lenient::maybe")]
-    pub(crate) usage: Option<WireUsage>,
+    pub(crate) usage: Option<ResponsesUsage>,
 }
 
 #[derive(Deserialize)]
@@ -34,16 +34,16 @@ pub(crate) enum Item {
     FunctionCall(CallItem),
     Message {
         #[serde(default, deserialize_with = "parts")]
-        content: Option<Vec<Part>>,
+        content: Option<Vec<OutputPart>>,
         #[serde(default, deserialize_with = "lenient::text")]
         status: Option<String>,
     },
     Reasoning {
         #[serde(default, deserialize_with = "lenient::maybe")]
-        summary: Option<Vec<Part>>,
+        summary: Option<Vec<OutputPart>>,
         /// What open models think, word for word.
         #[serde(default, deserialize_with = "lenient::maybe")]
-        content: Option<Vec<Part>>,
+        content: Option<Vec<OutputPart>>,
         /// The same for the provider alone.
         #[serde(default, deserialize_with = "lenient::text")]
         encrypted_content: Option<String>,
@@ -71,7 +71,7 @@ pub(crate) struct CallItem {
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Part {
+pub(crate) struct OutputPart {
     #[serde(default, deserialize_with = "lenient::text")]
     pub(crate) text: Option<String>,
     #[serde(default, deserialize_with = "lenient::text")]
@@ -79,15 +79,15 @@ pub(crate) struct Part {
 }
 
 /// Reads the parts of a message; some endpoints send its text instead.
-fn parts<'de, D: Deserializer<'de>>(content: D) -> Result<Option<Vec<Part>>, D::Error> {
+fn parts<'de, D: Deserializer<'de>>(content: D) -> Result<Option<Vec<OutputPart>>, D::Error> {
     Ok(match Value::deserialize(content)? {
-        Value::String(text) => Some(vec![Part { text: Some(text), refusal: None }]),
+        Value::String(text) => Some(vec![OutputPart { text: Some(text), refusal: None }]),
         content => serde_json::from_value(content).ok(),
     })
 }
 
 #[derive(Deserialize)]
-pub(crate) struct WireUsage {
+pub(crate) struct ResponsesUsage {
     #[serde(default, deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
@@ -102,8 +102,8 @@ struct InputDetails {
     cached_tokens: Option<u64>,
 }
 
-impl From<&WireUsage> for TokenUsage {
-    fn from(usage: &WireUsage) -> Self {
+impl From<&ResponsesUsage> for TokenUsage {
+    fn from(usage: &ResponsesUsage) -> Self {
         let cached = usage.input_tokens_details.as_ref().and_then(|it| it.cached_tokens);
         let (input, output) = (usage.input_tokens, usage.output_tokens);
         Self::new(input.unwrap_or_default(), output.unwrap_or_default())

@@ -33,14 +33,14 @@ pub(super) struct Number<'t> {
     word: &'t [u8],
     /// Hexadecimal ones, without what stands before and behind them.
     digits: &'t [u8],
-    form: Form,
+    form: NumberForm,
     /// Is there no suffix?
     is_bare: bool,
 }
 
 /// What stands before the digits.
 #[derive(Debug, Clone, Copy)]
-enum Form {
+enum NumberForm {
     /// `u`, as in `\u0068`.
     CodeUnit,
     /// `0x`, or `x` as in `\x68`.
@@ -59,10 +59,10 @@ impl<'t> Number<'t> {
             return None;
         }
         let (form, rest) = match word {
-            [b'0', b'x' | b'X', rest @ ..] | [b'x' | b'X', rest @ ..] => (Form::Hex, rest),
-            [b'u', rest @ ..] => (Form::CodeUnit, rest),
-            [b'0', b'o' | b'O', rest @ ..] => (Form::Octal, rest),
-            _ => (Form::Plain, word),
+            [b'0', b'x' | b'X', rest @ ..] | [b'x' | b'X', rest @ ..] => (NumberForm::Hex, rest),
+            [b'u', rest @ ..] => (NumberForm::CodeUnit, rest),
+            [b'0', b'o' | b'O', rest @ ..] => (NumberForm::Octal, rest),
+            _ => (NumberForm::Plain, word),
         };
         let length = rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (digits, suffix) = rest.split_at(length);
@@ -79,15 +79,16 @@ impl<'t> Number<'t> {
     pub(super) fn binary(self) -> Option<u8> {
         let is_prefixed = matches!(self.digits, [b'0', b'b' | b'B', ..]);
         let digits = if is_prefixed { &self.digits[2..] } else { self.digits };
-        matches!(self.form, Form::Plain).then(|| small(digits, 2, 7..=8))?
+        matches!(self.form, NumberForm::Plain).then(|| small(digits, 2, 7..=8))?
     }
 
     pub(super) fn decimal(self) -> Option<u8> {
-        matches!(self.form, Form::Plain).then(|| small(self.digits, 10, 1..=3))?
+        matches!(self.form, NumberForm::Plain).then(|| small(self.digits, 10, 1..=3))?
     }
 
     pub(super) fn octal(self) -> Option<u8> {
-        matches!(self.form, Form::Plain | Form::Octal).then(|| small(self.digits, 8, 1..=4))?
+        matches!(self.form, NumberForm::Plain | NumberForm::Octal)
+            .then(|| small(self.digits, 8, 1..=4))?
     }
 
     /// Reads one digit, or pairs of digits: one byte, or several as in `6865 6c64`.
@@ -95,16 +96,16 @@ impl<'t> Number<'t> {
         let length = self.digits.len();
         let is_paired = length == 1 || length.is_multiple_of(2);
         let is_hex = match self.form {
-            Form::CodeUnit => length >= 4,
-            Form::Hex | Form::Plain => true,
-            Form::Octal => false,
+            NumberForm::CodeUnit => length >= 4,
+            NumberForm::Hex | NumberForm::Plain => true,
+            NumberForm::Octal => false,
         };
         (is_paired && is_hex).then_some(Pairs(self.digits))
     }
 
     /// Reads the bytes of a row of a dump.
     pub(super) fn dumped(self) -> Option<Pairs<'t>> {
-        let is_plain = self.is_bare && matches!(self.form, Form::Plain);
+        let is_plain = self.is_bare && matches!(self.form, NumberForm::Plain);
         (is_plain && matches!(self.digits.len(), 2 | 4)).then_some(Pairs(self.digits))
     }
 }

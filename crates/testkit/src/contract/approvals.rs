@@ -4,7 +4,7 @@ mod limits;
 
 use std::sync::Arc;
 
-use backstop_event_log::{Decision, EventLog, InboxRequest, OpenApproval, RunWriter, read_events};
+use backstop_event_log::{Decision, InboxRequest, OpenApproval, RunWriter, read_events};
 use futures_util::future::join_all;
 use layer0::code;
 use layer0::event::{
@@ -14,12 +14,10 @@ use layer0::id::ApprovalId;
 use layer0::usage::Usage;
 use serde_json::json;
 
-use super::log::history::{at, cancelled, finished, forked, open, records, warning, write};
+use super::log::history::{Log, at, cancelled, finished, forked, open, records, warning, write};
 use super::suite::{Suite, checks};
 
-type Log = Arc<dyn EventLog>;
-
-/// Holds event logs against what the contract of [`EventLog`] says of approvals: what is asked is open
+/// Holds event logs against what the contract of [`EventLog`](backstop_event_log::EventLog) says of approvals: what is asked is open
 /// until it is decided, expires or its run goes on without it, and one decision counts, of one who may. `make` makes an empty
 /// log for each trial.
 ///

@@ -17,7 +17,7 @@ use layer0::{Code, Timestamp, code};
 
 use super::suite::{Suite, checks};
 
-type Store = Arc<dyn ErrorStore>;
+type Errors = Arc<dyn ErrorStore>;
 
 /// Holds error stores against the contract of [`ErrorStore`]. `make` makes an empty store for each
 /// trial.
@@ -34,7 +34,7 @@ type Store = Arc<dyn ErrorStore>;
 /// ```
 ///
 /// Specification: S1, S2, S3, S8, S10, S14.
-pub fn error_store(make: impl AsyncFn() -> Store + Send + Sync + 'static) -> Suite {
+pub fn error_store(make: impl AsyncFn() -> Errors + Send + Sync + 'static) -> Suite {
     Suite::new(
         make,
         checks![
@@ -72,25 +72,25 @@ fn error(session: &str, run: &str, tool: &str, second: i64, text: &str) -> NewEr
     NewError::new(origin, reason, Some("SQL_ERROR"), text, &Redactor::new())
 }
 
-async fn put(store: &Store, session: &str, second: i64, text: &str) -> Stored {
+async fn put(store: &Errors, session: &str, second: i64, text: &str) -> Stored {
     store.store(error(session, "run_1", "sql", second, text)).await.expect("it is stored")
 }
 
-async fn get(store: &Store, session: &str, id: &ErrorId) -> Lookup<ErrorRecord> {
+async fn get(store: &Errors, session: &str, id: &ErrorId) -> Lookup<ErrorRecord> {
     store.get(&SessionId::from(session), id).await.expect("it is read")
 }
 
-async fn listed(store: &Store, filter: ErrorFilter) -> Vec<String> {
+async fn listed(store: &Errors, filter: ErrorFilter) -> Vec<String> {
     let errors = store.list(filter).await.expect("errors are listed");
     errors.iter().map(|error| readable(error.raw())).collect()
 }
 
-async fn prune(store: &Store, retention: Retention, second: i64) -> (u64, u64) {
+async fn prune(store: &Errors, retention: Retention, second: i64) -> (u64, u64) {
     let pruned = store.prune(retention, at(second)).await.expect("it is pruned");
     (pruned.rows, pruned.bytes)
 }
 
-async fn keeps_an_error(store: Store) {
+async fn keeps_an_error(store: Errors) {
     let json = "{\"b\": 1,  \"a\":\t[1.0, 2e3], \"message\": \"bad\"}";
     let new = error("s", "run_1", "sql", 0, json);
     let stored = store.store(new.clone()).await.expect("it is stored");
@@ -101,7 +101,7 @@ async fn keeps_an_error(store: Store) {
     assert_eq!(for_people.found(), Some(found));
 }
 
-async fn is_its_sessions(store: Store) {
+async fn is_its_sessions(store: Errors) {
     let stored = put(&store, "s", 0, "boom").await;
     assert_eq!(get(&store, "other", &stored.id).await, Lookup::Missing);
     assert_eq!(get(&store, "s", &"err_20260101_000000_zzzzzz".into()).await, Lookup::Missing);
@@ -109,7 +109,7 @@ async fn is_its_sessions(store: Store) {
     assert!(get(&store, "s'; DROP TABLE errors; --", &odd.id).await.found().is_some());
 }
 
-async fn counts_repeats(store: Store) {
+async fn counts_repeats(store: Errors) {
     let first = put(&store, "s", 0, "boom").await;
     let again = store.store(error("s", "run_2", "sql", 5, "boom")).await.expect("it is stored");
     assert_eq!((&again.id, first.occurrences, again.occurrences), (&first.id, 1, 2));
@@ -123,7 +123,7 @@ async fn counts_repeats(store: Store) {
     assert_ne!(other_tool.expect("it is stored").id, first.id);
 }
 
-async fn makes_ids(store: Store) {
+async fn makes_ids(store: Errors) {
     let mut ids = Vec::new();
     for number in 0..100 {
         ids.push(put(&store, "s", 0, &format!("error {number}")).await.id);
@@ -136,7 +136,7 @@ async fn makes_ids(store: Store) {
     assert_eq!(ids.len(), 100, "no error is lost to an id");
 }
 
-async fn lists_newest_first(store: Store) {
+async fn lists_newest_first(store: Errors) {
     for (second, text) in [(5, "b"), (1, "a"), (9, "d"), (5, "c")] {
         put(&store, "s", second, text).await;
     }
@@ -145,7 +145,7 @@ async fn lists_newest_first(store: Store) {
     assert!(listed(&store, ErrorFilter::new().limit(0)).await.is_empty());
 }
 
-async fn filters(store: Store) {
+async fn filters(store: Errors) {
     for (session, tool, second, text) in
         [("a", "sql", 1, "1"), ("a", "web", 2, "2"), ("b", "sql", 3, "3"), ("b", "web", 4, "4")]
     {
@@ -172,7 +172,7 @@ async fn filters(store: Store) {
     }
 }
 
-async fn lists_what_a_run_met(store: Store) {
+async fn lists_what_a_run_met(store: Errors) {
     put(&store, "s", 1, "first").await;
     put(&store, "s", 2, "not met again").await;
     store.store(error("s", "run_2", "sql", 3, "first")).await.expect("it is stored");
@@ -181,7 +181,7 @@ async fn lists_what_a_run_met(store: Store) {
     assert_eq!(listed(&store, ErrorFilter::new().run("run_1")).await, ["not met again", "first"]);
 }
 
-async fn prunes_by_age(store: Store) {
+async fn prunes_by_age(store: Errors) {
     let old = put(&store, "s", 0, "old").await;
     let seen = put(&store, "s", 0, "seen again").await;
     put(&store, "s", 50, "seen again").await;
@@ -196,7 +196,7 @@ async fn prunes_by_age(store: Store) {
     }
 }
 
-async fn prunes_the_longest_unseen(store: Store) {
+async fn prunes_the_longest_unseen(store: Errors) {
     for (second, text) in [(1, "a"), (2, "b"), (3, "c"), (3, "d"), (4, "e")] {
         put(&store, "s", second, text).await;
     }
@@ -207,7 +207,7 @@ async fn prunes_the_longest_unseen(store: Store) {
     assert_eq!(prune(&store, Retention::NONE, 9).await, (0, 0));
 }
 
-async fn prunes_by_bytes(store: Store) {
+async fn prunes_by_bytes(store: Errors) {
     let sizes = [(1, 400), (2, 100), (3, 300), (4, 100)];
     for (second, size) in sizes {
         let text = format!("[\"{}\"]", second.to_string().repeat(size - 4));
@@ -219,7 +219,7 @@ async fn prunes_by_bytes(store: Store) {
     assert_eq!(prune(&store, Retention::NONE.max_bytes(99), 9).await, (1, 100));
 }
 
-async fn keeps_what_is_held(store: Store) {
+async fn keeps_what_is_held(store: Errors) {
     let held = put(&store, "held", 1, "a").await;
     let hold = store.hold(&"held".into());
     let second = store.hold(&"held".into());
@@ -235,7 +235,7 @@ async fn keeps_what_is_held(store: Store) {
     assert_eq!(get(&store, "held", &held.id).await, Lookup::Expired);
 }
 
-async fn stores_anew(store: Store) {
+async fn stores_anew(store: Errors) {
     let first = put(&store, "s", 1, "boom").await;
     prune(&store, Retention::NONE.max_rows(0), 2).await;
     let again = put(&store, "s", 3, "boom").await;
@@ -244,7 +244,7 @@ async fn stores_anew(store: Store) {
     assert_eq!(get(&store, "s", &first.id).await, Lookup::Expired);
 }
 
-async fn keeps_copies(store: Store) {
+async fn keeps_copies(store: Errors) {
     let here = put(&store, "s", 1, "boom").await;
     let copy =
         error("s", "run_0", "sql", 0, "boom").into_record("err_20251231_000000_abcdef".into());
@@ -257,7 +257,7 @@ async fn keeps_copies(store: Store) {
     assert_eq!(store.list(ErrorFilter::new()).await.expect("they are listed").len(), 2);
 }
 
-async fn keeps_what_expired(store: Store) {
+async fn keeps_what_expired(store: Errors) {
     let id = ErrorId::from("err_20251231_000000_abcdef");
     store.keep_expired(&"s".into(), &id).await.expect("it is kept");
     assert_eq!(get(&store, "s", &id).await, Lookup::Expired);
@@ -267,7 +267,7 @@ async fn keeps_what_expired(store: Store) {
     assert!(get(&store, "s", &there.id).await.found().is_some(), "what is there stays");
 }
 
-async fn counts(store: Store) {
+async fn counts(store: Errors) {
     let long = "first line\n".to_owned() + &"\"\u{1b}".repeat(500);
     put(&store, "s", 1, &long).await;
     put(&store, "s", 2, &long).await;
@@ -288,7 +288,7 @@ async fn counts(store: Store) {
     assert_eq!((&*left[0].tool, left[0].errors), ("web", 1));
 }
 
-async fn counts_what_is_asked_for(store: Store) {
+async fn counts_what_is_asked_for(store: Errors) {
     const DAY: i64 = 24 * 60 * 60;
     for (session, tool, second, text) in [
         ("s", "sql", 0, "one"),
@@ -316,7 +316,7 @@ async fn counts_what_is_asked_for(store: Store) {
     assert_eq!(counted(all().tool("sql"), CountBy::Day).await, [row(days[0], 1, 2)]);
 }
 
-async fn keeps_any_text(store: Store) {
+async fn keeps_any_text(store: Errors) {
     for text in ["", "\u{0}", "{broken", "\"quoted\"", "42", "ä\u{1f600}\r\n\t'", "null"] {
         let new = error("s", "run_1", "sql", 0, text);
         let stored = store.store(new.clone()).await.expect("it is stored");
@@ -325,7 +325,7 @@ async fn keeps_any_text(store: Store) {
     }
 }
 
-async fn counts_repeats_at_once(store: Store) {
+async fn counts_repeats_at_once(store: Errors) {
     let stores = (0..8).map(|second| {
         let store = Arc::clone(&store);
         tokio::spawn(async move { put(&store, "s", second, "boom").await })
@@ -339,7 +339,7 @@ async fn counts_repeats_at_once(store: Store) {
     assert_eq!(listed.iter().map(|it| it.occurrences()).collect::<Vec<_>>(), [8]);
 }
 
-async fn stores_many_at_once(store: Store) {
+async fn stores_many_at_once(store: Errors) {
     let stores = (0..32).map(|number| {
         let store = Arc::clone(&store);
         tokio::spawn(async move { put(&store, "s", 0, &format!("error {number}")).await.id })
@@ -352,7 +352,7 @@ async fn stores_many_at_once(store: Store) {
 }
 
 /// A future is dropped after each number of polls there can be.
-async fn stores_a_dropped_error_whole_or_not_at_all(store: Store) {
+async fn stores_a_dropped_error_whole_or_not_at_all(store: Errors) {
     for polls in 0..6 {
         let text = format!("error {polls}");
         {

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_event_log::{
-    Cursor, EventFilter, EventLog, Feed, FeedPage, FeedRecord, LogError, Record, follow,
+    Cursor, EventFilter, Feed, FeedPage, FeedRecord, LogError, Record, follow,
 };
 use futures_util::future::{Either, join, join_all, select};
 use layer0::event::Hash;
 
-use super::log::history::{attempted, finished, open, records, warning, whole, write};
+use super::log::history::{Log, attempted, finished, open, records, warning, whole, write};
 use super::suite::{Suite, checks};
-
-type Log = Arc<dyn EventLog>;
 
 /// Holds event logs against what [`follow`] promises: each event once, in order, from any cursor, as it is
 /// appended. `make` makes an empty log for each trial.
@@ -52,17 +50,17 @@ pub fn feed(make: impl AsyncFn() -> Log + Send + Sync + 'static) -> Suite {
     )
 }
 
-type Place = (String, u64);
+type OpenFeed = (String, u64);
 
-fn place(record: &FeedRecord) -> Place {
+fn place(record: &FeedRecord) -> OpenFeed {
     (record.run.to_string(), record.record.seq)
 }
 
-fn places(records: &[FeedRecord]) -> Vec<Place> {
+fn places(records: &[FeedRecord]) -> Vec<OpenFeed> {
     records.iter().map(place).collect()
 }
 
-fn named(run: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<Place> {
+fn named(run: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<OpenFeed> {
     seqs.into_iter().map(|seq| (run.to_owned(), seq)).collect()
 }
 
@@ -89,7 +87,7 @@ async fn followed(log: &Log, filter: EventFilter, cursor: Cursor) -> Feed {
     follow(Arc::clone(log), filter, cursor).await.expect("the log can be followed")
 }
 
-async fn next(feed: &mut Feed) -> Place {
+async fn next(feed: &mut Feed) -> OpenFeed {
     place(&feed.next().await.expect("an event is read"))
 }
 

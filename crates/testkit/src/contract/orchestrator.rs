@@ -241,13 +241,13 @@ async fn runs_many_at_once(make: Make) {
 }
 
 /// Hangs, and says that it was stopped.
-struct Hangs {
+struct NeverAnswers {
     begun: tokio::sync::mpsc::UnboundedSender<()>,
     alive: Arc<()>,
 }
 
 #[async_trait]
-impl Operator for Hangs {
+impl Operator for NeverAnswers {
     fn name(&self) -> &str {
         "hangs"
     }
@@ -262,7 +262,7 @@ impl Operator for Hangs {
 async fn a_dropped_dispatch_stops_its_operator(make: Make) {
     let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
     let alive = Arc::new(());
-    let orchestrator = make(vec![Arc::new(Hangs { begun, alive: Arc::clone(&alive) })]);
+    let orchestrator = make(vec![Arc::new(NeverAnswers { begun, alive: Arc::clone(&alive) })]);
     for dispatch in [
         orchestrator.dispatch_many(tasks(["hangs"]), Context::root()),
         orchestrator.dispatch_many(tasks(["hangs", "hangs"]), Context::root()),

@@ -15,13 +15,13 @@ use layer0::id::{ResultId, SessionId};
 
 use super::suite::{Suite, checks};
 
-type Store = Arc<dyn ResultStore>;
+type Results = Arc<dyn ResultStore>;
 
 /// Holds result stores against the contract of [`ResultStore`]. `make` makes an empty store for each
 /// trial.
 ///
 /// Specification: L1, L2, S10.
-pub fn result_store(make: impl AsyncFn() -> Store + Send + Sync + 'static) -> Suite {
+pub fn result_store(make: impl AsyncFn() -> Results + Send + Sync + 'static) -> Suite {
     Suite::new(
         make,
         checks![
@@ -49,20 +49,20 @@ fn result(session: &str, second: i64, body: &str) -> NewResult {
     NewResult::new(Origin::new(at(second), session, "run_1", "c1", "log"), body, &Redactor::new())
 }
 
-async fn put(store: &Store, session: &str, second: i64, body: &str) -> ResultId {
+async fn put(store: &Results, session: &str, second: i64, body: &str) -> ResultId {
     store.put(result(session, second, body)).await.expect("it is stored")
 }
 
-async fn get(store: &Store, session: &str, id: &ResultId) -> Lookup<ResultRecord> {
+async fn get(store: &Results, session: &str, id: &ResultId) -> Lookup<ResultRecord> {
     store.get(&SessionId::from(session), id).await.expect("it is read")
 }
 
-async fn prune(store: &Store, retention: Retention, second: i64) -> (u64, u64) {
+async fn prune(store: &Results, retention: Retention, second: i64) -> (u64, u64) {
     let pruned = store.prune(retention, at(second)).await.expect("it is pruned");
     (pruned.rows, pruned.bytes)
 }
 
-async fn keeps_a_result(store: Store) {
+async fn keeps_a_result(store: Results) {
     let body = "line\r\n\u{0}ä\u{1f600} ".repeat(10_000);
     let new = result("s", 0, &body);
     let id = store.put(new.clone()).await.expect("it is stored");
@@ -74,19 +74,19 @@ async fn keeps_a_result(store: Store) {
     assert_ne!(twice, put(&store, "s", 0, "same").await, "each has an id of its own");
 }
 
-async fn is_its_sessions(store: Store) {
+async fn is_its_sessions(store: Results) {
     let id = put(&store, "s", 0, "whole").await;
     assert_eq!(get(&store, "other", &id).await, Lookup::Missing);
     assert_eq!(get(&store, "s", &"res_20260101_000000_zzzzzz".into()).await, Lookup::Missing);
 }
 
 /// Lists the lengths of the texts, which are told apart by them.
-async fn listed(store: &Store, filter: ResultFilter) -> Vec<u64> {
+async fn listed(store: &Results, filter: ResultFilter) -> Vec<u64> {
     let entries = store.list(filter).await.expect("results are listed");
     entries.iter().map(|entry| entry.bytes).collect()
 }
 
-async fn lists_newest_first(store: Store) {
+async fn lists_newest_first(store: Results) {
     for (second, body) in [(2, "a"), (1, "bb"), (2, "ccc")] {
         put(&store, "s", second, body).await;
     }
@@ -95,7 +95,7 @@ async fn lists_newest_first(store: Store) {
     assert!(listed(&store, ResultFilter::new().limit(0)).await.is_empty());
 }
 
-async fn lists_what_is_asked_for(store: Store) {
+async fn lists_what_is_asked_for(store: Results) {
     let mut ids = Vec::new();
     for (second, session, run, tool, body) in [
         (1, "a", "run_1", "log", "1"),
@@ -124,7 +124,7 @@ async fn lists_what_is_asked_for(store: Store) {
     }
 }
 
-async fn prunes_by_age(store: Store) {
+async fn prunes_by_age(store: Results) {
     let old = put(&store, "s", 0, "old").await;
     let edge = put(&store, "s", 40, "at the edge").await;
     let retention = Retention::NONE.max_age(Duration::from_secs(60));
@@ -134,7 +134,7 @@ async fn prunes_by_age(store: Store) {
     assert!(get(&store, "s", &edge).await.found().is_some());
 }
 
-async fn prunes_the_oldest(store: Store) {
+async fn prunes_the_oldest(store: Results) {
     let mut ids = Vec::new();
     for (second, size) in [(3, 300), (1, 400), (2, 100), (3, 100)] {
         ids.push(put(&store, "s", second, &"x".repeat(size)).await);
@@ -148,7 +148,7 @@ async fn prunes_the_oldest(store: Store) {
     assert_eq!(left, [false, false, false, true], "of one moment, the first stored goes");
 }
 
-async fn keeps_what_is_held(store: Store) {
+async fn keeps_what_is_held(store: Results) {
     let id = put(&store, "s", 0, "whole").await;
     let hold = store.hold(&"s".into());
     let second = store.hold(&"s".into());
@@ -162,7 +162,7 @@ async fn keeps_what_is_held(store: Store) {
     assert_eq!(get(&store, "s", &id).await, Lookup::Expired);
 }
 
-async fn keeps_copies(store: Store) {
+async fn keeps_copies(store: Results) {
     let copy = result("s", 0, "whole").into_record("res_20251231_000000_abcdef".into());
     store.keep(copy.clone()).await.expect("it is kept");
     let other = result("s", 0, "other").into_record(copy.id.clone());
@@ -170,7 +170,7 @@ async fn keeps_copies(store: Store) {
     assert_eq!(get(&store, "s", &copy.id.clone()).await, Lookup::Found(copy));
 }
 
-async fn keeps_what_expired(store: Store) {
+async fn keeps_what_expired(store: Results) {
     let id = ResultId::from("res_20251231_000000_abcdef");
     store.keep_expired(&"s".into(), &id).await.expect("it is kept");
     assert_eq!(get(&store, "s", &id).await, Lookup::Expired);
@@ -180,7 +180,7 @@ async fn keeps_what_expired(store: Store) {
     assert!(get(&store, "s", &there).await.found().is_some(), "what is there stays");
 }
 
-async fn keeps_any_text(store: Store) {
+async fn keeps_any_text(store: Results) {
     for text in ["", "\u{0}", "{broken", "\"quoted\"", "42", "ä\u{1f600}\r\n\t'", "null", " x "] {
         let id = put(&store, "s", 0, text).await;
         let found = get(&store, "s", &id).await.found().expect("it is found");
@@ -188,7 +188,7 @@ async fn keeps_any_text(store: Store) {
     }
 }
 
-async fn stores_many_at_once(store: Store) {
+async fn stores_many_at_once(store: Results) {
     let puts = (0..32).map(|number| {
         let store = Arc::clone(&store);
         tokio::spawn(async move { put(&store, "s", 0, &format!("result {number}")).await })
@@ -201,7 +201,7 @@ async fn stores_many_at_once(store: Store) {
 }
 
 /// A future is dropped after each number of polls there can be.
-async fn stores_a_dropped_result_whole_or_not_at_all(store: Store) {
+async fn stores_a_dropped_result_whole_or_not_at_all(store: Results) {
     for polls in 0..6 {
         let mut putting = pin!(store.put(result("s", polls, "whole")));
         let mut cx = Context::from_waker(Waker::noop());

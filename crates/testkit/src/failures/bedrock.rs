@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::row::{Row, term_of};
+use super::row::{FailureRow, term_of};
 use super::sample::Sample;
 use crate::server::Reply;
 use crate::wire::bedrock::{event, exception, stream};
 
 const HINT: (&str, &str, Duration) = ("x-amz-retry-after", "1500", Duration::from_millis(1_500));
 
-pub(super) fn samples(row: &Row) -> Vec<Sample> {
+pub(super) fn samples(row: &FailureRow) -> Vec<Sample> {
     if let Some(kind) = row.condition.strip_prefix("ConverseStream event :exception-type=") {
         return vec![row.sample("", in_a_stream(kind), None)];
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use layer0::message::StopReason;
 use serde_json::{Value, json};
 
-use super::row::{Row, code_of};
+use super::row::{FailureRow, code_of};
 use super::sample::Sample;
 use crate::server::Reply;
 use crate::wire::gemini::{candidate, data, failure};
 
 /// Returns replies this row speaks of: with its status, and inside an answer of status 200.
-pub(super) fn samples(row: &Row) -> Vec<Sample> {
+pub(super) fn samples(row: &FailureRow) -> Vec<Sample> {
     if row.http == 200 {
         return unusable(row);
     }
@@ -27,7 +27,7 @@ pub(super) fn samples(row: &Row) -> Vec<Sample> {
     samples
 }
 
-struct Body {
+struct GeminiBody {
     label: String,
     wire: Value,
     /// The wait that it names.
@@ -36,14 +36,14 @@ struct Body {
     retry_after: Option<Duration>,
 }
 
-impl Body {
-    fn sample(&self, row: &Row, place: &str, reply: Reply) -> Sample {
+impl GeminiBody {
+    fn sample(&self, row: &FailureRow, place: &str, reply: Reply) -> Sample {
         let (retry_after, hint) = (self.retry_after, self.hint.map(str::to_owned));
         Sample { retry_after, hint, ..sample(row, &format!("{}{place}", self.label), reply) }
     }
 }
 
-fn sample(row: &Row, label: &str, reply: Reply) -> Sample {
+fn sample(row: &FailureRow, label: &str, reply: Reply) -> Sample {
     Sample {
         label: format!("gemini {} {label}", row.http),
         row: row.clone(),
@@ -61,7 +61,7 @@ fn sample(row: &Row, label: &str, reply: Reply) -> Sample {
 }
 
 /// Reads the condition: a status, then what its message or its details say.
-fn bodies(row: &Row) -> Vec<Body> {
+fn bodies(row: &FailureRow) -> Vec<GeminiBody> {
     let (status, condition) = match row.condition.split_once(" & ") {
         Some((status, condition)) => (status, condition),
         None => (row.condition.as_str(), ""),
@@ -69,7 +69,7 @@ fn bodies(row: &Row) -> Vec<Body> {
     let status = status.trim_start_matches("status=");
     let status = status.strip_suffix(" (prepaid credits gone)").unwrap_or(status);
     assert!(status.chars().all(|c| c.is_ascii_uppercase() || c == '_'), "{row:?}");
-    let body = |label: &str, message: &str, details: &[Value], retry_after| Body {
+    let body = |label: &str, message: &str, details: &[Value], retry_after| GeminiBody {
         label: format!("{status} {label}").trim_end().to_owned(),
         wire: failure(row.http, status, message, details),
         hint: details.contains(&wait("14s")).then_some("retryDelay: 14s"),
@@ -120,7 +120,7 @@ fn wait(delay: &str) -> Value {
 }
 
 /// Returns answers that were given and are none.
-fn unusable(row: &Row) -> Vec<Sample> {
+fn unusable(row: &FailureRow) -> Vec<Sample> {
     if row.condition == "promptFeedback.blockReason" {
         let reasons = row.note.split_whitespace();
         return reasons
@@ -141,7 +141,7 @@ fn unusable(row: &Row) -> Vec<Sample> {
 }
 
 /// Returns an answer whole and as a stream.
-fn both(row: &Row, label: &str, wire: &Value) -> [Sample; 2] {
+fn both(row: &FailureRow, label: &str, wire: &Value) -> [Sample; 2] {
     let streamed = sample(row, &format!("{label} in a stream"), Reply::events(data(wire)));
     [sample(row, label, Reply::json(200, wire)), Sample { streamed: true, ..streamed }]
 }

@@ -3,7 +3,7 @@
 use layer0::message::StopReason;
 use serde_json::{Value, json};
 
-use super::row::{Body, Row, rows_of};
+use super::row::{Body, FailureRow, rows_of};
 use super::sample::Sample;
 use crate::server::Reply;
 
@@ -48,7 +48,7 @@ pub fn responses_stopped(reason: &str) -> Vec<(Reply, bool)> {
 
 const STOPS: &str = "responses: status=incomplete, incomplete_details.reason in (";
 
-fn samples(row: &Row, rows: &[Row]) -> Vec<Sample> {
+fn samples(row: &FailureRow, rows: &[FailureRow]) -> Vec<Sample> {
     match row.condition.as_str() {
         // What is said of the other protocol has its counterpart below.
         condition if condition.starts_with("chat SSE EOF") => {
@@ -94,10 +94,10 @@ fn samples(row: &Row, rows: &[Row]) -> Vec<Sample> {
 
 /// Puts each failure that a body alone can tell into a stream.
 fn inside_a_stream(
-    inside: &Row,
-    rows: &[Row],
+    inside: &FailureRow,
+    rows: &[FailureRow],
     shape: &str,
-    event: impl Fn(&Body, &Row) -> Option<Value>,
+    event: impl Fn(&Body, &FailureRow) -> Option<Value>,
 ) -> Vec<Sample> {
     rows.iter()
         .filter(|row| !row.in_stream && row.http != 200)
@@ -114,7 +114,7 @@ fn inside_a_stream(
 }
 
 /// Makes an answer that failed with this code: in one piece, and at the end of a stream.
-fn answers_that_failed(row: &Row, code: &str) -> [Sample; 2] {
+fn answers_that_failed(row: &FailureRow, code: &str) -> [Sample; 2] {
     let response = failed(&json!({ "code": code, "message": "what went wrong" }));
     // The row has two classes, and says of each code which it is by its name.
     let class = row.cls.split('/').nth(match code {
@@ -129,14 +129,14 @@ fn answers_that_failed(row: &Row, code: &str) -> [Sample; 2] {
     [(Reply::json(200, &response), "whole", false), (stream, "streamed", true)].map(
         |(reply, shape, streamed)| {
             let says = format!("responses error.code={code}");
-            let row = Row { cls: class.to_owned(), ..row.clone() };
+            let row = FailureRow { cls: class.to_owned(), ..row.clone() };
             let sample = row.sample(&format!("{shape} {says}"), reply, None);
             Sample { says, streamed, ..sample }
         },
     )
 }
 
-fn incomplete(row: &Row, reason: &str) -> Vec<Sample> {
+fn incomplete(row: &FailureRow, reason: &str) -> Vec<Sample> {
     let stops = Some(match reason {
         "content_filter" => StopReason::ContentFilter,
         "steered" => StopReason::Pause,

@@ -9,7 +9,7 @@ const ROWS: &str = include_str!("../../wire/conformance.json");
 /// One way a provider can fail.
 #[derive(Debug, Clone, Deserialize)]
 #[non_exhaustive]
-pub struct Row {
+pub struct FailureRow {
     /// The provider.
     pub provider: String,
     /// The HTTP status.
@@ -40,22 +40,22 @@ pub fn file() -> Vec<Value> {
     serde_json::from_str(ROWS).expect("conformance.json is an array")
 }
 
-pub(super) fn rows(providers: &[&str]) -> Vec<Row> {
+pub(super) fn rows(providers: &[&str]) -> Vec<FailureRow> {
     let mut rows = rows_of(providers);
     rows.retain(|row| !row.condition.starts_with("responses"));
     rows
 }
 
-pub(super) fn rows_of(providers: &[&str]) -> Vec<Row> {
+pub(super) fn rows_of(providers: &[&str]) -> Vec<FailureRow> {
     file()
         .into_iter()
         .filter(|row| providers.iter().any(|provider| row["provider"] == *provider))
         .filter(|row| !row["http"].is_null())
-        .map(|row| serde_json::from_value(row).expect("a row has the fields of `Row`"))
+        .map(|row| serde_json::from_value(row).expect("a row has the fields of `FailureRow`"))
         .collect()
 }
 
-impl Row {
+impl FailureRow {
     /// Reads the condition: alternatives of conjunctions.
     pub(super) fn bodies(&self) -> Vec<Body> {
         if self.condition == "*" {
@@ -92,7 +92,7 @@ impl Body {
     }
 
     /// Returns it in the shape of the row's provider; `Null` where it is empty.
-    pub(super) fn wire(&self, row: &Row) -> Value {
+    pub(super) fn wire(&self, row: &FailureRow) -> Value {
         if self.kind.is_none() && self.code.is_none() && self.message.is_none() {
             return Value::Null;
         }

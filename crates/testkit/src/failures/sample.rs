@@ -7,7 +7,7 @@ use layer0::code;
 use layer0::failure::{Failure, Retry};
 use layer0::message::StopReason;
 
-use super::row::{Row, code_of};
+use super::row::{FailureRow, code_of};
 use crate::server::patient;
 use crate::server::{KEY, Loopback, Reply, TOKEN, hello, send};
 use crate::wire::Wire;
@@ -19,7 +19,7 @@ pub struct Sample {
     /// Names it in a message.
     pub label: String,
     /// The row that it is of.
-    pub row: Row,
+    pub row: FailureRow,
     /// The condition as it is met here, where it is one of several of the row.
     pub says: String,
     /// The condition of the row that says how it comes inside a stream, where another row does.
@@ -102,7 +102,7 @@ impl Sample {
     }
 }
 
-impl Row {
+impl FailureRow {
     /// Makes a sample of a reply and of the hint it gives.
     pub(super) fn sample(
         &self,

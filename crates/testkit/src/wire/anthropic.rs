@@ -25,7 +25,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     let is_streamed = request["stream"] == true;
-    let reply = match Said::new(answer, request) {
+    let reply = match AnthropicAnswer::new(answer, request) {
         Err(why) => Reply::refusal(&why),
         Ok(said) => match (&answer.error, is_streamed) {
             (None, true) => Reply::events(said.stream(true)),
@@ -36,7 +36,7 @@ pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     reply.delay(Duration::from_millis(answer.delay_ms))
 }
 
-fn failed(said: &Said, error: &ScriptedError, is_streamed: bool) -> Reply {
+fn failed(said: &AnthropicAnswer, error: &ScriptedError, is_streamed: bool) -> Reply {
     let reply = match (error.kind, is_streamed) {
         (ErrorKind::StreamTruncated, true) => Reply::events(said.stream(false)),
         (ErrorKind::StreamTruncated, false) => {
@@ -100,7 +100,7 @@ fn wire_error(kind: ErrorKind, status: Option<u16>) -> (u16, Value) {
 }
 
 /// A scripted answer with its placeholders filled.
-struct Said {
+struct AnthropicAnswer {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
@@ -110,7 +110,7 @@ struct Said {
     begins: bool,
 }
 
-impl Said {
+impl AnthropicAnswer {
     fn new(answer: &ScriptedAnswer, request: &Value) -> Result<Self, String> {
         let messages = request["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let blocks = messages.iter().filter_map(|message| message["content"].as_array()).flatten();

@@ -26,7 +26,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
 /// Returns what the endpoint answers to this request body, whole or as a stream.
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value, is_streamed: bool) -> Reply {
-    let reply = match Said::new(answer, request) {
+    let reply = match BedrockAnswer::new(answer, request) {
         Err(why) => Reply::json(400, &json!({ "__type": "ValidationException", "message": why })),
         Ok(said) => match (&answer.error, is_streamed) {
             (None, true) => stream(said.stream(true)),
@@ -102,7 +102,7 @@ pub fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn failed(said: &Said, error: &ScriptedError, is_streamed: bool) -> Reply {
+fn failed(said: &BedrockAnswer, error: &ScriptedError, is_streamed: bool) -> Reply {
     let reply = match (error.kind, is_streamed) {
         (ErrorKind::StreamTruncated, true) => stream(said.stream(false)),
         (ErrorKind::StreamTruncated, false) => {
@@ -163,7 +163,7 @@ fn wire_error(kind: ErrorKind, status: Option<u16>) -> (u16, &'static str, &'sta
 }
 
 /// A scripted answer with its placeholders filled.
-struct Said {
+struct BedrockAnswer {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
@@ -173,7 +173,7 @@ struct Said {
     begins: bool,
 }
 
-impl Said {
+impl BedrockAnswer {
     fn new(answer: &ScriptedAnswer, request: &Value) -> Result<Self, String> {
         let messages = request["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let blocks = messages.iter().filter_map(|message| message["content"].as_array()).flatten();

@@ -37,7 +37,7 @@ pub fn is_streamed(path: &str) -> Option<bool> {
 /// Returns what the endpoint answers to this request body.
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value, is_streamed: bool) -> Reply {
-    let reply = match Said::new(answer, request) {
+    let reply = match GeminiAnswer::new(answer, request) {
         Err(why) => Reply::refusal(&why),
         Ok(said) => match (&answer.error, is_streamed) {
             (None, true) => Reply::events(said.stream(true)),
@@ -48,7 +48,7 @@ pub fn reply(answer: &ScriptedAnswer, request: &Value, is_streamed: bool) -> Rep
     reply.delay(Duration::from_millis(answer.delay_ms))
 }
 
-fn failed(said: &Said, error: &ScriptedError, is_streamed: bool) -> Reply {
+fn failed(said: &GeminiAnswer, error: &ScriptedError, is_streamed: bool) -> Reply {
     match (error.kind, is_streamed) {
         (ErrorKind::StreamTruncated, true) => Reply::events(said.stream(false)),
         (ErrorKind::StreamTruncated, false) => {
@@ -125,7 +125,7 @@ pub(crate) fn failure(code: u16, status: &str, message: &str, details: &[Value])
 }
 
 /// A scripted answer with its placeholders filled.
-struct Said {
+struct GeminiAnswer {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
@@ -133,7 +133,7 @@ struct Said {
     usage: Option<Value>,
 }
 
-impl Said {
+impl GeminiAnswer {
     fn new(answer: &ScriptedAnswer, request: &Value) -> Result<Self, String> {
         let contents = request["contents"].as_array().map_or(&[][..], Vec::as_slice);
         let parts = contents.iter().filter_map(|content| content["parts"].as_array()).flatten();

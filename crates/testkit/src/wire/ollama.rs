@@ -38,7 +38,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     let is_streamed = request["stream"] == true;
-    let said = Said::new(answer, request);
+    let said = OllamaAnswer::new(answer, request);
     let reply = said.and_then(|said| match (&answer.error, is_streamed) {
         (None, true) => Ok(Reply::lines(said.stream(true))),
         (None, false) => Ok(Reply::json(200, &said.whole())),
@@ -47,7 +47,7 @@ pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     reply.unwrap_or_else(|why| Reply::refusal(&why)).delay(Duration::from_millis(answer.delay_ms))
 }
 
-fn failed(said: &Said, error: &ScriptedError, is_streamed: bool) -> Result<Reply, String> {
+fn failed(said: &OllamaAnswer, error: &ScriptedError, is_streamed: bool) -> Result<Reply, String> {
     if said.usage.is_some() {
         return Err("ollama counts the tokens of an answer that is done".into());
     }
@@ -99,7 +99,7 @@ fn wire_error(kind: ErrorKind, status: Option<u16>) -> Result<(u16, &'static str
 }
 
 /// A scripted answer with its placeholders filled.
-struct Said {
+struct OllamaAnswer {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
@@ -107,7 +107,7 @@ struct Said {
     usage: Option<(u64, u64)>,
 }
 
-impl Said {
+impl OllamaAnswer {
     fn new(answer: &ScriptedAnswer, request: &Value) -> Result<Self, String> {
         let messages = request["messages"].as_array().map_or(&[][..], Vec::as_slice);
         let tools = messages.iter().filter(|message| message["role"] == "tool");

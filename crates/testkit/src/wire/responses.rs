@@ -26,7 +26,7 @@ pub const fn wire(provider: MakeProvider) -> Wire {
 #[must_use]
 pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     let is_streamed = request["stream"] == true;
-    let reply = match Said::new(answer, request) {
+    let reply = match ResponsesAnswer::new(answer, request) {
         Err(why) => Reply::refusal(&why),
         Ok(said) => match (&answer.error, is_streamed) {
             (None, true) => Reply::events(said.stream(true)),
@@ -37,7 +37,7 @@ pub fn reply(answer: &ScriptedAnswer, request: &Value) -> Reply {
     reply.delay(Duration::from_millis(answer.delay_ms))
 }
 
-fn failed(said: &Said, error: &ScriptedError, is_streamed: bool) -> Reply {
+fn failed(said: &ResponsesAnswer, error: &ScriptedError, is_streamed: bool) -> Reply {
     let reply = match (error.kind, is_streamed) {
         (ErrorKind::StreamTruncated, true) => Reply::events(said.stream(false)),
         (ErrorKind::StreamTruncated, false) => {
@@ -73,7 +73,7 @@ fn failed(said: &Said, error: &ScriptedError, is_streamed: bool) -> Reply {
 }
 
 /// A scripted answer with its placeholders filled.
-struct Said {
+struct ResponsesAnswer {
     text: String,
     thinking: Option<String>,
     calls: Vec<ScriptedToolCall>,
@@ -83,7 +83,7 @@ struct Said {
     usage: Option<Value>,
 }
 
-impl Said {
+impl ResponsesAnswer {
     fn new(answer: &ScriptedAnswer, request: &Value) -> Result<Self, String> {
         let items = request["input"].as_array().map_or(&[][..], Vec::as_slice);
         let outputs = items.iter().filter(|item| item["type"] == "function_call_output");

@@ -9,7 +9,7 @@ use crate::hint;
 /// flat form of several compatible endpoints, Google's `google.rpc.Status`, plain text, or nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Said {
+pub struct ErrorBody {
     /// The `type`s it names, and Google's `status`.
     pub kinds: Vec<String>,
     /// The codes it names, numbers as text, and Google's `reason`s.
@@ -31,7 +31,7 @@ pub struct Said {
 /// How often a failure is looked for inside another's message.
 const MAX_WRAPPINGS: usize = 3;
 
-impl Said {
+impl ErrorBody {
     /// Reads a body.
     #[must_use]
     pub fn read(body: &[u8]) -> Self {
@@ -200,7 +200,7 @@ mod tests {
     fn every_known_shape_is_read() {
         #[track_caller]
         fn check(body: &str, kind: &str, codes: &[&str], message: &str, status: Option<u16>) {
-            let said = Said::read(body.as_bytes());
+            let said = ErrorBody::read(body.as_bytes());
             assert_eq!(said.kinds.join(","), kind, "{body}");
             assert_eq!(said.codes, codes, "{body}");
             assert_eq!(said.message, message, "{body}");
@@ -239,7 +239,7 @@ mod tests {
     fn a_failure_told_as_a_message_is_unwrapped() {
         #[track_caller]
         fn check(body: &str, kinds: &str, codes: &[&str], message: &str) {
-            let said = Said::read(body.as_bytes());
+            let said = ErrorBody::read(body.as_bytes());
             assert_eq!(said.kinds.join(","), kinds, "{body}");
             assert_eq!(said.codes, codes, "{body}");
             assert_eq!(said.message, message, "{body}");
@@ -269,12 +269,12 @@ mod tests {
                 break;
             }
         }
-        assert!(Said::read(deep.as_bytes()).codes.is_empty());
+        assert!(ErrorBody::read(deep.as_bytes()).codes.is_empty());
     }
 
     #[test]
     fn the_details_of_google_are_read() {
-        let said = Said::read(
+        let said = ErrorBody::read(
             br#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "m", "details": [
                 7, {"violations": [{"quotaId": "PerDay"}, {}, 3]}, {"violations": 1},
                 {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "R"},
@@ -296,7 +296,7 @@ mod tests {
             ("aws.protocols#ThrottlingException:http://x/#y", "ThrottlingException"),
             (":", ""),
         ] {
-            let mut said = Said::default();
+            let mut said = ErrorBody::default();
             said.add_kind(header);
             assert_eq!(said.kinds.join(","), kind, "{header}");
         }
@@ -306,7 +306,7 @@ mod tests {
         /// Spec: E11
         #[test]
         fn no_body_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
-            let said = Said::read(&bytes);
+            let said = ErrorBody::read(&bytes);
             proptest::prop_assert!(said.status.is_none_or(|status| (400..600).contains(&status)));
         }
     }
