@@ -131,7 +131,7 @@ const RULES: &[(&str, &str)] = &[
     ("Ob1", "A trace parent comes in and is kept with the run."),
     ("W2", "A page is one file that loads nothing."),
     ("W3", "A reader that follows a run misses no event and repeats none."),
-    ("W7", "`backstop chat` is a conversation in the terminal."),
+    ("W7", "`backstop chat` is a session in the terminal."),
     ("W8", "`init`, `check` and `doctor` bring a first agent to run and say what to mend."),
     ("J1", "A run reaches the world through one journal, which may be a durable engine's."),
     ("C1", "`backstop run` shows progress on a terminal, plain lines in a pipe, the result on stdout."),

@@ -2,7 +2,7 @@
 
 use layer0::{Approvers, Timestamp};
 
-/// Says it in a line; nothing where anyone may decide at any time.
+/// Says it in a line; nothing where any person may decide at any time.
 pub(crate) fn limits(
     expires_at: Option<Timestamp>,
     approvers: &Approvers,

@@ -56,7 +56,7 @@ pub struct Scenario {
     /// Further agents, each a tool of the others.
     #[serde(default)]
     pub operator: Vec<OperatorTable>,
-    /// What people decide, in the order they are asked; then there is no one to ask.
+    /// What people decide, in the order they are asked; further approvals stay open.
     #[serde(default)]
     pub approvals: Vec<ScriptedDecision>,
     /// What is sent to the run while it is at work.

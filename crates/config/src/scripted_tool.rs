@@ -33,7 +33,7 @@ pub struct ScriptedTool {
     /// How long there is to decide about a call, in milliseconds; for ever otherwise.
     #[serde(default, deserialize_with = "at_least_one")]
     pub expires_after_ms: Option<u64>,
-    /// Who may decide about a call; anyone otherwise.
+    /// Who may decide about a call; any person by default.
     #[serde(default, deserialize_with = "approvers")]
     pub approvers: Approvers,
     /// Does it only look around?

@@ -168,7 +168,7 @@ impl<I: Item> Shelf<I> {
 }
 
 /// The ids of rows that went. Of those beyond [`MAX_EXPIRED`] only the newest is known: ids sort by
-/// time, and one before it that is not here has gone too, as far as anyone can tell.
+/// time, and one before it that is not here has gone too, as far as the ids tell.
 #[derive(Debug, Default)]
 struct Expired {
     ids: HashMap<String, SessionId>,

@@ -134,8 +134,8 @@ pub trait EventLog: Send + Sync {
     /// [`LogError::Conflict`] when the run does not end just before the batch or has a newer claim,
     /// [`LogError::SessionBusy`] when it begins a run that was not dispatched in a session that has an
     /// open one, or whose last one is not the one that it follows, or [reopens](Batch::reopens) a run
-    /// beside an open one; those that were dispatched together with it ([`RunSummary::branch_of`]) are in
-    /// no one's way. [`LogError::Followed`] when it reopens a run that another one follows; then nothing was
+    /// beside an open one; those that were dispatched together with it ([`RunSummary::branch_of`]) may be
+    /// open at the same time. [`LogError::Followed`] when it reopens a run that another one follows; then nothing was
     /// written. [`LogError::Locked`], [`LogError::Full`], [`LogError::Closed`],
     /// [`LogError::Failed`].
     ///

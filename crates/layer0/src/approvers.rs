@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Names those who may decide about a call. Where none is named, anyone may.
+/// Names those who may decide about a call. Where none is named, any person may.
 ///
 /// A name is what is given as the one who decides. It keeps mistakes out, and proves nothing of who it
 /// is: that is for whatever takes the decision in.
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// let approvers: Approvers = ["ops", "lead"].into_iter().collect();
 /// assert!(approvers.allow("ops") && !approvers.allow("Ops"));
-/// assert!(Approvers::default().allow("anyone"));
+/// assert!(Approvers::default().allow("intern"));
 /// assert_eq!(approvers.to_string(), "ops, lead");
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +29,7 @@ impl Approvers {
         self.is_empty() || self.0.iter().any(|name| **name == *by)
     }
 
-    /// Is none named, so that anyone may decide?
+    /// Is none named, so that any person may decide?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

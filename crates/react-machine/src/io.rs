@@ -180,7 +180,7 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// Makes an approval that anyone may decide, at any time.
+    /// Makes an approval that any person may decide, at any time.
     #[must_use]
     pub fn new(id: ApprovalId, call_id: CallId, tool: Arc<str>, arguments: JsonText) -> Self {
         let arguments_hash = arguments_hash(&arguments);

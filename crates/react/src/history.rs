@@ -85,7 +85,7 @@ pub enum HistoryFault {
     #[error("it is empty")]
     Empty,
     /// The first message is not the user's.
-    #[error("a conversation begins with the user")]
+    #[error("a history begins with a user message")]
     NotBegunByUser,
     /// The one before is by the same speaker.
     #[error("the one before is by the same speaker")]

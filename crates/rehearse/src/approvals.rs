@@ -9,7 +9,7 @@ use backstop_clock::Clock;
 use backstop_config::{ApprovalVerdict, ScriptedDecision};
 use backstop_react::{ApprovalRequest, Approver, Decision};
 
-/// Decides what the scenario says, in the order it is asked; then there is no one to ask. Clones go on with
+/// Decides what the scenario says, in the order it is asked; further approvals stay open. Clones go on with
 /// the same decisions.
 #[derive(Clone)]
 pub(crate) struct ScriptedApprover {

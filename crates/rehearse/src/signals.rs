@@ -50,7 +50,7 @@ pub(crate) fn send(
             timer.sleep(at.saturating_sub(passed)).await;
             let name = signal.name.clone();
             match orchestrator.signal(&workflow, signal).await {
-                // One that comes after the end reaches no one.
+                // One that comes after the end is dropped.
                 Ok(()) | Err(OrchError::WorkflowNotFound(_)) => {}
                 Err(error) => failed.push(format!("signal `{name}`: {}", Chain(&error))),
             }

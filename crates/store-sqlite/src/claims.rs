@@ -134,8 +134,8 @@ macro_rules! others {
 }
 
 /// Takes a run for an owner, inside a transaction, where no run of its tree has another owner that lives:
-/// one that is free, that this process had, or that a dead owner had. Whoever wrote to the runs below it
-/// before, and is no part of this process, writes no more.
+/// one that is free, that this process had, or that a dead owner had. A writer of another process
+/// that wrote to the runs below it before is refused from then on.
 pub(crate) async fn take(
     connection: &mut SqliteConnection,
     run: &RunId,

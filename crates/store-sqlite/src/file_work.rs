@@ -89,7 +89,7 @@ impl Database {
         std::fs::metadata(folder.join(".")).map_err(failed)?;
         // Its own text has the name of the temporary file, of which the user never heard.
         let unnamed = |error: io::Error| failed(error.kind().into());
-        // Readable by its owner alone from the first byte on, under a name that no one can foresee.
+        // Readable by its owner alone from the first byte on, under a random name.
         let copy = tempfile::NamedTempFile::new_in(folder).map_err(unnamed)?;
         let Some(name) = copy.path().to_str() else {
             return Err(failed(io::Error::other("its path is no UTF-8")));

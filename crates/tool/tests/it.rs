@@ -56,7 +56,7 @@ fn a_function_says_who_approves_it_until_when() {
 /// Spec: A4
 #[test]
 fn approvals_that_cannot_be_decided_are_refused() {
-    let anyone = Approvers::default;
+    let any_person = Approvers::default;
     let nameless = || Approvers::from_iter(["ops", " "]);
     let added = |spec: ToolSpec| Toolset::new().with(Said(spec)).map(|_| ());
     let name = || "refund".into();
@@ -65,7 +65,7 @@ fn approvals_that_cannot_be_decided_are_refused() {
     assert_eq!(added(refund.spec().clone().expires_after(Duration::ZERO)), at_once);
     assert_eq!(added(refund.spec().clone().approvers([" "])), blank);
     let mut tools = Toolset::new().with(refund).unwrap();
-    assert_eq!(tools.limit_approvals("refund", Some(Duration::ZERO), anyone()), at_once);
+    assert_eq!(tools.limit_approvals("refund", Some(Duration::ZERO), any_person()), at_once);
     assert_eq!(tools.limit_approvals("refund", None, nameless()), blank);
     assert_eq!(tools.specs().next(), Some(refund.spec()), "what is refused changes nothing");
     tools.limit_approvals("refund", None, ["lead"].into_iter().collect()).unwrap();

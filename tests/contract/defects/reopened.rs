@@ -100,7 +100,7 @@ impl Handle {
         Ok(Claim::new(epoch, InTree(Arc::clone(&self.trees), root, run.clone(), claim)))
     }
 
-    /// Outdates whoever wrote to the runs below a root.
+    /// Outdates the writers of the runs below a root.
     async fn outdate(&self, root: &RunId) -> Result<(), LogError> {
         for run in self.kept.runs(RunFilter::new()).await? {
             if run.run != *root && self.root(&run.run).await == *root {
@@ -131,7 +131,7 @@ impl EventLog for Handle {
     fn claim_new(&self, run: &RunId) -> Claim {
         let claim = self.kept.claim_new(run);
         let epoch = claim.epoch();
-        // Of a run that begins, no one else has the tree.
+        // Of a run that begins, no other handle has the tree.
         self.take(run.clone(), run, claim).unwrap_or_else(|_| Claim::new(epoch, ()))
     }
 

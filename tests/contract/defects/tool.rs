@@ -47,7 +47,7 @@ fn suite(defect: Option<Defect>) -> Suite {
     })
 }
 
-/// Looks at a file, as far as anyone can tell.
+/// Looks at a file, as far as its caller can tell.
 struct Looks {
     defect: Option<Defect>,
     spec: ToolSpec,

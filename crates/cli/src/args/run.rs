@@ -19,11 +19,11 @@ pub(crate) struct RunArgs {
     /// agent file's]
     #[arg(long, value_name = "TEXT|-|@FILE", allow_hyphen_values = true)]
     pub(crate) input: Option<String>,
-    /// Show the model a picture (PNG, JPEG, GIF or WebP) of at most 20 MiB; may be given more than
+    /// Show the model an image (PNG, JPEG, GIF or WebP) of at most 20 MiB; may be given more than
     /// once
     #[arg(long = "image", value_name = "FILE")]
     pub(crate) images: Vec<PathBuf>,
-    /// Go on with this conversation; a new one otherwise
+    /// Go on with this session; a new one otherwise
     #[arg(long, value_name = "ID", value_parser = not_blank)]
     pub(crate) session: Option<String>,
     /// File the run under a label; may be given again

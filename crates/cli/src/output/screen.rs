@@ -168,7 +168,7 @@ impl Screen {
 
     fn write(&self, text: &str) {
         for piece in text.as_bytes().chunks(PIECE) {
-            // No one is left to tell when standard error is gone.
+            // Nothing can be said once standard error is gone.
             if stderr().write_all(piece).is_err() {
                 return;
             }

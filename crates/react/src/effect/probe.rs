@@ -135,7 +135,7 @@ async fn did_not(
     facts
 }
 
-/// Answers a call as if no one had been asked.
+/// Answers a call as if no probe had been made.
 async fn failed(
     effects: &Effects,
     execution: &Execution,

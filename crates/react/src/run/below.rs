@@ -50,7 +50,7 @@ impl Run {
             return Ok(false);
         }
         let has_told = self.in_flight.iter().any(|(_, of)| matches!(of, InFlight::Wait));
-        // No one can decide an approval that stands in no log.
+        // An approval that stands in no log cannot be decided.
         let is_undecidable =
             self.agent.log.is_none() && self.ledger.machine().open_approvals().next().is_some();
         if self.effects.caller().is_some() && !is_undecidable {

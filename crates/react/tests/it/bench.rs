@@ -53,7 +53,7 @@ impl Bench {
 
     pub(crate) async fn run(&self, agent: AgentBuilder) -> Result<RunOutcome, RunFailure> {
         let agent = agent.build().unwrap();
-        on(self, async move { agent.run("question").await }).await
+        on(self, async move { agent.run("input").await }).await
     }
 
     pub(crate) async fn events(&self, run: &RunId) -> Vec<Event> {

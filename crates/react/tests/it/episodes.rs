@@ -217,7 +217,7 @@ async fn every_end_goes_on() {
     for End { name, reason, answers, build, more, told: expected } in ends() {
         let bench = Bench::new();
         let agent = |answers| build(bench.agent(answers).tool(add));
-        let (first, request) = (agent(answers).build().unwrap(), RunRequest::new("question"));
+        let (first, request) = (agent(answers).build().unwrap(), RunRequest::new("input"));
         let (done, result) = tokio::sync::oneshot::channel();
         tokio::spawn(bench.clock.track(Box::pin(async move {
             let _ = done.send(first.run(request).await);
@@ -386,7 +386,7 @@ async fn a_cancelled_run_goes_on() {
     let token = CancellationToken::new();
     let agent = bench.agent(vec![says("late").delay_ms(60_000)]);
     let agent = agent.build().unwrap();
-    let request = RunRequest::new("question").cancelled_by(token.clone());
+    let request = RunRequest::new("input").cancelled_by(token.clone());
     let timer = bench.clock.sleep(Duration::from_secs(1));
     tokio::spawn(bench.clock.track(Box::pin(async move {
         timer.await;

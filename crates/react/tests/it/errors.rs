@@ -151,7 +151,7 @@ async fn keys_do_not_stream_to_listeners_either() {
     let redactor = backstop_redact::Redactor::new().with_secret(key);
     let agent = bench.agent(vec![says(key)]).redactor(redactor).build().unwrap();
     let mut listener = agent.subscribe();
-    agent.run("question").await.unwrap();
+    agent.run("input").await.unwrap();
     drop(agent);
     while let Some(live) = listener.next().await {
         assert!(!format!("{live:?}").contains(key), "{live:?}");

@@ -107,7 +107,7 @@ async fn observers_see_what_gates_made_of_a_call() {
     assert_eq!(
         *watcher.0.lock().unwrap(),
         [
-            "start question",
+            "start input",
             "ask with 1",
             "said \"\" and 1 calls",
             "runs {\"x\":42,\"y\":0}",

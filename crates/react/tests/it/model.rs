@@ -161,7 +161,7 @@ async fn ended_attempt_is_recorded_despite_cancellation() {
         .shared_log(Arc::clone(&log) as Arc<dyn EventLog>)
         .build()
         .unwrap();
-    let outcome = agent.run(RunRequest::new("question").cancelled_by(token)).await.unwrap();
+    let outcome = agent.run(RunRequest::new("input").cancelled_by(token)).await.unwrap();
     assert_eq!(outcome.usage.model_attempts, 1);
     let (_, events) = read_events(&*log, &outcome.run_id).await.unwrap();
     let codes: Vec<_> = events

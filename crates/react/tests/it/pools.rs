@@ -67,7 +67,7 @@ async fn attempts(bench: &Bench, run: &RunId) -> Vec<ModelAttempted> {
 
 /// Runs once, and returns who was asked.
 async fn asked(bench: &Bench, agent: &Agent) -> Vec<String> {
-    let outcome = run(bench, agent, "question").await.unwrap();
+    let outcome = run(bench, agent, "input").await.unwrap();
     let attempts = attempts(bench, &outcome.run_id).await;
     attempts.iter().map(|attempt| attempt.provider.to_string()).collect()
 }
@@ -120,7 +120,7 @@ async fn a_cooldown_is_as_long_as_it_is_set() {
     let second = refusing(&bench, ErrorKind::AuthFailed, None);
     // No endpoint is left when the second refuses too, and to ask again would not help.
     let agent = built(&bench, AgentBuilder::on(first).endpoint(second));
-    let failure = run(&bench, &agent, "question").await.unwrap_err();
+    let failure = run(&bench, &agent, "input").await.unwrap_err();
     assert_eq!(failure.code(), "provider.auth_failed");
     assert_eq!(bench.elapsed(), Duration::ZERO);
     // The next run waits for the first that is free.
@@ -175,7 +175,7 @@ async fn attempts_of_a_pool_count_for_the_budget() {
         .endpoint(well(&bench))
         .budget(backstop_react::Budget::new().model_calls(2));
     let agent = built(&bench, pool);
-    let ended = run(&bench, &agent, "question").await.unwrap();
+    let ended = run(&bench, &agent, "input").await.unwrap();
     assert_eq!(ended.stop.outcome().as_str(), "budget_exhausted");
     assert_eq!(attempts(&bench, &ended.run_id).await.len(), 2);
 }
@@ -186,7 +186,7 @@ async fn requests_of_a_minute_are_spread() {
     let agent = built(&bench, AgentBuilder::on(well(&bench).requests_per_minute(2)));
     let mut times = Vec::new();
     for _ in 0..4 {
-        run(&bench, &agent, "question").await.unwrap();
+        run(&bench, &agent, "input").await.unwrap();
         times.push(bench.elapsed().as_secs());
     }
     assert_eq!(times, [0, 0, 30, 60]);
@@ -198,8 +198,8 @@ async fn tokens_of_a_minute_are_waited_for() {
     let answer = says("done").usage(layer0::usage::TokenUsage::new(500, 500));
     let upstream = endpoint(&bench, [answer.clone(), answer]).tokens_per_minute(600);
     let agent = built(&bench, AgentBuilder::on(upstream));
-    run(&bench, &agent, "question").await.unwrap();
-    run(&bench, &agent, "question").await.unwrap();
+    run(&bench, &agent, "input").await.unwrap();
+    run(&bench, &agent, "input").await.unwrap();
     // 1,000 were used of 600, and one is needed: 401 at 10 a second.
     assert_eq!(bench.elapsed(), Duration::from_millis(40_100));
 }
@@ -211,8 +211,8 @@ async fn a_limit_too_long_to_wait_for_fails() {
     let pool = AgentBuilder::on(well(&bench).requests_per_minute(1))
         .retry(RetryConfig::new().max_retry_after(Duration::from_secs(9)));
     let agent = built(&bench, pool);
-    run(&bench, &agent, "question").await.unwrap();
-    let failure = run(&bench, &agent, "question").await.unwrap_err();
+    run(&bench, &agent, "input").await.unwrap();
+    let failure = run(&bench, &agent, "input").await.unwrap_err();
     assert_eq!(failure.code(), "provider.rate_limited");
     let [attempt] = &attempts(&bench, &failure.run_id).await[..] else { panic!("one attempt") };
     assert_eq!(attempt.status, None);
@@ -229,14 +229,14 @@ async fn a_limit_too_long_to_wait_for_fails() {
 async fn a_run_is_cancelled_while_it_waits() {
     let bench = Bench::new();
     let agent = built(&bench, AgentBuilder::on(well(&bench).requests_per_minute(1)));
-    run(&bench, &agent, "question").await.unwrap();
+    run(&bench, &agent, "input").await.unwrap();
     let token = CancellationToken::new();
     let (cancel, clock) = (token.clone(), bench.clock.clone());
     tokio::spawn(bench.clock.track(Box::pin(async move {
         clock.sleep(Duration::from_secs(7)).await;
         cancel.cancel();
     })));
-    let request = RunRequest::new("question").cancelled_by(token);
+    let request = RunRequest::new("input").cancelled_by(token);
     let outcome = run(&bench, &agent, request).await.unwrap();
     assert_eq!(outcome.stop, Stop::Cancelled);
     assert_eq!(bench.elapsed(), Duration::from_secs(7));
@@ -250,7 +250,7 @@ async fn an_upstream_is_limited_across_agents() {
     let upstream = well(&bench).requests_per_minute(1);
     let one = built(&bench, AgentBuilder::on(upstream.clone()));
     let other = built(&bench, AgentBuilder::on(upstream));
-    run(&bench, &one, "question").await.unwrap();
-    run(&bench, &other, "question").await.unwrap();
+    run(&bench, &one, "input").await.unwrap();
+    run(&bench, &other, "input").await.unwrap();
     assert_eq!(bench.elapsed(), Duration::from_secs(60));
 }

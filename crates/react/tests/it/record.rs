@@ -196,7 +196,7 @@ async fn listeners_get_what_is_durable_and_change_nothing() {
     let clock = bench.clock.clone();
     let (done, result) = tokio::sync::oneshot::channel();
     tokio::spawn(clock.track(Box::pin(async move {
-        let _ = done.send(agent.run("question").await);
+        let _ = done.send(agent.run("input").await);
     })));
     let outcome = result.await.unwrap().unwrap();
     let events = bench.events(&outcome.run_id).await;

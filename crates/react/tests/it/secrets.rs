@@ -87,7 +87,7 @@ async fn heard(attempts: Vec<Vec<Chunk>>, redactor: Redactor) -> Heard {
         .build()
         .unwrap();
     let mut listener = agent.subscribe();
-    agent.run("question").await.unwrap();
+    agent.run("input").await.unwrap();
     drop(agent);
     let mut heard = Heard { thinking: String::new(), text: String::new(), all: String::new() };
     while let Some(live) = listener.next().await {

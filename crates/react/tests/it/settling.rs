@@ -268,7 +268,7 @@ fn says_done() -> ScriptedAnswer {
     says("done")
 }
 
-/// Spec: D7. The call of a copied run has that run's key, so no one can be asked about it.
+/// Spec: D7. The call of a copied run has that run's key, so no tool can be asked about it.
 #[tokio::test]
 async fn a_copy_asks_about_no_call() {
     let bank = Bank::new("pays", "did not");

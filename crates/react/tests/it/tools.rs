@@ -226,7 +226,7 @@ async fn late_output_of_blocking_code_is_noted() {
         .build()
         .unwrap();
     *patient.events.lock().await = Some(agent.subscribe());
-    let outcome = agent.run("question").await.unwrap();
+    let outcome = agent.run("input").await.unwrap();
     assert!(tool_texts(&outcome)[0].0.starts_with("Tool 'blocks' timed out after 20ms"));
     let events = read_events(&*log, &outcome.run_id).await.unwrap().1;
     assert_eq!(types(&events).iter().filter(|kind| **kind == "tool.late").count(), 1);

@@ -269,7 +269,7 @@ async fn waiting_rises_to_the_root() {
     let kinds = types(&last("root").await);
     assert_eq!(kinds.iter().filter(|kind| **kind == "operator.waiting").count(), 1);
     assert_eq!(kinds.iter().filter(|kind| **kind == "tool.responded").count(), 1, "the looker's");
-    // Nobody has decided: a resume appends nothing.
+    // Nothing is decided: a resume appends nothing.
     let before = bench.log.summary(&"run_root".into()).await.unwrap().unwrap().last_seq;
     let again = agent.clone();
     let outcome = on(&bench, async move { again.resume("run_root").await }).await.unwrap();

@@ -210,7 +210,7 @@ payload! {
 }
 
 impl ApprovalRequested {
-    /// Asks about a call; anyone may decide it, for ever.
+    /// Asks about a call; any person may decide it, for ever.
     #[must_use]
     pub fn new(
         approval_id: impl Into<ApprovalId>,

@@ -21,7 +21,7 @@ fn limited(id: &str, call: &str) -> EventKind {
     asked.into()
 }
 
-/// A run that waits for such approvals, and for `apr_0`, which anyone may decide at any time.
+/// A run that waits for such approvals, and for `apr_0`, which any person may decide at any time.
 async fn waiting(log: &Log, asks: &[(&str, &str)]) -> RunWriter {
     let mut writer = open(log, "run_1", "s", 50).await;
     let asks = asks.iter().map(|(id, call)| limited(id, call)).chain([asked("apr_0", "c0")]);
@@ -75,7 +75,7 @@ pub(super) async fn refuses_one_who_may_not_decide(log: Log) {
     assert!(inbox(&log, "run_1").await.is_empty());
     let lead = Decision::deny("lead", "no");
     assert!(decide(&log, "apr_1", lead, 60).await.expect("one of them may"));
-    assert!(decide(&log, "apr_0", Decision::approve("intern"), 60).await.expect("anyone may"));
+    assert!(decide(&log, "apr_0", Decision::approve("intern"), 60).await.expect("any person may"));
 }
 
 pub(super) async fn refuses_a_decision_too_late(log: Log) {

@@ -132,7 +132,9 @@ pub(super) async fn a_copied_run_has_a_session_of_its_own(log: Log) {
     let mut copied = records(&log, "run_1").await;
     copied.truncate(2);
     let mut copy = RunWriter::copy(Arc::clone(&log), "run_2".into(), &events, copied);
-    write(&mut copy, 42, [forked("run_2", "run_1", 2)]).await.expect("a copy is in no one's way");
+    write(&mut copy, 42, [forked("run_2", "run_1", 2)])
+        .await
+        .expect("a copy has a session of its own");
     let (summary, events) = read_events(&*log, &"run_2".into()).await.expect("it is read");
     let session = session_of_fork(&"run_2".into());
     assert_eq!((&summary.session, summary.last_seq, events.len()), (&session, 3, 3));
