@@ -82,7 +82,7 @@ impl Between {
         context.allowance = given;
         let books = Arc::clone(&self.books);
         context.caller = Some(Arc::new(Below { books, run: run.clone() }));
-        Ok(Begun { context, end: End { books: Arc::clone(&self.books), run } })
+        Ok(Begun { context, end: NoteEnd { books: Arc::clone(&self.books), run } })
     }
 
     async fn go(
@@ -117,22 +117,22 @@ enum Which<'a> {
 
 struct Begun {
     context: Context,
-    end: End,
+    end: NoteEnd,
 }
 
 /// Notes that a dispatch is not waited for any more, when it is dropped.
-struct End {
+struct NoteEnd {
     books: Arc<Books>,
     run: RunId,
 }
 
-impl End {
+impl NoteEnd {
     fn with(self, answer: Option<&Answer>, is_left: bool) {
         self.books.end(&self.run, answer, is_left);
     }
 }
 
-impl Drop for End {
+impl Drop for NoteEnd {
     fn drop(&mut self) {
         self.books.end(&self.run, None, false);
     }

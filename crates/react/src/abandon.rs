@@ -48,7 +48,7 @@ pub(crate) async fn abandon(
 
 /// What is open in a run.
 #[derive(Default)]
-pub(crate) struct Open {
+pub(crate) struct OpenWork {
     /// The calls without an answer, with their tools.
     pub(crate) calls: BTreeMap<CallId, Arc<str>>,
     /// What was dispatched and has not returned: operators and their runs.
@@ -64,8 +64,11 @@ pub(crate) struct Ended {
 }
 
 /// Returns what is open, as far as the record can be read.
-pub(crate) async fn open_in(log: &dyn EventLog, summary: &RunSummary) -> Result<Open, LogError> {
-    let mut open = Open::default();
+pub(crate) async fn open_in(
+    log: &dyn EventLog,
+    summary: &RunSummary,
+) -> Result<OpenWork, LogError> {
+    let mut open = OpenWork::default();
     let records = match log.records(&summary.run, 1).await {
         // The store may do better later; the record will not.
         Err(error) if !error.is_retryable() => Vec::new(),

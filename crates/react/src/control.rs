@@ -204,7 +204,7 @@ async fn recorded_schema(
     id: &ApprovalId,
 ) -> Result<Option<JsonText>, LogError> {
     #[derive(Deserialize)]
-    struct Tools {
+    struct ToolContracts {
         tools: Vec<ToolSpec>,
     }
     let open = log.open_approvals().await?.into_iter().find(|open| open.id == *id);
@@ -212,7 +212,7 @@ async fn recorded_schema(
     let first = log.records(&open.run, 1).await?.into_iter().next();
     let Some(Ok(event)) = first.map(|record| record.decode(&open.run)) else { return Ok(None) };
     let EventKind::RunStarted(started) = event.kind else { return Ok(None) };
-    let Ok(Tools { tools }) = started.agent.definition.read() else { return Ok(None) };
+    let Ok(ToolContracts { tools }) = started.agent.definition.read() else { return Ok(None) };
     let tool = tools.into_iter().find(|spec| spec.name == open.tool);
     Ok(tool.map(|spec| spec.schema.clone()))
 }

@@ -64,7 +64,7 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
         .instrument(tracing::Span::current())
         .with_current_subscriber();
         let task = tokio::spawn(self.clock.track(Box::pin(task))).abort_handle();
-        let _stop = StopOnDrop { task, _stop: stop };
+        let _stop = StopStoreOnDrop { task, _stop: stop };
         match select(answered, self.clock.sleep(self.limit)).await {
             Either::Left((Ok(result), _)) => result,
             Either::Left((Err(_), _)) => {
@@ -98,12 +98,12 @@ fn panicked(why: &str) -> StoreError {
 
 /// Stops the task when its answer is no longer waited for. Dropping the sender wakes it, so that the
 /// clock knows that it ends.
-struct StopOnDrop {
+struct StopStoreOnDrop {
     task: AbortHandle,
     _stop: oneshot::Sender<()>,
 }
 
-impl Drop for StopOnDrop {
+impl Drop for StopStoreOnDrop {
     fn drop(&mut self) {
         self.task.abort();
     }

@@ -36,7 +36,7 @@ use crate::inner::Inner;
 use crate::journal::{AnyJournal, End, Fact, Step, StepId};
 use crate::outcome::RunOutcome;
 
-use admission::{Admission, Verdict};
+use admission::{Admission, AdmissionVerdict};
 use approvals::Approvals;
 use ledger::{Ledger, Readers};
 use model::Asking;
@@ -61,9 +61,9 @@ pub(crate) struct Run {
     asking: Asking,
     tools: Tools,
     /// Of the batch before, empty; the next one takes it.
-    unused_verdicts: Vec<Verdict>,
+    unused_verdicts: Vec<AdmissionVerdict>,
     approvals: Approvals,
-    inbox: Inbox,
+    inbox: InboxState,
     below: Below,
     /// Did a tool that is not safe to repeat run?
     acted: bool,
@@ -99,7 +99,7 @@ enum InFlight {
 
 /// What is known of the run's inbox.
 #[derive(Default)]
-struct Inbox {
+struct InboxState {
     /// Rows that came while something was stopped.
     unread: Vec<InboxMessage>,
     /// Did the caller in this process stop the run?
@@ -129,7 +129,7 @@ impl Run {
             tools: Tools::default(),
             unused_verdicts: Vec::new(),
             approvals: Approvals::default(),
-            inbox: Inbox::default(),
+            inbox: InboxState::default(),
             below: Below::default(),
             acted: false,
         }

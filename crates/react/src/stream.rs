@@ -75,16 +75,16 @@ pub struct RunStream {
     feed: Arc<Feed>,
     task: RunTask,
     log: Option<Arc<dyn EventLog>>,
-    reading: Option<Reading>,
+    reading: Option<ReadingRecords>,
     /// What was read from the log beyond what was wanted.
     ahead: VecDeque<Record>,
     ready: VecDeque<StreamItem>,
-    shown: Shown,
+    shown: ShownDeltas,
     has_ended: bool,
 }
 
 /// Events on their way from the log.
-struct Reading {
+struct ReadingRecords {
     from: u64,
     to: u64,
     records: Pin<Box<dyn Future<Output = Result<Vec<Record>, LogError>> + Send>>,
@@ -92,7 +92,7 @@ struct Reading {
 
 /// How much of the current attempt's answer the reader has got.
 #[derive(Debug, Clone, Copy, Default)]
-struct Shown {
+struct ShownDeltas {
     attempt: u32,
     text_bytes: usize,
     thinking_bytes: usize,
@@ -142,7 +142,7 @@ impl Agent {
             reading: None,
             ahead: VecDeque::new(),
             ready: VecDeque::new(),
-            shown: Shown::default(),
+            shown: ShownDeltas::default(),
             has_ended: false,
         }
     }
@@ -240,7 +240,7 @@ impl RunStream {
         let Some(log) = self.log.clone() else { return };
         let run = self.run.clone();
         let records = Box::pin(async move { log.records(&run, from).await });
-        self.reading = Some(Reading { from, to, records });
+        self.reading = Some(ReadingRecords { from, to, records });
     }
 
     /// Hands on what was read from the log.
@@ -260,7 +260,7 @@ impl RunStream {
     fn take_delta(&mut self, delta: Delta) {
         let Delta { call, attempt, is_thinking, text } = delta;
         if self.shown.attempt != attempt {
-            self.shown = Shown { attempt, ..Shown::default() };
+            self.shown = ShownDeltas { attempt, ..ShownDeltas::default() };
         }
         let piece = if is_thinking {
             self.shown.thinking_bytes += text.len();
@@ -274,11 +274,11 @@ impl RunStream {
 
     fn take_event(&mut self, event: Arc<Event>) {
         match &event.kind {
-            EventKind::ModelRequested(_) => self.shown = Shown::default(),
+            EventKind::ModelRequested(_) => self.shown = ShownDeltas::default(),
             EventKind::ModelAttempted(attempted)
                 if attempted.code.is_some() || self.shown.attempt != attempted.attempt =>
             {
-                self.shown = Shown { attempt: attempted.attempt, ..Shown::default() };
+                self.shown = ShownDeltas { attempt: attempted.attempt, ..ShownDeltas::default() };
             }
             EventKind::ModelResponded(responded) if self.feed.was_cut(responded.call) => {
                 let (call, attempt) = (responded.call, self.shown.attempt);

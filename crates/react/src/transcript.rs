@@ -13,7 +13,7 @@ use crate::fold::started;
 
 /// What a session came to until the end of a run.
 #[derive(Default)]
-pub(crate) struct History {
+pub(crate) struct Earlier {
     /// The messages, oldest first, without what only instructs.
     pub(crate) messages: Vec<Arc<Message>>,
     /// Where what its runs stored is found.
@@ -24,8 +24,8 @@ pub(crate) struct History {
 
 /// Reads a session up to the end of a run. It is never refused: what cannot be read, and what stands
 /// before it, is left out.
-pub(crate) async fn history(log: &dyn EventLog, until: Option<&RunId>) -> History {
-    let mut history = History::default();
+pub(crate) async fn history(log: &dyn EventLog, until: Option<&RunId>) -> Earlier {
+    let mut history = Earlier::default();
     let (runs, unreadable) = followed(log, until).await;
     for (_, events) in runs.iter().rev() {
         history.messages.extend(messages_of(events.iter().map(|event| &event.kind)));

@@ -13,7 +13,7 @@ use layer0::failure::{Chain, Failure, sources};
 use super::effects::Effects;
 use super::failure::{Failing, is_stored};
 use super::hooks::{Hooks, Kind};
-use super::large_result::Shown;
+use super::large_result::ShownResult;
 use crate::hook::Moment;
 use crate::journal::{Execution, StopFact};
 use crate::recordable::recordable;
@@ -49,7 +49,8 @@ pub(super) async fn answer(
         Ok(output) => {
             let output = recordable(&agent.redactor, output);
             // What the detail tools give out is bounded by itself.
-            let shown = if stores { Shown::of(output, agent) } else { Shown::Whole(output) };
+            let shown =
+                if stores { ShownResult::of(output, agent) } else { ShownResult::Whole(output) };
             let (note, output) = shown.keep(agent, &failing).await;
             let (call_id, tool) = (run.call_id.clone(), Arc::clone(&run.tool));
             let responded = ToolResponded::succeeded(call_id, tool, output, duration_ms);

@@ -10,10 +10,10 @@ use crate::journal::{Ask, Told};
 
 /// Keeps what was asked until the run takes it; the run may be over.
 #[derive(Default)]
-pub(crate) struct Asks(Mutex<Queue>);
+pub(crate) struct Asks(Mutex<AskQueue>);
 
 #[derive(Default)]
-struct Queue {
+struct AskQueue {
     asked: VecDeque<(Ask, oneshot::Sender<Told>)>,
     reader: Option<Waker>,
 }
@@ -55,7 +55,7 @@ impl Asks {
         self.queue().asked.clear();
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, AskQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

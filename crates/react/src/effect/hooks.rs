@@ -47,11 +47,11 @@ pub(crate) struct Called {
     pub(crate) notes: Vec<EventKind>,
     /// What a gate wants the arguments to be.
     pub(crate) arguments: Option<JsonText>,
-    pub(crate) stop: Option<Stop>,
+    pub(crate) stop: Option<HookStop>,
 }
 
 /// Why it does not go on.
-pub(crate) enum Stop {
+pub(crate) enum HookStop {
     /// A gate says so: the hook and its reason.
     Aborted { hook: String, reason: String },
     /// A hook that must not fail failed.
@@ -105,7 +105,7 @@ impl<'a> Hooks<'a> {
                 Ok(Verdict::Abort(reason)) => {
                     let (hook, reason) =
                         (hook.name().to_owned(), self.redactor.redact(&reason).into_owned());
-                    called.stop = Some(Stop::Aborted { hook, reason });
+                    called.stop = Some(HookStop::Aborted { hook, reason });
                     return called;
                 }
                 Ok(Verdict::ReplaceArguments(arguments)) => match moment {
@@ -122,7 +122,7 @@ impl<'a> Hooks<'a> {
                 called.notes.push(fact);
                 continue;
             }
-            called.stop = Some(Stop::Rejected { error, fact: Box::new(fact) });
+            called.stop = Some(HookStop::Rejected { error, fact: Box::new(fact) });
             return called;
         }
         called
@@ -174,7 +174,7 @@ impl<'a> Hooks<'a> {
     }
 }
 
-impl Stop {
+impl HookStop {
     /// Returns the fact that ends the run, and keeps the live error where there is one.
     pub(super) fn into_fact(self, moment: Moment<'_>, effects: &Effects) -> StopFact {
         match self {
@@ -252,10 +252,10 @@ pub(super) async fn gates(effects: &Effects, calls: &[ToolCall]) -> End {
         }
         match called.stop {
             None => {}
-            Some(Stop::Aborted { hook, reason }) => {
+            Some(HookStop::Aborted { hook, reason }) => {
                 one.skipped = Some((hook, reason));
             }
-            Some(stop @ Stop::Rejected { .. }) => {
+            Some(stop @ HookStop::Rejected { .. }) => {
                 gated.push(one);
                 let notes = gated.into_iter().flat_map(|one| one.notes.0).collect();
                 return End::Gates(Err((Notes(notes), stop.into_fact(moment, effects))));

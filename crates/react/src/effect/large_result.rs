@@ -13,12 +13,12 @@ use crate::inner::Inner;
 const STORE_RESULT: &str = "store_result";
 
 /// A tool's output, by whether the model can read all of it.
-pub(crate) enum Shown {
+pub(crate) enum ShownResult {
     Whole(JsonText),
     Large(String),
 }
 
-impl Shown {
+impl ShownResult {
     /// Measures an output as the model would read it.
     pub(crate) fn of(output: JsonText, agent: &Inner) -> Self {
         let limit = limit(agent);

@@ -8,10 +8,10 @@ use layer0::event::ToolLate;
 
 /// Keeps late answers until the run notes them; the run may be over.
 #[derive(Default)]
-pub(crate) struct Late(Mutex<Queue>);
+pub(crate) struct Late(Mutex<LateQueue>);
 
 #[derive(Default)]
-struct Queue {
+struct LateQueue {
     answers: VecDeque<ToolLate>,
     reader: Option<Waker>,
 }
@@ -36,7 +36,7 @@ impl Late {
         }
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, LateQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -10,12 +10,12 @@ use serde_json::value::RawValue;
 pub(crate) struct Note(pub(crate) EventKind);
 
 #[derive(Serialize)]
-struct Parts<'a> {
+struct NoteParts<'a> {
     r#type: &'static str,
     data: &'a EventKind,
 }
 
-impl<'a> Parts<'a> {
+impl<'a> NoteParts<'a> {
     const fn of(event: &'a EventKind) -> Self {
         Self { r#type: event.event_type(), data: event }
     }
@@ -29,7 +29,7 @@ struct OwnedParts {
 
 impl Serialize for Note {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Parts::of(&self.0).serialize(serializer)
+        NoteParts::of(&self.0).serialize(serializer)
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Notes(pub(crate) Vec<EventKind>);
 
 impl Serialize for Notes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().map(Parts::of))
+        serializer.collect_seq(self.0.iter().map(NoteParts::of))
     }
 }
 

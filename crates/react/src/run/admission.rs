@@ -11,11 +11,11 @@ use layer0::message::ToolCall;
 pub(super) struct Admission {
     pub(super) batch: ToolBatch,
     /// What is decided on each call, once the gates let them through.
-    pub(super) verdicts: Vec<Verdict>,
+    pub(super) verdicts: Vec<AdmissionVerdict>,
 }
 
 /// What is decided on a call.
-pub(super) struct Verdict {
+pub(super) struct AdmissionVerdict {
     /// What its hooks left for the record.
     pub(super) notes: Vec<EventKind>,
     pub(super) outcome: Outcome,

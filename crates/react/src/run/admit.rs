@@ -9,7 +9,7 @@ use layer0::event::{EventKind, ToolRequested};
 use layer0::id::CallId;
 use layer0::message::ToolCall;
 
-use super::admission::{Admission, Outcome, Verdict};
+use super::admission::{Admission, AdmissionVerdict, Outcome};
 use super::{InFlight, Run};
 use crate::effect::{Failing, admit, has_hooks, is_any_held};
 use crate::error::AgentError;
@@ -65,7 +65,7 @@ impl Run {
             if matches!(outcome, Outcome::Admitted(..)) {
                 left -= 1;
             }
-            admission.verdicts.push(Verdict { notes, outcome });
+            admission.verdicts.push(AdmissionVerdict { notes, outcome });
         }
         if has_hooks(&self.agent, HookPoint::BeforeTool) {
             let admitted = admission.verdicts.iter().filter_map(|verdict| match &verdict.outcome {
@@ -126,7 +126,8 @@ impl Run {
         mut admission: Admission,
         observed: Result<Vec<Notes>, (Notes, StopFact)>,
     ) -> Result<(), AgentError> {
-        let is_admitted = |verdict: &&mut Verdict| matches!(verdict.outcome, Outcome::Admitted(..));
+        let is_admitted =
+            |verdict: &&mut AdmissionVerdict| matches!(verdict.outcome, Outcome::Admitted(..));
         match observed {
             Ok(observed) => {
                 let admitted = admission.verdicts.iter_mut().filter(is_admitted);
@@ -147,7 +148,7 @@ impl Run {
         let (mut left, at) = (self.executions_left(), self.ledger.at());
         let Self { agent, context, ledger, tools, .. } = self;
         let recorded = ledger.change(|machine: &mut Machine| {
-            for Verdict { notes, outcome } in admission.verdicts.drain(..) {
+            for AdmissionVerdict { notes, outcome } in admission.verdicts.drain(..) {
                 for note in notes {
                     machine.handle(Input::fact(at, note))?;
                 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::resume::Resumed;
 use super::start::{InSession, Start};
-use crate::abandon::{Ended, Open, abandon, open_in};
+use crate::abandon::{Ended, OpenWork, abandon, open_in};
 use crate::error::AgentError;
 use crate::fold::{fold, started};
 use crate::history::RequestError;
@@ -169,7 +169,7 @@ pub(crate) async fn end(
                 current => current?,
             };
             let Some(current) = current.filter(RunSummary::is_open) else { return Ok(()) };
-            let Open { calls, dispatches } = open_in(&**log, &current).await?;
+            let OpenWork { calls, dispatches } = open_in(&**log, &current).await?;
             let mut returned = Vec::new();
             for dispatch in dispatches {
                 returned.push(dead_dispatch(&agent, log, &current.session, dispatch).await?);

@@ -31,7 +31,7 @@ use crate::output_check::output_check;
 use crate::recordable::recordable_messages;
 use crate::request::RunRequest;
 use crate::run_clock::RunClock;
-use crate::transcript::{History, history};
+use crate::transcript::{Earlier, history};
 
 /// How often a run that was overtaken joins its session again; each time another run began.
 const MAX_JOINS: u32 = 64;
@@ -316,7 +316,7 @@ impl Run {
     /// is.
     pub(super) async fn read_history(&mut self, follows: Option<&RunId>) -> Result<(), AgentError> {
         let (Some(log), Some(follows)) = (self.agent.log.clone(), follows) else { return Ok(()) };
-        let History { messages, sessions, unreadable } = history(&*log, Some(follows)).await;
+        let Earlier { messages, sessions, unreadable } = history(&*log, Some(follows)).await;
         self.ledger.provide_earlier(messages);
         let earlier = sessions.into_iter().filter(|session| !self.sessions.contains(session));
         self.sessions = self.sessions.iter().cloned().chain(earlier).collect();

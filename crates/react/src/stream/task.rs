@@ -16,14 +16,14 @@ use crate::feed::{Feed, RunResult};
 use crate::guarded::drop_guarded;
 use crate::run::start::Start;
 
-type Run = Pin<Box<dyn Future<Output = RunResult> + Send>>;
+type RunFuture = Pin<Box<dyn Future<Output = RunResult> + Send>>;
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Polls a run in a task of its own. When this is dropped, so is the run, at once unless it is being
 /// polled: it no longer holds its claim.
 pub(super) struct RunTask {
     /// Empty when the run has ended.
-    run: Arc<Mutex<Option<Run>>>,
+    run: Arc<Mutex<Option<RunFuture>>>,
     /// Until there is a runtime to spawn it on.
     unstarted: Option<Task>,
     handle: Option<AbortHandle>,
@@ -32,7 +32,7 @@ pub(super) struct RunTask {
 impl RunTask {
     pub(super) fn new(start: Box<Start>, feed: Arc<Feed>, clock: &Arc<dyn Clock>) -> Self {
         let end = EndOnDrop { feed, run: start.run.clone(), session: start.session.clone() };
-        let run: Run = Box::pin(async move { start.run().await });
+        let run: RunFuture = Box::pin(async move { start.run().await });
         let run = Arc::new(Mutex::new(Some(run)));
         let polled = Arc::clone(&run);
         let task = async move {
