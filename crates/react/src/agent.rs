@@ -1,12 +1,32 @@
+//! The agent: built once, then run, resumed, reopened, dispatched and controlled. Its children are what it offers.
+
+pub(crate) mod as_tool;
+pub(crate) mod build;
+pub(crate) mod build_error;
+pub(crate) mod builder;
+pub(crate) mod control;
+pub(crate) mod inner;
+pub(crate) mod operator;
+pub(crate) mod pack;
+pub(crate) mod reopen;
+pub(crate) mod resume;
+pub(crate) mod settle;
+pub(crate) mod status;
+pub(crate) mod stream;
+#[cfg(feature = "json-schema")]
+pub(crate) mod typed;
+#[cfg(not(feature = "json-schema"))]
+pub(crate) mod untyped;
+
 use std::fmt;
 use std::sync::Arc;
 
 use backstop_provider::Provider;
 use backstop_react_machine::AgentDefinition;
 
-use crate::builder::AgentBuilder;
+use crate::agent::builder::AgentBuilder;
+use crate::agent::inner::Inner;
 use crate::error::RunFailure;
-use crate::inner::Inner;
 use crate::live::Subscriber;
 use crate::outcome::RunOutcome;
 use crate::request::RunRequest;

@@ -26,9 +26,9 @@ use tokio::task::AbortHandle;
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
-use crate::digest::digest_of;
 use crate::effect::Asks;
 use crate::journal::{Ask, Child, Told, Wanted};
+use crate::record::digest::digest_of;
 use link::{Link, Progress, Waits};
 
 /// How long a run that was given up has to close its record.

@@ -1,6 +1,8 @@
 //! What a run does in the world. Each effect is a function of its step's data: none knows the run
 //! beyond its name.
 
+pub(crate) mod guard;
+pub(crate) mod guarded;
 mod answer;
 mod approval;
 mod asks;
@@ -20,7 +22,7 @@ mod tool;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::guarded::drop_guarded;
+use crate::effect::guarded::drop_guarded;
 use crate::journal::{End, Step};
 
 pub(crate) use asks::Asks;

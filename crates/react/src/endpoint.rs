@@ -22,9 +22,9 @@ use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
 use tower::util::Either;
 use tower::{Service, ServiceBuilder};
 
+use crate::effect::guarded::panic_text;
 use crate::feed::Feed;
 use crate::form;
-use crate::guarded::panic_text;
 use crate::live::{Hub, Live};
 use crate::shown::{Pieces, Shown};
 use crate::upstream::Upstream;

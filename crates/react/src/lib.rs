@@ -12,77 +12,60 @@
 //!
 //! Start at [`Agent::builder`].
 
-mod abandon;
 mod agent;
-mod agent_tool;
 mod approval;
-mod build_error;
-mod builder;
-mod build;
 mod callers;
-mod control;
 mod decide_error;
-mod digest;
 mod dispatch;
 mod effect;
 mod endpoint;
 mod error;
 mod feed;
-mod fold;
 mod form;
-mod guard;
-mod guarded;
 mod history;
 mod hook;
 mod ids;
-mod inner;
 mod journal;
 mod label;
 mod live;
 mod local_journal;
 mod memory;
-mod operator;
 mod operator_tool;
 mod outcome;
 mod output_check;
 mod prices;
-mod pack;
+mod record;
 mod place;
 mod pool;
-mod past;
-mod recordable;
 mod request;
-mod reopen;
-mod resume;
 mod resume_error;
 mod run;
 mod run_clock;
-mod settle;
 mod shown;
-mod source;
-mod status;
 mod stores;
-mod stream;
-mod transcript;
-#[cfg(feature = "json-schema")]
-mod typed;
-#[cfg(not(feature = "json-schema"))]
-mod untyped;
 mod upstream;
 mod wire_names;
 
 pub use agent::Agent;
-pub use agent_tool::AgentTool;
+pub use agent::as_tool::AgentTool;
+pub use agent::build_error::{BuildError, PackError};
+pub use agent::builder::AgentBuilder;
+pub use agent::control::{cancel, decide};
+pub use agent::pack::Pack;
+pub use agent::reopen::ReopenRequest;
+pub use agent::resume::{ForkRequest, ResumeRequest, replay};
+pub use agent::settle::{redacted_settlement, resolve};
+pub use agent::status::{RunStatus, priced, status};
+pub use agent::stream::{RunStream, StreamItem};
+#[cfg(feature = "json-schema")]
+pub use agent::typed::TypedOutcome;
 pub use approval::{ApprovalDesk, ApprovalRequest, Approver};
 pub use backstop_event_log::{Decision, Settlement};
 pub use backstop_react_machine::{
     Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, Limits, Misuse,
     NotReopenable, Price,
 };
-pub use build_error::{BuildError, PackError};
-pub use builder::AgentBuilder;
 pub use callers::open_root;
-pub use control::{cancel, decide};
 pub use decide_error::{ApprovalNotFound, DecideError};
 pub use error::{AgentError, RecordedFailure, RunFailure};
 pub use history::{History, HistoryFault, RequestError};
@@ -93,20 +76,12 @@ pub use live::{Live, Piece, Subscriber};
 pub use memory::{Memory, MemoryEntry, MemoryQuery, RecentMemory};
 pub use operator_tool::OperatorTool;
 pub use outcome::RunOutcome;
-pub use pack::Pack;
-pub use past::{said_before, said_until};
 pub use prices::{known_price, prices_as_of};
-pub use recordable::redacted_decision;
-pub use reopen::ReopenRequest;
+pub use record::past::{said_before, said_until};
+pub use record::recordable::redacted_decision;
+pub use record::source::Source;
 pub use request::RunRequest;
-pub use resume::{ForkRequest, ResumeRequest, replay};
 pub use resume_error::ResumeError;
 pub use run::finish::recorded;
-pub use settle::{redacted_settlement, resolve};
-pub use source::Source;
-pub use status::{RunStatus, priced, status};
-pub use stream::{RunStream, StreamItem};
 pub use tokio_util::sync::CancellationToken;
-#[cfg(feature = "json-schema")]
-pub use typed::TypedOutcome;
 pub use upstream::{Upstream, attempt_labels};

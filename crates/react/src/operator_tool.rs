@@ -6,7 +6,7 @@ use layer0::error::OrchError;
 use layer0::operator::{Context, Task};
 use layer0::{JsonText, Orchestrator, ToolSpec};
 
-use crate::agent_tool::{asked, asking, tool_answer};
+use crate::agent::as_tool::{asked, asking, tool_answer};
 use crate::dispatch::Dispatcher;
 
 /// An operator of the orchestrator in which the run is, as a tool of its name with one argument, `input`.

@@ -28,11 +28,11 @@ use backstop_react_machine::{CheckedDefinition, Effect, Finish, HookPoint, Machi
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
+use crate::agent::inner::Inner;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure, internal};
 use crate::feed::Feed;
 use crate::hook::HookContext;
-use crate::inner::Inner;
 use crate::journal::{AnyJournal, End, Fact, Step, StepId};
 use crate::outcome::RunOutcome;
 

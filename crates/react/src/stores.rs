@@ -7,7 +7,7 @@ use backstop_clock::Clock;
 use backstop_error_store::{ErrorStore, Hold, MemoryErrorStore, MemoryResultStore, ResultStore};
 use layer0::id::SessionId;
 
-use crate::guard::Guarded;
+use crate::effect::guard::Guarded;
 
 /// What a builder was told of a store.
 pub(crate) enum Choice<S: ?Sized> {

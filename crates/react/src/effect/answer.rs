@@ -16,7 +16,7 @@ use super::hooks::{Hooks, Kind};
 use super::large_result::ShownResult;
 use crate::hook::Moment;
 use crate::journal::{Execution, StopFact};
-use crate::recordable::recordable;
+use crate::record::recordable::recordable;
 
 /// Says that a tool is tried again.
 pub(super) fn attempted(

@@ -11,10 +11,10 @@ use layer0::id::ApprovalId;
 
 use super::effects::Effects;
 use crate::approval::ApprovalRequest;
-use crate::guarded::panic_text;
+use crate::effect::guarded::panic_text;
 use crate::hook::HookContext;
 use crate::journal::End;
-use crate::recordable::redacted_decision;
+use crate::record::recordable::redacted_decision;
 
 /// Asks the approver.
 pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {

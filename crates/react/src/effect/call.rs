@@ -9,9 +9,9 @@ use layer0::JsonText;
 use layer0::id::{CallId, SessionId};
 
 use super::effects::Effects;
-use crate::guarded::panic_text;
+use crate::agent::inner::Inner;
+use crate::effect::guarded::panic_text;
 use crate::hook::HookContext;
-use crate::inner::Inner;
 use crate::journal::Execution;
 
 /// Decides whether a call may run. What it needs is asked of the tool's own code, which may panic.

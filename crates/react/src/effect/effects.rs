@@ -9,9 +9,9 @@ use layer0::operator::{Caller, Signals};
 
 use super::asks::Asks;
 use super::late::Late;
+use crate::agent::inner::Inner;
 use crate::feed::Feed;
 use crate::hook::{HookContext, HookError};
-use crate::inner::Inner;
 use crate::place::Place;
 
 /// Performs the steps of one run.

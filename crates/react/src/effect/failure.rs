@@ -15,8 +15,8 @@ use layer0::{Code, Timestamp, code};
 use serde_json::json;
 use tracing::Instrument;
 
+use crate::agent::inner::Inner;
 use crate::hook::HookContext;
-use crate::inner::Inner;
 
 /// How many characters of an author's code are kept.
 const MAX_CODE_CHARS: usize = 100;

@@ -17,11 +17,11 @@ use layer0::stop::Outcome;
 use layer0::{JsonText, code};
 
 use super::effects::Effects;
-use crate::guarded::{drop_guarded, panic_text};
+use crate::agent::inner::Inner;
+use crate::effect::guarded::{drop_guarded, panic_text};
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
-use crate::inner::Inner;
 use crate::journal::{End, Gated, Note, Notes, StopFact};
-use crate::recordable::recordable;
+use crate::record::recordable::recordable;
 
 /// Which hooks of a point are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use layer0::id::ResultId;
 use layer0::{JsonText, code};
 
 use super::failure::Failing;
-use crate::inner::Inner;
+use crate::agent::inner::Inner;
 
 /// The operation that stores a large result, as `error_store.degraded` names it.
 const STORE_RESULT: &str = "store_result";

@@ -12,7 +12,7 @@ use layer0::event::{EventKind, MemoryDegraded, MemoryRead, MemoryWrote};
 use layer0::failure::{Chain, Seconds};
 
 use super::effects::Effects;
-use crate::guarded::{drop_guarded, panic_text};
+use crate::effect::guarded::{drop_guarded, panic_text};
 use crate::hook::HookContext;
 use crate::journal::{End, Note};
 use crate::memory::{Memory, MemoryEntry, MemoryQuery};

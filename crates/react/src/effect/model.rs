@@ -20,7 +20,9 @@ use super::stop::Stop;
 use crate::endpoint::{AttemptRecord, AttemptRequest, Endpoint, Listeners};
 use crate::journal::{Attempt, AttemptEnd, End};
 use crate::pool::{Picked, Pool};
-use crate::recordable::{recordable_calls, recordable_reason, recordable_state, redact_shared};
+use crate::record::recordable::{
+    recordable_calls, recordable_reason, recordable_state, redact_shared,
+};
 use crate::shown::Shown;
 
 /// Asks one provider once.

@@ -15,7 +15,7 @@ use super::answer::{answer, attempted};
 use super::call::{admitted, context_of, limit_of};
 use super::effects::Effects;
 use super::stop::Stop;
-use crate::guarded;
+use crate::effect::guarded;
 use crate::journal::{End, Execution, ExecutionEnd, Notes};
 
 /// Asks about a call that was running when the process died.

@@ -11,10 +11,10 @@ use layer0::message::ToolCall;
 use super::call::{admit, context_of, limit_of};
 use super::effects::Effects;
 use super::failure::Failing;
-use crate::guarded;
-use crate::inner::Inner;
+use crate::agent::inner::Inner;
+use crate::effect::guarded;
 use crate::journal::{End, Gated, Note};
-use crate::recordable::recordable;
+use crate::record::recordable::recordable;
 
 /// Does a person decide about one of these calls?
 pub(crate) fn is_any_held(agent: &Inner, calls: &[ToolCall]) -> bool {

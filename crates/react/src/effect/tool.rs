@@ -19,7 +19,7 @@ use super::failure::Failing;
 use super::probe;
 use super::stop::Stop;
 use crate::dispatch::{Caller, Dispatcher};
-use crate::guarded::{execute, forward};
+use crate::effect::guarded::{execute, forward};
 use crate::hook::HookContext;
 use crate::journal::{End, Execution, ExecutionEnd, Notes};
 

@@ -11,10 +11,10 @@ use layer0::message::ToolCall;
 
 use super::admission::{Admission, AdmissionVerdict, Outcome};
 use super::{InFlight, Run};
+use crate::agent::inner::Inner;
 use crate::effect::{Failing, admit, has_hooks, is_any_held};
 use crate::error::AgentError;
 use crate::hook::HookContext;
-use crate::inner::Inner;
 use crate::journal::{Gated, Notes, Step, StopFact};
 
 impl Run {

@@ -12,7 +12,7 @@ use layer0::{Timestamp, code, text};
 use super::{InFlight, Run};
 use crate::error::AgentError;
 use crate::journal::Step;
-use crate::recordable::redacted_decision;
+use crate::record::recordable::redacted_decision;
 
 /// Who denies what was not decided in time.
 const RUNTIME: &str = "backstop";

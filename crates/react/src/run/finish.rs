@@ -12,11 +12,11 @@ use layer0::stop::Stop;
 use super::Run;
 use super::resume::has_acted;
 use crate::error::{AgentError, RecordedFailure, RunFailure, internal};
-use crate::fold::{Folded, fold};
 use crate::hook::{HookContext, HookError};
 use crate::outcome::RunOutcome;
+use crate::record::fold::{Folded, fold};
+use crate::record::transcript::history;
 use crate::resume_error::ResumeError;
-use crate::transcript::history;
 
 impl Run {
     /// Makes the result of a run that is over, that waits for people, or that cannot go on.

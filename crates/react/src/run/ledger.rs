@@ -15,9 +15,9 @@ use layer0::message::Message;
 use layer0::operator::Caller;
 use layer0::usage::Usage;
 
+use crate::agent::inner::Inner;
 use crate::error::AgentError;
 use crate::feed::Feed;
-use crate::inner::Inner;
 use crate::journal::{AnyJournal, AskId, Batch, Fact, Step, StepId, Told};
 use crate::live::Live;
 

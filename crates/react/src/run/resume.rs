@@ -19,16 +19,16 @@ use super::approvals::Approvals;
 use super::session::dead_dispatch;
 use super::tools::Tools;
 use super::{Parts, Run};
+use crate::agent::inner::Inner;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure};
-use crate::fold::Folded;
 use crate::hook::HookContext;
-use crate::inner::Inner;
 use crate::journal::AnyJournal;
 use crate::journal::Fact;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
+use crate::record::fold::Folded;
 use crate::resume_error::ResumeError;
 use crate::run_clock::RunClock;
 

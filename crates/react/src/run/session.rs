@@ -16,11 +16,11 @@ use serde_json::{Value, json};
 
 use super::resume::Resumed;
 use super::start::{InSession, Start};
-use crate::abandon::{Ended, OpenWork, abandon, open_in};
+use crate::agent::inner::Inner;
 use crate::error::AgentError;
-use crate::fold::{fold, started};
 use crate::history::RequestError;
-use crate::inner::Inner;
+use crate::record::abandon::{Ended, OpenWork, abandon, open_in};
+use crate::record::fold::{fold, started};
 use crate::resume_error::ResumeError;
 
 fn follow(run: RunSummary) -> Follows {

@@ -8,8 +8,8 @@ use layer0::id::CallId;
 
 use super::tools::AtWork;
 use super::{InFlight, Run};
+use crate::agent::settle::{resolved, settlement_of};
 use crate::error::AgentError;
-use crate::settle::{resolved, settlement_of};
 
 impl Run {
     /// Takes a settlement from the inbox. An execution of the call that is at work is stopped first; what it

@@ -10,7 +10,7 @@ use super::{InFlight, Run};
 use crate::effect::has_hooks;
 use crate::error::AgentError;
 use crate::journal::{Step, StopFact};
-use crate::recordable::recordable;
+use crate::record::recordable::recordable;
 
 impl Run {
     /// Takes a signal of the caller in this process.

@@ -15,23 +15,23 @@ use layer0::usage::Usage;
 use tracing::Instrument;
 
 use super::{Parts, Run};
-use crate::digest::Resolved;
+use crate::agent::inner::Inner;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure};
 use crate::feed::Feed;
 use crate::history::RequestError;
 use crate::hook::HookContext;
 use crate::ids::{new_run_id, new_session_id};
-use crate::inner::Inner;
 use crate::journal::AnyJournal;
 use crate::label::LabelError;
 use crate::local_journal::LocalJournal;
 use crate::outcome::RunOutcome;
 use crate::output_check::output_check;
-use crate::recordable::recordable_messages;
+use crate::record::digest::Resolved;
+use crate::record::recordable::recordable_messages;
+use crate::record::transcript::{Earlier, history};
 use crate::request::RunRequest;
 use crate::run_clock::RunClock;
-use crate::transcript::{Earlier, history};
 
 /// How often a run that was overtaken joins its session again; each time another run began.
 const MAX_JOINS: u32 = 64;

@@ -13,10 +13,10 @@ use backstop_tool::Tool;
 use layer0::Approvers;
 use serde_json::Value;
 
+use crate::agent::pack::Pack;
 use crate::approval::Approver;
 use crate::hook::{Gate, HookCode, Observer};
 use crate::memory::Memory;
-use crate::pack::Pack;
 use crate::stores::Choice;
 use crate::upstream::{Asked, Upstream};
 

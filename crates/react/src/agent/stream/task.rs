@@ -11,9 +11,9 @@ use tokio::task::AbortHandle;
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
+use crate::effect::guarded::drop_guarded;
 use crate::error::RunFailure;
 use crate::feed::{Feed, RunResult};
-use crate::guarded::drop_guarded;
 use crate::run::start::Start;
 
 type RunFuture = Pin<Box<dyn Future<Output = RunResult> + Send>>;

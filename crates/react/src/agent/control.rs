@@ -13,7 +13,7 @@ use crate::agent::Agent;
 use crate::callers::open_root;
 use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments};
 use crate::error::AgentError;
-use crate::recordable::redacted_decision;
+use crate::record::recordable::redacted_decision;
 use crate::resume_error::ResumeError;
 use crate::run::session::{Ending, end};
 

@@ -9,11 +9,11 @@ use layer0::stop::Stop;
 use serde_json::Value;
 
 use crate::agent::Agent;
+use crate::agent::reopen::ReopenRequest;
+use crate::agent::resume::ResumeRequest;
 use crate::dispatch::input_text;
 use crate::outcome::RunOutcome;
-use crate::reopen::ReopenRequest;
 use crate::request::RunRequest;
-use crate::resume::ResumeRequest;
 use crate::resume_error::ResumeError;
 use crate::run::finish::recorded;
 

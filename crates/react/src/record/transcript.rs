@@ -9,7 +9,7 @@ use layer0::failure::Chain;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Message;
 
-use crate::fold::started;
+use crate::record::fold::started;
 
 /// What a session came to until the end of a run.
 #[derive(Default)]

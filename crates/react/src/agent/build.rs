@@ -14,14 +14,14 @@ use layer0::name::check_name;
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
-use crate::build_error::BuildError;
-use crate::builder::{AgentBuilder, ApprovalRule};
-use crate::guarded::panic_text;
+use crate::agent::build_error::BuildError;
+use crate::agent::builder::{AgentBuilder, ApprovalRule};
+use crate::agent::inner::{Inner, LazyRecord};
+use crate::agent::pack;
+use crate::effect::guarded::panic_text;
 use crate::hook::Hook;
-use crate::inner::{Inner, LazyRecord};
-use crate::pack;
 use crate::pool::stack;
-use crate::recordable::without_secrets;
+use crate::record::recordable::without_secrets;
 use crate::stores::Stores;
 use crate::upstream::{Asked, Upstream};
 

@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::callers::open_root;
-use crate::fold::{Folded, fold};
 use crate::ids::new_run_id;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
+use crate::record::fold::{Folded, fold};
+use crate::record::source::Source;
 use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::{Copied, Resumed};
-use crate::source::Source;
 
 /// Which run to go on with, and how.
 #[derive(Clone)]

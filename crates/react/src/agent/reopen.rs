@@ -11,11 +11,11 @@ use layer0::{Code, Orchestrator, code};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
+use crate::agent::resume::ResumeRequest;
 use crate::callers::open_root;
-use crate::fold::fold;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
-use crate::resume::ResumeRequest;
+use crate::record::fold::fold;
 use crate::resume_error::{ResumeError, check_words};
 use crate::run::resume::Resumed;
 

@@ -11,9 +11,9 @@ use layer0::{JsonText, Orchestrator, ToolSpec};
 use serde_json::json;
 
 use crate::agent::Agent;
-use crate::digest::digest_of;
 use crate::dispatch::{Dispatcher, input_text};
 use crate::error::RunFailure;
+use crate::record::digest::digest_of;
 
 /// An agent that another one calls as a tool; made by [`Agent::as_tool`].
 ///

@@ -6,7 +6,7 @@ use layer0::id::RunId;
 use layer0::message::Transcript;
 
 use crate::history::History;
-use crate::transcript;
+use crate::record::transcript;
 
 /// Returns what was said in the session of a run until its end, for a session of its own that goes on from
 /// there. What cannot be read of earlier runs is left out.

@@ -12,8 +12,8 @@ use layer0::id::{RunId, SessionId};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::digest::{digest, record};
 use crate::output_check::output_check;
+use crate::record::digest::{digest, record};
 use crate::resume_error::ResumeError;
 
 /// A run as its record leaves it.

@@ -9,8 +9,8 @@ use layer0::event::ToolResolved;
 use layer0::id::{CallId, RunId};
 
 use crate::agent::Agent;
-use crate::fold::{Folded, fold};
-use crate::recordable::recordable;
+use crate::record::fold::{Folded, fold};
+use crate::record::recordable::recordable;
 use crate::resume_error::ResumeError;
 use crate::run::resume::Resumed;
 

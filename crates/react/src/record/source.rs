@@ -7,11 +7,11 @@ use backstop_event_log::{EventLog, LogError, RunWriter, sessions_of};
 use layer0::event::{Event, EventKind};
 use layer0::id::SessionId;
 
-use crate::fold::started;
-use crate::inner::Inner;
+use crate::agent::inner::Inner;
+use crate::record::fold::started;
+use crate::record::transcript::followed;
 use crate::resume_error::ResumeError;
 use crate::stores::Stores;
-use crate::transcript::followed;
 
 /// A log, and where what its runs stored is.
 #[derive(Clone)]

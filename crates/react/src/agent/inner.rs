@@ -13,11 +13,11 @@ use backstop_retry::{Jitter, RetryConfig};
 use backstop_tool::{Grants, Toolset};
 
 use crate::approval::Approver;
-use crate::digest::{Resolved, record};
 use crate::hook::Hook;
 use crate::live::Hub;
 use crate::memory::Memory;
 use crate::pool::ModelStack;
+use crate::record::digest::{Resolved, record};
 use crate::stores::Stores;
 
 pub(crate) struct Inner {

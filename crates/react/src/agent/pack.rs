@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_tool::{Tool, Toolset};
 
-use crate::build_error::{BuildError, PackError};
+use crate::agent::build_error::{BuildError, PackError};
 use crate::hook::{Gate, Hook, HookCode, Observer};
 
 /// What belongs together: tools, the hooks that watch them and the capabilities they need. An agent

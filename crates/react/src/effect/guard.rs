@@ -23,7 +23,7 @@ use tokio::task::AbortHandle;
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
-use crate::guarded::panic_text;
+use crate::effect::guarded::panic_text;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 

@@ -1,0 +1,9 @@
+//! Records as runs read them: whose they are, what they say, and what may stand in them.
+
+pub(crate) mod abandon;
+pub(crate) mod digest;
+pub(crate) mod fold;
+pub(crate) mod past;
+pub(crate) mod recordable;
+pub(crate) mod source;
+pub(crate) mod transcript;
