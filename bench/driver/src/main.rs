@@ -93,5 +93,5 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.quick {
         return Ok(());
     }
-    page::write(&root, &peers, &tables, arguments.only.is_none())
+    page::write(&root, &peers, tables, arguments.only.is_none())
 }

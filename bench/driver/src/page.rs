@@ -30,15 +30,25 @@ pub(crate) fn check(root: &Path, peers: &Peers, all_are_held: bool) -> Result<()
 pub(crate) fn write(
     root: &Path,
     peers: &Peers,
-    tables: &[Table],
+    mut tables: Vec<Table>,
     all_were_held: bool,
 ) -> Result<(), String> {
     let path = path(root);
     let page = read(&path)?;
     let (before, measured, after) = parts(&page)?;
+    for line in tables.iter().flat_map(|table| &table.lines).filter(|line| !line.is_met()) {
+        if !after.contains(&format!("\n### Profile: {}\n", line.what)) {
+            eprintln!(
+                "warning: docs/benchmarks.md has no profile of `{}`, which is missed",
+                line.what
+            );
+        }
+    }
     let text = match all_were_held {
-        true => whole(peers, tables),
+        true => whole(root, peers, &tables),
         false => {
+            let again = format!(" Held again at {}.", moment(root));
+            tables.iter_mut().for_each(|table| table.about.push_str(&again));
             tables.iter().try_fold(measured.to_owned(), |text, table| exchanged(&text, table))?
         }
     };
@@ -77,9 +87,18 @@ fn exchanged(text: &str, table: &Table) -> Result<String, String> {
     Ok(format!("{before}{table}\n{}", &section[end..]))
 }
 
-fn whole(peers: &Peers, tables: &[Table]) -> String {
+fn whole(root: &Path, peers: &Peers, tables: &[Table]) -> String {
     let tables: String = tables.iter().map(|table| format!("{table}\n")).collect();
-    format!("\n\n{}\n\n{tables}", head(peers))
+    format!("\n\nMeasured at {}.\n\n{}\n\n{tables}", moment(root), head(peers))
+}
+
+/// Says which commit is measured, and when.
+fn moment(root: &Path) -> String {
+    let root = root.display().to_string();
+    let commit = said("git", &["-C", &root, "rev-parse", "--short=12", "HEAD"]);
+    let is_changed = !said("git", &["-C", &root, "status", "--porcelain"]).is_empty();
+    let changed = if is_changed { ", with changes on top" } else { "" };
+    format!("commit {commit}{changed}, on {}", said("date", &["-u", "+%F"]))
 }
 
 /// Says what the figures are of.

@@ -27,7 +27,7 @@ impl Line {
         Self { what: what.into(), ratio, goal }
     }
 
-    fn is_met(&self) -> bool {
+    pub(crate) fn is_met(&self) -> bool {
         match self.goal {
             Some(Goal::AtLeast(limit)) => self.ratio.median >= limit,
             Some(Goal::AtMost(limit)) => self.ratio.median <= limit,

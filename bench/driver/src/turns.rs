@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use backstop_testkit::measure::Goal;
+use backstop_testkit::measure::{Goal, Spread};
 use contest::Round;
 
 use crate::Effort;
@@ -113,8 +113,13 @@ fn of_size(peers: &Peers, effort: Effort, turns: &str) -> Result<Vec<Line>, Stri
     let mut lines = Vec::new();
     for ((name, _), theirs) in others.iter().zip(theirs) {
         for ((store, label), ours) in STORES.iter().zip(ours) {
-            let is_goal = turns == "10" && *store == "memory" && name.starts_with("rig");
-            let goal = is_goal.then_some(Goal::AtMost(0.25));
+            let is_goal = turns == "10" && name.starts_with("rig");
+            let goal = match *store {
+                "none" => Some(Goal::AtMost(0.30)),
+                "memory" => Some(Goal::AtMost(0.50)),
+                _ => None,
+            };
+            let goal = goal.filter(|_| is_goal);
             let what = format!("{turns} turns, {label}, to {name}");
             lines.push(Line::new(what, ratio(ours, theirs, cpu), goal));
         }
@@ -169,6 +174,9 @@ fn allocated(peers: &Peers) -> Result<Vec<Line>, String> {
     let agentplane = peers.agentplane.as_ref().map(|folder| folder.join("agentplane_turns"));
     let in_memory = |turns| agentplane.as_deref().map(|program| count(program, &[turns, "memory"]));
     let mut lines = Vec::new();
+    let a_turn = ours("200", "memory")?.into_iter().map(|round| allocations(&round) / 200.0);
+    let what = "allocations, Backstop, log in memory: of a mean turn of 200";
+    lines.push(Line::new(what, Spread::of(a_turn), Some(Goal::AtMost(45.0))));
     for turns in ["10", "200"] {
         for (name, folder) in &peers.rigs {
             let theirs = count(&folder.join("rig_turns"), &[turns])?;

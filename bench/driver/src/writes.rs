@@ -5,7 +5,7 @@ use backstop_testkit::measure::{Goal, Spread};
 use crate::Effort;
 use crate::contestant::{Contestant, take_turns};
 use crate::peers::Peers;
-use crate::table::{Line, Table, p50, p99, ratio, wall};
+use crate::table::{Line, Table, cpu, p50, p99, ratio, wall};
 
 pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
     let (callers, writes): (&[u32], _) =
@@ -55,6 +55,12 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
             }
         }
     }
+    let start = |who: &str| {
+        Contestant::start(&peers.ours("writes"), &[who, "appends", "1", "normal", writes])
+    };
+    let rounds = take_turns(&mut [start("backstop")?, start("bare")?], effort.rounds)?;
+    let what = "`normal`, appends, 1 caller: CPU to bare rusqlite";
+    lines.push(Line::new(what, ratio(&rounds[0], &rounds[1], cpu), Some(Goal::AtMost(1.5))));
     Ok(Table {
         title: "Writing to SQLite",
         about: "Appends of one event to as many runs, and errors that are all different, of callers \
@@ -62,7 +68,8 @@ pub(crate) fn contest(peers: &Peers, effort: Effort) -> Result<Table, String> {
                 lock, the same tables and pragmas, a transaction for each write. `writes a second` are \
                 Backstop's to the common design's, more is better; `p50` and `p99` of the time of one \
                 write too, less is better. The limit is the same rows written one by one by one writer in \
-                transactions of 256, with nothing around it: below 1, Backstop takes less time."
+                transactions of 256, with nothing around it: below 1, Backstop takes less time. \
+                Bare rusqlite writes the same rows, ready made, in the thread that asks, a transaction each."
             .to_owned(),
         lines,
         left_out: Vec::new(),

@@ -1,11 +1,13 @@
 //! Writes to SQLite, of many callers at once.
 //!
-//! `writes backstop|plain|limit appends|errors CALLERS full|normal WRITES`
+//! `writes backstop|plain|limit|bare appends|errors CALLERS full|normal WRITES`
 //!
 //! `plain` is the common design: one connection behind a lock, and a transaction for each write.
-//! `limit` is one writer alone, with nothing around it, that puts 256 writes into a transaction. All
-//! three have the same tables and pragmas.
+//! `limit` is one writer alone, with nothing around it, that puts 256 writes into a transaction.
+//! `bare` is rusqlite in the thread of its one caller, which only appends. All have the same tables and
+//! pragmas.
 
+mod bare;
 mod plain;
 mod work;
 
@@ -15,6 +17,7 @@ use backstop::{Database, Durability, ErrorStore, EventLog};
 use contest::Round;
 use contestant_backstop::CONTESTANT;
 
+use crate::bare::{Bare, with_summary};
 use crate::plain::Plain;
 use crate::work::{Errors, Runs, Took, at_once, in_turns};
 
@@ -46,8 +49,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 async move { drop(store.store(error).await.expect("nothing fails")) }
             };
             contest::serve_rounds(CONTESTANT, || match what.as_str() {
-                "appends" => runtime.block_on(at_once(runs.next(each), append)).into(),
-                _ => runtime.block_on(at_once(errors.next(each), keep)).into(),
+                "appends" => {
+                    let batches = runs.next(each);
+                    took(|| runtime.block_on(at_once(batches, append)))
+                }
+                _ => {
+                    let errors = errors.next(each);
+                    took(|| runtime.block_on(at_once(errors, keep)))
+                }
             })?;
             runtime.block_on(database.close());
         }
@@ -64,6 +73,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             contest::serve_rounds("a transaction for each write", || match what.as_str() {
                 "appends" => runtime.block_on(at_once(runs.next(each), append)).into(),
                 _ => runtime.block_on(at_once(errors.next(each), keep)).into(),
+            })?;
+        }
+        "bare" => {
+            let first = in_turns(runs.next(1)).remove(0);
+            let mut bare = runtime.block_on(Bare::open(&path, durability, first))?;
+            contest::serve_rounds("bare rusqlite", || {
+                let batches = in_turns(runs.next(each)).into_iter().map(with_summary);
+                let batches: Vec<_> = batches.collect();
+                contest::measured(|| bare.append(&batches).expect("nothing fails"))
             })?;
         }
         _ => {
@@ -86,6 +104,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     std::fs::remove_dir_all(&folder)?;
     Ok(())
+}
+
+/// Measures the CPU time of the process beside the time of each write.
+fn took(write: impl FnOnce() -> Took) -> Round {
+    let mut took = None;
+    let Round { cpu_ns, .. } = contest::measured(|| took = Some(write()));
+    Round { cpu_ns, ..took.map_or_else(Round::default, Round::from) }
 }
 
 impl From<Took> for Round {
