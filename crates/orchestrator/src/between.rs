@@ -2,7 +2,6 @@
 //! is used, and those below.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -13,7 +12,7 @@ use layer0::id::{RunId, WorkflowId};
 use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::stop::Stop;
-use layer0::{Operator, Orchestrator, code};
+use layer0::{Operator, Orchestrator, code, push_hex};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -250,9 +249,6 @@ fn derived<'a>(texts: impl IntoIterator<Item = &'a str>) -> RunId {
         digest.update(text);
     }
     let mut id = "run_".to_owned();
-    for byte in digest.finalize().iter().take(ID_BYTES) {
-        // A string takes all that is written to it.
-        let _ = write!(id, "{byte:02x}");
-    }
+    push_hex(&mut id, &digest.finalize()[..ID_BYTES]);
     RunId::new(id)
 }

@@ -1,5 +1,5 @@
 use std::any::Any;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,7 +9,7 @@ use layer0::failure::Chain;
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::operator::{Answer, Context, Task};
 use layer0::usage::Allowance;
-use layer0::{JsonText, Orchestrator, Timestamp, ToolSpec};
+use layer0::{JsonText, Orchestrator, Timestamp, ToolSpec, push_hex};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::Serialize;
@@ -354,10 +354,7 @@ fn idempotency_key(run: &RunId, call: &CallId) -> String {
     let digest = digest.chain_update(call.as_str()).finalize();
     let mut key = String::with_capacity(3 + 32);
     key.push_str("bs_");
-    for byte in &digest[..16] {
-        // Writing to a text does not fail.
-        let _ = write!(key, "{byte:02x}");
-    }
+    push_hex(&mut key, &digest[..16]);
     key
 }
 

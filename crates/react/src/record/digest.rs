@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use backstop_react_machine::AgentDefinition;
-use layer0::JsonText;
 use layer0::event::AgentRecord;
+use layer0::{JsonText, push_hex};
 use sha2::{Digest, Sha256};
 
 /// What `run.started` says of an agent.
@@ -38,6 +38,7 @@ pub(crate) fn digest(definition: &JsonText) -> String {
 
 /// Returns the SHA-256 of a text, in hex.
 pub(crate) fn digest_of(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut digits = String::with_capacity(64);
+    push_hex(&mut digits, &Sha256::digest(text));
+    digits
 }
