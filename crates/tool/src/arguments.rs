@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Index;
+use std::sync::OnceLock;
 
 use layer0::JsonText;
 use serde::Deserialize;
@@ -23,17 +24,18 @@ use crate::ToolError;
 /// assert_eq!(arguments.text().get(), r#"{"amount":3.10,"to":"ada"}"#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 pub struct Arguments {
     text: JsonText,
-    value: Value,
+    /// Made for the first who looks into it; most tools read the text into a type.
+    value: OnceLock<Value>,
 }
 
 impl Arguments {
-    /// Reads the text once, for all who look into it.
+    /// Takes a text, which is read into a tree once, for all who look into it.
     #[must_use]
-    pub fn new(text: JsonText) -> Self {
-        Self { value: text.value(), text }
+    pub const fn new(text: JsonText) -> Self {
+        Self { text, value: OnceLock::new() }
     }
 
     /// Returns them as they were written.
@@ -44,8 +46,8 @@ impl Arguments {
 
     /// Returns them as a tree.
     #[must_use]
-    pub const fn value(&self) -> &Value {
-        &self.value
+    pub fn value(&self) -> &Value {
+        self.value.get_or_init(|| self.text.value())
     }
 
     /// Reads them, or as much of them as `T` asks for. A number without a fraction, such as `5.0`, is
@@ -106,7 +108,13 @@ impl Index<&str> for Arguments {
     type Output = Value;
 
     fn index(&self, name: &str) -> &Value {
-        &self.value[name]
+        &self.value()[name]
+    }
+}
+
+impl PartialEq for Arguments {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
     }
 }
 
