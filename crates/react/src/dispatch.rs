@@ -144,17 +144,19 @@ impl Dispatcher {
         if !self.may_leave {
             return std::future::pending().await;
         }
-        let mut changes = self.waits.changed.subscribe();
         loop {
+            // Hears of what changes while it is looked.
+            let changed = self.waits.changed.notified();
             let is_left = {
                 let started = self.started();
                 let ends = started.iter().map(|started| started.outcome());
                 let ends: Option<Vec<_>> = ends.collect();
                 ends.is_some_and(|ends| ends.contains(&Outcome::WaitingApproval))
             };
-            if is_left || changes.changed().await.is_err() {
+            if is_left {
                 return;
             }
+            changed.await;
         }
     }
 

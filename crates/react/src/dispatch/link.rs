@@ -11,7 +11,7 @@ use layer0::id::RunId;
 use layer0::operator::{Answer, Caller, Waiting};
 use layer0::stop::Outcome;
 use layer0::usage::{Allowance, Usage};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::effect::Asks;
 use crate::journal::{Ask, Told};
@@ -37,12 +37,12 @@ pub(super) struct Waits {
     /// How many have not ended, and how many of them wait.
     open: Mutex<(usize, usize)>,
     /// Is told when one has ended.
-    pub(super) changed: watch::Sender<()>,
+    pub(super) changed: Notify,
 }
 
 impl Waits {
     pub(super) fn new(limit: Limit) -> Self {
-        Self { limit, open: Mutex::default(), changed: watch::Sender::new(()) }
+        Self { limit, open: Mutex::default(), changed: Notify::new() }
     }
 
     fn change(&self, change: impl FnOnce(&mut (usize, usize))) {
@@ -78,7 +78,7 @@ impl Link {
             });
         });
         self.waits.change(|(open, _)| *open = open.saturating_sub(1));
-        self.waits.changed.send_replace(());
+        self.waits.changed.notify_waiters();
     }
 }
 
