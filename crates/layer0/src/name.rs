@@ -62,7 +62,9 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 pub fn wire_name(name: &str) -> Cow<'_, str> {
     let is_taken = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let begins = |c: char| c.is_ascii_alphabetic() || c == '_';
-    if name.chars().all(is_taken) && name.starts_with(begins) && name.len() <= MAX_NAME_CHARS {
+    // All that is taken is ASCII, of which each byte is a character.
+    let is_as_it_is = name.bytes().all(|byte| is_taken(char::from(byte)));
+    if is_as_it_is && name.starts_with(begins) && name.len() <= MAX_NAME_CHARS {
         return Cow::Borrowed(name);
     }
     let prefix = if name.starts_with(|c| begins(c) || !is_taken(c)) { "" } else { "_" };
