@@ -9,11 +9,12 @@ use crate::{ErrorRecord, Origin};
 pub struct ErrorFilter {
     /// Only those of this session.
     pub session: Option<SessionId>,
-    /// Only those that this run met, first seen by an earlier run of the session or not.
-    pub run: Option<RunId>,
+    /// Only those that one of these runs met, first seen by an earlier run of the session or not; all where it
+    /// is `None`.
+    pub runs: Option<Vec<RunId>>,
     /// Only those of this tool.
     pub tool: Option<String>,
-    /// Only those with this code of ours.
+    /// Only those with this code of ours, or with one of a family: `tool.*`.
     pub reason: Option<String>,
     /// Only those first seen at this moment or later.
     pub from: Option<Timestamp>,
@@ -42,7 +43,14 @@ impl ErrorFilter {
     /// Only those that this run met.
     #[must_use]
     pub fn run(mut self, run: impl Into<RunId>) -> Self {
-        self.run = Some(run.into());
+        self.runs = Some(vec![run.into()]);
+        self
+    }
+
+    /// Only those that one of these runs met.
+    #[must_use]
+    pub fn runs(mut self, runs: impl IntoIterator<Item = impl Into<RunId>>) -> Self {
+        self.runs = Some(runs.into_iter().map(Into::into).collect());
         self
     }
 
@@ -53,7 +61,7 @@ impl ErrorFilter {
         self
     }
 
-    /// Only those with this code of ours.
+    /// Only those with this code of ours, or with one of a family: `tool.*`.
     #[must_use]
     pub fn reason(mut self, code: impl Into<String>) -> Self {
         self.reason = Some(code.into());
@@ -97,7 +105,7 @@ impl ErrorFilter {
         };
         self.session.as_ref().is_none_or(|session| session == error.session())
             && same(&self.tool, error.tool())
-            && same(&self.reason, error.reason().as_str())
+            && self.reason.as_deref().is_none_or(|wanted| error.reason().is_of(wanted))
             && self.from.is_none_or(|from| error.at() >= from)
             && self.to.is_none_or(|to| error.at() < to)
             && self.id_prefix.as_deref().is_none_or(|it| error.id().as_str().starts_with(it))

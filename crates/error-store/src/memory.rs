@@ -183,10 +183,12 @@ impl ErrorStore for MemoryErrorStore {
 
     async fn list(&self, filter: ErrorFilter) -> Result<Vec<ErrorRecord>, StoreError> {
         let rows = self.rows();
+        let met: Option<BTreeSet<RunId>> =
+            filter.runs.as_ref().map(|runs| runs.iter().cloned().collect());
         let mut records: Vec<&ErrorRecord> = rows
             .shelf
             .newest()
-            .filter(|row| filter.run.as_ref().is_none_or(|run| row.runs.contains(run)))
+            .filter(|row| met.as_ref().is_none_or(|met| !met.is_disjoint(&row.runs)))
             .map(|row| &row.record)
             .filter(|record| filter.matches(record))
             .collect();

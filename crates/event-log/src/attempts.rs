@@ -5,7 +5,7 @@ use layer0::event::EventKind;
 use layer0::{Code, Timestamp};
 use serde::Serialize;
 
-use crate::Record;
+use crate::{AttemptFilter, Record};
 
 /// Attempts at a model that failed on one day in one way, retried ones too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -33,15 +33,13 @@ impl FailedAttempts {
 pub(crate) struct Counter(BTreeMap<(Timestamp, Arc<str>, Code), u64>);
 
 impl Counter {
-    /// Takes in a record of some time, if it is of an attempt that failed then.
-    pub(crate) fn take(&mut self, record: &Record, from: Option<Timestamp>, to: Option<Timestamp>) {
-        let within = from.is_none_or(|from| record.at >= from)
-            && to.is_none_or(|to| record.at < to)
-            && record.event_type == "model.attempted";
-        let text = record.payload.text().filter(|_| within);
+    /// Takes in a record of a run that is wanted, if it is of an attempt that is.
+    pub(crate) fn take(&mut self, record: &Record, filter: &AttemptFilter) {
+        let text = record.payload.text().filter(|_| record.event_type == "model.attempted");
         let kind = text.and_then(|text| EventKind::decode(&record.event_type, text).ok());
         if let Some(EventKind::ModelAttempted(attempted)) = kind
             && let Some(code) = attempted.code
+            && filter.matches(&code, record.at)
         {
             let key = (record.at.start_of_day(), attempted.provider, code);
             *self.0.entry(key).or_default() += 1;

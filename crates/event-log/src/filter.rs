@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
+use layer0::{Code, Timestamp};
 
 use crate::{Record, RunState, RunSummary};
 
@@ -129,13 +129,9 @@ impl RunFilter {
         let same = |wanted: &Option<String>, text: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == text)
         };
-        let reason = run.reason.as_ref().map(layer0::Code::as_str);
-        let has_reason = match (self.family(), &self.reason) {
-            (Some(family), _) => reason.is_some_and(|reason| reason.starts_with(family)),
-            (None, Some(_)) => reason.is_some_and(|reason| same(&self.reason, reason)),
-            (None, None) => true,
-        };
-        has_reason
+        let has_reason =
+            |wanted: &String| run.reason.as_ref().is_some_and(|reason| reason.is_of(wanted));
+        self.reason.as_ref().is_none_or(has_reason)
             && self.session.as_ref().is_none_or(|session| *session == run.session)
             && same(&self.agent, &run.agent)
             && (self.states.is_empty() || self.states.contains(&run.state))
@@ -148,6 +144,71 @@ impl RunFilter {
 
     fn begins(&self, run: &RunId) -> bool {
         self.id_prefix.as_deref().is_none_or(|prefix| run.as_str().starts_with(prefix))
+    }
+}
+
+/// Which attempts at models that failed are counted. All conditions have to hold.
+///
+/// ```
+/// use backstop_event_log::AttemptFilter;
+///
+/// let filter = AttemptFilter::new().runs(["run_1"]).code("provider.*");
+/// assert_eq!(filter.code.as_deref(), Some("provider.*"));
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AttemptFilter {
+    /// Only those of these runs; of any where it is `None`.
+    pub runs: Option<Vec<RunId>>,
+    /// Only those that failed with this code, or with one of a family: `provider.*`.
+    pub code: Option<String>,
+    /// Only those that ended at this moment or later.
+    pub from: Option<Timestamp>,
+    /// Only those that ended before this moment.
+    pub to: Option<Timestamp>,
+}
+
+impl AttemptFilter {
+    /// Counts all of them.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only those of these runs.
+    #[must_use]
+    pub fn runs(mut self, runs: impl IntoIterator<Item = impl Into<RunId>>) -> Self {
+        self.runs = Some(runs.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Only those that failed with this code, or with one of a family: `provider.*`.
+    #[must_use]
+    pub fn code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// Only those that ended at this moment or later.
+    #[must_use]
+    pub const fn from(mut self, from: Timestamp) -> Self {
+        self.from = Some(from);
+        self
+    }
+
+    /// Only those that ended before this moment.
+    #[must_use]
+    pub const fn to(mut self, to: Timestamp) -> Self {
+        self.to = Some(to);
+        self
+    }
+
+    /// Is one counted that ended so at this moment, as far as its run does not decide that?
+    #[must_use]
+    pub fn matches(&self, code: &Code, at: Timestamp) -> bool {
+        self.code.as_deref().is_none_or(|wanted| code.is_of(wanted))
+            && self.from.is_none_or(|from| at >= from)
+            && self.to.is_none_or(|to| at < to)
     }
 }
 

@@ -39,7 +39,7 @@ pub use cursor::{Cursor, InvalidCursor};
 pub use error::LogError;
 pub use escape::{escape_json, is_harmful};
 pub use feed::{EventWatch, EventWatches, FeedPage, FeedRecord};
-pub use filter::{EventFilter, RunFilter};
+pub use filter::{AttemptFilter, EventFilter, RunFilter};
 pub use follow::{Feed, follow};
 pub use inbox::{InboxMessage, InboxRequest, InboxWatch, InboxWatches};
 pub use log::{Batch, EventLog, read_events, read_records};

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use layer0::Timestamp;
 use layer0::code::APPROVAL_EXPIRED;
@@ -9,8 +11,8 @@ use crate::attempts::{Counter, FailedAttempts};
 use crate::chain::verify;
 use crate::feed::{EventWatch, EventWatches, FeedPage};
 use crate::{
-    Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, Record,
-    RunFilter, RunSummary,
+    AttemptFilter, Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, LogError,
+    LogKey, Record, RunFilter, RunSummary,
 };
 
 /// The types of events that change what is open.
@@ -195,21 +197,24 @@ pub trait EventLog: Send + Sync {
     /// As [`EventLog::summary`].
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError>;
 
-    /// Counts the attempts at models that failed in some time, by day, provider and code, in this order.
-    /// Reads every record of the log unless the log knows better.
+    /// Counts the attempts at models that failed, by day, provider and code, in this order. Reads every
+    /// record of the log, or of the runs that are wanted, unless the log knows better.
     ///
     /// # Errors
     ///
     /// As [`EventLog::summary`].
     async fn failed_attempts(
         &self,
-        from: Option<Timestamp>,
-        to: Option<Timestamp>,
+        filter: AttemptFilter,
     ) -> Result<Vec<FailedAttempts>, LogError> {
+        let runs: BTreeSet<RunId> = match &filter.runs {
+            Some(runs) => runs.iter().cloned().collect(),
+            None => self.runs(RunFilter::new()).await?.into_iter().map(|run| run.run).collect(),
+        };
         let mut counter = Counter::default();
-        for run in self.runs(RunFilter::new()).await? {
-            for record in self.records(&run.run, 1).await? {
-                counter.take(&record, from, to);
+        for run in runs {
+            for record in self.records(&run, 1).await? {
+                counter.take(&record, &filter);
             }
         }
         Ok(counter.counts())

@@ -3,6 +3,8 @@
 //! A code is the stable name of a way to fail or to stop. Codes are printed, logged, matched on and
 //! documented; renaming or removing one breaks people, so a snapshot test holds the list.
 
+mod family;
+
 use std::borrow::Cow;
 use std::fmt;
 

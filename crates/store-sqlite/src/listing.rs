@@ -4,12 +4,13 @@ use backstop_error_store::{
     CountBy, ErrorCount, ErrorFilter, ErrorRecord, ErrorStats, Lookup, Origin, ResultEntry,
     ResultFilter, StoreError,
 };
-use layer0::id::{ErrorId, SessionId};
+use layer0::id::{ErrorId, RunId, SessionId};
 use layer0::{Code, Timestamp, code};
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{QueryBuilder, Row, Sqlite};
 
 use crate::fault::Fault;
+use crate::runs::{of_code, one_of};
 
 const COLUMNS: &str = "SELECT id, session, run, call_id, tool, reason, code, occurrences, at, \
     last_at, chars_kept, summary, raw FROM errors";
@@ -68,14 +69,24 @@ fn list(filter: &ErrorFilter) -> QueryBuilder<Sqlite> {
 }
 
 fn choose(query: &mut QueryBuilder<Sqlite>, columns: &str, filter: &ErrorFilter) {
-    let ErrorFilter { session, run, tool, reason, from, to, id_prefix, limit, .. } = filter;
+    let ErrorFilter { session, runs, tool, reason, from, to, id_prefix, limit, .. } = filter;
     query.push(columns);
-    match run {
-        Some(run) => query
-            .push(" WHERE number IN (SELECT number FROM refers WHERE number IS NOT NULL AND run = ")
-            .push_bind(run.to_string()),
-        None => query.push(" WHERE TRUE"),
-    };
+    // Of one run, its references are in the order that is asked for.
+    let run = runs.as_deref().and_then(|runs| <&[RunId; 1]>::try_from(runs).ok());
+    let met = " WHERE number IN (SELECT number FROM refers WHERE number IS NOT NULL AND run ";
+    match (run, runs) {
+        (Some([run]), _) => {
+            query.push(met).push("= ").push_bind(run.to_string());
+        }
+        (None, Some(runs)) => {
+            query.push(met).push("IN ");
+            one_of(query, runs);
+            query.push(")");
+        }
+        (None, None) => {
+            query.push(" WHERE TRUE");
+        }
+    }
     if let Some(session) = session {
         query.push(" AND session = ").push_bind(session.to_string());
     }
@@ -93,7 +104,7 @@ fn choose(query: &mut QueryBuilder<Sqlite>, columns: &str, filter: &ErrorFilter)
         // References do not have it.
         let of_reference = "(SELECT reason FROM errors WHERE errors.number = refers.number)";
         let column = if run.is_some() { of_reference } else { "reason" };
-        query.push(format_args!(" AND {column} = ")).push_bind(reason.clone());
+        of_code(query, column, reason);
     }
     if let Some(prefix) = id_prefix {
         // No character sorts behind the last one of Unicode.
@@ -272,6 +283,9 @@ mod tests {
         let mut query = list(&all().id_prefix("err_2"));
         let by_id = plan(&database, query.build().sql().as_str()).await;
         assert!(by_id.contains("sqlite_autoindex_errors_1"), "{by_id}");
+        let mut of_runs = list(&all().runs(["run_1", "run_2"]).limit(5));
+        let plan_of_runs = plan(&database, of_runs.build().sql().as_str()).await;
+        assert!(plan_of_runs.contains("SEARCH refers USING PRIMARY KEY (run=?)"), "{plan_of_runs}");
         let mut of_run = list(&all().run("run").session("s").tool("sql").from(at));
         let plan = plan(&database, of_run.build().sql().as_str()).await;
         assert!(plan.contains("SEARCH refers USING PRIMARY KEY (run=?)"), "{plan}");

@@ -3,13 +3,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_event_log::{
-    Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts, FeedPage,
-    InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval, Record, RunFilter,
-    RunState, RunSummary, Terms, verify,
+    AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
+    FeedPage, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval, Record,
+    RunFilter, RunState, RunSummary, Terms, verify,
 };
-use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
-use layer0::{Code, code};
+use layer0::{Code, Timestamp, code};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
@@ -261,10 +260,9 @@ impl EventLog for SqliteLog {
 
     async fn failed_attempts(
         &self,
-        from: Option<Timestamp>,
-        to: Option<Timestamp>,
+        filter: AttemptFilter,
     ) -> Result<Vec<FailedAttempts>, LogError> {
-        runs::failed_attempts(self.0.readers(), from, to).await
+        runs::failed_attempts(self.0.readers(), &filter).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {

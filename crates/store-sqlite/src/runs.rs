@@ -1,7 +1,9 @@
 //! Listing runs, by an index where there is one.
 
-use backstop_event_log::{FailedAttempts, LogError, RunFilter};
+use backstop_event_log::{AttemptFilter, FailedAttempts, LogError, RunFilter};
+use layer0::id::RunId;
 use layer0::{Code, Timestamp, code};
+use serde_json::json;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
 use sqlx::{QueryBuilder, Row, Sqlite};
 
@@ -43,10 +45,9 @@ const FAILED: &str = "type = 'model.attempted' AND \
 /// Counts attempts at models that failed.
 pub(crate) async fn failed_attempts(
     readers: &SqlitePool,
-    from: Option<Timestamp>,
-    to: Option<Timestamp>,
+    filter: &AttemptFilter,
 ) -> Result<Vec<FailedAttempts>, LogError> {
-    let rows = attempts(from, to).build().fetch_all(readers).await.map_err(Fault::from)?;
+    let rows = attempts(filter).build().fetch_all(readers).await.map_err(Fault::from)?;
     let counted = |row: &SqliteRow| {
         let text = |column| row.try_get::<String, _>(column).map_err(Fault::from);
         let number = |column| row.try_get::<i64, _>(column).map_err(Fault::from);
@@ -59,16 +60,27 @@ pub(crate) async fn failed_attempts(
     rows.iter().filter_map(|row| counted(row).transpose()).collect()
 }
 
-fn attempts(from: Option<Timestamp>, to: Option<Timestamp>) -> QueryBuilder<Sqlite> {
+fn attempts(filter: &AttemptFilter) -> QueryBuilder<Sqlite> {
+    let AttemptFilter { runs, code, from, to, .. } = filter;
+    let of_row = "json_extract(data, '$.code')";
     let mut query = QueryBuilder::new(format!(
         "SELECT at / {DAY_MS} AS day, coalesce(json_extract(data, '$.provider'), '') AS provider, \
-         json_extract(data, '$.code') AS code, count(*) AS attempts FROM events WHERE {FAILED}"
+         {of_row} AS code, count(*) AS attempts FROM events WHERE {FAILED}"
     ));
     if let Some(from) = from {
         query.push(" AND at >= ").push_bind(from.as_millis());
     }
     if let Some(to) = to {
         query.push(" AND at < ").push_bind(to.as_millis());
+    }
+    if let Some(code) = code {
+        of_code(&mut query, of_row, code);
+    }
+    if let Some(runs) = runs {
+        // A `+` keeps all events of a run from being read.
+        query.push(" AND +run_id IN (SELECT id FROM runs WHERE run IN ");
+        one_of(&mut query, runs);
+        query.push(")");
     }
     query.push(" GROUP BY day, provider, code ORDER BY day, provider, code");
     query
@@ -134,12 +146,8 @@ fn query(filter: &RunFilter, of_row: OfRow) -> QueryBuilder<Sqlite> {
     if let Some(agent) = &filter.agent {
         query.push(format_args!(" AND {} = ", of_row.agent)).push_bind(agent.clone());
     }
-    match (filter.family(), &filter.reason) {
-        (Some(family), _) => between(&mut query, of_row.reason, family),
-        (None, Some(reason)) => {
-            query.push(format_args!(" AND {} = ", of_row.reason)).push_bind(reason.clone());
-        }
-        (None, None) => {}
+    if let Some(reason) = &filter.reason {
+        of_code(&mut query, of_row.reason, reason);
     }
     if !filter.states.is_empty() {
         query.push(" AND state IN (");
@@ -170,6 +178,22 @@ fn query(filter: &RunFilter, of_row: OfRow) -> QueryBuilder<Sqlite> {
     query
 }
 
+/// Asks for what has a code, or one of a family.
+pub(crate) fn of_code(query: &mut QueryBuilder<Sqlite>, column: &str, wanted: &str) {
+    match wanted.strip_suffix('*') {
+        Some(family) => between(query, column, family),
+        None => {
+            query.push(format_args!(" AND {column} = ")).push_bind(wanted.to_owned());
+        }
+    }
+}
+
+/// Lists runs as one parameter: there may be more of them than parameters.
+pub(crate) fn one_of(query: &mut QueryBuilder<Sqlite>, runs: &[RunId]) {
+    let runs: Vec<&str> = runs.iter().map(RunId::as_str).collect();
+    query.push("(SELECT value FROM json_each(").push_bind(json!(runs).to_string()).push("))");
+}
+
 /// Asks for what begins so; no character sorts behind the last one of Unicode.
 fn between(query: &mut QueryBuilder<Sqlite>, column: &str, prefix: &str) {
     query.push(format_args!(" AND {column} >= ")).push_bind(prefix.to_owned());
@@ -193,8 +217,9 @@ mod tests {
     #[tokio::test]
     async fn failed_attempts_are_counted_by_an_index() {
         let database = Database::in_memory().await.unwrap();
-        for from in [None, Some(Timestamp::from_millis(1))] {
-            let plan = plan(&database, &mut attempts(from, None)).await;
+        let all = AttemptFilter::new;
+        for filter in [all(), all().from(Timestamp::from_millis(1)), all().runs(["run_1"])] {
+            let plan = plan(&database, &mut attempts(&filter)).await;
             assert!(plan.contains("events_failed"), "{plan}");
         }
     }

@@ -36,6 +36,7 @@ super::defects! {
     IgnoresTheLimit => lists_newest_first,
     IgnoresThePrefix => filters,
     IgnoresTool => filters,
+    KnowsOneRun => lists_what_a_run_met,
     LastSeenGoesBack => counts_repeats,
     LimitsWhatItCounts => counts_what_is_asked_for,
     ListsOldestFirst => lists_newest_first,
@@ -47,6 +48,7 @@ super::defects! {
     PrunesByFirstSeen => prunes_by_age,
     PrunesTheRecent => prunes_the_longest_unseen,
     PrunesWithoutBytes => prunes_by_bytes,
+    ReadsNoFamily => filters,
     RepeatsRace => counts_repeats_at_once,
     RunIsTheFirst => lists_what_a_run_met,
     ShowsPrunedStats => counts,
@@ -240,10 +242,14 @@ impl ErrorStore for Defective {
         let mut sound = filter.clone();
         match self.defect {
             D::IgnoresFrom => sound.from = None,
-            D::IgnoresRun | D::RunIsTheFirst => sound.run = None,
+            D::IgnoresRun | D::RunIsTheFirst => sound.runs = None,
             D::IgnoresSession => sound.session = None,
             D::IgnoresTheLimit => sound.limit = None,
             D::IgnoresReason => sound.reason = None,
+            D::KnowsOneRun => sound.runs.iter_mut().for_each(|runs| runs.truncate(1)),
+            D::ReadsNoFamily if filter.reason.as_ref().is_some_and(|it| it.contains('*')) => {
+                return Ok(Vec::new());
+            }
             D::IgnoresThePrefix => sound.id_prefix = None,
             D::IgnoresTool => sound.tool = None,
             D::ToIsIncluded => {
@@ -255,7 +261,9 @@ impl ErrorStore for Defective {
         match self.defect {
             D::ListsOldestFirst => errors.reverse(),
             D::RunIsTheFirst => {
-                errors.retain(|error| filter.run.as_ref().is_none_or(|run| run == error.run()));
+                errors.retain(|error| {
+                    filter.runs.as_ref().is_none_or(|runs| runs.contains(error.run()))
+                });
             }
             _ => {}
         }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop::MemoryLog;
 use backstop_event_log::{
-    Batch, Claim, EventLog, FailedAttempts, InboxMessage, InboxRequest, InboxWatch, InboxWatches,
-    LogError, OpenApproval, Payload, Record, RunFilter, RunSummary,
+    AttemptFilter, Batch, Claim, EventLog, FailedAttempts, InboxMessage, InboxRequest, InboxWatch,
+    InboxWatches, LogError, OpenApproval, Payload, Record, RunFilter, RunSummary,
 };
 use backstop_testkit::contract::Suite;
 use layer0::Timestamp;
@@ -27,7 +27,10 @@ super::defects! {
     ClaimOfAStartIsNone => a_run_that_begins_is_claimed,
     ClaimsCollide => gives_a_run_to_one_of_many_claims,
     ClaimsWhatIsNot => has_no_claim_for_a_run_it_has_not,
+    CountsAttemptsOfAnyCode => counts_failed_attempts,
+    CountsAttemptsOfAnyRun => counts_failed_attempts,
     CountsAttemptsOfAnyTime => counts_failed_attempts,
+    CountsAttemptsOfNoFamily => counts_failed_attempts,
     CountsAttemptsOfWholeDays => counts_failed_attempts,
     CountsRunsForAttempts => counts_failed_attempts,
     CutsLongText => keeps_what_is_appended,
@@ -394,15 +397,18 @@ impl EventLog for Defective {
 
     async fn failed_attempts(
         &self,
-        from: Option<Timestamp>,
-        to: Option<Timestamp>,
+        filter: AttemptFilter,
     ) -> Result<Vec<FailedAttempts>, LogError> {
-        let (from, to) = match self.defect {
-            D::CountsAttemptsOfAnyTime => (None, None),
-            D::CountsAttemptsOfWholeDays => (from.map(Timestamp::start_of_day), to),
-            _ => (from, to),
-        };
-        let mut counts = self.sound.failed_attempts(from, to).await?;
+        let mut sound = filter;
+        match self.defect {
+            D::CountsAttemptsOfAnyCode => sound.code = None,
+            D::CountsAttemptsOfAnyRun => sound.runs = None,
+            D::CountsAttemptsOfAnyTime => (sound.from, sound.to) = (None, None),
+            D::CountsAttemptsOfNoFamily => sound.code = sound.code.map(|it| it.replace('*', "")),
+            D::CountsAttemptsOfWholeDays => sound.from = sound.from.map(Timestamp::start_of_day),
+            _ => {}
+        }
+        let mut counts = self.sound.failed_attempts(sound).await?;
         if self.is(D::CountsRunsForAttempts) {
             counts.iter_mut().for_each(|count| count.attempts = 1);
         }

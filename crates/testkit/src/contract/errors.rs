@@ -12,7 +12,7 @@ use backstop_error_store::{
 };
 use backstop_redact::Redactor;
 use futures_util::future::join_all;
-use layer0::id::{ErrorId, SessionId};
+use layer0::id::{ErrorId, RunId, SessionId};
 use layer0::{Code, Timestamp, code};
 
 use super::suite::{Suite, checks};
@@ -164,6 +164,12 @@ async fn filters(store: Errors) {
         (all().session("a").limit(1), vec!["2"]),
         (all().reason("tool.execution_failed"), vec!["4", "3", "2", "1"]),
         (all().reason("tool.execution"), vec![]),
+        (all().reason("tool.e*").tool("web"), vec!["4", "2"]),
+        (all().run("run_1").reason("tool.*").tool("web"), vec!["4", "2"]),
+        (all().reason("provider.*"), vec![]),
+        (all().runs(["run_2", "run_1"]).tool("web").limit(1), vec!["4"]),
+        (all().runs(["run_2", "run_3"]), vec![]),
+        (all().runs(Vec::<RunId>::new()), vec![]),
         (all().id_prefix("err_20260101_000003"), vec!["3"]),
         (all().id_prefix("err_20260101_00000"), vec!["4", "3", "2", "1"]),
         (all().id_prefix("err_2026010_"), vec![]),
@@ -179,6 +185,13 @@ async fn lists_what_a_run_met(store: Errors) {
     store.store(error("s", "run_2", "sql", 4, "second")).await.expect("it is stored");
     assert_eq!(listed(&store, ErrorFilter::new().run("run_2")).await, ["second", "first"]);
     assert_eq!(listed(&store, ErrorFilter::new().run("run_1")).await, ["not met again", "first"]);
+    let both = ErrorFilter::new().runs(["run_1", "run_2"]);
+    assert_eq!(
+        listed(&store, both.clone()).await,
+        ["second", "not met again", "first"],
+        "once each"
+    );
+    assert_eq!(listed(&store, both.limit(2)).await, ["second", "not met again"]);
 }
 
 async fn prunes_by_age(store: Errors) {
@@ -314,6 +327,8 @@ async fn counts_what_is_asked_for(store: Errors) {
     let later = all().from(at(DAY));
     assert_eq!(counted(later, CountBy::Tool).await, [row("web", 2, 2)]);
     assert_eq!(counted(all().tool("sql"), CountBy::Day).await, [row(days[0], 1, 2)]);
+    assert_eq!(counted(all().runs(["run_1", "run_2"]), CountBy::Day).await, by_day);
+    assert!(counted(all().run("run_2"), CountBy::Day).await.is_empty());
 }
 
 async fn keeps_any_text(store: Errors) {

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{FailedAttempts, RunFilter, RunState};
+use backstop_event_log::{AttemptFilter, FailedAttempts, RunFilter, RunState};
 use layer0::code;
 use layer0::event::{RunParked, RunStarted};
+use layer0::id::RunId;
 
 use super::history::{
     Log, at, attempted, begin, dispatched, failed, finished, following, input, open, send, started,
@@ -194,8 +195,8 @@ pub(super) async fn counts_failed_attempts(log: Log) {
     }
     let mut writer = open(&log, "run_2", "s-2", 60).await;
     write(&mut writer, 70, [attempted("a", timeout)]).await.expect("it is appended");
-    let counted = async |from: Option<i64>, to: Option<i64>| {
-        let counts = log.failed_attempts(from.map(at), to.map(at)).await.expect("it counts");
+    let counted = async |filter| {
+        let counts = log.failed_attempts(filter).await.expect("it counts");
         let count = |it: &FailedAttempts| {
             (it.day.as_millis(), it.provider.to_string(), it.code.to_string(), it.attempts)
         };
@@ -205,8 +206,24 @@ pub(super) async fn counts_failed_attempts(log: Log) {
         (day, provider.to_owned(), code.unwrap_or_default().to_owned(), attempts)
     };
     let first_day = [row(0, "a", timeout, 3), row(0, "b", limited, 1)];
-    assert_eq!(counted(None, Some(DAY)).await, first_day);
-    assert_eq!(counted(Some(DAY), None).await, [row(DAY, "a", timeout, 1)]);
-    assert_eq!(counted(None, None).await.len(), 3);
-    assert_eq!(counted(Some(30), Some(50)).await, [row(0, "a", timeout, 1)], "by its own time");
+    let all = AttemptFilter::new;
+    assert_eq!(counted(all().to(at(DAY))).await, first_day);
+    assert_eq!(counted(all().from(at(DAY))).await, [row(DAY, "a", timeout, 1)]);
+    assert_eq!(counted(all()).await.len(), 3);
+    let by_its_own_time = counted(all().from(at(30)).to(at(50))).await;
+    assert_eq!(by_its_own_time, [row(0, "a", timeout, 1)]);
+    let one = [row(0, "a", timeout, 1)];
+    for (filter, expected) in [
+        (all().runs(["run_2"]), &one[..]),
+        (all().runs(["run_2", "run_1", "run_2"]).to(at(DAY)), &first_day),
+        (all().runs(["run"]), &[]),
+        (all().runs(Vec::<RunId>::new()), &[]),
+        (all().code("provider.rate_limited"), &first_day[1..]),
+        (all().code("provider.*").to(at(DAY)), &first_day),
+        (all().code("provider.r*"), &first_day[1..]),
+        (all().code("provider"), &[]),
+        (all().code("provider.t*").runs(["run_2"]), &one),
+    ] {
+        assert_eq!(counted(filter.clone()).await, expected, "{filter:?}");
+    }
 }

@@ -1,0 +1,20 @@
+use super::Code;
+
+impl Code {
+    /// Is it this code, or of this family: `provider.*`?
+    ///
+    /// ```
+    /// use layer0::{Code, code};
+    ///
+    /// let code = Code::new(code::PROVIDER_TIMEOUT);
+    /// assert!(code.is_of("provider.timeout") && code.is_of("provider.*") && code.is_of("*"));
+    /// assert!(!code.is_of("provider"));
+    /// ```
+    #[must_use]
+    pub fn is_of(&self, wanted: &str) -> bool {
+        match wanted.strip_suffix('*') {
+            Some(family) => self.as_str().starts_with(family),
+            None => self.as_str() == wanted,
+        }
+    }
+}
