@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 pub(crate) use approval::{ApprovalsArgs, ApproveArgs, CancelArgs, DenyArgs, ResolveArgs};
 pub(crate) use errors::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
-    Grouping, ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs,
+    Grouping, ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs, WhichErrors,
 };
 pub(crate) use output::{LogFormat, OutputArgs};
 pub(crate) use record::{RedactArgs, TraceArgs, VerifyArgs};

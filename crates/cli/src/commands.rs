@@ -9,7 +9,6 @@ pub(crate) mod codes;
 pub(crate) mod completions;
 pub(crate) mod diff;
 pub(crate) mod doctor;
-mod error_counts;
 pub(crate) mod errors;
 pub(crate) mod fork;
 pub(crate) mod init;

@@ -2,8 +2,9 @@
 
 use clap::Subcommand;
 
+use super::runs::ListedState;
 use super::store::StoreArgs;
-use super::values::{TimeArgs, code, from_one, not_blank};
+use super::values::{TimeArgs, from_one, known_code, not_blank};
 
 #[derive(clap::Args)]
 pub(crate) struct ErrorsArgs {
@@ -54,11 +55,12 @@ pub(crate) enum Grouping {
 
 #[derive(clap::Args)]
 pub(crate) struct ErrorsStatsArgs {
-    /// Count by day, tool or code, failed attempts at models too; by tool, code and session otherwise
+    /// Count by this, failed attempts at models too [default: code where only some are counted, else
+    /// tool, code and session of what tools reported]
     #[arg(long, value_name = "WHAT")]
     pub(crate) by: Option<Grouping>,
     #[command(flatten)]
-    pub(crate) time: TimeArgs,
+    pub(crate) which: WhichErrors,
     /// At most this many lines, those that spared the model most first
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,
@@ -69,22 +71,35 @@ pub(crate) struct ErrorsStatsArgs {
     pub(crate) json: bool,
 }
 
+/// Which errors. All conditions have to hold.
 #[derive(clap::Args)]
-pub(crate) struct ErrorsListArgs {
+pub(crate) struct WhichErrors {
     /// Only errors of this run
     #[arg(long, value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: Option<String>,
     /// Only errors of this session
     #[arg(long, value_name = "ID", value_parser = not_blank)]
     pub(crate) session: Option<String>,
+    /// Only errors that runs of the agent of this name met
+    #[arg(long, value_name = "NAME", value_parser = not_blank)]
+    pub(crate) agent: Option<String>,
+    /// Only errors that runs in this state met; may be given more than once
+    #[arg(long = "state", value_name = "STATE")]
+    pub(crate) states: Vec<ListedState>,
     /// Only errors of this tool
     #[arg(long, value_name = "NAME", value_parser = not_blank)]
     pub(crate) tool: Option<String>,
-    /// Only errors with this code, as `backstop codes` lists it
-    #[arg(long, value_name = "CODE", value_parser = code)]
+    /// Only errors with this code, as `backstop codes` lists it, or with one of a family: tool.*
+    #[arg(long, value_name = "CODE", value_parser = known_code)]
     pub(crate) code: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ErrorsListArgs {
+    #[command(flatten)]
+    pub(crate) which: WhichErrors,
     /// At most this many
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
     pub(crate) limit: u32,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Subcommand;
 
 use super::store::StoreArgs;
-use super::values::{TimeArgs, age, from_one, label, not_blank};
+use super::values::{TimeArgs, age, code, from_one, label, not_blank};
 
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -43,7 +43,7 @@ pub(crate) struct RunsListArgs {
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
     /// Only runs that failed or stopped with this code, or with one of a family: provider.*
-    #[arg(long, value_name = "CODE", value_parser = not_blank)]
+    #[arg(long, value_name = "CODE", value_parser = code)]
     pub(crate) code: Option<String>,
     #[command(flatten)]
     pub(crate) time: TimeArgs,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_react::LabelError;
 use layer0::usage::BudgetIncrease;
-use layer0::{JsonText, Timestamp};
+use layer0::{Code, JsonText, Timestamp, code};
 
 use crate::names::nearest;
 
@@ -48,12 +48,26 @@ pub(super) fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Reads a code of ours.
+/// Reads a code, or a family of codes such as `tool.*`. Those of our families are known; a run may fail
+/// with another one, which its operator made.
 pub(super) fn code(text: &str) -> Result<String, String> {
-    if layer0::code::find(text).is_some() {
+    let (family, _) = text.split_once('.').unwrap_or((text, ""));
+    let is_ours = |entry: &code::Entry| entry.code.split('.').next() == Some(family);
+    match family.is_empty() || code::CATALOGUE.iter().any(is_ours) || !text.contains('.') {
+        true => known_code(text),
+        false => Ok(text.to_owned()),
+    }
+}
+
+/// Reads a code of ours, or a family of such.
+pub(super) fn known_code(text: &str) -> Result<String, String> {
+    if code::CATALOGUE.iter().any(|entry| Code::new(entry.code).is_of(text)) {
         return Ok(text.to_owned());
     }
-    let known: Vec<&str> = layer0::code::CATALOGUE.iter().map(|entry| entry.code).collect();
+    if text.ends_with('*') {
+        return Err("no code begins so; `backstop codes` lists them".to_owned());
+    }
+    let known: Vec<&str> = code::CATALOGUE.iter().map(|entry| entry.code).collect();
     Err(match nearest(text, &known) {
         Some(near) => format!("there is no such code; did you mean `{near}`?"),
         None => "there is no such code; `backstop codes` lists them".to_owned(),

@@ -1,19 +1,21 @@
 //! `backstop errors`
 
+mod counts;
+mod which;
+
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{
-    ErrorFilter, ErrorRecord, ErrorStats, ErrorStore, Lookup, Pruned, ResultStore, Retention,
-    readable,
+    ErrorRecord, ErrorStats, ErrorStore, Lookup, Pruned, ResultStore, Retention, readable,
 };
 use serde_json::json;
 
+use self::which::Which;
 use crate::args::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
     Grouping,
 };
-use crate::commands::error_counts;
 use crate::exit::CliError;
 use crate::ids;
 use crate::output::{self, counted};
@@ -29,18 +31,15 @@ pub(crate) async fn run(args: ErrorsArgs) -> Result<ExitCode, CliError> {
 }
 
 async fn list(args: ErrorsListArgs) -> Result<ExitCode, CliError> {
-    let mut filter = ErrorFilter::new().limit(args.limit);
-    filter.session = args.session.map(Into::into);
-    filter.tool = args.tool;
-    filter.reason = args.code;
-    (filter.from, filter.to) = (args.time.since, args.time.until);
     let chosen = store::choose(&args.store, None)?;
-    if let Some(run) = &args.run {
-        filter.run = Some(ids::run_of(&chosen, run).await?);
-    }
+    let which = Which::of(args.which, &chosen).await?;
     let errors = match store::open_read_only(&chosen).await? {
         Some(database) => {
-            let errors = database.errors().list(filter).await;
+            let listed = async {
+                let filter = which.errors(&database.log()).await?.limit(args.limit);
+                Ok::<_, CliError>(database.errors().list(filter).await?)
+            };
+            let errors = listed.await;
             database.close().await;
             errors?
         }
@@ -49,7 +48,7 @@ async fn list(args: ErrorsListArgs) -> Result<ExitCode, CliError> {
     if args.json {
         errors.iter().try_for_each(output::json)?;
     } else if errors.is_empty() {
-        output::note("no errors");
+        output::note(&which.none());
     } else {
         let row = |error: &ErrorRecord| {
             vec![
@@ -137,13 +136,11 @@ fn pruned(kind: &str, pruned: Pruned) -> String {
 }
 
 async fn stats(args: ErrorsStatsArgs) -> Result<ExitCode, CliError> {
-    if let Some(by) = args.by {
-        return error_counts::run(&args, by).await;
-    }
-    if args.time.since.or(args.time.until).is_some() {
-        return error_counts::run(&args, Grouping::Code).await;
-    }
     let chosen = store::choose(&args.store, None)?;
+    let which = Which::of(args.which, &chosen).await?;
+    if let Some(by) = args.by.or_else(|| which.is_some().then_some(Grouping::Code)) {
+        return counts::print(&chosen, &which, by, args.limit, args.json).await;
+    }
     let stats = match store::open_read_only(&chosen).await? {
         Some(database) => {
             let stats = database.errors().stats(Some(args.limit)).await;

@@ -2,6 +2,7 @@
 
 mod tree;
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -82,12 +83,17 @@ async fn table(log: &dyn EventLog, filter: RunFilter, narrowed: bool) -> Result<
         "RUN", "STATE", "OUTCOME", "STARTED", "TOOK", "MODEL", "TOOLS", "TOKENS", "COST", "ERRORS",
         "AGENT", "REASON",
     ];
+    let is_filed = placed.iter().any(|one| !one.run.labels.is_empty());
+    if is_filed {
+        header.push("LABELS");
+    }
     if placed.iter().any(|one| one.note.is_some()) {
         header.push("NOTE");
     }
     let rows = placed.into_iter().map(|Placed { run, lead, note }| {
+        let labels = is_filed.then(|| labels(&run));
         let mut cells = row(&priced(run));
-        cells.extend(note);
+        cells.extend(labels.into_iter().chain(note));
         (lead, cells)
     });
     let rows: Vec<_> = rows.collect();
@@ -240,6 +246,7 @@ struct Line<'a> {
     started_at: Timestamp,
     finished_at: Option<Timestamp>,
     usage: Usage,
+    labels: &'a BTreeMap<String, String>,
 }
 
 impl<'a> Line<'a> {
@@ -254,8 +261,15 @@ impl<'a> Line<'a> {
             started_at: run.started_at,
             finished_at: run.finished_at,
             usage: run.usage,
+            labels: &run.labels,
         }
     }
+}
+
+fn labels(run: &RunSummary) -> String {
+    let labels: Vec<String> =
+        run.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    labels.join(" ")
 }
 
 fn row(run: &RunSummary) -> Vec<String> {

@@ -84,15 +84,112 @@ fn errors_are_counted_beside_failed_attempts() {
     assert!(table.contains("provider.rate_limited"), "{table}");
 }
 
-#[test]
-fn errors_are_listed_by_time_and_code() {
+/// Two agents: `agent` failed after an error of its tool and two failed attempts, `other` met the error of
+/// another tool and ended well.
+fn two_agents() -> Bench {
     let bench = bench();
-    let count = |args: &[&str]| {
-        bench.run(&[&["errors", "list", "--json"], args].concat()).ok().json().len()
-    };
-    assert_eq!(count(&["--code", "tool.execution_failed", "--since", "1h"]), 1);
-    assert_eq!(count(&["--code", "tool.timeout"]), 0);
-    assert_eq!(count(&["--until", "1h"]), 0);
+    let script =
+        "[[model]]\ntool_calls = [{ id = \"c1\", name = \"breaks\" }]\n[[model]]\ntext = \"ok\"\n";
+    bench.agent(script, &TOOL.replace("\"fails\"", "\"breaks\""));
+    std::fs::rename(bench.path().join("agent.toml"), bench.path().join("other.toml")).unwrap();
+    bench.run(&["run", "other.toml", "--session", "s-9"]).ok();
+    bench
+}
+
+#[test]
+fn errors_are_listed_by_what_they_have_in_common() {
+    let bench = two_agents();
+    let run = bench.run(&["runs", "--agent", "other", "--json"]).ok().json().remove(0);
+    let run = run["run"].as_str().unwrap();
+    for (args, tools) in [
+        (&[][..], &["breaks", "fails"][..]),
+        (&["--agent", "agent"], &["fails"]),
+        (&["--agent", "other"], &["breaks"]),
+        (&["--agent", "fine"], &[]),
+        (&["--agent", "nobody"], &[]),
+        (&["--state", "failed"], &["fails"]),
+        (&["--state", "finished", "--state", "failed"], &["breaks", "fails"]),
+        (&["--run", run], &["breaks"]),
+        (&["--run", run, "--agent", "other"], &["breaks"]),
+        (&["--run", run, "--agent", "agent"], &[]),
+        (&["--session", "s-9"], &["breaks"]),
+        (&["--session", "s-9", "--agent", "agent"], &[]),
+        (&["--tool", "fails"], &["fails"]),
+        (&["--code", "tool.execution_failed", "--since", "1h"], &["breaks", "fails"]),
+        (&["--code", "tool.*", "--agent", "other"], &["breaks"]),
+        (&["--code", "tool.timeout"], &[]),
+        (&["--code", "provider.*"], &[]),
+        (&["--until", "1h"], &[]),
+    ] {
+        let listed = bench.run(&[&["errors", "list", "--json"], args].concat()).ok().json();
+        let listed: Vec<&str> =
+            listed.iter().map(|error| error["tool"].as_str().unwrap()).collect();
+        assert_eq!(listed, tools, "{args:?}");
+    }
+    let none = bench.run(&["errors", "list", "--agent", "nobody"]).ok().err;
+    assert_eq!(none, "no errors that fit\n");
+}
+
+#[test]
+fn counts_are_of_what_is_asked_for() {
+    let bench = two_agents();
+    for (args, rows) in [
+        (&["--by", "tool"][..], &[("model script", 0, 2), ("breaks", 1, 0), ("fails", 1, 0)][..]),
+        (&["--by", "tool", "--agent", "agent"], &[("model script", 0, 2), ("fails", 1, 0)]),
+        (&["--by", "tool", "--agent", "other"], &[("breaks", 1, 0)]),
+        (&["--by", "tool", "--state", "finished"], &[("breaks", 1, 0)]),
+        (&["--by", "tool", "--session", "s-9"], &[("breaks", 1, 0)]),
+        (&["--by", "tool", "--code", "provider.*"], &[("model script", 0, 2)]),
+        (&["--by", "tool", "--code", "provider.rate_limited"], &[("model script", 0, 1)]),
+        (&["--by", "tool", "--code", "tool.*", "--agent", "agent"], &[("fails", 1, 0)]),
+        (&["--by", "tool", "--tool", "fails"], &[("fails", 1, 0)]),
+        (&["--by", "tool", "--agent", "nobody"], &[]),
+        // By code where nothing else is said.
+        (&["--agent", "other"], &[("tool.execution_failed", 1, 0)]),
+        (&["--code", "provider.quota_exhausted"], &[("provider.quota_exhausted", 0, 1)]),
+    ] {
+        let counted = bench.run(&[&["errors", "stats", "--json"], args].concat()).ok().json();
+        let row = |row: &serde_json::Value| {
+            let key = row.get("tool").or_else(|| row.get("code")).unwrap().as_str().unwrap();
+            let number = |name: &str| row[name].as_u64().unwrap();
+            (key.to_owned(), number("errors"), number("failed_attempts"))
+        };
+        let counted: Vec<_> = counted.iter().map(row).collect();
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|(key, errors, failed)| ((*key).to_owned(), *errors, *failed))
+            .collect();
+        assert_eq!(counted, rows, "{args:?}");
+    }
+}
+
+#[test]
+fn a_code_that_there_is_not_is_refused() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    for args in [&["runs"][..], &["errors", "list"], &["errors", "stats"]] {
+        let with = |code| bench.run(&[args, &["--code", code]].concat());
+        with("provider.rate_limitd").fails(2, "did you mean `provider.rate_limited`?");
+        with("provder").fails(2, "there is no such code");
+        with("tool.x*").fails(2, "no code begins so");
+        with("tool.*").ok();
+    }
+    // An operator of another make may fail with a code of its own.
+    bench.run(&["runs", "--code", "acme.broken"]).ok();
+    bench.run(&["errors", "list", "--code", "acme.broken"]).fails(2, "there is no such code");
+}
+
+/// Spec: D15
+#[test]
+fn runs_show_their_labels() {
+    let bench = bench();
+    let listed = bench.run(&["runs", "--json"]).ok().json();
+    let labels = json!({ "tenant": "acme", "tier": "one" });
+    assert_eq!((&listed[0]["labels"], &listed[1]["labels"]), (&json!({}), &labels));
+    let table = bench.run(&["runs"]).ok().out;
+    assert!(table.lines().next().unwrap().ends_with("  LABELS"), "{table}");
+    assert!(table.contains("tenant=acme tier=one"), "{table}");
+    let table = bench.run(&["runs", "--agent", "agent"]).ok().out;
+    assert!(!table.contains("LABELS"), "a column without content is left out: {table}");
 }
 
 /// Spec: L2

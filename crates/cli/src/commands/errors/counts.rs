@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use backstop_error_store::{CountBy, ErrorCount, ErrorFilter, ErrorStore};
+use backstop_error_store::{CountBy, ErrorCount, ErrorStore};
 use backstop_event_log::{EventLog, FailedAttempts};
 use serde_json::json;
 
-use crate::args::{ErrorsStatsArgs, Grouping};
+use super::which::Which;
+use crate::args::Grouping;
 use crate::exit::CliError;
-use crate::{output, store};
+use crate::output;
+use crate::store::{self, Chosen};
 
 /// What one day, tool or code has to show for itself.
 #[derive(Default)]
@@ -20,16 +22,27 @@ struct Row {
     failed_attempts: u64,
 }
 
-pub(super) async fn run(args: &ErrorsStatsArgs, by: Grouping) -> Result<ExitCode, CliError> {
-    let chosen = store::choose(&args.store, None)?;
-    let (errors, attempts) = match store::open_read_only(&chosen).await? {
+pub(super) async fn print(
+    chosen: &Chosen,
+    which: &Which,
+    by: Grouping,
+    limit: u32,
+    json: bool,
+) -> Result<ExitCode, CliError> {
+    let (errors, attempts) = match store::open_read_only(chosen).await? {
         Some(database) => {
-            let mut filter = ErrorFilter::new();
-            (filter.from, filter.to) = (args.time.since, args.time.until);
-            let errors = database.errors().count(filter, by.into()).await;
-            let attempts = database.log().failed_attempts(args.time.since, args.time.until).await;
+            let log = database.log();
+            let counted = async {
+                let errors = database.errors().count(which.errors(&log).await?, by.into()).await?;
+                let attempts = match which.attempts(&log).await? {
+                    Some(filter) => log.failed_attempts(filter).await?,
+                    None => Vec::new(),
+                };
+                Ok::<_, CliError>((errors, attempts))
+            };
+            let counted = counted.await;
             database.close().await;
-            (errors?, attempts?)
+            counted?
         }
         None => (Vec::new(), Vec::new()),
     };
@@ -38,13 +51,13 @@ pub(super) async fn run(args: &ErrorsStatsArgs, by: Grouping) -> Result<ExitCode
         // Stable: those of one number stay in the order of their names.
         rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.occurrences + row.failed_attempts));
     }
-    rows.truncate(usize::try_from(args.limit).unwrap_or(usize::MAX));
+    rows.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     let (name, header) = match by {
         Grouping::Code => ("code", "CODE"),
         Grouping::Day => ("day", "DAY"),
         Grouping::Tool => ("tool", "TOOL OR PROVIDER"),
     };
-    if args.json {
+    if json {
         return rows
             .iter()
             .try_for_each(|(key, row)| {
@@ -56,7 +69,7 @@ pub(super) async fn run(args: &ErrorsStatsArgs, by: Grouping) -> Result<ExitCode
             .map(|()| ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        output::note("no errors");
+        output::note(&which.none());
         return Ok(ExitCode::SUCCESS);
     }
     let cells = |(key, row): &(String, Row)| {

@@ -1,0 +1,89 @@
+//! Which errors are listed or counted.
+
+use backstop_error_store::ErrorFilter;
+use backstop_event_log::{AttemptFilter, EventLog, RunFilter};
+use layer0::id::RunId;
+
+use crate::args::WhichErrors;
+use crate::exit::CliError;
+use crate::ids;
+use crate::store::Chosen;
+
+/// What was asked for, with the run that was meant.
+pub(super) struct Which {
+    asked: WhichErrors,
+    run: Option<RunId>,
+}
+
+impl Which {
+    pub(super) async fn of(asked: WhichErrors, chosen: &Chosen) -> Result<Self, CliError> {
+        let run = match &asked.run {
+            Some(typed) => Some(ids::run_of(chosen, typed).await?),
+            None => None,
+        };
+        Ok(Self { asked, run })
+    }
+
+    /// Are only some wanted?
+    pub(super) fn is_some(&self) -> bool {
+        let WhichErrors { run: _, session, agent, states, tool, code, time } = &self.asked;
+        let texts = [session, agent, tool, code];
+        self.run.is_some()
+            || texts.iter().any(|text| text.is_some())
+            || !states.is_empty()
+            || time.since.or(time.until).is_some()
+    }
+
+    /// Says that there are none.
+    pub(super) fn none(&self) -> String {
+        format!("no errors{}", if self.is_some() { " that fit" } else { "" })
+    }
+
+    /// Returns which errors of tools are wanted.
+    pub(super) async fn errors(&self, log: &dyn EventLog) -> Result<ErrorFilter, CliError> {
+        let mut filter = ErrorFilter::new();
+        // An error knows its session, and runs of it may be gone.
+        filter.session = self.asked.session.as_deref().map(Into::into);
+        filter.tool.clone_from(&self.asked.tool);
+        filter.reason.clone_from(&self.asked.code);
+        (filter.from, filter.to) = (self.asked.time.since, self.asked.time.until);
+        filter.runs = self.runs(log, RunFilter::new()).await?;
+        Ok(filter)
+    }
+
+    /// Returns which failed attempts at models are wanted; `None` where a tool was asked for.
+    pub(super) async fn attempts(
+        &self,
+        log: &dyn EventLog,
+    ) -> Result<Option<AttemptFilter>, CliError> {
+        if self.asked.tool.is_some() {
+            return Ok(None);
+        }
+        let mut filter = AttemptFilter::new();
+        filter.code.clone_from(&self.asked.code);
+        (filter.from, filter.to) = (self.asked.time.since, self.asked.time.until);
+        let of_session = match &self.asked.session {
+            Some(session) => RunFilter::new().session(session.as_str()),
+            None => RunFilter::new(),
+        };
+        filter.runs = self.runs(log, of_session).await?;
+        Ok(Some(filter))
+    }
+
+    /// Returns the runs that are asked for among some; `None` where all of the store are.
+    async fn runs(
+        &self,
+        log: &dyn EventLog,
+        mut among: RunFilter,
+    ) -> Result<Option<Vec<RunId>>, CliError> {
+        among.agent.clone_from(&self.asked.agent);
+        among.states = self.asked.states.iter().map(|state| (*state).into()).collect();
+        if among == RunFilter::new() {
+            return Ok(self.run.clone().map(|run| vec![run]));
+        }
+        among.id_prefix = self.run.as_ref().map(ToString::to_string);
+        let found = log.runs(among).await?.into_iter().map(|run| run.run);
+        // An id may be the beginning of another one.
+        Ok(Some(found.filter(|run| self.run.as_ref().is_none_or(|one| one == run)).collect()))
+    }
+}
