@@ -30,6 +30,9 @@ pub(crate) struct ApproveArgs {
     pub(crate) arguments: Option<JsonText>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(clap::Args)]
@@ -45,6 +48,9 @@ pub(crate) struct DenyArgs {
     pub(crate) reason: String,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(clap::Args)]
@@ -57,6 +63,9 @@ pub(crate) struct CancelArgs {
     pub(crate) by: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Says of a call that may have acted whether it did. The model reads it in the place of the answer that is
@@ -84,4 +93,7 @@ pub(crate) struct ResolveArgs {
     pub(crate) by: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }

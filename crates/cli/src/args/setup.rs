@@ -9,6 +9,9 @@ pub(crate) struct InitArgs {
     /// The new agent file; one that is there already is left alone
     #[arg(value_name = "FILE", default_value = "agent.toml")]
     pub(crate) file: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(clap::Args)]

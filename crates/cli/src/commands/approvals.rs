@@ -8,8 +8,9 @@ use backstop_react::{
     ApprovalNotFound, DecideError, decide as decide_in, open_root, redacted_decision,
 };
 use layer0::JsonText;
-use layer0::id::RunId;
+use layer0::id::{ApprovalId, RunId};
 use layer0::stop::Outcome;
+use serde::Serialize;
 
 use crate::args::{ApprovalsArgs, ApproveArgs, DenyArgs, StoreArgs};
 use crate::exit::CliError;
@@ -56,14 +57,19 @@ pub(crate) async fn approve(args: ApproveArgs) -> Result<ExitCode, CliError> {
         Some(arguments) => decision.with_arguments(arguments),
         None => decision,
     };
-    decide(&args.id, decision, &args.store).await
+    decide(&args.id, decision, &args.store, args.json).await
 }
 
 pub(crate) async fn deny(args: DenyArgs) -> Result<ExitCode, CliError> {
-    decide(&args.id, Decision::deny(args.by, args.reason), &args.store).await
+    decide(&args.id, Decision::deny(args.by, args.reason), &args.store, args.json).await
 }
 
-async fn decide(typed: &str, decision: Decision, args: &StoreArgs) -> Result<ExitCode, CliError> {
+async fn decide(
+    typed: &str,
+    decision: Decision,
+    args: &StoreArgs,
+    json: bool,
+) -> Result<ExitCode, CliError> {
     let chosen = store::choose(args, None)?;
     let Some(database) = store::open_existing(&chosen).await? else {
         return Err(ids::approval(Vec::new(), typed).err().unwrap_or_else(|| not_found(typed)));
@@ -101,16 +107,57 @@ async fn decide(typed: &str, decision: Decision, args: &StoreArgs) -> Result<Exi
     database.close().await;
     let (open, decision) = decided?;
     let id = &open.id;
+    let root = root.as_ref().unwrap_or(&open.run);
+    let exit = match &decision {
+        Some(_) => ExitCode::SUCCESS,
+        None => exit::of(Outcome::WaitingApproval),
+    };
+    if json {
+        output::json(&Decided::of(&open, decision.as_ref(), root))?;
+        return Ok(exit);
+    }
     let Some(decision) = decision else {
         output::note(&format!("{id} is still open"));
-        return Ok(exit::of(Outcome::WaitingApproval));
+        return Ok(exit);
     };
     let done = if decision.approved { "approved" } else { "denied" };
     output::note(&format!("{id} {done} by {}", one_line(&decision.by)));
     output::note("go on with:");
-    let resume = format!("resume {}{}", root.as_ref().unwrap_or(&open.run), chosen.flag());
+    let resume = format!("resume {root}{}", chosen.flag());
     output::note(&format!("  {}", output::command(&resume)));
-    Ok(ExitCode::SUCCESS)
+    Ok(exit)
+}
+
+/// A decision as one line of JSON.
+#[derive(Serialize)]
+struct Decided<'a> {
+    id: &'a ApprovalId,
+    run: &'a RunId,
+    tool: &'a str,
+    /// What the call may run with, or what was asked for.
+    arguments: &'a JsonText,
+    /// `null` where the person at the terminal put it off.
+    verdict: Option<&'static str>,
+    by: Option<&'a str>,
+    reason: Option<&'a str>,
+    /// The run to go on with.
+    resume: &'a RunId,
+}
+
+impl<'a> Decided<'a> {
+    fn of(open: &'a OpenApproval, decision: Option<&'a Decision>, resume: &'a RunId) -> Self {
+        let changed = decision.and_then(|decision| decision.arguments.as_ref());
+        Self {
+            id: &open.id,
+            run: &open.run,
+            tool: &open.tool,
+            arguments: changed.unwrap_or(&open.arguments),
+            verdict: decision.map(|it| if it.approved { "approve" } else { "deny" }),
+            by: decision.map(|decision| &*decision.by),
+            reason: decision.and_then(|decision| decision.reason.as_deref()),
+            resume,
+        }
+    }
 }
 
 /// Returns the run that is gone on with for a run below it. What the store does not tell is found on resume.

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use backstop_event_log::{EventLog, LogError};
 use backstop_react::ResumeError;
 
+use serde_json::json;
+
 use crate::args::CancelArgs;
 use crate::commands::resume::root_of;
 use crate::exit::CliError;
@@ -27,11 +29,9 @@ pub(crate) async fn run(args: CancelArgs) -> Result<ExitCode, CliError> {
     let log: Arc<dyn EventLog> = Arc::new(database.log());
     // Who stops it is recorded.
     let redactor = Recorded::redactor(&*log, &run).await;
-    let cancelled = backstop_react::cancel(log, &run, &redactor.redact(&by)).await;
-    let over = match &cancelled {
-        Ok(_) => database.log().summary(&run).await?.is_some_and(|summary| !summary.is_open()),
-        Err(_) => false,
-    };
+    let by = redactor.redact(&by);
+    let cancelled = backstop_react::cancel(log, &run, &by).await;
+    let summary = database.log().summary(&run).await;
     database.close().await;
     match cancelled {
         Err(ResumeError::Log(LogError::NotFound(_))) => Err(missing()),
@@ -39,6 +39,15 @@ pub(crate) async fn run(args: CancelArgs) -> Result<ExitCode, CliError> {
         Ok(false) => Err(CliError::usage(format!("run `{run}` is over"))
             .with_hint("`backstop trace` shows how it ended")),
         Ok(true) => {
+            let summary = summary?;
+            if args.json {
+                let state = summary.as_ref().map(|summary| summary.state);
+                let outcome = summary.and_then(|summary| summary.outcome);
+                let by = &*by;
+                output::json(&json!({ "run": run, "state": state, "outcome": outcome, "by": by }))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let over = summary.is_some_and(|summary| !summary.is_open());
             let done = if over { "is cancelled" } else { "is told to stop" };
             output::note(&format!("{run} {done}"));
             Ok(ExitCode::SUCCESS)

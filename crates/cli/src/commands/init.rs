@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
+use serde_json::json;
+
 use crate::args::InitArgs;
 use crate::exit::CliError;
 use crate::output::{self, note};
@@ -38,17 +40,23 @@ pub(crate) fn run(args: &InitArgs) -> Result<ExitCode, CliError> {
     let agent = include_str!("init/agent.toml").replace("{{model}}", &model);
     let agent = agent.replace("{{file}}", &file_name);
     // Neither is written where one is there.
-    let files = [Some(args.file.as_path()), script.as_deref()].into_iter().flatten();
-    let there: Vec<&Path> = files.filter(|file| file.symlink_metadata().is_ok()).collect();
+    let files = || [Some(args.file.as_path()), script.as_deref()].into_iter().flatten();
+    let there: Vec<&Path> = files().filter(|file| file.symlink_metadata().is_ok()).collect();
     if !there.is_empty() {
         return Err(exist(&there));
     }
     write(&args.file, &agent)?;
     if let Some(script) = &script {
         write(script, &include_str!("init/script.toml").replace("{{file}}", &file_name))?;
-        output::line(&script.display().to_string())?;
     }
-    output::line(&args.file.display().to_string())?;
+    let written = files().map(|file| file.display().to_string());
+    if args.json {
+        let provider = found.map_or("script", |(provider, ..)| provider);
+        let written: Vec<String> = written.collect();
+        output::json(&json!({ "files": written, "provider": provider }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    written.into_iter().try_for_each(|file| output::line(&file))?;
     note("try it:");
     let file = args.file.to_string_lossy();
     note(&format!("  {}", output::command(&format!("run {}", output::quoted(&file)))));

@@ -7,6 +7,7 @@ use backstop_event_log::{EventLog, LogError};
 use backstop_react::{ResumeError, Settlement, redacted_settlement};
 
 use layer0::stop::Outcome;
+use serde_json::json;
 
 use crate::args::ResolveArgs;
 use crate::exit::CliError;
@@ -29,6 +30,11 @@ pub(crate) async fn run(args: ResolveArgs) -> Result<ExitCode, CliError> {
     let said = if settlement.happened { "happened" } else { "did not happen" };
     // What a person says is recorded.
     let settlement = redacted_settlement(&Recorded::redactor(&*log, &run).await, settlement);
+    let said_so = args.json.then(|| {
+        let verdict = if settlement.happened { "happened" } else { "did_not" };
+        json!({ "run": run, "call_id": args.call, "verdict": verdict, "output": settlement.output,
+                "by": settlement.by })
+    });
     let settled = backstop_react::resolve(log, &run, &args.call.as_str().into(), settlement).await;
     let summary = database.log().summary(&run).await;
     database.close().await;
@@ -36,6 +42,10 @@ pub(crate) async fn run(args: ResolveArgs) -> Result<ExitCode, CliError> {
         Err(ResumeError::Log(LogError::NotFound(_))) => Err(missing()),
         Err(error) => Err(error.into()),
         Ok(()) => {
+            if let Some(said_so) = said_so {
+                output::json(&said_so)?;
+                return Ok(ExitCode::SUCCESS);
+            }
             output::note(&format!("call `{}` of {run} {said}", args.call));
             let reopen = match summary?.map(|summary| (summary.is_open(), summary.outcome)) {
                 Some((true, _)) => "",

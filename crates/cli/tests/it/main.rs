@@ -26,6 +26,7 @@ mod mistaken;
 mod models;
 mod newcomer;
 mod numbers;
+mod objects;
 mod page;
 #[cfg(unix)]
 mod prompting;

@@ -10,7 +10,7 @@ use crate::bench::Bench;
 fn init_writes_an_agent_that_runs_at_once() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     let ran = bench.run(&["init"]).ok();
-    assert_eq!(ran.out, "script.toml\nagent.toml\n");
+    assert_eq!(ran.out, "agent.toml\nscript.toml\n");
     bench.run(&["check", "agent.toml"]).ok();
     let ran = bench.run(&["run", "agent.toml"]).ok();
     assert!(ran.out.starts_with("This folder holds an agent: agent.toml says"), "{}", ran.out);
