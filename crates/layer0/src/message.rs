@@ -238,6 +238,35 @@ impl Transcript {
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.0
     }
+
+    /// Returns an iterator over the messages, oldest first.
+    ///
+    /// ```
+    /// use layer0::message::{Message, Transcript};
+    ///
+    /// let said: Transcript = ["Hello.", "Is anyone there?"].map(Message::user).into_iter().collect();
+    /// assert_eq!(said.iter().filter(|message| matches!(&***message, Message::User { .. })).count(), 2);
+    /// assert_eq!(said.len(), 2);
+    /// ```
+    pub fn iter(&self) -> std::slice::Iter<'_, Arc<Message>> {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Transcript {
+    type Item = &'a Arc<Message>;
+    type IntoIter = std::slice::Iter<'a, Arc<Message>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// Holds the messages, oldest first.
+impl<M: Into<Arc<Message>>> FromIterator<M> for Transcript {
+    fn from_iter<I: IntoIterator<Item = M>>(messages: I) -> Self {
+        Self(Arc::new(messages.into_iter().map(Into::into).collect()))
+    }
 }
 
 /// Why the model stopped.
