@@ -17,8 +17,8 @@ static OVER: AtomicBool = AtomicBool::new(false);
 pub(crate) fn interrupt() -> CancellationToken {
     let token = CancellationToken::new();
     let cancelled = token.clone();
+    let mut signals = Signals::new();
     tokio::spawn(async move {
-        let mut signals = Signals::new();
         while let Some(Told { number, insists, .. }) = signals.next().await {
             let again = insists && cancelled.is_cancelled();
             if again || OVER.load(Ordering::SeqCst) {
@@ -55,12 +55,12 @@ struct Turn {
 }
 
 impl Turns {
-    /// Listens from now on.
+    /// Listens from now on; the editor of lines puts back what it finds, so that this comes first.
     pub(crate) fn start() -> Self {
         let turns = Self::default();
         let listening = turns.clone();
+        let mut signals = Signals::new();
         tokio::spawn(async move {
-            let mut signals = Signals::new();
             while let Some(told) = signals.next().await {
                 listening.tell(&told);
             }
