@@ -12,14 +12,15 @@ mod call;
 mod escape;
 mod line;
 mod screen;
+mod spinner;
 pub(crate) mod style;
+mod streams;
 mod terminal;
 #[cfg(unix)]
 mod tty;
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
-use std::sync::LazyLock;
 
 use anstyle::Style;
 pub(crate) use backstop_event_log::counted;
@@ -30,6 +31,7 @@ pub(crate) use self::ask::{Answer, Prompt};
 pub(crate) use self::call::call;
 pub(crate) use self::line::{Line, Lines};
 use self::screen::{Entry, SCREEN};
+pub(crate) use self::streams::{width, width_of_notes};
 use crate::exit::CliError;
 
 /// Writes a line to standard output. A reader that is gone, such as `head`, is no error.
@@ -54,12 +56,20 @@ fn escaped_pieces(pieces: &[(Style, &str)]) -> Vec<(Style, String)> {
 /// Writes a part of a text that comes in parts to standard output, and no end of a line.
 pub(crate) fn part(text: &str) {
     let safe = escape::text(text);
-    if *ONE_STREAM {
+    if streams::are_one() {
         drain();
     }
     let mut stdout = io::stdout().lock();
     // A reader that is gone is no error.
     let _ = stdout.write_all(safe.as_bytes()).and_then(|()| stdout.flush());
+    streams::stands_inside_a_line(!safe.ends_with('\n'));
+}
+
+/// Ends the line of a part, unless a note ended it.
+pub(crate) fn end_line() {
+    if streams::is_inside_a_line() {
+        part("\n");
+    }
 }
 
 /// Is standard output a terminal?
@@ -182,29 +192,9 @@ pub(crate) fn input() -> io::Result<String> {
     backstop_config::read_text_from(io::stdin().lock())
 }
 
-/// Returns how wide standard output is; `None` when it is no terminal.
-pub(crate) fn width() -> Option<usize> {
-    width_of(&io::stdout())
-}
-
-/// Returns how wide standard error is; `None` when it is no terminal.
-pub(crate) fn width_of_notes() -> Option<usize> {
-    width_of(&io::stderr())
-}
-
-#[cfg(unix)]
-fn width_of(stream: &(impl IsTerminal + std::os::fd::AsFd)) -> Option<usize> {
-    stream.is_terminal().then(|| tty::width(stream).unwrap_or(80))
-}
-
-#[cfg(not(unix))]
-fn width_of(stream: &impl IsTerminal) -> Option<usize> {
-    stream.is_terminal().then_some(80)
-}
-
 /// Writes what is safe to write; where both streams are one, behind everything that was noted before.
 fn print(safe: &str) -> Result<(), CliError> {
-    if *ONE_STREAM {
+    if streams::are_one() {
         drain();
     }
     match writeln!(io::stdout().lock(), "{safe}") {
@@ -212,24 +202,6 @@ fn print(safe: &str) -> Result<(), CliError> {
         Err(error) => Err(CliError::internal("writing to standard output", error)),
         Ok(()) => Ok(()),
     }
-}
-
-/// Do standard output and standard error end at one place, such as a terminal?
-static ONE_STREAM: LazyLock<bool> = LazyLock::new(|| {
-    let files = (file_of(&io::stdout()), file_of(&io::stderr()));
-    matches!(files, (Some(stdout), Some(stderr)) if stdout == stderr)
-});
-
-#[cfg(unix)]
-fn file_of(stream: &impl std::os::fd::AsFd) -> Option<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-    let file = std::fs::File::from(stream.as_fd().try_clone_to_owned().ok()?);
-    file.metadata().ok().map(|file| (file.dev(), file.ino()))
-}
-
-#[cfg(not(unix))]
-fn file_of(stream: &impl IsTerminal) -> Option<bool> {
-    Some(stream.is_terminal())
 }
 
 /// Prints rows in aligned columns; the last column is not padded.

@@ -205,7 +205,7 @@ impl Screen {
     /// Ends the line of an answer that stopped inside of it.
     fn end_line(&mut self) {
         if !self.coming.is_empty() && !self.coming.ends_with('\n') {
-            output::part("\n");
+            output::end_line();
             self.coming.push('\n');
         }
     }

@@ -10,7 +10,10 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
+
+use super::spinner::{new_spinner, tick};
+use super::streams::broken_line;
 
 /// How much progress waits to be written, in bytes.
 const MAX_PROGRESS: usize = 1024 * 1024;
@@ -161,7 +164,8 @@ impl Screen {
             }
             Entry::Alone(work) => beside(spinner.as_ref(), work),
             Entry::Line(text) | Entry::Progress(text) => {
-                beside(spinner.as_ref(), || self.write(&format!("{text}\n")));
+                let broken = broken_line();
+                beside(spinner.as_ref(), || self.write(&format!("{broken}{text}\n")));
             }
         }
     }
@@ -184,21 +188,6 @@ impl Screen {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn new_spinner() -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {wide_msg}")
-        .unwrap_or_else(|_| ProgressStyle::default_spinner());
-    ProgressBar::new_spinner().with_style(style)
-}
-
-fn tick(spinner: Option<&ProgressBar>, status: Option<String>) {
-    if let Some(spinner) = spinner {
-        if let Some(status) = status {
-            spinner.set_message(status);
-        }
-        spinner.tick();
     }
 }
 
