@@ -25,11 +25,15 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
     let database = store::open(&chosen, &file.store).await?;
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
     let turns = Turns::start();
+    // The agent file names it where nothing else does.
+    let is_of_file = args.store.store.is_none() && file.store.url.is_some();
+    let store_flag = if is_of_file { String::new() } else { chosen.flag() };
     let mut conversation = Conversation {
         agent,
         budget: file.agent.budget(),
         database: database.clone(),
-        chosen,
+        is_kept: chosen.is_kept(),
+        store_flag,
         path: args.agent,
         session: args.session.map(Into::into),
         said: None,
@@ -44,6 +48,7 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
 async fn talk(conversation: &mut Conversation) -> Result<ExitCode, CliError> {
     let lines = Lines::new(&conversation.earlier().await?)?;
     note("/help lists what can be said besides; Ctrl-C stops a turn, Ctrl-D leaves");
+    conversation.greet().await?;
     conversation.go_on().await?;
     let mut begun = String::new();
     loop {

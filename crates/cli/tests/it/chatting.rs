@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backstop_provider::ScriptedAnswer;
-use backstop_testkit::ScriptedEndpoint;
+use backstop_testkit::{Ending, Loopback, Reply, ScriptedEndpoint};
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
 use crate::terminal::{Terminal, kill};
 
-const STORE: &str = "sqlite:x.db";
+pub(crate) const STORE: &str = "sqlite:x.db";
 /// What the editor writes before each prompt: it takes what is pasted as a whole.
-const PROMPT: &str = "\u{1b}[?2004h";
+pub(crate) const PROMPT: &str = "\u{1b}[?2004h";
 const UP: &str = "\u{1b}[A";
 
 fn says(text: &str) -> ScriptedAnswer {
     ScriptedAnswer::saying(text)
 }
 
-fn answers(count: usize) -> Vec<ScriptedAnswer> {
+pub(crate) fn answers(count: usize) -> Vec<ScriptedAnswer> {
     (0..count).map(|number| says(&format!("answer {number}"))).collect()
 }
 
@@ -29,7 +29,7 @@ fn calls(tool: &str, arguments: Value) -> ScriptedAnswer {
 }
 
 /// A bench with an agent that asks this endpoint, and a tool that is approved and one that is slow.
-fn bench(endpoint: &ScriptedEndpoint) -> Bench {
+pub(crate) fn bench(endpoint: &ScriptedEndpoint) -> Bench {
     let bench = Bench::new().with("BACKSTOP_STORE", STORE);
     let tool = |name: &str, command: &str, more: &str| {
         format!(
@@ -49,14 +49,14 @@ fn bench(endpoint: &ScriptedEndpoint) -> Bench {
 }
 
 /// Returns what the model was sent last, as roles and texts.
-fn sent(endpoint: &ScriptedEndpoint) -> Vec<(String, String)> {
+pub(crate) fn sent(endpoint: &ScriptedEndpoint) -> Vec<(String, String)> {
     let request = endpoint.requests().pop().unwrap();
     let messages = request.body["messages"].as_array().unwrap().clone();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
 }
 
-fn users(endpoint: &ScriptedEndpoint) -> Vec<String> {
+pub(crate) fn users(endpoint: &ScriptedEndpoint) -> Vec<String> {
     let users = sent(endpoint).into_iter().filter(|(role, _)| role == "user");
     users.map(|(_, text)| text).collect()
 }
@@ -64,18 +64,18 @@ fn users(endpoint: &ScriptedEndpoint) -> Vec<String> {
 impl Terminal {
     /// Types a line at the next prompt.
     #[track_caller]
-    fn say(&self, text: &str) {
+    pub(crate) fn say(&self, text: &str) {
         self.answer(PROMPT, &format!("{text}\r"));
     }
 }
 
-fn chat(bench: &Bench, more: &[&str]) -> Terminal {
+pub(crate) fn chat(bench: &Bench, more: &[&str]) -> Terminal {
     let terminal = bench.at_terminal("", &[&["chat", "agent.toml"], more].concat());
     terminal.wait_for("/help lists", 1);
     terminal
 }
 
-fn session(bench: &Bench) -> String {
+pub(crate) fn session(bench: &Bench) -> String {
     let run = bench.run(&["runs", "--json", "--limit", "1"]).ok().json().remove(0);
     run["session"].as_str().unwrap().to_owned()
 }
@@ -152,6 +152,7 @@ fn interrupt_stops_the_turn_and_not_the_program() {
     while !bench.path().join("begun").exists() {
         std::thread::yield_now();
     }
+    terminal.wait_for("running slow", 1);
     terminal.type_in("\u{3}");
     terminal.wait_for("the turn ended cancelled (run.cancelled)", 1);
     terminal.wait_for("1 model call", 1);
@@ -163,7 +164,12 @@ fn interrupt_stops_the_turn_and_not_the_program() {
     terminal.wait_for("I am still here.", 1);
     terminal.wait_for("1 model call", 2);
     terminal.say("/quit");
-    assert_eq!(terminal.end().0, 0);
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    let drawn = screen.replace("\u{1b}[2K", "\r").replace("^C", "\r");
+    let mut turning = drawn.split(['\r', '\n']).filter(|line| line.contains("running slow"));
+    let fits = |line: &str| line.chars().count() + "^C".len() <= 80;
+    assert!(turning.all(fits), "an echo behind the spinner would begin a line: {screen}");
     assert_eq!(users(&endpoint), ["Do it slowly.", "And now?"]);
     bench.run(&["verify"]).ok();
 }
@@ -192,60 +198,32 @@ fn arrow_keys_bring_earlier_lines_back() {
     assert_eq!(users(&endpoint)[3], "second");
 }
 
+/// Half of the answer stands on the line that is broken into.
 #[test]
-fn undo_goes_on_from_before_the_last_turn() {
-    let answers = answers(4);
-    let endpoint = ScriptedEndpoint::openai(answers);
-    let bench = bench(&endpoint);
+fn a_note_inside_an_answer_begins_a_line() {
+    let server = Loopback::serving(|_| {
+        let half = "data: {\"choices\":[{\"delta\":{\"content\":\"half an\"}}]}\n\n";
+        let mut reply = Reply::events(half.to_owned() + half);
+        reply.ending = Ending::HangAt(half.len());
+        reply
+    });
+    let bench = Bench::new().with("BACKSTOP_STORE", STORE);
+    bench.write(
+        "agent.toml",
+        &format!(
+            "[model]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = \"{}\"\n",
+            server.url()
+        ),
+    );
     let terminal = chat(&bench, &[]);
-    terminal.say("/undo");
-    terminal.wait_for("there is no turn yet", 1);
-    for (number, line) in ["one", "two"].into_iter().enumerate() {
-        terminal.say(line);
-        terminal.wait_for("1 model call", number + 1);
-    }
-    let first = session(&bench);
-    terminal.say("/undo");
-    terminal.wait_for("the last turn is taken back", 1);
-    terminal.wait_for(PROMPT, 5);
-    terminal.say(", or rather three");
-    terminal.wait_for("1 model call", 3);
-    assert_eq!(users(&endpoint), ["one", "two, or rather three"]);
-    let second = session(&bench);
-    assert_ne!(first, second, "what was taken back stays where it is");
-    // Of the first turn of a session that went on from another, too.
-    terminal.say("/undo");
-    terminal.wait_for("the last turn is taken back", 2);
-    terminal.wait_for(PROMPT, 7);
-    terminal.say(" or four");
-    terminal.wait_for("1 model call", 4);
-    assert_eq!(users(&endpoint), ["one", "two, or rather three or four"]);
+    terminal.say("One?");
+    terminal.wait_for("half an", 1);
+    terminal.type_in("\u{3}");
+    terminal.wait_for("the turn ended cancelled", 1);
     terminal.say("/quit");
-    assert_eq!(terminal.end().0, 0);
-    assert_eq!(bench.run(&["runs", "--session", &first, "--json"]).ok().json().len(), 2);
-    bench.run(&["verify"]).ok();
-}
-
-#[test]
-fn fork_leaves_the_session_as_it_is() {
-    let answers = answers(3);
-    let endpoint = ScriptedEndpoint::openai(answers);
-    let bench = bench(&endpoint);
-    let terminal = chat(&bench, &[]);
-    terminal.say("one");
-    terminal.wait_for("1 model call", 1);
-    let first = session(&bench);
-    terminal.say("/fork");
-    terminal.wait_for("going on in a session of its own", 1);
-    terminal.say("two");
-    terminal.wait_for("1 model call", 2);
-    terminal.say("three");
-    terminal.wait_for("1 model call", 3);
-    terminal.say("/quit");
-    terminal.end();
-    assert_eq!(users(&endpoint), ["one", "two", "three"]);
-    assert_eq!(sent(&endpoint)[1], ("assistant".into(), "answer 0".into()));
-    assert_eq!(bench.run(&["runs", "--session", &first, "--json"]).ok().json().len(), 1);
+    let (code, screen) = terminal.end();
+    assert_eq!(code, 0, "{screen}");
+    assert!(screen.contains("\r\nstopping the turn\r\n"), "{screen}");
 }
 
 #[test]
@@ -309,11 +287,11 @@ fn chat_goes_on_after_kill_9() {
 #[test]
 fn a_failed_turn_leaves_the_conversation_going() {
     let asked = Arc::new(AtomicUsize::new(0));
-    let server = backstop_testkit::Loopback::serving(move |_| {
+    let server = Loopback::serving(move |_| {
         let whole = r#"data: {"choices":[{"delta":{"content":"Better."},"finish_reason":"stop"}]}"#;
         match asked.fetch_add(1, Ordering::SeqCst) {
-            0 => backstop_testkit::Reply::json(401, &json!({ "error": { "message": "no" } })),
-            _ => backstop_testkit::Reply::events(format!("{whole}\n\ndata: [DONE]\n\n")),
+            0 => Reply::json(401, &json!({ "error": { "message": "no" } })),
+            _ => Reply::events(format!("{whole}\n\ndata: [DONE]\n\n")),
         }
     });
     let bench = Bench::new().with("BACKSTOP_STORE", STORE);

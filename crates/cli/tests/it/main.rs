@@ -47,4 +47,6 @@ mod streams;
 #[cfg(unix)]
 mod terminal;
 mod trees;
+#[cfg(unix)]
+mod turning;
 mod upkeep;

@@ -7,11 +7,11 @@ use backstop_react::{Agent, Budget, History, said_before, said_until};
 use backstop_store_sqlite::Database;
 use layer0::event::EventKind;
 use layer0::id::SessionId;
+use layer0::message::{Message, Transcript};
 
 use crate::exit::CliError;
-use crate::output::{self, note};
+use crate::output::{self, counted, note};
 use crate::signals::Turns;
-use crate::store::Chosen;
 
 /// How many earlier inputs the arrow keys bring back.
 const EARLIER: u32 = 100;
@@ -20,7 +20,10 @@ pub(super) struct Conversation {
     pub(super) agent: Agent,
     pub(super) budget: Budget,
     pub(super) database: Database,
-    pub(super) chosen: Chosen,
+    /// Is there anything left of it when the command has ended?
+    pub(super) is_kept: bool,
+    /// What to add to a command line that is to use the same store.
+    pub(super) store_flag: String,
     /// The agent file.
     pub(super) path: PathBuf,
     /// `None` until the first turn of a new one.
@@ -53,15 +56,30 @@ impl Conversation {
         Ok(self.database.log().runs(filter).await?)
     }
 
-    /// Goes on with a turn that a process left behind when it died, or that waits for a person.
-    pub(super) async fn go_on(&mut self) -> Result<(), CliError> {
-        let Some(last) = self.runs(1).await?.into_iter().next() else { return Ok(()) };
+    /// Says which session is gone on with.
+    pub(super) async fn greet(&self) -> Result<(), CliError> {
+        let Some(session) = &self.session else { return Ok(()) };
+        let turns = self.runs(u32::MAX).await?.len();
+        note(&match u64::try_from(turns) {
+            Ok(0) => format!("session {session} is new: it has no turn yet"),
+            turns => {
+                format!("session {session} has {}", counted(turns.unwrap_or(u64::MAX), "turn"))
+            }
+        });
+        Ok(())
+    }
+
+    /// Goes on with a turn that a process left behind when it died, or that waits for a person or for a time.
+    /// Returns `false` where there is none.
+    pub(super) async fn go_on(&mut self) -> Result<bool, CliError> {
+        let Some(last) = self.runs(1).await?.into_iter().next() else { return Ok(false) };
         match last.state {
             RunState::Running => note("the last turn was interrupted; going on with it"),
             RunState::WaitingApproval => note("the last turn waits for a person; going on with it"),
-            _ => return Ok(()),
+            RunState::Parked => note("the last turn waits for a time; going on with it"),
+            _ => return Ok(false),
         }
-        self.resume(last.run).await
+        self.resume(last.run).await.map(|()| true)
     }
 
     /// Leaves the session as it is, and goes on from its end in another one.
@@ -73,9 +91,18 @@ impl Conversation {
         Ok(())
     }
 
-    /// Leaves the session as it is, and goes on from before its last turn in another one. Returns what was
-    /// asked there.
+    /// Leaves the session as it is, and goes on from before its last turn in another one; from before one
+    /// more, where that has no turn yet. Returns what was asked there.
     pub(super) async fn undo(&mut self) -> Result<Option<String>, CliError> {
+        if let (None, Some(said)) = (&self.session, &self.said) {
+            let (before, asked) = without_last_turn(said);
+            self.said = Some(before);
+            note(match asked {
+                Some(_) => "one more turn is taken back",
+                None => "there is no turn before",
+            });
+            return Ok(asked);
+        }
         let Some(last) = self.last_ended().await? else { return Ok(None) };
         let asked = self.earlier().await?.pop();
         self.said = Some(said_before(&self.database.log(), &last.run).await?);
@@ -106,12 +133,24 @@ impl Conversation {
 
     /// Says how to come back.
     pub(super) fn farewell(&self) {
-        if let (Some(session), true) = (&self.session, self.chosen.is_kept()) {
+        if let (Some(session), true) = (&self.session, self.is_kept) {
             let agent = self.path.to_string_lossy();
             let (agent, id) = (output::quoted(&agent), output::quoted(session.as_str()));
             note("go on later:");
-            let rest = format!("chat {agent} --session {id}{}", self.chosen.flag());
+            let rest = format!("chat {agent} --session {id}{}", self.store_flag);
             note(&format!("  {}", output::command(&rest)));
         }
     }
+}
+
+/// Takes the last thing that was asked away, with what was said to it; returns what is left, and what was asked.
+fn without_last_turn(said: &History) -> (History, Option<String>) {
+    let messages = said.messages();
+    let asked = messages.iter().enumerate().rev().find_map(|(at, message)| match &**message {
+        Message::User { content, .. } => Some((at, content.to_string())),
+        _ => None,
+    });
+    let (at, asked) = asked.unzip();
+    let before: Transcript = messages.iter().take(at.unwrap_or(0)).cloned().collect();
+    (History::from(before), asked)
 }

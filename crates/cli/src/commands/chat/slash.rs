@@ -16,9 +16,12 @@ const ROWS: u32 = 50;
 const KNOWN: [(&str, &str); 8] = [
     ("/help", "list these commands"),
     ("/runs", "list the turns of this session, newest first"),
-    ("/undo", "go on from before the last turn, in a session of its own; the line can be changed"),
+    (
+        "/undo",
+        "go on from before the last turn, in a session of its own; again: from before one more",
+    ),
     ("/fork", "go on from here in a session of its own; this one stays as it is"),
-    ("/resume", "go on with a turn that waits for a person"),
+    ("/resume", "go on with a turn that waits for a person or a time"),
     ("/errors", "list the errors that tools reported in this session"),
     ("/budget", "show what this session used, and what a turn may use"),
     ("/quit", "leave; so does Ctrl-D"),
@@ -53,7 +56,11 @@ impl<'a> Slash<'a> {
                 });
             }
             "/fork" => conversation.fork().await?,
-            "/resume" => conversation.go_on().await?,
+            "/resume" => {
+                if !conversation.go_on().await? {
+                    note("no turn is open: there is nothing to go on with");
+                }
+            }
             "/errors" => errors(conversation).await?,
             "/budget" => budget(conversation).await?,
             "/quit" | "/exit" => return Ok(Then::Leave),
