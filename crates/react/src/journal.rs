@@ -25,7 +25,7 @@ pub(crate) use any::AnyJournal;
 pub(crate) use ask::{Ask, AskId, Told, Wanted};
 pub(crate) use note::{Note, Notes};
 pub(crate) use step::{
-    Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Step, StopFact,
+    Attempt, AttemptEnd, Child, End, Execution, ExecutionEnd, Gated, Parking, Step, StopFact,
 };
 
 /// Names a step; unique in a run.

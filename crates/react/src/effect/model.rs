@@ -9,7 +9,7 @@ use backstop_provider::{
 };
 use backstop_retry::{Decision, Tried};
 use layer0::Code;
-use layer0::event::{ModelAttempted, ModelFailed, ModelResponded, RunParked};
+use layer0::event::{ModelAttempted, ModelFailed, ModelResponded};
 use layer0::failure::{Chain, ErrorText, Failure, chain};
 use layer0::usage::{TokenUsage, Usage, nanousd};
 use tower::ServiceExt;
@@ -18,7 +18,7 @@ use tracing::Instrument;
 use super::effects::Effects;
 use super::stop::Stop;
 use crate::endpoint::{AttemptRecord, AttemptRequest, Endpoint, Listeners};
-use crate::journal::{Attempt, AttemptEnd, End};
+use crate::journal::{Attempt, AttemptEnd, End, Parking};
 use crate::pool::{Picked, Pool};
 use crate::record::recordable::{
     recordable_calls, recordable_reason, recordable_state, redact_shared,
@@ -170,10 +170,9 @@ fn parked(
     error: &ProviderError,
     wait: Duration,
 ) -> AttemptEnd {
-    let agent = &effects.agent;
     let text = Chain(error).to_string();
-    let message = agent.redactor.redact(&text).into_owned();
-    let parked = RunParked::new(agent.clock.now().after(wait), error.code(), message);
+    let message = effects.agent.redactor.redact(&text).into_owned();
+    let parked = Parking { wait, reason: Code::new(error.code()), message };
     let attempted = record.attempted(record.billed(), Some(error), Some(wait));
     AttemptEnd::Parked(Box::new((attempted, parked)))
 }

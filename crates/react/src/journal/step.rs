@@ -7,14 +7,14 @@ use backstop_event_log::Decision;
 use backstop_react_machine::{Approval, Grant, ModelCall, NothingLeft, Pause, ToolRun};
 use backstop_tool::Admitted;
 use layer0::event::{
-    ModelAttempted, ModelFailed, ModelResponded, OperatorReturned, RunParked, SignalReceived,
+    ModelAttempted, ModelFailed, ModelResponded, OperatorReturned, SignalReceived,
 };
 use layer0::failure::ErrorText;
 use layer0::id::{RunId, SessionId};
 use layer0::message::{ToolCall, Transcript};
 use layer0::operator::Waiting;
 use layer0::usage::{Allowance, Usage};
-use layer0::{JsonText, ToolSpec};
+use layer0::{Code, JsonText, ToolSpec};
 use serde::{Deserialize, Serialize};
 
 use super::note::{Note, Notes};
@@ -156,12 +156,20 @@ pub(crate) enum AttemptEnd {
     /// Another attempt follows, after this wait.
     Again(Box<ModelAttempted>, Duration, Box<Attempt>),
     /// The endpoint wants to be left alone for long: the run waits, without a process.
-    Parked(Box<(ModelAttempted, RunParked)>),
+    Parked(Box<(ModelAttempted, Parking)>),
     Failed {
         attempted: Box<(ModelAttempted, ModelFailed)>,
         /// Is there no further attempt only because the run's budget allows none?
         is_limited: bool,
     },
+}
+
+/// For how long an endpoint wants to be left alone, and how it says so.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Parking {
+    pub(crate) wait: Duration,
+    pub(crate) reason: Code,
+    pub(crate) message: String,
 }
 
 /// One execution of a tool, with what was tried before it.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use backstop_react_machine::{AgentDefinition as Definition, ModelCall};
-use layer0::event::ModelAttempted;
+use layer0::event::{ModelAttempted, RunParked};
 
 use super::{InFlight, Run};
 use crate::error::AgentError;
-use crate::journal::{Attempt, AttemptEnd, Step};
+use crate::journal::{Attempt, AttemptEnd, Parking, Step};
 
 impl Run {
     pub(super) fn ask_model(&mut self, call: ModelCall) {
@@ -38,7 +38,8 @@ impl Run {
                 Ok(())
             }
             AttemptEnd::Parked(parked) => {
-                let (attempted, parked) = *parked;
+                let (attempted, Parking { wait, reason, message }) = *parked;
+                let parked = RunParked::new(self.ledger.at().after(wait), reason, message);
                 let facts = [self.ledger.answer(id, attempted), self.ledger.answer(id, parked)];
                 self.ledger.step(facts).await
             }

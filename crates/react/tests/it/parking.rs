@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_clock::Clock;
+use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::{EventLog, RunState};
 use backstop_provider::ScriptedAnswer;
 use backstop_react::{AgentBuilder, ResumeRequest, RunOutcome, RunRequest, replay};
+use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::event::EventKind;
 use layer0::id::RunId;
 use layer0::stop::Stop;
@@ -103,4 +104,24 @@ async fn a_parked_run_can_be_cancelled() {
     let summary = bench.log.summary(&parked.run_id).await.unwrap().unwrap();
     assert_eq!(summary.reason.unwrap(), "run.cancelled");
     assert!(replay(&*bench.log, &parked.run_id).await.unwrap().is_some());
+}
+
+/// Sets the time of day a day ahead.
+#[tool(idempotent)]
+async fn set_ahead(context: &ToolContext) -> Result<String, ToolError> {
+    let clock: &VirtualClock = context.state().unwrap();
+    clock.set_time_of_day(86_400_000);
+    Ok("set".into())
+}
+
+/// Spec: D1, O5
+#[tokio::test]
+async fn setting_the_clock_moves_no_parking() {
+    let bench = Bench::new();
+    let agent = bench.agent(vec![calls([call("c1", "set_ahead", json!({}))]), busy()]);
+    let agent = agent.name("a").tool(set_ahead).state(bench.clock.clone());
+    let parked = run(&bench, agent, RunRequest::new("wait").max_park(HOUR * 2)).await;
+    let summary = bench.log.summary(&parked.run_id).await.unwrap().unwrap();
+    let wait = parked.parked_until.unwrap().since(summary.started_at);
+    assert!(wait >= HOUR && wait < HOUR * 2, "{wait:?}");
 }
