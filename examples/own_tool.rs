@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 
 use backstop::prelude::*;
-use backstop::schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -20,7 +19,8 @@ async fn in_stock(stock: State<Stock>, article: String) -> Result<u32, ToolError
     count.ok_or_else(|| ToolError::ExecutionFailed(format!("no article `{article}`")))
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, backstop::schemars::JsonSchema)]
+#[schemars(crate = "backstop::schemars")]
 struct Order {
     article: String,
 }

@@ -1,4 +1,4 @@
-//! An answer as a value of your own type, with the feature `json-schema`.
+//! An answer as a value of your own type, with the feature `json-schema` and `serde`.
 //!
 //! `cargo run -p backstop --example typed`. The first answer does not fit: the model is told why, once.
 
@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 /// Who owes how much.
 #[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(crate = "backstop::schemars")]
 struct Debt {
     customer: String,
     #[schemars(range(min = 0))]

@@ -274,7 +274,7 @@ impl Failure for LogError {
             Self::ForeignCursor(_) | Self::NotApprover { .. } | Self::NotErasable { .. } => {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
-            Self::NotFound(_) => Facts::never(code::STORE_FAILED, Effect::None),
+            Self::NotFound(_) => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::Lost(_) => Facts::never(code::LOG_LOST_TAIL, Effect::Unknown),
             Self::SchemaNewer { .. } => Facts::never(code::LOG_SCHEMA_NEWER, Effect::None),
             Self::Tampered { .. } => Facts::never(code::LOG_TAMPERED, Effect::None),
@@ -289,6 +289,10 @@ impl Failure for LogError {
             Self::ForeignCursor(_) => Some(
                 "the store is another one, or was restored from an older backup: follow it from \
                  `start`, or from `now`"
+                    .into(),
+            ),
+            Self::NotFound(_) => Some(
+                "list the runs of the store; an agent without a log knows none, until it is given one"
                     .into(),
             ),
             Self::Lost(_) => Some(

@@ -17,9 +17,14 @@ use crate::{
 
 /// Says that a script was asked more often than it has answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("script exhausted")]
+#[error("script exhausted: request {request}, and answers for {answers}")]
 #[non_exhaustive]
-pub struct ScriptExhausted;
+pub struct ScriptExhausted {
+    /// How many answers the script has.
+    pub answers: usize,
+    /// Which request had none: 1, 2, ….
+    pub request: usize,
+}
 
 /// Answers from a list or a function, one answer per attempt.
 ///
@@ -128,7 +133,12 @@ impl ScriptedProvider {
             Answers::Made(answer) => Some(Cow::Owned(answer(request))),
         };
         let Some(answer) = answer else {
-            return Err(ProviderError::Other(ScriptExhausted.into()));
+            let answers = match &self.answers {
+                Answers::Listed(answers) => answers.len(),
+                Answers::Made(_) => 0,
+            };
+            let exhausted = ScriptExhausted { answers, request: index.saturating_add(1) };
+            return Err(ProviderError::Other(exhausted.into()));
         };
         if answer.delay_ms > 0 {
             self.clock.sleep(Duration::from_millis(answer.delay_ms)).await;
@@ -298,7 +308,9 @@ mod tests {
         let error = provider.complete(&request).await.unwrap_err();
         assert_eq!(error.code(), "provider.other");
         assert!(!error.is_retryable());
-        assert_eq!(layer0::failure::chain(&error)[1], "script exhausted");
+        let chain = layer0::failure::chain(&error);
+        assert_eq!(chain[1], "script exhausted: request 2, and answers for 1");
+        assert!(layer0::failure::hint(&error).contains("add an answer"));
     }
 
     /// Spec: P12

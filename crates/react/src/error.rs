@@ -320,10 +320,10 @@ impl Failure for RecordedFailure {
 
 /// A run that failed, with everything it had done until then.
 ///
-/// Prints as `run … failed`; with `{:#}` as the whole chain on one line.
+/// Prints as `run … failed`; with `{:#}` as the whole chain on one line; with `{:?}`, as at the end of
+/// `main`, with its code and a hint too.
 ///
 /// Retry: as the error inside says. Effect: as the error inside says, happened where a tool acted.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct RunFailure {
     /// The run; its record stays readable under this id.
@@ -383,6 +383,14 @@ impl fmt::Display for RunFailure {
             write!(f, ": {}", Chain(&self.error))?;
         }
         Ok(())
+    }
+}
+
+/// Without the transcript, which may be long: this is what `main` prints.
+impl fmt::Debug for RunFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hint = layer0::failure::hint(&self.error);
+        write!(f, "{self:#} ({})\n  hint: {hint}", self.error.code())
     }
 }
 

@@ -7,8 +7,8 @@ use layer0::code;
 use layer0::error::OperatorError;
 use layer0::failure::{CircuitOpen, Effect, Elsewhere, Exhausted, Facts, Failure, Retry, TimedOut};
 
-use crate::ProviderError;
 use crate::timeout::TimeoutPhase;
+use crate::{ProviderError, ScriptExhausted};
 
 impl Failure for ProviderError {
     fn facts(&self) -> Facts {
@@ -76,6 +76,9 @@ impl Failure for ProviderError {
             Self::Exhausted { last, .. } => last.hint(),
             Self::Timeout { hint, .. } | Self::TransientError { hint, .. } => {
                 hint.as_deref().map(Into::into)
+            }
+            Self::Other(error) if error.is::<ScriptExhausted>() => {
+                Some("add an answer to the script".into())
             }
             Self::AuthFailed(_)
             | Self::CircuitOpen { .. }
