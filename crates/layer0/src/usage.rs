@@ -134,6 +134,12 @@ pub fn dollars(nanousd: u64) -> f64 {
 }
 
 impl Usage {
+    /// Makes the usage of nothing, which is known to cost nothing: a sum begins with it.
+    #[must_use]
+    pub fn free() -> Self {
+        Self { cost_usd: Some(0.0), ..Self::default() }
+    }
+
     /// Adds what another run used that this one dispatched; the time stays its own. A cost that is
     /// not known on either side is not known of both.
     pub fn add_dispatched(&mut self, other: &Self) {

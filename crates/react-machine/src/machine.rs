@@ -267,6 +267,9 @@ impl Run {
             Step::Cancelled(phase, signal) => Some(self.cancel(phase, signal)),
             Step::Input(signal) => self.input_received(signal),
             Step::Noted(cause, note) => {
+                if let EventKind::ToolProbed(probed) = &note {
+                    self.unsettled.probed(probed);
+                }
                 self.append(Actor::Runtime, cause, note);
                 None
             }

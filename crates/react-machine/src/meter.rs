@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use layer0::event::{ModelAttempted, OperatorWaiting, WaitFor};
 use layer0::id::{ApprovalId, CallId, RunId};
-use layer0::usage::{Allowance, BudgetIncrease, Usage};
+use layer0::usage::{Allowance, BudgetIncrease, Usage, nanousd};
 use layer0::{Code, code};
 use serde::{Deserialize, Serialize};
 
@@ -151,11 +151,7 @@ impl From<Exhausted> for NothingLeft {
 
 impl Meter {
     pub(crate) fn new(definition: &AgentDefinition) -> Self {
-        let free = |is_known: bool| {
-            let mut usage = Usage::default();
-            usage.cost_usd = is_known.then_some(0.0);
-            usage
-        };
+        let free = |is_known| if is_known { Usage::free() } else { Usage::default() };
         Self {
             budget: definition.budget,
             agents: definition.budget,
@@ -215,7 +211,18 @@ impl Meter {
     /// Lets the run use more than until now.
     pub(crate) fn increase(&mut self, by: &BudgetIncrease) {
         self.agents = self.agents.increased(by);
+        self.allowance = self.allowance.map(|given| given.plus(&added(by)));
         self.budget = self.agents.within(self.allowance.as_ref(), None);
+    }
+
+    /// Returns the budget that the run would have, opened again with so much more: its agent's where its
+    /// caller may give more than it gave.
+    pub(crate) fn reopened_budget(&self, more: &BudgetIncrease) -> Budget {
+        let agents = self.agents.increased(more);
+        match self.allowance {
+            Some(given) if self.is_final => agents.within(Some(&given.plus(&added(more))), None),
+            _ => agents,
+        }
     }
 
     pub(crate) const fn budget(&self) -> &Budget {
@@ -383,6 +390,18 @@ impl Meter {
     fn find(&mut self, run: &RunId) -> Option<&mut Dispatch> {
         self.open.iter_mut().find(|open| open.run == *run)
     }
+}
+
+/// Returns what an increase adds to an allowance; what is absent adds nothing.
+fn added(by: &BudgetIncrease) -> Allowance {
+    let mut more = Allowance::unlimited();
+    more.model_calls = Some(by.max_model_calls.unwrap_or_default());
+    more.tool_calls = Some(by.max_tool_calls.unwrap_or_default());
+    more.input_tokens = Some(by.max_input_tokens.unwrap_or_default());
+    more.output_tokens = Some(by.max_output_tokens.unwrap_or_default());
+    more.total_tokens = Some(by.max_total_tokens.unwrap_or_default());
+    more.cost_nanousd = Some(nanousd(by.max_cost_usd.unwrap_or_default()));
+    more
 }
 
 /// How what is left is divided.

@@ -1,35 +1,47 @@
 //! Calls that were answered and may have acted: what became of them is not known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use layer0::code;
-use layer0::event::{ToolFailure, ToolResponded};
+use layer0::event::{ToolFailure, ToolProbed, ToolResponded, Verdict};
 use layer0::id::CallId;
 
 /// The calls of a run whose answers leave open whether they happened, until a person says it.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Unsettled(BTreeMap<CallId, Arc<str>>);
+pub(crate) struct Unsettled {
+    calls: BTreeMap<CallId, Arc<str>>,
+    /// The calls of which a probe said for certain what became of them.
+    certain: BTreeSet<CallId>,
+}
 
 impl Unsettled {
+    /// Takes in what a probe said of a call.
+    pub(crate) fn probed(&mut self, probed: &ToolProbed) {
+        if probed.verdict != Verdict::Unknown {
+            self.certain.insert(probed.call_id.clone());
+        }
+    }
+
     /// Takes in the answer of a call that had begun.
     pub(crate) fn note(&mut self, answer: &ToolResponded) {
-        if answer.error.as_ref().is_some_and(may_have_acted) {
-            self.0.insert(answer.call_id.clone(), Arc::clone(&answer.tool));
+        let is_certain = self.certain.remove(&answer.call_id);
+        if !is_certain && answer.error.as_ref().is_some_and(may_have_acted) {
+            self.calls.insert(answer.call_id.clone(), Arc::clone(&answer.tool));
         }
     }
 
     pub(crate) fn settle(&mut self, call: &CallId) {
-        self.0.remove(call);
+        self.calls.remove(call);
     }
 
     pub(crate) fn contains(&self, call: &CallId) -> bool {
-        self.0.contains_key(call)
+        self.calls.contains_key(call)
     }
 
     /// Returns id and tool of each.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&CallId, &Arc<str>)> {
-        self.0.iter()
+        self.calls.iter()
     }
 }
 

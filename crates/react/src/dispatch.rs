@@ -130,7 +130,7 @@ impl Dispatcher {
     ) -> Result<Answer, OrchError> {
         let orchestrator = self.caller.orchestrator.clone();
         let orchestrator = orchestrator.unwrap_or_else(|| Arc::new(own.clone()));
-        self.start(orchestrator, Target::AtHand(operator), task).await
+        self.start(orchestrator, Target::AtHand(operator), task, None).await
     }
 
     /// Returns how long the call may take.
@@ -171,9 +171,10 @@ impl Dispatcher {
         orchestrator: Arc<dyn Orchestrator>,
         target: Target,
         task: Task,
+        parts: Option<u32>,
     ) -> Result<Answer, OrchError> {
         let operator: Arc<str> = target.name().into();
-        let child = self.child(&operator, &target, &*orchestrator, &task).await?;
+        let child = self.child(&operator, &target, &*orchestrator, &task, parts).await?;
         let run = child.run.clone();
         let asks = Arc::clone(&self.caller.asks);
         let (link, progress) = Link::new(asks, run.clone(), Arc::clone(&self.waits));
@@ -202,6 +203,20 @@ impl Dispatcher {
         }
     }
 
+    async fn dispatch_one(
+        &self,
+        operator: &str,
+        task: Task,
+        parts: Option<u32>,
+    ) -> Result<Answer, OrchError> {
+        let orchestrator = Arc::clone(self.orchestrator()?);
+        // What is recorded already is answered in any case.
+        if let Some(unknown) = orchestrator.unknown(operator).filter(|_| !self.is_ahead(operator)) {
+            return Err(OrchError::OperatorNotFound(unknown.name.into()));
+        }
+        self.start(orchestrator, Target::Named(operator.into()), task, parts).await
+    }
+
     /// Is the run recorded that a dispatch of this operator is to be done under?
     fn is_ahead(&self, operator: &str) -> bool {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,6 +230,7 @@ impl Dispatcher {
         target: &Target,
         orchestrator: &dyn Orchestrator,
         task: &Task,
+        parts: Option<u32>,
     ) -> Result<Child, OrchError> {
         let ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(child) = ahead.filter(|child| child.operator == *operator) {
@@ -228,6 +244,7 @@ impl Dispatcher {
             max_depth: None,
             unrecorded: !target.can_go_on(orchestrator),
             at_most: task.allowance,
+            parts,
         };
         match self.caller.asks.ask(Ask::Dispatch(Box::new(wanted))).await {
             Some(Told::Child(Ok(child))) => Ok(*child),
@@ -275,12 +292,7 @@ impl Drop for Dispatcher {
 #[async_trait]
 impl Orchestrator for Dispatcher {
     async fn dispatch(&self, operator: &str, task: Task, _: Context) -> Result<Answer, OrchError> {
-        let orchestrator = Arc::clone(self.orchestrator()?);
-        // What is recorded already is answered in any case.
-        if let Some(unknown) = orchestrator.unknown(operator).filter(|_| !self.is_ahead(operator)) {
-            return Err(OrchError::OperatorNotFound(unknown.name.into()));
-        }
-        self.start(orchestrator, Target::Named(operator.into()), task).await
+        self.dispatch_one(operator, task, None).await
     }
 
     async fn perform(
@@ -290,7 +302,7 @@ impl Orchestrator for Dispatcher {
         _: Context,
     ) -> Result<Answer, OrchError> {
         let orchestrator = Arc::clone(self.orchestrator()?);
-        self.start(orchestrator, Target::AtHand(operator), task).await
+        self.start(orchestrator, Target::AtHand(operator), task, None).await
     }
 
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
@@ -308,12 +320,15 @@ impl Orchestrator for Dispatcher {
     async fn dispatch_many(
         &self,
         tasks: Vec<(String, Task)>,
-        context: Context,
+        _: Context,
     ) -> Vec<Result<Answer, OrchError>> {
-        let dispatches = tasks.into_iter().map(|(operator, task)| {
-            let context = context.clone();
-            async move { self.dispatch(&operator, task, context).await }
-        });
+        let count = tasks.len();
+        // They are asked for in this order.
+        let dispatches =
+            tasks.into_iter().enumerate().map(|(place, (operator, task))| async move {
+                let parts = u32::try_from(count - place).unwrap_or(u32::MAX);
+                self.dispatch_one(&operator, task, Some(parts)).await
+            });
         join_all(dispatches).await
     }
 

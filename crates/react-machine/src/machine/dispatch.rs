@@ -35,8 +35,8 @@ impl Machine {
 
     /// Returns what a run may use that is dispatched now for a call: its share of what is left, less one
     /// model call and what other tools of the batch may need. Calls that only dispatch, and have not yet,
-    /// share it evenly; what another tool dispatches gets half. `is_priced` says whether its cost will be
-    /// known.
+    /// share it evenly; what another tool dispatches gets half, or one of `parts` where it dispatches so many
+    /// that are not granted yet, this one included. `is_priced` says whether its cost will be known.
     ///
     /// # Errors
     ///
@@ -46,13 +46,14 @@ impl Machine {
         at: Timestamp,
         call: &CallId,
         is_priced: bool,
+        parts: Option<u32>,
     ) -> Result<Grant, NothingLeft> {
         let Run { meter, clock, .. } = &self.run;
-        let shares = Shares {
-            kept: self.executions_kept(),
-            shares: self.others(call).map_or(UNKNOWN_SHARES, |others| others.saturating_add(1)),
-            is_priced,
+        let shares = match (self.others(call), parts) {
+            (Some(others), parts) => others.saturating_add(parts.unwrap_or(1)),
+            (None, parts) => parts.unwrap_or(UNKNOWN_SHARES),
         };
+        let shares = Shares { kept: self.executions_kept(), shares, is_priced };
         let (wall_ms, events) = (clock.elapsed_ms(at), self.run.events());
         let allowance = meter.allowance_below(wall_ms, events, shares)?;
         let time = self.deadline().map(|deadline| clock.time_until(deadline, at));

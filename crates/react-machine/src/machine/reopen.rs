@@ -80,7 +80,8 @@ impl Run {
         reopened: &RunReopened,
     ) -> Result<(), NotReopenable> {
         let more = reopened.budget.as_deref().copied().unwrap_or_default();
-        let (budget, usage) = (self.meter.budget().increased(&more), self.usage());
+        // One whose caller may give more asks for it.
+        let (budget, usage) = (self.meter.reopened_budget(&more), self.usage());
         let exhausted = match reason.map(Code::as_str) {
             Some(code::BUDGET_TOOL_CALLS) => budget.used_up_tool_calls(&usage),
             _ => None,

@@ -36,7 +36,7 @@ impl World {
         }
         let call_id = self.open[pick % self.open.len()].call_id.clone();
         let at = self.at();
-        let Ok(grant) = self.machine.grant(at, &call_id, true) else { return };
+        let Ok(grant) = self.machine.grant(at, &call_id, true, None) else { return };
         let (run, allowance) = (format!("run_{}", self.now), Box::new(grant.allowance));
         let mut dispatched = OperatorDispatched::new("child", run, 1, "d", allowance);
         dispatched.call_id = Some(call_id.clone());

@@ -79,7 +79,10 @@ impl Agent {
         let summary = match summary {
             Some(summary) => summary,
             None if context.is_recorded => {
-                return Err(OperatorError::failed(LogError::Lost(run.clone())));
+                let run = run.clone();
+                let is_below = context.parent.is_some();
+                let missing = if is_below { LogError::Lost(run) } else { LogError::NotFound(run) };
+                return Err(OperatorError::failed(missing));
             }
             None => return Ok(self.run(request).await?),
         };
@@ -99,6 +102,10 @@ impl Agent {
     ) -> Result<RunOutcome, ResumeError> {
         let run = summary.run.clone();
         let RunRequest { cancellation, place, .. } = request;
+        // What it used until now counts, however this goes on.
+        if let Some(caller) = &context.caller {
+            caller.used(summary.usage);
+        }
         if summary.is_open() {
             let mut resume = ResumeRequest::new(run).cancelled_by(cancellation);
             resume.place = place;

@@ -43,6 +43,9 @@ pub(crate) struct Wanted {
     pub(crate) unrecorded: bool,
     /// What it may use at most.
     pub(crate) at_most: Option<Allowance>,
+    /// How many are dispatched at once that were not asked for yet, this one included.
+    #[serde(default)]
+    pub(crate) parts: Option<u32>,
 }
 
 /// What a step is told.

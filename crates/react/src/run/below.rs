@@ -254,8 +254,16 @@ impl Run {
         &mut self,
         wanted: Wanted,
     ) -> Result<Result<Child, NothingLeft>, AgentError> {
-        let Wanted { call, operator, input_digest, is_priced, max_depth, unrecorded, at_most } =
-            wanted;
+        let Wanted {
+            call,
+            operator,
+            input_digest,
+            is_priced,
+            max_depth,
+            unrecorded,
+            at_most,
+            parts,
+        } = wanted;
         let machine = self.ledger.machine();
         let open = machine.open_dispatches().iter();
         let mut recorded = open.filter(|open| open.call_id == call && open.operator == operator);
@@ -282,7 +290,7 @@ impl Run {
         if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
             return Ok(Err(NothingLeft::too_deep(self.depth + 1, max)));
         }
-        let mut grant = match machine.grant(self.ledger.at(), &call, is_priced) {
+        let mut grant = match machine.grant(self.ledger.at(), &call, is_priced, parts) {
             Ok(grant) => grant,
             Err(nothing) => return Ok(Err(nothing)),
         };

@@ -118,6 +118,7 @@ impl Run {
                 max_depth,
                 unrecorded: !can_go_on,
                 at_most,
+                parts: None,
             };
             let mut child = match missing {
                 Some(missing) => Err(missing),

@@ -147,11 +147,13 @@ impl Resumed {
         // What its process left behind ended with it: the time since then is not the run's.
         let at = if resumed == 0 { run.ledger.machine().now() } else { run.ledger.at() };
         facts.splice(resumed..resumed, dead.into_iter().map(|returned| Input::fact(at, returned)));
+        // What these facts make it ask, it asks by itself.
+        let was_waiting = run.ledger.machine().is_waiting();
         run.ledger.step_while_open(facts).await?;
         if run.ledger.is_over() {
             return Ok(());
         }
-        let was_waiting = run.ledger.machine().is_waiting();
+        let was_waiting = was_waiting && run.ledger.machine().is_waiting();
         // What came while the run had no owner counts before anything starts again.
         run.read_inbox().await?;
         if was_waiting {

@@ -237,7 +237,7 @@ async fn close_below(
     session: &SessionId,
     parent: &RunId,
 ) -> Result<Usage, AgentError> {
-    let mut usage = Usage::default();
+    let mut usage = Usage::free();
     for below in log.runs(RunFilter::new().session(session.clone())).await? {
         if below.parent.as_ref() == Some(parent) {
             close_dead(agent, log, &below.run).await?;

@@ -32,6 +32,7 @@ mod settling;
 mod status;
 mod stores;
 mod stream;
+mod taken_up;
 mod tape;
 mod timing;
 mod secrets;

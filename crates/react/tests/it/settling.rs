@@ -210,6 +210,11 @@ async fn an_interrupted_call_is_asked_about() {
         assert_eq!((bank.payments(), bank.probes()), (1, 1), "{says}: it is not paid twice");
         assert_eq!(outcome.usage.tool_calls, 1, "{says}: to ask is no execution");
         assert!(replay(&*bench.log, &run).await.unwrap().is_some(), "{says}");
+        if verdict == Verdict::DidNot {
+            let log: Arc<dyn EventLog> = Arc::clone(&bench.log) as _;
+            let settled = resolve(log, &run, &"c1".into(), Settlement::happened("ops")).await;
+            assert!(matches!(settled, Err(ResumeError::CallNotOpen { .. })), "{settled:?}");
+        }
     }
 }
 

@@ -1,0 +1,153 @@
+//! What a caller takes up that died, or goes on without it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backstop_clock::{Clock, VirtualClock};
+use backstop_event_log::{Batch, Decision, EventLog};
+use backstop_provider::{ErrorKind, ScriptedProvider};
+use backstop_react::{
+    Agent, AgentBuilder, ApprovalRequest, Approver, Budget, ReopenRequest, RunRequest, replay,
+};
+use backstop_tool::{ToolError, tool};
+use layer0::event::{EventKind, OperatorReturned};
+use layer0::id::RunId;
+use layer0::stop::Stop;
+
+use crate::bench::*;
+use crate::tape::Tape;
+use crate::tree::calling;
+
+fn agent(bench: &Bench, tape: &Arc<Tape>, name: &str, answers: ScriptedProvider) -> AgentBuilder {
+    let agent = Agent::builder(answers).clock(Arc::new(bench.clock.clone())).name(name);
+    agent.shared_log(Arc::clone(tape) as Arc<dyn EventLog>)
+}
+
+async fn kinds(tape: &Tape, run: &RunId) -> Vec<EventKind> {
+    let events = backstop_event_log::read_events(tape, run).await.unwrap().1;
+    events.into_iter().map(|event| event.kind).collect()
+}
+
+async fn returned(tape: &Tape, run: &str) -> OperatorReturned {
+    let kinds = kinds(tape, &run.into()).await;
+    let mut returned = kinds.into_iter().filter_map(|kind| match kind {
+        EventKind::OperatorReturned(returned) => Some(returned),
+        _ => None,
+    });
+    returned.next().unwrap()
+}
+
+/// Returns how many appends stand before the first one with an event of this type.
+fn before(batches: &[Batch], event: &str) -> usize {
+    let has = |batch: &Batch| batch.records.iter().any(|record| record.event_type == event);
+    batches.iter().position(has).unwrap()
+}
+
+/// Spec: O3, B2. What a run below had used that failed counts, though its caller died before it heard of it.
+#[tokio::test]
+async fn usage_of_a_failed_run_outlives_its_caller() {
+    let bench = Bench::new();
+    let build = |tape: &Arc<Tape>| {
+        let failing = ScriptedProvider::new(vec![fails(ErrorKind::AuthFailed)]);
+        let clerk = agent(&bench, tape, "clerk", failing).build().unwrap();
+        let lead = agent(&bench, tape, "lead", calling(&[("clerk", "go")]));
+        lead.tool(clerk.as_tool("Helps.")).build().unwrap()
+    };
+    let tape = Arc::new(Tape::default());
+    let lead = build(&tape);
+    let request = RunRequest::new("go").run("run_lead".into());
+    let undisturbed = on(&bench, async move { lead.run(request).await }).await.unwrap();
+    let expected = returned(&tape, "run_lead").await.usage;
+    assert!(expected.model_attempts > 0);
+
+    let batches = tape.batches();
+    let tape = Tape::after(&batches[..before(&batches, "operator.returned")]).await;
+    let lead = build(&tape);
+    let resumed = on(&bench, async move { lead.resume("run_lead").await }).await.unwrap();
+    assert_eq!(returned(&tape, "run_lead").await.usage.model_attempts, expected.model_attempts);
+    // The answer that was being waited for when the process died is none.
+    assert_eq!(resumed.usage.model_attempts, undisturbed.usage.model_attempts);
+    replay(&*tape, &"run_lead".into()).await.unwrap();
+}
+
+/// Agrees, and counts how often it is asked.
+struct Counting(Arc<AtomicU32>, VirtualClock);
+
+#[async_trait]
+impl Approver for Counting {
+    async fn decide(&self, _: &ApprovalRequest) -> Option<Decision> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        self.1.sleep(Duration::from_secs(1)).await;
+        Some(Decision::approve("ops"))
+    }
+}
+
+/// Looks.
+#[tool(idempotent)]
+async fn look(n: Option<u32>) -> Result<String, ToolError> {
+    let _ = n;
+    Ok("seen".into())
+}
+
+/// Sends.
+#[tool]
+async fn send() -> Result<String, ToolError> {
+    Ok("sent".into())
+}
+
+/// Pays.
+#[tool]
+async fn pay() -> Result<String, ToolError> {
+    Ok("paid".into())
+}
+
+/// Spec: A1, D5. An approval that is all a resumed run waits for is asked once.
+#[tokio::test]
+async fn resumed_run_asks_an_approver_once() {
+    let bench = Bench::new();
+    let calls = &[("send", ""), ("pay", "")];
+    let build = |tape: &Arc<Tape>, asked: &Arc<AtomicU32>| {
+        let agent = agent(&bench, tape, "lead", calling(calls)).tool(send).tool(pay);
+        agent
+            .require_approval("pay")
+            .approver(Counting(Arc::clone(asked), bench.clock.clone()))
+            .build()
+            .unwrap()
+    };
+    let (tape, asked) = (Arc::new(Tape::default()), Arc::<AtomicU32>::default());
+    let lead = build(&tape, &asked);
+    let request = RunRequest::new("go").run("run_lead".into());
+    on(&bench, async move { lead.run(request).await }).await.unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+
+    let batches = tape.batches();
+    let first = before(&batches, "tool.responded").min(before(&batches, "approval.granted"));
+    let (tape, asked) = (Tape::after(&batches[..first]).await, Arc::<AtomicU32>::default());
+    let lead = build(&tape, &asked);
+    let resumed = on(&bench, async move { lead.resume("run_lead").await }).await.unwrap();
+    assert_eq!((resumed.stop, asked.load(Ordering::SeqCst)), (Stop::Completed, 1));
+}
+
+/// Spec: D12. A run below whose caller has ended has a budget of its own when it is reopened.
+#[tokio::test]
+async fn reopened_run_has_what_its_caller_kept() {
+    let bench = Bench::new();
+    let tape = Arc::new(Tape::default());
+    let asks = |n: usize| calls([call(&format!("c{n}"), "look", serde_json::json!({ "n": n }))]);
+    let answers: Vec<_> = (0..6).map(asks).chain([says("done")]).collect();
+    let clerk = agent(&bench, &tape, "clerk", ScriptedProvider::new(answers)).tool(look);
+    let clerk = clerk.build().unwrap();
+    let lead = agent(&bench, &tape, "lead", calling(&[("clerk", "go")]));
+    let lead = lead.budget(Budget::new().model_calls(4)).tool(clerk.as_tool("Helps."));
+    let lead = lead.build().unwrap();
+    let ended = on(&bench, async move { lead.run("go").await }).await.unwrap();
+    let child = returned(&tape, ended.run_id.as_str()).await;
+    assert_eq!(child.reason.as_ref().map(layer0::Code::as_str), Some("budget.model_calls"));
+
+    let reopened = ReopenRequest::new(child.run.clone());
+    let done = on(&bench, async move { clerk.reopen(reopened).await }).await.unwrap();
+    assert_eq!((&done.stop, done.text()), (&Stop::Completed, "done"));
+    replay(&*tape, &child.run).await.unwrap();
+}
