@@ -224,13 +224,13 @@ fn is_of_another(context: &Context) -> bool {
 /// Retry: never. Effect: none.
 #[derive(Debug, Error)]
 #[error("`{operator}` was not started: its caller has nothing to give it")]
-struct NothingLeft {
+pub(crate) struct NothingLeft {
     operator: String,
     code: &'static str,
 }
 
 impl NothingLeft {
-    fn of(operator: &str, code: &'static str) -> OrchError {
+    pub(crate) fn of(operator: &str, code: &'static str) -> OrchError {
         OperatorError::failed(Self { operator: operator.to_owned(), code }).into()
     }
 }

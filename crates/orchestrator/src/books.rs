@@ -243,7 +243,7 @@ impl State {
     }
 
     fn used(&self) -> Usage {
-        let mut below = Usage::default();
+        let mut below = Usage::free();
         self.ended.values().for_each(|used| below.add_dispatched(used));
         self.open.values().for_each(|open| below.add_dispatched(&open.used));
         at_least(&self.stated, &below)

@@ -15,11 +15,12 @@ use layer0::id::{RunId, WorkflowId};
 use layer0::name::{NameError, check_name};
 use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::orchestrator::UnknownOperator;
-use layer0::{Operator, Orchestrator};
+use layer0::{Operator, Orchestrator, code};
 use serde_json::Value;
 use thiserror::Error;
 use tokio::sync::Semaphore;
 
+use crate::between::NothingLeft;
 use crate::checked::Checked;
 use crate::in_flight::{Flight, InFlight};
 use crate::inner::{Inner, Retrying};
@@ -238,7 +239,7 @@ impl LocalOrchestrator {
     /// As [`Orchestrator::dispatch`]; the run can be gone on with again.
     pub async fn resume(&self, operator: &str, run: RunId) -> Result<Answer, OrchError> {
         let mut context = Context::root();
-        (context.run, context.goes_on) = (Some(run), true);
+        (context.run, context.goes_on, context.is_recorded) = (Some(run), true, true);
         // What it was asked stands in its record.
         self.dispatch(operator, Task::json(Value::Null), context).await
     }
@@ -277,6 +278,10 @@ impl Inner {
                 "`{operator}` would be {} levels deep, {} are allowed",
                 context.depth, self.max_depth
             )));
+        }
+        let bounds_cost = task.allowance.is_some_and(|it| it.cost_nanousd.is_some());
+        if bounds_cost && !checked.operator.is_priced() {
+            return Err(NothingLeft::of(checked.operator.name(), code::ORCH_PRICE_UNKNOWN));
         }
         context.max_park = task.max_park.or(context.max_park).or(self.max_park);
         if !context.goes_on {

@@ -14,6 +14,8 @@ use crate::inner::Inner;
 const MAX_SIGNALS: usize = 256;
 /// How many of its last events a query tells.
 const LAST_EVENTS: u64 = 10;
+/// How many callers of a run are looked at.
+const MAX_CALLERS: usize = 64;
 /// Who sends what comes through an orchestrator.
 const SENDER: &str = "orchestrator";
 
@@ -79,8 +81,12 @@ async fn of_record(log: &dyn EventLog, summary: &RunSummary) -> Result<Value, Lo
     let events = events
         .iter()
         .map(|record| json!({ "seq": record.seq, "type": record.event_type, "at": record.at }));
-    let open = log.open_approvals().await?;
-    let open = open.iter().filter(|open| open.run == summary.run).map(|open| &open.id);
+    let mut open = Vec::new();
+    for approval in log.open_approvals().await? {
+        if is_within(log, &approval.run, &summary.run).await? {
+            open.push(approval.id);
+        }
+    }
     Ok(json!({
         "run": summary.run,
         "operator": summary.agent,
@@ -90,8 +96,21 @@ async fn of_record(log: &dyn EventLog, summary: &RunSummary) -> Result<Value, Lo
         "usage": summary.usage,
         "started_at": summary.started_at,
         "events": events.collect::<Vec<_>>(),
-        "approvals": open.collect::<Vec<_>>(),
+        "approvals": open,
     }))
+}
+
+/// Is a run another one, or below it?
+async fn is_within(log: &dyn EventLog, run: &RunId, head: &RunId) -> Result<bool, LogError> {
+    let mut next = Some(run.clone());
+    for _ in 0..MAX_CALLERS {
+        match next {
+            Some(run) if run == *head => return Ok(true),
+            Some(run) => next = log.summary(&run).await?.and_then(|summary| summary.parent),
+            None => return Ok(false),
+        }
+    }
+    Ok(false)
 }
 
 fn unknown(workflow: &WorkflowId) -> OrchError {

@@ -65,7 +65,6 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
     let (mut done, result) = oneshot::channel();
     let work = async move {
         let Performance { checked, task, mut context, entered } = performance;
-        let _entered = entered;
         let ended = loop {
             let place = match &places {
                 Some(places) => {
@@ -90,7 +89,8 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
                 None => break ended,
             }
         };
-        // What waited for it may be gone.
+        // It is not in flight any more when its caller hears of the end, and may be gone itself.
+        drop(entered);
         drop(done.send(ended));
     };
     let work = work.instrument(tracing::Span::current()).with_current_subscriber();

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use backstop_clock::VirtualClock;
 use backstop_event_log::{EventLog, MemoryLog, RunFilter, read_events};
 use backstop_provider::{ModelRequest, ScriptedAnswer, ScriptedToolCall};
-use backstop_react::{Agent, OperatorTool, replay};
+use backstop_react::{Agent, Budget, OperatorTool, replay};
 use backstop_tool::{ToolContext, ToolError, tool};
 use layer0::Orchestrator;
 use layer0::event::EventKind;
+use layer0::failure::Failure;
 use layer0::message::Message;
 use layer0::operator::{Context, Task};
 use layer0::stop::Stop;
@@ -178,4 +179,56 @@ async fn operator_without_a_record_is_recorded_as_such() {
             .collect();
         assert_eq!(said, [unrecorded]);
     }
+}
+
+/// Spec: B1. A bound on the cost of what has no price is refused.
+#[tokio::test]
+async fn cost_without_a_price_is_not_bounded() {
+    let (clock, log) = (start(), Arc::<MemoryLog>::default());
+    let orchestrator = builder(&clock).operator(looker(&clock, &log)).build().unwrap();
+    let mut allowance = Allowance::unlimited();
+    allowance.cost_nanousd = Some(1_000);
+    let task = Task::text("look").allowance(allowance);
+    let work = async move { orchestrator.dispatch("other", task, Context::root()).await };
+    assert_eq!(on(&clock, work).await.unwrap_err().code(), "orch.price_unknown");
+    assert!(log.runs(RunFilter::default()).await.unwrap().is_empty());
+}
+
+/// Spec: O4. A run that has no record is not begun to be gone on with.
+#[tokio::test]
+async fn unknown_run_is_not_resumed() {
+    let (clock, log) = (start(), Arc::<MemoryLog>::default());
+    let orchestrator = builder(&clock).operator(looker(&clock, &log)).build().unwrap();
+    let work = async move { orchestrator.resume("other", "run_none".into()).await };
+    assert_eq!(on(&clock, work).await.unwrap_err().code(), "input.invalid");
+    assert!(log.runs(RunFilter::default()).await.unwrap().is_empty());
+}
+
+/// Asks four others at once.
+#[tool]
+async fn ask_all(context: &ToolContext) -> Result<Value, ToolError> {
+    let tasks = vec![("other".to_owned(), Task::text("look")); 4];
+    let operators = context.operators.as_ref().unwrap();
+    let answers = operators.dispatch_many(tasks, Context::root()).await;
+    Ok(answers.len().into())
+}
+
+/// Spec: O2. What a tool dispatches at once shares what is left evenly.
+#[tokio::test]
+async fn tool_divides_what_is_left_evenly() {
+    let (clock, log) = (start(), Arc::<MemoryLog>::default());
+    let lead = agent(&clock, &log, calling("ask_all", json!({})));
+    let lead = lead.name("lead").tool(ask_all).budget(Budget::new().model_calls(18));
+    let other = agent(&clock, &log, |_| ScriptedAnswer::saying("done")).name("other");
+    let orchestrator = builder(&clock).operator(lead.build().unwrap());
+    let orchestrator = orchestrator.operator(other.build().unwrap()).build().unwrap();
+    let work = async move { orchestrator.dispatch("lead", Task::text("x"), Context::root()).await };
+    let answer = on(&clock, work).await.unwrap();
+    let (_, events) = read_events(&*log, &answer.run.unwrap()).await.unwrap();
+    let given = events.iter().filter_map(|event| match &event.kind {
+        EventKind::OperatorDispatched(dispatched) => dispatched.allowance.model_calls,
+        _ => None,
+    });
+    // One of 18 asked for them, one is kept.
+    assert_eq!(given.collect::<Vec<_>>(), [4, 4, 4, 4]);
 }

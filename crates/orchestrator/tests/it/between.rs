@@ -8,7 +8,7 @@ use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::{Decision, EventLog, MemoryLog, RunFilter, read_events};
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::{ModelRequest, ScriptedAnswer};
-use backstop_react::{Budget, Limits, OperatorTool, replay};
+use backstop_react::{Budget, Limits, OperatorTool, Price, replay};
 use layer0::event::EventKind;
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
@@ -131,4 +131,28 @@ async fn what_cannot_be_begun_anew_stays() {
     .await;
     assert_eq!((answer.output, answer.stop), (json!("done"), Stop::Completed));
     assert_eq!(paid.load(Ordering::SeqCst), 1);
+}
+
+/// Spec: B1. What an operator without a record dispatched is paid for by its caller.
+#[tokio::test]
+async fn cost_of_what_it_dispatches_is_known() {
+    let (clock, log) = (start(), Arc::<MemoryLog>::default());
+    let price = Price::new(1.0, 2.0);
+    let lead = agent(&clock, &log, |request| match has_answers(request) {
+        true => ScriptedAnswer::saying("done"),
+        false => ScriptedAnswer::calling("middle", json!({ "input": "go" })),
+    });
+    let lead = lead.name("lead").price(price).budget(Budget::new().cost_usd(1.0));
+    let lead = lead.tool(OperatorTool::new("middle", "Hands on.")).build().unwrap();
+    let worker = agent(&clock, &log, |_| ScriptedAnswer::saying("it is done"));
+    let worker = worker.name("worker").price(price).build().unwrap();
+    let orchestrator = builder(&clock)
+        .operator(lead)
+        .operator(Caller { name: "middle", calls: "worker" })
+        .operator(worker)
+        .build()
+        .unwrap();
+    let answer = dispatch(&clock, orchestrator).await;
+    assert_eq!((&answer.stop, answer.usage.model_attempts), (&Stop::Completed, 3));
+    assert!(answer.usage.cost_usd.is_some(), "{:?}", answer.usage);
 }
