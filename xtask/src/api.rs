@@ -19,6 +19,9 @@ const LISTINGS: &str = "docs/api";
 /// Where cargo builds for the listings: rustdoc's pages lie elsewhere.
 const TARGET: &str = "target/api";
 
+/// What the facade shows with everything that there is: a listing of less would hide what changes.
+const FEATURES: &str = "full";
+
 /// The release of the toolchain `nightly` that the listings are written by: with another one, names of the
 /// standard library and rustdoc's format may differ.
 const NIGHTLY: &str = "rustc 1.97.0-nightly";
@@ -106,7 +109,7 @@ fn library(package: &Package) -> Option<&str> {
 fn document(root: &Path, packages: &[&Package]) -> Result<(), XtaskError> {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo", "doc", "--quiet", "--no-deps", "--lib"]);
-    command.args(["--target-dir", TARGET]);
+    command.args(["--target-dir", TARGET, "--features", FEATURES]);
     for package in packages {
         command.args(["--package", &package.name]);
     }

@@ -1,0 +1,256 @@
+//! From the errors of the parts to the one error, and from that to the standard library's.
+
+use std::borrow::Cow;
+use std::io;
+
+#[cfg(feature = "agent-files")]
+use backstop_config::ConfigError;
+use backstop_error_store::StoreError;
+use backstop_event_log::{InvalidCursor, InvalidStoreUrl, LogError};
+use backstop_orchestrator::OperatorNameError;
+use backstop_provider::{ProviderError, UnsupportedSetting};
+#[cfg(feature = "http")]
+use backstop_provider_http::ConfigError as ProviderConfigError;
+use backstop_react::{
+    AgentError, ApprovalNotFound, BuildError, DecideError, DefinitionError, Divergence, HookError,
+    Misuse, PackError, RecordedFailure, RequestError, ResumeError, RunFailure,
+};
+#[cfg(feature = "sqlite")]
+use backstop_store_sqlite::{BackupError, OpenError, RemoveError};
+use backstop_tool::RegistrationError as ToolRegistrationError;
+use backstop_tool::{Misfit, PatternError, SchemaError, ToolError, ToolNotFound};
+use layer0::code;
+use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
+use layer0::event::DecodeError;
+use layer0::failure::Failure;
+use layer0::message::ImageError;
+use layer0::orchestrator::UnknownOperator;
+use layer0::time::ParseTimestampError;
+
+use super::{
+    ConfigurationError, Error, ExecutionError, RegistrationError, ReplayError, StorageError,
+};
+
+/// Makes the error of a category an [`Error`].
+macro_rules! category {
+    ($($error:ident => $category:ident),* $(,)?) => {
+        $(
+            impl From<$error> for Error {
+                fn from(error: $error) -> Self {
+                    Self::$category(error)
+                }
+            }
+        )*
+    };
+}
+
+category! {
+    ConfigurationError => Configuration,
+    ExecutionError => Execution,
+    PackError => Pack,
+    PatternError => Pattern,
+    RegistrationError => Registration,
+    ReplayError => Replay,
+    StorageError => Storage,
+}
+
+impl ConfigurationError {
+    fn new(source: impl Into<BoxError>, hint: Option<String>) -> Self {
+        Self::InvalidConfiguration { source: source.into(), hint }
+    }
+}
+
+impl From<BuildError> for Error {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Definition(error) => error.into(),
+            BuildError::Grant(error) => error.into(),
+            BuildError::MissingState { .. } => {
+                let hint =
+                    "an agent has one state: put what its tools take into one type".to_owned();
+                ConfigurationError::new(error, Some(hint)).into()
+            }
+            BuildError::Pack(error) => error.into(),
+            BuildError::Setting(error) => error.into(),
+            BuildError::Tool(error) => error.into(),
+            BuildError::ToolNotFound(error) => error.into(),
+            other => ConfigurationError::new(other, None).into(),
+        }
+    }
+}
+
+#[cfg(feature = "agent-files")]
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        let hint = error.hint().map(ToOwned::to_owned);
+        ConfigurationError::new(error, hint).into()
+    }
+}
+
+impl From<OperatorNameError> for Error {
+    fn from(error: OperatorNameError) -> Self {
+        let hint = match &error {
+            OperatorNameError::Unknown { source, .. } => source.hint().map(Cow::into_owned),
+            _ => None,
+        };
+        ConfigurationError::new(error, hint).into()
+    }
+}
+
+impl From<UnknownOperator> for Error {
+    fn from(error: UnknownOperator) -> Self {
+        let hint = error.hint().map(Cow::into_owned);
+        ConfigurationError::new(error, hint).into()
+    }
+}
+
+impl From<UnsupportedSetting> for Error {
+    fn from(error: UnsupportedSetting) -> Self {
+        let hint = error.hint().to_owned();
+        ConfigurationError::new(error, Some(hint)).into()
+    }
+}
+
+impl From<DefinitionError> for Error {
+    fn from(error: DefinitionError) -> Self {
+        let hint = "give the limit a value in its bounds".to_owned();
+        ConfigurationError::new(error, Some(hint)).into()
+    }
+}
+
+#[cfg(feature = "http")]
+impl From<ProviderConfigError> for Error {
+    fn from(error: ProviderConfigError) -> Self {
+        let hint = error.hint();
+        ConfigurationError::new(error, Some(hint)).into()
+    }
+}
+
+/// Converts an error into a leaf of its category.
+macro_rules! leaf {
+    ($($error:ty => $category:ident::$leaf:ident),* $(,)?) => {
+        $(
+            impl From<$error> for Error {
+                fn from(error: $error) -> Self {
+                    $category::$leaf(error.into()).into()
+                }
+            }
+        )*
+    };
+}
+
+leaf! {
+    AgentError => ExecutionError::Agent,
+    ApprovalNotFound => ExecutionError::ApprovalNotFound,
+    DecodeError => StorageError::Event,
+    Divergence => ReplayError::ReplayDivergence,
+    EnvError => ExecutionError::Environment,
+    HookError => ExecutionError::Hook,
+    ImageError => ConfigurationError::InvalidImage,
+    InvalidCursor => ConfigurationError::InvalidCursor,
+    InvalidStoreUrl => ConfigurationError::InvalidStoreUrl,
+    LogError => StorageError::Log,
+    Misfit => ExecutionError::Misfit,
+    Misuse => ExecutionError::Misuse,
+    OperatorError => ExecutionError::Operator,
+    OrchError => ExecutionError::Dispatch,
+    ProviderError => ExecutionError::Provider,
+    RecordedFailure => ExecutionError::Recorded,
+    RequestError => ExecutionError::Request,
+    RunFailure => ExecutionError::Run,
+    SchemaError => RegistrationError::Schema,
+    StateError => StorageError::State,
+    StoreError => StorageError::Store,
+    ToolError => ExecutionError::Tool,
+    ToolNotFound => RegistrationError::ToolNotFound,
+    ToolRegistrationError => RegistrationError::Tool,
+}
+
+#[cfg(feature = "sqlite")]
+leaf! {
+    BackupError => StorageError::Backup,
+    OpenError => StorageError::Open,
+    RemoveError => StorageError::Remove,
+}
+
+impl From<ParseTimestampError> for Error {
+    fn from(error: ParseTimestampError) -> Self {
+        let hint = "write it as `2026-01-31T12:00:00Z`".to_owned();
+        ConfigurationError::new(error, Some(hint)).into()
+    }
+}
+
+impl From<DecideError> for Error {
+    fn from(error: DecideError) -> Self {
+        match error {
+            DecideError::Log(error) => error.into(),
+            DecideError::NotFound(error) => error.into(),
+            DecideError::Blank(_) => AgentError::InputValidation(error.to_string()).into(),
+            other => ExecutionError::Decision(Box::new(other)).into(),
+        }
+    }
+}
+
+impl From<Box<RunFailure>> for Error {
+    fn from(failure: Box<RunFailure>) -> Self {
+        ExecutionError::Run(failure).into()
+    }
+}
+
+impl From<ResumeError> for Error {
+    fn from(error: ResumeError) -> Self {
+        match error {
+            ResumeError::Diverged(divergence) => ReplayError::ReplayDivergence(divergence).into(),
+            ResumeError::Log(error) => error.into(),
+            ResumeError::Run(failure) => failure.into(),
+            other => ReplayError::Resume(Box::new(other)).into(),
+        }
+    }
+}
+
+/// Keeps the meaning where the standard library has a word for it.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::new(kind(&error), error)
+    }
+}
+
+fn kind(error: &Error) -> io::ErrorKind {
+    use io::ErrorKind::{InvalidData, InvalidInput, NotFound, Other, PermissionDenied};
+    match error {
+        Error::Execution(ExecutionError::ApprovalNotFound(_))
+        | Error::Registration(
+            RegistrationError::BehaviorNotFound { .. } | RegistrationError::ToolNotFound(_),
+        )
+        | Error::Storage(StorageError::Log(LogError::NotFound(_))) => return NotFound,
+        #[cfg(feature = "sqlite")]
+        Error::Storage(StorageError::Open(OpenError::Missing(_))) => return NotFound,
+        Error::Replay(ReplayError::Resume(error))
+            if matches!(**error, ResumeError::NoSuchEvent { .. }) =>
+        {
+            return NotFound;
+        }
+        Error::Replay(ReplayError::Resume(error))
+            if matches!(**error, ResumeError::NotReopenable { .. }) =>
+        {
+            return InvalidInput;
+        }
+        Error::Replay(_) => return InvalidData,
+        _ => {}
+    }
+    match error.code() {
+        code::TOOL_NOT_FOUND
+        | code::PROVIDER_NOT_FOUND
+        | code::ORCH_OPERATOR_NOT_FOUND
+        | code::ORCH_WORKFLOW_NOT_FOUND
+        | code::STATE_NOT_FOUND => NotFound,
+        code::INPUT_INVALID | code::TOOL_INVALID_INPUT | code::PROVIDER_INVALID_REQUEST => {
+            InvalidInput
+        }
+        code::LOG_TAMPERED | code::LOG_UNREADABLE | code::STATE_SERIALIZATION => InvalidData,
+        code::PROVIDER_TIMEOUT | code::TOOL_TIMEOUT | code::HOOK_TIMEOUT => io::ErrorKind::TimedOut,
+        code::PROVIDER_AUTH_FAILED | code::TOOL_PERMISSION_DENIED => PermissionDenied,
+        code::STORE_FULL => io::ErrorKind::StorageFull,
+        _ => Other,
+    }
+}
