@@ -62,8 +62,8 @@ pub use agent::typed::TypedOutcome;
 pub use approval::{ApprovalDesk, ApprovalRequest, Approver};
 pub use backstop_event_log::{Decision, Settlement};
 pub use backstop_react_machine::{
-    Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, Limits, Misuse,
-    NotReopenable, Price,
+    AgentDefinition, Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, HookRecord,
+    Limits, Misuse, NotReopenable, Price,
 };
 pub use callers::open_root;
 pub use decide_error::{ApprovalNotFound, DecideError};
@@ -76,7 +76,7 @@ pub use live::{Live, Piece, Subscriber};
 pub use memory::{Memory, MemoryEntry, MemoryQuery, RecentMemory};
 pub use operator_tool::OperatorTool;
 pub use outcome::RunOutcome;
-pub use prices::{known_price, prices_as_of};
+pub use prices::{KnownPrice, known_price, known_prices, prices_as_of};
 pub use record::past::{said_before, said_until};
 pub use record::recordable::redacted_decision;
 pub use record::source::Source;

@@ -14,6 +14,7 @@ struct Table {
 
 #[derive(Deserialize)]
 struct Listed {
+    source: String,
     models: BTreeMap<String, Price>,
 }
 
@@ -36,6 +37,45 @@ pub fn known_price(provider: &str, model: &str) -> Option<Price> {
     let provider = if provider == "openai-responses" { "openai" } else { provider };
     let models = &TABLE.providers.get(provider)?.models;
     models.get(model).or_else(|| models.get(without_day(model)?)).copied()
+}
+
+/// What a known model costs, who says so, and as of when.
+///
+/// ```
+/// use backstop_react::known_prices;
+///
+/// let models = known_prices().filter(|known| known.provider == "anthropic");
+/// let cheapest = models.min_by(|a, b| a.price.output_per_mtok.total_cmp(&b.price.output_per_mtok));
+/// let cheapest = cheapest.expect("some are known");
+/// println!("{}: {:?} ({}, {})", cheapest.model, cheapest.price, cheapest.source, cheapest.as_of);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct KnownPrice {
+    /// The provider, as agent files name it, such as `anthropic`.
+    pub provider: &'static str,
+    /// The model, without a day behind its name.
+    pub model: &'static str,
+    /// What its tokens cost at the provider itself.
+    pub price: Price,
+    /// The page of the provider that says so.
+    pub source: &'static str,
+    /// The day of the price, such as `2026-03-21`.
+    pub as_of: &'static str,
+}
+
+/// Lists what known models cost, by provider and model.
+pub fn known_prices() -> impl Iterator<Item = KnownPrice> {
+    let table: &'static Table = &TABLE;
+    table.providers.iter().flat_map(|(provider, listed)| {
+        listed.models.iter().map(|(model, price)| KnownPrice {
+            provider,
+            model,
+            price: *price,
+            source: &listed.source,
+            as_of: &table.as_of,
+        })
+    })
 }
 
 /// Returns the day of the table's prices, such as `2026-03-21`.
@@ -73,6 +113,18 @@ mod tests {
             }
         }
         assert_eq!(prices_as_of().len(), 10);
+    }
+
+    /// Spec: B1
+    #[test]
+    fn every_known_price_names_its_source_and_day() {
+        let known: Vec<KnownPrice> = known_prices().collect();
+        let listed: usize = TABLE.providers.values().map(|listed| listed.models.len()).sum();
+        assert_eq!((known.len(), known.len() > 20), (listed, true));
+        for KnownPrice { provider, model, price, source, as_of } in known {
+            assert_eq!(known_price(provider, model), Some(price), "{provider} {model}");
+            assert!(source.starts_with("https://") && as_of == prices_as_of(), "{source}, {as_of}");
+        }
     }
 
     /// Spec: B1
