@@ -3,9 +3,8 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its terminal")]
 
-use backstop::layer0::error::BoxError;
 use backstop::prelude::*;
-use backstop::{Gate, HookContext, HookPoint, Moment, Verdict, async_trait};
+use backstop::{BoxError, Gate, HookContext, HookPoint, Moment, Verdict, async_trait};
 use serde_json::json;
 
 struct OfficeHours;

@@ -5,10 +5,8 @@
 
 use std::sync::Mutex;
 
-use backstop::layer0::error::BoxError;
-use backstop::layer0::id::SessionId;
 use backstop::prelude::*;
-use backstop::{Memory, MemoryEntry, MemoryQuery, async_trait};
+use backstop::{BoxError, Memory, MemoryEntry, MemoryQuery, SessionId, async_trait};
 
 #[derive(Default)]
 struct Notebook(Mutex<Vec<String>>);

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use backstop::OperatorError;
 use backstop::clock::SystemClock;
-use backstop::layer0::error::OperatorError;
 use backstop::retry::{RetryConfig, RetryPolicy, RetryRequest};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 

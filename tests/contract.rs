@@ -10,6 +10,7 @@ mod facts;
 mod format;
 mod headers;
 mod listeners;
+mod names;
 mod outputs;
 mod rules;
 mod settings;

@@ -8,13 +8,12 @@
 use std::sync::Arc;
 
 use backstop::clock::VirtualClock;
-use backstop::event_log::RunFilter;
-use backstop::layer0::Orchestrator;
-use backstop::layer0::message::Message;
-use backstop::layer0::operator::{Context, Task};
+use backstop::operator::{Context, Task};
 use backstop::prelude::*;
 use backstop::provider::{ErrorKind, ModelRequest};
-use backstop::{EventLog, LocalOrchestrator, MemoryLog, OperatorTool};
+use backstop::{
+    EventLog, LocalOrchestrator, MemoryLog, Message, OperatorTool, Orchestrator, RunFilter,
+};
 use serde_json::json;
 
 /// Reads the metrics of the database.

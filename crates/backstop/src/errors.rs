@@ -26,8 +26,8 @@ use thiserror::Error;
 /// Everything that an application's own use of Backstop can meet, by category. Each error of the
 /// parts converts into it, so that `?` does in `main`.
 ///
-/// It prints its category, with `{:#}` the whole chain on one line; [`Error::hint`] says how to fix it.
-#[derive(Debug)]
+/// It prints its category, with `{:#}` the whole chain on one line; [`Error::hint`] says how to fix it. With
+/// `{:?}`, as at the end of `main`, it prints chain, code and hint.
 #[non_exhaustive]
 pub enum Error {
     /// What was configured cannot be used.
@@ -82,6 +82,12 @@ impl fmt::Display for Error {
             write!(f, ": {}", Chain(inside))?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:#} ({})\n  hint: {}", self.code(), self.hint())
     }
 }
 

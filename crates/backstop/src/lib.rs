@@ -24,13 +24,14 @@
 //! # }
 //! ```
 //!
-//! What is not named here is in the crates re-exported beside it ([`provider`], [`event_log`], …), so
-//! that a provider or a store of your own needs no further dependency.
+//! What is not named here is in a module one below: of what runs are made ([`event`], [`id`], [`message`],
+//! [`usage`], [`code`], …), and the crates re-exported beside it ([`provider`], [`event_log`], …), so that a
+//! provider or a store of your own needs no further dependency.
 //!
 //! Start at [`Agent::builder`], with `use backstop::prelude::*` if you like; swap [`ScriptedProvider`] for [`Anthropic`], [`Bedrock`], [`Gemini`],
 //! [`Ollama`], [`OpenAi`] or [`OpenAiResponses`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`].
 
-mod error;
+mod errors;
 pub mod prelude;
 
 pub use ::layer0;
@@ -39,23 +40,33 @@ pub use backstop_clock as clock;
 #[cfg(feature = "agent-files")]
 pub use backstop_config as config;
 pub use backstop_error_store as error_store;
-pub use backstop_error_store::{ErrorStore, MemoryErrorStore, MemoryResultStore, ResultStore};
+pub use backstop_error_store::{
+    ErrorFilter, ErrorRecord, ErrorStore, MemoryErrorStore, MemoryResultStore, ResultFilter,
+    ResultStore, StoreError,
+};
 pub use backstop_event_log as event_log;
 pub use backstop_event_log::{
-    Cursor, EventFilter, EventLog, Feed, InvalidCursor, InvalidStoreUrl, MemoryLog, StoreUrl,
-    Trace, follow, read_events,
+    Cursor, EventFilter, EventLog, Feed, InvalidCursor, InvalidStoreUrl, LogError, MemoryLog,
+    RunFilter, RunState, RunSummary, StoreUrl, Trace, follow, read_events,
 };
 pub use backstop_orchestrator as orchestrator;
 pub use backstop_orchestrator::{LocalOrchestrator, OperatorNameError};
 pub use backstop_provider as provider;
 pub use backstop_provider::{
-    ModelSettings, Provider, ProviderError, ReasoningEffort, ScriptedAnswer, ScriptedProvider,
-    ScriptedRequests, ToolChoice, UnsupportedSetting,
+    ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ReasoningEffort,
+    RecordedProvider, ScriptedAnswer, ScriptedProvider, ScriptedRequests, ToolChoice,
+    UnsupportedSetting, recorded,
 };
+#[cfg(feature = "anthropic")]
+pub use backstop_provider_anthropic as anthropic;
 #[cfg(feature = "anthropic")]
 pub use backstop_provider_anthropic::Anthropic;
 #[cfg(feature = "bedrock")]
+pub use backstop_provider_bedrock as bedrock;
+#[cfg(feature = "bedrock")]
 pub use backstop_provider_bedrock::{AwsCredentials, Bedrock};
+#[cfg(feature = "gemini")]
+pub use backstop_provider_gemini as gemini;
 #[cfg(feature = "gemini")]
 pub use backstop_provider_gemini::Gemini;
 #[cfg(feature = "http")]
@@ -65,20 +76,25 @@ pub use backstop_provider_http::{
     ApiKey, ConfigError as ProviderConfigError, Timeouts, deny_real_requests,
 };
 #[cfg(feature = "ollama")]
+pub use backstop_provider_ollama as ollama;
+#[cfg(feature = "ollama")]
 pub use backstop_provider_ollama::Ollama;
+#[cfg(feature = "openai")]
+pub use backstop_provider_openai as openai;
 #[cfg(feature = "openai")]
 pub use backstop_provider_openai::{OpenAi, OpenAiResponses};
 pub use backstop_react as react;
 #[cfg(feature = "json-schema")]
 pub use backstop_react::TypedOutcome;
 pub use backstop_react::{
-    Agent, AgentBuilder, AgentError, AgentTool, ApprovalDesk, ApprovalNotFound, ApprovalRequest,
-    Approver, Budget, BuildError, CancellationToken, DecideError, Decision, Divergence,
-    ForkRequest, Gate, History, HistoryFault, HookContext, HookError, HookPoint, Limits, Live,
-    Memory, MemoryEntry, MemoryQuery, Moment, Observer, OperatorTool, Pack, PackError, Piece,
-    Price, RecentMemory, ReopenRequest, RequestError, ResumeError, ResumeRequest, RunFailure,
-    RunOutcome, RunRequest, RunStream, Settlement, StreamItem, Subscriber, Upstream, Verdict,
-    cancel, replay, resolve,
+    Agent, AgentBuilder, AgentDefinition, AgentError, AgentTool, Approval, ApprovalDesk,
+    ApprovalNotFound, ApprovalRequest, Approver, Budget, BuildError, CancellationToken,
+    DecideError, Decision, Divergence, ForkRequest, Gate, History, HistoryFault, HookContext,
+    HookError, HookPoint, KnownPrice, LabelError, Limits, Live, Memory, MemoryEntry, MemoryQuery,
+    Moment, Observer, OperatorTool, Pack, PackError, Piece, Price, RecentMemory, ReopenRequest,
+    RequestError, ResumeError, ResumeRequest, RunFailure, RunOutcome, RunRequest, RunStatus,
+    RunStream, Settlement, Source, StreamItem, Subscriber, Upstream, Verdict, cancel, decide,
+    known_price, known_prices, prices_as_of, replay, resolve, said_before, said_until, status,
 };
 pub use backstop_redact as redact;
 pub use backstop_redact::Redactor;
@@ -96,13 +112,23 @@ pub use backstop_tool::{
     ToolSpec, Toolset,
 };
 pub use backstop_tool_macros::backstop_tool as tool;
-pub use error::{
+pub use errors::{
     ConfigurationError, Error, ExecutionError, RegistrationError, ReplayError, StorageError,
 };
-pub use layer0::message::{Image, Message, Transcript};
-pub use layer0::stop::Stop;
+pub use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
+pub use layer0::event::{Event, EventKind};
+pub use layer0::id::{ApprovalId, CallId, ErrorId, ResultId, RunId, SessionId, WorkflowId};
+pub use layer0::message::{Image, ImageError, Message, StopReason, ToolCall, Transcript};
+pub use layer0::name::NameError;
+pub use layer0::orchestrator::UnknownOperator;
+pub use layer0::stop::{Outcome, Stop};
+pub use layer0::time::{ParseTimestampError, Timestamp};
+pub use layer0::tool_spec::ToolFacts;
 pub use layer0::usage::{BudgetIncrease, TokenUsage, Usage};
-pub use layer0::{Code, Effect, Failure, Operator, Orchestrator, Retry};
+pub use layer0::{
+    Code, Effect, Environment, Failure, Operator, Orchestrator, Retry, StateStore, code,
+    environment, error, event, failure, id, message, operator, state, stop, usage,
+};
 pub use schemars;
 
 /// The README's program, compiled and run.
