@@ -19,7 +19,7 @@ pub use tagged::{TaggedText, read_tagged};
 
 /// What models and tools say may be nested so deep: a record has to be read again, which serde_json
 /// does down to 128 levels.
-const MAX_DEPTH: usize = 100;
+pub(crate) const MAX_DEPTH: usize = 100;
 /// How deep anything may be nested that a record holds; a definition holds schemas.
 const MAX_RECORDED_DEPTH: usize = 120;
 /// Deeper trees cannot even be written as text: writing goes as deep as they are.

@@ -159,7 +159,7 @@ pub struct StatePart {
     /// How many of the answer's tool calls stand before it.
     pub calls_before: usize,
     /// What it is, in the provider's own shape.
-    #[serde(serialize_with = "canonical")]
+    #[serde(serialize_with = "write_canonical")]
     pub data: Value,
 }
 
@@ -169,11 +169,20 @@ impl StatePart {
     pub const fn new(data: Value) -> Self {
         Self { text_before: 0, calls_before: 0, data }
     }
+
+    /// Returns what it is as it is recorded and sent back: with sorted keys and shortest numbers, so that
+    /// the text and a digest over it are the same whatever some crate has serde_json keep.
+    #[must_use]
+    pub fn text(&self) -> JsonText {
+        canonical(&self.data)
+    }
 }
 
-/// Writes a value with sorted keys and shortest numbers, so that a digest over it is the same whatever
-/// some crate has serde_json keep.
-fn canonical<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+fn write_canonical<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    canonical(value).serialize(serializer)
+}
+
+fn canonical(value: &Value) -> JsonText {
     fn shorten(value: &mut Value) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(shorten),
@@ -186,7 +195,7 @@ fn canonical<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Er
     }
     let mut value = value.clone();
     shorten(&mut value);
-    JsonText::from(&value).serialize(serializer)
+    JsonText::from(value)
 }
 
 /// A conversation that is shared, never copied, from turn to turn.

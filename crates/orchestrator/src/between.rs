@@ -12,7 +12,7 @@ use layer0::id::{RunId, WorkflowId};
 use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::stop::Stop;
-use layer0::{Operator, Orchestrator, code, push_hex};
+use layer0::{JsonText, Operator, Orchestrator, code, push_hex};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -49,7 +49,8 @@ impl Between {
     /// Returns the run that a dispatch is recorded under: the same one when the operator is begun anew, so
     /// that what was done is answered from its record.
     fn run_of(&self, operator: &str, task: &Task) -> RunId {
-        let asked = derived([self.run.as_str(), operator, &task.input.to_string()]);
+        let input = JsonText::from(&task.input);
+        let asked = derived([self.run.as_str(), operator, input.get()]);
         let mut dispatched = self.dispatched.lock().unwrap_or_else(PoisonError::into_inner);
         let count = dispatched.entry(asked.clone()).or_default();
         *count += 1;

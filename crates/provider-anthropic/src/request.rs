@@ -10,7 +10,6 @@ use backstop_provider_http::{
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
-use serde_json::Value;
 
 /// The output limit where the request names none; the protocol requires one.
 pub const DEFAULT_MAX_TOKENS: u32 = 4_096;
@@ -122,7 +121,7 @@ enum Block<'a> {
     },
     /// As it came with the answer.
     #[serde(untagged)]
-    Kept(&'a Value),
+    Kept(JsonText),
 }
 
 #[derive(Serialize)]
@@ -160,7 +159,7 @@ struct OutputConfig {
 #[derive(Serialize, PartialEq)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Format {
-    JsonSchema { schema: Value },
+    JsonSchema { schema: JsonText },
 }
 
 impl<'a> MessagesRequest<'a> {

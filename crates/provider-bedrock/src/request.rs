@@ -10,7 +10,6 @@ use backstop_provider_http::{
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
-use serde_json::Value;
 
 /// The body of both paths; the path says whether the answer is streamed.
 #[derive(Serialize)]
@@ -82,7 +81,7 @@ enum Block<'a> {
     ToolUse(WireCall<'a>),
     ToolResult(WireResult<'a>),
     /// As it came with the answer.
-    ReasoningContent(&'a Value),
+    ReasoningContent(JsonText),
 }
 
 #[derive(Serialize)]
@@ -325,12 +324,12 @@ fn text(content: &str) -> Option<Text<'_>> {
 }
 
 /// Returns the schema as it is sent; only Claude's models are held to one.
-pub(crate) fn form_of(model: &str, output: &OutputSchema) -> Option<Value> {
+pub(crate) fn form_of(model: &str, output: &OutputSchema) -> Option<JsonText> {
     claude_form(model, output).filter(|_| model.contains("anthropic.claude"))
 }
 
 fn text_format<'a>(model: &str, output: &'a OutputSchema) -> Option<TextFormat<'a>> {
-    let schema = form_of(model, output)?.to_string();
+    let schema = form_of(model, output)?.get().to_owned();
     let json_schema = NamedSchema { name: &output.name, schema };
     Some(TextFormat { r#type: "json_schema", structure: Structure { json_schema } })
 }

@@ -9,7 +9,6 @@ use backstop_provider_http::{Endpoint, Subset, sendable_arguments};
 use layer0::message::{Image, Message, StatePart, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::response::Signed;
 
@@ -65,7 +64,7 @@ impl RequestSettings {
     }
 
     /// Returns the schema of the answer as it is sent. Models before Gemini 3 refuse one beside tools.
-    pub(crate) fn form_of(self, request: &ModelRequest) -> Option<Value> {
+    pub(crate) fn form_of(self, request: &ModelRequest) -> Option<JsonText> {
         let is_taken = !self.is_older || request.tools.is_empty();
         let output = request.output.as_ref().filter(|_| is_taken)?;
         SUBSET.fit(&output.schema.value())
@@ -211,7 +210,7 @@ struct GenerationConfig<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     response_mime_type: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_json_schema: Option<Value>,
+    response_json_schema: Option<JsonText>,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_config: Option<ThinkingConfig>,
 }

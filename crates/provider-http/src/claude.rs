@@ -1,7 +1,7 @@
 //! Which forms of answers Claude can be held to, on any host.
 
 use backstop_provider::OutputSchema;
-use serde_json::Value;
+use layer0::JsonText;
 
 use crate::schema::Subset;
 
@@ -39,7 +39,7 @@ const OLDER: [&str; 7] = [
 /// Returns the schema as it is sent to this model of Claude; `None` where model or protocol cannot hold an
 /// answer to it.
 #[must_use]
-pub fn claude_form(model: &str, output: &OutputSchema) -> Option<Value> {
+pub fn claude_form(model: &str, output: &OutputSchema) -> Option<JsonText> {
     let is_newer = ["claude-sonnet-4-5", "claude-sonnet-4-6"];
     let is_older = OLDER.iter().any(|older| model.contains(older))
         && !is_newer.iter().any(|newer| model.contains(newer));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use layer0::JsonText;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
@@ -25,7 +26,8 @@ fn merged(body: &RawValue, extra: &Map<String, Value>) -> Result<Box<RawValue>, 
         let inner = fields.get(key).filter(|inner| inner.get().starts_with('{'));
         let merged = match (inner, value) {
             (Some(inner), Value::Object(value)) => merged(inner, value)?,
-            _ => to_raw_value(value)?,
+            // Sorted, whatever order serde_json keeps.
+            _ => to_raw_value(&JsonText::from(value))?,
         };
         fields.insert(key.clone(), merged);
     }

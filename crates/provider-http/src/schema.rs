@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use layer0::JsonText;
 use serde_json::{Map, Value};
 
 /// Formats of texts that providers hold an answer to.
@@ -22,7 +23,7 @@ const NAMED: [&str; 3] = ["$defs", "definitions", "properties"];
 ///
 /// const SUBSET: Subset = Subset::of(&["type", "properties", "required"]).closed();
 /// let schema = json!({ "type": "object", "properties": { "n": { "type": "integer", "minimum": 1 } } });
-/// let sent = SUBSET.fit(&schema).unwrap();
+/// let sent = SUBSET.fit(&schema).unwrap().value();
 /// assert_eq!(sent["properties"]["n"], json!({ "type": "integer" }));
 /// assert_eq!(sent["additionalProperties"], false);
 /// ```
@@ -58,11 +59,11 @@ impl Subset {
     /// Returns the part of a schema of an object that the protocol takes; `None` where it cannot say
     /// what the schema asks for.
     #[must_use]
-    pub fn fit(&self, schema: &Value) -> Option<Value> {
+    pub fn fit(&self, schema: &Value) -> Option<JsonText> {
         if schema.get("type")? != "object" || (self.is_closed && contains_itself(schema)) {
             return None;
         }
-        self.part(schema)
+        self.part(schema).map(JsonText::from)
     }
 
     fn part(&self, schema: &Value) -> Option<Value> {
@@ -178,7 +179,7 @@ mod tests {
 
     #[track_caller]
     fn check(subset: Subset, schema: Value, expected: Option<Value>) {
-        assert_eq!(subset.fit(&schema), expected);
+        assert_eq!(subset.fit(&schema), expected.map(JsonText::from));
     }
 
     #[test]

@@ -1,15 +1,15 @@
+use layer0::JsonText;
 use layer0::message::StatePart;
-use serde_json::Value;
 
 /// A piece of an earlier answer, as it is sent back.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Piece<'a> {
     /// Some of its text.
     Text(&'a str),
     /// One of its tool calls, by its place among them.
     Call(usize),
     /// What its provider wants back, as it came.
-    Kept(&'a Value),
+    Kept(JsonText),
 }
 
 /// Takes an answer apart so that what its provider wants back stands where it stood: signed thinking
@@ -25,7 +25,7 @@ pub enum Piece<'a> {
 /// let kept = [thought.clone()];
 /// assert_eq!(
 ///     pieces("ab, c", 1, &kept),
-///     [Piece::Text("ab"), Piece::Kept(&thought.data), Piece::Text(", c"), Piece::Call(0)]
+///     [Piece::Text("ab"), Piece::Kept(thought.text()), Piece::Text(", c"), Piece::Call(0)]
 /// );
 /// ```
 #[must_use]
@@ -41,7 +41,7 @@ pub fn pieces<'a>(text: &'a str, calls: usize, kept: &'a [StatePart]) -> Vec<Pie
         }
         pieces.extend((called..part.calls_before.min(calls)).map(Piece::Call));
         called = called.max(part.calls_before.min(calls));
-        pieces.push(Piece::Kept(&part.data));
+        pieces.push(Piece::Kept(part.text()));
     }
     if said < text.len() {
         pieces.push(Piece::Text(&text[said..]));

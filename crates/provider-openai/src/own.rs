@@ -6,7 +6,6 @@ use layer0::JsonText;
 use layer0::message::Image;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 
 /// Where OpenAI itself answers.
 pub const BASE_URL: &str = "https://api.openai.com/v1";
@@ -58,7 +57,7 @@ const STRICT: Subset = Subset::of(&[
 #[derive(Serialize)]
 pub(crate) struct Form<'a> {
     name: &'a str,
-    schema: Value,
+    schema: JsonText,
     /// Is the answer held to it? A schema that says more than can be held is shown to the model.
     strict: bool,
 }
@@ -71,7 +70,7 @@ impl<'a> Form<'a> {
             Some(schema) => Some(Self { name, schema, strict: true }),
             // Nothing but an object is taken.
             None if schema.get("type").is_some_and(|it| it == "object") => {
-                Some(Self { name, schema, strict: false })
+                Some(Self { name, schema: output.schema.clone(), strict: false })
             }
             None => None,
         }

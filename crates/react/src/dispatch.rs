@@ -19,7 +19,7 @@ use layer0::id::{CallId, RunId, SessionId, WorkflowId};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::stop::{Outcome, Stop};
-use layer0::{Code, Operator, Orchestrator, code};
+use layer0::{Code, JsonText, Operator, Orchestrator, code};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
@@ -392,10 +392,11 @@ impl Failure for NotStarted {
     }
 }
 
-/// Returns the input of a task as its digest is made of it.
+/// Returns the input of a task as its model is given it and its digest is made of it: JSON with sorted keys,
+/// a string as it is.
 pub(crate) fn input_text(input: &Value) -> String {
     match input {
         Value::String(text) => text.clone(),
-        other => other.to_string(),
+        other => JsonText::from(other).get().to_owned(),
     }
 }

@@ -7,7 +7,6 @@ use backstop_provider_http::{Endpoint, Piece, pieces, sendable_arguments};
 use layer0::message::{Image, Message, ToolCall};
 use layer0::{JsonText, ToolSpec};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::own::{Form, as_text, data_url, tool_choice};
 
@@ -99,7 +98,7 @@ enum InputItem<'a> {
     },
     /// As it came with the answer.
     #[serde(untagged)]
-    Kept(&'a Value),
+    Kept(JsonText),
 }
 
 #[derive(Serialize)]

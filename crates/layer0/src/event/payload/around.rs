@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Number, Value};
 
+use crate::JsonText;
 use crate::code::Code;
 use crate::event::WaitFor;
 use crate::id::{ApprovalId, CallId, RunId};
+use crate::json_text::{MAX_DEPTH, is_deeper};
 use crate::stop::Outcome;
 use crate::usage::{Allowance, Usage};
 
@@ -447,6 +449,7 @@ payload! {
         /// Its name.
         name: Arc<str>,
         /// What it carried.
+        #[serde(serialize_with = "sorted")]
         data: Value,
     }
 }
@@ -456,5 +459,14 @@ impl SignalReceived {
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, data: Value) -> Self {
         Self { name: name.into(), data }
+    }
+}
+
+/// Writes a value with sorted keys, whatever order serde_json keeps. What no reader follows is left as it
+/// is, to be refused.
+fn sorted<S: Serializer>(value: &Value, serializer: S) -> Result<S::Ok, S::Error> {
+    match is_deeper(value, MAX_DEPTH) {
+        true => value.serialize(serializer),
+        false => JsonText::from(value).serialize(serializer),
     }
 }
