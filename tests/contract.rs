@@ -1,7 +1,5 @@
 //! What callers and implementers may rely on.
 
-// Snapshots of JSON are in the order that serde_json keeps.
-#[cfg(not(feature = "unified-json"))]
 mod carried;
 mod codes;
 mod converted;

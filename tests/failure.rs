@@ -10,7 +10,6 @@ mod load;
 mod pools;
 mod scenarios;
 mod shared;
-#[cfg(not(feature = "unified-json"))]
 mod texts;
 mod traced;
 mod trees;

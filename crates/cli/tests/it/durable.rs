@@ -15,7 +15,8 @@ fn waiting_run_is_served_by_other_processes() {
     let open = bench.run(&["approvals", "--json"]).ok().json().remove(0);
     assert_eq!((&open["run"], &open["tool"]), (&waiting["run"], &"refund".into()));
     assert_eq!(open["arguments"]["order"], 7);
-    let keys: Vec<&String> = open.as_object().unwrap().keys().collect();
+    let mut keys: Vec<&String> = open.as_object().unwrap().keys().collect();
+    keys.sort();
     assert_eq!(keys, ["arguments", "id", "requested_at", "run", "tool"]);
     let id = open["id"].as_str().unwrap();
 

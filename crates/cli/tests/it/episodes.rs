@@ -69,7 +69,7 @@ fn a_budget_needs_more_of_it() {
         ("max_model_calls=3", "write KEY=+N"),
         ("max_calls=+3", "unknown budget `max_calls`"),
         ("max_model_calls=+0", "more than nothing"),
-        ("max_model_calls=+0.5", "invalid type"),
+        ("max_model_calls=+0.5", "invalid value 'max_model_calls=+0.5'"),
     ] {
         bench.run(&["resume", "last", "--reopen", "--budget", given]).fails(2, text);
     }

@@ -192,7 +192,8 @@ fn the_report_has_the_keys_of_the_format() {
     bench.agent("[[model]]\ntext = \"ok\"\n", "");
     let report =
         bench.run(&["run", "agent.toml", "--json", "--session", "s-1"]).ok().json().remove(0);
-    let keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut keys: Vec<&str> = report.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
     assert_eq!(
         keys,
         [

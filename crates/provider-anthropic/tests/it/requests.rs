@@ -4,8 +4,8 @@ use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_anthropic::Anthropic;
 use backstop_provider_http::ConfigError;
 use backstop_testkit::{Request, ScriptedEndpoint};
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall, Transcript};
+use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
 use super::ask::{KEY, hello, send, to};
@@ -50,13 +50,13 @@ async fn what_is_sent() {
     assert_eq!(request.header("x-api-key"), Some(KEY));
     assert_eq!(request.header("authorization"), None);
     assert_eq!(request.header("anthropic-version"), Some("2023-06-01"));
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]
 async fn what_is_not_set_is_not_sent() {
     let request = sent(&hello(), false).await;
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]

@@ -5,8 +5,8 @@ use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_bedrock::{AwsCredentials, Bedrock};
 use backstop_provider_http::ConfigError;
 use backstop_testkit::{Request, ScriptedEndpoint};
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall, Transcript};
+use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
@@ -56,14 +56,14 @@ fn conversation() -> ModelRequest {
 async fn what_is_sent() {
     let request = sent(&conversation(), true).await;
     assert_eq!(request.path, "/model/model-1%3A0/converse-stream");
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]
 async fn what_is_not_set_is_not_sent() {
     let request = sent(&hello(), false).await;
     assert_eq!(request.path, "/model/model-1%3A0/converse");
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 /// What arrives is signed as the document says, put together here by hand:

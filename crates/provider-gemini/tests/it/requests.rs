@@ -4,8 +4,8 @@ use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_gemini::Gemini;
 use backstop_provider_http::ConfigError;
 use backstop_testkit::{Loopback, Reply, Request, ScriptedEndpoint};
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall, Transcript};
+use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
 use super::ask::{KEY, hello, send, to};
@@ -62,7 +62,7 @@ async fn what_is_sent() {
     assert_eq!(request.header("x-goog-api-key"), Some(KEY));
     assert_eq!(request.header("authorization"), None);
     assert_eq!(request.header("content-type"), Some("application/json"));
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn unsigned_thinking_is_sent_no_signature() {
 #[tokio::test]
 async fn what_is_not_set_is_not_sent() {
     let request = sent("model-1", |it| it, &hello(), false).await;
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_http::ConfigError;
 use backstop_provider_ollama::{HOSTED_URL, KEY_VARIABLE, Ollama};
 use backstop_testkit::{Request, ScriptedEndpoint};
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall, Transcript};
+use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
 use super::ask::{KEY, hello, send, to};
@@ -49,13 +49,13 @@ async fn what_is_sent_to_stream() {
     assert_eq!(request.path, "/api/chat");
     assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(request.header("content-type"), Some("application/json"));
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]
 async fn what_is_not_set_is_not_sent() {
     let request = sent(|it| it, &hello(), false).await;
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 /// A call that no message made, as after a conversation was cut, has no name to send.

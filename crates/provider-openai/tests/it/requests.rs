@@ -4,8 +4,8 @@ use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_http::ConfigError;
 use backstop_provider_openai::OpenAi;
 use backstop_testkit::{Request, ScriptedEndpoint};
-use layer0::ToolSpec;
 use layer0::message::{Image, Message, ToolCall, Transcript};
+use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
 use super::ask::{KEY, hello, send, to};
@@ -49,7 +49,7 @@ async fn what_is_sent_to_a_compatible_endpoint() {
     assert_eq!(request.path, "/v1/chat/completions");
     assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(request.header("content-type"), Some("application/json"));
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn openai_itself_gets_max_completion_tokens() {
 #[tokio::test]
 async fn what_is_not_set_is_not_sent() {
     let request = sent(|it| it, &hello(), false).await;
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]

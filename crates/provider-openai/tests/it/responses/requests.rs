@@ -2,6 +2,7 @@ use backstop_provider::{ModelRequest, ModelSettings, Provider, ScriptedAnswer};
 use backstop_provider_http::ConfigError;
 use backstop_provider_openai::OpenAiResponses;
 use backstop_testkit::{Request, ScriptedEndpoint};
+use layer0::JsonText;
 use layer0::message::{Message, Transcript};
 
 use super::ask::to;
@@ -27,13 +28,13 @@ async fn what_is_sent_is_the_whole_conversation() {
     assert_eq!(request.path, "/v1/responses");
     assert_eq!(request.header("authorization"), Some(format!("Bearer {KEY}").as_str()));
     assert_eq!(request.header("content-type"), Some("application/json"));
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]
 async fn what_is_not_set_is_not_sent() {
     let request = sent(|it| it, &hello(), false).await;
-    insta::assert_json_snapshot!(request.body);
+    insta::assert_snapshot!(JsonText::from(&request.body).pretty());
 }
 
 #[tokio::test]
@@ -45,7 +46,7 @@ async fn a_system_message_further_on_keeps_its_place() {
     messages.push(Message::system("Two calls are left."));
     let request = sent(|it| it, &ModelRequest::new(messages), false).await;
     assert_eq!(request.body["instructions"], "Be brief.\n\nBe kind.");
-    insta::assert_json_snapshot!(request.body["input"]);
+    insta::assert_snapshot!(JsonText::from(&request.body["input"]).pretty());
 }
 
 /// What is left of a budget may be less than the protocol accepts.
