@@ -192,7 +192,12 @@ impl Run {
                 let text = failed_text(&run.tool, &error);
                 let failing = Failing::new(&self.agent, &self.context, call_id, &run.tool, 0);
                 let answer = self.ledger.answer(id, failing.respond(&error, &text));
-                self.ledger.step([answer]).await
+                // What it dispatched cannot be gone on with either.
+                let ended = self.end_dispatches_of(call_id).await?;
+                let mut facts: Vec<_> =
+                    ended.into_iter().map(|returned| self.ledger.fact(returned)).collect();
+                facts.push(answer);
+                self.ledger.step(facts).await
             }
         }
     }

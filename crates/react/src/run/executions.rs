@@ -155,7 +155,7 @@ impl Run {
         work: AtWork,
         end: ExecutionEnd,
     ) -> Result<(), AgentError> {
-        let ExecutionEnd { returned, facts: Notes(facts), is_left, again } = end;
+        let ExecutionEnd { mut returned, facts: Notes(facts), is_left, again } = end;
         let now = self.ledger.at();
         if is_left {
             self.tools.end(&work, None);
@@ -171,7 +171,8 @@ impl Run {
             answer @ EventKind::ToolResponded(_) => Input::answer(at, work.effect, answer),
             note => Input::fact(at, note),
         };
-        for returned in &returned {
+        for returned in &mut returned {
+            self.end_left_open(returned).await?;
             self.below.returned(&returned.run);
         }
         let resumed = self.approvals.take_resumed().map(EventKind::from);

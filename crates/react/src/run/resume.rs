@@ -5,13 +5,14 @@ mod episode;
 use std::sync::Arc;
 
 use backstop_event_log::{
-    Claim, EventLog, InboxMessage, LogError, Record, RunWriter, session_of_fork,
+    Claim, EventLog, InboxMessage, LogError, Record, RunState, RunWriter, session_of_fork,
 };
 use backstop_react_machine::{
     AgentDefinition, CANCEL, CheckedDefinition, Input, Machine, Replayed,
 };
 use layer0::event::{Event, EventKind, OperatorReturned, RunForked, RunResumed};
-use layer0::id::RunId;
+use layer0::id::{CallId, RunId};
+use layer0::stop::Outcome;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
@@ -234,6 +235,42 @@ impl Run {
             }
         }
         Ok(returned)
+    }
+
+    /// Ends what a call dispatched that cannot be gone on with, and returns what became of it.
+    pub(super) async fn end_dispatches_of(
+        &mut self,
+        call: &CallId,
+    ) -> Result<Vec<OperatorReturned>, AgentError> {
+        let Some(log) = self.agent.log.clone() else { return Ok(Vec::new()) };
+        let open = self.ledger.machine().open_dispatches().iter();
+        let of_call = open.filter(|open| open.call_id == *call);
+        let of_call: Vec<_> =
+            of_call.map(|open| (Arc::clone(&open.operator), open.run.clone())).collect();
+        let mut returned = Vec::new();
+        for dispatch in of_call {
+            let session = &self.context.session;
+            returned.push(dead_dispatch(&self.agent, &log, session, dispatch).await?);
+        }
+        Ok(returned)
+    }
+
+    /// Ends a run below that failed without closing its record, such as one whose log failed.
+    pub(super) async fn end_left_open(
+        &mut self,
+        returned: &mut OperatorReturned,
+    ) -> Result<(), AgentError> {
+        let Some(log) = self.agent.log.clone() else { return Ok(()) };
+        if returned.outcome != Outcome::Failed {
+            return Ok(());
+        }
+        let summary = log.summary(&returned.run).await?;
+        if summary.is_some_and(|summary| summary.state == RunState::Running) {
+            let dispatch = (Arc::clone(&returned.operator), returned.run.clone());
+            let closed = dead_dispatch(&self.agent, &log, &self.context.session, dispatch).await?;
+            returned.usage = closed.usage;
+        }
+        Ok(())
     }
 
     /// Takes in what is in the inbox now.

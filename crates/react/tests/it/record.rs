@@ -108,8 +108,16 @@ async fn the_log_tells_the_story_in_order() {
     assert_eq!(started.agent.digest.len(), 64);
 }
 
-/// A log that fails at a seq.
-struct FailingLog(Arc<MemoryLog>, u64);
+/// A log that fails at some appends.
+pub(crate) struct FailingLog(
+    pub(crate) Arc<MemoryLog>,
+    pub(crate) Box<dyn Fn(&Batch) -> bool + Send + Sync>,
+);
+
+/// Does an append have the event of this seq?
+fn has(seq: u64) -> Box<dyn Fn(&Batch) -> bool + Send + Sync> {
+    Box::new(move |batch| batch.records.iter().any(|record| record.seq == seq))
+}
 
 #[async_trait::async_trait]
 impl EventLog for FailingLog {
@@ -140,7 +148,7 @@ impl EventLog for FailingLog {
         self.0.watch_inbox(run)
     }
     async fn append(&self, batch: Batch) -> Result<(), LogError> {
-        if batch.records.iter().any(|record| record.seq == self.1) {
+        if (self.1)(&batch) {
             return Err(LogError::Full("quota".into()));
         }
         self.0.append(batch).await
@@ -168,7 +176,7 @@ async fn no_effect_starts_without_its_record() {
     }
     for seq in 1..=5 {
         let bench = Bench::new();
-        let log = FailingLog(Arc::clone(&bench.log), seq);
+        let log = FailingLog(Arc::clone(&bench.log), has(seq));
         // Two attempts, so that seq 3 is appended while the retry stack waits.
         let answers =
             vec![fails(ErrorKind::Transient), calls([call("c1", "act", json!({}))]), says("x")];
@@ -222,7 +230,7 @@ async fn listeners_get_what_is_durable_and_change_nothing() {
 #[tokio::test]
 async fn what_could_not_be_logged_is_not_counted() {
     let bench = Bench::new();
-    let log = FailingLog(Arc::clone(&bench.log), 1);
+    let log = FailingLog(Arc::clone(&bench.log), has(1));
     let failure = bench.run(bench.agent(vec![says("x")]).log(log)).await.unwrap_err();
     assert_eq!((failure.usage.model_calls, failure.usage.model_attempts), (0, 0));
 }

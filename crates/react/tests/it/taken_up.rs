@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Batch, Decision, EventLog};
+use backstop_event_log::{Batch, Decision, EventLog, RunFilter};
 use backstop_provider::{ErrorKind, ScriptedProvider};
 use backstop_react::{
-    Agent, AgentBuilder, ApprovalRequest, Approver, Budget, ReopenRequest, RunRequest, replay,
+    Agent, AgentBuilder, ApprovalRequest, Approver, Budget, ReopenRequest, ResumeRequest,
+    RunRequest, replay,
 };
 use backstop_tool::{ToolError, tool};
 use layer0::event::{EventKind, OperatorReturned};
@@ -17,6 +18,7 @@ use layer0::id::RunId;
 use layer0::stop::Stop;
 
 use crate::bench::*;
+use crate::record::FailingLog;
 use crate::tape::Tape;
 use crate::tree::calling;
 
@@ -150,4 +152,63 @@ async fn reopened_run_has_what_its_caller_kept() {
     let done = on(&bench, async move { clerk.reopen(reopened).await }).await.unwrap();
     assert_eq!((&done.stop, done.text()), (&Stop::Completed, "done"));
     replay(&*tape, &child.run).await.unwrap();
+}
+
+/// Spec: D5, O2. A call whose tool is gone is answered, and what it dispatched is ended.
+#[tokio::test]
+async fn dispatch_of_a_tool_that_is_gone_is_ended() {
+    let bench = Bench::new();
+    let build = |tape: &Arc<Tape>, has_tool: bool| {
+        let clerk = agent(&bench, tape, "clerk", calling(&[("look", "")])).tool(look);
+        let lead = agent(&bench, tape, "lead", calling(&[("clerk", "go")])).tool(pay);
+        let lead =
+            if has_tool { lead.tool(clerk.build().unwrap().as_tool("Helps.")) } else { lead };
+        lead.build().unwrap()
+    };
+    let tape = Arc::new(Tape::default());
+    let lead = build(&tape, true);
+    let request = RunRequest::new("go").run("run_lead".into());
+    on(&bench, async move { lead.run(request).await }).await.unwrap();
+
+    let batches = tape.batches();
+    let tape = Tape::after(&batches[..=before(&batches, "operator.dispatched") + 2]).await;
+    let lead = build(&tape, false);
+    let request = ResumeRequest::new("run_lead").allow_other_agent();
+    let resumed = on(&bench, async move { lead.resume(request).await }).await.unwrap();
+    assert_eq!(resumed.stop, Stop::Completed);
+    let answers: Vec<_> = kinds(&tape, &"run_lead".into())
+        .await
+        .into_iter()
+        .filter_map(|kind| match kind {
+            EventKind::ToolResponded(answer) => Some(answer.error.unwrap().reason.to_string()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(answers, ["tool.not_found"]);
+    let child = returned(&tape, "run_lead").await.run;
+    assert!(!tape.summary(&child).await.unwrap().unwrap().is_open());
+}
+
+/// Spec: O2, O3. A run below that could not write its end is ended before its caller hears of it.
+#[tokio::test]
+async fn run_below_whose_log_failed_is_ended() {
+    let bench = Bench::new();
+    let failed = AtomicU32::new(0);
+    let fails = move |batch: &Batch| {
+        let is_third = &*batch.summary.agent == "clerk" && batch.records[0].seq > 4;
+        is_third && failed.fetch_add(1, Ordering::SeqCst) == 0
+    };
+    let log: Arc<dyn EventLog> = Arc::new(FailingLog(Arc::clone(&bench.log), Box::new(fails)));
+    let agent = |name: &str, calls| {
+        let agent = Agent::builder(calling(calls)).clock(Arc::new(bench.clock.clone()));
+        agent.name(name).shared_log(Arc::clone(&log))
+    };
+    let clerk = agent("clerk", &[("look", "")]).tool(look).build().unwrap();
+    let lead = agent("lead", &[("clerk", "go")]).tool(clerk.as_tool("Helps.")).build().unwrap();
+    let ended = on(&bench, async move { lead.run("go").await }).await.unwrap();
+    assert_eq!(ended.stop, Stop::Completed);
+    for run in bench.log.runs(RunFilter::new()).await.unwrap() {
+        assert!(!run.is_open(), "{} is {:?}", run.agent, run.state);
+        replay(&*bench.log, &run.run).await.unwrap();
+    }
 }
