@@ -37,7 +37,7 @@ fn what_must_not_pass_says_why() {
                 false,
                 "reason: expected \"provider.rate_limited\", got \"provider.auth_failed\""
             ),
-            ("reopen_completed", false, "reopen: the run completed"),
+            ("reopen_completed", false, "reopen: the run completed (run.not_reopenable)"),
             ("script_exhausted", false, "model: asked more often than it has answers"),
             (
                 "script_exhausted_below",

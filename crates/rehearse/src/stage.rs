@@ -9,12 +9,12 @@ use backstop_config::{Reopening, Scenario};
 use backstop_event_log::{LogError, read_events};
 use backstop_provider::ScriptExhausted;
 use backstop_react::{
-    CancellationToken, ReopenRequest, ResumeError, ResumeRequest, RunFailure, RunOutcome,
+    Agent, CancellationToken, ReopenRequest, ResumeError, ResumeRequest, RunFailure, RunOutcome,
     RunRequest, new_run_id,
 };
 use backstop_store_sqlite::Database;
 use layer0::error::BoxError;
-use layer0::failure::{Chain, sources};
+use layer0::failure::{Chain, Failure, sources};
 use layer0::id::RunId;
 use layer0::{Orchestrator, Timestamp};
 use serde::Serialize;
@@ -147,45 +147,36 @@ async fn play(
     let first = agent.clone();
     let (mut result, mut still) =
         tracked(&clock, None, async move { first.run(request).await }).await?;
-    // What is parked is resumed when it is due, as what dispatched it does.
-    while let Some(until) = parked_until(&result) {
-        let mut request = ResumeRequest::new(run.clone()).cancelled_by(token.clone());
-        request = request.orchestrator(Arc::clone(&through));
+    let mut resume = ResumeRequest::new(run.clone()).cancelled_by(token.clone());
+    resume = resume.orchestrator(Arc::clone(&through));
+    if let Some(longest) = max_park {
+        resume = resume.max_park(longest);
+    }
+    (result, still) = until_due(&clock, &agent, &resume, (result, still)).await?;
+    let mut refused = None;
+    for reopening in &scenario.reopen {
+        let (reopens, request) = (agent.clone(), request_of(&run, reopening));
+        let mut request = request.orchestrator(Arc::clone(&through));
         if let Some(longest) = max_park {
             request = request.max_park(longest);
         }
-        let (agent, waits) = (agent.clone(), clock.clone());
-        let resumed;
-        (resumed, still) = tracked(&clock, Some(still), async move {
-            waits.sleep(until.since(waits.now())).await;
-            agent.resume(request).await
-        })
-        .await?;
-        result = match resumed {
-            Ok(outcome) => Ok(outcome),
-            Err(ResumeError::Run(failure)) => Err(*failure),
-            Err(error) => return Err(RehearsalError::Store(error.into())),
-        };
-    }
-    let mut refused = None;
-    for reopening in &scenario.reopen {
-        let (agent, request) = (agent.clone(), request_of(&run, reopening));
-        let request = request.orchestrator(Arc::clone(&through));
         let opened;
         (opened, still) =
-            tracked(&clock, Some(still), async move { agent.reopen(request).await }).await?;
+            tracked(&clock, Some(still), async move { reopens.reopen(request).await }).await?;
         result = match opened {
             Ok(outcome) => Ok(outcome),
             Err(ResumeError::Run(failure)) => Err(*failure),
             Err(error) => {
                 // Without the run's id, which is another one each time.
-                refused = Some(match &error {
-                    ResumeError::NotReopenable { why, .. } => format!("reopen: {why}"),
-                    other => format!("reopen: {}", Chain(other)),
-                });
+                let why = match &error {
+                    ResumeError::NotReopenable { why, .. } => why.to_string(),
+                    other => Chain(other).to_string(),
+                };
+                refused = Some(format!("reopen: {why} ({})", error.code()));
                 break;
             }
         };
+        (result, still) = until_due(&clock, &agent, &resume, (result, still)).await?;
     }
     let report = report(scenario, &shared, &operators, &result).await;
     let report = report.map_err(RehearsalError::Store)?;
@@ -265,6 +256,32 @@ async fn tracked<T: Send + 'static>(
     let result = result.await.map_err(lost)?;
     let _ = task.await;
     Ok(result)
+}
+
+type Ended = (Result<RunOutcome, RunFailure>, Hold);
+
+/// Resumes what is parked when it is due, as what dispatched it does.
+async fn until_due(
+    clock: &VirtualClock,
+    agent: &Agent,
+    request: &ResumeRequest,
+    (mut result, mut still): Ended,
+) -> Result<Ended, RehearsalError> {
+    while let Some(until) = parked_until(&result) {
+        let (agent, request, waits) = (agent.clone(), request.clone(), clock.clone());
+        let resumed;
+        (resumed, still) = tracked(clock, Some(still), async move {
+            waits.sleep(until.since(waits.now())).await;
+            agent.resume(request).await
+        })
+        .await?;
+        result = match resumed {
+            Ok(outcome) => Ok(outcome),
+            Err(ResumeError::Run(failure)) => Err(*failure),
+            Err(error) => return Err(RehearsalError::Store(error.into())),
+        };
+    }
+    Ok((result, still))
 }
 
 /// Makes the request to open a run again.

@@ -39,6 +39,7 @@ pub(crate) struct RunRow {
     pub(crate) run: RunId,
     pub(crate) session: SessionId,
     pub(crate) state: String,
+    /// The run that dispatched it; where that kept no record, the one at the head of its callers.
     pub(crate) parent: Option<RunId>,
     /// The run that it goes on with.
     pub(crate) follows: Option<RunId>,
@@ -55,7 +56,8 @@ impl RunRow {
 /// Reads the rows of all runs, the last started first.
 pub(crate) async fn all_runs(database: &Database) -> Result<Vec<RunRow>, StoreError> {
     let rows = sqlx::query(
-        "SELECT id, runs.run, session, state, parent, earlier, last_seq, started_at, \
+        "SELECT id, runs.run, session, state, earlier, last_seq, started_at, \
+         CASE WHEN parent IN (SELECT run FROM runs) THEN parent ELSE coalesce(root, parent) END AS parent, \
          CASE WHEN json_valid(summary) THEN json_extract(summary, '$.finished_at') END AS ended \
          FROM runs LEFT JOIN follows ON follows.run = runs.run ORDER BY started_at DESC, id DESC",
     )

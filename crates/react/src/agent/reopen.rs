@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backstop_event_log::{LogError, RunState, RunSummary};
 use backstop_react_machine::NotReopenable;
@@ -89,6 +90,13 @@ impl ReopenRequest {
     #[must_use]
     pub fn cancelled_by(mut self, token: CancellationToken) -> Self {
         self.cancellation = token;
+        self
+    }
+
+    /// Lets the run be parked for so long, as [`RunRequest::max_park`](crate::RunRequest::max_park) does.
+    #[must_use]
+    pub const fn max_park(mut self, longest: Duration) -> Self {
+        self.place.max_park = Some(longest);
         self
     }
 

@@ -269,3 +269,16 @@ async fn a_removed_run_leaves_no_label() {
         sqlx::query_scalar("SELECT count(*) FROM labels").fetch_one(&mut connection).await.unwrap();
     assert_eq!(left, 0, "rows of labels are left");
 }
+
+/// Spec: S10, O2. A run below an operator without a record is kept with the open run at the head of its callers.
+#[tokio::test]
+async fn run_below_an_unrecorded_one_stays_with_its_root() {
+    let database = Database::in_memory().await.unwrap();
+    let root = begin(&database, 1, "run_root", started("s")).await;
+    let EventKind::RunStarted(mut below) = dispatched("s", "run_none") else { unreachable!() };
+    (below.run, below.root) = (Some("run_below".into()), Some("run_root".into()));
+    over(&database, 2, "run_below", below.into()).await;
+    let kept = database.prune_runs(Duration::ZERO, &[], at(30 * DAY)).await.unwrap();
+    assert_eq!((kept.runs.len(), names(&database).await.len()), (0, 2));
+    drop(root);
+}
