@@ -100,7 +100,7 @@ impl Job {
             (Self::Claim(_, _, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Chore(_, answer), Ok(Done::Performed(many))) => drop(answer.send(Ok(many))),
             (Self::Chore(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
-            // `transact` answers each job with its own kind; a dropped answer reads as closed.
+            // `transact` answers each job with its own kind; a dropped answer reads as a writer that is gone.
             (
                 Self::Store(..)
                 | Self::Put(..)

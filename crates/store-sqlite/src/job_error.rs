@@ -8,13 +8,20 @@ use crate::fault::Fault;
 /// What every job is told that waited behind another process's lock.
 const LOCKED: &str = "another process holds the lock of the database";
 
-/// Why a job failed inside a transaction.
+/// What callers are told whose jobs were not answered.
+const LOST: &str = "the task that writes to the database is gone, and what it was given with it";
+
+/// Why a job failed.
 pub(crate) enum JobError {
+    /// The database was closed.
+    Closed,
     Log(LogError),
     Store(StoreError),
     Database(sqlx::Error),
     /// Another process held the lock for longer than is waited.
     Locked,
+    /// The task that writes has panicked, or its runtime was shut down.
+    Lost,
 }
 
 impl From<LogError> for JobError {
@@ -26,10 +33,12 @@ impl From<LogError> for JobError {
 impl From<JobError> for LogError {
     fn from(error: JobError) -> Self {
         match error {
+            JobError::Closed => Self::Closed,
             JobError::Log(error) => error,
             JobError::Store(error) => Self::Failed(error.into()),
             JobError::Database(error) => Fault::from(error).into(),
             JobError::Locked => Self::Locked(LOCKED.into()),
+            JobError::Lost => Self::Failed(LOST.into()),
         }
     }
 }
@@ -37,10 +46,12 @@ impl From<JobError> for LogError {
 impl From<JobError> for StoreError {
     fn from(error: JobError) -> Self {
         match error {
+            JobError::Closed => Self::Closed,
             JobError::Store(error) => error,
             JobError::Log(error) => Self::Failed(error.into()),
             JobError::Database(error) => Fault::from(error).into(),
             JobError::Locked => Self::Locked(LOCKED.into()),
+            JobError::Lost => Self::Failed(LOST.into()),
         }
     }
 }
@@ -60,7 +71,7 @@ impl JobError {
         match self {
             Self::Database(error) => Fault::is_locked(error),
             Self::Locked => true,
-            Self::Log(_) | Self::Store(_) => false,
+            Self::Closed | Self::Log(_) | Self::Lost | Self::Store(_) => false,
         }
     }
 }

@@ -72,15 +72,11 @@ impl Writer {
 
     pub(crate) async fn append(&self, batch: Batch) -> Result<(), LogError> {
         let append = Box::new(Append::new(batch)?);
-        let (answer, answered) = oneshot::channel();
-        self.submit(Job::Append(append, answer)).await.ok_or(LogError::Closed)?;
-        answered.await.unwrap_or(Err(LogError::Closed))
+        self.ask(|answer| Job::Append(append, answer)).await
     }
 
     pub(crate) async fn send(&self, sent: Sent) -> Result<Option<RunId>, LogError> {
-        let (answer, answered) = oneshot::channel();
-        self.submit(Job::Send(Box::new(sent), answer)).await.ok_or(LogError::Closed)?;
-        answered.await.unwrap_or(Err(LogError::Closed))
+        self.ask(|answer| Job::Send(Box::new(sent), answer)).await
     }
 
     pub(crate) async fn claim(
@@ -88,22 +84,16 @@ impl Writer {
         run: RunId,
         dead: Vec<Arc<str>>,
     ) -> Result<Claiming, LogError> {
-        let (answer, answered) = oneshot::channel();
-        self.submit(Job::Claim(run, dead, answer)).await.ok_or(LogError::Closed)?;
-        answered.await.unwrap_or(Err(LogError::Closed))
+        self.ask(|answer| Job::Claim(run, dead, answer)).await
     }
 
     pub(crate) async fn store(&self, error: NewError) -> Result<Stored, StoreError> {
         let insert = Box::new(Insert::new(error)?);
-        let (answer, answered) = oneshot::channel();
-        self.submit(Job::Store(insert, answer)).await.ok_or(StoreError::Closed)?;
-        answered.await.unwrap_or(Err(StoreError::Closed))
+        self.ask(|answer| Job::Store(insert, answer)).await
     }
 
     pub(crate) async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        self.submit(Job::Put(Box::new(result), answer)).await.ok_or(StoreError::Closed)?;
-        answered.await.unwrap_or(Err(StoreError::Closed))
+        self.ask(|answer| Job::Put(Box::new(result), answer)).await
     }
 
     /// Does work of the store's own.
@@ -112,16 +102,24 @@ impl Writer {
     }
 
     pub(crate) async fn perform_shared(&self, chore: Arc<dyn Chore>) -> Result<u64, StoreError> {
-        let (answer, answered) = oneshot::channel();
-        self.submit(Job::Chore(chore, answer)).await.ok_or(StoreError::Closed)?;
-        answered.await.unwrap_or(Err(StoreError::Closed))
+        self.ask(|answer| Job::Chore(chore, answer)).await
     }
 
-    /// Queues a job; `None` when the writer is closed.
-    async fn submit(&self, job: Job) -> Option<()> {
+    /// Queues a job, and waits until it is written.
+    async fn ask<T, E: From<JobError>>(
+        &self,
+        job: impl FnOnce(oneshot::Sender<Result<T, E>>) -> Job,
+    ) -> Result<T, E> {
+        let (answer, answered) = oneshot::channel();
+        self.submit(job(answer)).await?;
+        answered.await.unwrap_or_else(|_| Err(JobError::Lost.into()))
+    }
+
+    async fn submit(&self, job: Job) -> Result<(), JobError> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok();
         let jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        jobs.as_ref()?.send(Queued::new(job, permit)).ok()
+        let jobs = jobs.as_ref().ok_or(JobError::Closed)?;
+        jobs.send(Queued::new(job, permit)).map_err(|_| JobError::Lost)
     }
 
     /// Takes no more jobs, and waits until those queued are written.
@@ -204,12 +202,12 @@ async fn run(mut connected: Connected, mut jobs: mpsc::UnboundedReceiver<Queued>
 
 /// Writes jobs in one transaction. If one of them fails, they are written again in one transaction, each
 /// with a savepoint of its own, so that a bad row takes no other job with it and costs no further
-/// commit. A lock is waited for once, by all of them.
+/// commit. Where that fails as a whole, each is written alone. A lock is waited for once, by all of them.
 async fn commit(connected: &mut Connected, jobs: Vec<Job>) {
     match transact(connected, &jobs).await {
         Ok(done) => answer_all(connected, jobs, done.into_iter().map(Ok)),
         Err(error) if error.is_locked() => {
-            let locked = jobs.iter().map(|_| Err(JobError::Locked)).collect::<Vec<_>>();
+            let locked = locked(jobs.len());
             answer_all(connected, jobs, locked.into_iter());
         }
         Err(error) if jobs.len() == 1 => answer_all(connected, jobs, std::iter::once(Err(error))),
@@ -265,26 +263,39 @@ async fn transact(connected: &mut Connected, jobs: &[Job]) -> Result<Vec<Done>, 
     result
 }
 
+fn locked(jobs: usize) -> Vec<Result<Done, JobError>> {
+    std::iter::repeat_with(|| Err(JobError::Locked)).take(jobs).collect()
+}
+
 /// Writes jobs in one transaction, those that fail left out.
 async fn transact_each(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Done, JobError>> {
-    let mut results = Vec::with_capacity(jobs.len());
-    let whole = write_each(connected, jobs, &mut results).await;
-    match whole {
-        Ok(()) => connected.count_commit(),
-        Err(error) => {
-            connected.recover().await;
-            // Nothing was written: what had worked failed with the transaction.
-            let is_locked = error.is_locked();
-            let why = LogError::from(error).to_string();
-            let failed = || match is_locked {
-                true => Err(JobError::Locked),
-                false => Err(JobError::Log(LogError::Failed(why.clone().into()))),
-            };
+    match write_each(connected, jobs).await {
+        Ok(results) => {
+            connected.count_commit();
             results
-                .iter_mut()
-                .filter(|result| result.is_ok())
-                .for_each(|result| *result = failed());
-            results.resize_with(jobs.len(), failed);
+        }
+        Err(error) if error.is_locked() => {
+            connected.recover().await;
+            locked(jobs.len())
+        }
+        Err(_) => {
+            connected.recover().await;
+            transact_alone(connected, jobs).await
+        }
+    }
+}
+
+/// Writes each job in a transaction of its own: the database ends one that several share when the disk is
+/// full, and then it is not known of which of them there is no room.
+async fn transact_alone(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Done, JobError>> {
+    let mut results = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let done = transact(connected, std::slice::from_ref(job)).await;
+        let is_locked = done.as_ref().is_err_and(JobError::is_locked);
+        results.push(done.and_then(|mut done| done.pop().ok_or_else(JobError::no_answer)));
+        if is_locked {
+            results.extend(locked(jobs.len() - results.len()));
+            break;
         }
     }
     results
@@ -293,8 +304,8 @@ async fn transact_each(connected: &mut Connected, jobs: &[Job]) -> Vec<Result<Do
 async fn write_each(
     connected: &mut Connected,
     jobs: &[Job],
-    results: &mut Vec<Result<Done, JobError>>,
-) -> Result<(), JobError> {
+) -> Result<Vec<Result<Done, JobError>>, JobError> {
+    let mut results = Vec::with_capacity(jobs.len());
     let owner = owner(connected, jobs).await?;
     let mut transaction = connected.connection.begin_with("BEGIN IMMEDIATE").await?;
     for job in jobs {
@@ -312,7 +323,7 @@ async fn write_each(
         }
     }
     transaction.commit().await?;
-    Ok(())
+    Ok(results)
 }
 
 /// Returns the id of the owner, if a job needs it: its file is made for the first of them.
@@ -367,3 +378,6 @@ async fn write(
     }
     Ok(done)
 }
+
+#[cfg(test)]
+mod tests;

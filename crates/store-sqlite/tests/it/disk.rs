@@ -1,15 +1,21 @@
-//! What reaches the disk: how much an event takes there, and that durable appends are synced.
+//! What reaches the disk: how much an event takes there, that durable appends are synced, and what is told
+//! when there is no room.
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
+use backstop_error_store::ErrorStore;
 use backstop_event_log::{EventLog, RunWriter, Seed, read_events};
 use backstop_store_sqlite::{Database, Durability};
 use layer0::Timestamp;
 use layer0::event::{Actor, Warning};
+use layer0::failure::Failure;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection};
+
+use crate::{error, write_run};
 
 /// Appends so many events one by one, of these numbers of characters in turn, and returns the bytes
 /// of their payload.
@@ -104,4 +110,49 @@ fn full_durability_syncs_before_acknowledging() {
     let (full, normal) = (syncs(folder.path(), "full.db"), syncs(folder.path(), "normal.db"));
     assert!(full >= APPENDS, "{full} syncs of {APPENDS} appends");
     assert!(normal < APPENDS, "{normal} syncs of {APPENDS} appends at normal durability");
+}
+
+/// Names the file that [`stores_without_room`] writes to.
+const LIMITED: &str = "BACKSTOP_TEST_LIMITED";
+
+/// Stores several errors in one commit, of which some have no room, in a process of its own whose files must
+/// not grow; alone it does nothing.
+#[tokio::test]
+async fn stores_without_room() {
+    let Some(path) = std::env::var_os(LIMITED) else { return };
+    let database = Database::open(Path::new(&path), Durability::Normal).await.unwrap();
+    let (errors, log) = (database.errors(), Arc::new(database.log()) as Arc<dyn EventLog>);
+    let long = |name: &str| error("s-1", name, &name.repeat(3_000_000));
+    let (small, first, (), second) = tokio::join!(
+        errors.store(error("s-1", "c1", "small")),
+        errors.store(long("a")),
+        write_run(&log, "run_1", "s-1", 3),
+        errors.store(long("b")),
+    );
+    small.unwrap();
+    for failed in [first, second] {
+        let failed = failed.unwrap_err();
+        assert_eq!(failed.code(), "store.full", "{failed:?}");
+        let source = failed.source().unwrap().to_string();
+        assert!(source.contains("full") || source.contains("I/O"), "{source}");
+    }
+    assert_eq!(read_events(&*log, &"run_1".into()).await.unwrap().1.len(), 3);
+    database.close().await;
+}
+
+/// Spec: S6, E5. The database ends the whole transaction when there is no room; each job is told how it fared.
+#[cfg(unix)]
+#[test]
+fn a_full_disk_is_told_to_each_job() {
+    let folder = tempfile::tempdir().unwrap();
+    // A signal that is ignored stays ignored in what is executed.
+    let limited = "trap '' XFSZ; ulimit -f 4000; exec \"$0\" --exact disk::stores_without_room";
+    let ended = Command::new("sh")
+        .args(["-c", limited])
+        .arg(std::env::current_exe().unwrap())
+        .env(LIMITED, folder.path().join("x.db"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success() && said.contains("1 passed"), "{said}");
 }
