@@ -68,7 +68,7 @@ impl JsonText {
     /// Makes a string of JSON that says this.
     #[must_use]
     pub fn string(text: &str) -> Self {
-        Self::of(text).unwrap_or_default()
+        Self::of(text).expect("a string of JSON is nested nowhere")
     }
 
     /// Returns the text.
@@ -93,8 +93,7 @@ impl JsonText {
     /// Returns it as a tree, whose numbers are what a 64-bit integer or float makes of them.
     #[must_use]
     pub fn value(&self) -> Value {
-        // Every text that is made is read within serde_json's limits.
-        self.read().unwrap_or_default()
+        self.read().expect("every text that is made is JSON within serde_json's limits")
     }
 
     /// Is it an object?
@@ -126,9 +125,8 @@ impl JsonText {
     /// becomes a string.
     #[must_use]
     pub fn map_strings(&self, map: &mut dyn FnMut(&str) -> Cow<'_, str>) -> Self {
-        // A text that could be written once can be written again.
         let mapped = canonical(self.get(), MAX_RECORDED_DEPTH, Some(map));
-        mapped.map(|text| Self(text.into())).unwrap_or_default()
+        Self(mapped.expect("a text that was written once can be written again").into())
     }
 
     fn canonical(text: &str, max_depth: usize) -> Result<Self, serde_json::Error> {

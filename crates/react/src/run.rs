@@ -243,36 +243,36 @@ impl Run {
     }
 
     async fn take_end(&mut self, of: InFlight, end: End) -> Result<(), AgentError> {
-        match end {
-            End::Attempt(end) => self.attempt_ended(end).await,
-            End::Execution(end) => match of {
-                InFlight::Execution(work) => self.execution_ended(work, end).await,
-                _ => Ok(()),
-            },
-            End::Hooks(notes, stop) => match of {
-                InFlight::Signal => self.signal_shown(notes.0, stop).await,
-                _ => self.hooks_ended(notes.0, stop).await,
-            },
-            End::Gates(gated) => match of {
-                InFlight::Admission(admission) => self.gates_answered(*admission, gated).await,
-                _ => Ok(()),
-            },
-            End::Observers(observed) => match of {
-                InFlight::Admission(admission) => self.observed(*admission, observed).await,
-                _ => Ok(()),
-            },
-            End::Approval(approval, decision) => self.approver_answered(*approval, decision).await,
-            End::Expiry(approval, is_sent) => self.approval_expired(&approval, is_sent).await,
-            End::Memory(fact) => {
+        match (of, end) {
+            (InFlight::Attempt, End::Attempt(end)) => self.attempt_ended(end).await,
+            (InFlight::Execution(work), End::Execution(end)) => {
+                self.execution_ended(work, end).await
+            }
+            (InFlight::Signal, End::Hooks(notes, stop)) => self.signal_shown(notes.0, stop).await,
+            (InFlight::Pause, End::Hooks(notes, stop)) => self.hooks_ended(notes.0, stop).await,
+            (InFlight::Admission(admission), End::Gates(gated)) => {
+                self.gates_answered(*admission, gated).await
+            }
+            (InFlight::Admission(admission), End::Observers(observed)) => {
+                self.observed(*admission, observed).await
+            }
+            (InFlight::Approval, End::Approval(approval, decision)) => {
+                self.approver_answered(*approval, decision).await
+            }
+            (InFlight::Approval, End::Expiry(approval, is_sent)) => {
+                self.approval_expired(&approval, is_sent).await
+            }
+            (InFlight::Pause, End::Memory(fact)) => {
                 let fact = self.ledger.fact(fact.0);
                 self.ledger.step([fact]).await
             }
-            End::Left => {
+            (InFlight::Wait, End::Left) => {
                 self.below.leaves();
                 Ok(())
             }
-            End::More(more) => self.given_more(more).await,
-            End::Stopped => Ok(()),
+            (InFlight::More, End::More(more)) => self.given_more(more).await,
+            (_, End::Stopped) => Ok(()),
+            _ => Err(internal("a step ended as another one does".to_owned())),
         }
     }
 

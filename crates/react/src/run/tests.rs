@@ -17,7 +17,7 @@ use backstop_retry::{Jitter, RetryConfig};
 use backstop_tool::{Arguments, JsonText, Tool, ToolContext, ToolError, ToolSpec};
 use layer0::Timestamp;
 use layer0::event::Event;
-use layer0::failure::Retry;
+use layer0::failure::{Failure, Retry};
 use layer0::id::RunId;
 use layer0::stop::Stop;
 use serde_json::{Value, json};
@@ -25,10 +25,11 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use self::durable::{Durable, Entries};
+use super::InFlight;
 use super::start::Start;
 use crate::agent::Agent;
 use crate::approval::{ApprovalRequest, Approver};
-use crate::journal::AnyJournal;
+use crate::journal::{AnyJournal, End, ExecutionEnd};
 use crate::local_journal::LocalJournal;
 use crate::request::RunRequest;
 use crate::run_clock::RunClock;
@@ -303,4 +304,30 @@ async fn a_cancellation_comes_to_the_same_record() {
         {"text": "never"},
     ]))
     .await;
+}
+
+/// A step may end as it ends, and not as another one.
+#[tokio::test]
+async fn an_end_of_another_step_is_internal() {
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::starting_at(Timestamp::from_millis(1_000)));
+    let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
+    let token = CancellationToken::new();
+    let agent = agent(json!([]), &Entries::default(), Arc::clone(&log), &clock, &token);
+    let start = Start::new(Arc::clone(&agent.inner), RunRequest::new("go").run(RunId::from(RUN)));
+    let effects = start.effects();
+    let writer = RunWriter::new(log, RunId::from(RUN));
+    let run_clock = RunClock::new(clock);
+    let inbox = agent.inner.log.as_ref();
+    let live = LocalJournal::new(writer, Arc::clone(&effects), run_clock, inbox, token);
+    let machine = Machine::new(start.definition.clone(), Setup::new(RunId::from(RUN)));
+    let mut run = start.open_on(AnyJournal::Local(Box::new(live)), effects, machine).await;
+    for (of, end) in [
+        (InFlight::Attempt, End::Execution(ExecutionEnd::default())),
+        (InFlight::Pause, End::Observers(Ok(Vec::new()))),
+        (InFlight::Wait, End::More(None)),
+    ] {
+        let error = run.take_end(of, end).await.unwrap_err();
+        assert_eq!(error.code(), "internal");
+    }
+    assert!(run.take_end(InFlight::Wait, End::Stopped).await.is_ok());
 }
