@@ -68,7 +68,12 @@ impl Batch {
     }
 
     /// Returns what the batch does to the open approvals of its run, for logs that keep them.
-    pub fn approval_changes(&self) -> impl Iterator<Item = ApprovalChange> + '_ {
+    ///
+    /// # Errors
+    ///
+    /// Items are [`LogError::Unreadable`] for an event about an approval that cannot be read: a log that
+    /// keeps approvals must not append it.
+    pub fn approval_changes(&self) -> impl Iterator<Item = Result<ApprovalChange, LogError>> + '_ {
         // A copy of a run asks for its approvals anew.
         let copied = self.records.iter().rposition(|record| record.event_type == "run.forked");
         self.records[copied.unwrap_or(0)..].iter().filter_map(|record| {
@@ -78,7 +83,11 @@ impl Batch {
             if !CHANGES.contains(&kind) && !CODED.iter().any(names) {
                 return None;
             }
-            Some(match EventKind::decode(kind, text).ok()? {
+            let decoded = match EventKind::decode(kind, text) {
+                Ok(decoded) => decoded,
+                Err(error) => return Some(Err(LogError::unreadable(record.seq, error))),
+            };
+            Some(Ok(match decoded {
                 EventKind::ApprovalRequested(asked) => {
                     let run = self.run.clone();
                     ApprovalChange::Asked(OpenApproval::new(run, record.seq, record.at, asked))
@@ -91,7 +100,7 @@ impl Batch {
                 EventKind::ApprovalDenied(denied) => ApprovalChange::Expired(denied.approval_id),
                 EventKind::ToolResponded(answer) => ApprovalChange::Closed(answer.call_id),
                 _ => ApprovalChange::AllClosed,
-            })
+            }))
         })
     }
 }

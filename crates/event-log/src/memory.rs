@@ -206,6 +206,8 @@ impl Runs {
         if first != last + 1 || epoch != batch.epoch {
             return Err(LogError::conflict(batch.run.clone(), first));
         }
+        let changes: Vec<ApprovalChange> =
+            batch.approval_changes().collect::<Result<_, LogError>>()?;
         if first == 1 && batch.summary.parent.is_none() {
             self.sessions.begin(&batch.summary)?;
         }
@@ -215,7 +217,6 @@ impl Runs {
         if batch.summary.parent.is_none() {
             self.sessions.update(&batch.summary);
         }
-        let changes: Vec<ApprovalChange> = batch.approval_changes().collect();
         for change in &changes {
             if let ApprovalChange::Asked(open) = change {
                 self.of_approval.insert(open.id.clone(), batch.run.clone());

@@ -50,7 +50,9 @@ impl Append {
 
     /// Does it need other statements than that for its events?
     pub(crate) fn needs_more(&self) -> bool {
-        let ends = |change: &ApprovalChange| matches!(change, ApprovalChange::AllClosed);
+        let ends = |change: &Result<ApprovalChange, LogError>| {
+            matches!(change, Ok(ApprovalChange::AllClosed))
+        };
         self.begins()
             || self.batch.reopens()
             || !self.batch.taken.is_empty()

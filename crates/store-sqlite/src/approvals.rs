@@ -19,7 +19,7 @@ const EXPIRY: &str = "expiry";
 /// event alone, where a change shows.
 pub(crate) async fn keep(connection: &mut SqliteConnection, batch: &Batch) -> Result<(), JobError> {
     for change in batch.approval_changes() {
-        match change {
+        match change? {
             ApprovalChange::Asked(open) => {
                 sqlx::query(
                     "INSERT INTO approvals (id, run, call_id, event) \

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,6 +8,7 @@ use backstop_event_log::{
 };
 use layer0::id::{RunId, SessionId};
 use layer0::{Code, Timestamp, code};
+use serde::de::DeserializeOwned;
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
@@ -330,29 +330,39 @@ const fn disagrees(summary: &RunSummary) -> LogError {
     LogError::tampered(summary.last_seq, "its row does not say what its summary says")
 }
 
-/// Reads what a run is filed under.
-fn labels_of(row: &SqliteRow) -> Arc<BTreeMap<String, String>> {
-    let text = row.try_get::<Option<String>, _>("labels").ok().flatten();
-    text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
-}
-
 fn summary_of(row: &SqliteRow) -> Result<RunSummary, LogError> {
     let run: String = row.try_get("run").map_err(Fault::from)?;
-    let text = row.try_get::<String, _>("summary");
-    let text = text.map_err(|error| LogError::unreadable_run(run.as_str().into(), error))?;
-    let summary = serde_json::from_str(&text);
-    let mut summary: RunSummary =
-        summary.map_err(|error| LogError::unreadable_run(run.into(), error))?;
+    let columns = Columns { row, run: run.into() };
+    let mut summary: RunSummary = columns
+        .json("summary")?
+        .ok_or_else(|| LogError::unreadable_run(columns.run.clone(), "its row has no summary"))?;
     summary.last_seq = unsigned(row.try_get("last_seq").map_err(Fault::from)?);
     summary.head = hash_of(row, "head", summary.last_seq)?;
-    let parent: Option<String> = row.try_get("parent").map_err(Fault::from)?;
-    summary.parent = parent.map(Into::into);
-    // A file of an older version, which a reader leaves as it is, has no branches.
-    let branch_of = row.try_get::<Option<String>, _>("branch_of").ok().flatten();
-    summary.branch_of = branch_of.map(Into::into);
-    let terms: Option<String> = row.try_get("terms").map_err(Fault::from)?;
-    let terms = terms.and_then(|text| serde_json::from_str(&text).ok());
-    summary.terms = terms.map(Terms::of).unwrap_or_default();
-    summary.labels = labels_of(row);
+    summary.parent = columns.text("parent")?.map(Into::into);
+    summary.branch_of = columns.text("branch_of")?.map(Into::into);
+    summary.terms = columns.json("terms")?.map(Terms::of).unwrap_or_default();
+    summary.labels = columns.json("labels")?.unwrap_or_default();
     Ok(summary)
+}
+
+/// What columns of a row say of a run beside its summary. A file of an older version, which a reader leaves as
+/// it is, has not all of them.
+struct Columns<'r> {
+    row: &'r SqliteRow,
+    run: RunId,
+}
+
+impl Columns<'_> {
+    fn text(&self, column: &str) -> Result<Option<String>, LogError> {
+        match self.row.try_get(column) {
+            Err(sqlx::Error::ColumnNotFound(_)) => Ok(None),
+            text => text.map_err(|error| LogError::unreadable_run(self.run.clone(), error)),
+        }
+    }
+
+    fn json<T: DeserializeOwned>(&self, column: &str) -> Result<Option<T>, LogError> {
+        let read = |text: String| serde_json::from_str(&text);
+        let value = self.text(column)?.map(read).transpose();
+        value.map_err(|error| LogError::unreadable_run(self.run.clone(), error))
+    }
 }

@@ -27,7 +27,8 @@ pub struct RunStatus {
 ///
 /// # Errors
 ///
-/// As [`EventLog::summary`], and [`LogError::Tampered`] when a recent event cannot be read.
+/// As [`EventLog::summary`], [`LogError::UnreadableRun`] when its budget cannot be read, and what
+/// [`Record::decode`](backstop_event_log::Record::decode) says of a recent event.
 ///
 /// # Cancel safety
 ///
@@ -38,7 +39,11 @@ pub async fn status(log: &dyn EventLog, run: &RunId) -> Result<Option<RunStatus>
     // Others may have appended since the row was read.
     let known = records.iter().filter(|record| record.seq <= summary.last_seq);
     let recent: Result<Vec<Event>, LogError> = known.map(|record| record.decode(run)).collect();
-    let budget: Budget = summary.terms.budget().read().unwrap_or_default();
+    let budget: Option<Budget> = summary.terms.budget().read().map_err(|error| {
+        // The budget of a definition that this version does not know.
+        LogError::unreadable_run(run.clone(), error)
+    })?;
+    let budget = budget.unwrap_or_default();
     let budget = budget.increased(&summary.raised.as_deref().copied().unwrap_or_default());
     Ok(Some(RunStatus { summary: priced(summary), budget, recent: recent? }))
 }

@@ -92,6 +92,9 @@ fn own_definition(
     started: &RunStarted,
 ) -> Result<AgentDefinition, ResumeError> {
     let mut own = own.clone();
+    let unreadable = |error: serde_json::Error| {
+        ResumeError::other_agent(&started.agent.digest, &error.to_string())
+    };
     let digest = match &started.definition_digest {
         Some(_) => {
             own.output_schema = started.output_schema.as_deref().cloned();
@@ -99,9 +102,12 @@ fn own_definition(
         }
         // The first layout had one digest, of all that was resolved.
         None => {
-            let OfRun { output_schema } = started.agent.definition.read().unwrap_or_default();
+            let OfRun { output_schema } = started.agent.definition.read().map_err(unreadable)?;
             own.output_schema = output_schema;
-            digest(&JsonText::of(&own).unwrap_or_default()).into()
+            let text = JsonText::of(&own);
+            let text =
+                text.expect("schemas and sources are nested less deeply than a record may be");
+            digest(&text).into()
         }
     };
     if digest != started.agent.digest {

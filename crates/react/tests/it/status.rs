@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use backstop_event_log::{MemoryLog, RunState};
-use backstop_react::{Budget, Price, RunStatus, status};
+use backstop_event_log::{EventLog, LogError, MemoryLog, RunState, RunWriter, Seed};
+use backstop_react::{Budget, Price, ResumeError, RunStatus, status};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
+use layer0::event::{Actor, AgentRecord, RunStarted};
 use layer0::id::RunId;
-use layer0::{JsonText, ToolSpec};
+use layer0::{JsonText, Timestamp, ToolSpec};
 use serde_json::json;
 
 use crate::bench::*;
@@ -65,4 +66,26 @@ async fn a_status_is_what_is_durable() {
     let events = bench.events(&outcome.run_id).await;
     assert_eq!(after.recent, events[events.len() - 10..]);
     assert_eq!(agent.status(&RunId::from("run_none")).await.unwrap(), None);
+}
+
+/// Spec: D4, D11. A definition that this version does not know is not taken for an empty one.
+#[tokio::test]
+async fn an_unknown_definition_is_no_default() {
+    let bench = Bench::new();
+    let begun = async |run: &str, definition: serde_json::Value| {
+        let log = Arc::clone(&bench.log) as Arc<dyn EventLog>;
+        let started = RunStarted::new("go", run.into(), AgentRecord::new("a", "d", definition));
+        let mut writer = RunWriter::new(log, run.into());
+        writer.stage(&Seed::new("s"), Timestamp::default(), Actor::Runtime, None, started.into());
+        writer.commit().await.unwrap();
+    };
+    begun("run_1", json!({ "budget": "some" })).await;
+    let refused = status(&*bench.log, &RunId::from("run_1")).await;
+    assert!(matches!(refused, Err(LogError::UnreadableRun { .. })), "{refused:?}");
+    begun("run_2", json!("an agent")).await;
+    let agent = bench.agent(vec![]).build().unwrap();
+    let Err(ResumeError::Diverged(diverged)) = agent.replay(&RunId::from("run_2")).await else {
+        panic!("it is another agent")
+    };
+    assert!(diverged.actual.to_string().contains("invalid type"), "{diverged:?}");
 }

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use backstop_event_log::{EventLog, InboxRequest, LogError, RunState, RunWriter, Seed};
+use backstop_event_log::{
+    Batch, EventLog, InboxRequest, LogError, MemoryLog, Payload, RunFilter, RunState, RunWriter,
+    Seed,
+};
 use backstop_provider::ScriptedProvider;
 use backstop_react::{Agent, RunRequest};
-use layer0::event::Actor;
+use layer0::event::{Actor, AgentRecord, RunStarted};
 use layer0::stop::Stop;
 use sqlx::ConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -133,4 +136,55 @@ async fn unreadable_inbox_row_warns_once() {
         assert_eq!(log.inbox(&run).await.unwrap().len(), 1);
     }
     assert_eq!(warnings.0.load(Ordering::Relaxed), 2);
+}
+
+/// Spec: D4, D11. What stands beside the summary of a run is read as strictly as the summary.
+#[tokio::test]
+async fn unreadable_columns_are_no_defaults() {
+    for broken in ["labels = '{'", "terms = '{'", "branch_of = x'ff'", "parent = x'ff'"] {
+        let folder = Folder::new();
+        let database = open(&folder.file()).await;
+        let log = Arc::new(database.log()) as Arc<dyn EventLog>;
+        let run = layer0::id::RunId::from("run_1");
+        let definition = serde_json::json!({ "budget": { "max_model_calls": 3 } });
+        let agent = AgentRecord::new("demo", "d", definition);
+        let mut started = RunStarted::new("hello", "s-1".into(), agent);
+        started.labels = Arc::new([("team".to_owned(), "blue".to_owned())].into());
+        let mut writer = RunWriter::new(Arc::clone(&log), run.clone());
+        writer.stage(&Seed::new("test"), at(1), Actor::Runtime, None, started.into());
+        writer.commit().await.unwrap();
+        let whole = log.kept_summary(&run).await.unwrap().unwrap();
+        let options = SqliteConnectOptions::new().filename(folder.file());
+        let mut connection = options.connect().await.unwrap();
+        let broken = sqlx::AssertSqlSafe(format!("UPDATE runs SET {broken}"));
+        sqlx::query(broken).execute(&mut connection).await.unwrap();
+        let kept = log.kept_summary(&run).await;
+        assert!(matches!(kept, Err(LogError::UnreadableRun { .. })), "{kept:?}");
+        assert_eq!(log.runs(RunFilter::new()).await.unwrap()[0].state, RunState::Unreadable);
+        // The record has it too.
+        assert_eq!(log.summary(&run).await.unwrap().unwrap(), whole);
+    }
+}
+
+/// Spec: A1, D2. An approval that could be shown to no person is not written.
+#[tokio::test]
+async fn an_unreadable_approval_is_not_appended() {
+    let folder = Folder::new();
+    let database = open(&folder.file()).await;
+    let logs: [Arc<dyn EventLog>; 2] = [Arc::new(database.log()), Arc::new(MemoryLog::new())];
+    for log in logs {
+        let run = layer0::id::RunId::from("run_1");
+        drop(begin(&log, "run_1").await);
+        let whole = log.summary(&run).await.unwrap().unwrap();
+        let claim = log.claim(&run).await.unwrap();
+        let mut record = log.records(&run, 1).await.unwrap().remove(0);
+        (record.seq, record.event_type) = (2, "approval.requested".into());
+        record.payload = Payload::Plain("{}".to_owned());
+        let mut after = whole.clone();
+        after.last_seq = 2;
+        let batch = Batch::new(run.clone(), claim.epoch(), vec![record], after);
+        let refused = log.append(batch).await;
+        assert!(matches!(refused, Err(LogError::Unreadable { seq: 2, .. })), "{refused:?}");
+        assert_eq!(log.summary(&run).await.unwrap(), Some(whole));
+    }
 }
