@@ -4,13 +4,13 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program speaks to its terminal")]
 
-use backstop::prelude::*;
+use backstop::{Agent, ScriptedProvider, ToolError};
 use serde_json::json;
 
 /// Add two integers.
-#[tool(idempotent, timeout = "5s")]
+#[backstop::tool(idempotent, timeout = "5s")]
 async fn add(x: i64, y: i64) -> Result<i64, ToolError> {
-    x.checked_add(y).ok_or_else(|| ToolError::ExecutionFailed("the sum is too large".into()))
+    Ok(x + y)
 }
 
 #[tokio::main]
@@ -18,8 +18,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = ScriptedProvider::calling("add", json!({"x": 40, "y": 2}), "It is 42.");
     let agent = Agent::builder(model).tool(add).build()?;
     match agent.run("What is 40 + 2?").await {
-        Ok(outcome) => println!("{}", outcome.text()),
-        Err(failure) => eprintln!("{}: {failure:#}", failure.code()),
+        Ok(outcome) => println!("{}", outcome.text()), // completed, or stopped with a reason
+        Err(failure) => eprintln!("{}: {failure:#}", failure.code()), // usage and partial work inside
     }
     Ok(())
 }

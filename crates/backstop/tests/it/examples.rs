@@ -73,3 +73,37 @@ fn examples_stay_below_40_lines() {
     }
     assert_eq!(count, 12);
 }
+
+fn page(path: &str) -> String {
+    let path = format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The program that the README prints is the first example, which is run above.
+#[test]
+fn readme_prints_the_first_example() {
+    let (readme, example) = (page("README.md"), page("examples/hello.rs"));
+    let (_, program) = example.split_once("\n\nuse ").unwrap();
+    let shown = readme.contains(&format!("```rust\nuse {program}```\n\nIt prints `It is 42.` ("));
+    assert!(shown, "the README's program is not that of examples/hello.rs");
+}
+
+#[test]
+fn readme_names_every_feature() {
+    let (readme, manifest) = (page("README.md"), page("crates/backstop/Cargo.toml"));
+    let table = |text: &str, from: &str, to: &str| {
+        text.split_once(from).unwrap().1.split_once(to).unwrap().0.to_owned()
+    };
+    let listed = table(&readme, "| feature | what it adds |\n|---|---|\n", "\n\n");
+    let first_cells = listed.lines().filter_map(|row| row.split('|').nth(1));
+    let named: Vec<&str> =
+        first_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    let features = table(&manifest, "\n[features]\n", "\n\n");
+    let known = features.lines().filter_map(|line| line.split_once(" = ")).map(|(name, _)| name);
+    // What the default is stands beside its parts, and `http` is a part of each provider.
+    let mut known: Vec<&str> = known.filter(|name| !matches!(*name, "default" | "http")).collect();
+    let mut named = named;
+    known.sort_unstable();
+    named.sort_unstable();
+    assert_eq!(named, known);
+}

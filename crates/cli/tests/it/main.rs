@@ -28,6 +28,7 @@ mod newcomer;
 mod numbers;
 mod objects;
 mod page;
+mod pages;
 #[cfg(unix)]
 mod prompting;
 mod reading;

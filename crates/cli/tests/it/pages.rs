@@ -1,0 +1,97 @@
+//! What the README and the pages print is what the command does.
+
+use std::path::PathBuf;
+
+use regex::Regex;
+
+use crate::bench::{Bench, repository};
+
+/// Looks like a command and is a text that a key is made of.
+const NO_COMMAND: &str = "backstop log key";
+
+fn pages() -> Vec<PathBuf> {
+    let docs = std::fs::read_dir(repository().join("docs")).unwrap();
+    let docs = docs.map(|entry| entry.unwrap().path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|extension| extension == "md"));
+    pages.chain([repository().join("README.md")]).collect()
+}
+
+/// Returns the commands of a page: each line of a shell, and each that stands in a text.
+fn commands(page: &str) -> Vec<String> {
+    let shell = Regex::new(r"(?s)```sh\n(.*?)```").unwrap();
+    let lines = shell.captures_iter(page).flat_map(|block| block.extract::<1>().1[0].lines());
+    let inline = Regex::new(r"`((?:backstop|cargo run (?:-q )?--) [^`]+)`").unwrap();
+    let spans = inline.captures_iter(page).map(|span| span.extract::<1>().1[0]);
+    let begin = Regex::new(r"^(?:backstop|cargo run (?:-q )?--) (.*)$").unwrap();
+    let ours = lines.chain(spans).filter(|command| *command != NO_COMMAND);
+    let ours = ours.filter_map(|command| begin.captures(command).map(|it| it.extract::<1>().1[0]));
+    ours.map(ToOwned::to_owned).collect()
+}
+
+/// Returns what is typed where a page says this: the first of several choices, and something for each name.
+fn typed(command: &str) -> Vec<String> {
+    let command = command.split("  #").next().unwrap().split(" > ").next().unwrap();
+    let word = |word: &str| {
+        let word = word.trim_matches(['[', ']', '…']).split('|').next().unwrap().to_owned();
+        match word.as_str() {
+            "COMMAND" => "runs".to_owned(),
+            "JSON" => "{}".to_owned(),
+            "SEQ" | "N" => "1".to_owned(),
+            "SHELL" => "bash".to_owned(),
+            _ => word,
+        }
+    };
+    command.split_whitespace().map(word).filter(|word| !word.is_empty()).collect()
+}
+
+/// With `--help` behind it, a command line is read and nothing is done.
+#[test]
+fn commands_of_the_pages_are_commands() {
+    let bench = Bench::new();
+    let mut count = 0;
+    for path in pages() {
+        let page = std::fs::read_to_string(&path).unwrap();
+        for command in commands(&page) {
+            let mut words = typed(&command);
+            words.push("--help".to_owned());
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            let ran = bench.run(&words);
+            assert_eq!(ran.code, 0, "{}: `{command}`: {}", path.display(), ran.err);
+            count += 1;
+        }
+    }
+    assert!(count > 50, "only {count} commands are on the pages");
+}
+
+/// Takes out what differs from run to run.
+fn same(line: &str) -> String {
+    let ids = Regex::new(r"(run_|err_)[0-9a-f_-]{10,}").unwrap();
+    let times = Regex::new(r" in [0-9.]+m?s").unwrap();
+    times.replace_all(&ids.replace_all(line, "$1…"), " in …").into_owned()
+}
+
+/// Spec: C1
+#[test]
+fn the_first_run_is_as_the_readme_prints_it() {
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    let (_, rest) = readme.split_once("```text\n").unwrap();
+    let printed = rest.split_once("```").unwrap().0;
+    // The commands are named as cargo's where cargo runs them.
+    let bench = Bench::new().with("CARGO_MANIFEST_DIR", "x");
+    bench.triage();
+    let ran = bench.run(&["run", "triage/agent.toml"]).ok();
+    let (out, err) = (same(&ran.out), same(&ran.err));
+    let mut lines = [out.lines(), err.lines()];
+    for line in printed.lines().map(same).filter(|line| line != "…") {
+        let fits = |is: &str| match line.strip_suffix('…') {
+            Some(begin) => is.starts_with(begin),
+            None => is == line,
+        };
+        // In its place behind those before it, of one stream or the other.
+        let found = lines.iter_mut().any(|lines| match lines.clone().any(fits) {
+            true => lines.any(fits),
+            false => false,
+        });
+        assert!(found, "`{line}` is not printed: {out}{err}");
+    }
+}
