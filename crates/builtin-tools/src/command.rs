@@ -8,6 +8,7 @@ use layer0::{JsonText, ToolSpec};
 use self::program::Program;
 
 mod output;
+mod privileges;
 mod processes;
 pub(crate) mod program;
 #[cfg(unix)]
@@ -22,7 +23,8 @@ mod watchdog;
 /// `signal_<n>`. Of an output of more than 8 MiB, the head and the tail are kept, 4 MiB each, with the
 /// count of the bytes between them that are left out; it is text, even if it was JSON.
 ///
-/// The program runs in a process group of its own. When the call is given up, or this process dies
+/// The program runs in a process group of its own and, on Linux, gets no privileges that this process has
+/// not: `sudo` and what else changes the user at its start does not do so.  When the call is given up, or this process dies
 /// (even by SIGKILL), the group is killed, and on Linux what the program has started in other groups
 /// and sessions too: its descendants, and the processes that bear the variable `BACKSTOP_CALL` it was
 /// started with. What the program leaves running when it has ended lives on.

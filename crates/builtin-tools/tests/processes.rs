@@ -213,3 +213,21 @@ async fn what_was_written_is_known_before_the_end() {
     assert_eq!(written.so_far(), Some(all));
     assert_eq!(tokio::task::spawn_blocking(|| rest(reader)).await.unwrap(), "");
 }
+
+/// Spec: N4
+#[tokio::test]
+async fn a_command_gains_no_privileges() {
+    let own = || privileges(&std::fs::read_to_string("/proc/thread-self/status").unwrap());
+    let before = own();
+    // What it starts gains none either.
+    let shown = run("cat /proc/self/status; (setsid cat /proc/self/status)").await.unwrap();
+    let shown: Value = shown.read().unwrap();
+    assert_eq!(privileges(shown.as_str().unwrap()), ["1", "1"]);
+    assert_eq!(own(), before, "this process may still do what it could");
+}
+
+/// Returns whether the processes of these reports gain no privileges.
+fn privileges(reports: &str) -> Vec<String> {
+    let lines = reports.lines().filter_map(|line| line.strip_prefix("NoNewPrivs:"));
+    lines.map(|set| set.trim().to_owned()).collect()
+}

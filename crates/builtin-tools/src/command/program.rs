@@ -16,6 +16,7 @@ use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::io::AsyncWriteExt;
 
 use super::output::{self, Output};
+use super::privileges::spawn_without_new_ones;
 use super::processes::{MARK, kill_all, new_mark};
 #[cfg(unix)]
 use super::watchdog::Watchdog;
@@ -113,7 +114,7 @@ impl Program {
         command.wrap(process_wrap::tokio::ProcessGroup::leader());
         #[cfg(unix)]
         let mut watchdog = Watchdog::start(&mark);
-        let spawned = command.spawn();
+        let spawned = spawn_without_new_ones(command);
         #[cfg(unix)]
         if let Some(watchdog) = &mut watchdog
             && let Some(group) = spawned.as_ref().ok().and_then(|child| child.id())

@@ -169,3 +169,22 @@ fn keys_that_do_not_apply_are_refused() {
         bench(tool, "{}", more, "").run(&["run", "agent.toml"]).fails(2, text);
     }
 }
+
+/// Spec: N4
+#[cfg(target_os = "linux")]
+#[test]
+fn commands_gain_no_privileges() {
+    let line = "grep NoNewPrivs /proc/self/status";
+    let arguments = format!("{{ command = \"{line}\" }}");
+    let shell = bench("shell", &arguments, "approval = false", "\"process:spawn\"");
+    let command = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    command.agent(
+        &script("status", "{}"),
+        "[[tools]]\nkind = \"command\"\nname = \"status\"\ndescription = \"d\"\ncapabilities = []\n\
+         command = [\"grep\", \"NoNewPrivs\", \"/proc/self/status\"]\n",
+    );
+    for bench in [shell, command] {
+        bench.run(&["run", "agent.toml"]).ok();
+        assert_eq!(answer(&bench).as_str().unwrap().trim(), "NoNewPrivs:\t1");
+    }
+}
