@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 
-use backstop_config::{AgentFile, ConfigError};
+use backstop_config::{AgentFile, ConfigError, Scenario};
 
 use crate::assemble;
 use crate::exit::CliError;
@@ -20,6 +20,11 @@ pub(crate) fn refused(error: ConfigError, path: &Path) -> CliError {
     if path.is_dir() {
         return error.with_hint(of_folder(path)).into();
     }
+    if Scenario::read(path).is_ok() {
+        return error
+            .with_hint(format!("it is a scenario: `{}`", command("rehearse", path)))
+            .into();
+    }
     if !is_absent(&error) {
         return with_others(error.into(), path);
     }
@@ -34,7 +39,7 @@ pub(crate) fn refused(error: ConfigError, path: &Path) -> CliError {
         false => error
             .with_hint(format!(
                 "name an agent file that is there, or have one written: `{}`",
-                output::command(&format!("init {}", output::quoted(&typed)))
+                command("init", path)
             ))
             .into(),
     }
@@ -63,13 +68,18 @@ fn with_others(error: CliError, path: &Path) -> CliError {
     if count < 2 {
         return error;
     }
-    let check = output::command(&format!("check {}", output::quoted(&path.to_string_lossy())));
-    let all = format!("`{check}` lists all {count} mistakes");
+    let all = format!("`{}` lists all {count} mistakes", command("check", path));
     let hint = error.hint().map_or_else(|| all.clone(), |hint| format!("{hint}; {all}"));
     error.with_hint(hint)
 }
 
-fn is_absent(error: &ConfigError) -> bool {
+/// Shows how a command of ours is typed about a file.
+pub(crate) fn command(name: &str, path: &Path) -> String {
+    output::command(&format!("{name} {}", output::quoted(&path.to_string_lossy())))
+}
+
+/// Is it that there is no such file?
+pub(crate) fn is_absent(error: &ConfigError) -> bool {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
 }

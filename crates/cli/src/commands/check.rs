@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_config::AgentFile;
+use backstop_config::{AgentFile, Scenario};
 use serde_json::json;
 
 use crate::agent_file;
@@ -37,5 +37,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, CliError> {
     }
     let count = u64::try_from(mistakes.len()).unwrap_or(u64::MAX);
     note(&counted(count, "mistake"));
+    if Scenario::read(&args.file).is_ok() {
+        note(&format!("it is a scenario: `{}`", agent_file::command("rehearse", &args.file)));
+    }
     Ok(ExitCode::from(USAGE))
 }

@@ -1,13 +1,15 @@
 //! `backstop rehearse`
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anstyle::Style;
-use backstop_config::Scenario;
+use backstop_config::{AgentFile, ConfigError, Scenario};
 use backstop_rehearse::{Rehearsal, rehearse};
 use layer0::failure::Seconds;
 
+use crate::agent_file::{command, is_absent};
 use crate::args::RehearseArgs;
 use crate::exit::{CliError, FAILED};
 use crate::output::style::{BAD, GOOD};
@@ -18,8 +20,11 @@ pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
     let scenarios = args
         .scenarios
         .iter()
-        .map(|path| Scenario::read(path).map(|scenario| (scenario, path)))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|path| match Scenario::read(path) {
+            Ok(scenario) => Ok((scenario, path)),
+            Err(error) => Err(refused(error, path)),
+        })
+        .collect::<Result<Vec<_>, CliError>>()?;
     let (mut passed, all) = (0, scenarios.len());
     for (scenario, path) in &scenarios {
         let rehearsal = rehearse(scenario, path).await?;
@@ -35,6 +40,21 @@ pub(crate) async fn run(args: RehearseArgs) -> Result<ExitCode, CliError> {
         output::note(&format!("{passed} of {all} {scenarios}"));
     }
     Ok(if passed == all { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// Says which file may be meant by one that cannot be read.
+fn refused(error: ConfigError, path: &Path) -> CliError {
+    if path.is_dir() {
+        let files = path.join("*.toml");
+        return error.with_hint(format!("name the files in it: {}", files.display())).into();
+    }
+    if is_absent(&error) {
+        return error.with_hint("name a scenario file that is there").into();
+    }
+    match AgentFile::read(path) {
+        Ok(_) => error.with_hint(format!("it is an agent file: `{}`", command("run", path))).into(),
+        Err(_) => error.into(),
+    }
 }
 
 fn print(rehearsal: &Rehearsal) -> Result<(), CliError> {

@@ -113,3 +113,27 @@ fn missing_file_says_which_key_names_it() {
     assert!(ran.out.contains("hint: `instructions_file` names it"), "{}", ran.out);
     assert!(ran.out.contains("hint: `script` in [model] names it"), "{}", ran.out);
 }
+
+/// Spec: C6, E7
+#[test]
+fn a_scenario_that_is_not_there_has_a_hint() {
+    let bench = Bench::new();
+    let ran = bench.run(&["rehearse", "no.toml"]).fails(2, "no.toml: cannot be read");
+    assert!(ran.err.contains("hint: name a scenario file that is there"), "{}", ran.err);
+    std::fs::create_dir(bench.path().join("all")).unwrap();
+    bench.run(&["rehearse", "all"]).fails(2, "hint: name the files in it: all/*.toml");
+}
+
+#[test]
+fn files_of_the_other_kind_are_told_apart() {
+    let bench = bench();
+    let scenario = "name = \"x\"\ninput = \"y\"\n[[model]]\ntext = \"a\"\n";
+    bench.write("scenario.toml", scenario);
+    bench.run(&["rehearse", "scenario.toml"]).ok();
+    let rehearse = "hint: it is a scenario: `backstop rehearse scenario.toml`";
+    bench.run(&["run", "scenario.toml"]).fails(2, rehearse);
+    bench.run(&["chat", "scenario.toml"]).fails(2, rehearse);
+    bench.run(&["check", "scenario.toml"]).fails(2, &rehearse["hint: ".len()..]);
+    let run = "hint: it is an agent file: `backstop run agent.toml`";
+    bench.run(&["rehearse", "agent.toml"]).fails(2, run);
+}
