@@ -67,6 +67,7 @@ impl JsonText {
 
     /// Makes a string of JSON that says this.
     #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "a string of JSON is nested nowhere")]
     pub fn string(text: &str) -> Self {
         Self::of(text).expect("a string of JSON is nested nowhere")
     }
@@ -92,6 +93,7 @@ impl JsonText {
 
     /// Returns it as a tree, whose numbers are what a 64-bit integer or float makes of them.
     #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "every text that is made can be read")]
     pub fn value(&self) -> Value {
         self.read().expect("every text that is made is JSON within serde_json's limits")
     }
@@ -124,6 +126,7 @@ impl JsonText {
     /// Makes one whose strings, keys included, are what `map` makes of them; a number that it changes
     /// becomes a string.
     #[must_use]
+    #[expect(clippy::missing_panics_doc, reason = "what was written once can be written again")]
     pub fn map_strings(&self, map: &mut dyn FnMut(&str) -> Cow<'_, str>) -> Self {
         let mapped = canonical(self.get(), MAX_RECORDED_DEPTH, Some(map));
         Self(mapped.expect("a text that was written once can be written again").into())
