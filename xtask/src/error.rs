@@ -65,6 +65,12 @@ pub(crate) enum XtaskError {
         /// The first line that differs, from 1.
         line: usize,
     },
+    /// `Spec:` lines stand where they are about no test.
+    #[error("no test is named by the `Spec:` lines of {places}")]
+    RulesMisplaced {
+        /// Where they stand.
+        places: String,
+    },
     /// Nothing holds a rule.
     #[error("no scenario and no test holds {rules}")]
     RulesOpen {
@@ -129,6 +135,9 @@ impl XtaskError {
                     .to_owned(),
             ),
             Self::PageStale { command, .. } => Some(format!("run `{command}` and commit the page")),
+            Self::RulesMisplaced { .. } => {
+                Some("move them to a test, a trial of a suite or a scenario".to_owned())
+            }
             Self::RulesOpen { .. } => {
                 Some("name the rule in the `Spec:` line of what holds it".to_owned())
             }

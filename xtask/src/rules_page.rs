@@ -1,6 +1,6 @@
 //! `cargo xtask rules`: `docs/rules.md`, which says what holds each rule.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -145,12 +145,15 @@ const RULES: &[(&str, &str)] = &[
 /// Where a rule is held: files below the root, with the test's name where it is one.
 type Held = BTreeMap<String, Vec<(String, String)>>;
 
+/// How lists of trials begin and end: those of a suite, and those that a macro makes a test of each.
+const TRIALS: &[(&str, char)] = &[("checks![", ']'), ("_suite! {", '}')];
+
 /// Writes the page.
 ///
 /// # Errors
 ///
 /// [`XtaskError::File`], [`XtaskError::RulesOpen`] when nothing holds a rule, [`XtaskError::RulesUnknown`] when a
-/// `Spec:` line names none.
+/// `Spec:` line names none, [`XtaskError::RulesMisplaced`] when one is about no test.
 pub(crate) fn write(root: &Path) -> Result<(), XtaskError> {
     page::write(root, PAGE, &text(&held(root)?)?)
 }
@@ -201,21 +204,27 @@ fn held(root: &Path) -> Result<Held, XtaskError> {
     for folder in ["tests", "crates"] {
         page::files_below(&root.join(folder), &mut files)?;
     }
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "rs" || ending == "toml"));
     files.sort();
-    let mut held = Held::new();
+    let mut read = Vec::with_capacity(files.len());
     for path in files {
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        if !matches!(ending, Some("rs" | "toml")) {
-            continue;
-        }
-        let text = page::read(&path)?;
         let file = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+        read.push((file, page::read(&path)?));
+    }
+    let code = read.iter().filter(|(file, _)| file.ends_with(".rs"));
+    let trials: BTreeSet<&str> = code.flat_map(|(_, text)| trials_of(text)).collect();
+    let (mut held, mut misplaced) = (Held::new(), Vec::new());
+    for (file, text) in &read {
         let lines: Vec<&str> = text.lines().collect();
         for (index, line) in lines.iter().enumerate() {
             let Some(rules) = rules_of(line) else { continue };
-            let test = match ending {
-                Some("rs") => function_after(&lines[index..]),
-                _ => String::new(),
+            let test = match file.ends_with(".rs") {
+                true => test_after(&lines[index..], &trials),
+                false => Some(String::new()),
+            };
+            let Some(test) = test else {
+                misplaced.push(format!("{file}:{}", index + 1));
+                continue;
             };
             for rule in rules {
                 let places = held.entry(rule.to_owned()).or_default();
@@ -226,7 +235,19 @@ fn held(root: &Path) -> Result<Held, XtaskError> {
             }
         }
     }
-    Ok(held)
+    match misplaced.is_empty() {
+        true => Ok(held),
+        false => Err(XtaskError::RulesMisplaced { places: misplaced.join(", ") }),
+    }
+}
+
+/// Returns the names in lists of trials.
+fn trials_of(text: &str) -> Vec<&str> {
+    let lists = TRIALS.iter().flat_map(|(begin, end)| {
+        text.split(begin).skip(1).filter_map(|list| list.split(*end).next())
+    });
+    let names = lists.flat_map(|list| list.split([',', ' ', '\n']));
+    names.filter_map(|name| name.rsplit("::").next()).filter(|name| is_name(name)).collect()
 }
 
 /// Returns the rules that a line of comment names.
@@ -238,20 +259,34 @@ fn rules_of(line: &str) -> Option<Vec<&str>> {
     Some(named.split(',').map(|rule| rule.trim().trim_end_matches('.')).collect())
 }
 
-/// Returns the name of the function that follows, or of the test that a macro makes of the name that follows.
-fn function_after(lines: &[&str]) -> String {
-    let is_in_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let is_about_it = |line: &&&str| {
-        let line = line.trim_start();
-        line.starts_with("//") || line.starts_with('#')
-    };
-    let next = lines.iter().find(|line| !is_about_it(line)).map_or("", |line| line.trim());
-    if !next.is_empty() && next.chars().all(is_in_name) {
-        return next.to_owned();
+/// Returns the name of the test that a line of comment is about: a test function, a trial of a suite, or what
+/// a macro makes of the name that follows.
+fn test_after(lines: &[&str], trials: &BTreeSet<&str>) -> Option<String> {
+    if lines.first()?.trim_start().starts_with("//!") {
+        return None;
     }
-    let declared = lines.iter().find_map(|line| line.split_once("fn "));
-    let name = declared.map_or("", |(_, rest)| rest);
-    name.split(|c: char| !is_in_name(c)).next().unwrap_or_default().to_owned()
+    let is_about_it = |line: &&str| line.starts_with("//") || line.starts_with('#');
+    let mut lines = lines.iter().map(|line| line.trim());
+    let is_test = |line: &str| line.starts_with("#[test") || line.contains("::test");
+    let mut is_marked = false;
+    let next = lines.find(|line| {
+        is_marked |= line.starts_with('#') && is_test(line);
+        !is_about_it(line)
+    })?;
+    if is_name(next) {
+        return Some(next.to_owned());
+    }
+    let (_, declared) = next.split_once("fn ")?;
+    let name = declared.split(|c: char| !is_in_name(c)).next()?;
+    (is_marked || trials.contains(name)).then(|| name.to_owned())
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(is_in_name)
+}
+
+const fn is_in_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 #[cfg(test)]
@@ -271,14 +306,27 @@ mod tests {
         assert_eq!(rules_of("    /// Spec: A1, E11. Real questions."), Some(vec!["A1", "E11"]));
         assert_eq!(rules_of("# Spec: H1"), Some(vec!["H1"]));
         assert_eq!(rules_of("let x = \"Spec: H1\";"), None);
-        assert_eq!(
-            function_after(&["/// Spec: A1", "#[test]", "async fn it_holds() {"]),
-            "it_holds"
-        );
-        assert_eq!(
-            function_after(&["    /// Spec: T3", "    tools_not_found", "    fn other() {"]),
-            "tools_not_found"
-        );
+    }
+
+    #[test]
+    fn only_tests_hold_a_rule() {
+        let list = "checks![\n    it_holds, said::so_it_is,\n]; b_suite! { $a =>\n  one_more\n}";
+        let trials: BTreeSet<&str> = trials_of(list).into_iter().collect();
+        assert_eq!(Vec::from_iter(&trials), [&"it_holds", &"one_more", &"so_it_is"]);
+        for (lines, test) in [
+            (&["/// Spec: A1", "#[test]", "async fn it_is() {"][..], Some("it_is")),
+            (&["  /// Spec: A1", "  #[tokio::test]", "  async fn it_is() {"], Some("it_is")),
+            (
+                &["    /// Spec: T3", "    tools_not_found", "    fn other() {"],
+                Some("tools_not_found"),
+            ),
+            (&["/// Spec: P1", "pub(super) async fn so_it_is(wire: Wire) {"], Some("so_it_is")),
+            (&["/// Spec: P1", "fn helps(wire: Wire) {", "#[test]", "fn it_is() {"], None),
+            (&["//! Spec: P1", "", "#[test]", "fn it_is() {"], None),
+            (&["/// Spec: P1"], None),
+        ] {
+            assert_eq!(test_after(lines, &trials).as_deref(), test, "{lines:?}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The answer at a terminal, as it comes. Spec: C1, R6
+//! The answer at a terminal, as it comes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +13,7 @@ const CALLS: &str = "[[model]]\ntext = \"First I look.\"\n\
 const TOOL: &str = "[[tools]]\nkind = \"command\"\nname = \"look\"\ndescription = \"d\"\n\
     capabilities = []\ncommand = [\"echo\", \"blue\"]\n";
 
+/// Spec: C1
 #[test]
 fn the_answer_stands_on_the_terminal_once() {
     let bench = Bench::new();
@@ -31,7 +32,7 @@ fn the_answer_stands_on_the_terminal_once() {
     assert_eq!(whole.matches("\"elapsed_ms\":").count(), 1, "{whole}");
 }
 
-/// Streams half an answer and breaks off, then answers whole.
+/// Spec: C1, R6. Streams half an answer and breaks off, then answers whole.
 #[test]
 fn what_a_failed_attempt_said_is_called_void() {
     let asked = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! `chat` at a real terminal, with a model that answers over HTTP. Spec: W7
+//! `chat` at a real terminal, with a model that answers over HTTP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -80,6 +80,7 @@ pub(crate) fn session(bench: &Bench) -> String {
     run["session"].as_str().unwrap().to_owned()
 }
 
+/// Spec: W7
 #[test]
 fn turns_share_a_session_and_stream() {
     let endpoint = ScriptedEndpoint::openai(vec![says("Hello, Ada."), says("You are Ada.")]);
@@ -102,6 +103,7 @@ fn turns_share_a_session_and_stream() {
     assert_eq!(endpoint.requests()[0].body["stream"], true);
 }
 
+/// Spec: W7
 #[test]
 fn an_approval_is_asked_inside_a_turn() {
     let answers = vec![calls("refund", json!({ "order": 7 })), says("It is refunded.")];
@@ -142,6 +144,7 @@ fn an_approval_put_off_is_asked_again() {
     assert_eq!(users(&endpoint), ["Refund order 7."]);
 }
 
+/// Spec: W7
 #[test]
 fn interrupt_stops_the_turn_and_not_the_program() {
     let answers = vec![calls("slow", json!({})), says("I am still here.")];
@@ -226,6 +229,7 @@ fn a_note_inside_an_answer_begins_a_line() {
     assert!(screen.contains("\r\nstopping the turn\r\n"), "{screen}");
 }
 
+/// Spec: W7
 #[test]
 fn commands_show_turns_errors_and_budget() {
     let answers = vec![calls("fails", json!({})), says("It is broken.")];
@@ -284,6 +288,7 @@ fn chat_goes_on_after_kill_9() {
     bench.run(&["verify"]).ok();
 }
 
+/// Spec: W7
 #[test]
 fn a_failed_turn_leaves_the_conversation_going() {
     let asked = Arc::new(AtomicUsize::new(0));

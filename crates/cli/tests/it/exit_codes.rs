@@ -1,10 +1,11 @@
-//! Each exit code, and what people read with it. Spec: C3
+//! Each exit code, and what people read with it.
 
 use crate::bench::Bench;
 use crate::sqlite;
 
 const SAYS: &str = "[[model]]\ntext = \"ok\"\n";
 
+/// Spec: C3
 #[test]
 fn a_failed_run_exits_1() {
     let bench = Bench::new();
@@ -15,6 +16,7 @@ fn a_failed_run_exits_1() {
     bench.run(&["runs"]).ok();
 }
 
+/// Spec: C3
 #[test]
 fn a_configuration_mistake_exits_2_and_says_where() {
     let bench = Bench::new();
@@ -55,6 +57,7 @@ fn limit_that_cannot_hold_is_refused() {
     bench.run(&["run", "agent.toml"]).fails(2, "`max_iterations` must be at least 1");
 }
 
+/// Spec: C3
 #[test]
 fn cut_answer_exits_3_and_is_printed() {
     let bench = Bench::new();
@@ -63,6 +66,7 @@ fn cut_answer_exits_3_and_is_printed() {
     assert_eq!(ran.out, "half an\n");
 }
 
+/// Spec: C3
 #[test]
 fn storage_that_cannot_be_used_exits_5() {
     let bench = Bench::new();
@@ -91,6 +95,7 @@ fn storage_that_cannot_be_used_exits_5() {
         .fails(5, "cannot open database");
 }
 
+/// Spec: C3
 #[test]
 fn changed_log_exits_6_naming_the_event() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Ids by a beginning that no other has, and as `last`. Spec: C2
+//! Ids by a beginning that no other has, and as `last`.
 
 use crate::bench::Bench;
 use crate::running::{ASKS, REFUNDS};
@@ -28,6 +28,7 @@ fn beginning<'a>(id: &'a str, other: &str) -> &'a str {
     &id[..=same]
 }
 
+/// Spec: C2
 #[test]
 fn a_run_is_found_by_its_beginning() {
     let (bench, [older, newer]) = bench();
@@ -53,6 +54,7 @@ fn a_run_is_found_by_its_beginning() {
     assert!(!bench.run(&["runs"]).ok().out.contains(&older));
 }
 
+/// Spec: C2
 #[test]
 fn last_is_what_was_recorded_last() {
     let (bench, [_, newer]) = bench();
@@ -67,6 +69,7 @@ fn last_is_what_was_recorded_last() {
     assert_eq!(shown[0]["run"], *newer);
 }
 
+/// Spec: C2
 #[test]
 fn ambiguous_and_unknown_ids_name_candidates() {
     let (bench, [older, newer]) = bench();

@@ -1,4 +1,4 @@
-//! What `runs`, `errors` and `results` list and count. Spec: C2, S14
+//! What `runs`, `errors` and `results` list and count.
 
 use serde_json::json;
 
@@ -21,6 +21,7 @@ fn bench() -> Bench {
     bench
 }
 
+/// Spec: C2
 #[test]
 fn runs_are_listed_by_what_became_of_them() {
     let bench = bench();
@@ -55,6 +56,7 @@ fn runs_are_listed_by_what_became_of_them() {
     bench.run(&["runs", "--state", "lost"]).fails(2, "waiting_approval");
 }
 
+/// Spec: C2, S14
 #[test]
 fn errors_are_counted_beside_failed_attempts() {
     let bench = bench();
@@ -96,8 +98,9 @@ fn two_agents() -> Bench {
     bench
 }
 
+/// Spec: C2, S14
 #[test]
-fn errors_are_listed_by_what_they_have_in_common() {
+fn errors_are_listed_by_what_they_share() {
     let bench = two_agents();
     let run = bench.run(&["runs", "--agent", "other", "--json"]).ok().json().remove(0);
     let run = run["run"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! What programs read and say how much they want to read: JSON, events, logs, colours. Spec: C1
+//! What programs read and say how much they want to read: JSON, events, logs, colours.
 
 use serde_json::Value;
 
@@ -11,6 +11,7 @@ fn last_line(text: &str) -> Value {
     serde_json::from_str(text.lines().last().unwrap()).unwrap()
 }
 
+/// Spec: C1
 #[test]
 fn the_input_may_stand_behind_the_file() {
     let bench = Bench::new();
@@ -26,6 +27,7 @@ fn the_input_may_stand_behind_the_file() {
     bench.run(&["run", "agent.toml", " "]).fails(2, "must not be empty");
 }
 
+/// Spec: C1
 #[test]
 fn events_are_printed_and_then_the_result() {
     let bench = Bench::new();
@@ -60,6 +62,7 @@ fn an_event_is_printed_when_it_is_durable() {
     assert!(child.wait().unwrap().success());
 }
 
+/// Spec: C1
 #[test]
 fn errors_are_json_where_results_are() {
     let bench = Bench::new();
@@ -88,6 +91,7 @@ fn errors_are_json_where_results_are() {
     assert!(plain.err.contains("  hint: "), "{}", plain.err);
 }
 
+/// Spec: C1
 #[test]
 fn quiet_leaves_results_and_errors() {
     let bench = Bench::new();
@@ -99,6 +103,7 @@ fn quiet_leaves_results_and_errors() {
     bench.run(&["-q", "-v", "runs"]).fails(2, "cannot be used with");
 }
 
+/// Spec: C1
 #[test]
 fn colours_are_for_those_who_want_them() {
     let bench = Bench::new();

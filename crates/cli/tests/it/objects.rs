@@ -1,4 +1,4 @@
-//! What commands print under `--json` that decide or write something. Spec: C2
+//! What commands print under `--json` that decide or write something.
 
 use serde_json::json;
 
@@ -22,6 +22,7 @@ fn object(ran: Ran) -> serde_json::Value {
     ran.json().remove(0)
 }
 
+/// Spec: C2
 #[test]
 fn a_decision_is_an_object() {
     let (bench, run, id) = waiting();
@@ -46,6 +47,7 @@ fn a_decision_is_an_object() {
     assert_eq!(denied, expected);
 }
 
+/// Spec: C2
 #[test]
 fn a_cancellation_is_an_object() {
     let (bench, run, _) = waiting();
@@ -56,6 +58,7 @@ fn a_cancellation_is_an_object() {
     assert!(again.err.starts_with("{\"code\":\"input.invalid\""), "{}", again.err);
 }
 
+/// Spec: C2
 #[test]
 fn a_settlement_is_an_object() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
@@ -91,6 +94,7 @@ fn what_init_wrote_is_an_object() {
 /// Those that talk, and those that write a file for a shell or for `man`, have nothing to report.
 const WITHOUT: [&str; 4] = ["chat", "completions", "help", "man"];
 
+/// Spec: C2
 #[test]
 fn every_command_that_reports_has_json() {
     let bench = Bench::new();

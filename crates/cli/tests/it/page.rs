@@ -1,4 +1,4 @@
-//! A run as one page, and what a person sees who clicks in it. Spec: D10
+//! A run as one page, and what a person sees who clicks in it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +16,7 @@ fn triage() -> (Bench, String) {
     (bench, run)
 }
 
+/// Spec: D10
 #[test]
 fn a_run_is_written_as_one_page() {
     let (bench, run) = triage();
@@ -113,6 +114,7 @@ fn a_page_is_never_written_over_its_store() {
     bench.run(&[&["trace", run], &store[..]].concat()).ok();
 }
 
+/// Spec: D10
 #[test]
 fn click_on_a_failed_call_shows_its_error() {
     let Some(browser) = browser() else { return skipped("no browser") };

@@ -1,4 +1,4 @@
-//! Keys and what looks like one, on their way through the command. Spec: E10, S9
+//! Keys and what looks like one, on their way through the command.
 
 use backstop_testkit::{Loopback, Reply};
 use serde_json::json;

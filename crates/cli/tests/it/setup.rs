@@ -1,4 +1,4 @@
-//! Commands that help to begin: `init`, `check`, `doctor`, `completions`, `man`. Spec: W8
+//! Commands that help to begin: `init`, `check`, `doctor`, `completions`, `man`.
 
 use backstop_provider::ScriptedAnswer;
 use backstop_testkit::{ClosedPort, ScriptedEndpoint};
@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 
+/// Spec: W8
 #[test]
 fn init_writes_an_agent_that_runs_at_once() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
@@ -45,7 +46,7 @@ fn init_overwrites_nothing() {
     keyed.run(&["init", "none/x.toml"]).fails(2, "none/x.toml: cannot be written");
 }
 
-/// Spec: C5
+/// Spec: W8, C5
 #[test]
 fn check_finds_every_mistake_and_needs_no_key() {
     let bench = Bench::new();
@@ -84,6 +85,7 @@ fn finding(findings: &[Value], check: &str) -> Value {
     findings.iter().find(|finding| finding["check"] == check).unwrap().clone()
 }
 
+/// Spec: W8
 #[test]
 fn doctor_says_what_needs_mending() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Sessions of a conversation: back to before a turn, beside it, and on again. Spec: W7
+//! Sessions of a conversation: back to before a turn, beside it, and on again.
 
 use backstop_testkit::ScriptedEndpoint;
 
@@ -7,6 +7,7 @@ use crate::chatting::{PROMPT, STORE, answers, bench, chat, sent, session, users}
 /// What takes away what stands on the line.
 const CLEAR: &str = "\u{15}";
 
+/// Spec: W7
 #[test]
 fn undo_goes_on_from_before_the_last_turn() {
     let answers = answers(4);
@@ -78,6 +79,7 @@ fn undo_again_goes_back_further() {
     bench.run(&["verify"]).ok();
 }
 
+/// Spec: W7
 #[test]
 fn resume_says_that_nothing_is_open() {
     let endpoint = ScriptedEndpoint::openai(answers(1));
@@ -93,6 +95,7 @@ fn resume_says_that_nothing_is_open() {
     assert_eq!(terminal.end().0, 0);
 }
 
+/// Spec: W7
 #[test]
 fn a_session_is_greeted_by_its_turns() {
     let endpoint = ScriptedEndpoint::openai(answers(1));
@@ -114,6 +117,7 @@ fn a_session_is_greeted_by_its_turns() {
     assert!(screen.contains("chat stored.toml --session s-1\r\n"), "{screen}");
 }
 
+/// Spec: W7
 #[test]
 fn fork_leaves_the_session_as_it_is() {
     let answers = answers(3);
