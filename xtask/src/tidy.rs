@@ -10,6 +10,7 @@ mod footprint;
 mod layout;
 mod links;
 mod manifests;
+mod names;
 mod syntax;
 mod tiers;
 mod workspace;
@@ -37,6 +38,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
     findings.extend(links::check(&workspace.pages, |path| root.join(path).exists()));
     for file in &workspace.files {
         findings.extend(layout::check(file));
+        findings.extend(names::check(file));
     }
     findings.extend(circles::check(&workspace.files));
     findings.sort();

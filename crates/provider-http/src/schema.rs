@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_protocol_does_not_take_is_left_out() {
+    fn keywords_a_protocol_lacks_are_left_out() {
         let schema = json!({ "$schema": "x", "type": "object", "required": ["a"], "properties": {
             "a": { "type": "integer", "format": "uint8", "minimum": 0 },
             "d": { "type": "string", "format": "date" },

@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_on_their_way_are_not_in_what_is_said() {
+    fn requests_under_way_are_taken_off_too() {
         let (_, rate) = limit();
         let taken = [rate.try_take().unwrap(), rate.try_take().unwrap()];
         assert_eq!(rate.in_flight(), 2);

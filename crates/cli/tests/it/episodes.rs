@@ -31,7 +31,7 @@ fn run_of(said: &Value) -> String {
 
 /// Spec: D12, C3
 #[test]
-fn a_failed_run_goes_on_with_the_command_it_names() {
+fn a_failed_run_names_the_command_that_helps() {
     let bench = Bench::new();
     bench.agent(SCRIPT, TOOL);
     let failed = bench.run(&["run", "agent.toml"]).fails(1, "provider.auth_failed");
@@ -109,7 +109,7 @@ fn a_run_that_is_followed_is_not_reopened() {
 
 /// Spec: D7, D12
 #[test]
-fn a_copy_of_a_completed_run_goes_on_with_an_input() {
+fn a_copy_of_a_completed_run_takes_input() {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"one\"\n[[model]]\ntext = \"two\"\n", "");
     let done = bench.run(&["run", "agent.toml", "--json"]).ok();

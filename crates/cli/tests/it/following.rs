@@ -116,7 +116,7 @@ fn a_follower_is_interrupted() {
 
 /// Spec: D10, D1, C3
 #[test]
-fn a_run_that_is_over_is_printed_and_verified() {
+fn a_run_that_is_over_is_verified() {
     let bench = Bench::new();
     bench.agent("[[model]]\ntext = \"done\"\n", "[store]\nurl = \"sqlite:x.db\"\n");
     bench.run(&["run", "agent.toml"]).ok();

@@ -199,7 +199,7 @@ fn known_model_needs_no_price() {
 
 /// Spec: P12. Each marks what it sends to be cached, unless its own table says otherwise.
 #[test]
-fn cache_marks_are_left_out_where_a_file_says_so() {
+fn cache_marks_can_be_left_out() {
     for (provider, mark) in [("anthropic", "cache_control"), ("bedrock", "cachePoint")] {
         for (more, is_marked) in [("", true), ("cache = true\n", true), ("cache = false\n", false)]
         {
@@ -262,7 +262,7 @@ fn a_rest_that_nobody_bridges_is_a_mistake() {
 
 /// Spec: C5
 #[test]
-fn mistakes_of_a_pool_are_named_with_their_lines() {
+fn mistakes_of_a_pool_name_their_lines() {
     let bench = Bench::new();
     let pool = "[[model.pool]]\nprovider = \"anthropic\"\nrequests_per_minute = 0\n";
     agent(&bench, "openai", "http://127.0.0.1:1", pool);

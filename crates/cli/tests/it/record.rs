@@ -150,7 +150,7 @@ fn an_erased_event_leaves_a_record_that_verifies() {
 
 /// Spec: D1, A1. A run that waits answers with the event that was erased.
 #[test]
-fn a_waiting_run_with_an_erased_event_is_not_resumed() {
+fn a_run_with_an_erased_event_stays_waiting() {
     let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
     bench.agent(crate::running::REFUNDS, crate::running::ASKS);
     let waiting = bench.run(&["run", "agent.toml", "--json"]).fails(4, "").json().remove(0);
@@ -201,7 +201,7 @@ fn a_keyed_record_needs_its_key() {
 
 /// Spec: D11. Records of the first layout verify, trace and serve as history, by their own rule.
 #[test]
-fn a_record_without_salts_is_read_by_its_own_rule() {
+fn an_unsalted_record_is_read_by_its_rule() {
     let bench = bench();
     let store = include_str!("../fixtures/first_layout.sql");
     sqlite::execute(&bench.path().join("x.db"), store);

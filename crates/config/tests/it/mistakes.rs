@@ -147,7 +147,7 @@ fn lists_and_single_tables_are_told_apart() {
 
 /// Spec: C5
 #[test]
-fn mistakes_of_a_first_day_say_what_to_do() {
+fn first_mistakes_say_what_to_do() {
     let script = "[model]\nprovider = \"script\"\n";
     for (text, expected) in [
         (

@@ -39,7 +39,7 @@ impl Operator for AtHand {
 /// Spec: O2, O5. An agent that it has at hand is the caller of what that agent dispatches: it records each
 /// attempt, and what they used counts once.
 #[tokio::test]
-async fn an_agent_at_hand_is_the_caller_of_its_own_dispatches() {
+async fn agent_at_hand_is_caller_of_its_dispatches() {
     let (clock, log, paid) = (start(), Arc::<MemoryLog>::default(), Arc::<AtomicU32>::default());
     let worker = agent(&clock, &log, |request| match has_answers(request) {
         true => ScriptedAnswer::saying("done"),
@@ -137,7 +137,7 @@ async fn spend(context: &ToolContext) -> Result<Value, ToolError> {
 
 /// Spec: B1. An operator at hand without a price does not start while its caller has a cost budget.
 #[tokio::test]
-async fn an_operator_at_hand_without_a_price_does_not_start() {
+async fn unpriced_operator_at_hand_does_not_start() {
     let (clock, log) = (start(), Arc::<MemoryLog>::default());
     let lead = agent(&clock, &log, |request| {
         match request.messages.messages().last().map(|last| &**last) {

@@ -57,7 +57,7 @@ async fn runs(log: &MemoryLog) -> Vec<RunSummary> {
 
 /// Spec: O4
 #[tokio::test]
-async fn agents_dispatched_at_once_in_one_session_all_run() {
+async fn agents_at_once_in_one_session_all_run() {
     let log = Arc::new(MemoryLog::new());
     let agent = meeting(&log, 3);
     agent.run(RunRequest::new("first").session("s")).await.unwrap();
@@ -88,7 +88,7 @@ async fn agents_dispatched_at_once_in_one_session_all_run() {
 
 /// Spec: D5
 #[tokio::test]
-async fn a_branch_that_died_is_ended_before_the_session_goes_on() {
+async fn a_dead_branch_ends_before_its_session_goes() {
     let log = Arc::new(MemoryLog::new());
     let agent = meeting(&log, 1);
     let first = agent.run(RunRequest::new("meet").session("s")).await.unwrap();

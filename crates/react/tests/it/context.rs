@@ -33,7 +33,7 @@ async fn a_record_begins_with_where_its_run_belongs() {
 }
 
 #[tokio::test]
-async fn labels_are_bounded_and_a_trace_parent_is_one() {
+async fn labels_are_bounded_and_trace_parents_checked() {
     let bench = Bench::new();
     let many = (0..33).fold(RunRequest::new("x"), |request, n| request.label(n.to_string(), ""));
     for (request, why) in [

@@ -426,7 +426,7 @@ impl Gate for Once {
 
 /// Spec: D12, H1. No gate is passed by reopening: where one stopped the run, it is asked again.
 #[tokio::test]
-async fn a_gate_that_stopped_the_run_is_asked_again() {
+async fn a_gate_that_stopped_judges_again() {
     let cases: [(HookPoint, usize, &[&str]); 4] = [
         (HookPoint::RunStart, 2, &[]),
         (HookPoint::BeforeModel, 2, &[]),

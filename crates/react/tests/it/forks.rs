@@ -57,7 +57,7 @@ async fn finished_fork_goes_on_with_an_input() {
 
 /// Spec: D7, B2. What a run had used counts for its copies: they need more of a budget that is used up.
 #[tokio::test]
-async fn fork_of_an_exhausted_run_needs_more_of_its_budget() {
+async fn fork_of_an_exhausted_run_needs_more_budget() {
     let bench = Bench::new();
     let sum = calls([call("c", "add", json!({"x": 1, "y": 2}))]);
     let agent = bench.agent(vec![sum, says("3")]).tool(add);

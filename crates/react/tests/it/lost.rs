@@ -46,7 +46,7 @@ fn is_clerk(batch: &Batch) -> bool {
 
 /// Spec: O3, D5. What a run below did is not done again because its record is gone.
 #[tokio::test]
-async fn lost_record_of_a_run_below_is_a_failure() {
+async fn lost_record_below_is_a_failure() {
     let bench = Bench::new();
     let mut batches = waiting(&bench).await;
     batches.retain(|batch| !is_clerk(batch));
@@ -57,7 +57,7 @@ async fn lost_record_of_a_run_below_is_a_failure() {
 
 /// Spec: O3, D1
 #[tokio::test]
-async fn changed_record_of_a_run_below_is_a_failure() {
+async fn changed_record_below_is_a_failure() {
     let bench = Bench::new();
     let mut batches = waiting(&bench).await;
     let first = batches.iter_mut().find(|batch| is_clerk(batch)).unwrap();

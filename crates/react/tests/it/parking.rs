@@ -80,7 +80,7 @@ async fn a_long_hint_parks_the_run() {
 
 /// Spec: O5, R3. Nothing is parked that was not allowed to be, nor for longer.
 #[tokio::test]
-async fn a_hint_beyond_what_is_allowed_fails_the_run() {
+async fn a_hint_beyond_the_limit_fails_the_run() {
     for longest in [None, Some(HOUR / 2)] {
         let bench = Bench::new();
         let agent = bench.agent(vec![busy()]).build().unwrap();

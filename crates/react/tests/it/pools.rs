@@ -114,7 +114,7 @@ async fn refusing_endpoint_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_cooldown_is_as_long_as_it_is_set() {
+async fn a_cooldown_is_as_long_as_set() {
     let bench = Bench::new();
     let first = refusing(&bench, ErrorKind::AuthFailed, None).cooldown(Duration::from_secs(5));
     let second = refusing(&bench, ErrorKind::AuthFailed, None);
@@ -130,7 +130,7 @@ async fn a_cooldown_is_as_long_as_it_is_set() {
 
 /// Spec: R3
 #[tokio::test]
-async fn a_call_waits_for_the_first_that_is_free() {
+async fn a_call_waits_for_the_first_free_one() {
     let bench = Bench::new();
     let first = refusing(&bench, ErrorKind::RateLimited, Some(9_000));
     let second = refusing(&bench, ErrorKind::RateLimited, Some(5_000));

@@ -235,7 +235,7 @@ async fn a_final_no_lets_the_call_run_again() {
 
 /// Spec: T14. Also when the process lives, and the call failed.
 #[tokio::test]
-async fn a_failed_call_that_may_have_acted_is_asked_about() {
+async fn failed_calls_that_may_have_acted_are_probed() {
     let text = "Tool 'pay' failed: connection lost";
     for (says, ok, output) in [
         ("happened", true, json!({ "paid": 5 })),
@@ -416,7 +416,7 @@ async fn what_is_known_is_not_settled() {
 
 /// Spec: B3. A run that is stopped while a person settles a call keeps what the person said.
 #[tokio::test]
-async fn a_settled_call_of_a_cancelled_run_keeps_its_answer() {
+async fn settled_call_of_a_cancelled_run_stays_answered() {
     let bank = Bank::new("pays", "cannot say");
     let (bench, run, next) = died(&bank, |agent| agent.tool(pay_blindly)).await;
     let log: Arc<dyn EventLog> = Arc::clone(&bench.log) as _;

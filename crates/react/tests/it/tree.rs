@@ -206,7 +206,7 @@ pub(crate) fn without_time(usage: Usage) -> Usage {
 /// Spec: O2, O3, D5, D8. After a death at any append of any record the tree goes on to the end of an
 /// undisturbed run: nothing is started twice, and what was used adds up.
 #[tokio::test]
-async fn tree_goes_on_after_a_death_at_any_append() {
+async fn tree_goes_on_after_death_at_any_append() {
     let (bench, world) = (Bench::new(), Arc::<World>::default());
     let tape = Arc::new(Tape::default());
     let log = Arc::clone(&tape) as Arc<dyn EventLog>;

@@ -198,7 +198,7 @@ const CUT_SHORT: &str =
 
 /// Spec: X2, S10
 #[tokio::test]
-async fn events_of_a_removed_run_come_as_no_other() {
+async fn events_of_a_removed_run_never_come() {
     let folder = Folder::new();
     let database = open(&folder.file()).await;
     whole(&database, "run_1").await;
