@@ -96,7 +96,7 @@ impl Defective {
                 .collect();
         }
         noted.asked.extend(batch.approval_changes().filter_map(|change| match change {
-            ApprovalChange::Asked(open) => Some(open),
+            Ok(ApprovalChange::Asked(open)) => Some(open),
             _ => None,
         }));
         if !batch.summary.is_open() {
