@@ -32,7 +32,7 @@ const CRATES: [(&str, Option<&str>); 18] = [
 const NOT_NAMED: [&str; 1] = ["Phrase"];
 
 #[test]
-fn names_are_at_the_root_or_one_module_below() {
+fn names_are_one_module_deep() {
     let facade = listing("backstop");
     let root: BTreeSet<&str> =
         matches(r"(?m)^pub (?:use|\w+) backstop::(\w+)$", &facade).into_iter().collect();

@@ -116,7 +116,7 @@ fn missing_file_says_which_key_names_it() {
 
 /// Spec: C6, E7
 #[test]
-fn a_scenario_that_is_not_there_has_a_hint() {
+fn a_missing_scenario_has_a_hint() {
     let bench = Bench::new();
     let ran = bench.run(&["rehearse", "no.toml"]).fails(2, "no.toml: cannot be read");
     assert!(ran.err.contains("hint: name a scenario file that is there"), "{}", ran.err);

@@ -72,7 +72,7 @@ fn same(line: &str) -> String {
 
 /// Spec: C1
 #[test]
-fn the_first_run_is_as_the_readme_prints_it() {
+fn the_first_run_is_as_printed() {
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
     let (_, rest) = readme.split_once("```text\n").unwrap();
     let printed = rest.split_once("```").unwrap().0;

@@ -156,7 +156,7 @@ async fn reopened_run_has_what_its_caller_kept() {
 
 /// Spec: D5, O2. A call whose tool is gone is answered, and what it dispatched is ended.
 #[tokio::test]
-async fn dispatch_of_a_tool_that_is_gone_is_ended() {
+async fn dispatch_of_a_vanished_tool_is_ended() {
     let bench = Bench::new();
     let build = |tape: &Arc<Tape>, has_tool: bool| {
         let clerk = agent(&bench, tape, "clerk", calling(&[("look", "")])).tool(look);

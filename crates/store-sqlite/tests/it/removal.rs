@@ -272,7 +272,7 @@ async fn a_removed_run_leaves_no_label() {
 
 /// Spec: S10, O2. A run below an operator without a record is kept with the open run at the head of its callers.
 #[tokio::test]
-async fn run_below_an_unrecorded_one_stays_with_its_root() {
+async fn run_below_an_unrecorded_one_stays() {
     let database = Database::in_memory().await.unwrap();
     let root = begin(&database, 1, "run_root", started("s")).await;
     let EventKind::RunStarted(mut below) = dispatched("s", "run_none") else { unreachable!() };
