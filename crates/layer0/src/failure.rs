@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use thiserror::Error as ThisError;
 
-use crate::code;
+use crate::{code, text};
 
 pub use chain::{Chain, ErrorText, chain, sources};
 pub use facts::{Effect, Elsewhere, Facts, Retry, RetryFacts};
@@ -109,7 +109,7 @@ pub fn hint<'f>(failure: &'f (impl Failure + ?Sized)) -> Cow<'f, str> {
 ///
 /// Retry: never. Effect: as the last error says.
 #[derive(Debug, ThisError)]
-#[error("gave up after {attempts} attempts")]
+#[error("{}", text::gave_up(*attempts))]
 #[non_exhaustive]
 pub struct Exhausted<E: Error + 'static> {
     /// How many attempts were made, the first included.

@@ -1,4 +1,7 @@
-//! What the model reads of a call that has no result, in words that several parts share.
+//! Words that several parts share: what the model reads of a call that has no result, and what is said of a
+//! failure in its record and by its live error.
+
+use std::fmt::Display;
 
 /// The run ended before the call was done.
 pub const CANCELLED: &str = "Cancelled: the run was stopped";
@@ -31,4 +34,22 @@ pub fn denied(by: &str, reason: &str) -> String {
         (by, "") => format!("Denied by {}", cut(by)),
         (by, reason) => format!("Denied by {}: {}", cut(by), cut(reason)),
     }
+}
+
+/// Says of a failure that it was tried so often, and is not tried again.
+#[must_use]
+pub fn gave_up(attempts: u32) -> String {
+    format!("gave up after {attempts} attempts")
+}
+
+/// Says that an answer of a model is of no use.
+#[must_use]
+pub fn invalid_response(why: impl Display) -> String {
+    format!("invalid response: {why}")
+}
+
+/// Says that a conversation is too long for its model.
+#[must_use]
+pub fn context_overflow(why: impl Display) -> String {
+    format!("context overflow: {why}")
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use layer0::error::BoxError;
 use layer0::failure::{ErrorText, Failure, Inner, Seconds};
+use layer0::text;
 use thiserror::Error;
 
 use crate::timeout::TimeoutPhase;
@@ -48,7 +49,7 @@ pub enum ProviderError {
     /// The conversation is longer than the model's context.
     ///
     /// Retry: never. Effect: none.
-    #[error("context overflow: {message}")]
+    #[error("{}", text::context_overflow(message))]
     #[non_exhaustive]
     ContextOverflow {
         /// What the provider said.
@@ -57,7 +58,7 @@ pub enum ProviderError {
     /// The retry layer gave up.
     ///
     /// Retry: never. Effect: as the last error says.
-    #[error("gave up after {attempts} attempts")]
+    #[error("{}", text::gave_up(*attempts))]
     #[non_exhaustive]
     Exhausted {
         /// How many attempts were made.
@@ -82,7 +83,7 @@ pub enum ProviderError {
     /// The answer could not be understood.
     ///
     /// Retry: with backoff. Effect: unknown.
-    #[error("invalid response: {0}")]
+    #[error("{}", text::invalid_response(_0))]
     InvalidResponse(String),
     /// The provider does not know the model or the path.
     ///

@@ -112,10 +112,12 @@ fn reason_and_chain(failure: &FailureCause) -> (Code, Vec<String>) {
         }
         FailureCause::CrashLoop { open } => (code::RUN_CRASH_LOOP, text::crash_loop(open)),
         FailureCause::InputInvalid(why) => (code::INPUT_INVALID, text::input_invalid(why)),
-        FailureCause::InvalidResponse(why) => (code::PROVIDER_INVALID_RESPONSE, why.to_string()),
+        FailureCause::InvalidResponse(why) => {
+            (code::PROVIDER_INVALID_RESPONSE, layer0::text::invalid_response(why))
+        }
         FailureCause::ContextExceeded => (
             code::PROVIDER_CONTEXT_OVERFLOW,
-            "the context was used up while the model answered".to_owned(),
+            layer0::text::context_overflow(text::CONTEXT_EXCEEDED),
         ),
         FailureCause::Loop { count, limit, .. } => {
             (code::GUARD_LOOP_DETECTED, text::loop_detected(*count, *limit))

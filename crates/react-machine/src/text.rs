@@ -3,6 +3,9 @@
 
 use std::fmt::Display;
 
+/// Says why the context of a model is too long.
+pub const CONTEXT_EXCEEDED: &str = "the context was used up while the model answered";
+
 /// Says that a hook reported an error.
 pub const HOOK_FAILED: &str = "hook failed";
 

@@ -51,12 +51,12 @@ pub enum DecideError {
     /// The approval was not decided in time.
     ///
     /// Retry: never. Effect: none.
-    #[error("approval `{0}` has expired")]
+    #[error("{}", LogError::ApprovalExpired(_0.clone()))]
     Expired(ApprovalId),
     /// The approval is not for this one to decide.
     ///
     /// Retry: never. Effect: none.
-    #[error("`{by}` may not decide approval `{id}`, only: {approvers}")]
+    #[error("{}", LogError::not_approver(id.clone(), by, approvers.clone()))]
     #[non_exhaustive]
     NotApprover {
         /// The approval.

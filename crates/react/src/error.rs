@@ -16,9 +16,6 @@ use thiserror::Error;
 use crate::history::RequestError;
 use crate::hook::HookError;
 
-/// What failed where a model call did.
-const MODEL_FAILED: &str = "model call failed";
-
 /// Says why a run failed.
 ///
 /// There is no variant for tools, policy, memory or events: those never end a run.
@@ -70,7 +67,7 @@ pub enum AgentError {
     /// The model call failed after the retry stack gave up.
     ///
     /// Retry: as the provider's error says. Effect: as the provider's error says.
-    #[error("{MODEL_FAILED}")]
+    #[error(transparent)]
     Llm(#[from] ProviderError),
     /// The request cannot be run; nothing was started.
     ///
@@ -119,8 +116,8 @@ pub enum AgentError {
     /// The run failed in another process; this is what its record says.
     ///
     /// Retry: as the record's failure says. Effect: as it says.
-    #[error("{}", _0.of())]
-    Recorded(#[source] RecordedFailure),
+    #[error(transparent)]
+    Recorded(RecordedFailure),
     /// The model said the same text too often, the last time without asking for anything that is new
     /// to the run.
     ///
@@ -243,7 +240,7 @@ impl Failure for AgentError {
 impl From<AgentError> for OperatorError {
     fn from(error: AgentError) -> Self {
         match error {
-            AgentError::Llm(_) => Self::model(error),
+            AgentError::Llm(error) => Self::model(error),
             error => Self::failed(error),
         }
     }
@@ -292,11 +289,6 @@ impl RecordedFailure {
         let mut texts = cause.chain().into_iter().rev();
         let last = failure(None, texts.next().unwrap_or_default());
         texts.fold(last, |inner, text| failure(Some(Box::new(inner)), text))
-    }
-
-    /// Says what failed.
-    const fn of(&self) -> &'static str {
-        if self.is_of_model { MODEL_FAILED } else { "the run had failed" }
     }
 }
 
@@ -394,9 +386,14 @@ impl fmt::Debug for RunFailure {
     }
 }
 
+/// The source is the error, or what it holds where it says nothing of its own.
 impl std::error::Error for RunFailure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
+        match &self.error {
+            AgentError::Llm(error) => Some(error),
+            AgentError::Recorded(recorded) => Some(recorded),
+            error => Some(error),
+        }
     }
 }
 

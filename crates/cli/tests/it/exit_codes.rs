@@ -11,7 +11,7 @@ fn a_failed_run_exits_1() {
     let bench = Bench::new();
     bench.agent("[[model]]\nerror = { kind = \"quota_exhausted\" }\n", "");
     let ran =
-        bench.run(&["run", "agent.toml"]).fails(1, "provider.quota_exhausted: model call failed");
+        bench.run(&["run", "agent.toml"]).fails(1, "provider.quota_exhausted: quota exhausted");
     assert!(ran.err.contains("hint: Raise the limit or top up"), "{}", ran.err);
     bench.run(&["runs"]).ok();
 }

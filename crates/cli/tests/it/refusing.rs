@@ -55,7 +55,7 @@ fn unreachable_server_has_a_hint() {
     let free = closed.address();
     let ran = ask(&Bench::new(), &format!("http://{free}/t0ken/v1"), &[]).fails(1, "");
     let said = format!(
-        "error: provider.transient: model call failed: gave up after 1 attempts: no connection to `{free}`: \
+        "error: provider.transient: gave up after 1 attempts: no connection to `{free}`: \
          Connection refused (os error 111)\n  hint: is it running? base_url is `http://{free}/…/v1`\n"
     );
     assert!(ran.err.contains(&said), "{}", ran.err);

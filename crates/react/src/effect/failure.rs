@@ -128,7 +128,9 @@ impl<'a> Failing<'a> {
         let tool = self.tool;
         match error.kind() {
             ToolError::Timeout { .. } => failed_text(tool, error),
-            ToolError::Panicked(_) => format!("Tool '{tool}' panicked: {}", summary.text),
+            ToolError::Panicked(_) => {
+                failed_text(tool, &ToolError::Panicked(summary.text.to_string()))
+            }
             _ if summary.text.is_empty() => format!("Tool '{tool}' failed without a message"),
             _ => format!("Tool '{tool}' failed: {}", summary.text),
         }

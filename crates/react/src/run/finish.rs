@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_event_log::EventLog;
 use backstop_provider::ProviderError;
-use backstop_react_machine::{Approval, FailureCause, Finish, Machine, Output};
+use backstop_react_machine::{Approval, FailureCause, Finish, Machine, Output, text};
 use layer0::failure::{Chain, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Stop;
@@ -113,9 +113,9 @@ fn error_of(
         FailureCause::InvalidResponse(why) => {
             AgentError::Llm(ProviderError::InvalidResponse(why.to_string()))
         }
-        FailureCause::ContextExceeded => AgentError::Llm(ProviderError::context_overflow(
-            "the context was used up while the model answered",
-        )),
+        FailureCause::ContextExceeded => {
+            AgentError::Llm(ProviderError::context_overflow(text::CONTEXT_EXCEEDED))
+        }
         FailureCause::Loop { signature, count: times, limit } => {
             AgentError::loop_detected(&*signature, count(times), count(limit))
         }

@@ -132,7 +132,7 @@ impl History {
                 }
                 Ok(outcome) => (outcome.run_id, End::Limit),
                 Err(failure) => {
-                    let causes = chain(&failure.error)[1..].to_vec();
+                    let causes = chain(&failure.error);
                     (failure.run_id, End::Failure(causes))
                 }
             };

@@ -7,15 +7,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use backstop_clock::Clock;
 use backstop_event_log::{Decision, EventLog, RunFilter};
-use backstop_provider::ScriptedAnswer;
+use backstop_provider::{ErrorKind, ScriptedAnswer};
 use backstop_react::{
     AgentBuilder, AgentError, Budget, BuildError, Gate, HookContext, HookPoint, Limits, Moment,
-    Price, RunRequest, Verdict, replay,
+    Price, ResumeError, RunRequest, Verdict, recorded, replay,
 };
 use backstop_tool::{Tool, ToolContext, ToolError, ToolSpec};
 use layer0::error::BoxError;
 use layer0::event::EventKind;
 use layer0::failure::chain;
+use layer0::message::StopReason;
 use serde_json::{Value, json};
 
 use crate::bench::*;
@@ -296,6 +297,14 @@ async fn a_failure_has_one_text() {
             vec![again()],
             limited(limits(|limits| limits.max_parallel_tools = 0)),
         ),
+        ("provider.auth_failed", vec![fails(ErrorKind::AuthFailed)], limited(Limits::default())),
+        ("provider.transient", vec![fails(ErrorKind::Transient); 3], limited(Limits::default())),
+        (
+            "provider.context_overflow",
+            vec![says("half").stop_reason(StopReason::ContextExceeded)],
+            limited(Limits::default()),
+        ),
+        ("provider.invalid_response", vec![says(""), says("")], limited(Limits::default())),
         ("hook.aborted", vec![], gated(Stopping(Some("not today")))),
         ("hook.rejected", vec![], gated(Stopping(None))),
     ];
@@ -308,6 +317,11 @@ async fn a_failure_has_one_text() {
             panic!("{code}: it failed")
         };
         assert_eq!(failed.chain.join(": "), chain(&failure.error).join(": "), "{code}");
+        // So does what is read from the record in another process.
+        let Err(ResumeError::Run(again)) = recorded(&*bench.log, &failure.run_id).await else {
+            panic!("{code}: it failed")
+        };
+        assert_eq!(chain(&again.error).join(": "), failed.chain.join(": "), "{code}");
         let tripped = events.iter().find_map(|event| match &event.kind {
             EventKind::GuardTripped(tripped) => Some(tripped.message.to_string()),
             _ => None,
