@@ -200,7 +200,7 @@ pub(crate) struct Child {
     pub(crate) root: RunId,
     /// Which attempt at it: 1, 2, ….
     pub(crate) attempt: u32,
-    /// May there be a record of it?
+    /// May there be a record of it? A journal that performs a step again, in another process, says so.
     pub(crate) goes_on: bool,
     /// Was there one?
     #[serde(default)]

@@ -3,215 +3,76 @@
 
 mod durable;
 mod generated;
+mod process;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
-use async_trait::async_trait;
 use backstop_clock::{Clock, VirtualClock};
-use backstop_event_log::{Decision, EventLog, MemoryLog, RunWriter, Seed, read_events};
-use backstop_provider::{ScriptedAnswer, ScriptedProvider};
+use backstop_event_log::{EventLog, MemoryLog, RunWriter, Seed};
 use backstop_react_machine::{Machine, Setup};
-use backstop_retry::{Jitter, RetryConfig};
-use backstop_tool::{Arguments, JsonText, Tool, ToolContext, ToolError, ToolSpec};
 use layer0::Timestamp;
 use layer0::event::Event;
-use layer0::failure::{Failure, Retry};
+use layer0::failure::Failure;
 use layer0::id::RunId;
-use layer0::stop::Stop;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use self::durable::{Durable, Entries};
+use self::durable::Entries;
+use self::process::{Ended, History, Process, RUN, agent};
 use super::InFlight;
 use super::start::Start;
-use crate::agent::Agent;
-use crate::approval::{ApprovalRequest, Approver};
 use crate::journal::{AnyJournal, End, ExecutionEnd};
 use crate::local_journal::LocalJournal;
 use crate::request::RunRequest;
 use crate::run_clock::RunClock;
 
-const RUN: &str = "run_durable";
+/// What is told by the clock of a process, and how often an error was stored: an error that a process stored
+/// just before it died is stored again.
+const DIFFERS: [&str; 4] = ["duration_ms", "first_token_ms", "wall_ms", "occurrences"];
 
-/// What a tool of a history does.
-enum Does {
-    Answers,
-    /// Asks to be called again later, if it has not done so yet.
-    Waits(AtomicU32),
-    /// Stops the run.
-    Cancels(CancellationToken),
-}
-
-struct Scripted {
-    spec: ToolSpec,
-    does: Does,
-}
-
-#[async_trait]
-impl Tool for Scripted {
-    fn spec(&self) -> &ToolSpec {
-        &self.spec
-    }
-
-    async fn call(&self, _: &Arguments, _: &ToolContext) -> Result<JsonText, ToolError> {
-        match &self.does {
-            Does::Waits(left) if left.swap(0, Ordering::Relaxed) > 0 => {
-                let busy = ToolError::ExecutionFailed("busy".into());
-                Err(busy.with_retry(Retry::After(Duration::from_secs(2))))
-            }
-            Does::Cancels(token) => {
-                token.cancel();
-                Ok(JsonText::string("stopped"))
-            }
-            Does::Answers | Does::Waits(_) => Ok(JsonText::string("seen")),
-        }
-    }
-}
-
-/// Agrees to everything.
-struct Agrees;
-
-#[async_trait]
-impl Approver for Agrees {
-    async fn decide(&self, _: &ApprovalRequest) -> Option<Decision> {
-        Some(Decision::approve("ops"))
-    }
-}
-
-/// How a run ended, or the code it failed with.
-type Ended = Result<Stop, &'static str>;
-
-/// One process: what it keeps goes on in the next one.
-struct Process {
-    log: Arc<MemoryLog>,
-    entries: Entries,
-    /// How many entries of the durable journal there will be when it dies; `None` on the local journal.
-    dies_after: Option<usize>,
-}
-
-impl Process {
-    fn new(entries: Entries, dies_after: Option<usize>) -> Self {
-        Self { log: Arc::new(MemoryLog::new()), entries, dies_after }
-    }
-
-    /// Executes the run from its start; `None` when it dies.
-    async fn execute(&self, answers: Value) -> Option<Ended> {
-        let clock = VirtualClock::starting_at(Timestamp::from_millis(1_000));
-        let shared: Arc<dyn Clock> = Arc::new(clock.clone());
-        let log: Arc<dyn EventLog> = Arc::clone(&self.log) as _;
-        let token = CancellationToken::new();
-        let agent = agent(answers, &self.entries, Arc::clone(&log), &shared, &token);
-        let request = RunRequest::new("go").run(RunId::from(RUN)).session("s-1");
-        let request = request.cancelled_by(token.clone());
-        let start = Start::new(Arc::clone(&agent.inner), request);
-        let effects = start.effects();
-        // The record is there as far as it was written.
-        let known = self.log.summary(&RunId::from(RUN)).await.unwrap();
-        let writer = match known.filter(|summary| summary.last_seq > 0) {
-            Some(summary) => match self.log.claim(&RunId::from(RUN)).await {
-                Ok(claim) => RunWriter::resume(log, summary, claim),
-                Err(_) => RunWriter::without_log(RunId::from(RUN)),
-            },
-            None => RunWriter::new(log, RunId::from(RUN)),
-        };
-        let mut run_clock = RunClock::new(Arc::clone(&shared));
-        run_clock.not_before(self.entries.last_time());
-        let inbox = agent.inner.log.as_ref();
-        let live = LocalJournal::new(writer, Arc::clone(&effects), run_clock, inbox, token);
-        let (died, dies) = oneshot::channel();
-        let journal = match self.dies_after {
-            Some(entries) => {
-                let journal = Durable::new(live, self.entries.clone(), entries, died);
-                AnyJournal::Other(Box::new(journal))
-            }
-            None => {
-                // The local journal does not die.
-                std::mem::forget(died);
-                AnyJournal::Local(Box::new(live))
-            }
-        };
-        let machine = Machine::new(start.definition.clone(), Setup::new(RunId::from(RUN)));
-        let (done, result) = oneshot::channel();
-        let run = async move {
-            let lived = async {
-                let mut run = start.open_on(journal, effects, machine).await;
-                let started = run.ledger.fact(start.started(Default::default()));
-                run.ledger.step([started]).await.unwrap();
-                run.go().await.map(|outcome| outcome.stop).map_err(|failure| failure.code())
-            };
-            let _ = done.send(tokio::select! {
-                biased;
-                _ = dies => None,
-                ended = lived => Some(ended),
-            });
-        };
-        tokio::spawn(clock.track(Box::pin(run)));
-        result.await.unwrap()
-    }
-}
-
-fn agent(
-    answers: Value,
-    entries: &Entries,
-    log: Arc<dyn EventLog>,
-    clock: &Arc<dyn Clock>,
-    token: &CancellationToken,
-) -> Agent {
-    let answers: Vec<ScriptedAnswer> = serde_json::from_value(answers).unwrap();
-    let tool = |name: &str, does: Does| Scripted {
-        spec: ToolSpec::new(name, "does it", json!({ "type": "object" })).idempotent(),
-        does,
-    };
-    let pays = Scripted {
-        spec: ToolSpec::new("pay", "pays", json!({ "type": "object" })).idempotent().approval(),
-        does: Does::Answers,
-    };
-    // A tool that waited in an earlier process waits no more than is left.
-    let waits = 1_u32.saturating_sub(entries.waits());
-    Agent::builder(ScriptedProvider::new(answers).starting_at(entries.attempts()))
-        .name("durable")
-        .clock(Arc::clone(clock))
-        .retry(RetryConfig::default())
-        .jitter(Jitter::seeded(7))
-        .tool(tool("look", Does::Answers))
-        .tool(tool("wait", Does::Waits(AtomicU32::new(waits))))
-        .tool(tool("stop", Does::Cancels(token.clone())))
-        .tool(pays)
-        .approver(Agrees)
-        .shared_log(log)
-        .build()
-        .unwrap()
-}
-
-impl Process {
-    async fn record(&self) -> Vec<Value> {
-        let (_, events) = read_events(&*self.log, &RunId::from(RUN)).await.unwrap();
-        essence(&events)
-    }
-}
-
-/// Returns a record without what depends on the clock of its process.
+/// Returns a record without what may differ; ids that are drawn are numbered.
 fn essence(events: &[Event]) -> Vec<Value> {
-    events
-        .iter()
-        .map(|event| {
-            let mut value = serde_json::to_value(&event.kind).unwrap();
-            for key in ["duration_ms", "delay_ms", "usage"] {
-                if let Some(fields) = value.as_object_mut() {
-                    fields.remove(key);
-                }
-            }
-            json!([event.seq, event.kind.event_type(), event.caused_by, value])
-        })
-        .collect()
+    let mut drawn = BTreeMap::new();
+    let essence = |event: &Event| {
+        let mut value = serde_json::to_value(&event.kind).unwrap();
+        strip(&mut value, &mut drawn);
+        json!([event.seq, event.kind.event_type(), event.caused_by, value])
+    };
+    events.iter().map(essence).collect()
+}
+
+fn strip(value: &mut Value, drawn: &mut BTreeMap<String, usize>) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|key, _| !DIFFERS.contains(&key.as_str()));
+            fields.values_mut().for_each(|field| strip(field, drawn));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| strip(item, drawn)),
+        Value::String(text) => {
+            let (said, rest) = text.split_once(" (seen ").unwrap_or((text, ""));
+            let text_once = format!("{said}{}", rest.split_once(" times)").map_or("", |it| it.1));
+            let words = text_once
+                .split_inclusive(|c: char| !(c.is_ascii_alphanumeric() || "_-".contains(c)));
+            *text = words.map(|word| numbered(word, drawn)).collect();
+        }
+        _ => {}
+    }
+}
+
+/// The id of a run below is drawn, and so is that of an error whose text names it.
+fn numbered(word: &str, drawn: &mut BTreeMap<String, usize>) -> String {
+    if word.starts_with(RUN) || !["run_", "err_"].iter().any(|kind| word.starts_with(kind)) {
+        return word.to_owned();
+    }
+    let next = drawn.len() + 1;
+    let id = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    format!("{}{}", drawn.entry(id.to_owned()).or_insert(next), &word[id.len()..])
 }
 
 /// A history that was executed in one process, on each journal.
 struct Undisturbed {
-    answers: Value,
+    history: History,
     ended: Ended,
     record: Vec<Value>,
     /// How many entries its durable journal has.
@@ -219,26 +80,26 @@ struct Undisturbed {
 }
 
 impl Undisturbed {
-    async fn execute(answers: Value) -> Self {
+    fn execute(history: History) -> Self {
         let local = Process::new(Entries::default(), None);
-        let ended = local.execute(answers.clone()).await.unwrap();
-        let record = local.record().await;
-        let mut undisturbed = Self { answers, ended, record, entries: usize::MAX };
-        undisturbed.entries = undisturbed.dies_after(usize::MAX).await;
+        let ended = local.execute(&history).unwrap();
+        let record = essence(&local.record());
+        let mut undisturbed = Self { history, ended, record, entries: usize::MAX };
+        undisturbed.entries = undisturbed.dies_after(usize::MAX);
         undisturbed
     }
 
     /// Executes the history on the durable journal, with a death after this entry. Returns how many there
     /// are at the end.
-    async fn dies_after(&self, entry: usize) -> usize {
+    fn dies_after(&self, entry: usize) -> usize {
         let first = Process::new(Entries::default(), Some(entry));
-        let ended = first.execute(self.answers.clone()).await;
+        let ended = first.execute(&self.history);
         assert!(ended.is_none() || entry >= self.entries, "it lived beyond {entry}");
         let second = Process { dies_after: Some(usize::MAX), ..first };
-        let ended = second.execute(self.answers.clone()).await.unwrap();
+        let ended = second.execute(&self.history).unwrap();
         assert_eq!(ended, self.ended, "after {entry}");
         // What is sealed is sealed with the seed that the journal keeps.
-        let (_, events) = read_events(&*second.log, &RunId::from(RUN)).await.unwrap();
+        let events = second.record();
         let seed = Seed::new(second.entries.first_id().unwrap().as_str());
         for event in &events {
             assert_eq!(event.salt, Some(seed.salt(event.seq)), "after {entry}");
@@ -253,57 +114,91 @@ impl Undisturbed {
 }
 
 /// Executes a history in one process, then again with a death after each of its entries.
-async fn check(answers: Value) {
-    let undisturbed = Undisturbed::execute(answers).await;
+fn check(history: History) {
+    let undisturbed = Undisturbed::execute(history);
     assert!(undisturbed.entries > 8, "{} entries", undisturbed.entries);
     for entry in 1..=undisturbed.entries {
-        undisturbed.dies_after(entry).await;
+        undisturbed.dies_after(entry);
     }
 }
 
 /// Spec: J1, D1. The salts too.
-#[tokio::test]
-async fn tools_in_parallel_come_to_the_same_record() {
-    check(json!([
+#[test]
+fn tools_in_parallel_come_to_the_same_record() {
+    check(History::of(json!([
         {"tool_calls": [
             {"id": "c1", "name": "look", "arguments": {"at": 1}},
             {"id": "c2", "name": "look", "arguments": {"at": 2}},
         ]},
         {"text": "done"},
-    ]))
-    .await;
+    ])));
 }
 
 /// Spec: J1, R3
-#[tokio::test]
-async fn retries_come_to_the_same_record() {
-    check(json!([
-        {"error": {"kind": "rate_limited", "retry_after_ms": 3_000}},
+#[test]
+fn retries_come_to_the_same_record() {
+    check(History::of(json!([
+        {"error": {"kind": "rate_limited", "retry_after_ms": 9}},
         {"error": {"kind": "transient"}},
         {"tool_calls": [{"id": "c1", "name": "wait"}]},
         {"text": "done"},
-    ]))
-    .await;
+    ])));
 }
 
 /// Spec: J1, A1
-#[tokio::test]
-async fn an_approval_comes_to_the_same_record() {
-    check(json!([
+#[test]
+fn an_approval_comes_to_the_same_record() {
+    check(History::of(json!([
         {"tool_calls": [{"id": "c1", "name": "pay"}, {"id": "c2", "name": "look"}]},
         {"text": "done"},
-    ]))
-    .await;
+    ])));
 }
 
 /// Spec: J1, B3
-#[tokio::test]
-async fn a_cancellation_comes_to_the_same_record() {
-    check(json!([
+#[test]
+fn a_cancellation_comes_to_the_same_record() {
+    check(History::of(json!([
         {"tool_calls": [{"id": "c1", "name": "stop"}, {"id": "c2", "name": "wait"}]},
         {"text": "never"},
-    ]))
-    .await;
+    ])));
+}
+
+/// Spec: J1, O2, O3. Beside a tool, and begun anew in another process.
+#[test]
+fn a_run_below_comes_to_the_same_record() {
+    check(History::of(json!([
+        {"tool_calls": [
+            {"id": "c1", "name": "below", "arguments": {"input": "look"}},
+            {"id": "c2", "name": "look", "arguments": {"at": 3}},
+            {"id": "c3", "name": "below", "arguments": {"input": "look again"}},
+        ]},
+        {"text": "done"},
+    ])));
+}
+
+/// Spec: J1, H1, M1. A gate skips a call and changes another, and the memory refuses what is said.
+#[test]
+fn hooks_and_memory_come_to_the_same_record() {
+    check(History::of(json!([
+        {"tool_calls": [
+            {"id": "c1", "name": "look", "arguments": {"at": 1}},
+            {"id": "c2", "name": "look", "arguments": {"at": 2}},
+            {"id": "c3", "name": "absent"},
+        ]},
+        {"text": "said"},
+    ])));
+}
+
+/// Spec: J1, B1, B2
+#[test]
+fn a_used_up_budget_comes_to_the_same_record() {
+    let batch = json!({"tool_calls": [
+        {"id": "c1", "name": "look"},
+        {"id": "c2", "name": "below", "arguments": {"input": "look"}},
+    ]});
+    let answers = || json!([batch, batch, batch, {"text": "never"}]);
+    check(History { model_calls: Some(2), ..History::of(answers()) });
+    check(History { tool_calls: Some(3), ..History::of(answers()) });
 }
 
 /// A step may end as it ends, and not as another one.
@@ -312,7 +207,9 @@ async fn an_end_of_another_step_is_internal() {
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::starting_at(Timestamp::from_millis(1_000)));
     let log: Arc<dyn EventLog> = Arc::new(MemoryLog::new());
     let token = CancellationToken::new();
-    let agent = agent(json!([]), &Entries::default(), Arc::clone(&log), &clock, &token);
+    let agent =
+        agent(&History::of(json!([])), &Entries::default(), Arc::clone(&log), &clock, &token);
+    let agent = agent.build().unwrap();
     let start = Start::new(Arc::clone(&agent.inner), RunRequest::new("go").run(RunId::from(RUN)));
     let effects = start.effects();
     let writer = RunWriter::new(log, RunId::from(RUN));

@@ -86,6 +86,8 @@ impl Entries {
 pub(super) struct Durable {
     live: LocalJournal,
     entries: Entries,
+    /// Did another process begin the run?
+    is_again: bool,
     /// How many entries were answered.
     answered: usize,
     dies_after: usize,
@@ -109,6 +111,7 @@ impl Durable {
     ) -> Self {
         Self {
             live,
+            is_again: entries.count() > 0,
             entries,
             answered: 0,
             dies_after,
@@ -144,7 +147,13 @@ impl Durable {
 
     /// Starts what was started and has not ended, as far as the entries know.
     fn go_live(&mut self) {
-        for (id, step) in std::mem::take(&mut self.open) {
+        for (id, mut step) in std::mem::take(&mut self.open) {
+            // It may have been begun before, and its run below too.
+            if let Step::Execution(execution) = &mut step
+                && let Some(Ok(child)) = &mut execution.child
+            {
+                child.goes_on |= self.is_again;
+            }
             // Another process may perform it.
             let step = serde_json::to_string(&step).unwrap();
             let live = self.live.start(serde_json::from_str(&step).unwrap());

@@ -3,16 +3,28 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::Undisturbed;
+use super::{History, Undisturbed};
 
-fn answer() -> impl Strategy<Value = Value> {
-    let tool = prop::sample::select(vec!["look", "look", "wait", "pay", "stop", "absent"]);
+/// A run below is a process of its own: whether it ends before its caller is cancelled is chance.
+const TOOLS: [[&str; 7]; 2] = [
+    ["look", "look", "look", "wait", "pay", "absent", "stop"],
+    ["look", "look", "below", "wait", "pay", "absent", "below"],
+];
+
+fn answer(tools: [&'static str; 7]) -> impl Strategy<Value = Value> {
+    let tool = prop::sample::select(tools.to_vec());
     let calls = prop::collection::vec((tool, 0..3), 1..4).prop_map(|calls| {
-        let call = |(index, (tool, at)): (usize, (&str, i32))| json!({ "id": format!("c{index}"), "name": tool, "arguments": { "at": at } });
+        let call = |(index, (tool, at)): (usize, (&str, i32))| {
+            let arguments = match tool {
+                "below" => json!({ "input": format!("look at {at}") }),
+                _ => json!({ "at": at }),
+            };
+            json!({ "id": format!("c{index}"), "name": tool, "arguments": arguments })
+        };
         json!({ "tool_calls": calls.into_iter().enumerate().map(call).collect::<Vec<_>>() })
     });
     let error = prop::sample::select(vec![
-        json!({ "error": { "kind": "rate_limited", "retry_after_ms": 1_500 } }),
+        json!({ "error": { "kind": "rate_limited", "retry_after_ms": 9 } }),
         json!({ "error": { "kind": "transient" } }),
         json!({ "error": { "kind": "timeout" } }),
         json!({ "error": { "kind": "stream_truncated" } }),
@@ -36,16 +48,17 @@ proptest! {
     /// Spec: J1
     #[test]
     fn generated_histories_come_to_the_same_record(
-        mut answers in prop::collection::vec(answer(), 1..6),
+        mut answers in prop::sample::select(TOOLS.to_vec())
+            .prop_flat_map(|tools| prop::collection::vec(answer(tools), 1..6)),
+        model_calls in prop::option::weighted(0.3, 1_u32..6),
+        tool_calls in prop::option::weighted(0.3, 1_u32..8),
         deaths in prop::collection::vec(any::<prop::sample::Index>(), 4),
     ) {
         answers.push(json!({ "text": "done" }));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let undisturbed = Undisturbed::execute(Value::Array(answers)).await;
-            for death in deaths {
-                undisturbed.dies_after(1 + death.index(undisturbed.entries)).await;
-            }
-        });
+        let answers = Value::Array(answers);
+        let undisturbed = Undisturbed::execute(History { answers, model_calls, tool_calls });
+        for death in deaths {
+            undisturbed.dies_after(1 + death.index(undisturbed.entries));
+        }
     }
 }
