@@ -67,8 +67,9 @@ impl Resumed {
             Some(claim) => RunWriter::resume(log, summary, claim),
             None => RunWriter::without_log(summary.run),
         };
+        let clock = clock_of(&agent, &replayed.machine);
         let recorded =
-            Recorded { writer, context, definition, events, replayed, cancellation, place };
+            Recorded { writer, context, definition, events, replayed, clock, cancellation, place };
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = sessions.into();
@@ -83,11 +84,12 @@ impl Resumed {
         let writer = RunWriter::copy(log, child.clone(), &events, records);
         let usage = writer.summary().usage;
         let beyond = std::mem::take(&mut replayed.beyond);
-        replayed.machine.fork(agent.clock.now(), child.clone(), forked, beyond);
+        let clock = clock_of(&agent, &replayed.machine);
+        replayed.machine.fork(clock.now(), child.clone(), forked, beyond);
         let context = HookContext { run: child, session: session.clone() };
         let place = Place::default();
         let recorded =
-            Recorded { writer, context, definition, events, replayed, cancellation, place };
+            Recorded { writer, context, definition, events, replayed, clock, cancellation, place };
         let mut run = recorded.open(agent).await;
         run.ledger = run.ledger.having_used(usage);
         run.sessions = std::iter::once(session).chain(sessions).collect();
@@ -180,18 +182,24 @@ struct Recorded {
     definition: CheckedDefinition,
     events: Vec<Event>,
     replayed: Replayed,
+    clock: RunClock,
     cancellation: CancellationToken,
     place: Place,
 }
 
+/// Returns the clock of a run that goes on. What was recorded may be ahead of the time of day.
+fn clock_of(agent: &Inner, machine: &Machine) -> RunClock {
+    let mut clock = RunClock::new(Arc::clone(&agent.clock));
+    clock.not_before(machine.now());
+    clock
+}
+
 impl Recorded {
     async fn open(self, agent: Arc<Inner>) -> Box<Run> {
-        let Self { writer, context, definition, events, replayed, cancellation, place } = self;
+        let Self { writer, context, definition, events, replayed, clock, cancellation, place } =
+            self;
         let Replayed { machine, executions, .. } = replayed;
         let effects = Arc::new(Effects::new(Arc::clone(&agent), context.clone(), None, place));
-        let mut clock = RunClock::new(Arc::clone(&agent.clock));
-        // What was recorded may be ahead of the time of day.
-        clock.not_before(machine.now());
         let (log, performs) = (agent.log.as_ref(), Arc::clone(&effects));
         let journal = LocalJournal::new(writer, performs, clock, log, cancellation);
         let acted = has_acted(&definition, &events);
