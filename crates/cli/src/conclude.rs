@@ -97,7 +97,7 @@ impl Ending<'_> {
         };
         note("");
         if let Err(failure) = &seen.result {
-            let what = format!("{}: {}", failure.code(), report::causes(&failure.error));
+            let what = format!("{}: {}", failure.code(), report::failure(failure));
             output::alert_of(output::style::BAD, "error: ", &what);
             self.advice.failed(failure.code(), &failure.hint());
         }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use backstop_event_log::one_line;
 use backstop_provider::ProviderError;
+use backstop_react::RunFailure;
 use clap::Parser;
 use layer0::failure::sources;
 
@@ -23,6 +24,11 @@ pub(crate) fn error(error: &CliError) -> ExitCode {
         output::alert(&format!("  hint: {hint}"));
     }
     error.code()
+}
+
+/// Says why a run failed, with its causes, as [`causes`] does.
+pub(crate) fn failure(failure: &RunFailure) -> String {
+    causes(failure.source().unwrap_or(failure))
 }
 
 /// Says an error with its causes, on one line. Of what lies below a provider's own words, such as the layers of

@@ -7,8 +7,9 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Is it a control (C0, DEL, C1), does it set the direction of writing, or has it no width? These are the
-/// `Default_Ignorable_Code_Point`s of Unicode without variation selectors, and separators. The list is
-/// part of the record's format.
+/// `Default_Ignorable_Code_Point`s of Unicode but for the variation selectors U+FE00 to U+FE0F, which choose
+/// between pictures and text, and beside them the separators of lines and paragraphs and the marks of
+/// annotations (U+FFF9 to U+FFFB). The list is part of the record's format.
 #[must_use]
 pub fn is_harmful(c: char) -> bool {
     c.is_control()

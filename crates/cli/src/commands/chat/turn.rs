@@ -58,7 +58,7 @@ fn show(result: &Result<RunOutcome, RunFailure>, answer: Option<&str>) -> Result
     let answer = answer.map(str::trim_end);
     match result {
         Err(failure) => {
-            let what = format!("{}: {}", failure.code(), report::causes(&failure.error));
+            let what = format!("{}: {}", failure.code(), report::failure(failure));
             output::alert_of(BAD, "error: ", &what);
             alert(&format!("  hint: {}", failure.hint()));
             used(&failure.usage);
