@@ -13,6 +13,8 @@ use crate::{Batch, Claim, EventLog, LogError, LogKey, Record, RunSummary, Seed};
 
 /// Payloads that are nested less deeply than this are read by any reader of ours.
 const SURELY_READ: usize = 64;
+/// How much a writer keeps for the text of its next payload; most fit.
+const KEPT_BYTES: usize = 512;
 
 /// The one writer of a run: numbers, seals and appends.
 pub struct RunWriter {
@@ -23,7 +25,8 @@ pub struct RunWriter {
     /// What the next append writes, and takes from the inbox.
     batch: Batch,
     events: Vec<Event>,
-    /// Where a payload is written, before its record takes a copy that has just its size.
+    /// Where a payload is written, before its record takes a copy that has just its size, or a long text
+    /// itself.
     text: Vec<u8>,
     /// Why what was staged must not be appended: it could not be read back.
     refused: Option<LogError>,
@@ -175,9 +178,16 @@ fn is_deep(data: &str) -> bool {
 /// Makes the record of an event, chained to the one before.
 fn sealed(event: &Event, previous: &Hash, key: Option<&LogKey>, text: &mut Vec<u8>) -> Record {
     text.clear();
+    text.reserve(KEPT_BYTES);
     serde_json::to_writer(&mut *text, &event.kind)
         .expect("payloads have string keys, and memory takes any text");
-    let data = str::from_utf8(text).expect("JSON is UTF-8").to_owned();
+    let data = match text.len() > KEPT_BYTES {
+        true => {
+            text.shrink_to_fit();
+            String::from_utf8(std::mem::take(text)).expect("JSON is UTF-8")
+        }
+        false => str::from_utf8(text).expect("JSON is UTF-8").to_owned(),
+    };
     let mut record = Record {
         seq: event.seq,
         at: event.at,
