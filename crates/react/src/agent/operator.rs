@@ -86,7 +86,9 @@ impl Agent {
             }
             None => return Ok(self.run(request).await?),
         };
-        self.take_up(&**log, &summary, request, context).await.map_err(|error| match error {
+        // Rare, and many times as large as a run that begins.
+        let taken_up = Box::pin(self.take_up(&**log, &summary, request, context));
+        taken_up.await.map_err(|error| match error {
             ResumeError::Run(failure) => (*failure).into(),
             error => OperatorError::failed(error),
         })
