@@ -9,6 +9,7 @@
 
 mod approval;
 mod attempts;
+mod callers;
 mod chain;
 mod claim;
 mod cursor;
@@ -33,6 +34,7 @@ mod writer;
 
 pub use approval::{ApprovalChange, Decision, OpenApproval};
 pub use attempts::FailedAttempts;
+pub use callers::open_root;
 pub use chain::{Verifier, verify};
 pub use claim::Claim;
 pub use cursor::{Cursor, InvalidCursor};

@@ -252,7 +252,7 @@ impl LocalOrchestrator {
 }
 
 impl Inner {
-    async fn run(
+    pub(crate) async fn run(
         &self,
         operator: &str,
         task: Task,

@@ -1,10 +1,13 @@
 //! What is said to a run from outside, and asked about it: by its id, in whichever process it is.
 
-use backstop_event_log::{EventLog, InboxRequest, LogError, RunSummary};
+use std::sync::Arc;
+
+use backstop_event_log::{EventLog, InboxRequest, LogError, RunSummary, open_root};
 use layer0::JsonText;
 use layer0::error::{OperatorError, OrchError};
+use layer0::failure::Failure;
 use layer0::id::{RunId, WorkflowId};
-use layer0::operator::Signal;
+use layer0::operator::{Context, Signal, Task};
 use serde_json::{Value, json};
 
 use crate::in_flight::Flight;
@@ -26,13 +29,12 @@ pub(crate) async fn signal(
 ) -> Result<(), OrchError> {
     let run = RunId::new(workflow.as_str());
     if let Some(log) = &inner.log
-        && log.summary(&run).await.map_err(unreadable)?.is_some_and(|summary| summary.is_open())
+        && let Some(open) = log.summary(&run).await.map_err(unreadable)?.filter(RunSummary::is_open)
     {
-        if log.inbox(&run).await.map_err(unreadable)?.len() >= MAX_SIGNALS {
-            return Err(full(&run));
+        if signal.name == Signal::CANCEL {
+            return cancel(inner, log, open).await;
         }
-        let request = request(run.clone(), signal);
-        let is_sent = log.send(request, SENDER, inner.clock.now()).await.map_err(unreadable)?;
+        let is_sent = send(inner, &**log, &run, request(run.clone(), signal)).await?;
         return if is_sent { Ok(()) } else { Err(unknown(workflow)) };
     }
     let flight = inner.in_flight.find(workflow).ok_or_else(|| unknown(workflow))?;
@@ -43,9 +45,53 @@ pub(crate) async fn signal(
     Ok(())
 }
 
+/// Stops a run, or the open one at the head of its callers. One that no process runs is ended here, where its
+/// operator is registered.
+async fn cancel(inner: &Inner, log: &Arc<dyn EventLog>, open: RunSummary) -> Result<(), OrchError> {
+    let root = match open_root(&**log, &open).await.map_err(unreadable)? {
+        Some(root) => {
+            tracing::info!(run = %open.run, %root, "stopping the run at the head of its callers");
+            log.summary(&root).await.map_err(unreadable)?.unwrap_or(open)
+        }
+        None => open,
+    };
+    let request = InboxRequest::Cancel { run: root.run.clone() };
+    if !send(inner, &**log, &root.run, request).await? {
+        return Err(OrchError::WorkflowNotFound(root.run.to_string()));
+    }
+    let can_end = inner.operators.get(&*root.agent).is_some_and(|it| it.operator.can_go_on());
+    match log.claim(&root.run).await {
+        Ok(_free) if can_end => {}
+        // Its owner hears of it, or whoever goes on with it.
+        Ok(_) | Err(LogError::Claimed(_)) => return Ok(()),
+        Err(error) => return Err(unreadable(error)),
+    }
+    let mut context = Context::root();
+    (context.run, context.goes_on, context.is_recorded) = (Some(root.run.clone()), true, true);
+    context.signals.push(Signal::cancel());
+    let ended = inner.run(&root.agent, Task::json(Value::Null), context).await;
+    if let Err(error) = ended {
+        // What was sent stays in the inbox.
+        tracing::warn!(run = %root.run, code = error.code(), "the run could not be ended: {error}");
+    }
+    Ok(())
+}
+
+/// Sends something to a run; says whether it was still open.
+async fn send(
+    inner: &Inner,
+    log: &dyn EventLog,
+    run: &RunId,
+    request: InboxRequest,
+) -> Result<bool, OrchError> {
+    if log.inbox(run).await.map_err(unreadable)?.len() >= MAX_SIGNALS {
+        return Err(full(run));
+    }
+    log.send(request, SENDER, inner.clock.now()).await.map_err(unreadable)
+}
+
 fn request(run: RunId, Signal { name, data, .. }: Signal) -> InboxRequest {
     match (name.as_str(), &data) {
-        ("cancel", _) => InboxRequest::Cancel { run },
         ("input", Value::String(text)) => InboxRequest::Input { run, text: text.as_str().into() },
         _ => InboxRequest::Signal { run, name: name.into(), data: JsonText::from(&data) },
     }

@@ -14,7 +14,6 @@
 
 mod agent;
 mod approval;
-mod callers;
 mod decide_error;
 mod dispatch;
 mod effect;
@@ -65,7 +64,6 @@ pub use backstop_react_machine::{
     AgentDefinition, Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, HookRecord,
     Limits, Misuse, NotReopenable, Price,
 };
-pub use callers::open_root;
 pub use decide_error::{ApprovalNotFound, DecideError};
 pub use error::{AgentError, RecordedFailure, RunFailure};
 pub use history::{History, HistoryFault, RequestError};

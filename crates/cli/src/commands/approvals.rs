@@ -3,10 +3,8 @@
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::{Decision, EventLog, OpenApproval, one_line};
-use backstop_react::{
-    ApprovalNotFound, DecideError, decide as decide_in, open_root, redacted_decision,
-};
+use backstop_event_log::{Decision, EventLog, OpenApproval, one_line, open_root};
+use backstop_react::{ApprovalNotFound, DecideError, decide as decide_in, redacted_decision};
 use layer0::JsonText;
 use layer0::id::{ApprovalId, RunId};
 use layer0::stop::Outcome;

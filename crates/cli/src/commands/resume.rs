@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use backstop_event_log::{EventLog, LogError};
-use backstop_react::{ReopenRequest, ResumeRequest, open_root};
+use backstop_event_log::{EventLog, LogError, open_root};
+use backstop_react::{ReopenRequest, ResumeRequest};
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
 

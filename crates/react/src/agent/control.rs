@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{Decision, EventLog, InboxRequest, LogError};
+use backstop_event_log::{Decision, EventLog, InboxRequest, LogError, open_root};
 use backstop_provider::ScriptedProvider;
 use layer0::event::EventKind;
 use layer0::id::{ApprovalId, RunId};
@@ -10,7 +10,6 @@ use layer0::{JsonText, Timestamp, ToolSpec};
 use serde::Deserialize;
 
 use crate::agent::Agent;
-use crate::callers::open_root;
 use crate::decide_error::{ApprovalNotFound, DecideError, check_arguments};
 use crate::error::AgentError;
 use crate::record::recordable::redacted_decision;

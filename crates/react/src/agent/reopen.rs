@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_event_log::{LogError, RunState, RunSummary};
+use backstop_event_log::{LogError, RunState, RunSummary, open_root};
 use backstop_react_machine::NotReopenable;
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::agent::resume::ResumeRequest;
-use crate::callers::open_root;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
 use crate::record::fold::fold;

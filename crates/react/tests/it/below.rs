@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use backstop_clock::Clock;
-use backstop_event_log::{Batch, EventLog, RunFilter, RunSummary, read_events};
+use backstop_event_log::{Batch, EventLog, RunFilter, RunSummary, open_root, read_events};
 use backstop_provider::{ErrorKind, ScriptedError, ScriptedProvider};
 use backstop_react::{
     Agent, AgentBuilder, AgentError, Limits, ReopenRequest, ResumeError, RunRequest, cancel,
-    open_root, recorded, replay,
+    recorded, replay,
 };
 use backstop_retry::RetryConfig;
 use backstop_tool::{ToolContext, ToolError, tool};

@@ -1,7 +1,8 @@
 //! The runs above one that was dispatched.
 
-use backstop_event_log::{EventLog, LogError, RunSummary};
 use layer0::id::RunId;
+
+use crate::{EventLog, LogError, RunSummary};
 
 /// Returns the open run at the head of the callers of a run: what goes on, and what is stopped, is that one
 /// and with it all below. `None` where no run that is open dispatched it.
