@@ -14,6 +14,7 @@
 
 mod agent;
 mod approval;
+mod asking;
 mod decide_error;
 mod dispatch;
 mod effect;

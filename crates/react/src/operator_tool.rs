@@ -5,11 +5,14 @@ use backstop_tool::{Arguments, DispatchSpec, Tool, ToolContext, ToolError};
 use layer0::error::OrchError;
 use layer0::operator::{Context, Task};
 use layer0::{JsonText, Orchestrator, ToolSpec};
+use serde_json::Value;
 
-use crate::agent::as_tool::{asked, asking, tool_answer};
+use crate::agent::as_tool::tool_answer;
+use crate::asking::Asking;
 use crate::dispatch::Dispatcher;
 
-/// An operator of the orchestrator in which the run is, as a tool of its name with one argument, `input`.
+/// An operator of the orchestrator in which the run is, as a tool of its name. It has one argument, the text `input`,
+/// unless an [input schema](OperatorTool::input_schema) is given.
 ///
 /// What [`AgentTool`](crate::AgentTool) says of the run it starts holds for this one too; beyond that, the
 /// orchestrator tries again what failed: an agent with a log goes on where it failed.
@@ -33,12 +36,33 @@ use crate::dispatch::Dispatcher;
 #[derive(Debug, Clone)]
 pub struct OperatorTool {
     spec: ToolSpec,
+    asking: Asking,
 }
 
 impl OperatorTool {
     /// Makes a tool of the operator with this name. The description tells the calling model what it is for.
     pub fn new(operator: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
-        Self { spec: asking(operator, description) }
+        Self { spec: Asking::spec(operator, description, None), asking: Asking::Text }
+    }
+
+    /// Asks the operator with JSON that fits its input schema. The arguments of the tool are the input where that
+    /// is an object; otherwise the one argument `input` is. State it first: what else was said of the tool is
+    /// forgotten.
+    ///
+    /// ```
+    /// use backstop_react::OperatorTool;
+    /// use serde_json::json;
+    ///
+    /// let schema = json!({"type": "object", "properties": {"invoice": {"type": "string"}}});
+    /// let tool = OperatorTool::new("pay", "Pays an invoice.").input_schema(&schema).idempotent();
+    /// # let _ = tool;
+    /// ```
+    #[must_use]
+    pub fn input_schema(mut self, schema: &Value) -> Self {
+        let Self { spec, asking } = &mut self;
+        *asking = Asking::by(Some(schema));
+        *spec = Asking::spec(Arc::clone(&spec.name), Arc::clone(&spec.description), Some(schema));
+        self
     }
 
     /// States that asking the operator again does no harm. One that keeps no record is begun anew where its run
@@ -65,7 +89,7 @@ impl Tool for OperatorTool {
     }
 
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
-        Some(DispatchSpec::new(Arc::clone(&self.spec.name), asked(arguments), true))
+        Some(DispatchSpec::new(Arc::clone(&self.spec.name), self.asking.digest(arguments), true))
     }
 
     fn operator(&self) -> Option<&str> {
@@ -73,7 +97,7 @@ impl Tool for OperatorTool {
     }
 
     fn checks_arguments(&self) -> bool {
-        true
+        self.asking.checks_arguments()
     }
 
     async fn call(
@@ -81,7 +105,7 @@ impl Tool for OperatorTool {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let mut task = Task::text(arguments.text_of("input")?);
+        let mut task = Task::json(self.asking.input(arguments)?);
         task.idempotent = self.spec.idempotent;
         tool_answer(match Dispatcher::of(context) {
             Some(dispatcher) => dispatcher.dispatch(&self.spec.name, task, Context::root()).await,

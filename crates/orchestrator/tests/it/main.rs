@@ -7,6 +7,7 @@ mod below;
 mod between;
 mod parked;
 mod refused;
+mod schemas;
 mod sessions;
 mod signals;
 mod waits;

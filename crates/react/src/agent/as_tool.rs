@@ -8,12 +8,11 @@ use layer0::failure::{Chain, Failure, sources};
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
 use layer0::{JsonText, Orchestrator, ToolSpec};
-use serde_json::json;
 
 use crate::agent::Agent;
+use crate::asking::Asking;
 use crate::dispatch::{Dispatcher, input_text};
 use crate::error::RunFailure;
-use crate::record::digest::digest_of;
 
 /// An agent that another one calls as a tool; made by [`Agent::as_tool`].
 ///
@@ -28,6 +27,7 @@ use crate::record::digest::digest_of;
 pub struct AgentTool {
     agent: Agent,
     spec: ToolSpec,
+    asking: Asking,
     /// Runs the agent where its caller is in no orchestrator.
     own: LocalOrchestrator,
 }
@@ -39,12 +39,13 @@ impl Agent {
     /// Its own tools may act, so it is not idempotent. Its time is the caller's and its own budget's, unless
     /// [`AgentTool::timeout`] gives it less.
     pub fn as_tool(&self, description: impl Into<Arc<str>>) -> AgentTool {
-        let spec = asking(self.name(), description);
+        let schema = self.inner.schemas.input.as_deref();
+        let (spec, asking) = (Asking::spec(self.name(), description, schema), Asking::by(schema));
         let own = LocalOrchestrator::builder()
             .clock(Arc::clone(&self.inner.clock))
             .jitter(self.inner.jitter.clone())
             .build_unnamed();
-        AgentTool { agent: self.clone(), spec, own }
+        AgentTool { agent: self.clone(), spec, asking, own }
     }
 }
 
@@ -66,13 +67,17 @@ impl Tool for AgentTool {
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
         let definition = &self.agent.inner.definition;
         let is_priced = definition.price.is_some();
-        let spec = DispatchSpec::new(Arc::clone(&definition.name), asked(arguments), is_priced);
+        let spec = DispatchSpec::new(
+            Arc::clone(&definition.name),
+            self.asking.digest(arguments),
+            is_priced,
+        );
         let can_go_on = self.agent.inner.log.is_some();
         Some(spec.max_depth(definition.budget.max_depth).can_go_on(can_go_on))
     }
 
     fn checks_arguments(&self) -> bool {
-        true
+        self.asking.checks_arguments()
     }
 
     async fn call(
@@ -80,7 +85,7 @@ impl Tool for AgentTool {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let task = Task::text(arguments.text_of("input")?);
+        let task = Task::json(self.asking.input(arguments)?);
         let operator = Arc::new(self.agent.clone());
         let result = match Dispatcher::of(context) {
             Some(dispatcher) => dispatcher.perform_or(operator, task, &self.own).await,
@@ -94,22 +99,6 @@ impl Tool for AgentTool {
         };
         tool_answer(result)
     }
-}
-
-/// Makes the tool of an operator, with one argument: what to ask it.
-pub(crate) fn asking(operator: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> ToolSpec {
-    let schema = json!({
-        "type": "object",
-        "properties": {"input": {"type": "string", "description": "What to ask."}},
-        "required": ["input"],
-        "additionalProperties": false,
-    });
-    ToolSpec::new(operator, description, schema).dispatches()
-}
-
-/// Returns the digest of what a call asks an operator.
-pub(crate) fn asked(arguments: &Arguments) -> String {
-    digest_of(arguments["input"].as_str().unwrap_or_default())
 }
 
 /// Turns what an operator answered into what the model reads.

@@ -8,7 +8,7 @@ use backstop_error_store::{ErrorDetail, ResultDetail};
 use backstop_provider::{ModelSettings, ToolChoice};
 use backstop_react_machine::{AgentDefinition, CheckedDefinition, DefinitionError, Price};
 use backstop_retry::RetryPolicy;
-use backstop_tool::{Grants, Toolset};
+use backstop_tool::{Grants, Schema, Toolset};
 use layer0::is_deeper;
 use layer0::name::check_name;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::agent::Agent;
 use crate::agent::build_error::BuildError;
 use crate::agent::builder::{AgentBuilder, ApprovalRule};
-use crate::agent::inner::{Inner, LazyRecord};
+use crate::agent::inner::{Inner, LazyRecord, Schemas};
 use crate::agent::pack;
 use crate::effect::guarded::panic_text;
 use crate::hook::Hook;
@@ -79,6 +79,7 @@ impl AgentBuilder {
         if self.retry.attempts == 0 {
             return Err(BuildError::Definition(DefinitionError::ZeroLimit("retry.attempts")));
         }
+        check_schemas(&self.schemas)?;
         check_settings(&self.settings)?;
         check_tool_choice(&self.settings, &tools)?;
         for asked in self.pools.iter().flatten() {
@@ -123,6 +124,7 @@ impl AgentBuilder {
             inner: Arc::new(Inner {
                 definition,
                 record: LazyRecord::default(),
+                schemas: Box::new(self.schemas),
                 models,
                 stream: self.stream,
                 retry: self.retry,
@@ -173,6 +175,16 @@ fn prices<'a>(
     let prices = prices.unwrap_or_default();
     prices.iter().copied().try_for_each(Price::check)?;
     Ok(prices)
+}
+
+/// Refuses schemas that are none.
+fn check_schemas(Schemas { input, output }: &Schemas) -> Result<(), BuildError> {
+    for (of, schema) in [("input", input), ("output", output)] {
+        if let Some(schema) = schema {
+            Schema::new(schema).map_err(|source| BuildError::Schema { of, source })?;
+        }
+    }
+    Ok(())
 }
 
 /// Refuses what no provider takes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backstop_provider::UnsupportedSetting;
 use backstop_react_machine::DefinitionError;
-use backstop_tool::{PatternError, RegistrationError, ToolNotFound};
+use backstop_tool::{PatternError, RegistrationError, SchemaError, ToolNotFound};
 use layer0::name::NameError;
 use thiserror::Error;
 
@@ -38,6 +38,15 @@ pub enum BuildError {
         tool: Arc<str>,
         /// The type of the state.
         wanted: &'static str,
+    },
+    /// What the agent declares of its input or its answer is no JSON Schema.
+    #[error("the {of} schema cannot be used")]
+    #[non_exhaustive]
+    Schema {
+        /// `input` or `output`.
+        of: &'static str,
+        /// What is wrong with it.
+        source: SchemaError,
     },
     /// A secret of the process is one of the words that a definition is made of.
     #[error("the definition cannot be recorded without its secrets")]

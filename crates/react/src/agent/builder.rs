@@ -13,6 +13,7 @@ use backstop_tool::Tool;
 use layer0::Approvers;
 use serde_json::Value;
 
+use crate::agent::inner::Schemas;
 use crate::agent::pack::Pack;
 use crate::approval::Approver;
 use crate::hook::{Gate, HookCode, Observer};
@@ -34,6 +35,7 @@ pub struct AgentBuilder {
     pub(crate) pools: Vec<Vec<Asked>>,
     pub(crate) name: Arc<str>,
     pub(crate) instructions: Arc<str>,
+    pub(crate) schemas: Schemas,
     pub(crate) limits: Limits,
     pub(crate) budget: Budget,
     pub(crate) price: Option<Price>,
@@ -75,6 +77,7 @@ impl AgentBuilder {
             pools: vec![vec![model]],
             name: "agent".into(),
             instructions: Arc::default(),
+            schemas: Schemas::default(),
             limits: Limits::default(),
             budget: Budget::default(),
             price: None,
@@ -110,6 +113,36 @@ impl AgentBuilder {
     /// Tells the model what it is for.
     pub fn instructions(mut self, instructions: impl Into<Arc<str>>) -> Self {
         self.instructions = instructions.into();
+        self
+    }
+
+    /// Declares the JSON Schema that the input of a dispatch has to fit, with the feature `json-schema`: one that
+    /// does not is refused before anything starts. The model reads it as JSON. A tool made of the agent
+    /// ([`Agent::as_tool`](crate::Agent::as_tool)) takes such arguments.
+    ///
+    /// ```
+    /// use backstop_provider::ScriptedProvider;
+    /// use backstop_react::Agent;
+    /// use serde_json::json;
+    ///
+    /// let schema = json!({"type": "object", "required": ["invoice"]});
+    /// let payer = Agent::builder(ScriptedProvider::saying(["Paid."]));
+    /// let payer = payer.name("payer").input_schema(schema).build()?;
+    /// # let _ = payer;
+    /// # Ok::<(), backstop_react::BuildError>(())
+    /// ```
+    #[cfg(feature = "json-schema")]
+    pub fn input_schema(mut self, schema: Value) -> Self {
+        self.schemas.input = Some(Arc::new(schema));
+        self
+    }
+
+    /// Declares the JSON Schema that its answers fit, with the feature `json-schema`, for runs that do not ask for
+    /// another one ([`RunRequest::output_schema`](crate::RunRequest::output_schema)). An answer that does not fit
+    /// is sent back with the reason once; then the run fails.
+    #[cfg(feature = "json-schema")]
+    pub fn output_schema(mut self, schema: Value) -> Self {
+        self.schemas.output = Some(Arc::new(schema));
         self
     }
 

@@ -11,6 +11,7 @@ use backstop_react_machine::CheckedDefinition;
 use backstop_redact::Redactor;
 use backstop_retry::{Jitter, RetryConfig};
 use backstop_tool::{Grants, Toolset};
+use serde_json::Value;
 
 use crate::approval::Approver;
 use crate::hook::Hook;
@@ -23,6 +24,7 @@ use crate::stores::Stores;
 pub(crate) struct Inner {
     pub(crate) definition: CheckedDefinition,
     pub(crate) record: LazyRecord,
+    pub(crate) schemas: Box<Schemas>,
     pub(crate) models: ModelStack,
     /// Are answers asked for in pieces?
     pub(crate) stream: bool,
@@ -40,6 +42,13 @@ pub(crate) struct Inner {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Redactor,
     pub(crate) hub: Arc<Hub>,
+}
+
+/// What the agent declares of its input and its answer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Schemas {
+    pub(crate) input: Option<Arc<Value>>,
+    pub(crate) output: Option<Arc<Value>>,
 }
 
 /// What `run.started` says of the agent, made for the first run: an agent that was never run does not

@@ -29,6 +29,14 @@ impl Operator for Agent {
         Self::name(self)
     }
 
+    fn input_schema(&self) -> Option<&Value> {
+        self.inner.schemas.input.as_deref()
+    }
+
+    fn output_schema(&self) -> Option<&Value> {
+        self.inner.schemas.output.as_deref()
+    }
+
     fn calls(&self) -> Vec<&str> {
         self.inner.tools.operators().collect()
     }
@@ -48,7 +56,7 @@ impl Operator for Agent {
             let why = "it waits for a person, and keeps no record in which that could be decided";
             return Err(OperatorError::NonRetryable(why.to_owned()));
         }
-        let output = match &task.output_schema {
+        let output = match task.output_schema.as_ref().or_else(|| self.output_schema()) {
             Some(_) if outcome.stop == Stop::Completed => {
                 serde_json::from_str(&outcome.output).unwrap_or_else(|_| text(&outcome))
             }

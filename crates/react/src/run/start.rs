@@ -228,7 +228,10 @@ impl Start {
     /// Prepares the machine of this run, for the agent as the request wants it.
     fn setup(&mut self) -> Result<Setup, AgentError> {
         let setup = Setup::new(self.run.clone());
-        let Some(schema) = &self.request.output_schema else { return Ok(setup) };
+        let declared = &self.agent.schemas.output;
+        let Some(schema) = self.request.output_schema.as_ref().or(declared.as_ref()) else {
+            return Ok(setup);
+        };
         // Looked at before anything goes as deep as it does.
         let misfit = |error| AgentError::InputValidation(format!("output schema: {error}"));
         Schema::new(schema).map_err(misfit)?;
