@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::code::Code;
 use crate::error::{OperatorError, OrchError};
 use crate::event::WaitFor;
 use crate::id::{ApprovalId, RunId, SessionId};
@@ -285,6 +286,9 @@ pub struct Waiting {
     /// When the work goes on by itself, where it is parked until then.
     #[serde(default)]
     pub until: Option<Timestamp>,
+    /// Why it is parked, where it is.
+    #[serde(default)]
+    pub reason: Option<Code>,
     /// Would something be lost if the work left: a person that is asked in this process, or code that
     /// cannot be gone on with? Then nothing above leaves either.
     #[serde(default)]
@@ -295,7 +299,7 @@ impl Waiting {
     /// Makes a wait.
     #[must_use]
     pub const fn new(r#for: WaitFor, approvals: Vec<ApprovalId>) -> Self {
-        Self { r#for, approvals, until: None, stays: false }
+        Self { r#for, approvals, until: None, reason: None, stays: false }
     }
 
     /// States whether something would be lost if the work left.

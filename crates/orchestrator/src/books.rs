@@ -216,7 +216,9 @@ impl Books {
         let must_stay = self.above.is_some() && !self.may_leave;
         let stays = must_stay || all.iter().any(|one| one.stays);
         let mut waiting = Waiting::new(r#for, approvals).stays(stays);
-        waiting.until = all.iter().filter_map(|one| one.until).min();
+        let first = all.iter().filter(|one| one.until.is_some()).min_by_key(|one| one.until);
+        (waiting.until, waiting.reason) =
+            first.map_or((None, None), |one| (one.until, one.reason.clone()));
         Some(waiting)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use layer0::Timestamp;
+use layer0::{Code, Timestamp};
 
 /// Counts the time in which the run was at work: neither while it waited for people nor while no
 /// process ran it.
@@ -14,7 +14,7 @@ pub(crate) struct Clock {
     /// Since when the run does nothing but wait for people.
     waiting_since: Option<Timestamp>,
     /// Until when it is parked, while it waits.
-    parked_until: Option<Timestamp>,
+    parked: Option<(Timestamp, Code)>,
     /// Until when the run was at work for certain, where people said something of it since.
     left_at: Option<Timestamp>,
 }
@@ -72,27 +72,31 @@ impl Clock {
 
     /// Ends a wait for people, whose time is left out.
     pub(crate) fn end_waiting(&mut self) {
-        self.parked_until = None;
+        self.parked = None;
         if let Some(since) = self.waiting_since.take() {
             self.skip_since(since);
         }
     }
 
     /// Ends a wait for people whose time was left out already.
-    pub(crate) const fn forget_waiting(&mut self) {
-        (self.waiting_since, self.parked_until) = (None, None);
+    pub(crate) fn forget_waiting(&mut self) {
+        (self.waiting_since, self.parked) = (None, None);
     }
 
-    /// It waits for this time.
-    pub(crate) const fn park(&mut self, until: Timestamp) {
+    /// It waits for this time, for a reason.
+    pub(crate) fn park(&mut self, until: Timestamp, reason: Code) {
         if self.waiting_since.is_none() {
             self.begin_waiting();
         }
-        self.parked_until = Some(until);
+        self.parked = Some((until, reason));
     }
 
-    pub(crate) const fn parked_until(&self) -> Option<Timestamp> {
-        self.parked_until
+    pub(crate) fn parked_until(&self) -> Option<Timestamp> {
+        self.parked.as_ref().map(|(until, _)| *until)
+    }
+
+    pub(crate) fn parked_reason(&self) -> Option<&Code> {
+        self.parked.as_ref().map(|(_, reason)| reason)
     }
 
     pub(crate) const fn is_waiting(&self) -> bool {

@@ -27,8 +27,8 @@ fn busy(clock: &VirtualClock, log: &Arc<MemoryLog>, times: u32) -> AgentBuilder 
         0 => ScriptedAnswer::saying("I am back."),
         some => {
             left.store(some - 1, Ordering::SeqCst);
-            let error = json!({ "error": { "kind": "rate_limited", "retry_after_ms": 3_600_000 } });
-            serde_json::from_value(error).unwrap()
+            let error = json!({ "kind": "transient", "status": 503, "retry_after_ms": 3_600_000 });
+            serde_json::from_value(json!({ "error": error })).unwrap()
         }
     };
     agent(clock, log, answer).name("busy")
@@ -105,9 +105,16 @@ async fn run_below_parks_its_root() {
         EventKind::OperatorWaiting(waiting) => Some(waiting.r#for),
         _ => None,
     });
-    assert!(waits.into_iter().all(|r#for| r#for == WaitFor::Parked));
-    let parked = events.iter().filter(|it| it.kind.event_type() == "run.parked").count();
-    assert_eq!(parked, 2, "the root is parked each time");
+    assert_eq!(waits.collect::<Vec<_>>(), [WaitFor::Parked], "said once");
+    let parked = events.iter().filter_map(|event| match &event.kind {
+        EventKind::RunParked(parked) => Some(parked.reason.as_str()),
+        _ => None,
+    });
+    let parked: Vec<_> = parked.collect();
+    assert_eq!(
+        parked, ["provider.transient"; 2],
+        "the root is parked each time, for what is below"
+    );
     for run in log.runs(RunFilter::default()).await.unwrap() {
         assert_eq!(run.state, RunState::Finished, "{}", run.agent);
         replay(&*log, &run.run).await.unwrap();

@@ -1,7 +1,7 @@
 //! A run that waits for a time: an endpoint, of its own or of a run below, wants to be left alone so long.
 
-use layer0::Timestamp;
 use layer0::event::{Actor, EventKind, RunParked, RunResumed, RunWaiting, WaitFor};
+use layer0::{Code, Timestamp};
 
 use super::step::Step;
 use super::{Machine, Run};
@@ -12,8 +12,14 @@ use crate::phase::turn::Ask;
 impl Machine {
     /// Returns when the run goes on, where it waits for a time.
     #[must_use]
-    pub const fn parked_until(&self) -> Option<Timestamp> {
+    pub fn parked_until(&self) -> Option<Timestamp> {
         self.run.clock.parked_until()
+    }
+
+    /// Returns why the run waits for a time, where it does.
+    #[must_use]
+    pub fn parked_reason(&self) -> Option<&Code> {
+        self.run.clock.parked_reason()
     }
 
     /// Is it time for a run to ask its model that waited for this?
@@ -44,15 +50,15 @@ impl Run {
     }
 
     pub(super) fn parked(&mut self, requested: u64, ask: Ask, parked: RunParked) -> Phase {
-        let until = parked.until;
+        let (until, reason) = (parked.until, parked.reason.clone());
         let seq = self.append(Actor::Runtime, Some(requested), parked);
         self.append(Actor::Machine, Some(seq), RunWaiting::new(WaitFor::Parked, Vec::new()));
-        self.clock.park(until);
+        self.clock.park(until, reason);
         Phase::Parked(ask)
     }
 
     pub(super) fn parked_below(&mut self, parked: RunParked) -> Option<Phase> {
-        self.clock.park(parked.until);
+        self.clock.park(parked.until, parked.reason.clone());
         let cause = self.events();
         self.append(Actor::Runtime, Some(cause), parked);
         None

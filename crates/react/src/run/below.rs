@@ -10,7 +10,7 @@ use layer0::event::{
 use layer0::id::{CallId, RunId};
 use layer0::operator::Waiting;
 use layer0::usage::Allowance;
-use layer0::{Timestamp, code};
+use layer0::{Code, Timestamp, code};
 
 use super::tools::AtWork;
 use super::{InFlight, Run};
@@ -110,7 +110,7 @@ impl Run {
         let below = machine.open_dispatches().iter().filter_map(|open| open.waits.as_ref());
         let approvals: Vec<_> =
             own.chain(below.clone().flat_map(|waits| waits.approvals.iter().cloned())).collect();
-        let own = machine.parked_until();
+        let own = machine.parked_until().map(|until| (until, machine.parked_reason().cloned()));
         let r#for = match below.into_iter().next() {
             Some(waits) if approvals.is_empty() => waits.r#for,
             None if own.is_some() => WaitFor::Parked,
@@ -118,20 +118,24 @@ impl Run {
         };
         let mut waiting = Waiting::new(r#for, approvals).stays(self.stays());
         // What a run was parked for that waits below is over once they are parked anew.
-        waiting.until = self.below.parked_until().or(own);
+        let parked = self.below.first_parked().or(own);
+        (waiting.until, waiting.reason) =
+            parked.map_or((None, None), |(until, why)| (Some(until), why));
         waiting
     }
 
     /// Records until when the run is parked that nothing dispatched, where all that it waits for are runs
     /// below that are.
     async fn park_below(&mut self) -> Result<(), AgentError> {
-        let Waiting { r#for, until, .. } = self.waiting();
+        let Waiting { r#for, until, reason, .. } = self.waiting();
         let machine = self.ledger.machine();
         let (WaitFor::Parked, Some(until)) = (r#for, until) else { return Ok(()) };
         if machine.parked_until() == Some(until) {
             return Ok(());
         }
-        let parked = RunParked::new(until, code::PROVIDER_RATE_LIMITED, PARKED_BELOW);
+        // What keeps no record may not say why.
+        let reason = reason.unwrap_or(Code::new(code::PROVIDER_RATE_LIMITED));
+        let parked = RunParked::new(until, reason, PARKED_BELOW);
         let facts = self.facts_of_below(parked);
         self.ledger.step(facts).await
     }
@@ -171,10 +175,11 @@ impl Run {
                 Ok(())
             }
             Ask::Wait { run, waiting } => {
-                let (until, stays) = (waiting.until, waiting.stays);
+                let (until, reason) = (waiting.until, waiting.reason.clone());
+                let stays = waiting.stays;
                 self.note_wait(&run, waiting).await?;
                 self.below.waits(&run, id, stays);
-                self.below.park(&run, until);
+                self.below.park(&run, until, reason);
                 self.give_more().await?;
                 // What waits gives its permit back.
                 self.start_tools().await

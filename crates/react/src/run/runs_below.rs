@@ -1,7 +1,7 @@
 //! What is known of runs below another one while it is at work.
 
-use layer0::Timestamp;
 use layer0::id::RunId;
+use layer0::{Code, Timestamp};
 
 use crate::journal::AskId;
 
@@ -16,8 +16,8 @@ pub(super) struct Below {
     pub(super) leaving: Vec<RunId>,
     /// Those that want more of the budget, in the order they asked.
     pub(super) wanting: Vec<(RunId, AskId)>,
-    /// Those that are parked, and until when.
-    parked: Vec<(RunId, Timestamp)>,
+    /// Those that are parked, until when and why.
+    parked: Vec<(RunId, Timestamp, Option<Code>)>,
     /// Does the run leave, to be taken up later?
     pub(super) leaves: bool,
 }
@@ -29,13 +29,14 @@ impl Below {
     }
 
     /// A run waits until then, if for a time.
-    pub(super) fn park(&mut self, run: &RunId, until: Option<Timestamp>) {
-        self.parked.extend(until.map(|until| (run.clone(), until)));
+    pub(super) fn park(&mut self, run: &RunId, until: Option<Timestamp>, reason: Option<Code>) {
+        self.parked.extend(until.map(|until| (run.clone(), until, reason)));
     }
 
-    /// Returns when the first of them goes on.
-    pub(super) fn parked_until(&self) -> Option<Timestamp> {
-        self.parked.iter().map(|(_, until)| *until).min()
+    /// Returns when the first of them goes on, and why it is parked.
+    pub(super) fn first_parked(&self) -> Option<(Timestamp, Option<Code>)> {
+        let first = self.parked.iter().min_by_key(|(_, until, _)| *until)?;
+        Some((first.1, first.2.clone()))
     }
 
     /// A run does nothing but wait.
@@ -60,7 +61,7 @@ impl Below {
         self.staying.retain(|staying| staying != run);
         self.leaving.retain(|leaving| leaving != run);
         self.wanting.retain(|(wanting, _)| wanting != run);
-        self.parked.retain(|(parked, _)| parked != run);
+        self.parked.retain(|(parked, ..)| parked != run);
     }
 
     pub(super) fn is_waiting(&self, run: &RunId) -> bool {
