@@ -31,6 +31,9 @@ use crate::parked::Parked;
 /// How long an operator that was told to end has to close its record.
 const CLOSING: Duration = Duration::from_secs(5);
 
+/// How often is looked whether a run has ended that another process goes on with.
+const ELSEWHERE: Duration = Duration::from_secs(1);
+
 /// An operator that did not end in time, and was dropped.
 ///
 /// Retry: never. Effect: unknown.
@@ -65,6 +68,7 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
     let (mut done, result) = oneshot::channel();
     let work = async move {
         let Performance { checked, task, mut context, entered } = performance;
+        let mut was_parked = false;
         let ended = loop {
             let place = match &places {
                 Some(places) => {
@@ -85,6 +89,13 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
             match Parked::of(&ended, &context) {
                 Some(parked) => {
                     parked.wait(&mut context, &clock, log.as_ref(), done.closed()).await;
+                    was_parked = true;
+                }
+                None if was_parked && is_elsewhere(&ended) => {
+                    let waited = Box::pin(clock.sleep(ELSEWHERE));
+                    if let Either::Right(_) = select(waited, Box::pin(done.closed())).await {
+                        break ended;
+                    }
                 }
                 None => break ended,
             }
@@ -96,6 +107,11 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
     let work = work.instrument(tracing::Span::current()).with_current_subscriber();
     tokio::spawn(inner.clock.track(Box::pin(work)));
     result.await.unwrap_or_else(|_| Err(OrchError::panicked("its task was lost")))
+}
+
+/// Has another process gone on with the run?
+fn is_elsewhere(ended: &Result<Answer, OrchError>) -> bool {
+    ended.as_ref().is_err_and(|error| error.code() == code::RUN_OPEN)
 }
 
 type Done = oneshot::Sender<Result<Answer, OrchError>>;

@@ -163,3 +163,27 @@ async fn another_process_goes_on_when_due() {
     assert!(clock.now().since(began) >= HOUR, "it waits until it is due");
     replay(&*log, &parked.run_id).await.unwrap();
 }
+
+/// Spec: O5. One that another process took up is answered from its record once it is over there.
+#[tokio::test]
+async fn parked_run_may_go_on_elsewhere() {
+    let (clock, log) = (start(), Arc::<MemoryLog>::default());
+    let orchestrator = builder(&clock).operator(busy(&clock, &log, 1).build().unwrap());
+    let orchestrator = orchestrator.max_park(2 * HOUR).build().unwrap();
+    let (time, of) = (clock.clone(), Arc::clone(&log));
+    let work = async move {
+        let elsewhere = async {
+            time.sleep(HOUR - Duration::from_secs(60)).await;
+            let run = of.runs(RunFilter::default()).await.unwrap().remove(0).run;
+            let claim = of.claim(&run).await.unwrap();
+            time.sleep(2 * HOUR).await;
+            drop(claim);
+        };
+        let dispatch = orchestrator.dispatch("busy", Task::text("x"), Context::root());
+        tokio::join!(dispatch, elsewhere).0
+    };
+    let began = clock.now();
+    let answer = on(&clock, work).await.unwrap();
+    assert_eq!(answer.output, json!("I am back."));
+    assert!(clock.now().since(began) > 2 * HOUR);
+}
