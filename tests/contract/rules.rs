@@ -9,9 +9,9 @@ use crate::support::played::{Played, failing, passing};
 /// The rules that scenarios hold; add to them, never take one out.
 const HELD: &[&str] = &[
     "A1", "A2", "B1", "B2", "B3", "C6", "D1", "D2", "D12", "E2", "E8", "E10", "E11", "G1", "G4",
-    "G5", "G6", "H1", "H2", "L1", "L2", "M1", "O2", "O3", "O4", "O5", "P3", "P5", "P6", "P7", "P9",
-    "R2", "R3", "R4", "R5", "R8", "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "T2", "T3",
-    "T4", "T5", "T6", "T7", "T10", "T13", "T14", "Y1",
+    "G5", "G6", "H1", "H2", "L1", "L2", "M1", "O1", "O2", "O3", "O4", "O5", "P3", "P5", "P6", "P7",
+    "P9", "R2", "R3", "R4", "R5", "R8", "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "T2",
+    "T3", "T4", "T5", "T6", "T7", "T10", "T13", "T14", "Y1",
 ];
 
 #[test]

@@ -38,6 +38,7 @@
 
 mod between;
 mod books;
+mod builder;
 mod checked;
 mod dispatch;
 mod in_flight;
@@ -49,4 +50,5 @@ mod parked;
 mod task;
 mod usage;
 
-pub use local::{LocalOrchestrator, LocalOrchestratorBuilder, OperatorNameError};
+pub use builder::{LocalOrchestratorBuilder, OperatorNameError};
+pub use local::LocalOrchestrator;

@@ -1,35 +1,23 @@
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::EventLog;
-use backstop_retry::{Jitter, RetryConfig, RetryPolicy};
-use backstop_tool::{SchemaError, nearest};
+use backstop_tool::nearest;
 use futures_util::future::join_all;
 use layer0::error::OrchError;
 use layer0::id::{RunId, WorkflowId};
-use layer0::name::{NameError, check_name};
 use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::{Operator, Orchestrator, code};
 use serde_json::Value;
-use thiserror::Error;
-use tokio::sync::Semaphore;
 
 use crate::between::NothingLeft;
 use crate::checked::Checked;
 use crate::in_flight::{Flight, InFlight};
-use crate::inner::{Inner, Retrying};
+use crate::inner::Inner;
 use crate::many::{many, new_run};
 use crate::outside;
 use crate::task::{self, Performance};
-
-/// How deep operators may call each other.
-const MAX_DEPTH: u32 = 8;
 
 /// Dispatches operators in this process. Clones share it.
 #[derive(Clone)]
@@ -37,196 +25,7 @@ pub struct LocalOrchestrator {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// Puts a [`LocalOrchestrator`] together.
-#[must_use = "an orchestrator is made by `build`"]
-pub struct LocalOrchestratorBuilder {
-    operators: Vec<Arc<dyn Operator>>,
-    retry: RetryConfig,
-    reopen: RetryConfig,
-    jitter: Jitter,
-    clock: Arc<dyn Clock>,
-    log: Option<Arc<dyn EventLog>>,
-    max_concurrent: usize,
-    max_depth: u32,
-    max_park: Option<Duration>,
-}
-
-impl LocalOrchestratorBuilder {
-    /// Registers an operator under its name.
-    pub fn operator(self, operator: impl Operator + 'static) -> Self {
-        self.shared_operator(Arc::new(operator))
-    }
-
-    /// Registers an operator that is shared.
-    pub fn shared_operator(mut self, operator: Arc<dyn Operator>) -> Self {
-        self.operators.push(operator);
-        self
-    }
-
-    /// Sets how dispatches of operators are retried that begin anew.
-    pub fn retry(mut self, retry: RetryConfig) -> Self {
-        self.retry = retry;
-        self
-    }
-
-    /// Sets how dispatches of operators are retried that go on where they failed, such as agents with a
-    /// log: 2 attempts otherwise, without a deadline.
-    pub fn reopen(mut self, retry: RetryConfig) -> Self {
-        self.reopen = retry;
-        self
-    }
-
-    /// Draws the waits between attempts from this jitter.
-    pub fn jitter(mut self, jitter: Jitter) -> Self {
-        self.jitter = jitter;
-        self
-    }
-
-    /// Takes the time from this clock.
-    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = clock;
-        self
-    }
-
-    /// Sends signals to the runs of a log, and answers queries about them, whichever process runs them.
-    /// Without a log, only those of this orchestrator are known.
-    pub fn shared_log(mut self, log: Arc<dyn EventLog>) -> Self {
-        self.log = Some(log);
-        self
-    }
-
-    /// Limits how many first-level dispatches run at once; 64 otherwise, at least 1.
-    pub fn max_concurrent(mut self, dispatches: usize) -> Self {
-        self.max_concurrent = dispatches.max(1);
-        self
-    }
-
-    /// Limits how deep operators may call each other; 8 otherwise.
-    pub fn max_depth(mut self, depth: u32) -> Self {
-        self.max_depth = depth;
-        self
-    }
-
-    /// Lets dispatches whose task does not say be parked for so long where an endpoint asks to be left alone,
-    /// rather than fail: the permit is given back meanwhile, and the run goes on when it is due, also in another
-    /// process ([`LocalOrchestrator::resume`]). Nothing is parked otherwise.
-    pub fn max_park(mut self, longest: Duration) -> Self {
-        self.max_park = Some(longest);
-        self
-    }
-
-    /// Makes the orchestrator.
-    ///
-    /// # Errors
-    ///
-    /// [`OperatorNameError`], when an operator cannot be called what it is, two have one name, a schema
-    /// cannot be used, or an operator dispatches one that is not there.
-    pub fn build(mut self) -> Result<LocalOrchestrator, OperatorNameError> {
-        let mut operators = BTreeMap::new();
-        for operator in std::mem::take(&mut self.operators) {
-            check_name(operator.name())?;
-            match operators.entry(operator.name().to_owned()) {
-                Entry::Vacant(entry) => {
-                    let name = entry.key().clone();
-                    let unusable = |source| OperatorNameError::Schema { operator: name, source };
-                    entry.insert(Arc::new(Checked::new(operator).map_err(unusable)?));
-                }
-                Entry::Occupied(entry) => {
-                    return Err(OperatorNameError::Duplicate(entry.key().clone()));
-                }
-            }
-        }
-        let orchestrator = self.with(operators);
-        for checked in orchestrator.inner.operators.values() {
-            let calls = checked.operator.calls();
-            let missing = calls.into_iter().find_map(|name| orchestrator.unknown(name));
-            if let Some(source) = missing {
-                let operator = checked.operator.name().to_owned();
-                return Err(OperatorNameError::Unknown { operator, source });
-            }
-        }
-        Ok(orchestrator)
-    }
-
-    /// Makes an orchestrator without names, for operators that its callers have at hand
-    /// ([`Orchestrator::perform`]). What was registered is left out.
-    #[must_use]
-    pub fn build_unnamed(self) -> LocalOrchestrator {
-        self.with(BTreeMap::new())
-    }
-
-    fn with(self, operators: BTreeMap<String, Arc<Checked>>) -> LocalOrchestrator {
-        let policy =
-            |config| RetryPolicy::new(config, Arc::clone(&self.clock)).jitter(self.jitter.clone());
-        let retry = Retrying {
-            anew: policy(self.retry),
-            anew_attempts: self.retry.attempts,
-            on: policy(self.reopen),
-            on_attempts: self.reopen.attempts,
-        };
-        LocalOrchestrator {
-            inner: Arc::new_cyclic(|this| Inner {
-                operators,
-                retry,
-                clock: self.clock,
-                log: self.log,
-                places: Arc::new(Semaphore::new(self.max_concurrent)),
-                max_depth: self.max_depth,
-                max_park: self.max_park,
-                in_flight: Arc::default(),
-                this: this.clone(),
-            }),
-        }
-    }
-}
-
-/// Says why operators cannot be dispatched by their names.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum OperatorNameError {
-    /// There are two operators of this name.
-    #[error("there is already an operator named `{0}`")]
-    Duplicate(String),
-    /// An operator cannot be called so.
-    #[error("invalid operator")]
-    Name(#[from] NameError),
-    /// A schema of an operator is no JSON Schema.
-    #[error("a schema of operator `{operator}` cannot be used")]
-    #[non_exhaustive]
-    Schema {
-        /// The operator.
-        operator: String,
-        /// What is wrong with it.
-        source: SchemaError,
-    },
-    /// An operator dispatches one that is not there.
-    #[error("operator `{operator}` dispatches one that is not registered")]
-    #[non_exhaustive]
-    Unknown {
-        /// The operator.
-        operator: String,
-        /// What it dispatches.
-        source: UnknownOperator,
-    },
-}
-
 impl LocalOrchestrator {
-    /// Begins an orchestrator without operators.
-    pub fn builder() -> LocalOrchestratorBuilder {
-        let reopen = RetryConfig::new().attempts(2).deadline(Duration::MAX);
-        LocalOrchestratorBuilder {
-            operators: Vec::new(),
-            retry: RetryConfig::default(),
-            reopen,
-            jitter: Jitter::Random,
-            clock: Arc::new(SystemClock),
-            log: None,
-            max_concurrent: 64,
-            max_depth: MAX_DEPTH,
-            max_park: None,
-        }
-    }
-
     /// Goes on with a run of an operator that keeps a record of it: one that waits for a person or whose
     /// process died is taken up, with all that it dispatched; one that has ended is answered from its record.
     ///

@@ -191,7 +191,7 @@ fn hooks_and_memory_come_to_the_same_record() {
 
 /// Spec: J1, B1, B2
 #[test]
-fn a_used_up_budget_comes_to_the_same_record() {
+fn used_up_budgets_come_to_the_same_record() {
     let batch = json!({"tool_calls": [
         {"id": "c1", "name": "look"},
         {"id": "c2", "name": "below", "arguments": {"input": "look"}},
