@@ -37,6 +37,6 @@ pub use hex::push_hex;
 pub use json_text::{JsonText, TaggedText, is_deeper, read_tagged};
 pub use operator::Operator;
 pub use orchestrator::Orchestrator;
-pub use state::StateStore;
+pub use state::{Scope, StateStore};
 pub use time::Timestamp;
 pub use tool_spec::ToolSpec;

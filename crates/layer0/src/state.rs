@@ -1,70 +1,250 @@
-//! The protocol of state that outlives a run.
+//! The protocol of state that outlives a run: JSON values by scope and key, each with a version.
+
+mod scope;
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::error::StateError;
+use crate::time::Timestamp;
 
-/// A value with the version that a conditional write compares.
+pub use scope::{InvalidScope, Scope};
+
+/// How many values a page has at most, unless its query says otherwise.
+const PAGE: u32 = 100;
+
+/// A value as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Versioned {
     /// The value.
     pub value: Value,
-    /// Counts the writes to this key, from 1.
+    /// Which write it comes from. It grows with each write of the key, and is never given twice, also not
+    /// after the key was removed.
     pub version: u64,
+    /// When it was written.
+    pub written_at: Timestamp,
+    /// When it is gone by itself; it stays where `None`.
+    pub expires_at: Option<Timestamp>,
 }
 
 impl Versioned {
-    /// Makes a value that was written so often.
+    /// Makes a value that a write of this version left, and that stays.
     #[must_use]
-    pub const fn new(value: Value, version: u64) -> Self {
-        Self { value, version }
+    pub const fn new(value: Value, version: u64, written_at: Timestamp) -> Self {
+        Self { value, version, written_at, expires_at: None }
+    }
+
+    /// States when it is gone by itself.
+    #[must_use]
+    pub const fn expires_at(mut self, at: Option<Timestamp>) -> Self {
+        self.expires_at = at;
+        self
     }
 }
 
-/// Keeps JSON values by scope and key.
+/// What has to be stored already for a write to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Expected {
+    /// Anything, or nothing.
+    #[default]
+    Any,
+    /// No value under the key.
+    Absent,
+    /// The value of this version.
+    Version(u64),
+}
+
+impl Expected {
+    /// Does what is stored allow the write?
+    #[must_use]
+    pub fn allows(self, found: Option<u64>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Absent => found.is_none(),
+            Self::Version(version) => found == Some(version),
+        }
+    }
+}
+
+/// A value that is to be written.
+///
+/// ```
+/// use std::time::Duration;
+/// use layer0::state::{Expected, Scope, StateWrite};
+/// use serde_json::json;
+///
+/// // Written only if nobody has the lock, which nobody keeps for ever.
+/// let lock = StateWrite::new(Scope::Global, "lock", json!("worker-1"))
+///     .expecting(Expected::Absent)
+///     .expires_after(Duration::from_secs(30));
+/// assert_eq!(lock.expected, Expected::Absent);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct StateWrite {
+    /// Where.
+    pub scope: Scope,
+    /// Under which key.
+    pub key: String,
+    /// The value.
+    pub value: Value,
+    /// What has to be there already.
+    pub expected: Expected,
+    /// How long the value stays; until it is removed where `None`.
+    pub expires_after: Option<Duration>,
+}
+
+impl StateWrite {
+    /// Makes a write that replaces whatever is there, and stays.
+    pub fn new(scope: Scope, key: impl Into<String>, value: Value) -> Self {
+        let key = key.into();
+        Self { scope, key, value, expected: Expected::Any, expires_after: None }
+    }
+
+    /// Writes only if this is stored.
+    #[must_use]
+    pub const fn expecting(mut self, expected: Expected) -> Self {
+        self.expected = expected;
+        self
+    }
+
+    /// Keeps the value so long.
+    #[must_use]
+    pub const fn expires_after(mut self, time: Duration) -> Self {
+        self.expires_after = Some(time);
+        self
+    }
+}
+
+/// Which values of a scope are listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StateQuery {
+    /// The scope.
+    pub scope: Scope,
+    /// Only keys that begin so.
+    pub prefix: String,
+    /// Only keys after this one.
+    pub after: Option<String>,
+    /// At most this many; 100 otherwise.
+    pub limit: u32,
+}
+
+impl StateQuery {
+    /// Lists the first values of a scope.
+    #[must_use]
+    pub const fn new(scope: Scope) -> Self {
+        Self { scope, prefix: String::new(), after: None, limit: PAGE }
+    }
+
+    /// Only keys that begin so.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Only keys after this one: the last of the page before.
+    #[must_use]
+    pub fn after(mut self, key: impl Into<String>) -> Self {
+        self.after = Some(key.into());
+        self
+    }
+
+    /// At most this many.
+    #[must_use]
+    pub const fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit;
+        self
+    }
+}
+
+/// A value with its key.
+pub type StateEntry = (String, Versioned);
+
+/// Keeps JSON values by scope and key, redacted, each of at most 1 MiB.
 #[async_trait]
 pub trait StateStore: Send + Sync {
-    /// Reads a value; a missing key is `Ok(None)`.
+    /// Reads a value; `None` where there is none, or it has expired.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Serialization`] when it is no JSON any more, [`StateError::Other`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError>;
+
+    /// Writes a value and returns its version.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Conflict`] with the version found, when another one is stored than the write expects:
+    /// then nothing was written; [`StateError::TooLarge`], [`StateError::InvalidKey`],
+    /// [`StateError::WriteFailed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the value was written or not.
+    async fn write(&self, write: StateWrite) -> Result<u64, StateError>;
+
+    /// Removes a value, if what is stored is as expected; says whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Conflict`], [`StateError::WriteFailed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the value was removed or not.
+    async fn delete(
+        &self,
+        scope: &Scope,
+        key: &str,
+        expected: Expected,
+    ) -> Result<bool, StateError>;
+
+    /// Lists values of a scope in the order of their keys, byte by byte.
     ///
     /// # Errors
     ///
     /// [`StateError::Serialization`], [`StateError::Other`].
-    async fn read(&self, scope: &str, key: &str) -> Result<Option<Versioned>, StateError>;
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError>;
 
-    /// Writes a value and returns its version. With `expected`, writes only if the stored version
-    /// is that one (0: the key does not exist).
+    /// Finds values of a scope in which one of the words of a text stands, those first that fit best, then the
+    /// newest. Words are runs of letters and digits; case does not matter.
     ///
     /// # Errors
     ///
-    /// [`StateError::WriteFailed`] (also when the version differs), [`StateError::Serialization`].
-    async fn write(
+    /// [`StateError::Serialization`], [`StateError::Other`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn search(
         &self,
-        scope: &str,
-        key: &str,
-        value: Value,
-        expected: Option<u64>,
-    ) -> Result<u64, StateError>;
+        scope: &Scope,
+        text: &str,
+        limit: u32,
+    ) -> Result<Vec<StateEntry>, StateError>;
 
-    /// Removes a value; says whether there was one.
+    /// Removes all values of a scope; says how many.
     ///
     /// # Errors
     ///
     /// [`StateError::WriteFailed`].
-    async fn delete(&self, scope: &str, key: &str) -> Result<bool, StateError>;
-
-    /// Lists the keys of a scope that begin with `prefix`, in order.
     ///
-    /// # Errors
+    /// # Cancel safety
     ///
-    /// [`StateError::Other`].
-    async fn list(&self, scope: &str, prefix: &str) -> Result<Vec<String>, StateError>;
-
-    /// Lists the keys of a scope whose value contains `text`, in order.
-    ///
-    /// # Errors
-    ///
-    /// [`StateError::Other`].
-    async fn search(&self, scope: &str, text: &str) -> Result<Vec<String>, StateError>;
+    /// If the future is dropped, the scope was emptied or not.
+    async fn clear(&self, scope: &Scope) -> Result<u64, StateError>;
 }

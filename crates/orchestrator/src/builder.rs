@@ -9,9 +9,9 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::EventLog;
 use backstop_retry::{Jitter, RetryConfig, RetryPolicy};
 use backstop_tool::SchemaError;
-use layer0::{Operator, Orchestrator};
 use layer0::name::{NameError, check_name};
 use layer0::orchestrator::UnknownOperator;
+use layer0::{Operator, Orchestrator};
 use thiserror::Error;
 use tokio::sync::Semaphore;
 

@@ -10,6 +10,7 @@ mod operator;
 mod orchestrator;
 mod provider;
 mod results;
+mod state;
 mod suite;
 mod tool;
 
@@ -22,5 +23,6 @@ pub use operator::{OperatorSample, operator};
 pub use orchestrator::orchestrator;
 pub use provider::provider;
 pub use results::result_store;
+pub use state::state_store;
 pub use suite::{FailedTrial, Open, Suite, Trial};
 pub use tool::{ToolSample, tool};

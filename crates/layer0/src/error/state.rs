@@ -3,6 +3,7 @@ use thiserror::Error;
 use super::boxed::BoxError;
 use crate::code;
 use crate::failure::{Effect, Facts, Failure};
+use crate::state::Scope;
 
 /// Says why a state store could not do what it was asked.
 ///
@@ -21,6 +22,35 @@ pub enum StateError {
         scope: String,
         /// The key that is missing.
         key: String,
+    },
+    /// Another version is stored than the write expected; nothing was written.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("`{key}` in `{scope}` {}", stored(*found))]
+    #[non_exhaustive]
+    Conflict {
+        /// The scope.
+        scope: String,
+        /// The key.
+        key: String,
+        /// The version that is stored; `None` where there is no value.
+        found: Option<u64>,
+    },
+    /// A key is empty, too long or has control characters; nothing was written.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid key: {0}")]
+    InvalidKey(String),
+    /// A value is too large; nothing was written.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("a value has {bytes} bytes, at most {most} are stored")]
+    #[non_exhaustive]
+    TooLarge {
+        /// The length of its JSON.
+        bytes: usize,
+        /// The most that is stored.
+        most: usize,
     },
     /// The write failed; the old value, or none, is still there.
     ///
@@ -44,12 +74,31 @@ impl StateError {
     pub fn not_found(scope: impl Into<String>, key: impl Into<String>) -> Self {
         Self::NotFound { scope: scope.into(), key: key.into() }
     }
+
+    /// Says that another version of `key` is stored than was expected.
+    pub fn conflict(scope: &Scope, key: impl Into<String>, found: Option<u64>) -> Self {
+        Self::Conflict { scope: scope.to_string(), key: key.into(), found }
+    }
+
+    /// Says that a value is longer than what is stored.
+    #[must_use]
+    pub const fn too_large(bytes: usize, most: usize) -> Self {
+        Self::TooLarge { bytes, most }
+    }
+}
+
+/// Says what is there.
+fn stored(version: Option<u64>) -> String {
+    version.map_or_else(|| "has no value".to_owned(), |version| format!("has version {version}"))
 }
 
 impl Failure for StateError {
     fn facts(&self) -> Facts {
         match self {
             Self::NotFound { .. } => Facts::never(code::STATE_NOT_FOUND, Effect::None),
+            Self::Conflict { .. } => Facts::never(code::STATE_CONFLICT, Effect::None),
+            Self::InvalidKey(_) => Facts::never(code::STATE_INVALID_KEY, Effect::None),
+            Self::TooLarge { .. } => Facts::never(code::STATE_TOO_LARGE, Effect::None),
             Self::WriteFailed(_) => Facts::backoff(code::STATE_WRITE_FAILED, Effect::None),
             Self::Serialization(_) => Facts::never(code::STATE_SERIALIZATION, Effect::None),
             Self::Other(_) => Facts::never(code::STATE_OTHER, Effect::Unknown),

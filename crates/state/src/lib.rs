@@ -1,0 +1,29 @@
+//! State that outlives a run: what every [`StateStore`] keeps to, and a store in memory.
+//!
+//! ```
+//! use backstop_state::MemoryStateStore;
+//! use layer0::StateStore;
+//! use layer0::state::{Expected, Scope, StateWrite};
+//! use serde_json::json;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), layer0::error::StateError> {
+//! let state = MemoryStateStore::new();
+//! let seen = state.write(StateWrite::new(Scope::Global, "seen", json!(1))).await?;
+//! // Somebody who read it before it changes writes only if it is still the same.
+//! let next = StateWrite::new(Scope::Global, "seen", json!(2)).expecting(Expected::Version(seen));
+//! state.write(next).await?;
+//! assert_eq!(state.read(&Scope::Global, "seen").await?.unwrap().value, json!(2));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`StateStore`]: layer0::StateStore
+
+mod memory;
+mod prepared;
+mod words;
+
+pub use memory::MemoryStateStore;
+pub use prepared::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PreparedWrite};
+pub use words::{searched_text, words};

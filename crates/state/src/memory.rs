@@ -1,0 +1,202 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use backstop_clock::{Clock, SystemClock};
+use backstop_redact::Redactor;
+use layer0::error::StateError;
+use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::{StateStore, Timestamp};
+
+use crate::prepared::PreparedWrite;
+use crate::words::words;
+
+/// How many bytes a store in memory holds unless told otherwise.
+const DEFAULT_CAPACITY: usize = 64 * 1024 * 1024;
+
+/// A state store that lives as long as the process. It holds at most 64 MiB unless told otherwise; beyond that,
+/// writes fail. Clones share it.
+#[derive(Clone)]
+pub struct MemoryStateStore {
+    kept: Arc<Mutex<Kept>>,
+    capacity: usize,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+}
+
+#[derive(Default)]
+struct Kept {
+    values: BTreeMap<(Scope, String), Row>,
+    /// How many writes there were: the version of the last one.
+    writes: u64,
+    bytes: usize,
+}
+
+struct Row {
+    value: Versioned,
+    words: BTreeSet<String>,
+    bytes: usize,
+}
+
+impl MemoryStateStore {
+    /// Makes an empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            kept: Arc::default(),
+            capacity: DEFAULT_CAPACITY,
+            clock: Arc::new(SystemClock),
+            redactor: Redactor::new(),
+        }
+    }
+
+    /// Holds at most so many bytes of keys and values.
+    #[must_use]
+    pub const fn capacity(mut self, bytes: usize) -> Self {
+        self.capacity = bytes;
+        self
+    }
+
+    /// Takes the time from this clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Takes out what this redactor knows to be secret.
+    #[must_use]
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    /// Returns what is kept at this moment, without what has expired.
+    fn kept(&self) -> (MutexGuard<'_, Kept>, Timestamp) {
+        let (mut kept, now) =
+            (self.kept.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now());
+        let expired = |row: &Row| row.value.expires_at.is_some_and(|at| at <= now);
+        if kept.values.values().any(expired) {
+            kept.values.retain(|_, row| !expired(row));
+            kept.bytes = kept.values.values().map(|row| row.bytes).sum();
+        }
+        (kept, now)
+    }
+}
+
+impl Default for MemoryStateStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemoryStateStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStateStore").field("capacity", &self.capacity).finish_non_exhaustive()
+    }
+}
+
+impl Kept {
+    fn found(&self, at: &(Scope, String)) -> Option<u64> {
+        self.values.get(at).map(|row| row.value.version)
+    }
+
+    fn remove(&mut self, at: &(Scope, String)) -> bool {
+        let removed = self.values.remove(at);
+        self.bytes -= removed.as_ref().map_or(0, |row| row.bytes);
+        removed.is_some()
+    }
+}
+
+#[async_trait]
+impl StateStore for MemoryStateStore {
+    async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
+        let found = self
+            .kept()
+            .0
+            .values
+            .get(&(scope.clone(), key.to_owned()))
+            .map(|row| &row.value)
+            .cloned();
+        Ok(found)
+    }
+
+    async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
+        let (mut kept, now) = self.kept();
+        let write = PreparedWrite::new(write, &self.redactor, now)?;
+        let at = (write.scope, write.key);
+        let found = kept.found(&at);
+        if !write.expected.allows(found) {
+            return Err(StateError::conflict(&at.0, at.1, found));
+        }
+        let bytes = at.1.len() + write.json.get().len();
+        let before = kept.values.get(&at).map_or(0, |row| row.bytes);
+        if kept.bytes - before + bytes > self.capacity {
+            let most = self.capacity;
+            return Err(StateError::WriteFailed(format!(
+                "the store in memory holds at most {most} bytes"
+            )));
+        }
+        kept.writes += 1;
+        kept.bytes = kept.bytes - before + bytes;
+        let version = kept.writes;
+        let value = Versioned::new(write.value, version, now).expires_at(write.expires_at);
+        kept.values.insert(at, Row { value, words: words(&write.words).collect(), bytes });
+        Ok(version)
+    }
+
+    async fn delete(
+        &self,
+        scope: &Scope,
+        key: &str,
+        expected: Expected,
+    ) -> Result<bool, StateError> {
+        let (mut kept, _) = self.kept();
+        let at = (scope.clone(), key.to_owned());
+        let found = kept.found(&at);
+        match expected.allows(found) {
+            true => Ok(kept.remove(&at)),
+            false => Err(StateError::conflict(&at.0, at.1, found)),
+        }
+    }
+
+    async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
+        let StateQuery { scope, prefix, after, limit, .. } = query;
+        let from = match &after {
+            Some(after) if *after >= prefix => Bound::Excluded((scope.clone(), after.clone())),
+            _ => Bound::Included((scope.clone(), prefix.clone())),
+        };
+        let (kept, _) = self.kept();
+        let of_scope = kept.values.range((from, Bound::Unbounded));
+        let listed = of_scope.take_while(|((of, key), _)| *of == scope && key.starts_with(&prefix));
+        let listed = listed.map(|((_, key), row)| (key.clone(), row.value.clone()));
+        Ok(listed.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
+    }
+
+    async fn search(
+        &self,
+        scope: &Scope,
+        text: &str,
+        limit: u32,
+    ) -> Result<Vec<StateEntry>, StateError> {
+        let wanted: BTreeSet<String> = words(text).collect();
+        let (kept, _) = self.kept();
+        let of_scope = kept.values.iter().filter(|((of, _), _)| of == scope);
+        let ranked = of_scope
+            .map(|((_, key), row)| (wanted.intersection(&row.words).count(), key, &row.value));
+        let mut ranked: Vec<_> = ranked.filter(|(fit, ..)| *fit > 0).collect();
+        ranked.sort_by_key(|(fit, _, value)| std::cmp::Reverse((*fit, value.version)));
+        ranked.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(ranked.into_iter().map(|(_, key, value)| (key.clone(), value.clone())).collect())
+    }
+
+    async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
+        let (mut kept, _) = self.kept();
+        let before = kept.values.len();
+        kept.values.retain(|(of, _), _| of != scope);
+        kept.bytes = kept.values.values().map(|row| row.bytes).sum();
+        Ok(u64::try_from(before - kept.values.len()).unwrap_or(u64::MAX))
+    }
+}
