@@ -9,6 +9,7 @@ use layer0::code;
 use layer0::event::Hash;
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
+use layer0::state::Scope;
 use serde::Serialize;
 use sqlx::Row;
 use thiserror::Error;
@@ -17,6 +18,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::prune::{Kind, Whose, take_all};
 use crate::removal::{self, Removal, Removed, RunRow, all_runs, removable, remove};
+use crate::state::Clear;
 
 /// What was forgotten.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -162,7 +164,7 @@ impl Database {
         Ok(removed)
     }
 
-    /// Takes away everything of a session: its runs, their errors and results. Runs that were copied
+    /// Takes away everything of a session: its runs, their errors and results, its state. Runs that were copied
     /// from it hold what was copied; they go too with `with_forks`, else they are named. What is left
     /// is a [`Tombstone`] of each run.
     ///
@@ -209,12 +211,14 @@ impl Database {
         for session in &sessions {
             let whose = Whose::Session(session.as_str());
             removed.errors += take_all(self, &Kind::ERRORS, whose, !removal.is_silent).await?;
+            let state = Clear(Scope::Session(session.clone()));
+            removed.state += self.for_writing()?.perform(state).await?;
             removed.results += take_all(self, &Kind::RESULTS, whose, !removal.is_silent).await?;
             if removal.is_silent {
                 self.for_writing()?.perform(Unexpire(session.clone())).await?;
             }
         }
-        if !is_known && removed.errors == 0 && removed.results == 0 {
+        if !is_known && removed.errors + removed.results + removed.state == 0 {
             return Err(RemoveError::NoSession(session.clone()));
         }
         self.checkpoint().await?;

@@ -30,6 +30,8 @@ pub struct Removed {
     pub errors: u64,
     /// How many results.
     pub results: u64,
+    /// How many values of the session's state.
+    pub state: u64,
 }
 
 /// A run as its row says.
@@ -223,6 +225,7 @@ impl Chore for RemoveRun {
             "DELETE FROM expired_approvals WHERE run = $1",
             "DELETE FROM inbox WHERE run = $1",
             "DELETE FROM follows WHERE run = $1",
+            "DELETE FROM state WHERE scope = 'run:' || $1",
             "DELETE FROM runs WHERE run = $1",
         ] {
             sqlx::query(statement).bind(run).execute(&mut *connection).await?;

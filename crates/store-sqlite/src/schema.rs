@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/11_run_lists.sql"),
     include_str!("../migrations/12_settlements.sql"),
     include_str!("../migrations/13_trees.sql"),
+    include_str!("../migrations/14_state.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -9,6 +9,7 @@ use crate::database::Database;
 use crate::errors::SqliteErrorStore;
 use crate::log::SqliteLog;
 use crate::results::SqliteResultStore;
+use crate::state::SqliteStateStore;
 
 impl Database {
     /// Returns the event log in this database.
@@ -27,6 +28,12 @@ impl Database {
     #[must_use]
     pub fn results(&self) -> SqliteResultStore {
         SqliteResultStore::new(self.clone())
+    }
+
+    /// Returns the state store in this database.
+    #[must_use]
+    pub fn state(&self) -> SqliteStateStore {
+        SqliteStateStore::new(self.clone())
     }
 }
 

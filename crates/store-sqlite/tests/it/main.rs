@@ -11,6 +11,7 @@ mod migration;
 mod removal;
 mod retention;
 mod sharing;
+mod state;
 mod unreadable;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,186 @@
+mod change;
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use backstop_clock::{Clock, SystemClock};
+use backstop_error_store::StoreError;
+use backstop_redact::Redactor;
+use backstop_state::{PreparedWrite, words};
+use layer0::error::StateError;
+use layer0::failure::Chain;
+use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::{StateStore, Timestamp};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use crate::background;
+use crate::chore::Chore;
+use crate::database::Database;
+use crate::fault::Fault;
+
+use change::{Change, Delete};
+pub(crate) use change::{Clear, Expire};
+
+/// The state store in a [`Database`].
+#[derive(Clone)]
+pub struct SqliteStateStore {
+    database: Database,
+    clock: Arc<dyn Clock>,
+    redactor: Redactor,
+}
+
+impl SqliteStateStore {
+    pub(crate) fn new(database: Database) -> Self {
+        Self { database, clock: Arc::new(SystemClock), redactor: Redactor::new() }
+    }
+
+    /// Takes the time from this clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Takes out what this redactor knows to be secret.
+    #[must_use]
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    async fn perform(&self, chore: impl Chore + 'static) -> Result<u64, StateError> {
+        let done = self.database.for_writing().map_err(write_failed)?.perform(chore).await;
+        background::after(&self.database, self.clock.now());
+        done.map_err(write_failed)
+    }
+
+    fn now(&self) -> i64 {
+        self.clock.now().as_millis()
+    }
+}
+
+impl fmt::Debug for SqliteStateStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SqliteStateStore").field(&self.database).finish()
+    }
+}
+
+#[async_trait]
+impl StateStore for SqliteStateStore {
+    async fn read(&self, scope: &Scope, key: &str) -> Result<Option<Versioned>, StateError> {
+        let row = sqlx::query(
+            "SELECT number, at, expires_at, value FROM state \
+             WHERE scope = $1 AND key = $2 AND (expires_at IS NULL OR expires_at > $3)",
+        )
+        .bind(scope.to_string())
+        .bind(key)
+        .bind(self.now())
+        .fetch_optional(self.database.readers())
+        .await
+        .map_err(unreadable)?;
+        row.as_ref().map(versioned).transpose()
+    }
+
+    async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
+        let prepared = PreparedWrite::new(write, &self.redactor, self.clock.now())?;
+        let (scope, key) = (prepared.scope.clone(), prepared.key.clone());
+        let (change, found) = Change::new(prepared);
+        match self.perform(change).await? {
+            0 => Err(StateError::conflict(&scope, key, found.get())),
+            version => Ok(version),
+        }
+    }
+
+    async fn delete(
+        &self,
+        scope: &Scope,
+        key: &str,
+        expected: Expected,
+    ) -> Result<bool, StateError> {
+        let (delete, found) = Delete::new(scope, key, expected, self.clock.now());
+        let deleted = self.perform(delete).await? > 0;
+        match deleted || expected.allows(found.get()) {
+            true => Ok(deleted),
+            false => Err(StateError::conflict(scope, key, found.get())),
+        }
+    }
+
+    async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
+        let StateQuery { scope, prefix, after, limit, .. } = query;
+        // Keys that begin alike stand side by side.
+        let rows = sqlx::query(
+            "SELECT key, number, at, expires_at, value FROM state \
+             WHERE scope = $1 AND key >= $2 AND key > $3 AND (expires_at IS NULL OR expires_at > $4) \
+             ORDER BY key LIMIT $5",
+        )
+        .bind(scope.to_string())
+        .bind(&prefix)
+        .bind(after.unwrap_or_default())
+        .bind(self.now())
+        .bind(limit)
+        .fetch_all(self.database.readers())
+        .await
+        .map_err(unreadable)?;
+        let mut entries = entries(&rows)?;
+        entries.retain(|(key, _)| key.starts_with(&prefix));
+        Ok(entries)
+    }
+
+    async fn search(
+        &self,
+        scope: &Scope,
+        text: &str,
+        limit: u32,
+    ) -> Result<Vec<StateEntry>, StateError> {
+        let any: Vec<String> = words(text).map(|word| format!("\"{word}\"")).collect();
+        if any.is_empty() {
+            return Ok(Vec::new());
+        }
+        let place: Vec<String> = words(&scope.to_string()).collect();
+        let wanted = format!("place : \"{}\" AND words : ({})", place.join(" "), any.join(" OR "));
+        let rows = sqlx::query(
+            "SELECT key, number, at, expires_at, value FROM state_words \
+             JOIN state ON state.number = state_words.rowid \
+             WHERE state_words MATCH $1 AND scope = $2 AND (expires_at IS NULL OR expires_at > $3) \
+             ORDER BY bm25(state_words, 0.0, 1.0), number DESC LIMIT $4",
+        )
+        .bind(wanted)
+        .bind(scope.to_string())
+        .bind(self.now())
+        .bind(limit)
+        .fetch_all(self.database.readers())
+        .await
+        .map_err(unreadable)?;
+        entries(&rows)
+    }
+
+    async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
+        self.perform(Clear(scope.clone())).await
+    }
+}
+
+fn entries(rows: &[SqliteRow]) -> Result<Vec<StateEntry>, StateError> {
+    let entry = |row: &SqliteRow| Ok((row.try_get("key").map_err(unreadable)?, versioned(row)?));
+    rows.iter().map(entry).collect()
+}
+
+fn versioned(row: &SqliteRow) -> Result<Versioned, StateError> {
+    let number: i64 = row.try_get("number").map_err(unreadable)?;
+    let at = Timestamp::from_millis(row.try_get("at").map_err(unreadable)?);
+    let expires_at: Option<i64> = row.try_get("expires_at").map_err(unreadable)?;
+    let text: &str = row.try_get("value").map_err(unreadable)?;
+    let value =
+        serde_json::from_str(text).map_err(|error| StateError::Serialization(error.to_string()))?;
+    let version = Versioned::new(value, u64::try_from(number).unwrap_or_default(), at);
+    Ok(version.expires_at(expires_at.map(Timestamp::from_millis)))
+}
+
+fn unreadable(error: sqlx::Error) -> StateError {
+    StateError::Other(StoreError::from(Fault::from(error)).into())
+}
+
+fn write_failed(error: StoreError) -> StateError {
+    StateError::WriteFailed(Chain(&error).to_string())
+}
