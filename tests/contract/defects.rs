@@ -25,6 +25,7 @@ mod orchestrator;
 mod provider;
 mod reopened;
 mod results;
+mod state;
 mod tool;
 
 use std::fmt::Debug;
