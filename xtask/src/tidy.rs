@@ -13,6 +13,7 @@ mod manifests;
 mod names;
 mod syntax;
 mod tiers;
+mod types;
 mod workspace;
 
 use std::path::Path;
@@ -41,6 +42,7 @@ pub(crate) fn run(root: &Path) -> Result<(), XtaskError> {
         findings.extend(names::check(file));
     }
     findings.extend(circles::check(&workspace.files));
+    findings.extend(types::check(&workspace.files));
     findings.sort();
 
     for finding in &findings {

@@ -42,7 +42,7 @@ pub(crate) async fn run(database: &Database, typed: &str) -> Result<RunId, CliEr
         typed => list(RunFilter::new().id_prefix(typed)).await?,
     };
     let newest = if begin.is_empty() { list(RunFilter::new()).await? } else { Vec::new() };
-    Kind::RUN.choose(typed, begin, newest).map(Into::into)
+    IdKind::RUN.choose(typed, begin, newest).map(Into::into)
 }
 
 /// Finds a stored error.
@@ -61,7 +61,7 @@ pub(crate) async fn error(database: &Database, typed: &str) -> Result<ErrorId, C
         typed => list(ErrorFilter::new().id_prefix(typed)).await?,
     };
     let newest = if begin.is_empty() { list(ErrorFilter::new()).await? } else { Vec::new() };
-    Kind::ERROR.choose(typed, begin, newest).map(Into::into)
+    IdKind::ERROR.choose(typed, begin, newest).map(Into::into)
 }
 
 /// Finds a stored result.
@@ -80,7 +80,7 @@ pub(crate) async fn result(database: &Database, typed: &str) -> Result<ResultId,
         typed => list(ResultFilter::new().id_prefix(typed)).await?,
     };
     let newest = if begin.is_empty() { list(ResultFilter::new()).await? } else { Vec::new() };
-    Kind::RESULT.choose(typed, begin, newest).map(Into::into)
+    IdKind::RESULT.choose(typed, begin, newest).map(Into::into)
 }
 
 /// Finds an approval among those that are open, oldest first.
@@ -92,14 +92,14 @@ pub(crate) fn approval(open: Vec<OpenApproval>, typed: &str) -> Result<OpenAppro
         (None, LAST) => newest().collect(),
         (None, typed) => newest().filter(|id| id.starts_with(typed)).collect(),
     };
-    let id = Kind::APPROVAL.choose(typed, begin, newest().collect())?;
+    let id = IdKind::APPROVAL.choose(typed, begin, newest().collect())?;
     open.into_iter()
         .find(|open| open.id.as_str() == id)
-        .ok_or_else(|| CliError::usage(Kind::APPROVAL.missing(typed)))
+        .ok_or_else(|| CliError::usage(IdKind::APPROVAL.missing(typed)))
 }
 
 /// What an id names.
-struct Kind {
+struct IdKind {
     /// What stands before an id that is not there.
     none: &'static str,
     one: &'static str,
@@ -108,7 +108,7 @@ struct Kind {
     hint: &'static str,
 }
 
-impl Kind {
+impl IdKind {
     const APPROVAL: Self = Self {
         none: "no open approval",
         one: "approval",

@@ -29,7 +29,7 @@ use serde::Serialize;
 
 pub(crate) use self::ask::{Answer, Prompt};
 pub(crate) use self::call::call;
-pub(crate) use self::line::{Line, Lines};
+pub(crate) use self::line::{LineInput, Lines};
 use self::screen::{Entry, SCREEN};
 pub(crate) use self::streams::{width, width_of_notes};
 use crate::exit::CliError;

@@ -45,21 +45,21 @@ pub(crate) async fn show_run(
     mut stream: RunStream,
     results: Results,
 ) -> Seen<Result<RunOutcome, RunFailure>> {
-    let mut screen = Screen::new(results);
+    let mut view = ProgressView::new(results);
     while let Some(item) = stream.next().await {
         match item {
-            StreamItem::Logged(event) => screen.event(&event),
-            StreamItem::Delta { piece: Piece::Text(text), .. } => screen.text(&text),
+            StreamItem::Logged(event) => view.event(&event),
+            StreamItem::Delta { piece: Piece::Text(text), .. } => view.text(&text),
             StreamItem::Unread { from, to, error } => {
                 let error = Chain(&error);
                 output::alert(&format!("warning: events {from} to {to} are not shown: {error}"));
             }
-            StreamItem::Ended(result) => return Seen { result, answer: screen.end() },
+            StreamItem::Ended(result) => return Seen { result, answer: view.end() },
             _ => {}
         }
     }
     // A stream ends with the outcome, so that this is not reached.
-    Seen { result: stream.finish().await, answer: screen.end() }
+    Seen { result: stream.finish().await, answer: view.end() }
 }
 
 /// Shows a run that is gone on with until it ends; returns the answer that stands on the terminal.
@@ -68,25 +68,25 @@ pub(crate) async fn show_run(
 ///
 /// Dropping the future stops showing.
 pub(crate) async fn show(mut events: Subscriber, results: Results) -> Option<String> {
-    let mut screen = Screen::new(results);
+    let mut view = ProgressView::new(results);
     while let Some(live) = events.next().await {
         match live {
             Live::Logged(event) => {
-                screen.event(&event);
+                view.event(&event);
                 if matches!(event.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_)) {
                     break;
                 }
             }
-            Live::Delta { piece: Piece::Text(text), .. } => screen.text(&text),
+            Live::Delta { piece: Piece::Text(text), .. } => view.text(&text),
             // What is missing may be of the answer.
-            Live::Missed(_) => screen.answer = None,
+            Live::Missed(_) => view.answer = None,
             _ => {}
         }
     }
-    screen.end()
+    view.end()
 }
 
-struct Screen {
+struct ProgressView {
     results: Results,
     /// Is the answer written as it comes?
     streams: bool,
@@ -102,7 +102,7 @@ struct Screen {
     calls: HashMap<CallId, String>,
 }
 
-impl Screen {
+impl ProgressView {
     fn new(results: Results) -> Self {
         Self {
             results,

@@ -12,20 +12,20 @@ use crate::output::{self, Answer};
 ///
 /// An approval that needs no decision any more, because it was decided elsewhere or its run was
 /// stopped, is taken off the screen.
-pub(crate) struct Prompt {
+pub(crate) struct TerminalApprover {
     by: String,
     asking: Mutex<()>,
 }
 
-impl Prompt {
-    /// Makes a prompt; `None` where there is no terminal. What comes through a pipe decides nothing.
+impl TerminalApprover {
+    /// Makes it; `None` where there is no terminal. What comes through a pipe decides nothing.
     pub(crate) fn at_terminal() -> Option<Self> {
         output::at_terminal().then(|| Self { by: user(), asking: Mutex::default() })
     }
 }
 
 #[async_trait]
-impl Approver for Prompt {
+impl Approver for TerminalApprover {
     async fn decide(&self, request: &ApprovalRequest) -> Option<Decision> {
         let _turn = self.asking.lock().await;
         let approval = &request.approval;

@@ -13,7 +13,7 @@ use crate::args::ChatArgs;
 use crate::assemble;
 use crate::commands::run::{equipped, prepare};
 use crate::exit::{self, CliError};
-use crate::output::{self, Line, Lines, note};
+use crate::output::{self, LineInput, Lines, note};
 use crate::report;
 use crate::signals::Turns;
 use crate::store;
@@ -56,12 +56,12 @@ async fn talk(conversation: &mut Conversation) -> Result<ExitCode, CliError> {
             return Ok(exit::of_stop());
         }
         let line = match lines.read(std::mem::take(&mut begun)).await? {
-            Line::End => break,
-            Line::Interrupted => {
+            LineInput::End => break,
+            LineInput::Interrupted => {
                 note("(Ctrl-D or /quit leaves)");
                 continue;
             }
-            Line::Text(line) => line,
+            LineInput::Text(line) => line,
         };
         let done = match Slash::of(&line) {
             Some(slash) => slash.perform(conversation).await,

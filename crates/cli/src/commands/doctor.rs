@@ -12,7 +12,7 @@ use anstyle::Style;
 use backstop_config::{AgentFile, ConfigError};
 use layer0::failure::Chain;
 
-use self::finding::{Finding, State};
+use self::finding::{Finding, FindingState};
 use crate::agent_file;
 use crate::args::DoctorArgs;
 use crate::assemble::{Mistake, tool_mistakes};
@@ -75,9 +75,9 @@ fn finish(findings: &[Finding], json: bool) -> Result<ExitCode, CliError> {
             continue;
         }
         let (style, word) = match finding.state {
-            State::Mend => (BAD, "mend"),
-            State::Ok => (GOOD, "ok  "),
-            State::Skipped => (DIM, "-   "),
+            FindingState::Mend => (BAD, "mend"),
+            FindingState::Ok => (GOOD, "ok  "),
+            FindingState::Skipped => (DIM, "-   "),
         };
         let text = format!("  {:<8}  {}", finding.check, finding.message);
         output::pieces(&[(style, word), (Style::new(), &text)])?;
@@ -85,7 +85,7 @@ fn finish(findings: &[Finding], json: bool) -> Result<ExitCode, CliError> {
             output::line(&format!("      hint: {hint}"))?;
         }
     }
-    let broken = findings.iter().filter(|finding| finding.state == State::Mend).count();
+    let broken = findings.iter().filter(|finding| finding.state == FindingState::Mend).count();
     note(match broken {
         0 => "all is well",
         _ => "what needs mending is marked; run it again afterwards",

@@ -15,7 +15,7 @@ use crate::assemble;
 use crate::conclude::Ending;
 use crate::exit::CliError;
 use crate::progress::{self, Results};
-use crate::prompt::Prompt;
+use crate::prompt::TerminalApprover;
 use crate::signals;
 use crate::store::{self, Chosen};
 
@@ -77,7 +77,7 @@ pub(crate) fn prepare(
 /// Gives an agent its log, its stores, and the person at the terminal.
 pub(crate) fn equipped(agent: AgentBuilder, database: &Database) -> AgentBuilder {
     let agent = agent.store(database);
-    match Prompt::at_terminal() {
+    match TerminalApprover::at_terminal() {
         Some(prompt) => agent.approver(prompt),
         None => agent,
     }

@@ -69,7 +69,7 @@ async fn lines(log: &dyn EventLog, filter: RunFilter) -> Result<bool, CliError> 
     for run in &runs {
         let root = callers.root(run).await?;
         let run = priced(run.clone());
-        let (parent, line) = (run.parent.as_ref(), Line::of(&run));
+        let (parent, line) = (run.parent.as_ref(), RunLine::of(&run));
         output::json(&TreeLine { line, parent, root: &root })?;
     }
     Ok(!runs.is_empty())
@@ -145,7 +145,7 @@ async fn stuck(chosen: &Chosen, filter: &RunFilter, json: bool) -> Result<ExitCo
     if json {
         for StuckRun { run, why, since, .. } in stuck {
             let run = priced(run);
-            output::json(&StuckLine { line: Line::of(&run), stuck: why, since })?;
+            output::json(&StuckLine { line: RunLine::of(&run), stuck: why, since })?;
         }
     } else if stuck.is_empty() {
         output::note(&format!("no run needs a look in {}", chosen.url));
@@ -220,7 +220,7 @@ pub(crate) fn describe(removed: &Removed) -> String {
 #[derive(Serialize)]
 struct StuckLine<'a> {
     #[serde(flatten)]
-    line: Line<'a>,
+    line: RunLine<'a>,
     stuck: StuckReason,
     since: Timestamp,
 }
@@ -229,14 +229,14 @@ struct StuckLine<'a> {
 #[derive(Serialize)]
 struct TreeLine<'a> {
     #[serde(flatten)]
-    line: Line<'a>,
+    line: RunLine<'a>,
     parent: Option<&'a RunId>,
     root: &'a RunId,
 }
 
 /// A run as one line of JSON.
 #[derive(Serialize)]
-struct Line<'a> {
+struct RunLine<'a> {
     run: &'a RunId,
     session: &'a SessionId,
     agent: &'a str,
@@ -249,7 +249,7 @@ struct Line<'a> {
     labels: &'a BTreeMap<String, String>,
 }
 
-impl<'a> Line<'a> {
+impl<'a> RunLine<'a> {
     fn of(run: &'a RunSummary) -> Self {
         Self {
             run: &run.run,

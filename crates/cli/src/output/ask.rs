@@ -17,11 +17,11 @@ use super::terminal::{Terminal, Typed};
 pub(crate) struct Prompt {
     /// What stands above it; already escaped.
     shown: String,
-    kind: Kind,
+    kind: PromptKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PromptKind {
     /// Is it to be approved, as the command line says?
     Confirm,
     /// May a tool run?
@@ -55,17 +55,17 @@ impl Prompt {
     pub(crate) fn to_decide(call: &str, limits: Option<&str>) -> Self {
         let limits = limits.map(|limits| format!("  ({})\n", escape::line(limits)));
         let limits = limits.unwrap_or_default();
-        Self { shown: format!("\nneeds approval: {call}\n{limits}"), kind: Kind::Decide }
+        Self { shown: format!("\nneeds approval: {call}\n{limits}"), kind: PromptKind::Decide }
     }
 
     /// Asks whether a call is to be approved, which [`super::call`] shows.
     pub(crate) fn to_confirm(call: &str) -> Self {
-        Self { shown: format!("{call}\n"), kind: Kind::Confirm }
+        Self { shown: format!("{call}\n"), kind: PromptKind::Confirm }
     }
 
     /// Asks what yes or no answers.
     pub(crate) fn yes_or_no(text: &str) -> Self {
-        Self { shown: format!("{}\n", escape::line(text)), kind: Kind::YesOrNo }
+        Self { shown: format!("{}\n", escape::line(text)), kind: PromptKind::YesOrNo }
     }
 
     /// Asks. One prompt is on the screen at a time.
@@ -110,9 +110,9 @@ fn converse_on_terminal(
 #[cfg_attr(not(unix), expect(dead_code, reason = "there is no terminal to ask at"))]
 fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<Answer>> {
     let asks = match prompt.kind {
-        Kind::Confirm => "approve it? [y]es, [n]o: ",
-        Kind::Decide => "run it? [y]es, [n]o, [l]ater: ",
-        Kind::YesOrNo => "[y]es, [n]o: ",
+        PromptKind::Confirm => "approve it? [y]es, [n]o: ",
+        PromptKind::Decide => "run it? [y]es, [n]o, [l]ater: ",
+        PromptKind::YesOrNo => "[y]es, [n]o: ",
     };
     terminal.write(&prompt.shown)?;
     loop {
@@ -121,17 +121,19 @@ fn converse(prompt: &Prompt, terminal: &mut impl Terminal) -> io::Result<Option<
         let Some(line) = heard(terminal)? else { return Ok(None) };
         match (line.to_lowercase().as_str(), prompt.kind) {
             ("y" | "yes", _) => return Ok(Some(Answer::Yes)),
-            ("n" | "no", Kind::Confirm | Kind::YesOrNo) => {
+            ("n" | "no", PromptKind::Confirm | PromptKind::YesOrNo) => {
                 return Ok(Some(Answer::No(String::new())));
             }
-            ("n" | "no", Kind::Decide) => {
+            ("n" | "no", PromptKind::Decide) => {
                 terminal.write("why not? the model reads it (empty for no reason): ")?;
                 // It is denied already, with a reason or without one.
                 return Ok(Some(Answer::No(heard(terminal)?.unwrap_or_default())));
             }
-            ("l" | "later", Kind::Decide) => return Ok(Some(Answer::Later)),
-            (_, Kind::Confirm | Kind::YesOrNo) => terminal.write("please answer y or n\n")?,
-            (_, Kind::Decide) => terminal.write("please answer y, n or l\n")?,
+            ("l" | "later", PromptKind::Decide) => return Ok(Some(Answer::Later)),
+            (_, PromptKind::Confirm | PromptKind::YesOrNo) => {
+                terminal.write("please answer y or n\n")?;
+            }
+            (_, PromptKind::Decide) => terminal.write("please answer y, n or l\n")?,
         }
     }
 }
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(kind: Kind, typed: &[&str], expected: Option<Answer>) -> String {
+    fn check(kind: PromptKind, typed: &[&str], expected: Option<Answer>) -> String {
         let prompt = Prompt { shown: "refund {}\n".to_owned(), kind };
         let mut script = Script { typed: typed.to_vec(), lines: vec!["y"], screen: String::new() };
         assert_eq!(converse(&prompt, &mut script).unwrap(), expected);
@@ -197,18 +199,18 @@ mod tests {
     #[test]
     fn only_a_clear_answer_decides() {
         let no = |why: &str| Some(Answer::No(why.to_owned()));
-        check(Kind::Decide, &["y"], Some(Answer::Yes));
-        check(Kind::Decide, &["No\n too late "], no("too late"));
-        check(Kind::Decide, &["n\n\n"], no(""));
-        check(Kind::Decide, &["l"], Some(Answer::Later));
-        let screen = check(Kind::Decide, &["sure", "\n", "YES"], Some(Answer::Yes));
+        check(PromptKind::Decide, &["y"], Some(Answer::Yes));
+        check(PromptKind::Decide, &["No\n too late "], no("too late"));
+        check(PromptKind::Decide, &["n\n\n"], no(""));
+        check(PromptKind::Decide, &["l"], Some(Answer::Later));
+        let screen = check(PromptKind::Decide, &["sure", "\n", "YES"], Some(Answer::Yes));
         assert_eq!(screen.matches("please answer").count(), 2);
-        check(Kind::Decide, &["perhaps\ny"], None);
-        check(Kind::Decide, &[""], None);
-        check(Kind::Decide, &["n"], no(""));
-        check(Kind::Confirm, &["n"], no(""));
-        check(Kind::Confirm, &["l", "yes"], Some(Answer::Yes));
-        let screen = check(Kind::Decide, &["withdrawn"], None);
+        check(PromptKind::Decide, &["perhaps\ny"], None);
+        check(PromptKind::Decide, &[""], None);
+        check(PromptKind::Decide, &["n"], no(""));
+        check(PromptKind::Confirm, &["n"], no(""));
+        check(PromptKind::Confirm, &["l", "yes"], Some(Answer::Yes));
+        let screen = check(PromptKind::Decide, &["withdrawn"], None);
         assert!(screen.ends_with("withdrawn: no answer is needed any more\n"), "{screen}");
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn put_back() {
 }
 
 /// What came of reading a line.
-pub(crate) enum Line {
+pub(crate) enum LineInput {
     /// There are no more.
     End,
     /// Ctrl-C.
@@ -60,7 +60,7 @@ impl Lines {
     }
 
     /// Reads a line, which is `begun` to begin with. What was said before stands above it.
-    pub(crate) async fn read(&self, begun: String) -> Result<Line, CliError> {
+    pub(crate) async fn read(&self, begun: String) -> Result<LineInput, CliError> {
         let editor = Arc::clone(&self.0);
         let read = tokio::task::spawn_blocking(move || {
             SCREEN.drain();
@@ -78,9 +78,9 @@ impl Lines {
         });
         let failed = |error| CliError::internal("reading the terminal", error);
         match read.await.map_err(|error| CliError::internal("reading the terminal", error))? {
-            Ok(line) => Ok(Line::Text(line)),
-            Err(ReadlineError::Interrupted) => Ok(Line::Interrupted),
-            Err(ReadlineError::Eof) => Ok(Line::End),
+            Ok(line) => Ok(LineInput::Text(line)),
+            Err(ReadlineError::Interrupted) => Ok(LineInput::Interrupted),
+            Err(ReadlineError::Eof) => Ok(LineInput::End),
             Err(error) => Err(failed(error)),
         }
     }

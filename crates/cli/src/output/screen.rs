@@ -28,7 +28,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) static SCREEN: LazyLock<Screen> = LazyLock::new(Screen::start);
 
 pub(super) struct Screen {
-    state: Mutex<State>,
+    state: Mutex<ScreenState>,
     changed: Condvar,
     /// Is there no thread? Then the caller writes.
     alone: bool,
@@ -45,7 +45,7 @@ pub(super) enum Entry {
 }
 
 #[derive(Default)]
-struct State {
+struct ScreenState {
     queue: VecDeque<Entry>,
     /// The bytes of all progress in the queue.
     progress: usize,
@@ -186,7 +186,7 @@ impl Screen {
         state.stuck = false;
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ScreenState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

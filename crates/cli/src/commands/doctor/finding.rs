@@ -8,7 +8,7 @@ use crate::exit::CliError;
 #[derive(Serialize)]
 pub(super) struct Finding {
     pub(super) check: &'static str,
-    pub(super) state: State,
+    pub(super) state: FindingState,
     pub(super) message: String,
     /// How to mend it.
     pub(super) hint: Option<String>,
@@ -16,7 +16,7 @@ pub(super) struct Finding {
 
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
+pub(super) enum FindingState {
     /// It needs mending.
     Mend,
     Ok,
@@ -26,11 +26,11 @@ pub(super) enum State {
 
 impl Finding {
     pub(super) fn ok(check: &'static str, message: impl Into<String>) -> Self {
-        Self { check, state: State::Ok, message: message.into(), hint: None }
+        Self { check, state: FindingState::Ok, message: message.into(), hint: None }
     }
 
     pub(super) fn skipped(check: &'static str, message: impl Into<String>) -> Self {
-        Self { check, state: State::Skipped, message: message.into(), hint: None }
+        Self { check, state: FindingState::Skipped, message: message.into(), hint: None }
     }
 
     pub(super) fn mend(
@@ -38,7 +38,7 @@ impl Finding {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self { check, state: State::Mend, message: message.into(), hint: Some(hint.into()) }
+        Self { check, state: FindingState::Mend, message: message.into(), hint: Some(hint.into()) }
     }
 
     pub(super) fn of(check: &'static str, error: &CliError) -> Self {
