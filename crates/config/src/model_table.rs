@@ -93,6 +93,9 @@ pub struct ModelTable {
     /// Who is asked, in turn, when those before could not answer.
     #[serde(default)]
     pub fallback: Vec<EndpointTable>,
+    /// Where it stands in the file.
+    #[serde(skip, default = "model_header")]
+    header: &'static str,
 }
 
 /// `[[model.pool]]` and `[[model.fallback]]`: another endpoint of the model, or another provider. Limits of
@@ -163,23 +166,30 @@ impl ModelTable {
         settings
     }
 
+    /// Returns the header of its table: `[model]`, `[[model.pool]]` or `[[model.fallback]]`.
+    #[must_use]
+    pub const fn header(&self) -> &'static str {
+        self.header
+    }
+
     /// Returns who is asked, in order: the endpoints of the model, then each fallback. What the model is
     /// called need not stand in each entry of its pool.
     #[must_use]
     pub fn pools(&self) -> Vec<Vec<Self>> {
         let alone = Self { pool: Vec::new(), fallback: Vec::new(), ..self.clone() };
         let beside = self.pool.iter().map(|entry| {
-            let entry = self.of(entry);
+            let entry = self.of(entry, "[[model.pool]]");
             let model = entry.model.or_else(|| self.model.clone());
             Self { model, ..entry }
         });
         let model = std::iter::once(alone).chain(beside).collect();
-        let fallbacks = self.fallback.iter().map(|entry| vec![self.of(entry)]);
+        let fallbacks =
+            self.fallback.iter().map(|entry| vec![self.of(entry, "[[model.fallback]]")]);
         std::iter::once(model).chain(fallbacks).collect()
     }
 
     /// Returns the table that an entry stands for.
-    fn of(&self, entry: &EndpointTable) -> Self {
+    fn of(&self, entry: &EndpointTable, header: &'static str) -> Self {
         let entry = entry.clone();
         Self {
             provider: entry.provider,
@@ -203,9 +213,14 @@ impl ModelTable {
             cooldown_ms: entry.cooldown_ms,
             pool: Vec::new(),
             fallback: Vec::new(),
+            header,
             ..self.clone()
         }
     }
+}
+
+const fn model_header() -> &'static str {
+    "[model]"
 }
 
 const fn yes() -> bool {

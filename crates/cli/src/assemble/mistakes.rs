@@ -59,13 +59,10 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
     note("agent", 0, file.agent.instructions(path, folder).map(drop).map_err(Into::into));
     let model = |table: &ModelTable| provider(table, path, folder, 0, keys).map(drop);
     for (place, pool) in file.model.pools().iter().enumerate() {
-        for (index, table) in pool.iter().enumerate() {
-            let (name, index) = match (place, index) {
-                (0, 0) => ("model", 0),
-                (0, entry) => ("model.pool", entry - 1),
-                (fallback, _) => ("model.fallback", fallback - 1),
-            };
-            note(name, index, check_cooldown(table, pool, path).and_then(|()| model(table)));
+        for (entry, table) in pool.iter().enumerate() {
+            let index = (place + entry).saturating_sub(1);
+            let result = check_cooldown(table, pool, path).and_then(|()| model(table));
+            note(table.header().trim_matches(['[', ']']), index, result);
         }
     }
     if let Some(url) = &file.store.url {

@@ -230,15 +230,16 @@ pub(super) fn provider(
     let model = &bare;
     match model.provider {
         ProviderName::Script => {
+            let header = model.header();
             let script = model.script.as_ref().ok_or_else(|| {
-                ConfigError::new(path, "`provider = \"script\"` needs a script")
-                    .with_hint("add `script = \"FILE.toml\"` with [[model]] entries to [model]")
+                let hint = format!("add `script = \"FILE.toml\"` with [[model]] entries to {header}");
+                ConfigError::new(path, "`provider = \"script\"` needs a script").with_hint(hint)
             })?;
             let script = read_script(&folder.join(script)).map_err(|error| match error.hint() {
                 Some(_) => error,
-                None => error.with_hint(
-                    "`script` in [model] names it; a relative path is below the agent file's folder",
-                ),
+                None => error.with_hint(format!(
+                    "`script` in {header} names it; a relative path is below the agent file's folder"
+                )),
             })?;
             let script = ScriptedProvider::new(script);
             // It needs no key, but one that is named is a secret all the same.
@@ -356,8 +357,8 @@ fn further_secrets(model: &ModelTable, path: &Path) -> Result<Vec<String>, CliEr
 
 fn model_name(model: &ModelTable, path: &Path) -> Result<String, CliError> {
     model.model.clone().ok_or_else(|| {
-        ConfigError::new(path, "[model] names no model")
-            .with_hint("add `model = \"…\"`, as the provider names it")
+        ConfigError::new(path, format!("{} names no model", model.header()))
+            .with_hint("add `model = \"…\"` to it, as the provider names it")
             .into()
     })
 }
@@ -371,18 +372,17 @@ fn key(model: &ModelTable, usual: &str, path: &Path) -> Result<Option<String>, C
         Err(_) if variable.is_none() && model.base_url.is_some() => Ok(None),
         Err(error) => {
             let named = match variable {
-                Some(_) => "`api_key_env` in [model] names the variable",
-                None => "if another variable holds it, write `api_key_env = \"…\"` into [model]",
+                Some(_) => "`api_key_env` names the variable in",
+                None => "if another variable holds it, write `api_key_env = \"…\"` into",
             };
-            let hint = format!("{}; {named}", error.hint());
+            let hint = format!("{}; {named} {}", error.hint(), model.header());
             Err(ConfigError::new(path, error.to_string()).with_hint(hint).into())
         }
     }
 }
 
 fn misconfigured(error: backstop_provider_http::ConfigError, path: &Path) -> CliError {
-    let hint = error.hint();
-    ConfigError::new(path, error.to_string()).with_hint(hint).into()
+    ConfigError::new(path, error.to_string()).with_hint(error.hint()).into()
 }
 
 fn timeouts(model: &ModelTable) -> Timeouts {

@@ -155,6 +155,36 @@ fn mistaken_keys_and_values_have_their_remedy() {
     );
 }
 
+/// Spec: C5
+#[test]
+fn a_model_table_is_named_by_its_header() {
+    let ollama = "[model]\nprovider = \"ollama\"\nmodel = \"m\"\n";
+    let fallback = |keys: &str| format!("{ollama}[[model.fallback]]\n{keys}");
+    let nameless = "provider = \"ollama\"\n";
+    refused(
+        &fallback(nameless),
+        "a.toml:4: [[model.fallback]] names no model\n",
+        "add `model = \"…\"` to it",
+    );
+    let second = format!("model = \"n\"\n{nameless}[[model.fallback]]\n{nameless}");
+    refused(&fallback(&second), "a.toml:7: [[model.fallback]] names no model\n", "add `model = ");
+    refused(
+        &fallback("provider = \"openai\"\nmodel = \"m\"\n"),
+        "a.toml:4: no API key",
+        "get a key",
+    );
+    let into = "into [[model.fallback]]";
+    let bench = Bench::new();
+    bench.write("a.toml", &fallback("provider = \"openai\"\nmodel = \"m\"\n"));
+    bench.run(&["run", "a.toml", "hi"]).fails(2, into);
+    // An endpoint beside it has the model of `[model]`, so that both lack it.
+    let pool =
+        "[model]\nprovider = \"script\"\nscript = \"s\"\n[[model.pool]]\nprovider = \"ollama\"\n";
+    bench.write("a.toml", pool);
+    bench.write("s", "[[model]]\ntext = \"ok\"\n");
+    bench.run(&["run", "a.toml", "hi"]).fails(2, "a.toml:4: [[model.pool]] names no model\n");
+}
+
 /// Spec: C4
 #[test]
 fn a_store_url_says_where_it_stands() {
