@@ -39,27 +39,34 @@ pub struct AgentTable {
     pub price: Option<PriceTable>,
 }
 
-/// `[agent.budget]`; what is not given keeps its default, `"off"` is without bound.
+/// `[agent.budget]`; what is not given keeps its default, `"off"` is without bound. None is zero that would stop
+/// every run before its first model call.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BudgetTable {
     /// Model attempts.
+    #[serde(deserialize_with = "bound_from_one")]
     pub max_model_calls: Option<Bound>,
     /// Tool executions.
     pub max_tool_calls: Option<Bound>,
     /// Prompt tokens.
+    #[serde(deserialize_with = "bound_from_one")]
     pub max_input_tokens: Option<Bound>,
     /// Answer tokens.
+    #[serde(deserialize_with = "bound_from_one")]
     pub max_output_tokens: Option<Bound>,
     /// Prompt and answer tokens.
+    #[serde(deserialize_with = "bound_from_one")]
     pub max_total_tokens: Option<Bound>,
     /// US dollars.
     #[serde(deserialize_with = "dollars_or_off")]
     pub max_cost_usd: Option<f64>,
     /// Milliseconds.
+    #[serde(deserialize_with = "bound_from_one")]
     pub max_wall_ms: Option<Bound>,
     /// Log events.
+    #[serde(deserialize_with = "bound_from_one")]
     pub max_events: Option<Bound>,
     /// Dispatches above a run.
     pub max_depth: Option<Bound>,
@@ -180,6 +187,14 @@ impl<'de> Deserialize<'de> for Bound {
             }
         }
         deserializer.deserialize_any(NumberOrOff)
+    }
+}
+
+/// Reads a bound that is not zero.
+fn bound_from_one<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bound>, D::Error> {
+    match Bound::deserialize(from)? {
+        Bound::At(0) => Err(de::Error::custom("must be at least 1, or \"off\"")),
+        bound => Ok(Some(bound)),
     }
 }
 

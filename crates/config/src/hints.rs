@@ -135,6 +135,11 @@ pub(crate) fn of_value(
     if what.starts_with("string values ") {
         return Some(format!("write `{} = \"…\"`", key?));
     }
+    if let Some(least) = what.strip_prefix("must be at least 1") {
+        let off =
+            if least.is_empty() { String::new() } else { format!(", or `{} = \"off\"`", key?) };
+        return Some(format!("write a number from 1 on{off}, or take it out to keep the default"));
+    }
     let (given, expected) = what.split_once(", expected ")?;
     let given = given.rsplit_once(": ").map_or(given, |(_, given)| given);
     match expected {

@@ -127,7 +127,8 @@ fn limits_of_approvals_go_with_an_approval() {
         check(&silent, 6, "`approvers` goes with `approval = true`", "");
     }
     let approved = |key: &str| agent_error(&tool(&format!("approval = true\n{key}")));
-    check(&approved("expires_after_ms = 0"), 7, "`expires_after_ms` must be at least 1", "");
+    let mend = "write a number from 1 on, or take it out to keep the default";
+    check(&approved("expires_after_ms = 0"), 7, "`expires_after_ms` must be at least 1", mend);
     check(&approved("approvers = [\"ops\", \" \"]"), 7, "`approvers` must hold no empty name", "");
     let denied = "name = \"a\"\ninput = \"x\"\n[[approvals]]\nverdict = \"deny\"\narguments = {}\n";
     check(&scenario_error(denied), 5, "`arguments` goes with `verdict = \"approve\"`", "");

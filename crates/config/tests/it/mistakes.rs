@@ -27,7 +27,7 @@ fn every_mistake_of_a_file_is_found() {
     let expected = [
         "2: unknown field `nmae` (did you mean `name`?)",
         "4: unknown field `max_iteratoins` (did you mean `max_iterations`?)",
-        "5: `tool_timeout_ms` must be at least 1 ()",
+        "5: `tool_timeout_ms` must be at least 1 (write a number from 1 on, or take it out to keep the default)",
         "7: `max_model_calls`: invalid value: string \"many\", expected",
         "9: `provider`: unknown variant `antropic` (did you mean `anthropic`?)",
         "10: `temperature` must be from 0 to 2, and is 9 ()",
@@ -197,4 +197,33 @@ fn first_mistakes_say_what_to_do() {
     let found = mistakes(&key);
     assert!(found[0].starts_with("3: `api_key_env` must be the name of a variable"), "{found:?}");
     assert!(!found[0].contains("canary"), "{found:?}");
+}
+
+/// Spec: B1, C5
+#[test]
+fn budgets_that_stop_every_run_are_refused() {
+    let model = "[model]\nprovider = \"script\"\nscript = \"s.toml\"\n";
+    let of =
+        |key: &str, value: &str| mistakes(&format!("{model}[agent.budget]\n{key} = {value}\n"));
+    let counted = [
+        "max_model_calls",
+        "max_input_tokens",
+        "max_output_tokens",
+        "max_total_tokens",
+        "max_wall_ms",
+        "max_events",
+    ];
+    for key in counted {
+        let said = format!(
+            "5: `{key}` must be at least 1, or \"off\" (write a number from 1 on, or `{key} = \"off\"`, or \
+             take it out to keep the default)"
+        );
+        assert_eq!(of(key, "0"), [said]);
+        assert_eq!(of(key, "1"), [""; 0]);
+        assert_eq!(of(key, "\"off\""), [""; 0]);
+    }
+    // Without tools, without agents below it, or with a model that costs nothing, a run can still answer.
+    assert_eq!(of("max_tool_calls", "0"), [""; 0]);
+    assert_eq!(of("max_depth", "0"), [""; 0]);
+    assert_eq!(of("max_cost_usd", "0"), [""; 0]);
 }
