@@ -12,6 +12,7 @@ use reqwest::{Client, Response, Url};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::class::Class;
 use crate::classify::{Row, classify};
 use crate::config_error::ConfigError;
 use crate::error_body::ErrorBody;
@@ -322,7 +323,14 @@ impl Endpoint {
             let gap = if message.is_empty() { "" } else { " " };
             message.push_str(&format!("{gap}(request `{id}`)"));
         }
-        class.into_error(status, &message, retry_after)
+        let error = class.into_error(status, &message, retry_after);
+        match class {
+            Class::NotFound => error.with_hint(format!(
+                "is there a model `{}`? base_url is `{}`",
+                self.model, self.base_url
+            )),
+            _ => error,
+        }
     }
 }
 

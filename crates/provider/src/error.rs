@@ -93,6 +93,8 @@ pub enum ProviderError {
     NotFound {
         /// What the provider said.
         message: String,
+        /// How to mend it, where that is known.
+        hint: Option<Box<str>>,
     },
     /// Anything else.
     ///
@@ -203,7 +205,7 @@ impl ProviderError {
 
     /// Makes [`ProviderError::NotFound`].
     pub fn not_found(message: impl Into<String>) -> Self {
-        Self::NotFound { message: message.into() }
+        Self::NotFound { message: message.into(), hint: None }
     }
 
     /// Makes [`ProviderError::QuotaExhausted`].
@@ -284,10 +286,14 @@ impl ProviderError {
     }
 
     /// Adds how a person can mend it, where the variant has room for that:
-    /// [`ProviderError::Timeout`], [`ProviderError::TransientError`]. It must hold no secret.
+    /// [`ProviderError::NotFound`], [`ProviderError::Timeout`], [`ProviderError::TransientError`]. It must hold
+    /// no secret.
     #[must_use]
     pub fn with_hint(mut self, advice: impl Into<Box<str>>) -> Self {
-        if let Self::Timeout { hint, .. } | Self::TransientError { hint, .. } = &mut self {
+        if let Self::NotFound { hint, .. }
+        | Self::Timeout { hint, .. }
+        | Self::TransientError { hint, .. } = &mut self
+        {
             *hint = Some(advice.into());
         }
         self

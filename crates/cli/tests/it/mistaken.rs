@@ -226,6 +226,22 @@ fn a_refused_key_names_its_variable() {
     assert!(!ran.err.contains("canary-key"), "{}", ran.err);
 }
 
+/// Spec: E7, E10
+#[test]
+fn an_unknown_model_is_named_with_its_url() {
+    let server = Loopback::serving(|_| Reply::json(404, &json!({ "error": { "message": "no" } })));
+    let bench = Bench::new().with("OPENAI_API_KEY", "canary-key-0123456789");
+    let model = format!(
+        "[model]\nprovider = \"openai\"\nmodel = \"gpt-9\"\nbase_url = \"{}/t0ken/v1\"\n",
+        server.url()
+    );
+    bench.write("a.toml", &model);
+    let hint = format!("hint: is there a model `gpt-9`? base_url is `{}/…/v1`\n", server.url());
+    let ran = bench.run(&["run", "a.toml", "hi"]).fails(1, &hint);
+    assert!(ran.err.contains("error: provider.not_found: "), "{}", ran.err);
+    assert!(!ran.err.contains("canary") && !ran.err.contains("t0ken"), "{}", ran.err);
+}
+
 /// Spec: E7
 #[test]
 fn one_attempt_was_not_tried_again() {

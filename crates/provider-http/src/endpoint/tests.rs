@@ -126,7 +126,7 @@ fn signature_covers_what_is_sent() {
 
 #[tokio::test]
 async fn error_type_header_decides_before_the_status() {
-    const ROWS: &[Row] = &[Row::new(403, crate::When::Type(&["Busy"]), crate::Class::Transient)];
+    const ROWS: &[Row] = &[Row::new(403, crate::When::Type(&["Busy"]), Class::Transient)];
     let key = ApiKey::new("0123456789");
     let open = |kind_header| {
         let settings = settings("http://127.0.0.1:9", &key);

@@ -74,9 +74,9 @@ impl Failure for ProviderError {
     fn hint(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Exhausted { last, .. } => last.hint(),
-            Self::Timeout { hint, .. } | Self::TransientError { hint, .. } => {
-                hint.as_deref().map(Into::into)
-            }
+            Self::NotFound { hint, .. }
+            | Self::Timeout { hint, .. }
+            | Self::TransientError { hint, .. } => hint.as_deref().map(Into::into),
             Self::Other(error) if error.is::<ScriptExhausted>() => {
                 Some("add an answer to the script".into())
             }
@@ -86,7 +86,6 @@ impl Failure for ProviderError {
             | Self::ContextOverflow { .. }
             | Self::InvalidRequest { .. }
             | Self::InvalidResponse(_)
-            | Self::NotFound { .. }
             | Self::Other(_)
             | Self::QuotaExhausted { .. }
             | Self::RateLimited { .. }

@@ -33,7 +33,11 @@ pub enum RecordedFailure {
     /// [`ProviderError::InvalidResponse`]
     InvalidResponse { message: String },
     /// [`ProviderError::NotFound`]
-    NotFound { message: String },
+    NotFound {
+        message: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hint: Option<String>,
+    },
     /// [`ProviderError::Other`]
     Other { causes: Vec<String> },
     /// [`ProviderError::QuotaExhausted`]
@@ -94,7 +98,9 @@ impl From<&ProviderError> for RecordedFailure {
             ProviderError::InvalidResponse(message) => {
                 Self::InvalidResponse { message: message.clone() }
             }
-            ProviderError::NotFound { message } => Self::NotFound { message: message.clone() },
+            ProviderError::NotFound { message, .. } => {
+                Self::NotFound { message: message.clone(), hint: hint() }
+            }
             ProviderError::Other(_) => Self::Other { causes: causes() },
             ProviderError::QuotaExhausted { message } => {
                 Self::QuotaExhausted { message: message.clone() }
@@ -136,7 +142,9 @@ impl From<&RecordedFailure> for ProviderError {
                 Self::invalid_request(message, status)
             }
             RecordedFailure::InvalidResponse { message } => Self::InvalidResponse(message),
-            RecordedFailure::NotFound { message } => Self::not_found(message),
+            RecordedFailure::NotFound { message, hint } => {
+                Self::NotFound { message, hint: hint.map(Into::into) }
+            }
             RecordedFailure::Other { causes } => Self::Other(text(causes).into()),
             RecordedFailure::QuotaExhausted { message } => Self::quota_exhausted(message),
             RecordedFailure::RateLimited { message, retry_after } => {
