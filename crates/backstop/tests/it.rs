@@ -50,8 +50,12 @@ async fn usage_errors_have_reason_and_hint() {
         InvalidInput,
     );
     let budget = Budget::new().cost_usd(1.0);
-    let error = fails(builder().budget(budget));
-    assert!(matches!(error, Error::Configuration(_)), "{error:?}");
+    check(
+        fails(builder().budget(budget)),
+        "configuration: invalid configuration: `max_cost_usd` needs a price, and model `script` of `script` has none",
+        "`AgentBuilder::price`",
+        InvalidInput,
+    );
     let url: Result<StoreUrl, _> = "mysql://x".parse();
     check(
         url.unwrap_err().into(),

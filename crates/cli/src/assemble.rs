@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use backstop_config::{AgentFile, ConfigError};
-use backstop_react::{Agent, AgentBuilder, BuildError, DefinitionError};
+use backstop_react::{Agent, AgentBuilder, BuildError};
 use backstop_redact::Redactor;
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ pub(crate) fn build(agent: AgentBuilder, path: &Path) -> Result<Agent, CliError>
 fn not_built(error: &BuildError, path: &Path) -> CliError {
     let config = ConfigError::new(path, layer0::failure::Chain(error).to_string());
     CliError::from(match error {
-        BuildError::Definition(DefinitionError::UnknownPrice) => config.with_hint(PRICE_HINT),
+        BuildError::UnknownPrice { .. } => config.with_hint(PRICE_HINT),
         BuildError::Setting(setting) => config.with_hint(setting.hint()),
         BuildError::ToolChoice(_) => config.with_hint(TOOL_CHOICE_HINT),
         _ => config,

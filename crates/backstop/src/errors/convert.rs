@@ -70,6 +70,12 @@ impl From<BuildError> for Error {
                     "an agent has one state: put what its tools take into one type".to_owned();
                 ConfigurationError::new(error, Some(hint)).into()
             }
+            BuildError::UnknownPrice { .. } => {
+                let hint = "give it one with `Upstream::price`, or all models one with \
+                            `AgentBuilder::price`; or take the cost out of the budget"
+                    .to_owned();
+                ConfigurationError::new(error, Some(hint)).into()
+            }
             BuildError::Pack(error) => error.into(),
             BuildError::Setting(error) => error.into(),
             BuildError::Tool(error) => error.into(),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use backstop_config::{AgentFile, Checked, ConfigError, ModelTable};
 use backstop_event_log::StoreUrl;
-use backstop_react::{BuildError, DefinitionError};
+use backstop_react::BuildError;
 
 use super::model::{Keys, check_cooldown, provider};
 use super::usable::lacking;
@@ -107,7 +107,7 @@ fn together(file: &AgentFile, path: &Path, checked: &Checked) -> Option<Mistake>
     };
     let error = agent.build().err()?;
     let table = match &error {
-        BuildError::Definition(DefinitionError::UnknownPrice) => Some("agent.budget"),
+        BuildError::UnknownPrice { .. } => Some("agent.budget"),
         BuildError::Setting(_) | BuildError::ToolChoice(_) => Some("model"),
         _ => None,
     };

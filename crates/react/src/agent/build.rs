@@ -90,6 +90,9 @@ impl AgentBuilder {
             return Err(BuildError::Definition(too_deep));
         }
         let prices = prices(self.price, self.pools.iter().flatten())?;
+        if self.budget.max_cost_usd.is_some() && prices.is_empty() {
+            check_priced(self.price, self.pools.iter().flatten())?;
+        }
         let mut definition = AgentDefinition::new(self.name, self.instructions);
         (definition.limits, definition.budget) = (self.limits, self.budget);
         definition.price = prices.first().copied();
@@ -185,6 +188,19 @@ fn check_schemas(Schemas { input, output }: &Schemas) -> Result<(), BuildError> 
         }
     }
     Ok(())
+}
+
+/// Refuses a model whose calls cannot be counted against a cost budget.
+fn check_priced<'a>(
+    agent: Option<Price>,
+    mut asked: impl Iterator<Item = &'a Asked>,
+) -> Result<(), BuildError> {
+    let Some(unpriced) = asked.find(|asked| asked.price().or(agent).is_none()) else {
+        return Ok(());
+    };
+    let provider = unpriced.provider();
+    let (model, provider) = (provider.model().into(), provider.name().into());
+    Err(BuildError::UnknownPrice { model, provider })
 }
 
 /// Refuses what no provider takes.

@@ -63,6 +63,15 @@ pub enum BuildError {
     /// A tool that is named somewhere is not there.
     #[error("unknown tool")]
     ToolNotFound(#[from] ToolNotFound),
+    /// There is a cost budget, and a model whose price is not known.
+    #[error("`max_cost_usd` needs a price, and model `{model}` of `{provider}` has none")]
+    #[non_exhaustive]
+    UnknownPrice {
+        /// The model.
+        model: Arc<str>,
+        /// Its provider.
+        provider: Arc<str>,
+    },
 }
 
 /// Says why a pack cannot be loaded.
