@@ -12,6 +12,7 @@ use std::time::Duration;
 use backstop_config::{AgentFile, ConfigError};
 use backstop_react::{Agent, AgentBuilder, BuildError};
 use backstop_redact::Redactor;
+use backstop_tool::RegistrationError;
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
 
@@ -29,6 +30,10 @@ const PRICE_HINT: &str = "add `[agent.price]` with `input_per_mtok` and `output_
 
 /// How to mend a tool that has to be called where there is none.
 const TOOL_CHOICE_HINT: &str = "add a `[[tools]]` table, or take `tool_choice` out";
+
+/// How to mend the schema of a tool.
+const SCHEMA_HINT: &str = "correct `schema` in its [[tools]] table, or `output_schema`; both are JSON Schema, such as \
+     `{ type = \"object\", properties = { n = { type = \"integer\" } } }`";
 
 /// Puts the agent of a file together, as yet without a store.
 pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliError> {
@@ -123,9 +128,19 @@ pub(crate) fn build(agent: AgentBuilder, path: &Path) -> Result<Agent, CliError>
 fn not_built(error: &BuildError, path: &Path) -> CliError {
     let config = ConfigError::new(path, layer0::failure::Chain(error).to_string());
     CliError::from(match error {
-        BuildError::UnknownPrice { .. } => config.with_hint(PRICE_HINT),
         BuildError::Setting(setting) => config.with_hint(setting.hint()),
+        BuildError::Tool(error) => return registration(error, path),
         BuildError::ToolChoice(_) => config.with_hint(TOOL_CHOICE_HINT),
+        BuildError::UnknownPrice { .. } => config.with_hint(PRICE_HINT),
+        _ => config,
+    })
+}
+
+/// Says why an agent cannot have a tool.
+fn registration(error: &RegistrationError, path: &Path) -> CliError {
+    let config = ConfigError::new(path, error.to_string());
+    CliError::from(match error {
+        RegistrationError::Schema { .. } => config.with_hint(SCHEMA_HINT),
         _ => config,
     })
 }

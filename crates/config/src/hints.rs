@@ -135,6 +135,9 @@ pub(crate) fn of_value(
     if what.starts_with("string values ") {
         return Some(format!("write `{} = \"…\"`", key?));
     }
+    if what.starts_with("must have `type = \"object\"`") {
+        return Some(format!("write `{} = {{ type = \"object\", properties = {{ … }} }}`", key?));
+    }
     if let Some(least) = what.strip_prefix("must be at least 1") {
         let off =
             if least.is_empty() { String::new() } else { format!(", or `{} = \"off\"`", key?) };

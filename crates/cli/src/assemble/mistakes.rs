@@ -5,10 +5,11 @@ use std::path::Path;
 use backstop_config::{AgentFile, Checked, ConfigError, ModelTable};
 use backstop_event_log::StoreUrl;
 use backstop_react::BuildError;
+use backstop_tool::Toolset;
 
 use super::model::{Keys, check_cooldown, provider};
 use super::usable::lacking;
-use super::{folder_of, tool};
+use super::{folder_of, registration, tool};
 use crate::exit::CliError;
 use crate::store::{self, Origin};
 
@@ -89,7 +90,12 @@ pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     for (index, table) in file.tools.iter().enumerate() {
         let errors: Vec<CliError> = match tool(table, path, folder, max_result_bytes) {
             Err(error) => vec![error],
-            Ok(_) => lacking(table, file, path, folder).into_iter().map(Into::into).collect(),
+            Ok(tool) => {
+                let unfit = Toolset::new().add(tool).err();
+                let unfit = unfit.map(|error| registration(&error, path));
+                let lacking = lacking(table, file, path, folder).into_iter().map(Into::into);
+                unfit.into_iter().chain(lacking).collect()
+            }
         };
         if !checked.is_mistaken("tools", index) {
             let line = checked.line_of("tools", index);

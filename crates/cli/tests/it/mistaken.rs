@@ -5,6 +5,7 @@ use serde_json::json;
 
 use crate::bench::Bench;
 
+const SAYS: &str = "[[model]]\ntext = \"ok\"\n";
 const CLAUDE: &str = "[model]\nprovider = \"anthropic\"\nmodel = \"claude-sonnet-4-5\"\n";
 
 /// Runs an agent file of this text; it is refused, and nothing is left behind.
@@ -183,6 +184,46 @@ fn a_model_table_is_named_by_its_header() {
     bench.write("a.toml", pool);
     bench.write("s", "[[model]]\ntext = \"ok\"\n");
     bench.run(&["run", "a.toml", "hi"]).fails(2, "a.toml:4: [[model.pool]] names no model\n");
+}
+
+/// Checks a file and runs it: both name the line, what is wrong, and how to mend it.
+#[track_caller]
+fn mistaken(bench: &Bench, line: usize, what: &str, hint: &str) {
+    let check = bench.run(&["check", "agent.toml"]).fails(2, "1 mistake\n");
+    assert!(check.out.starts_with(&format!("agent.toml:{line}: {what}")), "{}", check.out);
+    assert!(check.out.contains(&format!("\n  hint: {hint}")), "{}", check.out);
+    let ran = bench.run(&["run", "agent.toml", "hi"]).fails(2, what);
+    assert!(ran.err.starts_with(&format!("error: agent.toml:{line}: ")), "{}", ran.err);
+    assert!(ran.err.contains(&format!("\n  hint: {hint}")), "{}", ran.err);
+}
+
+const LOOK: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind = \"command\"\nname = \"look\"\n\
+    description = \"d\"\ncommand = [\"true\"]\n";
+
+/// Spec: C5
+#[test]
+fn a_bad_schema_names_the_tool_and_line() {
+    let bench = Bench::new();
+    let schema = |schema: &str| {
+        let other = LOOK.replace("look", "other") + "schema = { type = \"object\" }\n";
+        let (_, tool) = LOOK.split_once("[[tools]]").unwrap();
+        bench.agent(SAYS, &format!("{other}[[tools]]{tool}{schema}\n"));
+    };
+    for key in ["schema", "output_schema"] {
+        let more = if key == "schema" { "" } else { "schema = { type = \"object\" }\n" };
+        schema(&format!(
+            "{more}{key} = {{ type = \"object\", properties = {{ n = {{ type = \"numbr\" }} }} }}"
+        ));
+        let what = "the schema of tool `look` is not valid: ";
+        mistaken(&bench, 14, what, "correct `schema` in its [[tools]] table, or `output_schema`");
+    }
+    schema("schema = { type = \"string\" }");
+    mistaken(
+        &bench,
+        19,
+        "`schema` must have `type = \"object\"`",
+        "write `schema = { type = \"object\", properties = { … } }`",
+    );
 }
 
 /// Spec: C4

@@ -254,9 +254,10 @@ fn schemas_of_arguments_describe_an_object() {
     {
         let tool = format!("[[tools]]\nname = \"t\"\nschema = {schema}\n");
         let what = "`schema` must have `type = \"object\"`: arguments are an object";
-        check(&agent_error(&format!("{MODEL}{tool}kind = \"command\"\n")), 5, what, "");
+        let mend = "write `schema = { type = \"object\", properties = { … } }`";
+        check(&agent_error(&format!("{MODEL}{tool}kind = \"command\"\n")), 5, what, mend);
         let scenario = scenario_error(&format!("name = \"a\"\ninput = \"x\"\n{tool}"));
-        check(&scenario, 5, what, "");
+        check(&scenario, 5, what, mend);
     }
 }
 
