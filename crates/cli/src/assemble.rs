@@ -12,7 +12,7 @@ use std::time::Duration;
 use backstop_config::{AgentFile, ConfigError};
 use backstop_react::{Agent, AgentBuilder, BuildError};
 use backstop_redact::Redactor;
-use backstop_tool::RegistrationError;
+use backstop_tool::{RegistrationError, ToolNotFound};
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
 
@@ -22,6 +22,7 @@ pub(crate) use self::model::{key_variables, provider_of, usual_variable};
 pub(crate) use self::tool::tool;
 use crate::exit::CliError;
 pub(crate) use crate::folder::folder_of;
+use crate::names::nearest;
 use crate::{output, store};
 
 /// How to mend a cost budget without a price.
@@ -30,6 +31,9 @@ const PRICE_HINT: &str = "add `[agent.price]` with `input_per_mtok` and `output_
 
 /// How to mend a tool that has to be called where there is none.
 const TOOL_CHOICE_HINT: &str = "add a `[[tools]]` table, or take `tool_choice` out";
+
+/// What `tool_choice` may be beside the name of a tool.
+const TOOL_CHOICES: [&str; 3] = ["auto", "none", "required"];
 
 /// How to mend the schema of a tool.
 const SCHEMA_HINT: &str = "correct `schema` in its [[tools]] table, or `output_schema`; both are JSON Schema, such as \
@@ -131,9 +135,24 @@ fn not_built(error: &BuildError, path: &Path) -> CliError {
         BuildError::Setting(setting) => config.with_hint(setting.hint()),
         BuildError::Tool(error) => return registration(error, path),
         BuildError::ToolChoice(_) => config.with_hint(TOOL_CHOICE_HINT),
+        // Nothing else in a file names a tool that stands elsewhere in it.
+        BuildError::ToolNotFound(missing) => {
+            ConfigError::new(path, format!("`tool_choice`: {missing}"))
+                .with_hint(tool_choice_hint(missing))
+        }
         BuildError::UnknownPrice { .. } => config.with_hint(PRICE_HINT),
         _ => config,
     })
+}
+
+/// Says which choice of tools may be meant.
+fn tool_choice_hint(missing: &ToolNotFound) -> String {
+    let words = TOOL_CHOICES.into_iter().chain(missing.nearest.as_deref());
+    let all = "it is `auto`, `none`, `required` or the name of a tool";
+    match nearest(&missing.name, &words.collect::<Vec<_>>()) {
+        Some(near) => format!("did you mean `{near}`? {all}"),
+        None => all.to_owned(),
+    }
 }
 
 /// Says why an agent cannot have a tool.

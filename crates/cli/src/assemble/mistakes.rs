@@ -114,7 +114,9 @@ fn together(file: &AgentFile, path: &Path, checked: &Checked) -> Option<Mistake>
     let error = agent.build().err()?;
     let table = match &error {
         BuildError::UnknownPrice { .. } => Some("agent.budget"),
-        BuildError::Setting(_) | BuildError::ToolChoice(_) => Some("model"),
+        BuildError::Setting(_) | BuildError::ToolChoice(_) | BuildError::ToolNotFound(_) => {
+            Some("model")
+        }
         _ => None,
     };
     let line = table.and_then(|table| checked.line_of(table, 0));

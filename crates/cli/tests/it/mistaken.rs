@@ -226,6 +226,23 @@ fn a_bad_schema_names_the_tool_and_line() {
     );
 }
 
+/// Spec: C5
+#[test]
+fn an_unknown_tool_choice_names_the_nearest() {
+    let bench = Bench::new();
+    let tool = format!("{LOOK}schema = {{ type = \"object\" }}\n");
+    let check = |choice: &str, hint: &str| {
+        bench.agent(SAYS, &format!("tool_choice = \"{choice}\"\n{tool}"));
+        mistaken(&bench, 3, &format!("`tool_choice`: no tool named `{choice}`\n"), hint);
+    };
+    let all = "it is `auto`, `none`, `required` or the name of a tool";
+    check("loook", &format!("did you mean `look`? {all}"));
+    check("requred", &format!("did you mean `required`? {all}"));
+    check("xyz", all);
+    bench.agent(SAYS, &format!("tool_choice = \"look\"\n{tool}"));
+    bench.run(&["check", "agent.toml"]).ok();
+}
+
 /// Spec: C4
 #[test]
 fn a_store_url_says_where_it_stands() {
