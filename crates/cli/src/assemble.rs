@@ -64,15 +64,9 @@ fn agent_with(
     let has_price = file.agent.price.is_some();
     let Models { first, others, keys } =
         models(&file.model, has_price, path, folder, answered, keys)?;
-    let name = match &file.agent.name {
-        Some(name) => name.clone(),
-        None => {
-            path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned())
-        }
-    };
     let redactor = redactor_of(keys, file);
     let mut agent = AgentBuilder::on(first)
-        .name(name)
+        .name(name(file, path))
         .instructions(file.agent.instructions(path, folder)?)
         .limits(file.agent.limits())
         .budget(file.agent.budget())
@@ -109,6 +103,12 @@ fn agent_with(
         }
     }
     Ok(agent)
+}
+
+/// Returns the name of the agent of a file: the file's own, where it gives none.
+pub(crate) fn name(file: &AgentFile, path: &Path) -> String {
+    let stem = || path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    file.agent.name.clone().unwrap_or_else(stem)
 }
 
 /// Returns what takes secrets out of what people say about a run: of the keys that its file names,
@@ -164,14 +164,19 @@ fn registration(error: &RegistrationError, path: &Path) -> CliError {
     })
 }
 
+/// Returns what a file says of its agent. What that is asked is none of it.
+pub(crate) fn definition(file: &AgentFile) -> Value {
+    let mut definition = file.source().clone();
+    if let Some(agent) = definition.get_mut("agent").and_then(Value::as_object_mut) {
+        agent.remove("input");
+    }
+    definition
+}
+
 /// Returns what a later command needs to build the same agent: the file and the folder its relative
 /// paths are below. Secrets are taken out; `redacted` says that the agent cannot be built without.
 fn source(file: &AgentFile, folder: &Path, redactor: &Redactor) -> Value {
-    let mut source = file.source().clone();
-    // The input is in the record already, and not needed again.
-    if let Some(agent) = source.get_mut("agent").and_then(Value::as_object_mut) {
-        agent.remove("input");
-    }
+    let mut source = definition(file);
     let redacted = redactor.redact_settings(&mut source);
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     json!({ "folder": folder.display().to_string(), "agent_file": source, "redacted": redacted })

@@ -10,6 +10,7 @@ mod args;
 mod assemble;
 mod commands;
 mod conclude;
+mod current;
 mod exit;
 mod folder;
 mod ids;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use backstop_event_log::{EventLog, LogError, open_root};
-use backstop_react::{ReopenRequest, ResumeRequest};
+use backstop_react::{ReopenRequest, ResumeError, ResumeRequest};
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
 
@@ -11,6 +11,7 @@ use crate::advice::Advice;
 use crate::args::ResumeArgs;
 use crate::commands::run::equipped;
 use crate::conclude::Ending;
+use crate::current::CurrentFile;
 use crate::exit::CliError;
 use crate::ids;
 use crate::output;
@@ -38,6 +39,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     }
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
     let agent = recorded.build(equipped(recorded.agent(usize::MAX)?, &database))?;
+    let current = current(&args, &recorded, &run, &chosen);
     let mut request = ResumeRequest::new(run).by(by(args.by)).cancelled_by(signals::interrupt());
     if args.agent.is_some() {
         request = request.allow_other_agent();
@@ -48,14 +50,20 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     drop(agent);
     let answer = shown.await.ok().flatten();
     let advice = Advice::of(&recorded.file, args.agent.as_deref());
+    let diverged = matches!(result, Err(ResumeError::Diverged(_)));
     let ending = Ending { database: &database, chosen: &chosen, json: args.json, advice };
-    ending.conclude_resumed(Seen { result, answer }).await
+    let exit = ending.conclude_resumed(Seen { result, answer }).await;
+    match current.filter(|_| diverged) {
+        Some(current) => exit.map_err(|error| current.offer(error)),
+        None => exit,
+    }
 }
 
 /// Opens a run again that is over.
 async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode, CliError> {
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
     let agent = recorded.build(equipped(recorded.agent(usize::MAX)?, &database))?;
+    let current = current(&args, &recorded, &run, &chosen);
     let mut request = ReopenRequest::new(run)
         .by(by(args.by))
         .budget(sum(&args.budget))
@@ -72,8 +80,28 @@ async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode
     drop(agent);
     let answer = shown.await.ok().flatten();
     let advice = Advice::of(&recorded.file, args.agent.as_deref());
+    let diverged = matches!(result, Err(ResumeError::Diverged(_)));
     let ending = Ending { database: &database, chosen: &chosen, json: args.json, advice };
-    ending.conclude_resumed(Seen { result, answer }).await
+    let exit = ending.conclude_resumed(Seen { result, answer }).await;
+    match current.filter(|_| diverged) {
+        Some(current) => exit.map_err(|error| current.offer(error)),
+        None => exit,
+    }
+}
+
+/// Says how the agent file of a run was changed, where the run goes on as it was recorded.
+fn current(
+    args: &ResumeArgs,
+    recorded: &Recorded,
+    run: &RunId,
+    chosen: &Chosen,
+) -> Option<CurrentFile> {
+    if args.agent.is_some() {
+        return None;
+    }
+    let current = CurrentFile::of(recorded, run, args.reopen, chosen)?;
+    current.note();
+    Some(current)
 }
 
 fn by(given: Option<String>) -> String {

@@ -120,3 +120,56 @@ fn a_copy_of_a_completed_run_takes_input() {
     assert_eq!(copy.json()[0]["output"], "two");
     bench.run(&["replay", &run_of(&copy.json()[0])]).ok();
 }
+
+/// Returns the command that stands on the line behind a text.
+fn offered<'a>(told: &'a str, behind: &str) -> Vec<&'a str> {
+    let mut lines = told.lines().skip_while(|line| !line.contains(behind)).skip(1);
+    lines.next().unwrap().split_whitespace().skip(1).collect()
+}
+
+/// Spec: D12
+#[test]
+fn a_mended_file_is_offered_to_go_on_with() {
+    let fails = "[[model]]\nerror = { kind = \"auth_failed\" }\n".repeat(3);
+    for name in ["", "name = \"triage\"\n"] {
+        let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+        bench.agent(&format!("{fails}[[model]]\ntext = \"done\"\n"), "");
+        let file = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+        let file = file.replacen("[agent]\n", &format!("[agent]\n{name}"), 1);
+        bench.write("agent.toml", &file);
+        let run = bench.run(&["run", "agent.toml", "--json"]).fails(1, "").json().remove(0);
+        let run = run_of(&run);
+        let same = bench.run(&["resume", &run, "--reopen"]).fails(1, "auth_failed");
+        assert!(!same.err.contains("changed since"), "{}", same.err);
+
+        bench.write("agent.toml", &file.replacen("[agent]", "[agent]\ninstructions = \"x\"", 1));
+        let said = "agent.toml was changed since (`agent.instructions`): the run goes on as it was recorded; to go \
+                    on with the file as it is:\n";
+        let old = bench.run(&["resume", &run, "--reopen"]).fails(1, said);
+        let command = offered(&old.err, "was changed since");
+        assert_eq!(command, ["resume", &run, "--reopen", "--agent", "agent.toml"]);
+        bench.run(&command).ok();
+        bench.run(&["replay", &run]).ok();
+    }
+}
+
+/// Spec: D12. The record names a file, and not what is in it.
+#[test]
+fn mended_instructions_are_offered_where_refused() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    bench.write("told.md", "Be nice.");
+    bench.agent("[[model]]\nerror = { kind = \"auth_failed\" }\n[[model]]\ntext = \"done\"\n", "");
+    let file = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+    let file = file.replacen("[agent]\n", "[agent]\ninstructions_file = \"told.md\"\n", 1);
+    bench.write("agent.toml", &file);
+    let run = bench.run(&["run", "agent.toml", "--json"]).fails(1, "").json().remove(0);
+    let run = run_of(&run);
+    bench.write("told.md", "Be brief.");
+    let told = bench.run(&["resume", &run, "--reopen"]).fails(6, "the record is not this agent's");
+    let hint = format!(
+        "hint: what agent.toml names was changed since; to go on with it as it is: `backstop resume {run} \
+         --reopen --agent agent.toml`"
+    );
+    assert!(told.err.contains(&hint), "{}", told.err);
+    bench.run(&["resume", &run, "--reopen", "--agent", "agent.toml"]).ok();
+}

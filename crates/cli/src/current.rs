@@ -1,0 +1,99 @@
+//! The agent file of a recorded run as it stands now.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use backstop_config::AgentFile;
+use layer0::id::RunId;
+use serde_json::{Map, Value};
+
+use crate::assemble;
+use crate::exit::CliError;
+use crate::output::{self, note};
+use crate::recorded::Recorded;
+use crate::store::Chosen;
+
+/// The agent file that a run was most likely started from.
+pub(crate) struct CurrentFile {
+    /// The command that goes on with it.
+    command: String,
+    path: PathBuf,
+    /// The keys that say something else than they did.
+    changed: Vec<String>,
+}
+
+impl CurrentFile {
+    /// Looks for it where the record says that it stood, under the usual names. `None` where none there is of
+    /// this agent.
+    pub(crate) fn of(
+        recorded: &Recorded,
+        run: &RunId,
+        reopens: bool,
+        chosen: &Chosen,
+    ) -> Option<Self> {
+        let folder = assemble::folder_of(&recorded.path);
+        let name = recorded.file.agent.name.as_deref()?;
+        let usual = [folder.join(format!("{name}.toml")), recorded.path.clone()];
+        let (path, file) = usual.into_iter().find_map(|path| {
+            let file = AgentFile::read(&path).ok()?;
+            (assemble::name(&file, &path) == name).then_some((path, file))
+        })?;
+        let changed = changed(&assemble::definition(&recorded.file), &assemble::definition(&file));
+        let here = std::env::current_dir().ok();
+        let path = match here.and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned())) {
+            Some(below) => below,
+            None => path,
+        };
+        let typed = output::quoted(&path.to_string_lossy()).into_owned();
+        let reopen = if reopens { " --reopen" } else { "" };
+        let resume = format!("resume {run}{reopen} --agent {typed}{}", chosen.flag());
+        Some(Self { command: output::command(&resume), path, changed })
+    }
+
+    /// Says that the run goes on as it was recorded, where the file says something else by now.
+    pub(crate) fn note(&self) {
+        if self.changed.is_empty() {
+            return;
+        }
+        let keys: Vec<String> = self.changed.iter().map(|key| format!("`{key}`")).collect();
+        note(&format!(
+            "{} was changed since ({}): the run goes on as it was recorded; to go on with the file as it is:",
+            self.path.display(),
+            keys.join(", ")
+        ));
+        note(&format!("  {}", self.command));
+    }
+
+    /// Offers the file where the run cannot go on as it was recorded.
+    pub(crate) fn offer(&self, error: CliError) -> CliError {
+        error.with_hint(format!(
+            "what {} names was changed since; to go on with it as it is: `{}`",
+            self.path.display(),
+            self.command
+        ))
+    }
+}
+
+/// Returns the keys in which two files differ, such as `agent.instructions` or `tools`.
+fn changed(was: &Value, is: &Value) -> Vec<String> {
+    let of = |file: &Value| file.as_object().cloned().unwrap_or_default();
+    let mut changed = Vec::new();
+    for (table, was, is) in differing(&of(was), &of(is)) {
+        match (was, is) {
+            (Value::Object(was), Value::Object(is)) => {
+                let keys = differing(&was, &is).into_iter();
+                changed.extend(keys.map(|(key, ..)| format!("{table}.{key}")));
+            }
+            _ => changed.push(table),
+        }
+    }
+    changed
+}
+
+/// Returns what stands in two tables where they differ; `null` for what is not there.
+fn differing(was: &Map<String, Value>, is: &Map<String, Value>) -> Vec<(String, Value, Value)> {
+    let keys: BTreeSet<&String> = was.keys().chain(is.keys()).collect();
+    let value = |table: &Map<String, Value>, key: &str| table.get(key).cloned().unwrap_or_default();
+    let pairs = keys.into_iter().map(|key| (key.clone(), value(was, key), value(is, key)));
+    pairs.filter(|(_, was, is)| was != is).collect()
+}
