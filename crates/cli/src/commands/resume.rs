@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use backstop_event_log::{EventLog, LogError, open_root};
+use backstop_event_log::{EventLog, LogError, RunSummary, open_root};
 use backstop_react::{ReopenRequest, ResumeError, ResumeRequest};
 use layer0::id::RunId;
+use layer0::stop::Outcome;
 use layer0::usage::BudgetIncrease;
 
 use crate::advice::Advice;
@@ -130,10 +131,12 @@ pub(super) async fn root_of(chosen: &Chosen, run: &RunId) -> Result<Option<RunId
 async fn over(chosen: &Chosen, run: &RunId, json: bool) -> Result<Option<ExitCode>, CliError> {
     let missing = || LogError::NotFound(run.clone());
     let database = store::open_read_only(chosen).await?.ok_or_else(missing)?;
-    let is_open = database.log().summary(run).await.map(|summary| summary.map(|run| run.is_open()));
-    let result = match is_open {
-        Ok(Some(false)) => backstop_react::recorded(&database.log(), run).await,
-        Ok(Some(true)) => Ok(None),
+    let result = match database.log().summary(run).await {
+        Ok(Some(summary)) if summary.is_open() => Ok(None),
+        Ok(Some(summary)) => {
+            output::note(&ended(&summary));
+            backstop_react::recorded(&database.log(), run).await
+        }
         Ok(None) => Err(missing().into()),
         Err(error) => Err(error.into()),
     };
@@ -147,4 +150,12 @@ async fn over(chosen: &Chosen, run: &RunId, json: bool) -> Result<Option<ExitCod
             Ok(None)
         }
     }
+}
+
+/// Says that a run was not gone on with, because it had ended.
+fn ended(run: &RunSummary) -> String {
+    let how = run.outcome.map_or_else(|| run.state.as_str(), Outcome::as_str);
+    let reason = run.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let at = run.finished_at.map(|at| format!(" at {at}")).unwrap_or_default();
+    format!("nothing was done: run {} had ended before, {how}{reason}{at}", run.run)
 }

@@ -92,6 +92,27 @@ fn finished_run_needs_no_agent() {
     assert_eq!(last["usage"], failed["usage"], "a run has one usage, wherever it is told");
 }
 
+/// Spec: D5. It is no silent success.
+#[test]
+fn resume_of_a_finished_run_did_nothing() {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    for (answer, code, how) in [
+        ("text = \"ok\"", 0, "completed at 20"),
+        ("error = { kind = \"auth_failed\" }", 1, "failed (provider.auth_failed) at 20"),
+        ("text = \"ok\"\nstop_reason = \"max_tokens\"", 3, "incomplete (model.max_tokens) at 20"),
+    ] {
+        bench.agent(&format!("[[model]]\n{answer}\n"), "");
+        let run = bench.run(&["run", "agent.toml", "--json"]).fails(code, "").json().remove(0);
+        let run = run["run"].as_str().unwrap();
+        let said = format!("nothing was done: run {run} had ended before, {how}");
+        let before = bench.run(&["trace", run, "--json"]).ok().out;
+        bench.run(&["resume", run]).fails(code, &said);
+        let json = bench.run(&["resume", run, "--json"]).fails(code, &said);
+        assert_eq!(json.json()[0]["run"], run);
+        assert_eq!(bench.run(&["trace", run, "--json"]).ok().out, before);
+    }
+}
+
 /// Spec: D2, S9. Whatever holds a key, the record does not.
 #[test]
 fn no_key_reaches_the_record() {
