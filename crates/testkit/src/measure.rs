@@ -95,6 +95,8 @@ pub enum Goal {
     AtLeast(f64),
     /// At most this.
     AtMost(f64),
+    /// Nothing: the ratio tells how another one came about.
+    None,
     /// At most 1, because it is of the most that may be used, such as `20 µs`.
     Within(&'static str),
 }
@@ -128,6 +130,7 @@ impl Row {
         match self.goal {
             Goal::AtLeast(limit) => median >= limit,
             Goal::AtMost(limit) => median <= limit,
+            Goal::None => true,
             Goal::Within(_) => median <= 1.0,
         }
     }
@@ -140,6 +143,7 @@ impl fmt::Display for Row {
         match goal {
             Goal::AtLeast(limit) => write!(f, "{:<18}", format!("of at least {limit}"))?,
             Goal::AtMost(limit) => write!(f, "{:<18}", format!("of at most {limit}"))?,
+            Goal::None => write!(f, "{:<18}", "-")?,
             Goal::Within(limit) => write!(f, "{:<18}", format!("of {limit}"))?,
         }
         write!(f, "{min:.2} to {max:.2}")?;
@@ -206,6 +210,7 @@ mod tests {
             true,
             "it 10.00 of at least 10 0.50 to 3.00",
         );
+        check(&Row::new("it", spread(9.99), Goal::None), true, "it 9.99 - 0.50 to 3.00");
         check(
             &Row::new("it", spread(1.01), Goal::Within("20 µs")),
             false,
