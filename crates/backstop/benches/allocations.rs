@@ -1,10 +1,13 @@
-//! How many allocations a turn without a store costs, beside the goal.
+//! How many allocations a turn without a store costs, and how many bytes runs in flight hold, beside
+//! their goals.
 //!
 //! `cargo bench -p backstop --bench allocations`. Apart from the benches that take the time, because
 //! counting slows every allocation down.
 
 #![allow(clippy::print_stdout, reason = "a program speaks to its terminal")]
 
+#[path = "dispatch/held.rs"]
+mod held;
 #[path = "wire/layers.rs"]
 mod layers;
 
@@ -19,6 +22,7 @@ use backstop_testkit::measure::{Goal, Row, Spread};
 use backstop_testkit::{Ending, Loopback, Reply};
 use serde_json::json;
 
+use crate::held::{RUNS, Runs, Way};
 use crate::layers::{asked, bare, stacked};
 
 /// Allocations a turn may cost.
@@ -44,7 +48,8 @@ fn main() -> ExitCode {
     let ratios = Spread::of((0..5).map(a_turn).map(|count| count / GOAL));
     let turn = Row::new("allocations of a turn without a store", ratios, Goal::Within("60"));
     let layers = layers_around_an_attempt(&runtime);
-    let rows = [turn, layers, runs_in_flight(&runtime)];
+    let mut rows = vec![turn, layers, runs_in_flight(&runtime)];
+    rows.extend(dispatches_in_flight(&runtime));
     println!("{}", Row::HEAD);
     rows.iter().for_each(|row| println!("{row}"));
     if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -92,6 +97,24 @@ fn runs_in_flight(runtime: &tokio::runtime::Runtime) -> Row {
     runs.iter().for_each(tokio::task::JoinHandle::abort);
     let ratio = Spread::of([each / (64.0 * 1024.0)]);
     Row::new("bytes of a run in flight over HTTP", ratio, Goal::Within("64 KiB"))
+}
+
+/// Counts the bytes that many runs under one orchestrator hold while their model is asked, with their log
+/// in memory and the tasks that wait for them, and those of the same runs without.
+fn dispatches_in_flight(runtime: &tokio::runtime::Runtime) -> [Row; 2] {
+    let held = |way| {
+        let mut runs = Runs::new(way);
+        let held = allocation_counter::measure(|| runs.begin(runtime)).bytes_current;
+        runs.end(runtime);
+        f64::from(u32::try_from(held).unwrap_or(u32::MAX)) / RUNS as f64
+    };
+    let [dispatched, alone] = [held(Way::Dispatched), held(Way::Alone)];
+    let bytes = Spread::of([dispatched / (64.0 * 1024.0)]);
+    let ratio = Spread::of([dispatched / alone]);
+    [
+        Row::new("bytes of one of 10,000 dispatches in flight", bytes, Goal::Within("64 KiB")),
+        Row::new("bytes of a dispatch in flight to its agent's run", ratio, Goal::None),
+    ]
 }
 
 /// Makes an agent that calls its tool once a turn.
