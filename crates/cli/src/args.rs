@@ -7,6 +7,7 @@ mod record;
 mod run;
 mod setup;
 mod runs;
+mod state;
 mod store;
 mod values;
 
@@ -25,6 +26,9 @@ pub(crate) use runs::{
     SessionsArgs, SessionsCommand, SessionsForgetArgs,
 };
 pub(crate) use setup::{CheckArgs, CompletionsArgs, DoctorArgs, InitArgs};
+pub(crate) use state::{
+    StateArgs, StateCommand, StateGetArgs, StateListArgs, StateRmArgs, StateSetArgs, WhereArgs,
+};
 pub(crate) use store::{BackupArgs, StoreArgs, VacuumArgs};
 
 /// Run LLM agents whose failures have one place to land, and read the record they leave.
@@ -89,6 +93,8 @@ pub(crate) enum Command {
     Errors(ErrorsArgs),
     /// Read the large results that tools returned
     Results(ResultsArgs),
+    /// Read and write the state that outlives runs
+    State(StateArgs),
     /// Write an agent file that runs at once
     Init(InitArgs),
     /// Find every mistake of an agent file; needs no key

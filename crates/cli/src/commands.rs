@@ -22,6 +22,7 @@ pub(crate) mod resume;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod sessions;
+pub(crate) mod state;
 pub(crate) mod trace;
 pub(crate) mod vacuum;
 pub(crate) mod verify;

@@ -12,8 +12,8 @@ use backstop_react::{DecideError, ResumeError};
 use backstop_rehearse::RehearsalError;
 use backstop_store_sqlite::{OlderSchema, OpenError, RemoveError};
 use layer0::code;
-use layer0::error::BoxError;
-use layer0::failure::{Chain, Effect, Facts, Failure, Retry};
+use layer0::error::{BoxError, StateError};
+use layer0::failure::{Chain, Effect, Facts, Failure, Retry, hint};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
 use serde::Serialize;
@@ -278,6 +278,22 @@ impl From<DecideError> for CliError {
 impl From<StoreError> for CliError {
     fn from(error: StoreError) -> Self {
         Self::storage(error)
+    }
+}
+
+/// What was refused is the caller's affair; what could not be done is the store's.
+impl From<StateError> for CliError {
+    fn from(error: StateError) -> Self {
+        let code = match error {
+            StateError::WriteFailed(_) | StateError::Serialization(_) | StateError::Other(_) => {
+                STORAGE
+            }
+            _ => FAILED,
+        };
+        let hint = Some(hint(&error).into_owned());
+        // Scripts look for the code.
+        let source = format!("{}: {}", error.code(), Chain(&error)).into();
+        Self { code, facts: error.facts(), source, hint }
     }
 }
 

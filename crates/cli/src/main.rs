@@ -131,6 +131,7 @@ async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
         Command::Trace(args) => commands::trace::run(args).await,
         Command::Errors(args) => commands::errors::run(args).await,
         Command::Results(args) => commands::results::run(args).await,
+        Command::State(args) => commands::state::run(args).await,
         Command::Init(args) => commands::init::run(&args),
         Command::Check(args) => commands::check::run(&args),
         Command::Doctor(args) => commands::doctor::run(args).await,

@@ -31,7 +31,13 @@ pub struct Removed {
     /// How many results.
     pub results: u64,
     /// How many values of the session's state.
+    #[serde(skip_serializing_if = "is_none")]
     pub state: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
+const fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A run as its row says.

@@ -208,8 +208,12 @@ fn report(removed: &Removed, json: bool) -> Result<ExitCode, CliError> {
 /// Says what was taken away.
 pub(crate) fn describe(removed: &Removed) -> String {
     let runs = u64::try_from(removed.runs.len()).unwrap_or(u64::MAX);
+    let state = match removed.state {
+        0 => String::new(),
+        values => format!(", {}", counted(values, "value")),
+    };
     format!(
-        "{} taken away, {}, {}",
+        "{} taken away, {}, {}{state}",
         counted(runs, "run"),
         counted(removed.errors, "error"),
         counted(removed.results, "result")

@@ -1,0 +1,103 @@
+//! Commands about state.
+
+use clap::Subcommand;
+use layer0::state::{Expected, Scope};
+
+use super::store::StoreArgs;
+use super::values::{from_one, not_blank};
+
+#[derive(clap::Args)]
+pub(crate) struct StateArgs {
+    #[command(subcommand)]
+    pub(crate) command: StateCommand,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum StateCommand {
+    /// List values in the order of their keys
+    List(StateListArgs),
+    /// Print a value
+    Get(StateGetArgs),
+    /// Write a value
+    Set(StateSetArgs),
+    /// Remove a value
+    Rm(StateRmArgs),
+}
+
+/// Where values are.
+#[derive(clap::Args)]
+pub(crate) struct WhereArgs {
+    /// What the value belongs to: global, session:ID, agent:NAME, run:ID, or NAME:ID of your own
+    #[arg(long, value_name = "SCOPE", default_value = "global")]
+    pub(crate) scope: Scope,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    /// Print JSON objects
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct StateListArgs {
+    /// Only keys that begin so
+    #[arg(value_name = "PREFIX", default_value = "", hide_default_value = true)]
+    pub(crate) prefix: String,
+    /// Only keys after this one: the last of the page before
+    #[arg(long, value_name = "KEY", value_parser = not_blank)]
+    pub(crate) after: Option<String>,
+    /// At most this many
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one())]
+    pub(crate) limit: u32,
+    #[command(flatten)]
+    pub(crate) of: WhereArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct StateGetArgs {
+    /// The key
+    #[arg(value_name = "KEY", value_parser = not_blank)]
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) of: WhereArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct StateSetArgs {
+    /// The key
+    #[arg(value_name = "KEY", value_parser = not_blank)]
+    pub(crate) key: String,
+    /// The value; a text needs its quotes: '"text"'
+    #[arg(value_name = "JSON", value_parser = any_json, allow_hyphen_values = true)]
+    pub(crate) value: serde_json::Value,
+    /// Write only if this version is stored, or nothing: absent
+    #[arg(long, value_name = "VERSION", value_parser = expected)]
+    pub(crate) expect: Option<Expected>,
+    #[command(flatten)]
+    pub(crate) of: WhereArgs,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct StateRmArgs {
+    /// The key
+    #[arg(value_name = "KEY", value_parser = not_blank)]
+    pub(crate) key: String,
+    /// Remove only if this version is stored
+    #[arg(long, value_name = "VERSION", value_parser = expected)]
+    pub(crate) expect: Option<Expected>,
+    #[command(flatten)]
+    pub(crate) of: WhereArgs,
+}
+
+fn any_json(text: &str) -> Result<serde_json::Value, String> {
+    let quoted = "a text needs its quotes";
+    serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}; {quoted}"))
+}
+
+fn expected(text: &str) -> Result<Expected, String> {
+    if text == "absent" {
+        return Ok(Expected::Absent);
+    }
+    let version =
+        text.parse().map_err(|_| "a version is a whole number, or `absent`".to_owned())?;
+    Ok(Expected::Version(version))
+}

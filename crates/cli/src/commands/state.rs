@@ -1,0 +1,122 @@
+//! `backstop state`
+
+use std::process::ExitCode;
+
+use backstop_store_sqlite::Database;
+use layer0::StateStore;
+use layer0::error::StateError;
+use layer0::state::{Expected, StateQuery, StateWrite, Versioned};
+use serde_json::json;
+
+use crate::args::{
+    StateArgs, StateCommand, StateGetArgs, StateListArgs, StateRmArgs, StateSetArgs, WhereArgs,
+};
+use crate::exit::CliError;
+use crate::store::Chosen;
+use crate::{output, store};
+
+pub(crate) async fn run(args: StateArgs) -> Result<ExitCode, CliError> {
+    match args.command {
+        StateCommand::List(args) => list(args).await,
+        StateCommand::Get(args) => get(args).await,
+        StateCommand::Set(args) => set(args).await,
+        StateCommand::Rm(args) => rm(args).await,
+    }?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn chosen(of: &WhereArgs) -> Result<Chosen, CliError> {
+    store::choose(&of.store, None)
+}
+
+/// Says whether every version is accepted where none is named.
+fn expected(expect: Option<Expected>) -> Expected {
+    expect.unwrap_or(Expected::Any)
+}
+
+async fn list(args: StateListArgs) -> Result<(), CliError> {
+    let StateListArgs { prefix, after, limit, of } = args;
+    let mut query = StateQuery::new(of.scope.clone()).prefix(prefix).limit(limit);
+    query.after = after;
+    let values = match store::open_read_only(&chosen(&of)?).await? {
+        Some(database) => {
+            let values = database.state().list(query).await;
+            database.close().await;
+            values?
+        }
+        None => Vec::new(),
+    };
+    if of.json {
+        return values.iter().try_for_each(|(key, found)| output::json(&shown(key, found)));
+    }
+    if values.is_empty() {
+        output::note("no values");
+        return Ok(());
+    }
+    let row = |(key, found): &(String, Versioned)| {
+        let until = found.expires_at.map(|at| at.to_string()).unwrap_or_default();
+        let (version, written) = (found.version.to_string(), found.written_at.to_string());
+        vec![key.clone(), version, written, until, found.value.to_string()]
+    };
+    let rows: Vec<Vec<String>> = values.iter().map(row).collect();
+    output::table(&["KEY", "VERSION", "WRITTEN", "EXPIRES", "VALUE"], &rows)
+}
+
+fn shown(key: &str, found: &Versioned) -> serde_json::Value {
+    json!({
+        "key": key, "version": found.version, "written_at": found.written_at,
+        "expires_at": found.expires_at, "value": found.value,
+    })
+}
+
+async fn get(args: StateGetArgs) -> Result<(), CliError> {
+    let StateGetArgs { key, of } = args;
+    let missing = || StateError::not_found(of.scope.to_string(), key.clone());
+    let database = store::open_read_only(&chosen(&of)?).await?.ok_or_else(missing)?;
+    let found = database.state().read(&of.scope, &key).await;
+    database.close().await;
+    let found = found?.ok_or_else(missing)?;
+    match of.json {
+        true => output::json(&shown(&key, &found)),
+        false => output::json(&found.value),
+    }
+}
+
+/// Opens the store to write to, and makes it where there is none.
+async fn open(of: &WhereArgs) -> Result<Database, CliError> {
+    store::open(&chosen(of)?, &Default::default()).await
+}
+
+async fn set(args: StateSetArgs) -> Result<(), CliError> {
+    let StateSetArgs { key, value, expect, of } = args;
+    let database = open(&of).await?;
+    let write = StateWrite::new(of.scope.clone(), key.clone(), value).expecting(expected(expect));
+    let written = database.state().write(write).await;
+    database.close().await;
+    let version = written?;
+    match of.json {
+        true => output::json(&json!({ "key": key, "version": version })),
+        false => {
+            output::note(&format!("{key} has version {version}"));
+            Ok(())
+        }
+    }
+}
+
+async fn rm(args: StateRmArgs) -> Result<(), CliError> {
+    let StateRmArgs { key, expect, of } = args;
+    let missing = || StateError::not_found(of.scope.to_string(), key.clone());
+    let database = store::open_existing(&chosen(&of)?).await?.ok_or_else(missing)?;
+    let removed = database.state().delete(&of.scope, &key, expected(expect)).await;
+    database.close().await;
+    if !removed? {
+        return Err(missing().into());
+    }
+    match of.json {
+        true => output::json(&json!({ "key": key, "removed": true })),
+        false => {
+            output::note(&format!("{key} is removed"));
+            Ok(())
+        }
+    }
+}
