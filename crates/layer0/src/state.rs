@@ -128,8 +128,10 @@ pub struct StateQuery {
     pub scope: Scope,
     /// Only keys that begin so.
     pub prefix: String,
-    /// Only keys after this one.
+    /// Only keys after this one, in the order of the list.
     pub after: Option<String>,
+    /// From the last key to the first.
+    pub backwards: bool,
     /// At most this many; 100 otherwise.
     pub limit: u32,
 }
@@ -138,7 +140,7 @@ impl StateQuery {
     /// Lists the first values of a scope.
     #[must_use]
     pub const fn new(scope: Scope) -> Self {
-        Self { scope, prefix: String::new(), after: None, limit: PAGE }
+        Self { scope, prefix: String::new(), after: None, backwards: false, limit: PAGE }
     }
 
     /// Only keys that begin so.
@@ -152,6 +154,13 @@ impl StateQuery {
     #[must_use]
     pub fn after(mut self, key: impl Into<String>) -> Self {
         self.after = Some(key.into());
+        self
+    }
+
+    /// From the last key to the first.
+    #[must_use]
+    pub const fn backwards(mut self) -> Self {
+        self.backwards = true;
         self
     }
 
@@ -220,8 +229,8 @@ pub trait StateStore: Send + Sync {
     /// Dropping the future changes nothing.
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError>;
 
-    /// Finds values of a scope in which one of the words of a text stands, those first that fit best, then the
-    /// newest. Words are runs of letters and digits; case does not matter.
+    /// Finds values in which one of the words of a text stands, those first that fit best, then the newest. Words
+    /// are runs of letters and digits; case does not matter. Of the query, scope, prefix and limit count.
     ///
     /// # Errors
     ///
@@ -230,12 +239,18 @@ pub trait StateStore: Send + Sync {
     /// # Cancel safety
     ///
     /// Dropping the future changes nothing.
-    async fn search(
-        &self,
-        scope: &Scope,
-        text: &str,
-        limit: u32,
-    ) -> Result<Vec<StateEntry>, StateError>;
+    async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError>;
+
+    /// Lists the scopes that hold a value, in the order of their texts: at most so many, after this one.
+    ///
+    /// # Errors
+    ///
+    /// [`StateError::Serialization`], [`StateError::Other`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError>;
 
     /// Removes all values of a scope; says how many.
     ///

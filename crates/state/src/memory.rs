@@ -1,6 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -103,6 +102,17 @@ impl Kept {
         self.values.get(at).map(|row| row.value.version)
     }
 
+    /// Returns what is kept of a scope under keys that begin so, in their order.
+    fn under(
+        &self,
+        scope: &Scope,
+        prefix: &str,
+    ) -> impl DoubleEndedIterator<Item = (&String, &Row)> {
+        let rows = self.values.range((scope.clone(), prefix.to_owned())..);
+        let rows = rows.take_while(|((of, key), _)| of == scope && key.starts_with(prefix));
+        rows.map(|((_, key), row)| (key, row)).collect::<Vec<_>>().into_iter()
+    }
+
     fn remove(&mut self, at: &(Scope, String)) -> bool {
         let removed = self.values.remove(at);
         self.bytes -= removed.as_ref().map_or(0, |row| row.bytes);
@@ -163,33 +173,39 @@ impl StateStore for MemoryStateStore {
     }
 
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
-        let StateQuery { scope, prefix, after, limit, .. } = query;
-        let from = match &after {
-            Some(after) if *after >= prefix => Bound::Excluded((scope.clone(), after.clone())),
-            _ => Bound::Included((scope.clone(), prefix.clone())),
-        };
+        let StateQuery { scope, prefix, after, backwards, limit, .. } = query;
         let (kept, _) = self.kept();
-        let of_scope = kept.values.range((from, Bound::Unbounded));
-        let listed = of_scope.take_while(|((of, key), _)| *of == scope && key.starts_with(&prefix));
-        let listed = listed.map(|((_, key), row)| (key.clone(), row.value.clone()));
-        Ok(listed.take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
+        let listed = kept.under(&scope, &prefix);
+        let listed: Vec<_> = match backwards {
+            false => listed.filter(|(key, _)| after.as_ref().is_none_or(|it| *key > it)).collect(),
+            true => {
+                listed.rev().filter(|(key, _)| after.as_ref().is_none_or(|it| *key < it)).collect()
+            }
+        };
+        let listed = listed.into_iter().map(|(key, row)| (key.clone(), row.value.clone()));
+        Ok(listed.take(count(limit)).collect())
     }
 
-    async fn search(
-        &self,
-        scope: &Scope,
-        text: &str,
-        limit: u32,
-    ) -> Result<Vec<StateEntry>, StateError> {
+    async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError> {
         let wanted: BTreeSet<String> = words(text).collect();
         let (kept, _) = self.kept();
-        let of_scope = kept.values.iter().filter(|((of, _), _)| of == scope);
-        let ranked = of_scope
-            .map(|((_, key), row)| (wanted.intersection(&row.words).count(), key, &row.value));
+        let ranked = kept
+            .under(&query.scope, &query.prefix)
+            .map(|(key, row)| (wanted.intersection(&row.words).count(), key, &row.value));
         let mut ranked: Vec<_> = ranked.filter(|(fit, ..)| *fit > 0).collect();
         ranked.sort_by_key(|(fit, _, value)| std::cmp::Reverse((*fit, value.version)));
-        ranked.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        ranked.truncate(count(query.limit));
         Ok(ranked.into_iter().map(|(_, key, value)| (key.clone(), value.clone())).collect())
+    }
+
+    async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
+        let (kept, _) = self.kept();
+        let scopes = kept.values.keys().map(|(scope, _)| (scope.to_string(), scope));
+        let scopes: BTreeMap<String, &Scope> = scopes.collect();
+        let after = after.map(ToString::to_string);
+        let listed =
+            scopes.into_iter().filter(|(text, _)| after.as_ref().is_none_or(|it| text > it));
+        Ok(listed.map(|(_, scope)| scope.clone()).take(count(limit)).collect())
     }
 
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {
@@ -199,4 +215,8 @@ impl StateStore for MemoryStateStore {
         kept.bytes = kept.values.values().map(|row| row.bytes).sum();
         Ok(u64::try_from(before - kept.values.len()).unwrap_or(u64::MAX))
     }
+}
+
+fn count(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
 }

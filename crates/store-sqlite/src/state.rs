@@ -10,7 +10,7 @@ use backstop_redact::Redactor;
 use backstop_state::{PreparedWrite, words};
 use layer0::error::StateError;
 use layer0::failure::Chain;
-use layer0::state::{Expected, Scope, StateEntry, StateQuery, StateWrite, Versioned};
+use layer0::state::{Expected, InvalidScope, Scope, StateEntry, StateQuery, StateWrite, Versioned};
 use layer0::{StateStore, Timestamp};
 use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
@@ -108,32 +108,37 @@ impl StateStore for SqliteStateStore {
     }
 
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
-        let StateQuery { scope, prefix, after, limit, .. } = query;
+        let StateQuery { scope, prefix, after, backwards, limit, .. } = query;
         // Keys that begin alike stand side by side.
-        let rows = sqlx::query(
-            "SELECT key, number, at, expires_at, value FROM state \
-             WHERE scope = $1 AND key >= $2 AND key > $3 AND (expires_at IS NULL OR expires_at > $4) \
-             ORDER BY key LIMIT $5",
-        )
-        .bind(scope.to_string())
-        .bind(&prefix)
-        .bind(after.unwrap_or_default())
-        .bind(self.now())
-        .bind(limit)
-        .fetch_all(self.database.readers())
-        .await
-        .map_err(unreadable)?;
+        let listed = match backwards {
+            false => {
+                "SELECT key, number, at, expires_at, value FROM state \
+                 WHERE scope = $1 AND key >= $2 AND ($3 IS NULL OR key > $3) \
+                 AND (expires_at IS NULL OR expires_at > $4) ORDER BY key LIMIT $5"
+            }
+            true => {
+                "SELECT key, number, at, expires_at, value FROM state \
+                 WHERE scope = $1 AND key >= $2 AND substr(key, 1, length($2)) = $2 \
+                 AND ($3 IS NULL OR key < $3) \
+                 AND (expires_at IS NULL OR expires_at > $4) ORDER BY key DESC LIMIT $5"
+            }
+        };
+        let rows = sqlx::query(listed)
+            .bind(scope.to_string())
+            .bind(&prefix)
+            .bind(after)
+            .bind(self.now())
+            .bind(limit)
+            .fetch_all(self.database.readers())
+            .await
+            .map_err(unreadable)?;
         let mut entries = entries(&rows)?;
         entries.retain(|(key, _)| key.starts_with(&prefix));
         Ok(entries)
     }
 
-    async fn search(
-        &self,
-        scope: &Scope,
-        text: &str,
-        limit: u32,
-    ) -> Result<Vec<StateEntry>, StateError> {
+    async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError> {
+        let StateQuery { scope, prefix, limit, .. } = query;
         let any: Vec<String> = words(text).map(|word| format!("\"{word}\"")).collect();
         if any.is_empty() {
             return Ok(Vec::new());
@@ -143,17 +148,35 @@ impl StateStore for SqliteStateStore {
         let rows = sqlx::query(
             "SELECT key, number, at, expires_at, value FROM state_words \
              JOIN state ON state.number = state_words.rowid \
-             WHERE state_words MATCH $1 AND scope = $2 AND (expires_at IS NULL OR expires_at > $3) \
-             ORDER BY bm25(state_words, 0.0, 1.0), number DESC LIMIT $4",
+             WHERE state_words MATCH $1 AND scope = $2 AND substr(key, 1, length($3)) = $3 \
+             AND (expires_at IS NULL OR expires_at > $4) \
+             ORDER BY bm25(state_words, 0.0, 1.0), number DESC LIMIT $5",
         )
         .bind(wanted)
         .bind(scope.to_string())
+        .bind(prefix)
         .bind(self.now())
         .bind(limit)
         .fetch_all(self.database.readers())
         .await
         .map_err(unreadable)?;
         entries(&rows)
+    }
+
+    async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
+        let scopes: Vec<String> = sqlx::query_scalar(
+            "SELECT DISTINCT scope FROM state WHERE scope > $1 \
+             AND (expires_at IS NULL OR expires_at > $2) ORDER BY scope LIMIT $3",
+        )
+        .bind(after.map(ToString::to_string).unwrap_or_default())
+        .bind(self.now())
+        .bind(limit)
+        .fetch_all(self.database.readers())
+        .await
+        .map_err(unreadable)?;
+        let read = |text: String| text.parse();
+        let scopes: Result<Vec<Scope>, InvalidScope> = scopes.into_iter().map(read).collect();
+        scopes.map_err(|error| StateError::Serialization(error.to_string()))
     }
 
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {

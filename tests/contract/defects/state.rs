@@ -34,6 +34,7 @@ super::defects! {
     FailsOnOddQuestions => takes_any_text_to_find,
     FindsByCase => finds_words,
     FindsEverything => finds_words,
+    FindsUnderAnyPrefix => finds_under_a_prefix,
     FindsGoneText => finds_no_text_that_is_gone,
     FindsOldestFirst => finds_the_newest_of_equals_first,
     FindsOnlyWhatHasAll => finds_the_best_fit_first,
@@ -47,6 +48,9 @@ super::defects! {
     KeepsSecrets => takes_secrets_out,
     KeepsTheFirstExpiry => keeps_what_is_written_anew,
     ListsBackwards => lists_in_the_order_of_keys,
+    ListsForwardsOnly => lists_backwards,
+    ListsOneScope => lists_scopes,
+    ListsScopesAnew => lists_scopes,
     LosesTheTime => reads_what_was_written,
     NeverExpires => forgets_what_has_expired,
     NullIsNothing => keeps_any_json,
@@ -262,7 +266,8 @@ impl StateStore for Defective {
     }
 
     async fn list(&self, query: StateQuery) -> Result<Vec<StateEntry>, StateError> {
-        let StateQuery { scope, prefix, after, limit, .. } = query;
+        let StateQuery { scope, prefix, after, backwards, limit, .. } = query;
+        let backwards = backwards && !self.is(D::ListsForwardsOnly);
         let mut rows = self.of_scope(&scope);
         rows.retain(|(key, _)| match self.defect {
             D::IgnoresThePrefix => true,
@@ -272,8 +277,12 @@ impl StateStore for Defective {
         rows.retain(|(key, _)| match (self.defect, &after) {
             (_, None) | (D::AfterIsIgnored, _) => true,
             (D::AfterIsIncluded, Some(after)) => key >= after,
+            (_, Some(after)) if backwards => key < after,
             (_, Some(after)) => key > after,
         });
+        if backwards {
+            rows.reverse();
+        }
         let rounds = self.kept.lock().unwrap().values.len();
         match self.defect {
             D::IgnoresTheLimit => {}
@@ -290,12 +299,8 @@ impl StateStore for Defective {
         Ok(rows.into_iter().map(|row| self.shown(row)).collect())
     }
 
-    async fn search(
-        &self,
-        scope: &Scope,
-        text: &str,
-        limit: u32,
-    ) -> Result<Vec<StateEntry>, StateError> {
+    async fn search(&self, query: StateQuery, text: &str) -> Result<Vec<StateEntry>, StateError> {
+        let StateQuery { scope, prefix, limit, .. } = query;
         if self.is(D::FailsOnOddQuestions) && text.contains(['"', '*']) {
             return Err(StateError::Other("syntax error".into()));
         }
@@ -312,7 +317,9 @@ impl StateStore for Defective {
             _ => wanted.intersection(&row.words).count(),
         };
         let mut ranked: Vec<_> =
-            self.of_scope(scope).into_iter().map(|row| (fit(&row.1), row)).collect();
+            self.of_scope(&scope).into_iter().map(|row| (fit(&row.1), row)).collect();
+        let is_under = |key: &str| self.is(D::FindsUnderAnyPrefix) || key.starts_with(&prefix);
+        ranked.retain(|(_, (key, _))| is_under(key));
         ranked.retain(|(fit, _)| match self.defect {
             D::FindsOnlyWhatHasAll => *fit == wanted.len(),
             _ => *fit > 0,
@@ -329,6 +336,21 @@ impl StateStore for Defective {
             ranked.truncate(usize::try_from(limit).unwrap());
         }
         Ok(ranked.into_iter().map(|(_, row)| self.shown(row)).collect())
+    }
+
+    async fn scopes(&self, after: Option<&Scope>, limit: u32) -> Result<Vec<Scope>, StateError> {
+        let kept = self.kept.lock().unwrap();
+        let scopes: BTreeSet<String> = kept.values.keys().map(|(scope, _)| scope.clone()).collect();
+        let after = after.map(ToString::to_string).unwrap_or_default();
+        let limit = match self.defect {
+            D::ListsOneScope => usize::from(after.is_empty()),
+            D::ListsScopesAnew => {
+                return Ok(scopes.iter().map(|text| text.parse().unwrap()).take(3).collect());
+            }
+            _ => usize::try_from(limit).unwrap(),
+        };
+        let listed = scopes.iter().filter(|text| **text > after).take(limit);
+        Ok(listed.map(|text| text.parse().unwrap()).collect())
     }
 
     async fn clear(&self, scope: &Scope) -> Result<u64, StateError> {

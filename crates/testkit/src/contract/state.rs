@@ -61,9 +61,12 @@ pub fn state_store(
             lists_in_the_order_of_keys,
             lists_by_prefix,
             lists_page_by_page,
+            lists_backwards,
+            lists_scopes,
             finds_words,
             finds_the_best_fit_first,
             finds_the_newest_of_equals_first,
+            finds_under_a_prefix,
             finds_no_text_that_is_gone,
             takes_any_text_to_find,
             refuses_keys,
@@ -107,7 +110,11 @@ impl Held {
     }
 
     async fn find(&self, text: &str) -> Vec<String> {
-        let found = self.store.search(&Scope::Global, text, 10).await.expect("it is searched");
+        self.search(everything().limit(10), text).await
+    }
+
+    async fn search(&self, query: StateQuery, text: &str) -> Vec<String> {
+        let found = self.store.search(query, text).await.expect("it is searched");
         found.into_iter().map(|(key, _)| key).collect()
     }
 }
@@ -293,6 +300,44 @@ async fn lists_page_by_page(held: Held) {
     assert_eq!(held.list(everything().prefix("l").after("a").limit(1)).await, ["l0"]);
 }
 
+async fn lists_backwards(held: Held) {
+    for key in ["a/1", "a/2", "a/3", "b"] {
+        held.put(&Scope::Global, key, json!(1)).await;
+    }
+    let backwards = || everything().backwards();
+    assert_eq!(held.list(backwards()).await, ["b", "a/3", "a/2", "a/1"]);
+    assert_eq!(held.list(backwards().prefix("a/").limit(2)).await, ["a/3", "a/2"]);
+    assert_eq!(held.list(backwards().prefix("a/").after("a/2")).await, ["a/1"]);
+}
+
+async fn lists_scopes(held: Held) {
+    let none = held.store.scopes(None, 10).await.expect("they are listed");
+    assert!(none.is_empty());
+    for scope in scopes() {
+        held.put(&scope, "k", json!(1)).await;
+        held.put(&scope, "l", json!(1)).await;
+    }
+    let mut sorted = scopes();
+    sorted.sort_by_key(ToString::to_string);
+    let (mut all, mut after) = (Vec::new(), None);
+    loop {
+        let page = held.store.scopes(after.as_ref(), 2).await.expect("they are listed");
+        let Some(last) = page.last() else { break };
+        assert!(page.len() <= 2);
+        after = Some(last.clone());
+        all.extend(page);
+    }
+    assert_eq!(all, sorted);
+}
+
+async fn finds_under_a_prefix(held: Held) {
+    for key in ["a/1", "a/2", "b/1"] {
+        held.put(&Scope::Global, key, json!("a word")).await;
+    }
+    assert_eq!(held.search(everything().prefix("b/").limit(1), "word").await, ["b/1"]);
+    assert_eq!(held.search(everything().prefix("a/"), "word").await, ["a/2", "a/1"]);
+}
+
 async fn finds_words(held: Held) {
     held.put(&Scope::Global, "disk", json!({ "note": "The disk is FULL", "size": [10] })).await;
     held.put(&Scope::Global, "net", json!(["a network", { "deep": "cable-7 is loose" }])).await;
@@ -311,7 +356,7 @@ async fn finds_the_best_fit_first(held: Held) {
     }
     let found = held.find("red house?").await;
     assert_eq!((found.len(), found.first().map(String::as_str)), (4, Some("both")));
-    let few = held.store.search(&Scope::Global, "house", 2).await.expect("it is searched");
+    let few = held.search(everything().limit(2), "house").await;
     assert_eq!(few.len(), 2);
 }
 
@@ -336,7 +381,7 @@ async fn takes_any_text_to_find(held: Held) {
     held.put(&Scope::Global, "a", json!("and not near")).await;
     for text in ["", "  ", "\"", "* OR (", "a:b", "x\u{0}y", "-near^2 {", "'; DROP TABLE state;--"]
     {
-        let found = held.store.search(&Scope::Global, text, 10).await;
+        let found = held.store.search(everything(), text).await;
         found.unwrap_or_else(|error| panic!("{text:?}: {error}"));
     }
     assert_eq!(held.find("NEAR(and)").await, ["a"]);
@@ -388,7 +433,7 @@ async fn empties_a_scope(held: Held) {
     assert_eq!(held.store.clear(&session).await.expect("it is emptied"), 2);
     assert_eq!(held.store.clear(&session).await.expect("it is emptied"), 0);
     assert!(held.list(StateQuery::new(session.clone())).await.is_empty());
-    assert!(held.store.search(&session, "gone", 10).await.expect("it is searched").is_empty());
+    assert!(held.search(StateQuery::new(session), "gone").await.is_empty());
     assert_eq!(held.list(everything()).await, ["a", "b"]);
 }
 
