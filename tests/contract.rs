@@ -8,6 +8,7 @@ mod facts;
 mod format;
 mod headers;
 mod listeners;
+mod memories;
 mod names;
 mod outputs;
 mod rules;

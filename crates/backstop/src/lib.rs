@@ -93,13 +93,15 @@ pub use backstop_react::{
     HookError, HookPoint, KnownPrice, LabelError, Limits, Live, Memory, MemoryEntry, MemoryQuery,
     Moment, Observer, OperatorTool, Pack, PackError, Piece, Price, RecentMemory, ReopenRequest,
     RequestError, ResumeError, ResumeRequest, RunFailure, RunOutcome, RunRequest, RunStatus,
-    RunStream, Settlement, Source, StreamItem, Subscriber, Upstream, Verdict, cancel, decide,
-    known_price, known_prices, prices_as_of, replay, resolve, said_before, said_until, status,
+    RunStream, Settlement, Source, StateMemory, StreamItem, Subscriber, Upstream, Verdict, cancel,
+    decide, known_price, known_prices, prices_as_of, replay, resolve, said_before, said_until,
+    status,
 };
 pub use backstop_redact as redact;
 pub use backstop_redact::Redactor;
 pub use backstop_retry as retry;
 pub use backstop_retry::RetryConfig;
+pub use backstop_state::MemoryStateStore;
 #[cfg(feature = "sqlite")]
 pub use backstop_store_sqlite as store_sqlite;
 #[cfg(feature = "sqlite")]
@@ -126,7 +128,7 @@ pub use layer0::time::{ParseTimestampError, Timestamp};
 pub use layer0::tool_spec::ToolFacts;
 pub use layer0::usage::{BudgetIncrease, TokenUsage, Usage};
 pub use layer0::{
-    Code, Effect, Environment, Failure, Operator, Orchestrator, Retry, StateStore, code,
+    Code, Effect, Environment, Failure, Operator, Orchestrator, Retry, Scope, StateStore, code,
     environment, error, event, failure, id, message, operator, state, stop, usage,
 };
 pub use schemars;
