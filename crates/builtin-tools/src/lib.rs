@@ -4,6 +4,7 @@
 //! a command line.
 //! [`FsList`], [`FsRead`] and [`FsSearch`] look at folders and files; at which ones is decided by
 //! policy, on paths with links resolved. [`FsWrite`] writes a file, once a person agreed to the diff.
+//! [`MemorySave`], [`MemorySearch`] and [`MemoryForget`] keep notes for later runs.
 //!
 //! With the feature `http`, `HttpFetch` reads from servers, at addresses that were judged.
 //!
@@ -16,6 +17,7 @@ mod fs_search;
 mod fs_write;
 #[cfg(feature = "http")]
 mod http_fetch;
+mod memory;
 mod path;
 mod shell;
 mod walk;
@@ -27,4 +29,5 @@ pub use fs_search::FsSearch;
 pub use fs_write::FsWrite;
 #[cfg(feature = "http")]
 pub use http_fetch::{HttpFetch, Resolve};
+pub use memory::{MemoryForget, MemorySave, MemorySearch};
 pub use shell::Shell;

@@ -20,10 +20,12 @@
 //!
 //! [`StateStore`]: layer0::StateStore
 
+mod entries;
 mod memory;
 mod prepared;
 mod words;
 
+pub use entries::{MemoryEntries, Remembered};
 pub use memory::MemoryStateStore;
 pub use prepared::{MAX_KEY_BYTES, MAX_VALUE_BYTES, PreparedWrite};
 pub use words::{searched_text, words};

@@ -1,0 +1,28 @@
+//! Tools with which a model keeps notes for later runs.
+
+mod forget;
+mod save;
+mod search;
+
+use backstop_state::MemoryEntries;
+use backstop_tool::{ToolContext, ToolError};
+use layer0::error::StateError;
+use layer0::failure::{Chain, Failure};
+
+pub use forget::MemoryForget;
+pub use save::MemorySave;
+pub use search::MemorySearch;
+
+/// Returns what a call needs: `memory:read:session`, `memory:write:agent`, …
+fn capability(what: &str, entries: &MemoryEntries) -> String {
+    format!("memory:{what}:{}", entries.kind())
+}
+
+/// Says to the model that the store failed.
+fn failed(error: &StateError) -> ToolError {
+    ToolError::ExecutionFailed(Chain(error).to_string()).with_code(error.code())
+}
+
+fn session(context: &ToolContext) -> &layer0::id::SessionId {
+    &context.session
+}

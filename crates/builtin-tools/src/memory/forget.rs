@@ -1,0 +1,56 @@
+use async_trait::async_trait;
+use backstop_state::MemoryEntries;
+use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
+use layer0::{JsonText, ToolSpec};
+use serde_json::json;
+
+use super::{capability, failed, session};
+
+/// `memory_forget`: removes a note, or what a run came to. A call needs `memory:write:<kind of scope>`.
+#[derive(Debug, Clone)]
+pub struct MemoryForget {
+    spec: ToolSpec,
+    entries: MemoryEntries,
+}
+
+impl MemoryForget {
+    /// Makes the tool.
+    #[must_use]
+    pub fn new(entries: MemoryEntries) -> Self {
+        let schema = json!({
+            "type": "object",
+            "properties": {"id": {"type": "string", "description": "The id, as memory_search returns it."}},
+            "required": ["id"],
+            "additionalProperties": false,
+        });
+        let description = "Forget a note, or what was said in an earlier conversation.";
+        let spec = ToolSpec::new("memory_forget", description, schema).idempotent();
+        Self { spec, entries }
+    }
+}
+
+#[async_trait]
+impl Tool for MemoryForget {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn needs(&self, _: &Arguments) -> Result<Vec<String>, ToolError> {
+        Ok(vec![capability("write", &self.entries)])
+    }
+
+    async fn call(
+        &self,
+        arguments: &Arguments,
+        context: &ToolContext,
+    ) -> Result<JsonText, ToolError> {
+        let id = arguments.text_of("id")?;
+        let removed = self.entries.remove(session(context), id).await;
+        match removed.map_err(|error| failed(&error))? {
+            true => Ok(JsonText::from(json!({ "forgotten": true }))),
+            false => Err(ToolError::InvalidInput(format!(
+                "there is no `{id}`: memory_search returns ids"
+            ))),
+        }
+    }
+}
