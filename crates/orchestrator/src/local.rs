@@ -17,7 +17,7 @@ use crate::in_flight::{Flight, InFlight};
 use crate::inner::Inner;
 use crate::many::{many, new_run};
 use crate::outside;
-use crate::task::{self, Performance};
+use crate::task::{self, Performance, Spawned};
 
 /// Dispatches operators in this process. Clones share it.
 #[derive(Clone)]
@@ -50,27 +50,30 @@ impl LocalOrchestrator {
     }
 }
 
+/// What begins dispatches is not async: each future on the way to the wait for the end would keep room for
+/// the task and its context, twice.
 impl Inner {
-    pub(crate) async fn run(
+    /// Begins a dispatch of a registered operator.
+    pub(crate) fn begin(
         &self,
         operator: &str,
         task: Task,
         mut context: Context,
-    ) -> Result<Answer, OrchError> {
+    ) -> Result<Spawned, OrchError> {
         let found = self
             .operators
             .get(operator)
             .ok_or_else(|| OrchError::OperatorNotFound(operator.to_owned()))?;
         context.orchestrator = Some(self.handle());
-        self.perform(Arc::clone(found), task, context).await
+        self.begin_with(Arc::clone(found), task, context)
     }
 
-    async fn perform(
+    fn begin_with(
         &self,
         checked: Arc<Checked>,
         task: Task,
         mut context: Context,
-    ) -> Result<Answer, OrchError> {
+    ) -> Result<Spawned, OrchError> {
         let operator = checked.operator.name();
         if context.depth > self.max_depth {
             return Err(OrchError::TooDeep(format!(
@@ -95,7 +98,7 @@ impl Inner {
             signals: context.signals.clone(),
         };
         let entered = InFlight::enter(&self.in_flight, id, flight);
-        task::perform(self, Performance { checked, task, context, entered }).await
+        Ok(task::spawn(self, Performance { checked, task, context, entered }))
     }
 
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {
@@ -117,7 +120,7 @@ impl Orchestrator for LocalOrchestrator {
         task: Task,
         context: Context,
     ) -> Result<Answer, OrchError> {
-        self.inner.run(operator, task, context).await
+        self.inner.begin(operator, task, context)?.ended().await
     }
 
     async fn dispatch_many(
@@ -140,7 +143,7 @@ impl Orchestrator for LocalOrchestrator {
         context: Context,
     ) -> Result<Answer, OrchError> {
         let checked = Arc::new(Checked::unregistered(operator)?);
-        self.inner.perform(checked, task, context).await
+        self.inner.begin_with(checked, task, context)?.ended().await
     }
 
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {

@@ -69,8 +69,9 @@ async fn cancel(inner: &Inner, log: &Arc<dyn EventLog>, open: RunSummary) -> Res
     let mut context = Context::root();
     (context.run, context.goes_on, context.is_recorded) = (Some(root.run.clone()), true, true);
     context.signals.push(Signal::cancel());
-    let ended = inner.run(&root.agent, Task::json(Value::Null), context).await;
-    if let Err(error) = ended {
+    let task = Task::json(Value::Null);
+    let ended = async { inner.begin(&root.agent, task, context)?.ended().await };
+    if let Err(error) = ended.await {
         // What was sent stays in the inbox.
         tracing::warn!(run = %root.run, code = error.code(), "the run could not be ended: {error}");
     }

@@ -56,12 +56,22 @@ pub(crate) struct Performance {
     pub(crate) entered: Entered,
 }
 
+/// A dispatch whose task was spawned.
+pub(crate) struct Spawned(oneshot::Receiver<Result<Answer, OrchError>>);
+
+impl Spawned {
+    /// Waits for its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the operator is told to end, and dropped where it does not in 5 s.
+    pub(crate) async fn ended(self) -> Result<Answer, OrchError> {
+        self.0.await.unwrap_or_else(|_| Err(OrchError::panicked("its task was lost")))
+    }
+}
+
 /// Performs a dispatch in a task of its own.
-///
-/// # Cancel safety
-///
-/// If the future is dropped, the operator is told to end, and dropped where it does not in 5 s.
-pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<Answer, OrchError> {
+pub(crate) fn spawn(inner: &Inner, performance: Performance) -> Spawned {
     let places = (performance.context.depth == 0).then(|| Arc::clone(&inner.places));
     let (policy, attempts) = inner.retry.of(&*performance.checked.operator);
     let (clock, log) = (Arc::clone(&inner.clock), inner.log.clone());
@@ -106,7 +116,7 @@ pub(crate) async fn perform(inner: &Inner, performance: Performance) -> Result<A
     };
     let work = work.instrument(tracing::Span::current()).with_current_subscriber();
     tokio::spawn(inner.clock.track(Box::pin(work)));
-    result.await.unwrap_or_else(|_| Err(OrchError::panicked("its task was lost")))
+    Spawned(result)
 }
 
 /// Has another process gone on with the run?
