@@ -14,7 +14,7 @@
 
 mod agent;
 mod approval;
-mod asking;
+mod input_form;
 mod decide_error;
 mod dispatch;
 mod effect;

@@ -8,8 +8,8 @@ use layer0::{JsonText, Orchestrator, ToolSpec};
 use serde_json::Value;
 
 use crate::agent::as_tool::tool_answer;
-use crate::asking::Asking;
 use crate::dispatch::Dispatcher;
+use crate::input_form::InputForm;
 
 /// An operator of the orchestrator in which the run is, as a tool of its name. It has one argument, the text `input`,
 /// unless an [input schema](OperatorTool::input_schema) is given.
@@ -36,13 +36,13 @@ use crate::dispatch::Dispatcher;
 #[derive(Debug, Clone)]
 pub struct OperatorTool {
     spec: ToolSpec,
-    asking: Asking,
+    form: InputForm,
 }
 
 impl OperatorTool {
     /// Makes a tool of the operator with this name. The description tells the calling model what it is for.
     pub fn new(operator: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
-        Self { spec: Asking::spec(operator, description, None), asking: Asking::Text }
+        Self { spec: InputForm::spec(operator, description, None), form: InputForm::Text }
     }
 
     /// Asks the operator with JSON that fits its input schema. The arguments of the tool are the input where that
@@ -59,9 +59,10 @@ impl OperatorTool {
     /// ```
     #[must_use]
     pub fn input_schema(mut self, schema: &Value) -> Self {
-        let Self { spec, asking } = &mut self;
-        *asking = Asking::by(Some(schema));
-        *spec = Asking::spec(Arc::clone(&spec.name), Arc::clone(&spec.description), Some(schema));
+        let Self { spec, form } = &mut self;
+        *form = InputForm::by(Some(schema));
+        *spec =
+            InputForm::spec(Arc::clone(&spec.name), Arc::clone(&spec.description), Some(schema));
         self
     }
 
@@ -89,7 +90,7 @@ impl Tool for OperatorTool {
     }
 
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
-        Some(DispatchSpec::new(Arc::clone(&self.spec.name), self.asking.digest(arguments), true))
+        Some(DispatchSpec::new(Arc::clone(&self.spec.name), self.form.digest(arguments), true))
     }
 
     fn operator(&self) -> Option<&str> {
@@ -97,7 +98,7 @@ impl Tool for OperatorTool {
     }
 
     fn checks_arguments(&self) -> bool {
-        self.asking.checks_arguments()
+        self.form.checks_arguments()
     }
 
     async fn call(
@@ -105,7 +106,7 @@ impl Tool for OperatorTool {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let mut task = Task::json(self.asking.input(arguments)?);
+        let mut task = Task::json(self.form.input(arguments)?);
         task.idempotent = self.spec.idempotent;
         tool_answer(match Dispatcher::of(context) {
             Some(dispatcher) => dispatcher.dispatch(&self.spec.name, task, Context::root()).await,

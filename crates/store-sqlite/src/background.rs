@@ -6,7 +6,7 @@ use layer0::Timestamp;
 use crate::database::Database;
 use crate::prune::{self, Kind};
 use crate::removal;
-use crate::state::Expire;
+use crate::state::ExpireState;
 use crate::upkeep::StoreRetention;
 
 /// Hears that runs were written to.
@@ -39,7 +39,7 @@ async fn work(
             tracing::info!(runs = removed.runs.len(), "runs pruned");
         }
     }
-    while database.for_writing()?.perform(Expire(now)).await? > 0 {}
+    while database.for_writing()?.perform(ExpireState(now)).await? > 0 {}
     for kind in Kind::ALL {
         let pruned = prune::prune(database, kind, retention.texts, now).await?;
         if pruned.rows > 0 {

@@ -21,7 +21,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 
 use change::{Change, Delete};
-pub(crate) use change::{Clear, Expire};
+pub(crate) use change::{Clear, ExpireState};
 
 /// The state store in a [`Database`].
 #[derive(Clone)]

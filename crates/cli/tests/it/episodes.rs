@@ -129,7 +129,7 @@ fn offered<'a>(told: &'a str, behind: &str) -> Vec<&'a str> {
 
 /// Spec: D12
 #[test]
-fn a_mended_file_is_offered_to_go_on_with() {
+fn mended_file_is_offered_to_go_on_with() {
     let fails = "[[model]]\nerror = { kind = \"auth_failed\" }\n".repeat(3);
     for name in ["", "name = \"triage\"\n"] {
         let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");

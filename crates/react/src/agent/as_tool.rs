@@ -10,9 +10,9 @@ use layer0::stop::Stop;
 use layer0::{JsonText, Orchestrator, ToolSpec};
 
 use crate::agent::Agent;
-use crate::asking::Asking;
 use crate::dispatch::{Dispatcher, input_text};
 use crate::error::RunFailure;
+use crate::input_form::InputForm;
 
 /// An agent that another one calls as a tool; made by [`Agent::as_tool`].
 ///
@@ -27,7 +27,7 @@ use crate::error::RunFailure;
 pub struct AgentTool {
     agent: Agent,
     spec: ToolSpec,
-    asking: Asking,
+    form: InputForm,
     /// Runs the agent where its caller is in no orchestrator.
     own: LocalOrchestrator,
 }
@@ -40,12 +40,13 @@ impl Agent {
     /// [`AgentTool::timeout`] gives it less.
     pub fn as_tool(&self, description: impl Into<Arc<str>>) -> AgentTool {
         let schema = self.inner.schemas.input.as_deref();
-        let (spec, asking) = (Asking::spec(self.name(), description, schema), Asking::by(schema));
+        let (spec, form) =
+            (InputForm::spec(self.name(), description, schema), InputForm::by(schema));
         let own = LocalOrchestrator::builder()
             .clock(Arc::clone(&self.inner.clock))
             .jitter(self.inner.jitter.clone())
             .build_unnamed();
-        AgentTool { agent: self.clone(), spec, asking, own }
+        AgentTool { agent: self.clone(), spec, form, own }
     }
 }
 
@@ -67,17 +68,14 @@ impl Tool for AgentTool {
     fn dispatch(&self, arguments: &Arguments) -> Option<DispatchSpec> {
         let definition = &self.agent.inner.definition;
         let is_priced = definition.price.is_some();
-        let spec = DispatchSpec::new(
-            Arc::clone(&definition.name),
-            self.asking.digest(arguments),
-            is_priced,
-        );
+        let spec =
+            DispatchSpec::new(Arc::clone(&definition.name), self.form.digest(arguments), is_priced);
         let can_go_on = self.agent.inner.log.is_some();
         Some(spec.max_depth(definition.budget.max_depth).can_go_on(can_go_on))
     }
 
     fn checks_arguments(&self) -> bool {
-        self.asking.checks_arguments()
+        self.form.checks_arguments()
     }
 
     async fn call(
@@ -85,7 +83,7 @@ impl Tool for AgentTool {
         arguments: &Arguments,
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
-        let task = Task::json(self.asking.input(arguments)?);
+        let task = Task::json(self.form.input(arguments)?);
         let operator = Arc::new(self.agent.clone());
         let result = match Dispatcher::of(context) {
             Some(dispatcher) => dispatcher.perform_or(operator, task, &self.own).await,

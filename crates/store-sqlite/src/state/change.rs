@@ -169,10 +169,10 @@ impl Chore for Clear {
 }
 
 /// Removes some of the values that have expired, and returns how many.
-pub(crate) struct Expire(pub(crate) Timestamp);
+pub(crate) struct ExpireState(pub(crate) Timestamp);
 
 #[async_trait]
-impl Chore for Expire {
+impl Chore for ExpireState {
     async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
         let gone = sqlx::query(
             "DELETE FROM state WHERE number IN \

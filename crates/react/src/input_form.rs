@@ -14,7 +14,7 @@ const INPUT: &str = "input";
 
 /// What of the arguments is the input of the operator.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Asking {
+pub(crate) enum InputForm {
     /// `input`, a text.
     Text,
     /// `input`, any JSON.
@@ -23,7 +23,7 @@ pub(crate) enum Asking {
     Object,
 }
 
-impl Asking {
+impl InputForm {
     /// Tells how an operator is asked whose input has to fit this schema.
     pub(crate) fn by(schema: Option<&Value>) -> Self {
         match schema {
