@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::ConfigError;
+use crate::agent_memory_table::{AgentMemoryTable, check_memory};
 use crate::agent_table::AgentTable;
 use crate::approvals::check_approvals;
 use crate::checked::{approvers, at_least_one, object_schema, optional_capabilities};
@@ -38,8 +39,9 @@ pub struct AgentFile {
     /// What is taken out of text beside what is known.
     #[serde(default)]
     pub redact: RedactTable,
+    /// What it remembers.
+    pub memory: Option<AgentMemoryTable>,
     mcp: Option<Later>,
-    memory: Option<Later>,
     environment: Option<Later>,
     behavior: Option<Later>,
     telemetry: Option<Later>,
@@ -147,9 +149,9 @@ impl AgentFile {
         file.source = parse(path, text)?;
         check_names(path, text)?;
         check_approvals(path, text)?;
+        check_memory(path, text, file.memory)?;
         let later = vec![
             ("mcp", file.mcp.as_ref()),
-            ("memory", file.memory.as_ref()),
             ("environment", file.environment.as_ref()),
             ("behavior", file.behavior.as_ref()),
             ("telemetry", file.telemetry.as_ref()),

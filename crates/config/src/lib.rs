@@ -5,6 +5,7 @@
 //! ignored. Nothing here opens a store, asks a model or runs a tool.
 
 mod agent_file;
+mod agent_memory_table;
 mod agent_table;
 mod approvals;
 mod check;
@@ -31,6 +32,7 @@ mod signal_table;
 mod tables;
 
 pub use agent_file::{AgentFile, DurabilityName, StoreTable, ToolKind, ToolTable};
+pub use agent_memory_table::{AgentMemoryTable, MemoryKind, MemoryScope};
 pub use agent_table::{
     AgentTable, Bound, BudgetTable, LimitsTable, PolicyTable, PriceTable, RetryTable,
 };

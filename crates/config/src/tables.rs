@@ -7,13 +7,14 @@ use toml::de::{DeTable, DeValue};
 use crate::ConfigError;
 
 /// The tables of an agent file that there is one of.
-const SINGLE: [&str; 13] = [
+const SINGLE: [&str; 14] = [
     "agent",
     "agent.budget",
     "agent.limits",
     "agent.policy",
     "agent.price",
     "agent.retry",
+    "memory",
     "model",
     "model.extra_body",
     "model.headers",

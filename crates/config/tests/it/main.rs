@@ -138,7 +138,6 @@ fn limits_of_approvals_go_with_an_approval() {
 fn unsupported_tables_are_refused_not_ignored() {
     for (table, name) in [
         ("[[mcp]]", "mcp"),
-        ("[memory]", "memory"),
         ("[environment]", "environment"),
         ("[[behavior]]", "behavior"),
         ("[behavior]", "behavior"),
@@ -153,6 +152,22 @@ fn unsupported_tables_are_refused_not_ignored() {
     let error = scenario_error("name = \"a\"\ninput = \"x\"\n[model]\nprovider = \"script\"\n");
     let error = error.to_string();
     assert!(error.contains(":3: `model`: invalid type"), "{error}");
+}
+
+#[test]
+fn memory_of_this_process_is_by_session() {
+    let memory = |table: &str| format!("[model]\nprovider = \"script\"\n[memory]\n{table}\n");
+    let mend =
+        "a memory of this process is by session: take `scope` out, or write kind = \"state\"";
+    let error = agent_error(&memory("kind = \"recent\"\nscope = \"agent\""));
+    check(&error, 5, "`scope` goes with kind = \"state\"", mend);
+    check(
+        &agent_error(&memory("scope = \"all\"")),
+        4,
+        "unknown variant `all`",
+        "known here: agent, global, session",
+    );
+    check(&agent_error(&memory("size = 3")), 4, "unknown field `size`", "known here: kind, scope");
 }
 
 #[test]
