@@ -1,5 +1,7 @@
 //! `backstop approvals`, `approve` and `deny`
 
+mod earlier;
+
 use std::process::ExitCode;
 
 use backstop_clock::{Clock, SystemClock};
@@ -10,11 +12,13 @@ use layer0::id::{ApprovalId, RunId};
 use layer0::stop::Outcome;
 use serde::Serialize;
 
+use self::earlier::EarlierDecision;
 use crate::args::{ApprovalsArgs, ApproveArgs, DenyArgs, StoreArgs};
 use crate::exit::CliError;
 use crate::limits::limits;
 use crate::output::{self, Answer, Prompt};
 use crate::recorded::Recorded;
+use crate::store::Chosen;
 use crate::{exit, ids, proposal, store};
 
 pub(crate) async fn list(args: ApprovalsArgs) -> Result<ExitCode, CliError> {
@@ -80,7 +84,9 @@ async fn decide(
             Err(missing) => {
                 let refused = decide_in(&log, &typed.into(), decision, SystemClock.now()).await;
                 return Err(match refused {
-                    Ok(()) | Err(DecideError::NotFound(_)) => missing,
+                    Ok(()) | Err(DecideError::NotFound(_)) => {
+                        decided_before(&log, &typed.into(), &chosen).await.unwrap_or(missing)
+                    }
                     Err(error) => error.into(),
                 });
             }
@@ -94,7 +100,13 @@ async fn decide(
         }
         let decision = redacted_decision(&Recorded::redactor(&log, &open.run).await, decision);
         // Another person may have been faster.
-        decide_in(&log, &open.id, decision.clone(), SystemClock.now()).await?;
+        match decide_in(&log, &open.id, decision.clone(), SystemClock.now()).await {
+            Err(DecideError::NotFound(error)) => {
+                let before = decided_before(&log, &open.id, &chosen).await;
+                return Err(before.unwrap_or_else(|| DecideError::NotFound(error).into()));
+            }
+            decided => decided?,
+        }
         Ok::<_, CliError>((open, Some(decision)))
     };
     let decided = decided.await;
@@ -162,6 +174,15 @@ impl<'a> Decided<'a> {
 async fn head_of(log: &dyn EventLog, run: &RunId) -> Option<RunId> {
     let summary = log.summary(run).await.ok()??;
     open_root(log, &summary).await.ok()?
+}
+
+/// Says what was decided about an approval before; `None` where nothing was, or it cannot be read.
+async fn decided_before(log: &dyn EventLog, id: &ApprovalId, chosen: &Chosen) -> Option<CliError> {
+    let earlier = EarlierDecision::find(log, id).await.ok()??;
+    let is_open = log.summary(&earlier.run).await.ok()?.is_some_and(|run| run.is_open());
+    let root = head_of(log, &earlier.run).await;
+    let open = root.or_else(|| is_open.then(|| earlier.run.clone()));
+    Some(earlier.refuse(id, open.as_ref(), &chosen.flag()))
 }
 
 /// Says that an approval is not open any more.

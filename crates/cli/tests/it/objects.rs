@@ -47,6 +47,36 @@ fn a_decision_is_an_object() {
     assert_eq!(denied, expected);
 }
 
+/// Spec: A1. It stands in the inbox of the run first, then in its record.
+#[test]
+fn a_second_decision_says_what_was_decided() {
+    for (first, how, what) in [
+        (&["approve", "--reason", "it is fine"][..], "approved", " (it is fine)"),
+        (&["approve"], "approved", ""),
+        (&["deny", "--reason", "not today"], "denied", " (not today)"),
+    ] {
+        let (bench, run, id) = waiting();
+        bench.run(&[&first[..1], &[&id, "--by", "ada"], &first[1..]].concat()).ok();
+        let check = |goes_on: &str| {
+            for again in [&["approve"][..], &["deny", "--reason", "no"]] {
+                let again = [&again[..1], &[&id, "--by", "bob"], &again[1..]].concat();
+                let said = bench
+                    .run(&again)
+                    .fails(2, &format!("no open approval `{id}`: ada {how} it at 20"));
+                let hint = format!("an approval is decided once; the run {goes_on}\n");
+                assert!(
+                    said.err.contains(&format!("Z{what}\n")) && said.err.contains(&hint),
+                    "{}",
+                    said.err
+                );
+            }
+        };
+        check(&format!("goes on with `backstop resume {run}`"));
+        bench.run(&["resume", &run]).ok();
+        check("is over");
+    }
+}
+
 /// Spec: C2
 #[test]
 fn a_cancellation_is_an_object() {

@@ -1,0 +1,102 @@
+//! What was decided before about an approval that is not open any more.
+
+use backstop_event_log::{
+    Cursor, EventFilter, EventLog, InboxRequest, LogError, RunFilter, RunState, one_line,
+};
+use layer0::Timestamp;
+use layer0::event::EventKind;
+use layer0::id::{ApprovalId, RunId};
+
+use crate::exit::CliError;
+use crate::output;
+
+/// A decision that was accepted before.
+pub(super) struct EarlierDecision {
+    /// The run that asked.
+    pub(super) run: RunId,
+    approved: bool,
+    by: String,
+    why: Option<String>,
+    at: Timestamp,
+}
+
+impl EarlierDecision {
+    /// Finds it where it waits for its run, or in the record of the run.
+    ///
+    /// # Errors
+    ///
+    /// [`LogError`], when the log cannot be read.
+    pub(super) async fn find(
+        log: &dyn EventLog,
+        id: &ApprovalId,
+    ) -> Result<Option<Self>, LogError> {
+        match waiting(log, id).await? {
+            Some(found) => Ok(Some(found)),
+            None => recorded(log, id).await,
+        }
+    }
+
+    /// Says who decided, what, and when. `open` is the run to go on with, if there is one.
+    pub(super) fn refuse(&self, id: &ApprovalId, open: Option<&RunId>, store: &str) -> CliError {
+        let what = if self.approved { "approved" } else { "denied" };
+        let why = self.why.as_deref().filter(|why| !why.is_empty());
+        let why = why.map(|why| format!(" ({})", one_line(why))).unwrap_or_default();
+        let by = one_line(&self.by);
+        let said = format!("no open approval `{id}`: {by} {what} it at {}{why}", self.at);
+        CliError::usage(said).with_hint(match open {
+            Some(run) => format!(
+                "an approval is decided once; the run goes on with `{}`",
+                output::command(&format!("resume {run}{store}"))
+            ),
+            None => "an approval is decided once; the run is over".to_owned(),
+        })
+    }
+}
+
+/// Looks into the inboxes of the runs that wait.
+async fn waiting(log: &dyn EventLog, id: &ApprovalId) -> Result<Option<EarlierDecision>, LogError> {
+    let open = RunFilter::new().state(RunState::Running).state(RunState::WaitingApproval);
+    for run in log.runs(open).await? {
+        for sent in log.inbox(&run.run).await? {
+            if let InboxRequest::Decide { approval, decision } = sent.request
+                && approval == *id
+            {
+                let (approved, by, why) = (decision.approved, decision.by, decision.reason);
+                let run = run.run;
+                return Ok(Some(EarlierDecision { run, approved, by, why, at: sent.at }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Looks through the decisions of all runs.
+async fn recorded(
+    log: &dyn EventLog,
+    id: &ApprovalId,
+) -> Result<Option<EarlierDecision>, LogError> {
+    let decisions = EventFilter::new().event_type("approval.granted").event_type("approval.denied");
+    let mut cursor = Cursor::start();
+    loop {
+        let page = log.read_feed(&decisions, &cursor).await?;
+        for found in page.records {
+            let Ok(event) = found.record.decode(&found.run) else { continue };
+            let (approved, by, why) = match event.kind {
+                EventKind::ApprovalGranted(it) if it.approval_id == *id => {
+                    (true, it.by, it.message)
+                }
+                EventKind::ApprovalDenied(it) if it.approval_id == *id => {
+                    (false, it.by, it.message)
+                }
+                _ => continue,
+            };
+            let (by, why) = (by.to_string(), why.map(|why| why.to_string()));
+            let (run, at) = (found.run, event.at);
+            return Ok(Some(EarlierDecision { run, approved, by, why, at }));
+        }
+        if page.is_end {
+            return Ok(None);
+        }
+        cursor = page.cursor;
+    }
+}
