@@ -71,6 +71,7 @@ const EXCEPT: &[(&str, &str)] = &[
     ("NameError", "part of the errors that refuse a name"),
     ("HistoryFault", "part of `RequestError`"),
     ("LabelError", "part of `RequestError`"),
+    ("SessionNameError", "part of `RequestError`"),
     ("NotReopenable", "part of `ResumeError`"),
     ("OlderSchema", "the cause of a `LogError`"),
     ("RehearsalError", "of the crate that plays scenarios, which the facade does not have"),

@@ -5,6 +5,7 @@
 use backstop_provider::ToolChoice;
 use backstop_tool::{Grants, check_capability};
 use layer0::Approvers;
+use layer0::name::check_session;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 use serde_json::Value;
@@ -84,6 +85,13 @@ pub(crate) fn optional_text<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<String>, D::Error> {
     text(from).map(Some)
+}
+
+/// Reads the name of a session.
+pub(crate) fn session<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let name = String::deserialize(from)?;
+    check_session(&name).map_err(|error| D::Error::custom(error.why))?;
+    Ok(Some(name))
 }
 
 /// Reads the name of a variable. What is none may be a key, and is not repeated.

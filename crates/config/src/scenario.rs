@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::ConfigError;
 use crate::agent_table::AgentTable;
 use crate::approvals::check_approvals;
-use crate::checked::optional_text;
+use crate::checked::{optional_text, session};
 use crate::exact::check_values;
 use crate::fault_tables::{LogFaultTable, MemoryTable, StoreFault, StoreFaultTable};
 use crate::names::check_names;
@@ -35,7 +35,7 @@ pub struct Scenario {
     /// The operator that is asked instead of the scenario's own agent.
     pub entry: Option<String>,
     /// The session.
-    #[serde(default, deserialize_with = "optional_text")]
+    #[serde(default, deserialize_with = "session")]
     pub session: Option<String>,
     /// When the run is cancelled, in milliseconds from its start.
     pub cancel_at_ms: Option<u64>,

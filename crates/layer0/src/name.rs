@@ -1,4 +1,4 @@
-//! Names of tools, hooks and operators.
+//! Names of tools, hooks, operators and sessions.
 
 use std::borrow::Cow;
 
@@ -6,6 +6,9 @@ use thiserror::Error;
 
 /// The most characters of a name.
 pub const MAX_NAME_CHARS: usize = 64;
+
+/// The most bytes of the name of a session.
+pub const MAX_SESSION_BYTES: usize = 256;
 
 /// Says why a tool, a hook or an operator cannot be called so.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -49,6 +52,43 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     Err(NameError { shown, why })
 }
 
+/// Says why a session cannot be called so.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the session `{shown}` {why}")]
+#[non_exhaustive]
+pub struct SessionNameError {
+    /// The name, as far as it can be shown.
+    pub shown: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+/// Checks the name of a session: 1 to 256 bytes, not all of them spaces, no control characters.
+///
+/// ```
+/// use layer0::name::check_session;
+///
+/// assert!(check_session("ticket 4711").is_ok());
+/// assert_eq!(check_session(" ").unwrap_err().to_string(), "the session ` ` must not be empty");
+/// ```
+///
+/// # Errors
+///
+/// [`SessionNameError`].
+pub fn check_session(name: &str) -> Result<(), SessionNameError> {
+    let why = if name.trim().is_empty() {
+        "must not be empty"
+    } else if name.contains(char::is_control) {
+        "must not have control characters"
+    } else if name.len() > MAX_SESSION_BYTES {
+        "must have at most 256 bytes"
+    } else {
+        return Ok(());
+    };
+    let shown = name.chars().filter(|c| !c.is_control()).take(MAX_NAME_CHARS).collect();
+    Err(SessionNameError { shown, why })
+}
+
 /// Returns a name as every provider takes it: letters, digits, `_` and `-`, no digit or `-` at the
 /// beginning, 64 characters. The same name is always mapped to the same.
 ///
@@ -86,6 +126,17 @@ mod tests {
             ["", " ", " a", "a ", "a\nb", "\u{7f}", "\u{1b}[2Ja", "---", "\u{fc}", &"a".repeat(65)]
         {
             assert!(check_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn sessions_are_checked() {
+        for name in ["a", "---", "s\u{fc}d 7", &"a".repeat(256)] {
+            assert_eq!(check_session(name), Ok(()), "{name}");
+        }
+        for name in ["", " ", "\t", "a\nb", "\u{1b}[2J", &"a".repeat(257)] {
+            let error = check_session(name).unwrap_err();
+            assert!(!error.shown.contains(char::is_control), "{error}");
         }
     }
 

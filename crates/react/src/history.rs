@@ -7,6 +7,7 @@ use layer0::code;
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{CallId, RunId, SessionId};
 use layer0::message::{Message, Transcript};
+use layer0::name::SessionNameError;
 use thiserror::Error;
 
 use crate::label::LabelError;
@@ -55,6 +56,11 @@ pub enum RequestError {
     /// Retry: never. Effect: none.
     #[error("a label cannot be given")]
     Label(#[from] LabelError),
+    /// A session cannot be called so.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the session cannot be named so")]
+    Session(#[from] SessionNameError),
     /// It would be deeper than the agent's budget allows.
     ///
     /// Retry: never. Effect: none.
@@ -137,6 +143,7 @@ impl RequestError {
                 }
             },
             Self::Label(_) => "use fewer or shorter labels; long texts belong into the input",
+            Self::Session(_) => "give it a short name, such as the number of a ticket",
             Self::TooDeep { .. } => "raise `max_depth`, or look for agents that call themselves",
             Self::SessionWithoutLog { .. } => {
                 "give the agent a log (`log(MemoryLog::new())`, or a database's), or give the \
@@ -152,6 +159,7 @@ impl Failure for RequestError {
             Self::HistoryInSession { .. }
             | Self::InvalidHistory { .. }
             | Self::Label(_)
+            | Self::Session(_)
             | Self::SessionWithoutLog { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::TooDeep { .. } => Facts::never(code::ORCH_DEPTH, Effect::None),
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use layer0::usage::BudgetIncrease;
 
 use super::store::StoreArgs;
-use super::values::{increase, label, not_blank};
+use super::values::{increase, label, not_blank, session};
 
 #[derive(clap::Args)]
 pub(crate) struct RunArgs {
@@ -24,7 +24,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "image", value_name = "FILE")]
     pub(crate) images: Vec<PathBuf>,
     /// Go on with this session; a new one otherwise
-    #[arg(long, value_name = "ID", value_parser = not_blank)]
+    #[arg(long, value_name = "ID", value_parser = session)]
     pub(crate) session: Option<String>,
     /// File the run under a label; may be given again
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]
@@ -45,7 +45,7 @@ pub(crate) struct ChatArgs {
     #[arg(value_name = "AGENT.toml")]
     pub(crate) agent: PathBuf,
     /// Go on with this session; a new one otherwise
-    #[arg(long, value_name = "ID", value_parser = not_blank)]
+    #[arg(long, value_name = "ID", value_parser = session)]
     pub(crate) session: Option<String>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_react::LabelError;
+use layer0::name::check_session;
 use layer0::usage::BudgetIncrease;
 use layer0::{Code, JsonText, Timestamp, code};
 
@@ -39,6 +40,12 @@ fn moment(text: &str) -> Result<Timestamp, String> {
 /// Reads how many to show.
 pub(super) fn from_one() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..)
+}
+
+/// Reads the name of a session to run in.
+pub(super) fn session(text: &str) -> Result<String, String> {
+    check_session(text).map_err(|error| format!("it {}", error.why))?;
+    Ok(text.to_owned())
 }
 
 /// Parts a label into its key and its value.

@@ -185,5 +185,13 @@ fn out_of_range_values_are_refused_first() {
     ] {
         bench.run(args).fails(2, "must not be empty");
     }
+    let long = "s".repeat(257);
+    for (command, name, why) in [
+        ("run", "a\nb", "it must not have control characters"),
+        ("chat", "a\u{1b}b", "it must not have control characters"),
+        ("run", &long, "it must have at most 256 bytes"),
+    ] {
+        bench.run(&[command, "agent.toml", "--session", name]).fails(2, why);
+    }
     assert!(!bench.files().iter().any(|file| file.extension().is_some_and(|end| end == "db")));
 }

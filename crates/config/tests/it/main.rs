@@ -335,3 +335,17 @@ fn names_are_refused_where_they_are_written() {
     let error = scenario_error(&format!("name = \"a\"\ninput = \"x\"\n{hook}{hook}"));
     check(&error, 8, "there is already a hook named `h`, in line 4", hint);
 }
+
+/// Spec: C5
+#[test]
+fn the_name_of_a_session_is_checked() {
+    let long = "s".repeat(257);
+    for (name, why) in [
+        (" ", "must not be empty"),
+        ("a\\nb", "must not have control characters"),
+        (&long, "must have at most 256 bytes"),
+    ] {
+        let text = format!("name = \"a\"\ninput = \"x\"\nsession = \"{name}\"\n");
+        check(&scenario_error(&text), 3, &format!("`session` {why}"), "");
+    }
+}

@@ -11,6 +11,7 @@ use layer0::JsonText;
 use layer0::event::{EventKind, Follows, RunStarted, Warning};
 use layer0::id::{RunId, SessionId};
 use layer0::message::Transcript;
+use layer0::name::check_session;
 use layer0::usage::Usage;
 use tracing::Instrument;
 
@@ -249,6 +250,7 @@ impl Start {
     fn check_request(&self) -> Result<(), RequestError> {
         let RunRequest { session, parent, history, labels, .. } = &self.request;
         LabelError::check_all(labels.iter())?;
+        session.as_ref().map_or(Ok(()), |session| check_session(session.as_str()))?;
         // A run that was dispatched has its caller's session for what is stored.
         if self.agent.log.is_none()
             && parent.is_none()
@@ -278,7 +280,6 @@ impl Start {
         };
         let ids = [
             ("run", self.request.run.as_ref().map(RunId::as_str)),
-            ("session", self.request.session.as_ref().map(SessionId::as_str)),
             ("parent's", self.request.parent.as_ref().map(RunId::as_str)),
         ];
         for (what, id) in ids {

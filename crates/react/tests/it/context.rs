@@ -33,7 +33,7 @@ async fn a_record_begins_with_where_its_run_belongs() {
 }
 
 #[tokio::test]
-async fn labels_are_bounded_and_trace_parents_checked() {
+async fn labels_sessions_and_trace_parents_are_checked() {
     let bench = Bench::new();
     let many = (0..33).fold(RunRequest::new("x"), |request, n| request.label(n.to_string(), ""));
     for (request, why) in [
@@ -43,6 +43,9 @@ async fn labels_are_bounded_and_trace_parents_checked() {
         (RunRequest::new("x").label("k\n", "x"), "a key has 1 to 64 bytes"),
         (RunRequest::new("x").label("k", "x".repeat(257)), "a value has at most 256 bytes"),
         (RunRequest::new("x").label("k", "\0"), "a value has at most 256 bytes"),
+        (RunRequest::new("x").session(" "), "the session ` ` must not be empty"),
+        (RunRequest::new("x").session("a\u{1b}b"), "must not have control characters"),
+        (RunRequest::new("x").session("s".repeat(257)), "must have at most 256 bytes"),
         (RunRequest::new("x").trace_parent(TRACE.to_uppercase()), "as W3C has them"),
         (RunRequest::new("x").trace_parent(&TRACE[1..]), "as W3C has them"),
     ] {

@@ -59,13 +59,13 @@ async fn blank_names_and_reasons_are_refused() {
             "the decision has a blank `reason`",
         );
         for (request, what) in [
-            (RunRequest::new("go").session(blank), "session"),
-            (RunRequest::new("go").run(RunId::from(blank)), "run"),
-            (RunRequest::new("go").parent(RunId::from(blank)), "parent's"),
+            (RunRequest::new("go").session(blank), "must not be empty"),
+            (RunRequest::new("go").run(RunId::from(blank)), "the run id is blank"),
+            (RunRequest::new("go").parent(RunId::from(blank)), "the parent's id is blank"),
         ] {
             let failure = agent.run(request).await.unwrap_err();
             let text = Chain(&failure).to_string();
-            assert!(text.ends_with(&format!("the {what} id is blank")), "{text}");
+            assert!(text.ends_with(what), "{text}");
         }
     }
     assert!(bench.log.inbox(run).await.unwrap().is_empty());
