@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 fn run() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return report::refuse(&error),
+        Err(error) => return report::refuse(error),
     };
     output::style::set(args.output.quiet, args.output.verbose > 0, args.output.color.into());
     start_log(&args.output);

@@ -1,14 +1,18 @@
 //! Errors on their way to the terminal.
 
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
+use backstop_config::Scenario;
 use backstop_event_log::one_line;
 use backstop_provider::ProviderError;
 use backstop_react::RunFailure;
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 use layer0::failure::sources;
 
+use crate::agent_file;
 use crate::args::Args;
 use crate::exit::{CliError, USAGE};
 use crate::output;
@@ -62,13 +66,31 @@ fn mistyped(text: &str) -> CliError {
     }
 }
 
+/// Says which command takes the file that stands in place of a command.
+fn of_file(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let path = Path::new(typed);
+    let is_file = path.extension().is_some_and(|end| end == "toml") || path.is_file();
+    let (what, name) = match Scenario::read(path) {
+        Ok(_) => ("a scenario", "rehearse"),
+        Err(_) => ("an agent file", "run"),
+    };
+    is_file.then(|| format!("{what} is run with `{}`", agent_file::command(name, path)))
+}
+
 /// Prints what is wrong with a command line, or the help that it asks for.
-pub(crate) fn refuse(error: &clap::Error) -> ExitCode {
+pub(crate) fn refuse(error: clap::Error) -> ExitCode {
     if error.use_stderr() {
         // It repeats what was typed, in lines of its own.
         let typed = std::env::args_os().map(|typed| output::escaped(&typed.to_string_lossy()));
-        let escaped = Args::try_parse_from(typed).err();
-        let text = escaped.as_ref().unwrap_or(error).render().to_string();
+        let tip = of_file(&error);
+        let mut error = Args::try_parse_from(typed).err().unwrap_or(error);
+        if let Some(tip) = tip {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        }
+        let text = error.render().to_string();
         if wants_json() {
             return self::error(&mistyped(&text));
         }

@@ -125,6 +125,27 @@ fn a_missing_scenario_has_a_hint() {
 }
 
 #[test]
+fn a_file_without_a_command_has_a_tip() {
+    let bench = bench();
+    bench.write("scenario.toml", "name = \"x\"\ninput = \"y\"\n[[model]]\ntext = \"a\"\n");
+    for (file, tip) in [
+        ("agent.toml", "an agent file is run with `backstop run agent.toml`"),
+        ("./agent.toml", "an agent file is run with `backstop run ./agent.toml`"),
+        ("absent.toml", "an agent file is run with `backstop run absent.toml`"),
+        ("scenario.toml", "a scenario is run with `backstop rehearse scenario.toml`"),
+    ] {
+        let ran = bench.run(&[file]).fails(2, &format!("\n\n  tip: {tip}\n"));
+        assert!(ran.err.starts_with(&format!("error: unrecognized subcommand '{file}'\n")));
+        let json = bench.run(&[file, "--json"]).fails(2, "");
+        let error: serde_json::Value = serde_json::from_str(&json.err).unwrap();
+        assert!(error["hint"].as_str().unwrap().contains(tip), "{error}");
+    }
+    let steers = bench.run(&["a\u{1b}[2J.toml"]).fails(2, "tip: an agent file");
+    assert!(!steers.err.contains('\u{1b}'), "{}", steers.err);
+    assert!(!bench.run(&["rnu"]).fails(2, "run").err.contains("agent file is run"));
+}
+
+#[test]
 fn files_of_the_other_kind_are_told_apart() {
     let bench = bench();
     let scenario = "name = \"x\"\ninput = \"y\"\n[[model]]\ntext = \"a\"\n";
