@@ -121,7 +121,7 @@ pub use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError
 pub use layer0::event::{Event, EventKind};
 pub use layer0::id::{ApprovalId, CallId, ErrorId, ResultId, RunId, SessionId, WorkflowId};
 pub use layer0::message::{Image, ImageError, Message, StopReason, ToolCall, Transcript};
-pub use layer0::name::NameError;
+pub use layer0::name::{NameError, SessionNameError};
 pub use layer0::orchestrator::UnknownOperator;
 pub use layer0::stop::{Outcome, Stop};
 pub use layer0::time::{ParseTimestampError, Timestamp};
