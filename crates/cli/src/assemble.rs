@@ -1,6 +1,7 @@
 //! From an agent file to an agent.
 
 mod bedrock;
+mod memory;
 mod mistakes;
 mod model;
 mod tool;
@@ -12,10 +13,12 @@ use std::time::Duration;
 use backstop_config::{AgentFile, ConfigError};
 use backstop_react::{Agent, AgentBuilder, BuildError};
 use backstop_redact::Redactor;
+use backstop_store_sqlite::Database;
 use backstop_tool::{RegistrationError, ToolNotFound};
 use layer0::message::{Image, MAX_IMAGE_BYTES};
 use serde_json::{Value, json};
 
+pub(crate) use self::memory::entries;
 pub(crate) use self::mistakes::{Mistake, held_mistakes, mistakes, tool_mistakes};
 use self::model::{Keys, Models, Other, held_keys, models};
 pub(crate) use self::model::{key_variables, provider_of, usual_variable};
@@ -39,9 +42,14 @@ const TOOL_CHOICES: [&str; 3] = ["auto", "none", "required"];
 const SCHEMA_HINT: &str = "correct `schema` in its [[tools]] table, or `output_schema`; both are JSON Schema, such as \
      `{ type = \"object\", properties = { n = { type = \"integer\" } } }`";
 
-/// Puts the agent of a file together, as yet without a store.
-pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliError> {
-    agent_from(file, path, &|_| 0)
+/// Puts the agent of a file together, as yet without its stores. What it remembers is in the database; without
+/// one, in this process.
+pub(crate) fn agent(
+    file: &AgentFile,
+    path: &Path,
+    database: Option<&Database>,
+) -> Result<AgentBuilder, CliError> {
+    agent_from(file, path, database, &|_| 0)
 }
 
 /// As [`agent`], where scripted models have given answers already: `answered` says how many, by what
@@ -49,14 +57,16 @@ pub(crate) fn agent(file: &AgentFile, path: &Path) -> Result<AgentBuilder, CliEr
 pub(crate) fn agent_from(
     file: &AgentFile,
     path: &Path,
+    database: Option<&Database>,
     answered: &dyn Fn(&str) -> usize,
 ) -> Result<AgentBuilder, CliError> {
-    agent_with(file, path, answered, Keys::Held)
+    agent_with(file, path, database, answered, Keys::Held)
 }
 
 fn agent_with(
     file: &AgentFile,
     path: &Path,
+    database: Option<&Database>,
     answered: &dyn Fn(&str) -> usize,
     keys: Keys,
 ) -> Result<AgentBuilder, CliError> {
@@ -65,6 +75,7 @@ fn agent_with(
     let Models { first, others, keys } =
         models(&file.model, has_price, path, folder, answered, keys)?;
     let redactor = redactor_of(keys, file);
+    let entries = entries(file, path, database, &redactor);
     let mut agent = AgentBuilder::on(first)
         .name(name(file, path))
         .instructions(file.agent.instructions(path, folder)?)
@@ -90,8 +101,10 @@ fn agent_with(
     for grant in file.agent.grants(folder) {
         agent = agent.grant(grant);
     }
+    agent = memory::remembering(agent, file, &entries);
     for table in &file.tools {
-        agent = agent.shared_tool(tool(table, path, folder, file.agent.limits().max_result_bytes)?);
+        let max_result_bytes = file.agent.limits().max_result_bytes;
+        agent = agent.shared_tool(tool(table, path, folder, max_result_bytes, &entries)?);
         if table.approval == Some(true) {
             agent = agent.require_approval(table.name.as_str());
         }

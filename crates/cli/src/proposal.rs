@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{EventLog, OpenApproval};
+use backstop_redact::Redactor;
 use backstop_tool::{Grants, ToolContext, Toolset};
 use layer0::JsonText;
 use layer0::failure::Chain;
@@ -48,8 +49,10 @@ pub(crate) async fn renewed(
     };
     let mut tools = Toolset::new();
     let max_result_bytes = recorded.file.agent.limits().max_result_bytes;
+    // A tool that remembers is only looked at.
+    let entries = assemble::entries(&recorded.file, &recorded.path, None, &Redactor::new());
     tools
-        .add(assemble::tool(table, &recorded.path, folder, max_result_bytes)?)
+        .add(assemble::tool(table, &recorded.path, folder, max_result_bytes, &entries)?)
         .map_err(|error| refused(&error))?;
     let grants = Grants::parse(recorded.file.agent.grants(folder)).map_err(|it| refused(&it))?;
     let typed_value = typed.value().clone();

@@ -88,10 +88,14 @@ impl Recorded {
     }
 
     /// Puts the agent together; a scripted model goes on behind the first `until` events.
-    pub(crate) fn agent(&self, until: usize) -> Result<AgentBuilder, CliError> {
+    pub(crate) fn agent(
+        &self,
+        until: usize,
+        database: &Database,
+    ) -> Result<AgentBuilder, CliError> {
         let events = self.events.get(..until).unwrap_or(&self.events);
         let answered = |asked: &str| outcomes(events, asked);
-        let agent = assemble::agent_from(&self.file, &self.path, &answered);
+        let agent = assemble::agent_from(&self.file, &self.path, Some(database), &answered);
         let folder = assemble::folder_of(&self.path);
         agent.map_err(|error| match folder.is_dir() {
             true => error,

@@ -5,11 +5,12 @@ use std::path::Path;
 use backstop_config::{AgentFile, Checked, ConfigError, ModelTable};
 use backstop_event_log::StoreUrl;
 use backstop_react::BuildError;
+use backstop_redact::Redactor;
 use backstop_tool::Toolset;
 
 use super::model::{Keys, check_cooldown, provider};
 use super::usable::lacking;
-use super::{folder_of, registration, tool};
+use super::{folder_of, memory, registration, tool};
 use crate::exit::CliError;
 use crate::store::{self, Origin};
 
@@ -86,9 +87,10 @@ pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     let Some(file) = &checked.file else { return Vec::new() };
     let folder = folder_of(path);
     let max_result_bytes = file.agent.limits().max_result_bytes;
+    let entries = memory::entries(file, path, None, &Redactor::new());
     let mut found = Vec::new();
     for (index, table) in file.tools.iter().enumerate() {
-        let errors: Vec<CliError> = match tool(table, path, folder, max_result_bytes) {
+        let errors: Vec<CliError> = match tool(table, path, folder, max_result_bytes, &entries) {
             Err(error) => vec![error],
             Ok(tool) => {
                 let unfit = Toolset::new().add(tool).err();
@@ -107,7 +109,7 @@ pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
 
 /// Finds what the parts have against each other, such as names.
 fn together(file: &AgentFile, path: &Path, checked: &Checked) -> Option<Mistake> {
-    let agent = match super::agent_with(file, path, &|_| 0, Keys::Any) {
+    let agent = match super::agent_with(file, path, None, &|_| 0, Keys::Any) {
         Ok(agent) => agent,
         Err(error) => return Some(Mistake::of(&error, path, None)),
     };

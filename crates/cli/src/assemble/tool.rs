@@ -5,8 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backstop_builtin_tools::{CommandTool, FsList, FsRead, FsSearch, FsWrite, HttpFetch, Shell};
+use backstop_builtin_tools::{
+    CommandTool, FsList, FsRead, FsSearch, FsWrite, HttpFetch, MemoryForget, MemorySave,
+    MemorySearch, Shell,
+};
 use backstop_config::{ConfigError, ToolKind, ToolTable};
+use backstop_state::MemoryEntries;
 use backstop_tool::Tool;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
@@ -17,7 +21,17 @@ use crate::names::nearest;
 /// The variables a program sees unless the file says otherwise.
 const VARIABLES: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// The built-in tools.
-const BUILT_IN: [&str; 6] = ["fs_list", "fs_read", "fs_search", "fs_write", "http_fetch", "shell"];
+const BUILT_IN: [&str; 9] = [
+    "fs_list",
+    "fs_read",
+    "fs_search",
+    "fs_write",
+    "http_fetch",
+    "memory_forget",
+    "memory_save",
+    "memory_search",
+    "shell",
+];
 
 /// Makes the tool of a table.
 pub(crate) fn tool(
@@ -25,10 +39,11 @@ pub(crate) fn tool(
     path: &Path,
     folder: &Path,
     max_result_bytes: u64,
+    entries: &MemoryEntries,
 ) -> Result<Arc<dyn Tool>, CliError> {
     match table.kind {
         ToolKind::Command => command_tool(table, path, folder),
-        _ => builtin_tool(table, path, folder, max_result_bytes),
+        _ => builtin_tool(table, path, folder, max_result_bytes, entries),
     }
 }
 
@@ -61,6 +76,7 @@ fn builtin_tool(
     path: &Path,
     folder: &Path,
     max_result_bytes: u64,
+    entries: &MemoryEntries,
 ) -> Result<Arc<dyn Tool>, CliError> {
     let name = table.name.as_str();
     let takes_time = matches!(name, "http_fetch" | "shell");
@@ -100,6 +116,9 @@ fn builtin_tool(
                 None => tool,
             })
         }
+        "memory_forget" => Arc::new(MemoryForget::new(entries.clone())),
+        "memory_save" => Arc::new(MemorySave::new(entries.clone())),
+        "memory_search" => Arc::new(MemorySearch::new(entries.clone())),
         "shell" => {
             let tool = Shell::new(base, variables(table));
             let tool = if is_unattended { tool.without_approval() } else { tool };

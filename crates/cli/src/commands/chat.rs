@@ -20,9 +20,10 @@ use crate::store;
 
 pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
     let file = agent_file::read(&args.agent)?;
-    let (chosen, agent) = prepare(&file, &args.agent, &args.store)
+    let chosen = prepare(&file, &args.agent, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
     let database = store::open(&chosen, &file.store).await?;
+    let agent = assemble::agent(&file, &args.agent, Some(&database))?;
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
     let turns = Turns::start();
     // The agent file names it where nothing else does.

@@ -28,7 +28,8 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         let what = format!("run `{run}` has no event {}, its last one is {last}", args.at);
         return Err(CliError::usage(what).with_hint("`backstop trace` numbers the events of a run"));
     }
-    let agent = recorded.agent(until)?;
+    // What is wrong with it is said before another store is made.
+    drop(recorded.agent(until, &from)?);
     let mut request = ForkRequest::new(run, args.at)
         .by(user())
         .budget(sum(&args.budget))
@@ -45,7 +46,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
             (to, database)
         }
     };
-    let agent = recorded.build(equipped(agent, &database))?;
+    let agent = recorded.build(equipped(recorded.agent(until, &database)?, &database))?;
     let results = if args.json { Results::None } else { Results::Answer };
     let shown = tokio::spawn(progress::show(agent.subscribe(), results));
     let result = agent.fork(request).await;

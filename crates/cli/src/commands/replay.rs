@@ -20,7 +20,7 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
     let replayed = async {
         let Some(path) = &args.agent else { return Ok(replay(&log, &run).await) };
         let recorded = Recorded::read(&log, &run, Some(path.as_path())).await?;
-        let agent = recorded.build(recorded.agent(0)?.store(&database))?;
+        let agent = recorded.build(recorded.agent(0, &database)?.store(&database))?;
         Ok::<_, CliError>(agent.replay(&run).await)
     };
     let replayed = replayed.await;

@@ -39,7 +39,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
         run = root;
     }
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
-    let agent = recorded.build(equipped(recorded.agent(usize::MAX)?, &database))?;
+    let agent = recorded.build(equipped(recorded.agent(usize::MAX, &database)?, &database))?;
     let current = current(&args, &recorded, &run, &chosen);
     let mut request = ResumeRequest::new(run).by(by(args.by)).cancelled_by(signals::interrupt());
     if args.agent.is_some() {
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
 /// Opens a run again that is over.
 async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode, CliError> {
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
-    let agent = recorded.build(equipped(recorded.agent(usize::MAX)?, &database))?;
+    let agent = recorded.build(equipped(recorded.agent(usize::MAX, &database)?, &database))?;
     let current = current(&args, &recorded, &run, &chosen);
     let mut request = ReopenRequest::new(run)
         .by(by(args.by))

@@ -31,9 +31,10 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     };
     let images = args.images.iter().map(|path| assemble::image(path));
     let images = images.collect::<Result<Vec<_>, _>>()?;
-    let (chosen, agent) = prepare(&file, &args.agent, &args.store)
+    let chosen = prepare(&file, &args.agent, &args.store)
         .map_err(|error| agent_file::located(error, &args.agent))?;
     let database = store::open(&chosen, &file.store).await?;
+    let agent = assemble::agent(&file, &args.agent, Some(&database))?;
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
 
     let mut request = RunRequest::new(input).images(images);
@@ -61,17 +62,12 @@ fn repeated(labels: &[(String, String)]) -> Option<&str> {
     labels.iter().map(|(key, _)| key.as_str()).find(|key| !keys.insert(*key))
 }
 
-/// Chooses the store of an agent and puts the agent together. Everything is checked before a store is
-/// opened, so that a mistake leaves no file.
-pub(crate) fn prepare(
-    file: &AgentFile,
-    path: &Path,
-    args: &StoreArgs,
-) -> Result<(Chosen, AgentBuilder), CliError> {
+/// Chooses the store of an agent. Everything is checked before a store is opened, so that a mistake leaves no
+/// file.
+pub(crate) fn prepare(file: &AgentFile, path: &Path, args: &StoreArgs) -> Result<Chosen, CliError> {
     let chosen = store::choose(args, file.store.url.as_deref().map(|url| (url, path)))?;
-    let agent = assemble::agent(file, path)?;
-    assemble::build(agent.clone(), path)?;
-    Ok((chosen, agent))
+    assemble::build(assemble::agent(file, path, None)?, path)?;
+    Ok(chosen)
 }
 
 /// Gives an agent its log, its stores, and the person at the terminal.

@@ -37,6 +37,7 @@ mod record;
 #[cfg(target_os = "linux")]
 mod refusing;
 mod outside;
+mod remembering;
 mod running;
 mod secrets;
 mod settling;

@@ -30,9 +30,9 @@ pub enum StateError {
     #[non_exhaustive]
     Conflict {
         /// The scope.
-        scope: String,
+        scope: Box<str>,
         /// The key.
-        key: String,
+        key: Box<str>,
         /// The version that is stored; `None` where there is no value.
         found: Option<u64>,
     },
@@ -76,8 +76,8 @@ impl StateError {
     }
 
     /// Says that another version of `key` is stored than was expected.
-    pub fn conflict(scope: &Scope, key: impl Into<String>, found: Option<u64>) -> Self {
-        Self::Conflict { scope: scope.to_string(), key: key.into(), found }
+    pub fn conflict(scope: &Scope, key: impl Into<Box<str>>, found: Option<u64>) -> Self {
+        Self::Conflict { scope: scope.to_string().into(), key: key.into(), found }
     }
 
     /// Says that a value is longer than what is stored.

@@ -1,0 +1,48 @@
+//! From `[memory]` to what an agent remembers.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use backstop_config::{AgentFile, MemoryKind, MemoryScope};
+use backstop_react::{AgentBuilder, RecentMemory, StateMemory};
+use backstop_redact::Redactor;
+use backstop_state::{MemoryEntries, MemoryStateStore};
+use backstop_store_sqlite::Database;
+use layer0::StateStore;
+use layer0::state::Scope;
+
+use super::name;
+
+/// How many answers a memory of this process keeps.
+const RECENT: usize = 100;
+
+/// Returns what the agent and its tools remember.
+pub(crate) fn entries(
+    file: &AgentFile,
+    path: &Path,
+    database: Option<&Database>,
+    redactor: &Redactor,
+) -> MemoryEntries {
+    let store: Arc<dyn StateStore> = match database {
+        Some(database) => Arc::new(database.state().redactor(redactor.clone())),
+        None => Arc::new(MemoryStateStore::new().redactor(redactor.clone())),
+    };
+    match file.memory.unwrap_or_default().scope {
+        MemoryScope::Agent => MemoryEntries::of(store, Scope::Agent(name(file, path))),
+        MemoryScope::Global => MemoryEntries::of(store, Scope::Global),
+        _ => MemoryEntries::of_session(store),
+    }
+}
+
+/// Gives the agent the memory that its file asks for.
+pub(super) fn remembering(
+    agent: AgentBuilder,
+    file: &AgentFile,
+    entries: &MemoryEntries,
+) -> AgentBuilder {
+    match file.memory.map(|memory| memory.kind) {
+        None => agent,
+        Some(MemoryKind::Recent) => agent.memory(RecentMemory::new(RECENT)),
+        Some(_) => agent.memory(StateMemory::new(entries.clone())),
+    }
+}
