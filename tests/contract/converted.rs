@@ -44,6 +44,7 @@ fn converted() -> Vec<&'static str> {
         converts::<layer0::event::DecodeError>(),
         converts::<layer0::message::ImageError>(),
         converts::<layer0::orchestrator::UnknownOperator>(),
+        converts::<layer0::state::InvalidScope>(),
         converts::<layer0::time::ParseTimestampError>(),
         converts::<backstop_react::DecideError>(),
         converts::<backstop_react::DefinitionError>(),

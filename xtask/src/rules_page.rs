@@ -128,6 +128,8 @@ const RULES: &[(&str, &str)] = &[
     ("O3", "A dispatch is recorded before it starts and before it is answered; a crash in between loses nothing."),
     ("O4", "Signals and queries go by the id of the run; what is refused before its start has codes of its own."),
     ("O5", "An operator that failed goes on where it failed; nothing that happened is repeated."),
+    ("K1", "Values outlive runs, by scope and key; a conditional write says which version it found."),
+    ("K2", "What runs came to is remembered in a store, the best matches first."),
     ("Ob1", "A trace parent comes in and is kept with the run."),
     ("W2", "A page is one file that loads nothing."),
     ("W3", "A reader that follows a run misses no event and repeats none."),

@@ -142,3 +142,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "full"))]
 #[doc = include_str!("../../../docs/streaming.md")]
 struct Streaming;
+
+/// As [`Streaming`].
+#[cfg(all(doctest, feature = "full"))]
+#[doc = include_str!("../../../docs/state.md")]
+struct StateGuide;

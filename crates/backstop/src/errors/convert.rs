@@ -25,6 +25,7 @@ use layer0::event::DecodeError;
 use layer0::failure::Failure;
 use layer0::message::ImageError;
 use layer0::orchestrator::UnknownOperator;
+use layer0::state::InvalidScope;
 use layer0::time::ParseTimestampError;
 
 use super::{
@@ -107,6 +108,12 @@ impl From<UnknownOperator> for Error {
     fn from(error: UnknownOperator) -> Self {
         let hint = error.hint().map(Cow::into_owned);
         ConfigurationError::new(error, hint).into()
+    }
+}
+
+impl From<InvalidScope> for Error {
+    fn from(error: InvalidScope) -> Self {
+        ConfigurationError::new(error, None).into()
     }
 }
 

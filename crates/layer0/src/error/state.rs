@@ -19,9 +19,9 @@ pub enum StateError {
     #[non_exhaustive]
     NotFound {
         /// The scope that was searched.
-        scope: String,
+        scope: Box<str>,
         /// The key that is missing.
-        key: String,
+        key: Box<str>,
     },
     /// Another version is stored than the write expected; nothing was written.
     ///
@@ -71,7 +71,7 @@ pub enum StateError {
 
 impl StateError {
     /// Says that `key` is missing in `scope`.
-    pub fn not_found(scope: impl Into<String>, key: impl Into<String>) -> Self {
+    pub fn not_found(scope: impl Into<Box<str>>, key: impl Into<Box<str>>) -> Self {
         Self::NotFound { scope: scope.into(), key: key.into() }
     }
 
