@@ -19,8 +19,10 @@ pub(crate) use errors::{
     Grouping, ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs, WhichErrors,
 };
 pub(crate) use output::{LogFormat, OutputArgs};
-pub(crate) use record::{RedactArgs, TraceArgs, VerifyArgs};
-pub(crate) use run::{ChatArgs, DiffArgs, ForkArgs, RehearseArgs, ReplayArgs, ResumeArgs, RunArgs};
+pub(crate) use record::{ExportArgs, RedactArgs, TraceArgs, VerifyArgs};
+pub(crate) use run::{
+    ChatArgs, DiffArgs, ForkArgs, ForkTools, RehearseArgs, ReplayArgs, ResumeArgs, RunArgs,
+};
 pub(crate) use runs::{
     EndedState, ListedState, RunsArgs, RunsCommand, RunsDeleteArgs, RunsListArgs, RunsPruneArgs,
     SessionsArgs, SessionsCommand, SessionsForgetArgs,
@@ -29,7 +31,7 @@ pub(crate) use setup::{CheckArgs, CompletionsArgs, DoctorArgs, InitArgs};
 pub(crate) use state::{
     StateArgs, StateCommand, StateGetArgs, StateListArgs, StateRmArgs, StateSetArgs, WhereArgs,
 };
-pub(crate) use store::{BackupArgs, StoreArgs, VacuumArgs};
+pub(crate) use store::{BackupArgs, CopyArgs, StoreArgs, VacuumArgs};
 
 /// Run LLM agents whose failures have one place to land, and read the record they leave.
 #[derive(Parser)]
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Resolve(ResolveArgs),
     /// Check that records are what was recorded: chain, head and summary
     Verify(VerifyArgs),
+    /// Write a record in the published format, for other programs to verify
+    Export(ExportArgs),
     /// Erase what one event of a run says; the record still verifies, and cannot be replayed
     Redact(RedactArgs),
     /// List recorded runs, newest first; take old ones away
@@ -85,6 +89,8 @@ pub(crate) enum Command {
     Sessions(SessionsArgs),
     /// Copy the store to a new file, while others write to it
     Backup(BackupArgs),
+    /// Carry records of runs that are over to another store
+    Copy(CopyArgs),
     /// Give the room of what was deleted back to the file system
     Vacuum(VacuumArgs),
     /// Show what happened in a run, one line per event

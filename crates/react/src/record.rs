@@ -1,6 +1,7 @@
 //! Records as runs read them: whose they are, what they say, and what may stand in them.
 
 pub(crate) mod abandon;
+pub(crate) mod copy;
 pub(crate) mod digest;
 pub(crate) mod fold;
 pub(crate) mod past;

@@ -72,6 +72,11 @@ pub enum ToolError {
     /// Retry: never. Effect: none.
     #[error("tool `{0}` not found")]
     NotFound(String),
+    /// The tool is not there to be called.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("not available: {0}")]
+    Unavailable(String),
     /// Anything else.
     ///
     /// Retry: never. Effect: unknown.
@@ -249,6 +254,7 @@ impl Failure for ToolError {
             Self::RepeatedFailure { .. } => Facts::never(code::TOOL_REPEATED_FAILURE, Effect::None),
             Self::Skipped { .. } => Facts::never(code::TOOL_SKIPPED, Effect::None),
             Self::Timeout { .. } => Facts::backoff(code::TOOL_TIMEOUT, Effect::Unknown),
+            Self::Unavailable(_) => Facts::never(code::TOOL_UNAVAILABLE, Effect::None),
         }
     }
 }

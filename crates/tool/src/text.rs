@@ -37,6 +37,7 @@ pub fn failed_text(tool: &str, error: &ToolError) -> String {
         ToolError::Skipped { hook, reason } => {
             format!("Skipped by hook '{}': {}", cut(hook), cut(reason))
         }
+        ToolError::Unavailable(why) => format!("Tool '{tool}' is not available: {}", cut(why)),
         timeout @ ToolError::Timeout { .. } => format!("Tool '{tool}' {timeout}"),
         ToolError::Other(error) => cut(&Chain(&**error).to_string()),
         ToolError::Detailed { error, .. } => failed_text(tool, error),

@@ -264,6 +264,7 @@ fn every_variant_states_its_facts() {
         ToolError::InvalidInput("x is required".into()),
         ToolError::InvalidOutput("output must be an object".into()),
         ToolError::NotFound("x".into()),
+        ToolError::Unavailable("the record has no such call".into()),
         ToolError::Other("odd".into()),
         ToolError::Panicked("index".into()),
         ToolError::permission_denied("x", "process:spawn"),

@@ -49,6 +49,18 @@ pub(crate) struct VerifyArgs {
 }
 
 #[derive(clap::Args)]
+pub(crate) struct ExportArgs {
+    /// The run: its id, a beginning of it that no other has, or `last`
+    #[arg(value_name = "RUN", value_parser = not_blank)]
+    pub(crate) run: String,
+    /// Where to write it, readable for its owner alone; standard output otherwise
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct RedactArgs {
     /// The run: its id, a beginning of it that no other has, or `last`
     #[arg(value_name = "RUN", value_parser = not_blank)]

@@ -111,6 +111,13 @@ pub(crate) struct ForkArgs {
     /// Use model and tools of this agent file instead of the recorded one
     #[arg(long, value_name = "FILE")]
     pub(crate) agent: Option<PathBuf>,
+    /// Ask this model instead of the file's
+    #[arg(long, value_name = "MODEL", value_parser = not_blank)]
+    pub(crate) model: Option<String>,
+    /// Answer calls from the record instead of running tools; a call that it does not have is answered as
+    /// unavailable
+    #[arg(long, value_name = "HOW")]
+    pub(crate) tools: Option<ForkTools>,
     /// Record the copy in another store
     #[arg(long, value_name = "URL")]
     pub(crate) to: Option<String>,
@@ -119,6 +126,13 @@ pub(crate) struct ForkArgs {
     /// Print one JSON object with everything
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What becomes of the tools of a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ForkTools {
+    /// They answer as the record says.
+    Recorded,
 }
 
 #[derive(clap::Args)]

@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use layer0::Timestamp;
+
+use super::values::{moment, not_blank};
+
 /// Where the record is kept.
 #[derive(clap::Args)]
 pub(crate) struct StoreArgs {
@@ -18,6 +22,25 @@ pub(crate) struct BackupArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct CopyArgs {
+    /// The store to read: sqlite:PATH
+    #[arg(long, value_name = "URL")]
+    pub(crate) from: String,
+    /// The store to write to; it is made where there is none
+    #[arg(long, value_name = "URL")]
+    pub(crate) to: String,
+    /// Only runs of this session
+    #[arg(long, value_name = "ID", value_parser = not_blank)]
+    pub(crate) session: Option<String>,
+    /// Only runs that began at this moment or later
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub(crate) since: Option<Timestamp>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -23,7 +23,7 @@ pub(crate) struct TimeArgs {
 }
 
 /// Reads a moment.
-fn moment(text: &str) -> Result<Timestamp, String> {
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     let whole_day = || format!("{text}T00:00:00Z").parse().ok();
     let ago = || {
         let ago = i64::try_from(age(text).ok()?.as_millis()).ok()?;

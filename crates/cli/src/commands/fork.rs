@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use backstop_react::{ForkRequest, Source};
+use backstop_react::{ForkRequest, RecordedTools, Source};
 
 use crate::advice::Advice;
-use crate::args::ForkArgs;
+use crate::args::{ForkArgs, ForkTools};
 use crate::commands::resume::sum;
 use crate::commands::run::equipped;
 use crate::conclude::Ending;
@@ -20,7 +20,10 @@ use crate::store;
 pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
     let chosen = store::choose(&args.store, None)?;
     let run = ids::run_of(&chosen, &args.run).await?;
-    let (recorded, from) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
+    let (mut recorded, from) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
+    if args.model.is_some() {
+        recorded.file.model.model = args.model;
+    }
     let until = usize::try_from(args.at).unwrap_or(usize::MAX);
     if args.at == 0 || until > recorded.events.len() {
         let last = recorded.events.len();
@@ -46,7 +49,12 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
             (to, database)
         }
     };
-    let agent = recorded.build(equipped(recorded.agent(until, &database)?, &database))?;
+    let agent = recorded.agent(until, &database)?;
+    let agent = match args.tools {
+        Some(ForkTools::Recorded) => agent.recorded_tools(RecordedTools::of(&recorded.events)),
+        None => agent,
+    };
+    let agent = recorded.build(equipped(agent, &database))?;
     let results = if args.json { Results::None } else { Results::Answer };
     let shown = tokio::spawn(progress::show(agent.subscribe(), results));
     let result = agent.fork(request).await;

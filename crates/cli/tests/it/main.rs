@@ -8,6 +8,7 @@ mod bedrock;
 mod below;
 mod bench;
 mod builtins;
+mod carrying;
 #[cfg(unix)]
 mod chatting;
 mod durable;

@@ -34,7 +34,7 @@ fn verified_elsewhere(bench: &Bench, run: &str, key: Option<&str>, args: &[&str]
 
 fn by_program(record: &str, key: Option<&str>, args: &[&str]) -> Ran {
     let mut python = std::process::Command::new("python3");
-    python.arg(repository().join("docs/verify.py")).args(args).env_remove("BACKSTOP_LOG_KEY");
+    python.arg(repository().join("examples/verify.py")).args(args).env_remove("BACKSTOP_LOG_KEY");
     python.envs(key.map(|key| ("BACKSTOP_LOG_KEY", key)));
     python.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut python = python.spawn().unwrap();
@@ -60,6 +60,41 @@ fn another_program_verifies_a_record() {
     let named = format!("{{\"run\":\"{run}\",\"seq\"");
     let moved = trace.replace(&named, "{\"run\":\"run_2\",\"seq\"");
     assert!(by_program(&moved, None, &[]).out.contains("it names another run"));
+}
+
+/// Spec: D13. An export names its head: what is cut off, moved, changed or taken from another record is found.
+#[test]
+fn exported_record_is_verified_by_others() {
+    let bench = bench();
+    let (run, other) = (begin(&bench, &["--input", "x"]), begin(&bench, &["--input", "y"]));
+    let export = |run: &str| bench.run(&["export", run]).ok().out;
+    let (text, elsewhere) = (export(&run), export(&other));
+    let lines: Vec<&str> = text.lines().collect();
+    let header: Value = serde_json::from_str(lines[0]).unwrap();
+    assert_eq!((&header["format"], &header["run"]), (&"backstop-record/1".into(), &(*run).into()));
+    assert_eq!(header["events"], lines.len() - 1);
+    let sound = by_program(&text, None, &[]).ok().out;
+    assert!(sound.contains(header["head"].as_str().unwrap()), "{sound}");
+    let check = |lines: &[&str], said: &str| {
+        let found = by_program(&lines.join("\n"), None, &[]).fails(1, "").out;
+        assert!(found.contains(said), "{found}");
+    };
+    check(&lines[..lines.len() - 1], "the end is cut off");
+    let mut swapped = lines.clone();
+    swapped.swap(2, 3);
+    check(&swapped, "not sound at seq 2: an event is missing");
+    let edited = lines[2].replacen("machine", "runtime", 1).replacen("tool", "machine", 1);
+    check(&[&lines[..2], &[&*edited], &lines[3..]].concat(), "not sound at seq 2");
+    let foreign: Vec<&str> = elsewhere.lines().collect();
+    check(&[&lines[..3], &foreign[3..]].concat(), "not sound at seq 3");
+    check(&lines[..1], "there are no events");
+    let file = bench.path().join("record.jsonl");
+    bench.run(&["export", &run, "--file", "record.jsonl"]).ok();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    bench.run(&["export", &run, "--file", "x.db"]).fails(2, "belongs to the store itself");
+    bench.run(&["export", "run_x"]).fails(2, "no run `run_x`");
+    sqlite::execute(&bench.path().join("x.db"), "UPDATE events SET seq = 9 WHERE seq = 4");
+    bench.run(&["export", &run]).fails(6, "hash chain broken at seq 4");
 }
 
 /// Spec: D13. The golden vectors of docs/record-format.md.

@@ -48,7 +48,10 @@ impl AgentBuilder {
     fn build_unguarded(mut self) -> Result<Agent, BuildError> {
         let mut tools = Toolset::new();
         for tool in std::mem::take(&mut self.tools) {
-            tools.add(tool)?;
+            tools.add(match &self.recorded_tools {
+                Some(recorded) => recorded.stand_in(&*tool),
+                None => tool,
+            })?;
         }
         let mut hooks: Vec<Hook> =
             std::mem::take(&mut self.hooks).into_iter().map(Hook::of).collect();

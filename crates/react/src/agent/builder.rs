@@ -18,6 +18,7 @@ use crate::agent::pack::Pack;
 use crate::approval::Approver;
 use crate::hook::{Gate, HookCode, Observer};
 use crate::memory::Memory;
+use crate::recorded_tools::RecordedTools;
 use crate::stores::Choice;
 use crate::upstream::{Asked, Upstream};
 
@@ -43,6 +44,7 @@ pub struct AgentBuilder {
     pub(crate) settings: ModelSettings,
     pub(crate) stream: bool,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) recorded_tools: Option<RecordedTools>,
     pub(crate) grants: Vec<String>,
     pub(crate) retry: RetryConfig,
     pub(crate) jitter: Jitter,
@@ -85,6 +87,7 @@ impl AgentBuilder {
             settings: ModelSettings::default(),
             stream: true,
             tools: Vec::new(),
+            recorded_tools: None,
             grants: Vec::new(),
             retry: RetryConfig::default(),
             jitter: Jitter::Random,
@@ -194,6 +197,12 @@ impl AgentBuilder {
     /// Gives the model a tool that is shared.
     pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// Answers the calls of all tools from a record, and runs none of them.
+    pub fn recorded_tools(mut self, recorded: RecordedTools) -> Self {
+        self.recorded_tools = Some(recorded);
         self
     }
 

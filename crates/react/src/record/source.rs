@@ -70,13 +70,17 @@ impl Source {
             let mut writer = RunWriter::copy(Arc::clone(log), summary.run.clone(), events, records);
             writer.commit().await?;
         }
-        let stored = Stores { errors: self.errors.clone(), results: self.results.clone() };
-        let stored = stored.guarded(agent.store_timeout(), &agent.clock);
+        let stored = self.stores().guarded(agent.store_timeout(), &agent.clock);
         let all = runs.iter().flat_map(|(_, events)| events).chain(events);
         for event in all {
             copy_stored(&stored, &agent.stores, event, &sessions).await?;
         }
         Ok(())
+    }
+
+    /// Returns where what its runs stored is.
+    pub(super) fn stores(&self) -> Stores {
+        Stores { errors: self.errors.clone(), results: self.results.clone() }
     }
 
     /// Makes a source of a whole database.
@@ -86,7 +90,7 @@ impl Source {
 }
 
 /// Copies what an event says was stored, if it is there, and that it has expired, if it has.
-async fn copy_stored(
+pub(crate) async fn copy_stored(
     from: &Stores,
     to: &Stores,
     event: &Event,

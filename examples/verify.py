@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Verifies records of runs, as `backstop trace RUN --json` prints them, by docs/record-format.md.
+"""Verifies the record of a run, as `backstop export RUN` or `backstop trace RUN --json` prints it, by
+docs/record-format.md:
 
-    backstop trace RUN --json | python3 docs/verify.py [--head HASH]
+    backstop export RUN | python3 examples/verify.py [--head HASH]
 
-A keyed record needs its key in BACKSTOP_LOG_KEY. The head, which `backstop verify RUN --json` prints,
+A keyed record needs its key in BACKSTOP_LOG_KEY. The head, which an export has and `backstop verify RUN --json` prints,
 shows that the end is not cut off. Prints one line; exits with 1 if the record is not sound.
 """
 
@@ -38,16 +39,9 @@ def covered(event, line, previous, plain):
     """The bytes that the hash of an event covers."""
     at = (datetime.fromisoformat(event["at"].replace("Z", "+00:00")) - EPOCH) // timedelta(milliseconds=1)
     cause = event["caused_by"]
-    head = (
-        previous
-        + event["seq"].to_bytes(8, "big")
-        + at.to_bytes(8, "big", signed=True)
-        + (b"\0" if cause is None else b"\1")
-        + (cause or 0).to_bytes(8, "big")
-        + event["schema"].to_bytes(4, "big")
-        + text(event["type"])
-        + text(event["actor"])
-    )
+    head = previous + event["seq"].to_bytes(8, "big") + at.to_bytes(8, "big", signed=True)
+    head += (b"\0" if cause is None else b"\1") + (cause or 0).to_bytes(8, "big")
+    head += event["schema"].to_bytes(4, "big") + text(event["type"]) + text(event["actor"])
     data = payload(line)
     if plain:
         return head + len(data).to_bytes(8, "big") + data
@@ -60,12 +54,12 @@ def is_erased(event):
     return event.get("salt") is None and set(event["data"]) == {"erased"}
 
 
-def verify(lines, key=None, head=None):
+def verify(lines, key=None, head=None, run=None):
     previous, named, erased, plain, mac = bytes(32), None, [], False, None
     for seq, line in enumerate(lines, 1):
         event = json.loads(line)
-        if event["seq"] != seq:
-            fail(seq, "an event is missing")
+        if event["seq"] != seq or run not in (None, event["run"]):
+            fail(seq, "an event is missing, or another run's")
         if seq == 1:
             # The first layout has no salts, and its hashes cover the payload itself.
             plain = event.get("salt") is None and not is_erased(event)
@@ -91,12 +85,13 @@ def verify(lines, key=None, head=None):
     # A copy names its own run behind what it copied.
     if named not in (None, json.loads(lines[0])["run"]):
         fail(1, "it names another run")
-    if head is not None and previous.hex() != head:
+    if head not in (None, previous.hex()):
         fail(len(lines) + 1, "the end is cut off")
     print(f"sound: {len(lines)} events, {'keyed' if mac else 'unkeyed'}, {len(erased)} erased, head {previous.hex()}")
 
 
 if __name__ == "__main__":
-    given = os.environ.get("BACKSTOP_LOG_KEY")
-    wanted = sys.argv[2] if sys.argv[1:2] == ["--head"] else None
-    verify([line for line in sys.stdin.read().split("\n") if line], given and given.encode(), wanted)
+    given, record = os.environ.get("BACKSTOP_LOG_KEY"), [line for line in sys.stdin.read().split("\n") if line]
+    first = json.loads(record.pop(0)) if record and record[0].startswith('{"format":') else {}
+    wanted = sys.argv[2] if sys.argv[1:2] == ["--head"] else first.get("head")
+    verify(record, given and given.encode(), wanted, first.get("run"))

@@ -1,0 +1,105 @@
+//! `backstop copy`, and copies of runs that ask another model.
+
+use serde_json::{Value, json};
+
+use crate::bench::Bench;
+use crate::running::{ASKS, REFUNDS};
+use crate::sqlite;
+
+fn bench() -> Bench {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    let script =
+        "[[model]]\ntool_calls = [{ id = \"c1\", name = \"t\" }]\n[[model]]\ntext = \"ok\"\n";
+    let tool = "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind = \"command\"\nname = \"t\"\n\
+                description = \"d\"\ncommand = [\"sh\", \"-c\", \"echo secret trouble >&2; exit 3\"]\n";
+    bench.agent(script, tool);
+    bench
+}
+
+fn begin(bench: &Bench, session: &str) -> String {
+    let ran = bench.run(&["run", "agent.toml", "--session", session, "--json"]).ok().json();
+    ran[0]["run"].as_str().unwrap().to_owned()
+}
+
+/// Spec: D15. Records are carried to the byte, with the errors that they name, and verify there.
+#[test]
+fn records_are_carried_to_another_store() {
+    let bench = bench();
+    let (first, next) = (begin(&bench, "s-1"), begin(&bench, "s-1"));
+    let other = begin(&bench, "s-2");
+    let copy = |more: &[&str]| {
+        bench.run(&[&["copy", "--from", "sqlite:x.db", "--to", "sqlite:y.db"], more].concat())
+    };
+    assert_eq!(copy(&["--session", "s-1"]).ok().out, "2 runs copied\n");
+    assert_eq!(copy(&["--session", "s-1"]).ok().out, "0 runs copied, 2 runs there already\n");
+    let there = |args: &[&str]| bench.run(&[args, &["--store", "sqlite:y.db"]].concat());
+    for run in [&first, &next] {
+        let here = bench.run(&["export", run]).ok().out;
+        assert_eq!(there(&["export", run]).ok().out, here);
+        there(&["replay", run]).ok();
+    }
+    assert_eq!(there(&["runs", "--json"]).ok().json().len(), 2);
+    let error = there(&["errors", "list", "--json"]).ok().json().remove(0);
+    let shown = there(&["errors", "show", error["id"].as_str().unwrap()]).ok().out;
+    assert!(shown.contains("secret trouble"), "{shown}");
+    let all = copy(&["--json"]).ok().json().remove(0);
+    assert_eq!(all, json!({ "copied": 1, "known": 2, "open": [] }));
+    there(&["verify", &other]).ok();
+    // A session goes on there.
+    there(&["run", "agent.toml", "--session", "s-1"]).ok();
+    copy(&["--since", "2h"]).ok();
+}
+
+/// Spec: D15. What is open, changed or another record is not carried.
+#[test]
+fn what_cannot_be_carried_is_said() {
+    let bench = bench();
+    let run = begin(&bench, "s-1");
+    bench.agent(REFUNDS, ASKS);
+    let waiting = bench.run(&["run", "agent.toml", "--json"]).json();
+    let waiting = waiting[0]["run"].as_str().unwrap();
+    let copy = |from: &str, to: &str| bench.run(&["copy", "--from", from, "--to", to]);
+    let said = copy("sqlite:x.db", "sqlite:y.db").ok();
+    assert_eq!(said.out, "1 run copied\n");
+    assert!(said.err.contains(&format!("{waiting} is open, and was left out")), "{}", said.err);
+    sqlite::execute(&bench.path().join("x.db"), "UPDATE events SET actor = 'person' WHERE seq = 2");
+    copy("sqlite:x.db", "sqlite:z.db").fails(6, "hash chain broken at seq 2");
+    let none = bench.run(&["runs", "--json", "--store", "sqlite:z.db"]).ok().json();
+    assert_eq!(none, Vec::<Value>::new());
+    copy("sqlite:none.db", "sqlite:z.db").fails(5, "no database");
+    copy("x.db", "sqlite:z.db").fails(2, "--from");
+    let _ = run;
+}
+
+/// Spec: D7. Another model is asked, and what it asks the tools is answered from the record.
+#[test]
+fn another_model_gets_the_recorded_answers() {
+    let bench = bench();
+    let run = begin(&bench, "s-1");
+    let events = bench.run(&["trace", &run, "--json"]).ok().json();
+    let answered = |events: &[Value]| {
+        let answers = events.iter().filter(|event| event["type"] == "tool.responded");
+        answers.map(|event| event["data"]["error"]["reason"].clone()).collect::<Vec<_>>()
+    };
+    let fork = |agent: &str| {
+        let args = ["fork", &run, "--at", "1", "--tools", "recorded", "--agent", agent, "--json"];
+        let copy = bench.run(&args).ok().json().remove(0)["run"].as_str().unwrap().to_owned();
+        bench.run(&["trace", &copy, "--json"]).ok().json()
+    };
+    // The tool leaves a trace where it runs.
+    let text = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+    bench.write("same.toml", &text.replace("exit 3", "touch ran; exit 3"));
+    assert_eq!(answered(&fork("same.toml")), answered(&events));
+    assert!(!bench.path().join("ran").exists(), "no tool runs");
+    let calls = "tool_calls = [{ id = \"c1\", name = \"t\", arguments = { n = 1 } }]";
+    let script = format!("[[model]]\n{calls}\n[[model]]\ntext = \"ok\"\n");
+    bench.write("script.toml", &script);
+    let other = text.lines().map(|line| match line.starts_with("script") {
+        true => "script = \"script.toml\"".to_owned(),
+        false => line.to_owned(),
+    });
+    bench.write("other.toml", &other.collect::<Vec<_>>().join("\n"));
+    assert_eq!(answered(&fork("other.toml")), ["tool.unavailable"]);
+    let named = bench.run(&["fork", &run, "--at", "1", "--model", "m-2", "--json"]).ok().json();
+    assert_eq!(named[0]["outcome"], "completed");
+}

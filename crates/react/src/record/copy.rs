@@ -1,0 +1,71 @@
+//! Carrying records from store to store.
+
+use backstop_event_log::{Batch, LogError, Record, read_records, sessions_of};
+use layer0::event::{Event, EventKind};
+use layer0::id::RunId;
+
+use super::source::{Source, copy_stored};
+
+/// What became of a run that was to be copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CopyOutcome {
+    /// It is there now: with this many events.
+    Done(u64),
+    /// It was there already, the same to its last event.
+    Known,
+    /// It is not over: it would go on in one of the two stores alone.
+    Open,
+}
+
+/// Copies the record of a run that is over to another log, byte for byte, and what it stored to the stores beside it.
+/// The record is verified while it is read; its hashes, salts and key stay what they are.
+///
+/// # Errors
+///
+/// [`LogError::NotFound`] when there is no such run; [`LogError::Tampered`] when its record does not verify;
+/// [`LogError::Conflict`] when another record of its name is there, or its session goes on differently there; any other
+/// when a store fails.
+///
+/// # Cancel safety
+///
+/// If the future is dropped, the run was copied whole or not at all; ask again.
+pub async fn copy_run(from: &Source, to: &Source, run: &RunId) -> Result<CopyOutcome, LogError> {
+    let (summary, records) = read_records(&*from.log, run).await?;
+    if summary.is_open() {
+        return Ok(CopyOutcome::Open);
+    }
+    let events = decoded(&records, run)?;
+    if let Some(there) = to.log.summary(run).await? {
+        if there.head != summary.head {
+            return Err(LogError::conflict(run.clone(), summary.last_seq));
+        }
+        // What it stored may not have come along the last time.
+        copy_all(from, to, &events).await?;
+        return Ok(CopyOutcome::Known);
+    }
+    copy_all(from, to, &events).await?;
+    let number = summary.last_seq;
+    let claim = to.log.claim_new(run);
+    to.log.append(Batch::new(run.clone(), claim.epoch(), records, summary)).await?;
+    Ok(CopyOutcome::Done(number))
+}
+
+/// Returns the events that were not erased.
+fn decoded(records: &[Record], run: &RunId) -> Result<Vec<Event>, LogError> {
+    let events = records.iter().filter_map(|record| match record.decode(run) {
+        Err(LogError::Erased { .. }) => None,
+        event => Some(event),
+    });
+    events.collect()
+}
+
+async fn copy_all(from: &Source, to: &Source, events: &[Event]) -> Result<(), LogError> {
+    let sessions = sessions_of(events);
+    for event in events {
+        if matches!(event.kind, EventKind::ErrorStored(_) | EventKind::ResultStored(_)) {
+            copy_stored(&from.stores(), &to.stores(), event, &sessions).await?;
+        }
+    }
+    Ok(())
+}
