@@ -71,6 +71,7 @@ const RULES: &[(&str, &str)] = &[
     ("T11", "An async function becomes a tool."),
     ("T13", "The tool list never changes because of an error."),
     ("T14", "A call of unknown outcome is settled by its tool or by a person, and never made twice."),
+    ("T16", "What an argument names is done once, whichever run asks for it."),
     ("T15", "Tool names are checked when the agent is built, and mapped alike at every start."),
     ("S1", "A stored error has session, run, call, tool, codes, raw text, summary and count."),
     ("S2", "Error ids are sortable, can be searched for, and never lose an error."),

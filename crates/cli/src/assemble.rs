@@ -8,6 +8,7 @@ mod tool;
 mod usable;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_config::{AgentFile, ConfigError};
@@ -75,7 +76,8 @@ fn agent_with(
     let Models { first, others, keys } =
         models(&file.model, has_price, path, folder, answered, keys)?;
     let redactor = redactor_of(keys, file);
-    let entries = entries(file, path, database, &redactor);
+    let state = memory::state(database, &redactor);
+    let entries = memory::entries_in(Arc::clone(&state), file, path);
     let mut agent = AgentBuilder::on(first)
         .name(name(file, path))
         .instructions(file.agent.instructions(path, folder)?)
@@ -85,7 +87,8 @@ fn agent_with(
         .settings(file.model.settings())
         .stream(file.model.stream)
         .source(source(file, folder, &redactor))
-        .redactor(redactor);
+        .redactor(redactor)
+        .shared_state_store(state);
     for other in others {
         agent = match other {
             Other::Beside(upstream) => agent.endpoint(upstream),

@@ -11,7 +11,7 @@ use crate::ConfigError;
 use crate::agent_memory_table::{AgentMemoryTable, check_memory};
 use crate::agent_table::AgentTable;
 use crate::approvals::check_approvals;
-use crate::checked::{approvers, at_least_one, object_schema, optional_capabilities};
+use crate::checked::{approvers, at_least_one, object_schema, optional_capabilities, pointer};
 use crate::exact::check_values;
 use crate::later::{Later, refuse};
 use crate::model_table::ModelTable;
@@ -109,6 +109,9 @@ pub struct ToolTable {
     pub cwd: Option<PathBuf>,
     /// May a call be repeated?
     pub idempotent: Option<bool>,
+    /// JSON pointer to the argument whose value names what is done once across runs.
+    #[serde(default, deserialize_with = "pointer")]
+    pub once: Option<String>,
     /// Does it only look around?
     pub exploratory: Option<bool>,
     /// Must a person agree to each call? As the tool itself says otherwise.

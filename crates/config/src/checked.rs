@@ -119,6 +119,18 @@ pub(crate) fn object_schema<'de, D: Deserializer<'de>>(from: D) -> Result<Option
 }
 
 /// Reads the names of those who may decide.
+/// Reads a JSON pointer to an argument.
+pub(crate) fn pointer<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let text = String::deserialize(from)?;
+    match text.starts_with('/') && text.len() > 1 {
+        true => Ok(Some(text)),
+        false => {
+            let why = format!("`{text}` is no JSON pointer to an argument, such as `/invoice_id`");
+            Err(D::Error::custom(why))
+        }
+    }
+}
+
 pub(crate) fn approvers<'de, D: Deserializer<'de>>(from: D) -> Result<Approvers, D::Error> {
     let approvers = Approvers::deserialize(from)?;
     let is_nameless = approvers.names().any(|name| name.trim().is_empty());

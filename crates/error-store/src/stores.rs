@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use backstop_event_log::EventLog;
+use layer0::StateStore;
 
 use crate::{ErrorStore, ResultStore};
 
@@ -16,4 +17,9 @@ pub trait Store: Send + Sync {
 
     /// Returns its store of large results.
     fn results(&self) -> Arc<dyn ResultStore>;
+
+    /// Returns its state store, if it has one.
+    fn state(&self) -> Option<Arc<dyn StateStore>> {
+        None
+    }
 }

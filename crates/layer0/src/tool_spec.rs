@@ -74,6 +74,9 @@ pub struct ToolFacts {
     /// still be on its way.
     #[serde(default, skip_serializing_if = "is_false")]
     pub probe_is_final: bool,
+    /// JSON pointer to the argument whose value names what is done once, whichever run asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once: Option<Arc<str>>,
 }
 
 impl ToolSpec {
@@ -94,6 +97,7 @@ impl ToolSpec {
             dispatches: false,
             probe: false,
             probe_is_final: false,
+            once: None,
         }))
     }
 
@@ -166,6 +170,14 @@ impl ToolSpec {
     #[must_use]
     pub fn probe_is_final(mut self) -> Self {
         (self.probe, self.probe_is_final) = (true, true);
+        self
+    }
+
+    /// States that a call is made once for each value of an argument, in all runs that share a state store: a later
+    /// call gets the recorded answer, which says so. `pointer` is a JSON pointer, such as `/invoice_id`.
+    #[must_use]
+    pub fn once(mut self, pointer: impl Into<Arc<str>>) -> Self {
+        self.once = Some(pointer.into());
         self
     }
 

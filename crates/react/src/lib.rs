@@ -30,6 +30,7 @@ mod label;
 mod live;
 mod local_journal;
 mod memory;
+mod once;
 mod operator_tool;
 mod outcome;
 mod output_check;

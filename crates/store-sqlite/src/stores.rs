@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use backstop_error_store::{ErrorStore, ResultStore, Store};
 use backstop_event_log::EventLog;
+use layer0::StateStore;
 
 use crate::database::Database;
 use crate::errors::SqliteErrorStore;
@@ -48,5 +49,9 @@ impl Store for Database {
 
     fn results(&self) -> Arc<dyn ResultStore> {
         Arc::new(Self::results(self))
+    }
+
+    fn state(&self) -> Option<Arc<dyn StateStore>> {
+        Some(Arc::new(Self::state(self)))
     }
 }

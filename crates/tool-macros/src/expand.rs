@@ -58,6 +58,7 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
     ]
     .into_iter()
     .filter_map(|(set, call)| set.then_some(call));
+    let once = options.once.as_ref().map(|pointer| quote!(.once(#pointer)));
     let approval = options.approval.as_ref();
     let expiry = approval.and_then(|approval| approval.expires_after_ms);
     let expiry = expiry.map(|ms| quote!(.expires_after(::std::time::Duration::from_millis(#ms))));
@@ -105,7 +106,7 @@ fn write(options: &Options, mut function: ItemFn, home: &TokenStream) -> Result<
                     #name,
                     #description,
                     private::schema_of::<Arguments>(),
-                ) #(#capabilities)* #(#flags)* #expiry #approvers #timeout
+                ) #(#capabilities)* #(#flags)* #expiry #approvers #timeout #once
             });
 
             #body

@@ -18,6 +18,8 @@ pub(crate) struct Options {
     /// The function that says whether a call happened.
     pub(crate) probe: Option<Path>,
     pub(crate) probe_is_final: bool,
+    /// JSON pointer to what is done once.
+    pub(crate) once: Option<String>,
 }
 
 /// What stands between the parentheses of `approval(…)`.
@@ -41,6 +43,7 @@ impl Options {
                 ("crate", Meta::NameValue(pair)) => options.home = Some(path(&pair.value)?),
                 ("name", Meta::NameValue(pair)) => options.name = Some(text(&pair.value)?.value()),
                 ("probe", Meta::NameValue(pair)) => options.probe = Some(path(&pair.value)?),
+                ("once", Meta::NameValue(pair)) => options.once = Some(pointer(&pair.value)?),
                 ("probe_is_final", Meta::Path(_)) => options.probe_is_final = true,
                 ("timeout", Meta::NameValue(pair)) => {
                     options.timeout_ms = Some(milliseconds(&pair.value)?);
@@ -56,12 +59,29 @@ impl Options {
                         "expected one of: name = \"…\", idempotent, exploratory, approval, \
                          approval(expires_after_ms = 60000, approvers = [\"…\"]), timeout = \"5s\", \
                          capabilities(\"…\"), probe = function, probe_is_final, \
+                         once = \"args.invoice_id\", \
                          crate = path::to::backstop_tool",
                     ));
                 }
             }
         }
         Ok(options)
+    }
+}
+
+/// Reads `args.invoice_id` or `/invoice_id`.
+fn pointer(value: &Expr) -> Result<String> {
+    let written = text(value)?;
+    let pointer = match written.value() {
+        pointer if pointer.starts_with('/') => pointer,
+        names => names.strip_prefix("args").unwrap_or_default().replace('.', "/"),
+    };
+    match pointer.len() > 1 && !pointer.contains("//") && !pointer.ends_with('/') {
+        true => Ok(pointer),
+        false => Err(Error::new_spanned(
+            written,
+            "expected an argument, such as \"args.invoice_id\", or a JSON pointer",
+        )),
     }
 }
 

@@ -23,7 +23,7 @@ impl MemoryForget {
             "required": ["id"],
             "additionalProperties": false,
         });
-        let description = "Forget a note, or what was said in an earlier conversation.";
+        let description = "Forget a note, or what was said in an earlier conversation. Returns whether there was one.";
         let spec = ToolSpec::new("memory_forget", description, schema).idempotent();
         Self { spec, entries }
     }
@@ -46,11 +46,8 @@ impl Tool for MemoryForget {
     ) -> Result<JsonText, ToolError> {
         let id = arguments.text_of("id")?;
         let removed = self.entries.remove(session(context), id).await;
-        match removed.map_err(|error| failed(&error))? {
-            true => Ok(JsonText::from(json!({ "forgotten": true }))),
-            false => Err(ToolError::InvalidInput(format!(
-                "there is no `{id}`: memory_search returns ids"
-            ))),
-        }
+        let removed = removed.map_err(|error| failed(&error))?;
+        // One that is gone is what was asked for, also when the call is made again.
+        Ok(JsonText::from(json!({ "forgotten": removed })))
     }
 }

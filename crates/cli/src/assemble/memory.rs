@@ -23,10 +23,23 @@ pub(crate) fn entries(
     database: Option<&Database>,
     redactor: &Redactor,
 ) -> MemoryEntries {
-    let store: Arc<dyn StateStore> = match database {
+    entries_in(state(database, redactor), file, path)
+}
+
+/// Returns the state store of the agent: in the database, or in this process.
+pub(super) fn state(database: Option<&Database>, redactor: &Redactor) -> Arc<dyn StateStore> {
+    match database {
         Some(database) => Arc::new(database.state().redactor(redactor.clone())),
         None => Arc::new(MemoryStateStore::new().redactor(redactor.clone())),
-    };
+    }
+}
+
+/// As [`entries`], in this store.
+pub(super) fn entries_in(
+    store: Arc<dyn StateStore>,
+    file: &AgentFile,
+    path: &Path,
+) -> MemoryEntries {
     match file.memory.unwrap_or_default().scope {
         MemoryScope::Agent => MemoryEntries::of(store, Scope::Agent(name(file, path))),
         MemoryScope::Global => MemoryEntries::of(store, Scope::Global),

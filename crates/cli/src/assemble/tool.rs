@@ -62,6 +62,7 @@ fn command_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn
         table.capabilities.clone().unwrap_or_else(|| vec!["process:spawn".to_owned()]);
     spec.idempotent = table.idempotent.unwrap_or_default();
     spec.exploratory = table.exploratory.unwrap_or_default();
+    spec.once = table.once.as_deref().map(Into::into);
     spec.timeout = table.timeout_ms.map(Duration::from_millis);
     let cwd = table.cwd.as_ref().map_or_else(|| folder.to_owned(), |cwd| folder.join(cwd));
     if !cwd.is_dir() {
@@ -80,7 +81,7 @@ fn builtin_tool(
 ) -> Result<Arc<dyn Tool>, CliError> {
     let name = table.name.as_str();
     let takes_time = matches!(name, "http_fetch" | "shell");
-    let given: [(&str, bool); 9] = [
+    let given: [(&str, bool); 10] = [
         ("description", table.description.is_some()),
         ("schema", table.schema.is_some()),
         ("output_schema", table.output_schema.is_some()),
@@ -89,6 +90,7 @@ fn builtin_tool(
         ("timeout_ms", table.timeout_ms.is_some() && !takes_time),
         ("capabilities", table.capabilities.is_some()),
         ("idempotent", table.idempotent.is_some()),
+        ("once", table.once.is_some()),
         ("exploratory", table.exploratory.is_some()),
     ];
     if let Some((key, _)) = given.iter().find(|(_, given)| *given) {

@@ -11,6 +11,7 @@ mod builtins;
 mod carrying;
 #[cfg(unix)]
 mod chatting;
+mod doing_once;
 mod durable;
 mod episodes;
 mod exit_codes;

@@ -39,7 +39,7 @@ impl Agent {
     /// Its own tools may act, so it is not idempotent. Its time is the caller's and its own budget's, unless
     /// [`AgentTool::timeout`] gives it less.
     pub fn as_tool(&self, description: impl Into<Arc<str>>) -> AgentTool {
-        let schema = self.inner.schemas.input.as_deref();
+        let schema = self.inner.input_schema();
         let (spec, form) =
             (InputForm::spec(self.name(), description, schema), InputForm::by(schema));
         let own = LocalOrchestrator::builder()

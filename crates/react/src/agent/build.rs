@@ -20,6 +20,7 @@ use crate::agent::inner::{Inner, LazyRecord, Schemas};
 use crate::agent::pack;
 use crate::effect::guarded::panic_text;
 use crate::hook::Hook;
+use crate::once::Once;
 use crate::pool::stack;
 use crate::record::recordable::without_secrets;
 use crate::stores::Stores;
@@ -48,9 +49,13 @@ impl AgentBuilder {
     fn build_unguarded(mut self) -> Result<Agent, BuildError> {
         let mut tools = Toolset::new();
         for tool in std::mem::take(&mut self.tools) {
-            tools.add(match &self.recorded_tools {
-                Some(recorded) => recorded.stand_in(&*tool),
-                None => tool,
+            tools.add(match (&self.recorded_tools, &self.state) {
+                (Some(recorded), _) => recorded.stand_in(&*tool),
+                (None, Some(state)) => Once::around(tool, state, &self.clock),
+                (None, None) if tool.spec().once.is_some() => {
+                    return Err(BuildError::MissingStateStore(Arc::clone(&tool.spec().name)));
+                }
+                (None, None) => tool,
             })?;
         }
         let mut hooks: Vec<Hook> =
@@ -130,7 +135,7 @@ impl AgentBuilder {
             inner: Arc::new(Inner {
                 definition,
                 record: LazyRecord::default(),
-                schemas: Box::new(self.schemas),
+                schemas: self.schemas.boxed(),
                 models,
                 stream: self.stream,
                 retry: self.retry,

@@ -39,6 +39,11 @@ pub enum BuildError {
         /// The type of the state.
         wanted: &'static str,
     },
+    /// A tool is called once across runs, and there is no store in which that could stand.
+    #[error(
+        "tool `{0}` is called once: give a state store with `AgentBuilder::store` or `state_store`"
+    )]
+    MissingStateStore(Arc<str>),
     /// What the agent declares of its input or its answer is no JSON Schema.
     #[error("the {of} schema cannot be used")]
     #[non_exhaustive]

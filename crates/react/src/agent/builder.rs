@@ -10,7 +10,7 @@ use backstop_react_machine::{Budget, Limits, Price};
 use backstop_redact::Redactor;
 use backstop_retry::{Jitter, RetryConfig};
 use backstop_tool::Tool;
-use layer0::Approvers;
+use layer0::{Approvers, StateStore};
 use serde_json::Value;
 
 use crate::agent::inner::Schemas;
@@ -52,6 +52,7 @@ pub struct AgentBuilder {
     pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) errors: Choice<dyn ErrorStore>,
     pub(crate) results: Choice<dyn ResultStore>,
+    pub(crate) state: Option<Arc<dyn StateStore>>,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
     pub(crate) hooks: Vec<HookCode>,
@@ -95,6 +96,7 @@ impl AgentBuilder {
             log: None,
             errors: Choice::Default,
             results: Choice::Default,
+            state: None,
             memory: None,
             app_state: None,
             hooks: Vec::new(),
@@ -284,11 +286,27 @@ impl AgentBuilder {
         self
     }
 
-    /// Keeps everything in this database: the log of runs, whole errors and large results.
+    /// Keeps everything in this database: the log of runs, whole errors, large results and state.
     pub fn store(self, store: &(impl Store + ?Sized)) -> Self {
         self.shared_log(store.log())
             .shared_error_store(store.errors())
             .shared_result_store(store.results())
+            .maybe_state_store(store.state())
+    }
+
+    fn maybe_state_store(mut self, state: Option<Arc<dyn StateStore>>) -> Self {
+        self.state = state.or(self.state);
+        self
+    }
+
+    /// Keeps in this store what tools do [once](layer0::ToolSpec::once).
+    pub fn state_store(self, state: impl StateStore + 'static) -> Self {
+        self.shared_state_store(Arc::new(state))
+    }
+
+    /// As [`AgentBuilder::state_store`], for a store that is shared.
+    pub fn shared_state_store(self, state: Arc<dyn StateStore>) -> Self {
+        self.maybe_state_store(Some(state))
     }
 
     /// Keeps whole errors in this store. An agent with a tool of its own has one in memory otherwise;

@@ -24,7 +24,8 @@ use crate::stores::Stores;
 pub(crate) struct Inner {
     pub(crate) definition: CheckedDefinition,
     pub(crate) record: LazyRecord,
-    pub(crate) schemas: Box<Schemas>,
+    /// What it declares of its input and its answer; few agents do.
+    pub(crate) schemas: Option<Box<Schemas>>,
     pub(crate) models: ModelStack,
     /// Are answers asked for in pieces?
     pub(crate) stream: bool,
@@ -51,12 +52,29 @@ pub(crate) struct Schemas {
     pub(crate) output: Option<Arc<Value>>,
 }
 
+impl Schemas {
+    /// Returns them, where there is one.
+    pub(crate) fn boxed(self) -> Option<Box<Self>> {
+        (self.input.is_some() || self.output.is_some()).then(|| Box::new(self))
+    }
+}
+
 /// What `run.started` says of the agent, made for the first run: an agent that was never run does not
 /// hold it.
 #[derive(Default)]
 pub(crate) struct LazyRecord(OnceLock<Box<Resolved>>);
 
 impl Inner {
+    /// Returns the schema that the input of a dispatch has to fit.
+    pub(crate) fn input_schema(&self) -> Option<&Value> {
+        self.schemas.as_ref()?.input.as_deref()
+    }
+
+    /// Returns the schema that answers fit, where a run asks for no other.
+    pub(crate) fn output_schema(&self) -> Option<&Arc<Value>> {
+        self.schemas.as_ref()?.output.as_ref()
+    }
+
     /// Returns what `run.started` says of the agent.
     pub(crate) fn record(&self) -> Resolved {
         let record = self.record.0.get_or_init(|| Box::new(record(&self.definition)));

@@ -30,11 +30,11 @@ impl Operator for Agent {
     }
 
     fn input_schema(&self) -> Option<&Value> {
-        self.inner.schemas.input.as_deref()
+        self.inner.input_schema()
     }
 
     fn output_schema(&self) -> Option<&Value> {
-        self.inner.schemas.output.as_deref()
+        self.inner.output_schema().map(|schema| &**schema)
     }
 
     fn calls(&self) -> Vec<&str> {

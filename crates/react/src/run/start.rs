@@ -229,8 +229,8 @@ impl Start {
     /// Prepares the machine of this run, for the agent as the request wants it.
     fn setup(&mut self) -> Result<Setup, AgentError> {
         let setup = Setup::new(self.run.clone());
-        let declared = &self.agent.schemas.output;
-        let Some(schema) = self.request.output_schema.as_ref().or(declared.as_ref()) else {
+        let declared = self.agent.output_schema();
+        let Some(schema) = self.request.output_schema.as_ref().or(declared) else {
             return Ok(setup);
         };
         // Looked at before anything goes as deep as it does.
