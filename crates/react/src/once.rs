@@ -22,6 +22,7 @@ const WAIT: Duration = Duration::from_millis(100);
 /// first call answered is the answer of every later one, which says so.
 pub(crate) struct Once {
     tool: Arc<dyn Tool>,
+    name: Arc<str>,
     /// Where the argument stands.
     pointer: Arc<str>,
     store: Arc<dyn StateStore>,
@@ -49,14 +50,22 @@ enum CallState {
 }
 
 impl Once {
-    /// Wraps a tool that says which argument names what is done once; returns any other as it is.
+    /// Wraps a tool whose spec says which argument names what is done once.
     pub(crate) fn around(
-        tool: Arc<dyn Tool>,
+        spec: &ToolSpec,
+        tool: &Arc<dyn Tool>,
         store: &Arc<dyn StateStore>,
         clock: &Arc<dyn Clock>,
-    ) -> Arc<dyn Tool> {
-        let Some(pointer) = tool.spec().once.clone() else { return tool };
-        Arc::new(Self { tool, pointer, store: Arc::clone(store), clock: Arc::clone(clock) })
+    ) -> Option<Arc<dyn Tool>> {
+        let pointer = spec.once.clone()?;
+        let (store, clock) = (Arc::clone(store), Arc::clone(clock));
+        Some(Arc::new(Self {
+            tool: Arc::clone(tool),
+            pointer,
+            name: Arc::clone(&spec.name),
+            store,
+            clock,
+        }))
     }
 
     fn key(&self, arguments: &Arguments) -> Result<String, ToolError> {
@@ -66,7 +75,7 @@ impl Once {
             return Err(ToolError::InvalidInput(why));
         };
         let digest = digest_of(JsonText::from(value).get());
-        Ok(format!("once/{}/{digest}", self.tool.spec().name))
+        Ok(format!("once/{}/{digest}", self.name))
     }
 
     /// Notes how far the call is, over what is stored.

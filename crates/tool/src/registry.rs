@@ -146,6 +146,16 @@ impl Toolset {
         Ok(())
     }
 
+    /// Puts another tool in the place of each for which there is one; what a tool said of itself when it was added
+    /// stays.
+    pub fn replace(&mut self, other: impl Fn(&ToolSpec, &Arc<dyn Tool>) -> Option<Arc<dyn Tool>>) {
+        for entry in &mut self.0 {
+            if let Some(tool) = other(&entry.spec, &entry.tool) {
+                *entry = Arc::new(Entry { tool, ..Entry::clone(entry) });
+            }
+        }
+    }
+
     /// Returns the names of the tools that take a state, and its type.
     pub fn state_types(&self) -> impl Iterator<Item = (&str, StateType)> {
         self.0.iter().filter_map(|entry| Some((&*entry.spec.name, entry.tool.state_type()?)))

@@ -58,6 +58,9 @@ pub(crate) struct ExportArgs {
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+    /// Print one JSON object that says what was written; without --file the export is JSON itself
+    #[arg(long, requires = "file")]
+    pub(crate) json: bool,
 }
 
 #[derive(clap::Args)]

@@ -1,5 +1,6 @@
 //! `backstop export`
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use backstop_event_log::read_records;
@@ -22,6 +23,14 @@ struct Header<'a> {
     events: u64,
     head: Hash,
     key_id: Option<&'a str>,
+}
+
+/// What `--json` says of a file that was written.
+#[derive(Serialize)]
+struct Written<'a> {
+    #[serde(flatten)]
+    header: Header<'a>,
+    file: &'a Path,
 }
 
 pub(crate) async fn run(args: ExportArgs) -> Result<ExitCode, CliError> {
@@ -47,6 +56,9 @@ pub(crate) async fn run(args: ExportArgs) -> Result<ExitCode, CliError> {
             return lines.iter().try_for_each(|line| output::json_line(line));
         };
         page::write(file, &(lines.join("\n") + "\n"), &database)?;
+        if args.json {
+            return output::json(&Written { header, file });
+        }
         output::note(&format!("written: {}", file.display()));
         Ok(())
     };

@@ -91,6 +91,8 @@ fn exported_record_is_verified_by_others() {
     let file = bench.path().join("record.jsonl");
     bench.run(&["export", &run, "--file", "record.jsonl"]).ok();
     assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    let told = bench.run(&["export", &run, "--file", "again.jsonl", "--json"]).ok().json();
+    assert_eq!((&told[0]["file"], &told[0]["head"]), (&"again.jsonl".into(), &header["head"]));
     bench.run(&["export", &run, "--file", "x.db"]).fails(2, "belongs to the store itself");
     bench.run(&["export", "run_x"]).fails(2, "no run `run_x`");
     sqlite::execute(&bench.path().join("x.db"), "UPDATE events SET seq = 9 WHERE seq = 4");

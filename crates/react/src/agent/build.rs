@@ -49,18 +49,22 @@ impl AgentBuilder {
     fn build_unguarded(mut self) -> Result<Agent, BuildError> {
         let mut tools = Toolset::new();
         for tool in std::mem::take(&mut self.tools) {
-            tools.add(match (&self.recorded_tools, &self.state) {
-                (Some(recorded), _) => recorded.stand_in(&*tool),
-                (None, Some(state)) => Once::around(tool, state, &self.clock),
-                (None, None) if tool.spec().once.is_some() => {
-                    return Err(BuildError::MissingStateStore(Arc::clone(&tool.spec().name)));
-                }
-                (None, None) => tool,
-            })?;
+            tools.add(tool)?;
         }
         let mut hooks: Vec<Hook> =
             std::mem::take(&mut self.hooks).into_iter().map(Hook::of).collect();
         pack::load(std::mem::take(&mut self.packs), &mut tools, &mut hooks, &mut self.grants)?;
+        match (&self.recorded_tools, &self.state) {
+            (Some(recorded), _) => tools.replace(|spec, _| Some(recorded.stand_in(spec))),
+            (None, Some(state)) => {
+                tools.replace(|spec, tool| Once::around(spec, tool, state, &self.clock));
+            }
+            (None, None) => {
+                if let Some(spec) = tools.specs().find(|spec| spec.once.is_some()) {
+                    return Err(BuildError::MissingStateStore(Arc::clone(&spec.name)));
+                }
+            }
+        }
         let has_tools = tools.specs().next().is_some();
         let limit = Duration::from_millis(self.limits.store_timeout_ms);
         let stores = Stores::open(self.errors, self.results, has_tools, limit, &self.clock);
