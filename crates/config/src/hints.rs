@@ -143,6 +143,11 @@ pub(crate) fn of_value(
             if least.is_empty() { String::new() } else { format!(", or `{} = \"off\"`", key?) };
         return Some(format!("write a number from 1 on{off}, or take it out to keep the default"));
     }
+    if what.starts_with("must be from 0 to ") {
+        return Some(
+            "write a number in these bounds, or take it out to keep the provider's own".to_owned(),
+        );
+    }
     let (given, expected) = what.split_once(", expected ")?;
     let given = given.rsplit_once(": ").map_or(given, |(_, given)| given);
     match expected {

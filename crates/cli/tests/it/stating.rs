@@ -25,7 +25,7 @@ fn values_are_set_listed_and_removed() {
     let bench = bench();
     let said = bench.run(&["state", "list"]).ok();
     assert_eq!((&*said.out, &*said.err), ("", "no values\n"));
-    for (key, value) in [("a/1", "{\"n\": 1.50}"), ("a/2", "\"two\""), ("b", "-3")] {
+    for (key, value) in [("a/1", "{\"n\": 1.5}"), ("a/2", "\"two\""), ("b", "-3")] {
         bench.run(&["state", "set", key, value]).ok();
     }
     assert_eq!(bench.run(&["state", "get", "a/1"]).ok().out, "{\"n\":1.5}\n");

@@ -30,7 +30,7 @@ fn every_mistake_of_a_file_is_found() {
         "5: `tool_timeout_ms` must be at least 1 (write a number from 1 on, or take it out to keep the default)",
         "7: `max_model_calls`: invalid value: string \"many\", expected",
         "9: `provider`: unknown variant `antropic` (did you mean `anthropic`?)",
-        "10: `temperature` must be from 0 to 2, and is 9 ()",
+        "10: `temperature` must be from 0 to 2, and is 9 (write a number in these bounds, or take it out to keep the provider's own)",
         "11: unknown field `modle` (did you mean `model`?)",
         "12: unknown field `stroe` (did you mean `store`?)",
         "15: `kind`: unknown variant `comand` (did you mean `command`?)",
