@@ -5,7 +5,7 @@ mod save;
 mod search;
 
 use backstop_state::MemoryEntries;
-use backstop_tool::{ToolContext, ToolError};
+use backstop_tool::ToolError;
 use layer0::error::StateError;
 use layer0::failure::{Chain, Failure};
 
@@ -21,8 +21,4 @@ fn capability(what: &str, entries: &MemoryEntries) -> String {
 /// Says to the model that the store failed.
 fn failed(error: &StateError) -> ToolError {
     ToolError::ExecutionFailed(Chain(error).to_string()).with_code(error.code())
-}
-
-fn session(context: &ToolContext) -> &layer0::id::SessionId {
-    &context.session
 }

@@ -77,7 +77,7 @@ impl Expected {
 /// use layer0::state::{Expected, Scope, StateWrite};
 /// use serde_json::json;
 ///
-/// // Written only if nobody has the lock, which nobody keeps for ever.
+/// // Written only if no worker has the lock. It expires, so that a worker that died does not keep it.
 /// let lock = StateWrite::new(Scope::Global, "lock", json!("worker-1"))
 ///     .expecting(Expected::Absent)
 ///     .expires_after(Duration::from_secs(30));

@@ -62,7 +62,7 @@ async fn cancel(inner: &Inner, log: &Arc<dyn EventLog>, open: RunSummary) -> Res
     let can_end = inner.operators.get(&*root.agent).is_some_and(|it| it.operator.can_go_on());
     match log.claim(&root.run).await {
         Ok(_free) if can_end => {}
-        // Its owner hears of it, or whoever goes on with it.
+        // The process that runs it takes the request, or the next one that resumes it.
         Ok(_) | Err(LogError::Claimed(_)) => return Ok(()),
         Err(error) => return Err(unreadable(error)),
     }

@@ -95,16 +95,18 @@ impl Once {
 
     /// Claims the call for this run, or returns what another one answered.
     async fn claim(&self, key: &str, context: &ToolContext) -> Result<Claim, ToolError> {
-        let mut expected = Expected::Absent;
+        let mut expected = Some(Expected::Absent);
         loop {
-            match self.note(key, expected, context, CallState::Begun, None).await {
-                Ok(version) => return Ok(Claim::Mine(version)),
-                Err(StateError::Conflict { .. }) => {}
-                Err(error) => return Err(failed(&error)),
+            if let Some(expected) = expected.take() {
+                match self.note(key, expected, context, CallState::Begun, None).await {
+                    Ok(version) => return Ok(Claim::Mine(version)),
+                    Err(StateError::Conflict { .. }) => {}
+                    Err(error) => return Err(failed(&error)),
+                }
             }
             let found = self.store.read(&Scope::Global, key).await.map_err(|it| failed(&it))?;
             let Some(Versioned { value, version, .. }) = found else {
-                expected = Expected::Absent;
+                expected = Some(Expected::Absent);
                 continue;
             };
             let made: Made = serde_json::from_value(value)
@@ -114,7 +116,7 @@ impl Once {
             match made.state {
                 CallState::Done => return Ok(Claim::Done(made)),
                 // The runtime makes it again: it knows that it may.
-                _ if is_this_call => expected = Expected::Version(version),
+                _ if is_this_call => expected = Some(Expected::Version(version)),
                 CallState::Failed => {
                     return Err(unknown(&made, "failed before, and may have acted"));
                 }

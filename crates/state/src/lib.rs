@@ -10,7 +10,7 @@
 //! # async fn main() -> Result<(), layer0::error::StateError> {
 //! let state = MemoryStateStore::new();
 //! let seen = state.write(StateWrite::new(Scope::Global, "seen", json!(1))).await?;
-//! // Somebody who read it before it changes writes only if it is still the same.
+//! // A writer that has read the value writes only if it is still of that version.
 //! let next = StateWrite::new(Scope::Global, "seen", json!(2)).expecting(Expected::Version(seen));
 //! state.write(next).await?;
 //! assert_eq!(state.read(&Scope::Global, "seen").await?.unwrap().value, json!(2));

@@ -31,6 +31,8 @@ struct Kept {
     /// How many writes there were: the version of the last one.
     writes: u64,
     bytes: usize,
+    /// No value expires before.
+    next_expiry: Option<Timestamp>,
 }
 
 struct Row {
@@ -77,9 +79,10 @@ impl MemoryStateStore {
         let (mut kept, now) =
             (self.kept.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now());
         let expired = |row: &Row| row.value.expires_at.is_some_and(|at| at <= now);
-        if kept.values.values().any(expired) {
+        if kept.next_expiry.is_some_and(|at| at <= now) {
             kept.values.retain(|_, row| !expired(row));
             kept.bytes = kept.values.values().map(|row| row.bytes).sum();
+            kept.next_expiry = kept.values.values().filter_map(|row| row.value.expires_at).min();
         }
         (kept, now)
     }
@@ -150,6 +153,7 @@ impl StateStore for MemoryStateStore {
             )));
         }
         kept.writes += 1;
+        kept.next_expiry = kept.next_expiry.into_iter().chain(write.expires_at).min();
         kept.bytes = kept.bytes - before + bytes;
         let version = kept.writes;
         let value = Versioned::new(write.value, version, now).expires_at(write.expires_at);

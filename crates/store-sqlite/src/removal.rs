@@ -31,12 +31,12 @@ pub struct Removed {
     /// How many results.
     pub results: u64,
     /// How many values of the session's state.
-    #[serde(skip_serializing_if = "is_none")]
+    #[serde(skip_serializing_if = "is_zero")]
     pub state: u64,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "as serde calls it")]
-const fn is_none(count: &u64) -> bool {
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 

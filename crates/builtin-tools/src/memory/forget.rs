@@ -4,7 +4,7 @@ use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
-use super::{capability, failed, session};
+use super::{capability, failed};
 
 /// `memory_forget`: removes a note, or what a run came to. A call needs `memory:write:<kind of scope>`.
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ impl Tool for MemoryForget {
         context: &ToolContext,
     ) -> Result<JsonText, ToolError> {
         let id = arguments.text_of("id")?;
-        let removed = self.entries.remove(session(context), id).await;
+        let removed = self.entries.remove(&context.session, id).await;
         let removed = removed.map_err(|error| failed(&error))?;
         // One that is gone is what was asked for, also when the call is made again.
         Ok(JsonText::from(json!({ "forgotten": removed })))

@@ -5,7 +5,7 @@ use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::{capability, failed, session};
+use super::{capability, failed};
 
 /// `memory_save`: keeps a note that later runs are shown. A call needs `memory:write:<kind of scope>`. The same text
 /// is kept once.
@@ -50,7 +50,7 @@ impl Tool for MemorySave {
         let digest = Sha256::digest(text.as_bytes());
         let id: String = digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         let id = format!("note_{id}");
-        self.entries.note(session(context), &id, text).await.map_err(|error| failed(&error))?;
+        self.entries.note(&context.session, &id, text).await.map_err(|error| failed(&error))?;
         Ok(JsonText::from(json!({ "id": id })))
     }
 }

@@ -4,7 +4,7 @@ use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::{Value, json};
 
-use super::{capability, failed, session};
+use super::{capability, failed};
 
 /// How many entries are returned unless the model asks for another number.
 const DEFAULT: u64 = 8;
@@ -56,7 +56,7 @@ impl Tool for MemorySearch {
         let text = arguments.text_of("text")?;
         let most = arguments.whole_number("max")?.unwrap_or(DEFAULT).clamp(1, MOST);
         let most = u32::try_from(most).unwrap_or(u32::MAX);
-        let found = self.entries.search(session(context), text, most).await;
+        let found = self.entries.search(&context.session, text, most).await;
         let found = found.map_err(|error| failed(&error))?;
         let found = found.into_iter().map(|entry| json!({ "id": entry.id, "text": entry.text }));
         Ok(JsonText::from(json!({ "found": found.collect::<Vec<Value>>() })))

@@ -437,7 +437,7 @@ async fn empties_a_scope(held: Held) {
     assert_eq!(held.list(everything()).await, ["a", "b"]);
 }
 
-/// Adds one to a counter, whoever else does meanwhile.
+/// Adds one to a counter while other writers do so too.
 async fn count_up(held: &Held) {
     loop {
         let found = held.get(&Scope::Global, "count").await;
