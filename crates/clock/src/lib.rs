@@ -8,6 +8,7 @@
 //! the pool's included, because it cannot see that a worker thread is busy.
 
 mod limit;
+mod run_clock;
 mod system;
 mod virtual_clock;
 
@@ -18,6 +19,7 @@ use std::time::Duration;
 use layer0::Timestamp;
 
 pub use limit::Limit;
+pub use run_clock::RunClock;
 pub use system::SystemClock;
 pub use virtual_clock::{Hold, VirtualClock};
 

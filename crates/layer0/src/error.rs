@@ -26,6 +26,6 @@ mod state;
 
 pub use boxed::BoxError;
 pub use environment::EnvError;
-pub use operator::{Kept, OperatorError};
+pub use operator::{Kept, OperatorError, StepDone};
 pub use orchestrator::OrchError;
 pub use state::StateError;

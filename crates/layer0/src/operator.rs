@@ -239,6 +239,11 @@ pub struct Context {
     pub signals: Signals,
     /// Who is told what becomes of the work meanwhile.
     pub caller: Option<Arc<dyn Caller>>,
+    /// The step of a workflow that is dispatched next; counted from 1 where it has no name.
+    pub step: Option<Arc<str>>,
+    /// How many dispatches are to share what the caller has left, the next one included; 2 where that is
+    /// not known.
+    pub shares: Option<u32>,
 }
 
 /// What dispatched an operator, as the operator sees it while it works.
@@ -330,7 +335,33 @@ impl Context {
             orchestrator: None,
             signals: Signals::default(),
             caller: None,
+            step: None,
+            shares: None,
         }
+    }
+
+    /// Names the step of a workflow that is dispatched next. Where the run is recorded, a step of this name
+    /// that was done is answered from the record when the run is gone on with; a name that comes again is
+    /// counted: `draft`, `draft~2`.
+    ///
+    /// ```
+    /// use layer0::error::OperatorError;
+    /// use layer0::operator::{Answer, Context, Task};
+    ///
+    /// async fn review(topic: Task, context: &Context) -> Result<Answer, OperatorError> {
+    ///     let draft = context.step("draft").dispatch("writer", topic).await?;
+    ///     context.step("check").dispatch("critic", Task::json(draft.output)).await
+    /// }
+    /// ```
+    #[must_use]
+    pub fn step(&self, name: impl Into<Arc<str>>) -> Self {
+        Self { step: Some(name.into()), ..self.clone() }
+    }
+
+    /// States how many dispatches are to share what the caller has left, the next one included.
+    #[must_use]
+    pub fn sharing(&self, dispatches: usize) -> Self {
+        Self { shares: Some(u32::try_from(dispatches).unwrap_or(u32::MAX)), ..self.clone() }
     }
 
     /// Calls another operator one level deeper, in the same session.
@@ -364,6 +395,8 @@ impl Context {
             deadline: self.deadline,
             max_park: self.max_park,
             orchestrator: self.orchestrator.clone(),
+            step: self.step.clone(),
+            shares: self.shares,
             ..Self::root()
         }
     }

@@ -21,7 +21,7 @@ use crate::books::{Below, Books};
 use crate::many::one_of_many;
 
 /// Into how many parts what is left is divided where it is not known how many are to share it.
-const UNKNOWN_SHARES: u32 = 2;
+pub(crate) const UNKNOWN_SHARES: u32 = 2;
 /// How many bytes of a digest make an id.
 const ID_BYTES: usize = 16;
 
@@ -149,7 +149,8 @@ impl Orchestrator for Between {
         if is_of_another(&context) {
             return self.orchestrator.dispatch(operator, task, context).await;
         }
-        let begun = self.begin(operator, self.is_priced(operator), &task, context, UNKNOWN_SHARES);
+        let shares = context.shares.unwrap_or(UNKNOWN_SHARES);
+        let begun = self.begin(operator, self.is_priced(operator), &task, context, shares);
         self.go(Which::Named(operator), task, begun).await
     }
 
@@ -188,8 +189,8 @@ impl Orchestrator for Between {
         if is_of_another(&context) {
             return self.orchestrator.perform(operator, task, context).await;
         }
-        let begun =
-            self.begin(operator.name(), operator.is_priced(), &task, context, UNKNOWN_SHARES);
+        let shares = context.shares.unwrap_or(UNKNOWN_SHARES);
+        let begun = self.begin(operator.name(), operator.is_priced(), &task, context, shares);
         self.go(Which::Own(operator), task, begun).await
     }
 

@@ -1,5 +1,5 @@
-//! What is known of those that an operator without a record dispatched: what they may use, what they used
-//! and what they wait for.
+//! What is known of those that an operator dispatched: what they may use, what they used and what they wait
+//! for.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,13 +17,24 @@ use tokio::sync::watch;
 
 use crate::usage::at_least;
 
-/// Kept for one dispatch of an operator without a record, over all its attempts.
+/// May an operator be left while those below wait, to be taken up with them?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// What it did would be lost.
+    Never,
+    /// It is begun anew when its caller is gone on with.
+    WithCaller,
+    /// It keeps a record.
+    Always,
+}
+
+/// Kept for one dispatch of an operator without a record, over all its attempts, or for one with a record
+/// of its steps.
 pub(crate) struct Books {
     above: Option<Arc<dyn Caller>>,
     limit: Arc<Limit>,
     signals: Signals,
-    /// May the operator be begun anew when its caller is gone on with?
-    may_leave: bool,
+    leaving: Leaving,
     state: Mutex<State>,
     changed: watch::Sender<()>,
 }
@@ -61,7 +72,7 @@ impl Books {
         allowance: Option<Allowance>,
         limit: Arc<Limit>,
         signals: Signals,
-        may_leave: bool,
+        leaving: Leaving,
     ) -> Arc<Self> {
         let state = State {
             allowance,
@@ -75,7 +86,7 @@ impl Books {
             is_cancelled: false,
         };
         let changed = watch::Sender::new(());
-        Arc::new(Self { above, limit, signals, may_leave, state: Mutex::new(state), changed })
+        Arc::new(Self { above, limit, signals, leaving, state: Mutex::new(state), changed })
     }
 
     /// Reserves one of so many parts of what is left for a run; all of it, where a part would be nothing.
@@ -122,7 +133,12 @@ impl Books {
 
     /// Were those that wait told to leave, to be taken up with the operator?
     pub(crate) fn leaves(&self) -> bool {
-        self.above.is_some() && self.state().leaves
+        self.may_leave() && self.state().leaves
+    }
+
+    /// Is there a later, in which what leaves is taken up?
+    fn may_leave(&self) -> bool {
+        self.above.is_some() || self.leaving == Leaving::Always
     }
 
     /// Is what those below cost bounded?
@@ -142,8 +158,56 @@ impl Books {
         at_least(stated, &self.state().used())
     }
 
-    /// Tells what is above what becomes of those below. Returns when the operator is to leave.
-    pub(crate) async fn follow(&self) {
+    /// Goes on with a run that was given so much before.
+    pub(crate) fn begin_again(&self, run: RunId, signals: Signals, given: Option<Allowance>) {
+        let mut state = self.state();
+        let used = state.ended.remove(&run).unwrap_or_default();
+        state.open.insert(run, Open { given, used, waiting: None, signals });
+        drop(state);
+        self.changed.send_replace(());
+    }
+
+    /// Counts a run that had ended before.
+    pub(crate) fn ended_before(&self, run: RunId, used: Usage) {
+        self.state().ended.insert(run, used);
+    }
+
+    /// Returns what a run has used, as far as it is known.
+    pub(crate) fn used_by(&self, run: &RunId) -> Usage {
+        let state = self.state();
+        let open = state.open.get(run).map(|open| open.used);
+        open.or_else(|| state.ended.get(run).copied()).unwrap_or_default()
+    }
+
+    /// Asks the caller for more than it gave so many times. Returns whether there is more now.
+    pub(crate) async fn refill(&self, asked: u32) -> bool {
+        let Some(above) = &self.above else { return false };
+        let Some(more) = above.more(asked).await else { return false };
+        let mut state = self.state();
+        // Another one may have asked for the same meanwhile.
+        if state.asked == asked {
+            state.asked += 1;
+            state.allowance = state.allowance.map(|allowance| allowance.plus(&more));
+        }
+        true
+    }
+
+    /// Returns how often more was asked of the caller; `None` where there is none.
+    pub(crate) fn asked(&self) -> Option<u32> {
+        self.above.as_ref().map(|_| self.state().asked)
+    }
+
+    /// Takes in that the caller gave more before, so many times, in what may be used now.
+    pub(crate) fn asked_before(&self, asked: u32) {
+        self.state().asked = asked;
+    }
+
+    /// Tells what is above what becomes of those below, each wait once it is noted. Returns when the operator
+    /// is to leave.
+    pub(crate) async fn follow<N>(&self, note: impl Fn(Waiting) -> N)
+    where
+        N: Future<Output = ()>,
+    {
         let mut changes = self.changed.subscribe();
         loop {
             changes.mark_unchanged();
@@ -158,6 +222,7 @@ impl Books {
                 continue;
             };
             self.limit.pause();
+            note(waiting.clone()).await;
             if let Either::Left(_) = select(Box::pin(self.told_to_leave(waiting)), changed).await {
                 self.state().leaves = true;
                 self.changed.send_replace(());
@@ -200,7 +265,7 @@ impl Books {
         }
         // One that went on meanwhile has an answer, and the operator goes on with it.
         state.leaves = false;
-        std::mem::take(&mut state.is_left) && self.above.is_some()
+        std::mem::take(&mut state.is_left) && self.may_leave()
     }
 
     /// Returns what is waited for, where nothing else is done.
@@ -213,7 +278,7 @@ impl Books {
             true => all[0].r#for,
             false => WaitFor::Approval,
         };
-        let must_stay = self.above.is_some() && !self.may_leave;
+        let must_stay = self.above.is_some() && self.leaving == Leaving::Never;
         let stays = must_stay || all.iter().any(|one| one.stays);
         let mut waiting = Waiting::new(r#for, approvals).stays(stays);
         let first = all.iter().filter(|one| one.until.is_some()).min_by_key(|one| one.until);
@@ -365,12 +430,8 @@ impl Caller for Below {
                 drop(changes.changed().await);
                 continue;
             };
-            let more = self.books.above.as_ref()?.more(asked).await?;
-            let mut state = self.books.state();
-            // Another one may have asked for the same meanwhile.
-            if state.asked == asked {
-                state.asked += 1;
-                state.allowance = state.allowance.map(|allowance| allowance.plus(&more));
+            if !self.books.refill(asked).await {
+                return None;
             }
         }
     }

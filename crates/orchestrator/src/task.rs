@@ -21,7 +21,7 @@ use tower::{Layer, ServiceExt};
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
 
-use crate::books::{Books, Own, Pause};
+use crate::books::{Books, Leaving, Own, Pause};
 use crate::checked::Checked;
 use crate::dispatch::{Dispatch, Run};
 use crate::in_flight::Entered;
@@ -197,7 +197,9 @@ impl AtWork {
                 let signals = context.signals.clone();
                 let (allowance, limit) = (context.allowance, Arc::clone(&limit));
                 let has_caller = above.is_some();
-                let books = Books::new(above, allowance, limit, signals, task.idempotent);
+                let leaving =
+                    if task.idempotent { Leaving::WithCaller } else { Leaving::Never };
+                let books = Books::new(above, allowance, limit, signals, leaving);
                 context.caller = has_caller.then(|| Arc::new(Own(Arc::clone(&books))) as _);
                 Some(books)
             }
@@ -228,7 +230,7 @@ impl AtWork {
             // One that keeps a record keeps to its time by itself, and moves it by what it waits for people.
             let bounded = async {
                 let Some(books) = &books else { return std::future::pending().await };
-                match select(Box::pin(limit.passed()), Box::pin(books.follow())).await {
+                match select(Box::pin(limit.passed()), Box::pin(books.follow(|_| std::future::ready(())))).await {
                     Either::Left(_) => End::Late,
                     Either::Right(_) => End::Left(books.left()),
                 }

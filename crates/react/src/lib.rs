@@ -42,7 +42,6 @@ mod recorded_tools;
 mod request;
 mod resume_error;
 mod run;
-mod run_clock;
 mod shown;
 mod state_memory;
 mod stores;

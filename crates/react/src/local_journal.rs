@@ -1,7 +1,6 @@
 //! The journal of a run in this process: its log, and futures of its own.
 
 mod alarm;
-mod inbox;
 mod steps;
 
 use std::future::poll_fn;
@@ -9,7 +8,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use backstop_event_log::{EventLog, InboxMessage, LogError, RunWriter};
+use backstop_clock::RunClock;
+use backstop_event_log::{EventLog, InboxMessage, InboxReader, LogError, RunWriter};
 use backstop_react_machine::CANCEL;
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -17,12 +17,10 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use self::alarm::Alarm;
-use self::inbox::Inbox;
 use self::steps::Steps;
 use crate::effect::Effects;
 use crate::ids::new_run_id;
 use crate::journal::{Ask, AskId, Batch, End, Fact, Step, StepId, Told};
-use crate::run_clock::RunClock;
 
 /// Performs steps as futures of the run's own task, and keeps its record in the log.
 pub(crate) struct LocalJournal {
@@ -35,7 +33,7 @@ pub(crate) struct LocalJournal {
     alarm: Alarm,
     /// Is cancelled by the caller in this process; `None` once that was told.
     cancellation: Option<CancellationToken>,
-    inbox: Option<Inbox>,
+    inbox: Option<InboxReader>,
     /// Was it asked what is in the inbox?
     is_asked: bool,
     /// What steps asked and was not answered.
@@ -52,7 +50,7 @@ impl LocalJournal {
         log: Option<&Arc<dyn EventLog>>,
         cancellation: CancellationToken,
     ) -> Self {
-        let inbox = log.map(|log| Inbox::new(log, effects.run()));
+        let inbox = log.map(|log| InboxReader::new(log, effects.run()));
         Self {
             writer,
             effects,

@@ -1,11 +1,14 @@
 use std::borrow::Cow;
 
+use serde_json::Value;
 use thiserror::Error;
 
 use super::boxed::BoxError;
 use super::orchestrator::OrchError;
 use crate::code;
 use crate::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Inner, Retry};
+use crate::id::RunId;
+use crate::operator::Answer;
 
 /// Says why an operator could not finish.
 #[derive(Debug, Error)]
@@ -43,6 +46,8 @@ pub enum OperatorError {
         operator: Box<str>,
         /// Why it failed; the code where there is an error inside.
         message: Box<str>,
+        /// What was done before, where the operator works in steps.
+        done: Vec<StepDone>,
         /// What the orchestrator answered.
         source: Option<Inner<OrchError>>,
     },
@@ -89,6 +94,32 @@ pub enum OperatorError {
     Other(#[from] BoxError),
 }
 
+/// A step that was done before another one failed.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct StepDone {
+    /// The step's name, such as `2`.
+    pub step: Box<str>,
+    /// The operator that did it.
+    pub operator: Box<str>,
+    /// The run that it recorded, where it records one.
+    pub run: Option<RunId>,
+    /// What it answered.
+    pub output: Value,
+}
+
+impl StepDone {
+    /// Makes a step that was done.
+    pub fn new(step: impl Into<Box<str>>, operator: impl Into<Box<str>>, answer: &Answer) -> Self {
+        Self {
+            step: step.into(),
+            operator: operator.into(),
+            run: answer.run.clone(),
+            output: answer.output.clone(),
+        }
+    }
+}
+
 /// What is kept of an error beside its facts, where it says more than these.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
@@ -127,13 +158,28 @@ impl OperatorError {
         Self::SubDispatch {
             operator: operator.into(),
             message: error.code().into(),
+            done: Vec::new(),
             source: Some(error.into()),
         }
     }
 
     /// Says that `operator` could not be called at all, because of `message`.
     pub fn cannot_dispatch(operator: impl Into<Box<str>>, message: impl Into<Box<str>>) -> Self {
-        Self::SubDispatch { operator: operator.into(), message: message.into(), source: None }
+        Self::SubDispatch {
+            operator: operator.into(),
+            message: message.into(),
+            done: Vec::new(),
+            source: None,
+        }
+    }
+
+    /// States what was done before another operator failed; of any other error it changes nothing.
+    #[must_use]
+    pub fn after(mut self, steps: Vec<StepDone>) -> Self {
+        if let Self::SubDispatch { done, .. } = &mut self {
+            *done = steps;
+        }
+        self
     }
 
     /// Wraps any other error of the operator, keeping its facts.

@@ -5,8 +5,6 @@ use std::time::Duration;
 use backstop_clock::BoxFuture;
 use layer0::Timestamp;
 
-use crate::run_clock::RunClock;
-
 /// How long is slept at most before the clock is looked at again, because a timer may be late.
 const MAX_SLEEP: Duration = Duration::from_secs(10);
 
@@ -44,7 +42,7 @@ mod tests {
 
     use std::sync::{Arc, Mutex};
 
-    use backstop_clock::{Clock, SystemClock};
+    use backstop_clock::{Clock, RunClock, SystemClock};
     use futures_util::FutureExt;
 
     /// A clock whose time of day is set with every sleep, and whose sleeps last as long as is next.

@@ -4,6 +4,7 @@ mod episode;
 
 use std::sync::Arc;
 
+use backstop_clock::RunClock;
 use backstop_event_log::{
     Claim, EventLog, InboxMessage, LogError, Record, RunState, RunWriter, session_of_fork,
 };
@@ -31,7 +32,6 @@ use crate::outcome::RunOutcome;
 use crate::place::Place;
 use crate::record::fold::Folded;
 use crate::resume_error::ResumeError;
-use crate::run_clock::RunClock;
 
 /// A recorded run, to be gone on with.
 pub(crate) struct Resumed {

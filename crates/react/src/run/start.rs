@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use backstop_clock::RunClock;
 use backstop_event_log::{LogError, RunWriter};
 use backstop_react_machine::{CheckedDefinition, Machine, Setup};
 use backstop_tool::Schema;
@@ -32,7 +33,6 @@ use crate::record::digest::Resolved;
 use crate::record::recordable::recordable_messages;
 use crate::record::transcript::{Earlier, history};
 use crate::request::RunRequest;
-use crate::run_clock::RunClock;
 
 /// How often a run that was overtaken joins its session again; each time another run began.
 const MAX_JOINS: u32 = 64;

@@ -8,7 +8,7 @@ mod process;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use backstop_clock::{Clock, VirtualClock};
+use backstop_clock::{Clock, RunClock, VirtualClock};
 use backstop_event_log::{EventLog, MemoryLog, RunWriter, Seed};
 use backstop_react_machine::{Machine, Setup};
 use layer0::Timestamp;
@@ -25,7 +25,6 @@ use super::start::Start;
 use crate::journal::{AnyJournal, End, ExecutionEnd};
 use crate::local_journal::LocalJournal;
 use crate::request::RunRequest;
-use crate::run_clock::RunClock;
 
 /// What is told by the clock of a process, and how often an error was stored: an error that a process stored
 /// just before it died is stored again.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_clock::{Clock, VirtualClock};
+use backstop_clock::{Clock, RunClock, VirtualClock};
 use backstop_error_store::MemoryErrorStore;
 use backstop_event_log::{
     Decision, EventLog, MemoryLog, RunFilter, RunSummary, RunWriter, read_events,
@@ -35,7 +35,6 @@ use crate::local_journal::LocalJournal;
 use crate::memory::{Memory, MemoryEntry, MemoryQuery};
 use crate::request::RunRequest;
 use crate::run::start::Start;
-use crate::run_clock::RunClock;
 
 pub(super) const RUN: &str = "run_durable";
 

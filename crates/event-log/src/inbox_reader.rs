@@ -1,17 +1,18 @@
-//! What comes to a run from outside, through its log.
-
 use std::collections::BTreeSet;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use backstop_event_log::{EventLog, InboxMessage, InboxWatch, LogError};
 use layer0::id::RunId;
+
+use crate::{EventLog, InboxMessage, InboxWatch, LogError};
 
 type Reading = Pin<Box<dyn Future<Output = Result<Vec<InboxMessage>, LogError>> + Send>>;
 
-/// Tells the rows of a run's inbox, each once.
-pub(super) struct Inbox {
+/// Tells the rows of a run's inbox, each once: for the writer of the run, which takes each row in the append
+/// that records it.
+pub struct InboxReader {
     log: Arc<dyn EventLog>,
     run: RunId,
     watch: InboxWatch,
@@ -22,8 +23,9 @@ pub(super) struct Inbox {
     told: BTreeSet<u64>,
 }
 
-impl Inbox {
-    pub(super) fn new(log: &Arc<dyn EventLog>, run: &RunId) -> Self {
+impl InboxReader {
+    /// Begins with the rows that are there.
+    pub fn new(log: &Arc<dyn EventLog>, run: &RunId) -> Self {
         let watch = log.watch_inbox(run);
         let (log, run) = (Arc::clone(log), run.clone());
         Self { log, run, watch, reading: None, told: BTreeSet::new() }
@@ -34,7 +36,7 @@ impl Inbox {
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Vec<InboxMessage> {
+    pub async fn next(&mut self) -> Vec<InboxMessage> {
         loop {
             if self.reading.is_none() {
                 self.watch.changed().await;
@@ -59,10 +61,14 @@ impl Inbox {
 
     /// Reads the rows that were not told, as they are now.
     ///
+    /// # Errors
+    ///
+    /// As [`EventLog::inbox`].
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future loses nothing.
-    pub(super) async fn read(&mut self) -> Result<Vec<InboxMessage>, LogError> {
+    pub async fn read(&mut self) -> Result<Vec<InboxMessage>, LogError> {
         let messages = self.log.inbox(&self.run).await?;
         Ok(self.untold(messages))
     }
@@ -70,5 +76,11 @@ impl Inbox {
     fn untold(&mut self, mut messages: Vec<InboxMessage>) -> Vec<InboxMessage> {
         messages.retain(|message| self.told.insert(message.id));
         messages
+    }
+}
+
+impl fmt::Debug for InboxReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InboxReader").field("run", &self.run).finish_non_exhaustive()
     }
 }

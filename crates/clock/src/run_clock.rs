@@ -1,0 +1,54 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use layer0::Timestamp;
+
+use crate::Clock;
+
+/// Stamps the events of a run: with the time of day when this process took the run, plus what has
+/// passed since on a clock that is never set. So a difference of two stamps is a duration, whatever
+/// becomes of the time of day.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use backstop_clock::{Clock, RunClock, SystemClock};
+///
+/// let mut clock = RunClock::new(Arc::new(SystemClock));
+/// let recorded = SystemClock.now().after(Duration::from_secs(60));
+/// // Another machine stamped the last event, and its time of day was ahead.
+/// clock.not_before(recorded);
+/// assert!(clock.now() >= recorded);
+/// ```
+#[derive(Debug, Clone)]
+pub struct RunClock {
+    clock: Arc<dyn Clock>,
+    base: Timestamp,
+    origin: Duration,
+}
+
+impl RunClock {
+    /// Takes the time of day of now.
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { base: clock.now(), origin: clock.monotonic(), clock }
+    }
+
+    /// Begins no earlier than this, where events have to stand behind others.
+    pub fn not_before(&mut self, at: Timestamp) {
+        (self.base, self.origin) = (self.now().max(at), self.clock.monotonic());
+    }
+
+    /// Returns the stamp of an event that happens now.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.base.after(self.clock.monotonic().saturating_sub(self.origin))
+    }
+
+    /// Returns the clock that it measures with.
+    #[must_use]
+    pub const fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+}
