@@ -62,7 +62,7 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("guard.tripped", &["reason", "message", "guard", "count", "limit"]),
     ("error.stored", &["error_id", "call_id", "tool", "code", "occurrences", "chars_kept"]),
     ("error_store.degraded", &["operation", "reason", "message"]),
-    ("signal.received", &["name", "data"]),
+    ("signal.received", &["name", "data", "cause"]),
     ("memory.read", &["entries"]),
     ("memory.wrote", &["count"]),
     ("memory.degraded", &["operation", "reason", "message"]),

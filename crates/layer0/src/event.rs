@@ -229,13 +229,16 @@ event_kinds! {
     ResultStored "result.stored"
     ContextCompacted "context.compacted"
     Warning "warning"
-    BehaviorStarted "behavior.started"
-    BehaviorFailed "behavior.failed"
     OperatorDispatched "operator.dispatched"
     OperatorWaiting "operator.waiting"
     OperatorReturned "operator.returned"
+    WorkflowRouted "workflow.routed"
     BudgetGranted "budget.granted"
     SignalReceived "signal.received"
+    SubscriptionOpened "subscription.opened"
+    BehaviorDelivered "behavior.delivered"
+    BehaviorCompleted "behavior.completed"
+    BehaviorFailed "behavior.failed"
 }
 
 impl Serialize for Event {

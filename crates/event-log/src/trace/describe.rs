@@ -169,9 +169,27 @@ fn details(kind: &EventKind) -> String {
             )
         }
         EventKind::Warning(e) => brief(&e.message),
-        EventKind::BehaviorStarted(e) => e.behavior.to_string(),
+        EventKind::SubscriptionOpened(e) => {
+            let after = e.follows.as_ref().map(|before| format!(" (after {before})"));
+            format!("{}: {}{}", brief(&e.name), brief(&e.pattern), after.unwrap_or_default())
+        }
+        EventKind::BehaviorDelivered(e) => {
+            format!("{} gets {} {} of {}", brief(&e.behavior), e.event, e.seq, e.run)
+        }
+        EventKind::BehaviorCompleted(e) => {
+            let after = tried(e.attempts);
+            format!("{} done with {} of {}{after}", brief(&e.behavior), e.seq, e.run)
+        }
         EventKind::BehaviorFailed(e) => {
-            format!("{}: {} {}", e.behavior, e.reason, brief(&e.message))
+            let after = tried(e.attempts);
+            format!(
+                "{} at {} of {}{after}: {} {}",
+                brief(&e.behavior),
+                e.seq,
+                e.run,
+                e.reason,
+                brief(&e.message)
+            )
         }
         EventKind::OperatorDispatched(e) => {
             let attempt = match e.attempt {
@@ -197,6 +215,7 @@ fn details(kind: &EventKind) -> String {
             }
             None => format!("nothing to {}", e.run),
         },
+        EventKind::WorkflowRouted(e) => format!("{} → {}", brief(&e.step), brief(&e.to)),
         EventKind::SignalReceived(e) if e.data.is_null() => e.name.to_string(),
         EventKind::SignalReceived(e) => {
             format!("{}: {}", e.name, brief(&JsonText::from(&e.data).shown()))
@@ -221,6 +240,14 @@ fn waits(what: WaitFor, approvals: &[ApprovalId]) -> String {
     };
     let and = if what.is_empty() || open.is_empty() { "" } else { ", and for " };
     format!("waits for {what}{and}{open}")
+}
+
+/// Says how many attempts were made, where it was more than one.
+fn tried(attempts: u32) -> String {
+    match attempts {
+        0 | 1 => String::new(),
+        more => format!(" after {more} attempts"),
+    }
 }
 
 /// Names the bounds of an allowance; `None` where there is none.

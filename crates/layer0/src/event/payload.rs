@@ -19,6 +19,7 @@ macro_rules! payload {
 }
 
 mod around;
+mod behavior;
 mod model;
 mod run;
 mod settlement;
@@ -26,6 +27,7 @@ mod tool;
 mod waiting;
 
 pub use around::*;
+pub use behavior::*;
 pub use model::*;
 pub use run::*;
 pub use settlement::*;

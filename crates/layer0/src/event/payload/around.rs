@@ -1,4 +1,4 @@
-//! What surrounds the loop: hooks, memory, guards, budgets, behaviours, other operators.
+//! What surrounds the loop: hooks, memory, guards, budgets, other operators, signals.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Number, Value};
 
 use crate::JsonText;
 use crate::code::Code;
-use crate::event::WaitFor;
+use crate::event::{Cause, WaitFor};
 use crate::id::{ApprovalId, CallId, RunId};
 use crate::json_text::{MAX_DEPTH, is_deeper};
 use crate::stop::Outcome;
@@ -265,54 +265,6 @@ impl Warning {
 }
 
 payload! {
-    /// A behaviour began.
-    BehaviorStarted {
-        /// Its name.
-        behavior: Arc<str>,
-    }
-}
-
-impl BehaviorStarted {
-    /// Names the behaviour.
-    #[must_use]
-    pub fn new(behavior: impl Into<Arc<str>>) -> Self {
-        Self { behavior: behavior.into() }
-    }
-}
-
-payload! {
-    /// A behaviour failed; the others still fire.
-    BehaviorFailed {
-        /// Its name.
-        behavior: Arc<str>,
-        /// The type of the error.
-        exception_type: Arc<str>,
-        /// The code.
-        reason: Code,
-        /// What happened.
-        message: Arc<str>,
-    }
-}
-
-impl BehaviorFailed {
-    /// Names the behaviour and the type of its error, and says why it failed.
-    #[must_use]
-    pub fn new(
-        behavior: impl Into<Arc<str>>,
-        exception_type: impl Into<Arc<str>>,
-        reason: impl Into<Code>,
-        message: impl Into<Arc<str>>,
-    ) -> Self {
-        Self {
-            behavior: behavior.into(),
-            exception_type: exception_type.into(),
-            reason: reason.into(),
-            message: message.into(),
-        }
-    }
-}
-
-payload! {
     /// Another operator was called.
     OperatorDispatched {
         /// Its name.
@@ -426,6 +378,9 @@ payload! {
         reason: Option<Code>,
         /// What it used, with all that it dispatched itself.
         usage: Usage,
+        /// What it answers, where it keeps no record of its run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        output: Option<JsonText>,
     }
 }
 
@@ -439,7 +394,26 @@ impl OperatorReturned {
         reason: Option<Code>,
         usage: Usage,
     ) -> Self {
-        Self { operator: operator.into(), run: run.into(), outcome, reason, usage }
+        let (operator, run) = (operator.into(), run.into());
+        Self { operator, run, outcome, reason, usage, output: None }
+    }
+}
+
+payload! {
+    /// A workflow chose what follows a step.
+    WorkflowRouted {
+        /// The step.
+        step: Arc<str>,
+        /// The step that it goes on with.
+        to: Arc<str>,
+    }
+}
+
+impl WorkflowRouted {
+    /// Names a step, and the one that the workflow goes on with.
+    #[must_use]
+    pub fn new(step: impl Into<Arc<str>>, to: impl Into<Arc<str>>) -> Self {
+        Self { step: step.into(), to: to.into() }
     }
 }
 
@@ -451,6 +425,9 @@ payload! {
         /// What it carried.
         #[serde(serialize_with = "sorted")]
         data: Value,
+        /// The delivery to a behaviour that led to it.
+        #[serde(default)]
+        cause: Option<Box<Cause>>,
     }
 }
 
@@ -458,7 +435,7 @@ impl SignalReceived {
     /// Names the signal, and states what it carried.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, data: Value) -> Self {
-        Self { name: name.into(), data }
+        Self { name: name.into(), data, cause: None }
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::code::Code;
+use crate::event::Cause;
 use crate::event::hash::Hash;
 use crate::failure::RetryFacts;
 use crate::id::{CallId, RunId, SessionId};
@@ -96,7 +97,7 @@ payload! {
         /// The caller's place in a distributed trace, as W3C `traceparent`.
         #[serde(default)]
         trace_parent: Option<Arc<str>>,
-        /// The event of another run that led to this one.
+        /// The delivery to a behaviour that led to it.
         #[serde(default)]
         cause: Option<Box<Cause>>,
         /// Whose journal decides what happens next.
@@ -140,24 +141,6 @@ impl RunStarted {
             key_id: None,
             history: Transcript::default(),
         }
-    }
-}
-
-/// An event of another run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Cause {
-    /// The run.
-    pub run: RunId,
-    /// The event.
-    pub seq: u64,
-}
-
-impl Cause {
-    /// Names the run, and its event.
-    #[must_use]
-    pub const fn new(run: RunId, seq: u64) -> Self {
-        Self { run, seq }
     }
 }
 
@@ -271,7 +254,7 @@ payload! {
         /// What is said to the model before it is asked next; null where it is asked as before.
         #[serde(default)]
         message: Option<Arc<str>>,
-        /// The event of another run that led to this one.
+        /// The delivery to a behaviour that led to it.
         #[serde(default)]
         cause: Option<Box<Cause>>,
     }

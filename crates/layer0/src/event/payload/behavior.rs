@@ -1,0 +1,161 @@
+//! Behaviours: what was delivered to them, how it ended, and what they caused.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::code::Code;
+use crate::event::hash::Hash;
+use crate::id::RunId;
+
+/// A delivery to a behaviour that led to an event.
+///
+/// ```
+/// use layer0::event::Cause;
+///
+/// let first = Cause::new("tell ops", "run_1", 7, 1);
+/// assert_eq!(first.length, 1, "the run it came from was not caused by a behaviour");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Cause {
+    /// The subscription that the event was delivered to.
+    pub subscription: Arc<str>,
+    /// The run whose event it was.
+    pub run: RunId,
+    /// The event.
+    pub seq: u64,
+    /// How many deliveries led to it, one after the other; 1 where that event had no cause itself.
+    pub length: u32,
+}
+
+impl Cause {
+    /// Names the subscription, the run and its event, and states how long the chain of causes is.
+    #[must_use]
+    pub fn new(
+        subscription: impl Into<Arc<str>>,
+        run: impl Into<RunId>,
+        seq: u64,
+        length: u32,
+    ) -> Self {
+        Self { subscription: subscription.into(), run: run.into(), seq, length }
+    }
+}
+
+payload! {
+    /// A segment of a subscription's record began.
+    SubscriptionOpened {
+        /// The name of the subscription.
+        name: Arc<str>,
+        /// The pattern it has from here on; of several, each stands between ` or `.
+        pattern: Arc<str>,
+        /// The segment before; null in the first one.
+        follows: Option<RunId>,
+        /// The hash of the last event of the segment before; null in the first one.
+        head: Option<Hash>,
+    }
+}
+
+impl SubscriptionOpened {
+    /// Begins the first segment of a subscription's record.
+    #[must_use]
+    pub fn new(name: impl Into<Arc<str>>, pattern: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), pattern: pattern.into(), follows: None, head: None }
+    }
+}
+
+payload! {
+    /// A behaviour was given an event.
+    BehaviorDelivered {
+        /// Its name.
+        behavior: Arc<str>,
+        /// The run whose event it is.
+        run: RunId,
+        /// The event.
+        seq: u64,
+        /// The event's type.
+        event: Arc<str>,
+    }
+}
+
+impl BehaviorDelivered {
+    /// Names the behaviour and the event it was given.
+    #[must_use]
+    pub fn new(
+        behavior: impl Into<Arc<str>>,
+        run: impl Into<RunId>,
+        seq: u64,
+        event: impl Into<Arc<str>>,
+    ) -> Self {
+        Self { behavior: behavior.into(), run: run.into(), seq, event: event.into() }
+    }
+}
+
+payload! {
+    /// A behaviour did what it does about an event.
+    BehaviorCompleted {
+        /// Its name.
+        behavior: Arc<str>,
+        /// The run whose event it was given.
+        run: RunId,
+        /// The event.
+        seq: u64,
+        /// How many attempts it took: 1, 2, ….
+        attempts: u32,
+    }
+}
+
+impl BehaviorCompleted {
+    /// Names the behaviour and the event, and states how many attempts it took.
+    #[must_use]
+    pub fn new(
+        behavior: impl Into<Arc<str>>,
+        run: impl Into<RunId>,
+        seq: u64,
+        attempts: u32,
+    ) -> Self {
+        Self { behavior: behavior.into(), run: run.into(), seq, attempts }
+    }
+}
+
+payload! {
+    /// A behaviour failed at an event, which is set aside; the others still fire.
+    BehaviorFailed {
+        /// Its name.
+        behavior: Arc<str>,
+        /// The run whose event it was given.
+        run: RunId,
+        /// The event.
+        seq: u64,
+        /// How many attempts were made; 0 where it was not asked.
+        attempts: u32,
+        /// The type of the error.
+        exception_type: Arc<str>,
+        /// The code.
+        reason: Code,
+        /// What happened.
+        message: Arc<str>,
+    }
+}
+
+impl BehaviorFailed {
+    /// States what was delivered, how many attempts were made, and why the last one failed.
+    #[must_use]
+    pub fn new(
+        delivered: &BehaviorDelivered,
+        attempts: u32,
+        exception_type: impl Into<Arc<str>>,
+        reason: impl Into<Code>,
+        message: impl Into<Arc<str>>,
+    ) -> Self {
+        Self {
+            behavior: delivered.behavior.clone(),
+            run: delivered.run.clone(),
+            seq: delivered.seq,
+            attempts,
+            exception_type: exception_type.into(),
+            reason: reason.into(),
+            message: message.into(),
+        }
+    }
+}
