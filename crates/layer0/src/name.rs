@@ -4,6 +4,9 @@ use std::borrow::Cow;
 
 use thiserror::Error;
 
+use crate::code;
+use crate::failure::{Effect, Facts, Failure};
+
 /// The most characters of a name.
 pub const MAX_NAME_CHARS: usize = 64;
 
@@ -53,6 +56,8 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
 }
 
 /// Says why a session cannot be called so.
+///
+/// Retry: never. Effect: none.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("the session `{shown}` {why}")]
 #[non_exhaustive]
@@ -61,6 +66,12 @@ pub struct SessionNameError {
     pub shown: String,
     /// What is wrong with it.
     pub why: &'static str,
+}
+
+impl Failure for SessionNameError {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
 }
 
 /// Checks the name of a session: 1 to 256 bytes, not all of them spaces, no control characters.

@@ -383,6 +383,23 @@ impl Context {
             .map_err(|error| OperatorError::sub_dispatch(operator, error))
     }
 
+    /// Notes which way is taken at this step, and returns it; where the run is recorded and gone on with, the
+    /// way that was taken then.
+    ///
+    /// # Errors
+    ///
+    /// [`OperatorError::SubDispatch`], with what the orchestrator answered inside.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the way is noted or not.
+    pub async fn route(&self, to: impl Into<String> + Send) -> Result<String, OperatorError> {
+        let to = to.into();
+        let Some(orchestrator) = &self.orchestrator else { return Ok(to) };
+        let routed = orchestrator.route(to.clone(), self.below()).await;
+        routed.map_err(|error| OperatorError::sub_dispatch(to, error))
+    }
+
     /// Makes the context of an operator that this one calls: one level deeper, in the same session, until
     /// the same time.
     #[must_use]

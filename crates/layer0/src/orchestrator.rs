@@ -67,6 +67,21 @@ pub trait Orchestrator: Send + Sync {
         self.dispatch(operator.name(), task, context).await
     }
 
+    /// Notes which way a workflow takes at the context's step, and returns it; where its run is gone on with,
+    /// the way that was taken then. Where no record is kept, that is `to`.
+    ///
+    /// # Errors
+    ///
+    /// [`OrchError::Shutdown`] when the workflow is over; and when its record cannot be written.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the way is noted or not.
+    async fn route(&self, to: String, context: Context) -> Result<String, OrchError> {
+        drop(context);
+        Ok(to)
+    }
+
     /// Says before a dispatch that there is no operator of this name; `None` where there is one, or where
     /// that is not known before.
     fn unknown(&self, operator: &str) -> Option<UnknownOperator> {

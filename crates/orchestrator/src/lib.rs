@@ -49,6 +49,11 @@ mod outside;
 mod parked;
 mod task;
 mod usage;
+mod workflow;
 
 pub use builder::{LocalOrchestratorBuilder, OperatorNameError};
 pub use local::LocalOrchestrator;
+pub use workflow::{
+    Diverged, Map, OnFailure, Parallel, Place, ReplayError, Restart, Route, Sequence, Supervise,
+    Workflow, is_workflow, replay_workflow,
+};

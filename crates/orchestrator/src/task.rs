@@ -29,7 +29,7 @@ use crate::inner::Inner;
 use crate::parked::Parked;
 
 /// How long an operator that was told to end has to close its record.
-const CLOSING: Duration = Duration::from_secs(5);
+pub(crate) const CLOSING: Duration = Duration::from_secs(5);
 
 /// How often is looked whether a run has ended that another process goes on with.
 const ELSEWHERE: Duration = Duration::from_secs(1);
@@ -197,8 +197,7 @@ impl AtWork {
                 let signals = context.signals.clone();
                 let (allowance, limit) = (context.allowance, Arc::clone(&limit));
                 let has_caller = above.is_some();
-                let leaving =
-                    if task.idempotent { Leaving::WithCaller } else { Leaving::Never };
+                let leaving = if task.idempotent { Leaving::WithCaller } else { Leaving::Never };
                 let books = Books::new(above, allowance, limit, signals, leaving);
                 context.caller = has_caller.then(|| Arc::new(Own(Arc::clone(&books))) as _);
                 Some(books)
@@ -230,7 +229,12 @@ impl AtWork {
             // One that keeps a record keeps to its time by itself, and moves it by what it waits for people.
             let bounded = async {
                 let Some(books) = &books else { return std::future::pending().await };
-                match select(Box::pin(limit.passed()), Box::pin(books.follow(|_| std::future::ready(())))).await {
+                match select(
+                    Box::pin(limit.passed()),
+                    Box::pin(books.follow(|_| std::future::ready(()))),
+                )
+                .await
+                {
                     Either::Left(_) => End::Late,
                     Either::Right(_) => End::Left(books.left()),
                 }
@@ -290,7 +294,7 @@ impl Caller for Timed {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     panic
         .downcast_ref::<&str>()
         .map(ToString::to_string)

@@ -8,7 +8,6 @@ use super::orchestrator::OrchError;
 use crate::code;
 use crate::failure::{Effect, Elsewhere, Exhausted, Facts, Failure, Inner, Retry};
 use crate::id::RunId;
-use crate::operator::Answer;
 
 /// Says why an operator could not finish.
 #[derive(Debug, Error)]
@@ -109,14 +108,15 @@ pub struct StepDone {
 }
 
 impl StepDone {
-    /// Makes a step that was done.
-    pub fn new(step: impl Into<Box<str>>, operator: impl Into<Box<str>>, answer: &Answer) -> Self {
-        Self {
-            step: step.into(),
-            operator: operator.into(),
-            run: answer.run.clone(),
-            output: answer.output.clone(),
-        }
+    /// Makes a step that recorded no run.
+    pub fn new(step: impl Into<Box<str>>, operator: impl Into<Box<str>>, output: Value) -> Self {
+        Self { step: step.into(), operator: operator.into(), run: None, output }
+    }
+
+    /// Names the run that it recorded.
+    #[must_use]
+    pub fn run(self, run: Option<RunId>) -> Self {
+        Self { run, ..self }
     }
 }
 

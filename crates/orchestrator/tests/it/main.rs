@@ -11,6 +11,7 @@ mod schemas;
 mod sessions;
 mod signals;
 mod waits;
+mod workflows;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use backstop_clock::BoxFuture;
+use backstop_clock::{BoxFuture, RunClock};
 use layer0::Timestamp;
 
 /// How long is slept at most before the clock is looked at again, because a timer may be late.

@@ -1,0 +1,278 @@
+//! How a workflow's run begins, or is gone on with.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, Limit};
+use backstop_event_log::{EventLog, LogError, RunState, RunSummary, RunWriter, read_events};
+use backstop_redact::Redactor;
+use layer0::code;
+use layer0::error::OperatorError;
+use layer0::event::{
+    AgentRecord, Event, Follows, RunFailed, RunRecovered, RunReopened, RunResumed, RunStarted,
+};
+use layer0::failure::{Effect, Facts, Failure};
+use layer0::id::{RunId, SessionId};
+use layer0::name::check_session;
+use layer0::operator::{Answer, Context, Signals, Task};
+use thiserror::Error;
+
+use super::diverged::Diverged;
+use super::episode::{Episode, Underway};
+use super::ledger::Ledger;
+use super::line::{Above, Line};
+use super::progress::{MAX_RECOVERIES, Progress};
+use super::recorded::result_of;
+use super::text::{text_of, value_of};
+use crate::books::{Books, Leaving};
+use crate::many::new_run;
+
+/// Who goes on with a run.
+const BY: &str = "orchestrator";
+
+/// A run, as it is begun or found.
+pub(super) enum Opened {
+    Ended(Result<Answer, OperatorError>),
+    /// It is at work, with this to do.
+    AtWork(Box<Episode>, Task),
+}
+
+/// A run was taken up too often without getting any further.
+///
+/// Retry: never. Effect: unknown.
+#[derive(Debug, Error)]
+#[error("the workflow's process died {MAX_RECOVERIES} times without a step being done")]
+struct CrashLoop;
+
+impl Failure for CrashLoop {
+    fn facts(&self) -> Facts {
+        Facts::never(code::RUN_CRASH_LOOP, Effect::Unknown)
+    }
+}
+
+/// Keeps the records of a workflow's runs.
+#[derive(Clone)]
+pub(super) struct Recorder {
+    pub(super) log: Arc<dyn EventLog>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) redactor: Redactor,
+    /// What makes it this workflow.
+    pub(super) record: AgentRecord,
+}
+
+impl Recorder {
+    /// Begins a run, or goes on with one that is recorded.
+    pub(super) async fn open(
+        &self,
+        task: &Task,
+        context: &Context,
+    ) -> Result<Opened, OperatorError> {
+        let run = context.run.clone().unwrap_or_else(new_run);
+        if !context.goes_on {
+            return self.begin(run, task, context).await;
+        }
+        match self.log.summary(&run).await.map_err(OperatorError::failed)? {
+            Some(summary) => self.take_up(summary, task, context).await,
+            None if context.is_recorded => {
+                let is_below = context.parent.is_some();
+                let missing = if is_below { LogError::Lost(run) } else { LogError::NotFound(run) };
+                Err(OperatorError::failed(missing))
+            }
+            None => self.begin(run, task, context).await,
+        }
+    }
+
+    async fn begin(
+        &self,
+        run: RunId,
+        task: &Task,
+        context: &Context,
+    ) -> Result<Opened, OperatorError> {
+        let session = match &context.session {
+            Some(session) => {
+                check_session(session.as_str()).map_err(OperatorError::failed)?;
+                session.clone()
+            }
+            None => SessionId::new(format!("ses_{}", uuid::Uuid::now_v7())),
+        };
+        let started = self.started(run.clone(), session, task, context).await?;
+        let writer = RunWriter::new(Arc::clone(&self.log), run);
+        let mut ledger = Ledger::new(writer, &self.clock, Progress::default());
+        ledger.note(started)?;
+        ledger.commit().await.map_err(OperatorError::failed)?;
+        Ok(self.underway(ledger, task, context))
+    }
+
+    async fn started(
+        &self,
+        run: RunId,
+        session: SessionId,
+        task: &Task,
+        context: &Context,
+    ) -> Result<RunStarted, OperatorError> {
+        let input = text_of(&task.input);
+        let input = self.redactor.redact_held(&input);
+        let mut started = RunStarted::new(input, session, self.record.clone());
+        started.images = Arc::clone(&task.images);
+        started.definition_digest = Some(Arc::clone(&self.record.digest));
+        let root = context.root.as_ref().or(context.parent.as_ref()).unwrap_or(&run);
+        started.root = Some(root.clone());
+        started.run = Some(run);
+        started.parent = context.parent.clone();
+        started.depth = context.depth;
+        started.allowance = context.allowance.map(Box::new);
+        started.deadline = context.deadline;
+        started.output_schema = task.output_schema.as_ref().map(|schema| Box::new(schema.into()));
+        started.key_id = self.log.key().map(|key| key.id().into());
+        if started.parent.is_none() && context.session.is_some() {
+            self.join(&mut started, context).await.map_err(OperatorError::failed)?;
+        }
+        Ok(started)
+    }
+
+    /// Puts a run behind the last one of its session; beside it, where both were dispatched together.
+    async fn join(&self, started: &mut RunStarted, context: &Context) -> Result<(), LogError> {
+        let Some(last) = self.log.last_root(&started.session).await? else { return Ok(()) };
+        let follow = |run: RunSummary| Follows::new(run.run, run.last_seq, run.head, run.messages);
+        let is_beside =
+            context.together.contains(&last.run) && Some(&last.run) != started.run.as_ref();
+        let before = match (is_beside, &last.follows) {
+            (false, _) => Some(last),
+            (true, follows) => {
+                started.branch_of = Some(last.run.clone());
+                match follows {
+                    Some(before) => self.log.summary(before).await?,
+                    None => None,
+                }
+            }
+        };
+        started.follows = before.map(follow).map(Box::new);
+        Ok(())
+    }
+
+    async fn take_up(
+        &self,
+        summary: RunSummary,
+        task: &Task,
+        context: &Context,
+    ) -> Result<Opened, OperatorError> {
+        // What it used until now counts, however this goes on.
+        if let Some(caller) = &context.caller {
+            caller.used(summary.usage);
+        }
+        let is_tried_again = summary.state == RunState::Failed
+            && context.attempt > 1
+            && summary.reopens + 1 < context.attempt;
+        if !summary.is_open() && !is_tried_again {
+            let (_, events) = self.read(&summary.run).await?;
+            let open = || OperatorError::failed(LogError::Claimed(summary.run.clone()));
+            return Ok(Opened::Ended(result_of(&events).unwrap_or_else(|| Err(open()))));
+        }
+        let claim = self.log.claim(&summary.run).await.map_err(OperatorError::failed)?;
+        let (summary, events) = self.read(&summary.run).await?;
+        let progress = Progress::of(&events)?;
+        self.check(&progress)?;
+        let was_waiting = progress.waiting.is_some() || summary.state == RunState::Parked;
+        let is_looping = !was_waiting && progress.recoveries + 1 >= MAX_RECOVERIES;
+        let (reason, writer) =
+            (summary.reason.clone(), RunWriter::resume(Arc::clone(&self.log), summary, claim));
+        let mut ledger = Ledger::new(writer, &self.clock, progress);
+        match (is_tried_again, was_waiting) {
+            (true, _) => ledger.note(RunReopened::new(BY, reason))?,
+            (false, true) => ledger.note(RunResumed::new(BY))?,
+            (false, false) => ledger.note(RunRecovered::new(Vec::new(), Vec::new(), 0))?,
+        }
+        if is_looping && !is_tried_again {
+            let chain = vec![CrashLoop.to_string()];
+            ledger.note(RunFailed::new(code::RUN_CRASH_LOOP, chain, ledger.usage()))?;
+            ledger.commit().await.map_err(OperatorError::failed)?;
+            return Ok(Opened::Ended(Err(OperatorError::failed(CrashLoop))));
+        }
+        ledger.commit().await.map_err(OperatorError::failed)?;
+        Ok(self.underway(ledger, task, context))
+    }
+
+    async fn read(&self, run: &RunId) -> Result<(RunSummary, Vec<Event>), OperatorError> {
+        read_events(&*self.log, run).await.map_err(OperatorError::failed)
+    }
+
+    /// Refuses the run of another workflow.
+    fn check(&self, progress: &Progress) -> Result<(), Diverged> {
+        let recorded = progress.started.as_ref().map(|started| &*started.agent.digest);
+        match recorded == Some(&*self.record.digest) {
+            true => Ok(()),
+            false => {
+                let recorded = progress.started.as_ref();
+                let recorded = recorded.map_or("", |started| started.agent.definition.get());
+                Err(Diverged::of_record(1, recorded, self.record.definition.get()))
+            }
+        }
+    }
+
+    /// Makes the run of a record.
+    fn underway(&self, ledger: Ledger, task: &Task, context: &Context) -> Opened {
+        let (line, asks) = Line::new();
+        let progress = ledger.progress();
+        let started = progress.started.as_deref();
+        let first = started.and_then(|started| started.allowance.as_deref()).copied();
+        let granted = progress.granted.iter().flatten();
+        let allowance = first.map(|first| granted.fold(first, |all, more| all.plus(more)));
+        let allowed = self.allowed(&ledger, context);
+        let left = allowed.map(|allowed| allowed.saturating_sub(progress.worked));
+        let limit = Arc::new(Limit::new(Arc::clone(&self.clock), left));
+        let above = context.caller.clone();
+        let has_caller = above.is_some();
+        let above = above.map(|caller| Arc::new(Above { caller, line: line.clone() }) as _);
+        // It takes in its signals itself.
+        let signals = Signals::default();
+        let books = Books::new(above, allowance, Arc::clone(&limit), signals, Leaving::Always);
+        books.asked_before(u32::try_from(progress.granted.len()).unwrap_or(u32::MAX));
+        for step in progress.steps.values() {
+            if let Some(returned) = &step.returned {
+                books.ended_before(returned.run.clone(), returned.usage);
+            }
+        }
+        let summary = ledger.summary();
+        let (run, session) = (summary.run.clone(), summary.session.clone());
+        let root = started.and_then(|started| started.root.clone()).unwrap_or_else(|| run.clone());
+        let mut own_task = Task::json(value_of(started.map_or("", |started| &started.input)));
+        own_task.images = started.map(|started| Arc::clone(&started.images)).unwrap_or_default();
+        let schema = started.and_then(|started| started.output_schema.as_ref());
+        own_task.output_schema = schema.and_then(|schema| schema.read().ok());
+        (own_task.idempotent, own_task.history) = (task.idempotent, task.history);
+        let episode = Episode {
+            name: Arc::clone(&self.record.name),
+            run,
+            session,
+            root,
+            depth: started.map_or(0, |started| started.depth),
+            max_park: context.max_park,
+            allowed,
+            has_caller,
+            log: Arc::clone(&self.log),
+            clock: Arc::clone(&self.clock),
+            redactor: self.redactor.clone(),
+            ledger,
+            books,
+            limit,
+            orchestrator: context.orchestrator.clone(),
+            line,
+            asks,
+            signals: context.signals.clone(),
+            own_signals: Signals::default(),
+            underway: Underway::default(),
+            parked: None,
+        };
+        Opened::AtWork(Box::new(episode), own_task)
+    }
+
+    /// Returns how long the run may be at work, all its episodes together.
+    fn allowed(&self, ledger: &Ledger, context: &Context) -> Option<Duration> {
+        let progress = ledger.progress();
+        if let Some(deadline) = context.deadline {
+            return Some(progress.worked + deadline.since(self.clock.now()));
+        }
+        let deadline = progress.started.as_ref()?.deadline?;
+        Some(deadline.since(ledger.summary().started_at))
+    }
+}

@@ -1,0 +1,84 @@
+//! A workflow that is not the one that its record is of.
+
+use std::borrow::Cow;
+
+use layer0::code;
+use layer0::error::{OperatorError, OrchError};
+use layer0::failure::{Effect, Facts, Failure};
+use thiserror::Error;
+
+/// Says where a workflow and its record part.
+///
+/// Retry: never. Effect: none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "the workflow is another one than was recorded: {place}: expected {expected}, found {actual}"
+)]
+#[non_exhaustive]
+pub struct Diverged {
+    /// The event, where the record itself is at odds; the path of the step otherwise.
+    pub place: Place,
+    /// What the record says.
+    pub expected: String,
+    /// What was found.
+    pub actual: String,
+}
+
+/// Where a workflow and its record part.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Place {
+    /// An event of the record.
+    #[error("event {0}")]
+    Event(u64),
+    /// A step.
+    #[error("step `{0}`")]
+    Step(String),
+}
+
+impl Diverged {
+    pub(super) fn of_record(
+        seq: u64,
+        expected: impl Into<String>,
+        actual: impl Into<String>,
+    ) -> Self {
+        Self { place: Place::Event(seq), expected: expected.into(), actual: actual.into() }
+    }
+
+    pub(super) fn at_step(
+        path: &str,
+        expected: impl Into<String>,
+        actual: impl Into<String>,
+    ) -> Self {
+        let place = Place::Step(path.to_owned());
+        Self { place, expected: expected.into(), actual: actual.into() }
+    }
+}
+
+impl Failure for Diverged {
+    fn facts(&self) -> Facts {
+        Facts::never(code::REPLAY_DIVERGED, Effect::None)
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        let hint = match self.place {
+            Place::Event(_) => "the record was changed, or written by something else",
+            Place::Step(_) => {
+                "resume it with the code that began it, or begin anew; the record is as it was"
+            }
+        };
+        Some(hint.into())
+    }
+}
+
+impl From<Diverged> for OperatorError {
+    fn from(diverged: Diverged) -> Self {
+        Self::failed(diverged)
+    }
+}
+
+impl From<Diverged> for OrchError {
+    fn from(diverged: Diverged) -> Self {
+        OperatorError::from(diverged).into()
+    }
+}

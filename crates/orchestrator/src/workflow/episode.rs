@@ -1,0 +1,314 @@
+//! One episode of a workflow's run: it takes in what its code asks for and what those below come to, and
+//! notes each before anything follows from it.
+
+mod end;
+mod steps;
+mod underway;
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+use std::time::Duration;
+
+use backstop_clock::{BoxFuture, Clock, Limit};
+use backstop_event_log::{EventLog, InboxMessage, InboxReader, InboxRequest, LogError};
+use backstop_redact::Redactor;
+use futures_util::FutureExt;
+use layer0::error::{OperatorError, OrchError};
+use layer0::event::{BudgetGranted, RunWaiting, SignalReceived, WorkflowRouted};
+use layer0::id::{RunId, SessionId};
+use layer0::operator::{Answer, Context, Signal, Signals, Task, Waiting};
+use layer0::{Code, Operator, Orchestrator, Timestamp};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use super::halt::{Closing, Halt};
+use super::ledger::Ledger;
+use super::line::{Ask, Line};
+use super::text::redacted;
+use crate::books::Books;
+use crate::task::{CLOSING, panic_text};
+use underway::Settled;
+
+pub(super) use underway::Underway;
+
+/// A run of a workflow that is at work.
+pub(super) struct Episode {
+    pub(super) name: Arc<str>,
+    pub(super) run: RunId,
+    pub(super) session: SessionId,
+    pub(super) root: RunId,
+    pub(super) depth: u32,
+    pub(super) max_park: Option<Duration>,
+    /// How long the run may be at work, all episodes together.
+    pub(super) allowed: Option<Duration>,
+    pub(super) has_caller: bool,
+    pub(super) log: Arc<dyn EventLog>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) redactor: Redactor,
+    pub(super) ledger: Ledger,
+    pub(super) books: Arc<Books>,
+    pub(super) limit: Arc<Limit>,
+    pub(super) orchestrator: Option<Arc<dyn Orchestrator>>,
+    pub(super) line: Line,
+    pub(super) asks: mpsc::UnboundedReceiver<Ask>,
+    /// What is sent to the run in this process.
+    pub(super) signals: Signals,
+    /// What its code is told.
+    pub(super) own_signals: Signals,
+    pub(super) underway: Underway,
+    /// Until when all that is open below is parked, and why.
+    pub(super) parked: Option<(Timestamp, Option<Code>)>,
+}
+
+/// What happened.
+enum Happened {
+    Done(Result<Answer, OperatorError>),
+    Asked(Ask),
+    /// What was noted is to be committed.
+    Noted,
+    Settled(Settled),
+    /// A run below is not waited for any more.
+    GivenUp(usize),
+    Signal(Signal),
+    Rows(Vec<InboxMessage>),
+    Late,
+    Left,
+    ClosingTime,
+}
+
+/// What is waited for from outside.
+struct Outside {
+    inbox: Inbox,
+    /// The time is over; nothing once it was told.
+    late: Option<BoxFuture>,
+    /// All below do nothing but wait, and the run is to leave.
+    leaves: BoxFuture,
+}
+
+type Inbox = std::pin::Pin<Box<dyn Future<Output = (InboxReader, Vec<InboxMessage>)> + Send>>;
+
+impl Episode {
+    /// Lets the code of the workflow do its work, and writes down what comes of it.
+    pub(super) async fn perform(
+        mut self,
+        operator: &dyn Operator,
+        task: Task,
+        context: Context,
+    ) -> Result<Answer, OperatorError> {
+        let code = AssertUnwindSafe(operator.run(task, &context)).catch_unwind();
+        let mut code = Some(Box::pin(code));
+        let mut outside = self.outside();
+        loop {
+            let happened = poll_fn(|cx| {
+                let done = code.as_mut().map(|code| code.as_mut().poll(cx));
+                if let Some(Poll::Ready(done)) = done {
+                    return Poll::Ready(Happened::Done(done.unwrap_or_else(|panic| {
+                        let why = format!("`{}`: {}", operator.name(), panic_text(&*panic));
+                        Err(OperatorError::failed(OrchError::panicked(why)))
+                    })));
+                }
+                self.poll_next(&mut outside, cx)
+            });
+            let taken = match happened.await {
+                Happened::Done(result) => {
+                    self.close(Closing::Done(result));
+                    Ok(())
+                }
+                Happened::Late => {
+                    self.close(Closing::Late);
+                    Ok(())
+                }
+                Happened::Left => return self.leave().await,
+                Happened::Asked(ask) => self.take_ask(ask),
+                Happened::Noted => self.commit().await.map_err(Halt::from),
+                Happened::Settled(settled) => self.take_settled(settled),
+                Happened::GivenUp(place) => {
+                    self.underway.give_up(place);
+                    Ok(())
+                }
+                Happened::Signal(signal) => self.take_signal(signal),
+                Happened::Rows(messages) => self.take_rows(messages),
+                Happened::ClosingTime => {
+                    let Self { underway, ledger, books, .. } = &mut self;
+                    underway.stop_waiting(ledger, books).map_err(Halt::from)
+                }
+            };
+            taken.map_err(OperatorError::from)?;
+            if self.underway.is_closing() {
+                code = None;
+                if self.underway.is_idle() {
+                    return self.finish().await;
+                }
+            }
+        }
+    }
+
+    fn outside(&self) -> Outside {
+        let (books, line) = (Arc::clone(&self.books), self.line.clone());
+        let note = move |waiting| {
+            let line = line.clone();
+            async move {
+                line.ask(|noted| Ask::AllWait { waiting, noted }).await;
+            }
+        };
+        let limit = Arc::clone(&self.limit);
+        Outside {
+            inbox: Box::pin(next_rows(InboxReader::new(&self.log, &self.run))),
+            late: Some(Box::pin(async move { limit.passed().await })),
+            leaves: Box::pin(async move { books.follow(note).await }),
+        }
+    }
+
+    /// What was asked for goes first, so that what is noted together is written together.
+    fn poll_next(&mut self, outside: &mut Outside, cx: &mut TaskContext<'_>) -> Poll<Happened> {
+        if let Poll::Ready(Some(ask)) = self.asks.poll_recv(cx) {
+            return Poll::Ready(Happened::Asked(ask));
+        }
+        if self.ledger.has_notes() {
+            return Poll::Ready(Happened::Noted);
+        }
+        if let Poll::Ready(Some(settled)) = self.underway.poll_settled(cx) {
+            return Poll::Ready(Happened::Settled(settled));
+        }
+        if let Some(place) = self.underway.poll_given_up(cx) {
+            return Poll::Ready(Happened::GivenUp(place));
+        }
+        if let Poll::Ready(signal) = self.signals.poll_take(cx) {
+            return Poll::Ready(Happened::Signal(signal));
+        }
+        if let Poll::Ready((inbox, messages)) = outside.inbox.as_mut().poll(cx) {
+            outside.inbox = Box::pin(next_rows(inbox));
+            return Poll::Ready(Happened::Rows(messages));
+        }
+        if outside.late.as_mut().is_some_and(|late| late.as_mut().poll(cx).is_ready()) {
+            outside.late = None;
+            return Poll::Ready(Happened::Late);
+        }
+        match &mut self.underway.closing {
+            Some((_, time)) => time.as_mut().poll(cx).map(|()| Happened::ClosingTime),
+            None => outside.leaves.as_mut().poll(cx).map(|()| Happened::Left),
+        }
+    }
+
+    fn close(&mut self, closing: Closing) {
+        self.underway.close(closing, self.clock.sleep(CLOSING));
+    }
+
+    /// Writes what was noted, tells who waits for that, and starts what was dispatched.
+    pub(super) async fn commit(&mut self) -> Result<(), LogError> {
+        self.ledger.commit().await?;
+        self.underway.replies.drain(..).for_each(|reply| reply());
+        for start in std::mem::take(&mut self.underway.starting) {
+            self.start(start);
+        }
+        Ok(())
+    }
+
+    fn take_ask(&mut self, ask: Ask) -> Result<(), Halt> {
+        match ask {
+            Ask::Step(ask) => self.take_step(ask)?,
+            Ask::Route { step, to, answer } => {
+                let path = self.path(step);
+                let recorded = self.ledger.progress().routed.get(&*path);
+                let taken = recorded.map(ToString::to_string);
+                if taken.is_none() {
+                    self.ledger.note(WorkflowRouted::new(path, &*to))?;
+                }
+                self.tell(answer, Ok(taken.unwrap_or(to)));
+            }
+            Ask::Retry { run, attempt, noted } => {
+                self.note_attempt(&run, attempt)?;
+                self.tell(noted, ());
+            }
+            Ask::Wait { run, waiting, noted } => {
+                self.note_wait(&run, &waiting)?;
+                self.tell(noted, ());
+            }
+            Ask::More { run, given, answer } => self.give_more(run, given, answer)?,
+            Ask::AllWait { waiting, noted } => {
+                self.note_own_wait(waiting)?;
+                self.tell(noted, ());
+            }
+            Ask::Granted { more, noted } => {
+                self.ledger.note(BudgetGranted::new(self.run.clone(), more))?;
+                self.tell(noted, ());
+            }
+        }
+        Ok(())
+    }
+
+    fn note_own_wait(&mut self, waiting: Waiting) -> Result<(), Halt> {
+        self.parked = waiting.until.map(|until| (until, waiting.reason));
+        let waiting = RunWaiting::new(waiting.r#for, waiting.approvals);
+        if self.ledger.progress().waiting.as_ref() != Some(&waiting) {
+            self.ledger.note(waiting)?;
+        }
+        Ok(())
+    }
+
+    /// Tells something once what was noted until now is committed.
+    pub(super) fn tell<T: Send + 'static>(&mut self, who: oneshot::Sender<T>, what: T) {
+        // One that does not wait any more need not know.
+        let tell = move || {
+            let _is_waited_for = who.send(what).is_ok();
+        };
+        match self.ledger.has_notes() {
+            true => self.underway.replies.push(Box::new(tell)),
+            false => tell(),
+        }
+    }
+
+    fn take_signal(&mut self, Signal { name, data, .. }: Signal) -> Result<(), Halt> {
+        let data = redacted(&self.redactor, data);
+        self.ledger.note(SignalReceived::new(&*name, data.clone()))?;
+        match name.as_str() {
+            Signal::CANCEL => self.close(Closing::Cancelled),
+            _ => self.own_signals.push(Signal::new(name, data)),
+        }
+        Ok(())
+    }
+
+    fn take_rows(&mut self, messages: Vec<InboxMessage>) -> Result<(), Halt> {
+        for InboxMessage { id, request, .. } in messages {
+            self.ledger.take_row(id);
+            let signal = match request {
+                InboxRequest::Cancel { .. } => Signal::cancel(),
+                InboxRequest::Input { text, .. } => Signal::new("input", Value::from(&*text)),
+                InboxRequest::Signal { name, data, .. } => {
+                    Signal::new(&*name, data.read().unwrap_or_default())
+                }
+                // A workflow asks nothing of people itself.
+                _ => continue,
+            };
+            self.take_signal(signal)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the path of a step that is asked for.
+    fn path(&mut self, name: Option<Arc<str>>) -> Arc<str> {
+        let name = name.unwrap_or_else(|| {
+            self.underway.unnamed += 1;
+            self.underway.unnamed.to_string().into()
+        });
+        format!("{}/{name}", self.name).into()
+    }
+
+    /// Returns the path of a dispatch; one that comes again is counted.
+    pub(super) fn next_path(&mut self, name: Option<Arc<str>>) -> Arc<str> {
+        let path = self.path(name);
+        let count = self.underway.paths.entry(Arc::clone(&path)).or_default();
+        *count += 1;
+        match *count {
+            1 => path,
+            count => format!("{path}~{count}").into(),
+        }
+    }
+}
+
+async fn next_rows(mut inbox: InboxReader) -> (InboxReader, Vec<InboxMessage>) {
+    let rows = inbox.next().await;
+    (inbox, rows)
+}

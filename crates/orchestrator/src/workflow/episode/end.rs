@@ -1,0 +1,145 @@
+//! How a workflow's run ends, or is left.
+
+use std::time::Duration;
+
+use layer0::error::OperatorError;
+use layer0::event::{BudgetExhausted, RunFailed, RunFinished, RunParked};
+use layer0::failure::{Failure, Retry, chain};
+use layer0::operator::Answer;
+use layer0::stop::Stop;
+use layer0::usage::{Allowance, Usage};
+use layer0::{Code, Timestamp, code};
+use serde_json::{Number, Value};
+
+use super::Episode;
+use crate::workflow::halt::Closing;
+use crate::workflow::recorded::answer;
+use crate::workflow::text::{text_of, value_of};
+
+impl Episode {
+    /// Writes the end, and says it.
+    pub(super) async fn finish(mut self) -> Result<Answer, OperatorError> {
+        let (closing, diverged) = self.underway.take_end();
+        if let Some(diverged) = diverged {
+            // The record stays open: the code that began it can go on.
+            self.commit().await.map_err(OperatorError::failed)?;
+            return Err(diverged.into());
+        }
+        match closing {
+            Some(Closing::Done(Ok(done))) => self.stop(done.stop, &done.output).await,
+            Some(Closing::Done(Err(error))) => self.fail(error).await,
+            Some(Closing::Late) => {
+                let allowed = self.allowed.unwrap_or_default();
+                let used = self.ledger.progress().worked;
+                let message = format!("the time of the workflow is used up: {allowed:?}");
+                let limit = Number::from(millis(allowed));
+                let used = Number::from(millis(used));
+                let reason = Code::new(code::BUDGET_WALL_TIME);
+                let exhausted =
+                    BudgetExhausted::new(reason.clone(), "wall_time", limit, used, message);
+                self.note(exhausted)?;
+                self.stop(Stop::BudgetExhausted { reason }, &Value::from("")).await
+            }
+            Some(Closing::Cancelled) | None => self.stop(Stop::Cancelled, &Value::from("")).await,
+        }
+    }
+
+    async fn stop(mut self, stop: Stop, output: &Value) -> Result<Answer, OperatorError> {
+        let usage = self.ledger.usage();
+        let text = self.redactor.redact_held(&text_of(output)).into_owned();
+        // What waits goes on with those below.
+        if stop != Stop::WaitingApproval {
+            let mut finished = RunFinished::new(stop.outcome(), &*text, usage);
+            finished.reason = stop.reason();
+            finished.message = message_of(&stop).map(Into::into);
+            self.note(finished)?;
+        }
+        self.commit().await.map_err(OperatorError::failed)?;
+        Ok(answer(Some(&self.run), stop, value_of(&text), usage))
+    }
+
+    async fn fail(mut self, error: OperatorError) -> Result<Answer, OperatorError> {
+        let (facts, usage) = (error.facts(), self.ledger.usage());
+        if let Some(dimension) = facts.code.strip_prefix("budget.") {
+            let (limit, used) = self.budget(dimension, &usage);
+            let message = format!("a budget of the workflow's caller is used up: {dimension}");
+            let reason = Code::new(facts.code);
+            self.note(BudgetExhausted::new(reason.clone(), dimension, limit, used, message))?;
+            let output = last_output(&error);
+            return self.stop(Stop::BudgetExhausted { reason }, &output).await;
+        }
+        let redacted = |text: &String| self.redactor.redact_held(text).into_owned();
+        let chain = chain(&error).iter().map(redacted).collect();
+        let mut failed = RunFailed::new(Code::new(facts.code), chain, usage);
+        let can_help = facts.retry != Retry::Never || facts.later != Retry::Never;
+        failed.retry = can_help.then(|| facts.retry_facts());
+        self.note(failed)?;
+        self.commit().await.map_err(OperatorError::failed)?;
+        Err(error)
+    }
+
+    fn note(&mut self, kind: impl Into<layer0::event::EventKind>) -> Result<(), OperatorError> {
+        Ok(self.ledger.note(kind)?)
+    }
+
+    /// Returns what was allowed of a budget, and what was used.
+    fn budget(&self, dimension: &str, usage: &Usage) -> (Number, Number) {
+        let started = self.ledger.progress().started.as_ref();
+        let first = started.and_then(|started| started.allowance.as_deref()).copied();
+        let granted = self.ledger.progress().granted.iter().flatten();
+        let allowed = granted.fold(first.unwrap_or_default(), |allowed, more| allowed.plus(more));
+        let of = |allowance: &Allowance| match dimension {
+            "model_calls" => allowance.model_calls.map(u64::from),
+            "tool_calls" => allowance.tool_calls.map(u64::from),
+            "input_tokens" => allowance.input_tokens,
+            "output_tokens" => allowance.output_tokens,
+            "total_tokens" => allowance.total_tokens,
+            _ => allowance.cost_nanousd,
+        };
+        let number = |allowance: &Allowance| Number::from(of(allowance).unwrap_or_default());
+        (number(&allowed), number(&usage.into()))
+    }
+
+    /// Leaves the run with those below, to be taken up later.
+    pub(super) async fn leave(mut self) -> Result<Answer, OperatorError> {
+        let parked = self.parked.take();
+        if let Some((until, reason)) = parked.clone().filter(|_| !self.has_caller) {
+            self.note(parked_below(until, reason))?;
+            self.commit().await.map_err(OperatorError::failed)?;
+        }
+        let usage = self.ledger.usage();
+        let mut left = answer(Some(&self.run), Stop::WaitingApproval, Value::Null, usage);
+        left.parked_until = parked.map(|(until, _)| until);
+        Ok(left)
+    }
+}
+
+fn parked_below(until: Timestamp, reason: Option<Code>) -> RunParked {
+    // What keeps no record may not say why.
+    let reason = reason.unwrap_or(Code::new(code::PROVIDER_RATE_LIMITED));
+    RunParked::new(until, reason, "runs below are parked")
+}
+
+fn message_of(stop: &Stop) -> Option<String> {
+    match stop {
+        Stop::Completed | Stop::WaitingApproval => None,
+        Stop::Cancelled => Some("the workflow was cancelled".to_owned()),
+        Stop::Incomplete { reason } => Some(format!("a step did not complete: {reason}")),
+        Stop::BudgetExhausted { reason } => Some(format!("a budget is used up: {reason}")),
+        other => Some(format!("{other:?}")),
+    }
+}
+
+/// Returns what the last step answered before a failure.
+fn last_output(error: &OperatorError) -> Value {
+    match error {
+        OperatorError::SubDispatch { done, .. } => {
+            done.last().map_or(Value::from(""), |step| step.output.clone())
+        }
+        _ => Value::from(""),
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,322 @@
+//! Steps of a workflow: begun, answered from the record, waiting, given more, ended.
+
+use std::sync::Arc;
+
+use backstop_tool::ToolError;
+use layer0::code;
+use layer0::error::{OperatorError, OrchError};
+use layer0::event::{
+    BudgetGranted, OperatorDispatched, OperatorReturned, OperatorWaiting, WaitFor,
+};
+use layer0::failure::{Failure, chain};
+use layer0::id::RunId;
+use layer0::operator::{Answer, Caller, Context, Signals, Waiting};
+use layer0::stop::{Outcome, Stop};
+use layer0::usage::{Allowance, Usage};
+use layer0::{Code, JsonText, Orchestrator};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::Episode;
+use super::underway::{OpenStep, Settled, Start};
+use crate::between::{NothingLeft, UNKNOWN_SHARES};
+use crate::books::Below;
+use crate::many::new_run;
+use crate::workflow::diverged::Diverged;
+use crate::workflow::halt::Halt;
+use crate::workflow::line::{StepAsk, StepCaller, Target};
+use crate::workflow::recorded;
+use crate::workflow::text::{input_digest, redacted};
+
+impl Episode {
+    /// Begins a step, or answers it from the record.
+    pub(super) fn take_step(&mut self, ask: Box<StepAsk>) -> Result<(), Halt> {
+        if self.underway.is_closing() {
+            return Ok(());
+        }
+        let path = self.next_path(ask.name.clone());
+        let Some(step) = self.ledger.progress().steps.get(&*path) else {
+            return self.begin_step(ask, path);
+        };
+        let digest = input_digest(&ask.task.input);
+        let recorded = [&*step.dispatched.operator, &*step.dispatched.input_digest];
+        let asked = [ask.target.name(), &*digest];
+        if let Some((expected, actual)) = recorded.iter().zip(asked).find(|(one, two)| *one != two)
+        {
+            let diverged = Diverged::at_step(&path, *expected, actual);
+            self.underway.diverged = Some(diverged.clone());
+            drop(ask.answer.send(Err(diverged.into())));
+            return Ok(());
+        }
+        match step.end() {
+            Some(returned) => {
+                let returned = returned.clone();
+                self.answer_from_record(*ask, returned);
+                Ok(())
+            }
+            None => self.begin_again(*ask, &path),
+        }
+    }
+
+    fn begin_step(&mut self, ask: Box<StepAsk>, path: Arc<str>) -> Result<(), Halt> {
+        let can_go_on = match self.check(&ask.target) {
+            Ok(can_go_on) => can_go_on,
+            Err(error) => {
+                drop(ask.answer.send(Err(error)));
+                return Ok(());
+            }
+        };
+        let (run, signals) = (new_run(), Signals::default());
+        let (shares, at_most) = (ask.shares.unwrap_or(UNKNOWN_SHARES), ask.task.allowance);
+        let given = self.books.begin(run.clone(), signals.clone(), shares, at_most.as_ref());
+        let given = match (given, self.books.asked()) {
+            (Ok(given), _) => given,
+            (Err(code), Some(asked)) => {
+                let books = Arc::clone(&self.books);
+                self.underway.push(async move {
+                    let is_refilled = books.refill(asked).await;
+                    Settled::Refilled(ask, path, if is_refilled { Ok(()) } else { Err(code) })
+                });
+                return Ok(());
+            }
+            (Err(code), None) => {
+                drop(ask.answer.send(Err(NothingLeft::of(ask.target.name(), code))));
+                return Ok(());
+            }
+        };
+        let operator: Arc<str> = ask.target.name().into();
+        let allowance = Box::new(given.unwrap_or_else(Allowance::unlimited));
+        let digest = input_digest(&ask.task.input);
+        let mut dispatched =
+            OperatorDispatched::new(Arc::clone(&operator), run.clone(), 1, digest, allowance);
+        (dispatched.step, dispatched.unrecorded) = (Some(path), !can_go_on);
+        dispatched.at_most = at_most.map(Box::new);
+        self.ledger.note(dispatched)?;
+        let StepAsk { target, task, answer, .. } = *ask;
+        let answer = Some(answer);
+        let step = OpenStep { run, operator, unrecorded: !can_go_on, signals, answer };
+        self.underway.starting.push(Start {
+            step,
+            target,
+            task,
+            attempt: 1,
+            goes_on: false,
+            given,
+        });
+        Ok(())
+    }
+
+    /// Says whether what does a step keeps a record, or why it cannot be started.
+    fn check(&self, target: &Target) -> Result<bool, OrchError> {
+        let Some(orchestrator) = &self.orchestrator else {
+            let why = "the workflow is not in an orchestrator".to_owned();
+            return Err(OrchError::DispatchFailed(why));
+        };
+        let (is_priced, can_go_on) = match target {
+            Target::Named(name) => {
+                if let Some(unknown) = orchestrator.unknown(name) {
+                    return Err(OrchError::OperatorNotFound(unknown.name.into()));
+                }
+                (orchestrator.is_priced(name), orchestrator.can_go_on(name))
+            }
+            Target::AtHand(operator) => (operator.is_priced(), operator.can_go_on()),
+        };
+        match !is_priced && self.books.bounds_cost() {
+            true => Err(NothingLeft::of(target.name(), code::ORCH_PRICE_UNKNOWN)),
+            false => Ok(can_go_on),
+        }
+    }
+
+    /// Goes on with a step that was begun before.
+    fn begin_again(&mut self, ask: StepAsk, path: &str) -> Result<(), Halt> {
+        let Some(step) = self.ledger.progress().steps.get(path) else { return Ok(()) };
+        let (mut dispatched, given) = (step.dispatched.clone(), step.given());
+        let (run, operator) = (dispatched.run.clone(), Arc::clone(&dispatched.operator));
+        let (unrecorded, is_tried_again) = (dispatched.unrecorded, step.is_tried_again);
+        let StepAsk { target, task, answer, .. } = ask;
+        if unrecorded && !task.idempotent && !is_tried_again {
+            let error = OrchError::from(OperatorError::failed(ToolError::Interrupted));
+            let used = self.books.used_by(&run);
+            let end = Err(&error);
+            self.ledger.note(self.returned((&operator, &run), used, end, unrecorded))?;
+            self.tell(answer, Err(error));
+            return Ok(());
+        }
+        if is_tried_again {
+            dispatched.attempt += 1;
+            self.ledger.note(dispatched.clone())?;
+        }
+        let signals = Signals::default();
+        self.books.begin_again(run.clone(), signals.clone(), given);
+        let step = OpenStep { run, operator, unrecorded, signals, answer: Some(answer) };
+        let (attempt, goes_on) = (dispatched.attempt, true);
+        let start = Start { step, target, task, attempt, goes_on, given };
+        match self.ledger.has_notes() {
+            true => self.underway.starting.push(start),
+            false => self.start(start),
+        }
+        Ok(())
+    }
+
+    /// Starts a run whose dispatch is durable.
+    pub(super) fn start(&mut self, start: Start) {
+        let Start { step, target, task, attempt, goes_on, given } = start;
+        let Some(orchestrator) = self.orchestrator.clone() else { return };
+        let mut context = self.below(&orchestrator);
+        (context.run, context.signals) = (Some(step.run.clone()), step.signals.clone());
+        (context.attempt, context.goes_on, context.allowance) = (attempt, goes_on, given);
+        context.deadline = self.limit.left().map(|left| self.clock.now().after(left));
+        let below = Below { books: Arc::clone(&self.books), run: step.run.clone() };
+        context.caller = Some(Arc::new(StepCaller { below, line: self.line.clone() }));
+        let run = step.run.clone();
+        self.underway.open.push(step);
+        self.underway.push(async move {
+            Settled::Ended(run, dispatched(&*orchestrator, target, task, context).await)
+        });
+    }
+
+    /// Makes the context of a run below.
+    fn below(&self, orchestrator: &Arc<dyn Orchestrator>) -> Context {
+        let mut context = Context::root();
+        context.session = Some(self.session.clone());
+        context.parent = Some(self.run.clone());
+        context.root = Some(self.root.clone());
+        context.depth = self.depth.saturating_add(1);
+        context.max_park = self.max_park;
+        context.orchestrator = Some(Arc::clone(orchestrator));
+        context
+    }
+
+    /// Answers a step that was done: a run with a record by that, others by what their end noted.
+    fn answer_from_record(&mut self, ask: StepAsk, returned: OperatorReturned) {
+        let StepAsk { target, task, answer, .. } = ask;
+        let recorded = self.ledger.progress().step_by_run(&returned.run);
+        if recorded.is_some_and(|step| step.dispatched.unrecorded) {
+            drop(answer.send(recorded::unrecorded(returned)));
+            return;
+        }
+        let Some(orchestrator) = self.orchestrator.clone() else { return };
+        let (log, mut context) = (Arc::clone(&self.log), self.below(&orchestrator));
+        context.run = Some(returned.run.clone());
+        (context.goes_on, context.is_recorded) = (true, true);
+        self.underway.push(async move {
+            let result = match returned.outcome {
+                Outcome::Failed => Err(recorded::failure(&*log, &returned).await),
+                _ => dispatched(&*orchestrator, target, task, context).await,
+            };
+            Settled::Told(answer, result)
+        });
+    }
+
+    pub(super) fn take_settled(&mut self, settled: Settled) -> Result<(), Halt> {
+        match settled {
+            Settled::Ended(run, result) => self.step_ended(&run, result),
+            Settled::Told(answer, result) => {
+                drop(answer.send(result));
+                Ok(())
+            }
+            Settled::More(run, more, answer) => {
+                self.ledger.note(BudgetGranted::new(run, more))?;
+                self.tell(answer, more);
+                Ok(())
+            }
+            Settled::Refilled(ask, path, Ok(())) => self.begin_step(ask, path),
+            Settled::Refilled(ask, _, Err(code)) => {
+                drop(ask.answer.send(Err(NothingLeft::of(ask.target.name(), code))));
+                Ok(())
+            }
+        }
+    }
+
+    fn step_ended(&mut self, run: &RunId, result: Result<Answer, OrchError>) -> Result<(), Halt> {
+        let Some(step) = self.underway.take(run) else { return Ok(()) };
+        let waits = result.as_ref().is_ok_and(|answer| answer.stop == Stop::WaitingApproval);
+        if waits && self.books.leaves() {
+            // The workflow leaves with it: its code waits until it is dropped.
+            self.underway.left.push(step);
+            self.books.end(run, result.as_ref().ok(), true);
+            return Ok(());
+        }
+        self.books.end(run, result.as_ref().ok(), false);
+        let used = self.books.used_by(run);
+        let end = result.as_ref();
+        self.ledger.note(self.returned((&step.operator, run), used, end, step.unrecorded))?;
+        if let Some(answer) = step.answer {
+            drop(answer.send(result));
+        }
+        Ok(())
+    }
+
+    /// Says how a run below ended, with what it answered where no record has it.
+    fn returned(
+        &self,
+        (operator, run): (&Arc<str>, &RunId),
+        used: Usage,
+        result: Result<&Answer, &OrchError>,
+        unrecorded: bool,
+    ) -> OperatorReturned {
+        let (outcome, reason) = match result {
+            Ok(answer) => (answer.stop.outcome(), answer.stop.reason()),
+            Err(error) => (Outcome::Failed, Some(Code::new(error.code()))),
+        };
+        let (operator, run) = (Arc::clone(operator), run.clone());
+        let mut returned = OperatorReturned::new(operator, run, outcome, reason, used);
+        if unrecorded {
+            let output = match result {
+                Ok(answer) => answer.output.clone(),
+                Err(error) => Value::from(chain(error)),
+            };
+            returned.output = Some(JsonText::from(&redacted(&self.redactor, output)));
+        }
+        returned
+    }
+
+    pub(super) fn note_attempt(&mut self, run: &RunId, attempt: u32) -> Result<(), Halt> {
+        let step = self.ledger.progress().step_by_run(run);
+        let before = step.map(|step| &step.dispatched).filter(|it| it.attempt < attempt);
+        let Some(mut dispatched) = before.cloned() else { return Ok(()) };
+        dispatched.attempt = attempt;
+        Ok(self.ledger.note(dispatched)?)
+    }
+
+    pub(super) fn note_wait(&mut self, run: &RunId, waiting: &Waiting) -> Result<(), Halt> {
+        let Some(step) = self.ledger.progress().step_by_run(run) else { return Ok(()) };
+        let (r#for, approvals) = (waiting.r#for, waiting.approvals.clone());
+        if step.waits.as_ref() == Some(&(r#for, approvals.clone())) {
+            return Ok(());
+        }
+        let operator = Arc::clone(&step.dispatched.operator);
+        Ok(self.ledger.note(OperatorWaiting::new(operator, run.clone(), r#for, approvals))?)
+    }
+
+    /// Gives a run below more; what was given before its process died stands in the record.
+    pub(super) fn give_more(
+        &mut self,
+        run: RunId,
+        given: u32,
+        answer: oneshot::Sender<Option<Allowance>>,
+    ) -> Result<(), Halt> {
+        let Some(step) = self.ledger.progress().step_by_run(&run) else { return Ok(()) };
+        let place = usize::try_from(given).unwrap_or(usize::MAX);
+        if let Some(granted) = step.grants.get(place).copied() {
+            self.tell(answer, granted);
+            return Ok(());
+        }
+        self.note_wait(&run, &Waiting::new(WaitFor::Budget, Vec::new()))?;
+        let below = Below { books: Arc::clone(&self.books), run: run.clone() };
+        self.underway.push(async move { Settled::More(run, below.more(given).await, answer) });
+        Ok(())
+    }
+}
+
+async fn dispatched(
+    orchestrator: &dyn Orchestrator,
+    target: Target,
+    task: layer0::operator::Task,
+    context: Context,
+) -> Result<Answer, OrchError> {
+    match target {
+        Target::Named(name) => orchestrator.dispatch(&name, task, context).await,
+        Target::AtHand(operator) => orchestrator.perform(operator, task, context).await,
+    }
+}

@@ -1,0 +1,147 @@
+//! What is at work below a workflow.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
+
+use backstop_clock::BoxFuture;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use layer0::error::OrchError;
+use layer0::event::OperatorReturned;
+use layer0::id::RunId;
+use layer0::operator::{Answer, Signal, Signals, Task};
+use layer0::stop::Outcome;
+use layer0::usage::Allowance;
+use layer0::{Code, code};
+use tokio::sync::oneshot;
+
+use crate::books::Books;
+use crate::workflow::diverged::Diverged;
+use crate::workflow::halt::Closing;
+use crate::workflow::ledger::Ledger;
+use crate::workflow::line::{StepAsk, Target};
+
+type Work = Pin<Box<dyn Future<Output = Settled> + Send>>;
+type Reply = Box<dyn FnOnce() + Send>;
+pub(super) type AnswerSender = oneshot::Sender<Result<Answer, OrchError>>;
+
+/// What is at work for a run.
+#[derive(Default)]
+pub(in crate::workflow) struct Underway {
+    /// Those whose dispatch is noted and not committed.
+    pub(super) starting: Vec<Start>,
+    pub(super) open: Vec<OpenStep>,
+    /// Those that left, to be taken up with the run; their answers are waited for until then.
+    pub(super) left: Vec<OpenStep>,
+    /// What is told once what was noted is committed.
+    pub(super) replies: Vec<Reply>,
+    /// How often a step of a path was asked for.
+    pub(super) paths: BTreeMap<Arc<str>, u32>,
+    /// How many steps without a name were.
+    pub(super) unnamed: u32,
+    pub(super) diverged: Option<Diverged>,
+    pub(super) closing: Option<(Closing, BoxFuture)>,
+    work: FuturesUnordered<Work>,
+}
+
+/// A run that is about to start.
+pub(super) struct Start {
+    pub(super) step: OpenStep,
+    pub(super) target: Target,
+    pub(super) task: Task,
+    pub(super) attempt: u32,
+    pub(super) goes_on: bool,
+    pub(super) given: Option<Allowance>,
+}
+
+/// A run below that has not ended.
+pub(super) struct OpenStep {
+    pub(super) run: RunId,
+    pub(super) operator: Arc<str>,
+    pub(super) unrecorded: bool,
+    pub(super) signals: Signals,
+    /// Who waits for it; none once it was given up.
+    pub(super) answer: Option<AnswerSender>,
+}
+
+/// What work came to.
+pub(super) enum Settled {
+    /// A run below has ended.
+    Ended(RunId, Result<Answer, OrchError>),
+    /// A step is answered from what was recorded.
+    Told(AnswerSender, Result<Answer, OrchError>),
+    /// A run below is given more.
+    More(RunId, Option<Allowance>, oneshot::Sender<Option<Allowance>>),
+    /// There is more to be had for a step that could not begin; or the code of what is used up.
+    Refilled(Box<StepAsk>, Arc<str>, Result<(), &'static str>),
+}
+
+impl Underway {
+    pub(super) fn push(&self, work: impl Future<Output = Settled> + Send + 'static) {
+        self.work.push(Box::pin(work));
+    }
+
+    pub(super) fn poll_settled(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Settled>> {
+        self.work.poll_next_unpin(cx)
+    }
+
+    pub(super) fn take(&mut self, run: &RunId) -> Option<OpenStep> {
+        let place = self.open.iter().position(|step| step.run == *run)?;
+        Some(self.open.swap_remove(place))
+    }
+
+    pub(super) const fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    /// Is nothing open below?
+    pub(super) const fn is_idle(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// Begins to end: nothing new is begun, and what is open below is told to end.
+    pub(super) fn close(&mut self, closing: Closing, time: BoxFuture) {
+        if self.is_closing() {
+            return;
+        }
+        self.closing = Some((closing, time));
+        self.starting.clear();
+        (0..self.open.len()).for_each(|place| self.give_up(place));
+    }
+
+    /// Returns why the run ends, and what it is at odds with its record about.
+    pub(crate) fn take_end(&mut self) -> (Option<Closing>, Option<Diverged>) {
+        (self.closing.take().map(|(closing, _)| closing), self.diverged.take())
+    }
+
+    /// Finds a run below that is not waited for any more, and was not told so.
+    pub(super) fn poll_given_up(&mut self, cx: &mut TaskContext<'_>) -> Option<usize> {
+        self.open.iter_mut().position(|step| {
+            let answer = step.answer.as_mut();
+            answer.is_some_and(|answer| answer.poll_closed(cx).is_ready())
+        })
+    }
+
+    pub(super) fn give_up(&mut self, place: usize) {
+        if let Some(step) = self.open.get_mut(place) {
+            step.answer = None;
+            step.signals.push(Signal::cancel());
+        }
+    }
+
+    /// Notes those that did not end in time as stopped.
+    pub(super) fn stop_waiting(
+        &mut self,
+        ledger: &mut Ledger,
+        books: &Books,
+    ) -> Result<(), Diverged> {
+        for OpenStep { run, operator, .. } in self.open.drain(..) {
+            books.end(&run, None, false);
+            let (used, reason) = (books.used_by(&run), Some(Code::new(code::RUN_CANCELLED)));
+            ledger.note(OperatorReturned::new(operator, run, Outcome::Cancelled, reason, used))?;
+        }
+        Ok(())
+    }
+}

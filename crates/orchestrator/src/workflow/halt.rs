@@ -1,0 +1,43 @@
+//! Why a workflow's run ends, or stops short of an end.
+
+use backstop_event_log::LogError;
+use layer0::error::OperatorError;
+use layer0::operator::Answer;
+
+use super::diverged::Diverged;
+
+/// Why a run stops without an end in its record.
+pub(super) enum Halt {
+    Storage(LogError),
+    Diverged(Diverged),
+}
+
+impl From<LogError> for Halt {
+    fn from(error: LogError) -> Self {
+        Self::Storage(error)
+    }
+}
+
+impl From<Diverged> for Halt {
+    fn from(diverged: Diverged) -> Self {
+        Self::Diverged(diverged)
+    }
+}
+
+impl From<Halt> for OperatorError {
+    fn from(end: Halt) -> Self {
+        match end {
+            Halt::Storage(error) => Self::failed(error),
+            Halt::Diverged(diverged) => diverged.into(),
+        }
+    }
+}
+
+/// Why a run ends.
+pub(super) enum Closing {
+    /// Its code is done.
+    Done(Result<Answer, OperatorError>),
+    Cancelled,
+    /// Its time is over.
+    Late,
+}

@@ -1,0 +1,86 @@
+//! The record of a workflow's run while it is written.
+
+use std::sync::Arc;
+
+use backstop_clock::{Clock, RunClock};
+use backstop_event_log::{LogError, RunSummary, RunWriter, Seed};
+use layer0::Timestamp;
+use layer0::event::{Actor, EventKind};
+use layer0::usage::Usage;
+
+use super::diverged::Diverged;
+use super::progress::Progress;
+use crate::many::new_run;
+
+/// Writes what happens. What is noted counts once it is committed.
+pub(super) struct Ledger {
+    writer: RunWriter,
+    clock: RunClock,
+    seed: Seed,
+    progress: Progress,
+    has_notes: bool,
+}
+
+impl Ledger {
+    pub(super) fn new(writer: RunWriter, clock: &Arc<dyn Clock>, progress: Progress) -> Self {
+        let mut clock = RunClock::new(Arc::clone(clock));
+        if writer.summary().last_seq > 0 {
+            clock.not_before(progress.last_at());
+        }
+        let seed = Seed::new(new_run().as_str());
+        Self { writer, clock, seed, progress, has_notes: false }
+    }
+
+    pub(super) const fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    pub(super) const fn summary(&self) -> &RunSummary {
+        self.writer.summary()
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    pub(super) const fn has_notes(&self) -> bool {
+        self.has_notes
+    }
+
+    /// Puts an event behind those of the next commit.
+    pub(super) fn note(&mut self, kind: impl Into<EventKind>) -> Result<(), Diverged> {
+        let (kind, at, seq) = (kind.into(), self.clock.now(), self.writer.summary().last_seq + 1);
+        self.progress.apply(seq, at, &kind)?;
+        let actor = match &kind {
+            EventKind::SignalReceived(_) => Actor::Person,
+            _ => Actor::Runtime,
+        };
+        self.writer.stage(&self.seed, at, actor, None, kind);
+        self.has_notes = true;
+        Ok(())
+    }
+
+    /// Takes a row of the inbox with the next commit.
+    pub(super) fn take_row(&mut self, row: u64) {
+        self.writer.take(row);
+    }
+
+    /// Writes what was noted.
+    pub(super) async fn commit(&mut self) -> Result<(), LogError> {
+        self.has_notes = false;
+        for event in self.writer.commit().await? {
+            tracing::debug!(seq = event.seq, event = event.kind.event_type(), "logged");
+        }
+        Ok(())
+    }
+
+    /// Returns what the run has used until now, with all that it dispatched.
+    pub(super) fn usage(&self) -> Usage {
+        let summary = self.writer.summary();
+        let (since, before) = summary.reopened.unwrap_or((summary.started_at, 0));
+        let elapsed = self.now().since(since).as_millis();
+        let mut usage = summary.usage;
+        usage.wall_ms = u64::try_from(elapsed).unwrap_or(u64::MAX).saturating_add(before);
+        usage
+    }
+}

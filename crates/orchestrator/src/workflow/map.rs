@@ -1,0 +1,91 @@
+use async_trait::async_trait;
+use layer0::error::OperatorError;
+use layer0::failure::{Effect, Facts, Failure};
+use layer0::operator::{Answer, Context, Task};
+use layer0::{Operator, code};
+use serde_json::Value;
+use thiserror::Error;
+
+use super::fan_out::{OnFailure, fan_out};
+use super::text::value_of;
+
+/// One operator over many inputs: a list, or text that is one in JSON. Its answer is the list of the answers,
+/// as that of [`Parallel`](crate::Parallel) is. Its steps are `1`, `2`, ….
+///
+/// ```
+/// use backstop_orchestrator::Map;
+/// use layer0::Operator;
+///
+/// let summaries = Map::new("summaries", "summarise").limit(4);
+/// assert_eq!(summaries.calls(), ["summarise"]);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Map {
+    name: String,
+    operator: String,
+    limit: Option<usize>,
+    on_failure: OnFailure,
+}
+
+/// The input of a map is no list.
+///
+/// Retry: never. Effect: none.
+#[derive(Debug, Error)]
+#[error("the input of `{0}` is no list")]
+struct NoList(String);
+
+impl Failure for NoList {
+    fn facts(&self) -> Facts {
+        Facts::never(code::INPUT_INVALID, Effect::None)
+    }
+}
+
+impl Map {
+    /// Names the operator.
+    pub fn new(name: impl Into<String>, operator: impl Into<String>) -> Self {
+        let (name, operator) = (name.into(), operator.into());
+        Self { name, operator, limit: None, on_failure: OnFailure::default() }
+    }
+
+    /// Takes at most so many inputs at once, at least 1; all of them otherwise.
+    #[must_use]
+    pub const fn limit(mut self, at_once: usize) -> Self {
+        self.limit = Some(at_once);
+        self
+    }
+
+    /// Sets what becomes of the others when one fails; they are stopped otherwise.
+    #[must_use]
+    pub const fn on_failure(mut self, on_failure: OnFailure) -> Self {
+        self.on_failure = on_failure;
+        self
+    }
+}
+
+#[async_trait]
+impl Operator for Map {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn calls(&self) -> Vec<&str> {
+        vec![&self.operator]
+    }
+
+    async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
+        let input = match &task.input {
+            Value::String(text) => value_of(text),
+            other => other.clone(),
+        };
+        let Value::Array(inputs) = input else {
+            return Err(OperatorError::failed(NoList(self.name.clone())));
+        };
+        let task_of = |input| {
+            let mut one = Task::json(input);
+            (one.idempotent, one.history) = (task.idempotent, task.history);
+            (self.operator.clone(), one)
+        };
+        let tasks = inputs.into_iter().map(task_of).collect();
+        fan_out(context, tasks, (self.limit, self.on_failure)).await
+    }
+}

@@ -1,0 +1,187 @@
+//! What the record of a workflow's run says: a fold over its events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use layer0::Timestamp;
+use layer0::event::{
+    Event, EventKind, OperatorDispatched, OperatorReturned, RunStarted, RunWaiting, WaitFor,
+};
+use layer0::id::{ApprovalId, RunId};
+use layer0::stop::Outcome;
+use layer0::usage::Allowance;
+
+use super::diverged::Diverged;
+
+/// How often in a row a run may be recovered without a step being done in between.
+pub(super) const MAX_RECOVERIES: u32 = 3;
+
+/// How far a workflow's run is.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) started: Option<Box<RunStarted>>,
+    pub(super) steps: BTreeMap<Arc<str>, StepRecord>,
+    /// Which way was taken, by step.
+    pub(super) routed: BTreeMap<Arc<str>, Arc<str>>,
+    /// What the caller gave beside its first allowance.
+    pub(super) granted: Vec<Option<Allowance>>,
+    /// What the run waits for, where it does nothing else.
+    pub(super) waiting: Option<RunWaiting>,
+    /// How long it was at work.
+    pub(super) worked: Duration,
+    /// How often it was recovered since a step was done.
+    pub(super) recoveries: u32,
+    paths: BTreeMap<RunId, Arc<str>>,
+    last_at: Option<Timestamp>,
+    last_seq: u64,
+}
+
+/// A step of a workflow, as it is recorded.
+#[derive(Debug)]
+pub(super) struct StepRecord {
+    pub(super) dispatched: OperatorDispatched,
+    /// What it was given beside its allowance, in order.
+    pub(super) grants: Vec<Option<Allowance>>,
+    /// What it was said to wait for last.
+    pub(super) waits: Option<(WaitFor, Vec<ApprovalId>)>,
+    pub(super) returned: Option<OperatorReturned>,
+    /// Had it failed when the run was opened again?
+    pub(super) is_tried_again: bool,
+}
+
+impl StepRecord {
+    /// Returns how the step ended, where it is not to be tried again.
+    pub(super) fn end(&self) -> Option<&OperatorReturned> {
+        self.returned.as_ref().filter(|_| !self.is_tried_again)
+    }
+
+    /// Returns what it may use; without bound where `None`.
+    pub(super) fn given(&self) -> Option<Allowance> {
+        let first = *self.dispatched.allowance;
+        let bounded = (first != Allowance::unlimited()).then_some(first)?;
+        Some(self.grants.iter().flatten().fold(bounded, |given, more| given.plus(more)))
+    }
+}
+
+impl Progress {
+    /// Folds a record.
+    pub(super) fn of(events: &[Event]) -> Result<Self, Diverged> {
+        let mut progress = Self::default();
+        for event in events {
+            progress.apply(event.seq, event.at, &event.kind)?;
+        }
+        Ok(progress)
+    }
+
+    /// Takes in the next event. An event that says something of a step that the ones before do not bear out
+    /// is refused.
+    pub(super) fn apply(
+        &mut self,
+        seq: u64,
+        at: Timestamp,
+        kind: &EventKind,
+    ) -> Result<(), Diverged> {
+        self.pass(at, kind);
+        self.last_seq = seq;
+        match kind {
+            EventKind::RunStarted(started) => self.started = Some(Box::new(started.clone())),
+            EventKind::OperatorDispatched(dispatched) => self.dispatched(dispatched)?,
+            EventKind::OperatorWaiting(waiting) => {
+                let step = self.step_of(&waiting.run)?;
+                step.waits = Some((waiting.r#for, waiting.approvals.clone()));
+            }
+            EventKind::OperatorReturned(returned) => {
+                let step = self.step_of(&returned.run)?;
+                (step.returned, step.is_tried_again) = (Some(returned.clone()), false);
+                self.recoveries = 0;
+            }
+            EventKind::BudgetGranted(granted) => {
+                let more = granted.allowance.as_deref().copied();
+                let is_own = self.started.as_ref().is_some_and(|started| {
+                    started.run.as_ref().is_none_or(|run| *run == granted.run)
+                });
+                match is_own {
+                    true => self.granted.push(more),
+                    false => self.step_of(&granted.run)?.grants.push(more),
+                }
+            }
+            EventKind::WorkflowRouted(routed) => {
+                self.routed.insert(Arc::clone(&routed.step), Arc::clone(&routed.to));
+            }
+            EventKind::RunWaiting(waiting) => self.waiting = Some(waiting.clone()),
+            EventKind::RunRecovered(_) => self.recoveries += 1,
+            EventKind::RunReopened(_) => {
+                self.recoveries = 0;
+                for step in self.steps.values_mut() {
+                    step.is_tried_again =
+                        step.returned.as_ref().is_some_and(|it| it.outcome == Outcome::Failed);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn dispatched(&mut self, dispatched: &OperatorDispatched) -> Result<(), Diverged> {
+        let seq = self.last_seq;
+        let Some(path) = dispatched.step.clone() else {
+            return Err(Diverged::of_record(seq, "a step", "a dispatch without a step"));
+        };
+        if let Some(step) = self.steps.get_mut(&path) {
+            let before = &step.dispatched;
+            let same = before.run == dispatched.run
+                && before.operator == dispatched.operator
+                && before.input_digest == dispatched.input_digest
+                && before.attempt < dispatched.attempt;
+            let is_open = step.returned.is_none() || step.is_tried_again;
+            if !same || !is_open {
+                let expected = format!("another attempt of `{path}`");
+                return Err(Diverged::of_record(seq, expected, "another dispatch of it"));
+            }
+            step.dispatched = dispatched.clone();
+            (step.returned, step.waits, step.is_tried_again) = (None, None, false);
+            return Ok(());
+        }
+        self.paths.insert(dispatched.run.clone(), Arc::clone(&path));
+        let step = StepRecord {
+            dispatched: dispatched.clone(),
+            grants: Vec::new(),
+            waits: None,
+            returned: None,
+            is_tried_again: false,
+        };
+        self.steps.insert(path, step);
+        Ok(())
+    }
+
+    fn step_of(&mut self, run: &RunId) -> Result<&mut StepRecord, Diverged> {
+        let seq = self.last_seq;
+        let path = self.paths.get(run);
+        let step = path.and_then(|path| self.steps.get_mut(path));
+        step.ok_or_else(|| Diverged::of_record(seq, "a run that was dispatched", run.to_string()))
+    }
+
+    /// Returns the step that a run does.
+    pub(super) fn step_by_run(&self, run: &RunId) -> Option<&StepRecord> {
+        self.steps.get(self.paths.get(run)?)
+    }
+
+    /// Counts the time until now, unless the run waited or had no process.
+    fn pass(&mut self, at: Timestamp, kind: &EventKind) {
+        let had_no_process = matches!(
+            kind,
+            EventKind::RunRecovered(_) | EventKind::RunResumed(_) | EventKind::RunReopened(_)
+        );
+        let since = self.last_at.replace(at);
+        if let Some(since) = since.filter(|_| self.waiting.is_none() && !had_no_process) {
+            self.worked += at.since(since);
+        }
+        self.waiting = None;
+    }
+
+    /// Returns when the last event happened.
+    pub(super) fn last_at(&self) -> Timestamp {
+        self.last_at.unwrap_or_default()
+    }
+}

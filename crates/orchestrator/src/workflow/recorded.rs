@@ -1,0 +1,116 @@
+//! Answers of runs that ended in another process.
+
+use backstop_event_log::{EventLog, LogError};
+use layer0::Code;
+use layer0::code;
+use layer0::error::{OperatorError, OrchError};
+use layer0::event::{Event, EventKind, OperatorReturned, RunFailed};
+use layer0::failure::{Effect, ErrorText, Facts, Failure, RetryFacts};
+use layer0::id::RunId;
+use layer0::operator::Answer;
+use layer0::stop::{Outcome, Stop};
+use layer0::usage::Usage;
+use serde_json::Value;
+use thiserror::Error;
+
+use super::text::value_of;
+
+/// The failure of a run as its record has it.
+///
+/// Retry: as the record says. Effect: unknown.
+#[derive(Debug, Error)]
+#[error("{text}")]
+pub(super) struct RecordedFailure {
+    facts: Facts,
+    text: String,
+    source: Option<ErrorText>,
+}
+
+impl Failure for RecordedFailure {
+    fn facts(&self) -> Facts {
+        self.facts
+    }
+}
+
+impl RecordedFailure {
+    fn new(reason: Option<&Code>, texts: Vec<String>, retry: Option<RetryFacts>) -> Self {
+        let entry = reason.and_then(|reason| code::find(reason.as_str()));
+        let code = entry.map_or(code::OPERATOR_OTHER, |entry| entry.code);
+        let mut facts = Facts::never(code, Effect::Unknown);
+        if let Some(retry) = retry {
+            facts = facts.with_retry_facts(retry);
+        }
+        let mut texts = texts.into_iter();
+        let text = texts.next().unwrap_or_else(|| "it failed".to_owned());
+        let rest: Vec<String> = texts.collect();
+        Self { facts, text, source: ErrorText::from_chain(rest) }
+    }
+
+    fn of(failed: &RunFailed) -> OperatorError {
+        let (reason, chain) = (Some(&failed.reason), failed.chain.clone());
+        OperatorError::failed(Self::new(reason, chain, failed.retry))
+    }
+}
+
+/// Returns the answer of an operator that kept no record: its end was noted with it.
+pub(super) fn unrecorded(returned: OperatorReturned) -> Result<Answer, OrchError> {
+    let output = returned.output.map(|output| output.read()).transpose();
+    let output: Value = output.ok().flatten().unwrap_or_default();
+    if returned.outcome == Outcome::Failed {
+        let texts = serde_json::from_value(output).unwrap_or_default();
+        let failure = RecordedFailure::new(returned.reason.as_ref(), texts, None);
+        return Err(OperatorError::failed(failure).into());
+    }
+    Ok(answer(None, stop_of(returned.outcome, returned.reason), output, returned.usage))
+}
+
+/// Returns the failure of a step from the record of its run; what its end noted where there is none.
+pub(super) async fn failure(log: &dyn EventLog, returned: &OperatorReturned) -> OrchError {
+    match end_of(log, &returned.run).await {
+        Ok(Some(EventKind::RunFailed(failed))) => RecordedFailure::of(&failed).into(),
+        Err(error) => OperatorError::failed(error).into(),
+        Ok(_) => {
+            let failure = RecordedFailure::new(returned.reason.as_ref(), Vec::new(), None);
+            OperatorError::failed(failure).into()
+        }
+    }
+}
+
+/// Reads the last event of a run.
+async fn end_of(log: &dyn EventLog, run: &RunId) -> Result<Option<EventKind>, LogError> {
+    let Some(summary) = log.summary(run).await? else { return Ok(None) };
+    let records = log.records(run, summary.last_seq).await?;
+    let last = records.iter().find(|record| record.seq == summary.last_seq);
+    last.map(|record| record.decode(run).map(|event| event.kind)).transpose()
+}
+
+/// Returns how a workflow's run ended; `None` while it is open.
+pub(super) fn result_of(events: &[Event]) -> Option<Result<Answer, OperatorError>> {
+    let mut ends = events.iter().rev().map(|event| (&event.run, &event.kind));
+    ends.find_map(|(run, kind)| match kind {
+        EventKind::RunFinished(finished) => {
+            let stop = stop_of(finished.outcome, finished.reason.clone());
+            Some(Ok(answer(Some(run), stop, value_of(&finished.output), finished.usage)))
+        }
+        EventKind::RunFailed(failed) => Some(Err(RecordedFailure::of(failed))),
+        _ => None,
+    })
+}
+
+pub(super) fn answer(run: Option<&RunId>, stop: Stop, output: Value, usage: Usage) -> Answer {
+    let mut answer = Answer::completed(output);
+    (answer.stop, answer.run, answer.usage) = (stop, run.cloned(), usage);
+    answer
+}
+
+fn stop_of(outcome: Outcome, reason: Option<Code>) -> Stop {
+    let reason = || reason.clone().unwrap_or(Code::new(code::OPERATOR_OTHER));
+    match outcome {
+        Outcome::Completed | Outcome::Failed => Stop::Completed,
+        Outcome::Incomplete => Stop::Incomplete { reason: reason() },
+        Outcome::BudgetExhausted => Stop::BudgetExhausted { reason: reason() },
+        Outcome::Cancelled => Stop::Cancelled,
+        Outcome::WaitingApproval => Stop::WaitingApproval,
+        _ => Stop::Completed,
+    }
+}

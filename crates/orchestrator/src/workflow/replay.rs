@@ -1,0 +1,73 @@
+//! A workflow's record, held against itself.
+
+use backstop_event_log::{EventLog, LogError, read_events};
+use layer0::event::{Event, EventKind};
+use layer0::id::RunId;
+use layer0::stop::Outcome;
+use serde::Deserialize;
+
+use super::diverged::Diverged;
+use super::progress::Progress;
+
+/// What a definition has that is a workflow's.
+#[derive(Deserialize)]
+struct Definition {
+    #[serde(rename = "workflow")]
+    _name: String,
+}
+
+/// Is this the record of a workflow? Its first event says so.
+#[must_use]
+pub fn is_workflow(first: &Event) -> bool {
+    match &first.kind {
+        EventKind::RunStarted(started) => started.agent.definition.read::<Definition>().is_ok(),
+        _ => false,
+    }
+}
+
+/// Checks the record of a workflow: the chain of its hashes, that each step that ended or waited was
+/// dispatched before, and that each run below ended as the workflow says. Nothing is run. Returns how it ended;
+/// `None` while it is open.
+///
+/// # Errors
+///
+/// [`ReplayError::Log`] when the record cannot be read or trusted, [`ReplayError::Diverged`] with the first
+/// event that the ones before do not bear out.
+///
+/// # Cancel safety
+///
+/// Dropping the future changes nothing.
+pub async fn replay_workflow(
+    log: &dyn EventLog,
+    run: &RunId,
+) -> Result<Option<Outcome>, ReplayError> {
+    let (summary, events) = read_events(log, run).await?;
+    Progress::of(&events)?;
+    for event in &events {
+        if let EventKind::OperatorReturned(returned) = &event.kind
+            && let Some(below) = log.summary(&returned.run).await?
+            // One that was reopened since ended anew; one that was left open ended with its caller.
+            && !below.is_open()
+            && below.reopens == 0
+            && below.outcome != Some(returned.outcome)
+        {
+            let ended = below.outcome.map_or("open", Outcome::as_str);
+            return Err(Diverged::of_record(event.seq, ended, returned.outcome.as_str()).into());
+        }
+    }
+    Ok(summary.outcome.filter(|_| !summary.is_open()))
+}
+
+/// Says why a workflow's record does not hold.
+///
+/// Retry: as the error inside says. Effect: none.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The record says something that it does not bear out.
+    #[error(transparent)]
+    Diverged(#[from] Diverged),
+    /// The record cannot be read or trusted.
+    #[error(transparent)]
+    Log(#[from] LogError),
+}
