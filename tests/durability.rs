@@ -2,6 +2,8 @@
 
 mod commits;
 #[cfg(unix)]
+mod flow;
+#[cfg(unix)]
 mod kill;
 mod recorded;
 mod replayed;

@@ -4,9 +4,10 @@
 //! or reopens the run; every execution of a tool is noted in the file EFFECTS. The model of `run_broken` fails
 //! for good in its middle; with `asking`, the process dies when it asks its model. The runs `run_probed` and
 //! `run_blind` charge, the first with a tool that can say what became of a call; with `charging`, the process
-//! dies once it has charged. `run_tree` is the root of a tree. Exits with 0 when the run
+//! dies once it has charged. `run_tree` is the root of a tree, `run_flow` a workflow. Exits with 0 when the run
 //! completed, 1 when it failed, and 4 when it waits for a person.
 
+mod flow;
 mod tree;
 
 use std::io::Write;
@@ -266,6 +267,9 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
     };
     if run.as_str() == "run_tree" {
         return tree::act(database, log, effects, run, act == "resume").await;
+    }
+    if run.as_str() == "run_flow" {
+        return flow::act(database, log, effects, run, act == "resume").await;
     }
     let script = match run.as_str() {
         "run_broken" => broken_script(),

@@ -25,7 +25,7 @@ use crate::{Deadly, Effects, Failed};
 const AWAY: u64 = 20;
 
 /// Calls these tools in one answer, then says what they answered; before that, it fails while it is `away`.
-fn calling(
+pub(crate) fn calling(
     calls: &'static [(&'static str, &'static str)],
     is_away: Arc<AtomicBool>,
 ) -> ScriptedProvider {
@@ -57,7 +57,7 @@ fn calling(
     })
 }
 
-fn agent(
+pub(crate) fn agent(
     name: &'static str,
     model: ScriptedProvider,
     log: &Arc<Deadly>,

@@ -13,13 +13,14 @@ use super::kill::{Folder, of_calls, result};
 
 const ROOT: &str = "run_tree";
 /// The calls that act, with the agents whose runs make them.
-const ACTING: [(&str, &str); 2] = [("charge_blindly-call", "fixer"), ("wipe-call", "payer")];
+pub(super) const ACTING: [(&str, &str); 2] =
+    [("charge_blindly-call", "fixer"), ("wipe-call", "payer")];
 
 /// Every how many appends a process is killed, where not everything is tried.
 const SPREAD: usize = 9;
 
 /// The records of a tree, by the names of their agents.
-type Records = BTreeMap<String, (RunSummary, Vec<Event>)>;
+pub(super) type Records = BTreeMap<String, (RunSummary, Vec<Event>)>;
 
 /// Reads every record; each agent has one run.
 async fn records(folder: &Folder, place: &str) -> Records {
@@ -40,7 +41,7 @@ fn events<'r>(records: &'r Records, agent: &str) -> &'r [Event] {
 }
 
 /// Adds up what the events of all records say was used by each run itself.
-fn added_up(records: &Records) -> Usage {
+pub(super) fn added_up(records: &Records) -> Usage {
     let mut used = Usage::default();
     used.add_cost(0);
     for event in records.values().flat_map(|(_, events)| events) {
@@ -101,7 +102,7 @@ async fn check(folder: &Folder, place: &str) -> Records {
     records
 }
 
-fn is_interrupted(events: &[Event], call: &str) -> bool {
+pub(super) fn is_interrupted(events: &[Event], call: &str) -> bool {
     events.iter().any(|event| match &event.kind {
         EventKind::ToolResponded(answer) if answer.call_id.as_str() == call => {
             answer.error.as_ref().is_some_and(|error| error.reason == *"tool.interrupted")

@@ -299,6 +299,10 @@ impl RunSummary {
                 self.agent = Arc::clone(&started.agent.name);
                 self.started_at = event.at;
                 self.terms = Terms::of(started.agent.definition.clone());
+                if started.agent.is_workflow() {
+                    // It asks no model itself.
+                    self.usage = Usage::free();
+                }
             }
             EventKind::ErrorStored(_) => self.errors = self.errors.saturating_add(1),
             EventKind::ModelRequested(requested) => {

@@ -25,11 +25,11 @@ use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::EventLog;
 use backstop_redact::Redactor;
+use layer0::Operator;
 use layer0::error::OperatorError;
 use layer0::event::AgentRecord;
 use layer0::operator::{Answer, Context, Task};
-use layer0::{JsonText, Operator};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use begin::{Opened, Recorder};
 use steps::Steps;
@@ -106,8 +106,7 @@ impl Workflow {
 
     /// Records the steps of an operator that is shared.
     pub fn shared(operator: Arc<dyn Operator>, log: Arc<dyn EventLog>) -> Self {
-        let definition = json!({ "workflow": operator.name(), "calls": operator.calls() });
-        let definition = JsonText::from(&definition);
+        let definition = AgentRecord::workflow(&operator.calls(), operator.name());
         let digest = digest(definition.get());
         let record = AgentRecord::new(operator.name(), digest, definition);
         let (clock, redactor) = (Arc::new(SystemClock), Redactor::new());

@@ -4,23 +4,15 @@ use backstop_event_log::{EventLog, LogError, read_events};
 use layer0::event::{Event, EventKind};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
-use serde::Deserialize;
 
 use super::diverged::Diverged;
 use super::progress::Progress;
-
-/// What a definition has that is a workflow's.
-#[derive(Deserialize)]
-struct Definition {
-    #[serde(rename = "workflow")]
-    _name: String,
-}
 
 /// Is this the record of a workflow? Its first event says so.
 #[must_use]
 pub fn is_workflow(first: &Event) -> bool {
     match &first.kind {
-        EventKind::RunStarted(started) => started.agent.definition.read::<Definition>().is_ok(),
+        EventKind::RunStarted(started) => started.agent.is_workflow(),
         _ => false,
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use crate::code::Code;
 use crate::event::Cause;
@@ -38,6 +39,20 @@ impl AgentRecord {
         definition: impl Into<JsonText>,
     ) -> Self {
         Self { name: name.into(), digest: digest.into(), definition: definition.into() }
+    }
+
+    /// Returns the definition of a workflow that dispatches these operators. It is no agent: its run is rebuilt
+    /// by its code, from the steps that are recorded.
+    #[must_use]
+    pub fn workflow(calls: &[&str], name: &str) -> JsonText {
+        JsonText::from(&json!({ "calls": calls, "workflow": name }))
+    }
+
+    /// Is this a workflow?
+    #[must_use]
+    pub fn is_workflow(&self) -> bool {
+        // Keys are sorted, and no other definition begins so.
+        self.definition.get().starts_with(r#"{"calls":"#)
     }
 }
 
