@@ -30,6 +30,7 @@ mod scripted_hook;
 mod scripted_tool;
 mod signal_table;
 mod tables;
+mod workflow_table;
 
 pub use agent_file::{AgentFile, DurabilityName, StoreTable, ToolKind, ToolTable};
 pub use agent_memory_table::{AgentMemoryTable, MemoryKind, MemoryScope};
@@ -49,5 +50,6 @@ pub use scenario::{Expect, Reopening, Scenario};
 pub use scripted_hook::{ApprovalVerdict, HookAction, ScriptedDecision, ScriptedHook};
 pub use scripted_tool::{ProbeVerdict, ScriptedCall, ScriptedTool};
 pub use signal_table::SignalTable;
+pub use workflow_table::{FailurePolicy, RestartRule, WorkflowKind};
 
 pub use agent_file::read_script;

@@ -12,13 +12,13 @@ use crate::ConfigError;
 use crate::agent_table::AgentTable;
 use crate::fault_tables::MemoryTable;
 use crate::hints::nearest;
-use crate::later::{Later, refuse_as};
 use crate::line::line_of;
 use crate::parse::parse;
 use crate::scripted_hook::ScriptedHook;
 use crate::scripted_tool::ScriptedTool;
+use crate::workflow_table::{FailurePolicy, RestartRule, WorkflowKind, check_workflows};
 
-/// An agent that others of the scenario call as a tool of its name.
+/// An agent or a workflow that agents of the scenario call as a tool of its name.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -39,26 +39,17 @@ pub struct OperatorTable {
     /// What other people's code does at points of its runs.
     #[serde(default)]
     pub hooks: Vec<ScriptedHook>,
-    kind: Option<Later>,
-    steps: Option<Later>,
-    limit: Option<Later>,
-    policy: Option<Later>,
-    restart: Option<Later>,
-}
-
-impl OperatorTable {
-    /// Refuses a workflow.
-    fn check_kind(&self, path: &Path, text: &str) -> Result<(), ConfigError> {
-        let keys = vec![
-            ("kind", self.kind.as_ref()),
-            ("steps", self.steps.as_ref()),
-            ("limit", self.limit.as_ref()),
-            ("policy", self.policy.as_ref()),
-            ("restart", self.restart.as_ref()),
-        ];
-        let hint = "take it out, and give the operator a `model` of its own: it is an agent then";
-        refuse_as(path, text, keys, ": workflows are not built yet", hint)
-    }
+    /// What it is instead of an agent.
+    pub kind: Option<WorkflowKind>,
+    /// The operators that a workflow dispatches.
+    #[serde(default)]
+    pub steps: Vec<String>,
+    /// How many steps run at once; of a supervised one, how often it is begun anew.
+    pub limit: Option<u32>,
+    /// What becomes of several steps when one fails.
+    pub policy: Option<FailurePolicy>,
+    /// When a supervised step is begun anew.
+    pub restart: Option<RestartRule>,
 }
 
 /// The names of a file that are held against each other.
@@ -104,16 +95,9 @@ impl<'t> Taken<'t> {
     }
 }
 
-/// Refuses operators that cannot be told from each other or from tools, workflows, and an entry that is
-/// none of them.
-pub(crate) fn check_operators(
-    path: &Path,
-    text: &str,
-    operators: &[OperatorTable],
-) -> Result<(), ConfigError> {
-    for operator in operators {
-        operator.check_kind(path, text)?;
-    }
+/// Refuses operators that cannot be told from each other or from tools, workflows that are not whole, and an
+/// entry that is none of them.
+pub(crate) fn check_operators(path: &Path, text: &str) -> Result<(), ConfigError> {
     let OperatorNames { entry, agent, tools, operator } = parse(path, text)?;
     for Operator { name, agent, .. } in &operator {
         let refused = |what: String| ConfigError::new(path, what).in_text(text, name.span());
@@ -141,6 +125,7 @@ pub(crate) fn check_operators(
         }
         taken.push(this);
     }
+    check_workflows(path, text)?;
     let Some(entry) = entry else { return Ok(()) };
     let mut known: Vec<&str> = operator.iter().map(|it| it.name.as_ref().as_str()).collect();
     known.extend(own_name.map(|name| name.as_ref().as_str()));

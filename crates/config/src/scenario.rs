@@ -123,7 +123,7 @@ impl Scenario {
         check_names(path, &text)?;
         check_approvals(path, &text)?;
         check_probes(path, &text)?;
-        check_operators(path, &text, &scenario.operator)?;
+        check_operators(path, &text)?;
         check_signals(path, &text)?;
         let senseless = |table: StoreFaultTable| {
             table.locked_times.is_some() && table.fail != Some(StoreFault::Locked)

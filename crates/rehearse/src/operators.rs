@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backstop_config::Scenario;
-use backstop_orchestrator::LocalOrchestrator;
+use backstop_config::{FailurePolicy, OperatorTable, RestartRule, Scenario, WorkflowKind};
+use backstop_orchestrator::{
+    LocalOrchestrator, Map, OnFailure, Parallel, Restart, Route, Sequence, Supervise, Workflow,
+};
 use backstop_react::{Agent, Upstream};
 use layer0::Operator;
 use layer0::error::{BoxError, OperatorError};
@@ -85,10 +87,50 @@ impl Operator for ScriptedOperator {
     }
 }
 
-/// The agents of a scenario.
+/// The operators of a scenario.
 pub(crate) struct Operators {
     own: Arc<ScriptedOperator>,
     called: Vec<Arc<ScriptedOperator>>,
+    workflows: Vec<Workflow>,
+}
+
+/// What gets the input of a scenario.
+pub(crate) enum Entry<'o> {
+    Agent(&'o Arc<ScriptedOperator>),
+    Workflow(&'o str),
+}
+
+/// Makes the workflow of a table.
+fn workflow(table: &OperatorTable, kind: WorkflowKind, shared: &Shared) -> Workflow {
+    let (name, steps) = (table.name.as_str(), table.steps.clone());
+    let first = || steps.first().cloned().unwrap_or_default();
+    let on_failure = match table.policy.unwrap_or_default() {
+        FailurePolicy::Collect => OnFailure::Collect,
+        _ => OnFailure::FailFast,
+    };
+    let limit = table.limit.and_then(|limit| usize::try_from(limit).ok());
+    let operator: Arc<dyn Operator> = match kind {
+        WorkflowKind::Parallel => {
+            let parallel = Parallel::new(name, steps).on_failure(on_failure);
+            Arc::new(limit.map_or(parallel.clone(), |limit| parallel.limit(limit)))
+        }
+        WorkflowKind::Route => Arc::new(Route::with(name, first(), steps.iter().skip(1))),
+        WorkflowKind::Map => {
+            let map = Map::new(name, first()).on_failure(on_failure);
+            Arc::new(limit.map_or(map.clone(), |limit| map.limit(limit)))
+        }
+        WorkflowKind::Supervise => {
+            let restart = match table.restart.unwrap_or_default() {
+                RestartRule::Never => Restart::Never,
+                RestartRule::Always => Restart::Always,
+                _ => Restart::Transient,
+            };
+            let supervise = Supervise::new(name, first(), restart).clock(Arc::clone(&shared.clock));
+            Arc::new(table.limit.map_or(supervise.clone(), |limit| supervise.limit(limit)))
+        }
+        _ => Arc::new(Sequence::new(name, steps)),
+    };
+    Workflow::shared(operator, Arc::clone(&shared.log)).clock(Arc::clone(&shared.clock))
 }
 
 impl Operators {
@@ -99,15 +141,25 @@ impl Operators {
             called: scenario
                 .operator
                 .iter()
+                .filter(|table| table.kind.is_none())
                 .map(|table| operator(AgentScript::of(table)))
                 .collect::<Result<_, _>>()?,
+            workflows: scenario
+                .operator
+                .iter()
+                .filter_map(|table| Some(workflow(table, table.kind?, shared)))
+                .collect(),
         })
     }
 
     /// Returns the one that gets the input.
-    pub(crate) fn entry(&self, name: Option<&str>) -> &Arc<ScriptedOperator> {
-        let named = name.and_then(|name| self.called.iter().find(|it| it.name() == name));
-        named.unwrap_or(&self.own)
+    pub(crate) fn entry(&self, name: Option<&str>) -> Entry<'_> {
+        let workflow = self.workflows.iter().find(|it| Some(it.name()) == name);
+        if let Some(workflow) = workflow {
+            return Entry::Workflow(workflow.name());
+        }
+        let agent = self.called.iter().find(|it| Some(it.name()) == name);
+        Entry::Agent(agent.unwrap_or(&self.own))
     }
 
     /// Makes the orchestrator that they call each other through.
@@ -116,6 +168,8 @@ impl Operators {
             .clock(Arc::clone(&shared.clock))
             .jitter(shared.jitter())
             .shared_log(Arc::clone(&shared.log));
+        let builder =
+            self.workflows.iter().fold(builder, |builder, it| builder.operator(it.clone()));
         let called = self.called.iter().map(|it| Arc::clone(it) as Arc<dyn Operator>);
         called.fold(builder, |builder, it| builder.shared_operator(it)).build().map_err(Into::into)
     }

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use backstop_error_store::{ErrorRecord, ErrorStore, StoreError};
 use backstop_event_log::sessions_of;
 use backstop_react::{RunFailure, RunOutcome};
+use layer0::error::OrchError;
 use layer0::event::{Event, EventKind};
-use layer0::failure::chain;
+use layer0::failure::{Failure, chain};
 use layer0::id::{CallId, ErrorId, RunId, SessionId};
+use layer0::operator::Answer;
 use layer0::stop::Outcome;
 use layer0::usage::Usage;
 use layer0::{Code, JsonText};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::model::SentRequest;
 
@@ -123,12 +126,7 @@ impl RunReport {
         events: Vec<Event>,
         errors: Vec<ErrorRecord>,
     ) -> Self {
-        let elapsed_ms = match (events.first(), events.last()) {
-            (Some(first), Some(last)) => {
-                u64::try_from(last.at.since(first.at).as_millis()).unwrap_or(u64::MAX)
-            }
-            _ => 0,
-        };
+        let elapsed_ms = elapsed(&events);
         let errors = errors.into_iter().map(Into::into).collect();
         match result {
             Ok(outcome) => Self {
@@ -162,6 +160,62 @@ impl RunReport {
                 }
             }
         }
+    }
+}
+
+impl RunReport {
+    /// Reports a run of a workflow from what it answered, and its log.
+    #[must_use]
+    pub fn of_workflow(
+        run: &RunId,
+        result: &Result<Answer, OrchError>,
+        events: Vec<Event>,
+    ) -> Self {
+        let session = events.iter().find_map(|event| match &event.kind {
+            EventKind::RunStarted(started) => Some(started.session.clone()),
+            _ => None,
+        });
+        let (outcome, reason) = match result {
+            Ok(answer) => (answer.stop.outcome(), answer.stop.reason()),
+            Err(error) => (Outcome::Failed, Some(Code::new(error.code()))),
+        };
+        let error = result.as_ref().err().map(|error| ReportedFailure {
+            code: Code::new(error.code()),
+            chain: recorded_chain(&events).unwrap_or_else(|| chain(error)),
+        });
+        let recorded_usage = events.iter().rev().find_map(|event| match &event.kind {
+            EventKind::RunFailed(failed) => Some(failed.usage),
+            _ => None,
+        });
+        let (output, usage) = match result {
+            Ok(Answer { output: Value::String(text), usage, .. }) => (text.clone(), *usage),
+            Ok(Answer { output: Value::Null, usage, .. }) => (String::new(), *usage),
+            Ok(answer) => (JsonText::from(&answer.output).get().to_owned(), answer.usage),
+            Err(_) => (String::new(), recorded_usage.unwrap_or_default()),
+        };
+        Self {
+            run: run.clone(),
+            session: session.unwrap_or_else(|| "".into()),
+            outcome,
+            reason,
+            error,
+            output: output.into(),
+            usage,
+            elapsed_ms: elapsed(&events),
+            events,
+            errors: Vec::new(),
+            runs: Vec::new(),
+        }
+    }
+}
+
+/// Returns the milliseconds from the first to the last event.
+fn elapsed(events: &[Event]) -> u64 {
+    match (events.first(), events.last()) {
+        (Some(first), Some(last)) => {
+            u64::try_from(last.at.since(first.at).as_millis()).unwrap_or(u64::MAX)
+        }
+        _ => 0,
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use backstop_clock::{Clock, Hold, VirtualClock};
 use backstop_config::{Reopening, Scenario};
 use backstop_event_log::{LogError, read_events};
+use backstop_orchestrator::LocalOrchestrator;
 use backstop_provider::ScriptExhausted;
 use backstop_react::{
     Agent, CancellationToken, ReopenRequest, ResumeError, ResumeRequest, RunFailure, RunOutcome,
@@ -14,8 +15,10 @@ use backstop_react::{
 };
 use backstop_store_sqlite::Database;
 use layer0::error::BoxError;
+use layer0::event::Event;
 use layer0::failure::{Chain, Failure, sources};
 use layer0::id::RunId;
+use layer0::operator::{Context, Signal, Task};
 use layer0::{Orchestrator, Timestamp};
 use serde::Serialize;
 use tokio::runtime::{Builder, Handle};
@@ -24,7 +27,7 @@ use tokio::sync::oneshot;
 use crate::agents::Shared;
 use crate::expect::difference;
 use crate::model::SentRequest;
-use crate::operators::Operators;
+use crate::operators::{Entry, Operators};
 use crate::report::{RunReport, stored_errors};
 use crate::runs::runs_of;
 use crate::signals;
@@ -123,7 +126,11 @@ async fn play(
     let orchestrator = operators.orchestrator(&shared).map_err(RehearsalError::Agent)?;
     let through: Arc<dyn Orchestrator> = Arc::new(orchestrator.clone());
     let run = new_run_id(clock.now());
-    let entry = operators.entry(scenario.entry.as_deref());
+    let stage = Stage { scenario, shared: &shared, operators: &operators, clock: &clock };
+    let entry = match operators.entry(scenario.entry.as_deref()) {
+        Entry::Agent(entry) => entry,
+        Entry::Workflow(name) => return stage.play_workflow(name, run, orchestrator).await,
+    };
     let agent = entry.agent_of(&run).map_err(RehearsalError::Agent)?;
 
     let mut request = RunRequest::new(scenario.input.as_str()).run(run.clone());
@@ -178,48 +185,102 @@ async fn play(
         };
         (result, still) = until_due(&clock, &agent, &resume, (result, still)).await?;
     }
-    let report = report(scenario, &shared, &operators, &result).await;
-    let report = report.map_err(RehearsalError::Store)?;
+    let report = stage.report(&result).await.map_err(RehearsalError::Store)?;
     drop(still);
     let mut diff: Vec<String> = exhausted(&operators, &report, &result);
     diff.extend(unsent.take());
     diff.extend(refused);
-    diff.extend(difference(&scenario.expect, &report));
-    Ok(Rehearsal {
-        scenario: scenario.name.clone(),
-        pass: diff.is_empty(),
-        diff: (!diff.is_empty()).then(|| diff.join("\n")),
-        report,
-        requests: operators.requests_of(&run).take(),
-    })
+    Ok(stage.rehearsal(report, diff, &run))
 }
 
-/// Reports the run, and where the scenario has operators those that it dispatched.
-async fn report(
-    scenario: &Scenario,
-    shared: &Shared,
-    operators: &Operators,
-    result: &Result<RunOutcome, RunFailure>,
-) -> Result<RunReport, BoxError> {
-    let run = match result {
-        Ok(outcome) => &outcome.run_id,
-        Err(failure) => &failure.run_id,
-    };
-    let events = match read_events(&*shared.log, run).await {
-        Ok((_, events)) => events,
-        // Its first append failed.
-        Err(LogError::NotFound(_)) => Vec::new(),
-        Err(error) => return Err(error.into()),
-    };
-    let stored = stored_errors(&*shared.errors, &events).await?;
-    let mut report = RunReport::new(result, events, stored);
-    if !scenario.operator.is_empty() {
-        report.runs = runs_of(&*shared.log, &report).await?;
-        for below in report.runs.iter_mut().skip(1) {
-            below.requests = operators.requests_of(&below.run).take();
+/// A scenario that is played.
+struct Stage<'s> {
+    scenario: &'s Scenario,
+    shared: &'s Shared,
+    operators: &'s Operators,
+    clock: &'s VirtualClock,
+}
+
+impl Stage<'_> {
+    /// Compares what came with what is expected.
+    fn rehearsal(&self, report: RunReport, mut diff: Vec<String>, run: &RunId) -> Rehearsal {
+        diff.extend(difference(&self.scenario.expect, &report));
+        Rehearsal {
+            scenario: self.scenario.name.clone(),
+            pass: diff.is_empty(),
+            diff: (!diff.is_empty()).then(|| diff.join("\n")),
+            report,
+            requests: self.operators.requests_of(run).take(),
         }
     }
-    Ok(report)
+
+    /// Dispatches a workflow.
+    async fn play_workflow(
+        &self,
+        name: &str,
+        run: RunId,
+        orchestrator: LocalOrchestrator,
+    ) -> Result<Rehearsal, RehearsalError> {
+        let Self { scenario, clock, .. } = self;
+        let mut context = Context::root();
+        context.run = Some(run.clone());
+        context.session = scenario.session.as_deref().map(Into::into);
+        let unsent = signals::send(&scenario.signals, &run, orchestrator.clone(), clock);
+        if let Some(ms) = scenario.cancel_at_ms {
+            let (signals, timer) =
+                (context.signals.clone(), clock.sleep(Duration::from_millis(ms)));
+            tokio::spawn(clock.track(Box::pin(async move {
+                timer.await;
+                signals.push(Signal::cancel());
+            })));
+        }
+        let (name, task) = (name.to_owned(), Task::text(scenario.input.as_str()));
+        let dispatch = async move { orchestrator.dispatch(&name, task, context).await };
+        let (result, still) = tracked(clock, None, dispatch).await?;
+        let events =
+            self.events(&run).await.map_err(|error| RehearsalError::Store(error.into()))?;
+        let report = RunReport::of_workflow(&run, &result, events);
+        let report = self.with_runs(report).await.map_err(RehearsalError::Store)?;
+        drop(still);
+        let mut diff = exhausted_below(self.operators, &report);
+        diff.extend(unsent.take());
+        if !scenario.reopen.is_empty() {
+            diff.push(
+                "reopen: a workflow goes on by what dispatched it, not from outside".to_owned(),
+            );
+        }
+        Ok(self.rehearsal(report, diff, &run))
+    }
+
+    /// Reports the run, and where the scenario has operators those that it dispatched.
+    async fn report(&self, result: &Result<RunOutcome, RunFailure>) -> Result<RunReport, BoxError> {
+        let run = match result {
+            Ok(outcome) => &outcome.run_id,
+            Err(failure) => &failure.run_id,
+        };
+        let events = self.events(run).await?;
+        let stored = stored_errors(&*self.shared.errors, &events).await?;
+        self.with_runs(RunReport::new(result, events, stored)).await
+    }
+
+    async fn events(&self, run: &RunId) -> Result<Vec<Event>, LogError> {
+        match read_events(&*self.shared.log, run).await {
+            Ok((_, events)) => Ok(events),
+            // Its first append failed.
+            Err(LogError::NotFound(_)) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn with_runs(&self, mut report: RunReport) -> Result<RunReport, BoxError> {
+        if !self.scenario.operator.is_empty() {
+            report.runs = runs_of(&*self.shared.log, &report).await?;
+            for below in report.runs.iter_mut().skip(1) {
+                below.requests = self.operators.requests_of(&below.run).take();
+            }
+        }
+        Ok(report)
+    }
 }
 
 /// Says whose model was asked more often than it has answers.
@@ -230,11 +291,15 @@ fn exhausted(
 ) -> Vec<String> {
     let own = result.as_ref().is_err_and(is_exhausted);
     let own = own.then(|| "model: asked more often than it has answers".to_owned());
+    own.into_iter().chain(exhausted_below(operators, report)).collect()
+}
+
+fn exhausted_below(operators: &Operators, report: &RunReport) -> Vec<String> {
     let below = report.runs.iter().skip(1);
     let below = below.filter(|run| operators.requests_of(&run.run).is_exhausted());
-    let below = below
-        .map(|run| format!("model of `{}`: asked more often than it has answers", run.operator));
-    own.into_iter().chain(below).collect()
+    below
+        .map(|run| format!("model of `{}`: asked more often than it has answers", run.operator))
+        .collect()
 }
 
 /// Performs something in a task of its own, because the clock has to see when it is idle. Afterwards the

@@ -33,20 +33,72 @@ fn an_operator_has_tables_of_its_own() {
     assert!(b.memory.is_some() && c.memory.is_none() && c.model.is_empty());
 }
 
-/// Spec: C5, C6
+/// Spec: O6, C6
 #[test]
-fn workflows_are_refused_by_name() {
-    let hint = "take it out, and give the operator a `model` of its own: it is an agent then";
-    for (key, value) in [
-        ("kind", "\"sequence\""),
-        ("steps", "[\"a\", \"b\"]"),
-        ("limit", "2"),
-        ("policy", "\"fail_fast\""),
-        ("restart", "{ max = 1 }"),
-    ] {
-        let rest = format!("[[operator]]\nname = \"b\"\n{key} = {value}\n");
-        refused(&rest, 5, &format!("`{key}`: workflows are not built yet"), hint);
+fn workflows_that_are_not_whole_are_refused() {
+    let kinds = "add `kind = \"sequence\"`, `parallel`, `route`, `map` or `supervise`";
+    let either = "take it out, or take `kind` out: an operator is an agent or a workflow";
+    let keys = "take it out; `limit` is of `parallel`, `map` and `supervise`, `policy` of `parallel` and \
+                `map`, `restart` of `supervise`";
+    let cases = [
+        ("steps = [\"a\"]", 6, "`steps`: operator `b` has no `kind`", kinds),
+        ("limit = 2", 6, "`limit`: operator `b` has no `kind`", kinds),
+        (
+            "kind = \"sequence\"\nsteps = [\"a\"]\n[[operator.model]]\ntext = \"x\"",
+            8,
+            "`model`: operator `b` is a workflow",
+            either,
+        ),
+        (
+            "kind = \"sequence\"",
+            6,
+            "`steps`: this kind of workflow needs at least one operator",
+            "write `steps = [\"a\", \"b\"]`",
+        ),
+        (
+            "kind = \"map\"\nsteps = [\"a\", \"b\"]",
+            7,
+            "`steps`: this kind of workflow needs exactly one operator",
+            "write `steps = [\"a\"]`",
+        ),
+        (
+            "kind = \"route\"\nsteps = [\"a\"]",
+            7,
+            "`steps`: this kind of workflow needs the operator that chooses, and those it chooses from",
+            "write `steps = [\"c\", \"a\", \"b\"]`",
+        ),
+        (
+            "kind = \"sequence\"\nsteps = [\"xyz\"]",
+            7,
+            "`steps`: there is no operator named `xyz`",
+            "add an `[[operator]]` of this name",
+        ),
+        (
+            "kind = \"sequence\"\nsteps = [\"a\"]\nlimit = 2",
+            8,
+            "`limit`: this kind of workflow has none",
+            keys,
+        ),
+        (
+            "kind = \"map\"\nsteps = [\"a\"]\nrestart = \"never\"",
+            8,
+            "`restart`: this kind of workflow has none",
+            keys,
+        ),
+        (
+            "kind = \"parallel\"\nsteps = [\"a\"]\nlimit = 0",
+            8,
+            "`limit` must be at least 1",
+            "write 1 or more",
+        ),
+    ];
+    for (rest, line, what, hint) in cases {
+        let rest = format!("[[operator]]\nname = \"b\"\n{rest}\n[[operator]]\nname = \"a\"\n");
+        refused(&rest, line - 1, what, hint);
     }
+    let unknown = "[[operator]]\nname = \"b\"\nkind = \"sequense\"\n";
+    let error = scenario_error(&format!("{HEAD}{unknown}"));
+    assert!(error.to_string().contains("sequense"), "{error}");
 }
 
 /// Spec: C5, C6
