@@ -36,6 +36,8 @@ struct History {
     calls: Vec<(CallId, Option<Message>)>,
     /// What is said to the model when it is asked next.
     further_input: Option<Arc<str>>,
+    /// Is this a run of a workflow?
+    is_workflow: bool,
     /// Was the last message an answer that ends a run, if it is taken?
     is_final: bool,
 }
@@ -50,6 +52,12 @@ impl History {
                     content: Arc::clone(&started.input),
                     images: Arc::clone(&started.images),
                 });
+                self.is_workflow = started.agent.is_workflow();
+            }
+            // No model said it, but it is what the session was answered.
+            EventKind::RunFinished(finished) if self.is_workflow => {
+                self.messages
+                    .push(Message::assistant(Arc::clone(&finished.output), Arc::default()));
             }
             EventKind::SignalReceived(signal) if &*signal.name == INPUT => {
                 if let Some(text) = signal.data.as_str() {

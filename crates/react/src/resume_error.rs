@@ -49,6 +49,17 @@ pub enum ResumeError {
         /// The open run at the head of its callers.
         root: RunId,
     },
+    /// The run is a workflow's: it goes on by its code, through its orchestrator.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{run}` is of the workflow `{workflow}`, not of an agent")]
+    #[non_exhaustive]
+    OfWorkflow {
+        /// The run.
+        run: RunId,
+        /// The workflow.
+        workflow: Box<str>,
+    },
     /// The copy is over where it ends, and nothing is to be said to its model.
     ///
     /// Retry: never. Effect: none.
@@ -153,6 +164,7 @@ impl Failure for ResumeError {
                 Facts::never(code::INPUT_INVALID, Effect::None)
             }
             Self::CallNotOpen { .. } => Facts::never(code::RUN_CALL_NOT_OPEN, Effect::None),
+            Self::OfWorkflow { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
             Self::CallerOpen { .. } => Facts::never(code::RUN_OPEN, Effect::None),
             Self::Diverged(divergence) => divergence.facts(),
             Self::Log(error) => error.facts(),
@@ -171,6 +183,10 @@ impl Failure for ResumeError {
                 let open: Vec<_> = open.iter().map(|call| format!("`{call}`")).collect();
                 Some(format!("its calls of unknown outcome: {}", open.join(", ")).into())
             }
+            Self::OfWorkflow { .. } => Some(
+                "go on with it in the program that has its code: `LocalOrchestrator::resume`"
+                    .into(),
+            ),
             Self::CallerOpen { root, .. } => {
                 Some(format!("go on with that run: `backstop resume {root}`").into())
             }

@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use backstop_orchestrator::{Diverged, Place, ReplayError, replay_workflow};
 use backstop_react::{Divergence, Finish, ResumeError, replay};
 use layer0::id::RunId;
+use layer0::stop::Outcome;
 use serde_json::json;
 
 use crate::args::ReplayArgs;
@@ -24,28 +26,58 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
         Ok::<_, CliError>(agent.replay(&run).await)
     };
     let replayed = replayed.await;
+    let replayed_steps = match &replayed {
+        Ok(Err(ResumeError::OfWorkflow { .. })) => Some(replay_workflow(&log, &run).await),
+        _ => None,
+    };
     let summary = backstop_event_log::EventLog::summary(&log, &run).await;
     database.close().await;
     let events = summary?.map_or(0, |summary| summary.last_seq);
     match replayed? {
-        Ok(finish) => {
-            let state = state(finish.as_ref());
-            if args.json {
-                let same =
-                    json!({"run": run, "events": events, "state": state, "divergence": null});
-                output::json(&same)?;
-            } else {
-                let events = output::counted(events, "event");
-                output::line(&format!("{run}: {events} replayed without a difference, {state}"))?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
+        Ok(finish) => same(&run, events, &state(finish.as_ref()), args.json),
+        Err(ResumeError::OfWorkflow { .. }) => workflow(&run, events, replayed_steps, args.json),
         Err(ResumeError::Diverged(divergence)) => {
             show(&run, events, &divergence, args.json)?;
             Ok(exit::of_divergence())
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Says whether the record of a workflow bears itself out: no code of it is run.
+fn workflow(
+    run: &RunId,
+    events: u64,
+    replayed: Option<Result<Option<Outcome>, ReplayError>>,
+    json: bool,
+) -> Result<ExitCode, CliError> {
+    match replayed.transpose() {
+        Ok(outcome) => {
+            same(run, events, outcome.flatten().map_or("still open", Outcome::as_str), json)
+        }
+        Err(ReplayError::Diverged(Diverged { place, expected, actual, .. })) => {
+            let seq = match place {
+                Place::Event(seq) => seq,
+                _ => events,
+            };
+            let (expected, actual) = (expected.into(), actual.into());
+            show(run, events, &Divergence::new(seq, "step", expected, actual), json)?;
+            Ok(exit::of_divergence())
+        }
+        Err(ReplayError::Log(error)) => Err(error.into()),
+        Err(error) => Err(CliError::storage(error)),
+    }
+}
+
+fn same(run: &RunId, events: u64, state: &str, json: bool) -> Result<ExitCode, CliError> {
+    if json {
+        let same = json!({"run": run, "events": events, "state": state, "divergence": null});
+        output::json(&same)?;
+    } else {
+        let events = output::counted(events, "event");
+        output::line(&format!("{run}: {events} replayed without a difference, {state}"))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn show(run: &RunId, events: u64, found: &Divergence, json: bool) -> Result<(), CliError> {

@@ -71,7 +71,7 @@ fn workflows_that_are_not_whole_are_refused() {
             "kind = \"sequence\"\nsteps = [\"xyz\"]",
             7,
             "`steps`: there is no operator named `xyz`",
-            "add an `[[operator]]` of this name",
+            "known here: b, a",
         ),
         (
             "kind = \"sequence\"\nsteps = [\"a\"]\nlimit = 2",

@@ -2,6 +2,7 @@
 
 use backstop_event_log::{EventLog, LogError, read_events};
 use layer0::event::{Event, EventKind};
+use layer0::failure::{Facts, Failure};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
 
@@ -62,4 +63,13 @@ pub enum ReplayError {
     /// The record cannot be read or trusted.
     #[error(transparent)]
     Log(#[from] LogError),
+}
+
+impl Failure for ReplayError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Diverged(diverged) => diverged.facts(),
+            Self::Log(error) => error.facts(),
+        }
+    }
 }

@@ -44,6 +44,10 @@ pub(crate) async fn fold(
         events.truncate(usize::try_from(until).unwrap_or(usize::MAX));
     }
     let started = started(&events)?;
+    if started.agent.is_workflow() {
+        let (run, workflow) = (run.clone(), started.agent.name.as_ref().into());
+        return Err(ResumeError::OfWorkflow { run, workflow });
+    }
     let follows = started.follows.as_ref().map(|follows| follows.run.clone());
     let definition = match own {
         Some(own) => own_definition(own, started)?,
