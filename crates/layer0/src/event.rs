@@ -86,6 +86,17 @@ pub enum Actor {
 }
 
 impl Actor {
+    /// Every actor.
+    pub const ALL: &[Self] = &[
+        Self::Runtime,
+        Self::Machine,
+        Self::Model,
+        Self::Tool,
+        Self::Person,
+        Self::Hook,
+        Self::Memory,
+    ];
+
     /// Returns the text that stands in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -103,17 +114,7 @@ impl Actor {
     /// Finds the actor with this text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [
-            Self::Runtime,
-            Self::Machine,
-            Self::Model,
-            Self::Tool,
-            Self::Person,
-            Self::Hook,
-            Self::Memory,
-        ]
-        .into_iter()
-        .find(|actor| actor.as_str() == text)
+        Self::ALL.iter().copied().find(|actor| actor.as_str() == text)
     }
 }
 
