@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Spec: X4, X8
+    /// Spec: X8
     #[test]
     fn behavior_names_are_checked() {
         for name in ["a", "tell ops", "Tell_ops-2", "v1.x", "2", &"a".repeat(64)] {

@@ -174,7 +174,7 @@ fn unknown_names_come_with_the_nearest() {
     ]);
 }
 
-/// Spec: X5
+/// Spec: X1
 #[test]
 fn records_of_subscriptions_are_not_delivered() {
     let hint =
