@@ -154,8 +154,8 @@ fn input_is_read_by_the_root_alone() {
 fn signals_of_any_name_are_recorded() {
     let played = named("signal_input");
     let received = played.data_of("signal.received");
-    assert_eq!(received[0], &json!({ "name": "look", "data": { "at": [1, 2] } }));
-    assert_eq!(received[1], &json!({ "name": "input", "data": "And in German?" }));
+    assert_eq!(received[0], &json!({ "name": "look", "data": { "at": [1, 2] }, "cause": null }));
+    assert_eq!(received[1], &json!({ "name": "input", "data": "And in German?", "cause": null }));
     let last = played.requests()[1]["messages"].as_array().unwrap().last().unwrap();
     assert_eq!(last["content"], "And in German?");
 }

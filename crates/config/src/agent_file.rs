@@ -11,6 +11,8 @@ use crate::ConfigError;
 use crate::agent_memory_table::{AgentMemoryTable, check_memory};
 use crate::agent_table::AgentTable;
 use crate::approvals::check_approvals;
+use crate::behavior_check::behaviors;
+use crate::behavior_table::{BehaviorTable, WrittenBehavior};
 use crate::checked::{approvers, at_least_one, object_schema, optional_capabilities, pointer};
 use crate::exact::check_values;
 use crate::later::{Later, refuse};
@@ -41,9 +43,13 @@ pub struct AgentFile {
     pub redact: RedactTable,
     /// What it remembers.
     pub memory: Option<AgentMemoryTable>,
+    /// What is done about events of runs.
+    #[serde(skip)]
+    pub behaviors: Vec<BehaviorTable>,
+    #[serde(default)]
+    behavior: Vec<WrittenBehavior>,
     mcp: Option<Later>,
     environment: Option<Later>,
-    behavior: Option<Later>,
     telemetry: Option<Later>,
     /// The file as it was read, for the run's record.
     #[serde(skip)]
@@ -153,10 +159,10 @@ impl AgentFile {
         check_names(path, text)?;
         check_approvals(path, text)?;
         check_memory(path, text, file.memory)?;
+        file.behaviors = behaviors(path, Some(text), &file.behavior, &file.agent.policy.grant)?;
         let later = vec![
             ("mcp", file.mcp.as_ref()),
             ("environment", file.environment.as_ref()),
-            ("behavior", file.behavior.as_ref()),
             ("telemetry", file.telemetry.as_ref()),
         ];
         refuse(path, text, later)?;
@@ -172,6 +178,7 @@ impl AgentFile {
     pub fn recorded(path: &Path, source: Value) -> Result<Self, ConfigError> {
         let read = |error: serde_json::Error| ConfigError::new(path, error.to_string());
         let mut file: Self = serde_json::from_value(source.clone()).map_err(read)?;
+        file.behaviors = behaviors(path, None, &file.behavior, &file.agent.policy.grant)?;
         file.source = source;
         Ok(file)
     }

@@ -17,6 +17,9 @@ use crate::{AgentFile, ConfigError};
 /// More mistakes than this are no mistakes any more.
 const MOST: usize = 200;
 
+/// An address that nothing is to be said of.
+const LOOPBACK: &str = "\"http://127.0.0.1\"";
+
 /// What is wrong with an agent file, and what is left of it.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -142,8 +145,15 @@ impl Text {
         let Some(entry) = entry_at(table.get_ref(), span.start) else { return false };
         let written = self.now.get(entry.value.clone()).unwrap_or_default();
         let key = self.now.get(entry.key.clone()).unwrap_or_default();
+        if key == "command" && what.starts_with("behavior `") {
+            // An address of this machine needs no grant.
+            self.replace(entry.key.start..entry.value.end, &format!("url = {LOOPBACK}"));
+            return true;
+        }
         let instead = match key {
             "name" => self.required(key),
+            "url" => Some(LOOPBACK.to_owned()),
+            _ if what.starts_with("`on`: ") => self.required("on"),
             _ => instead_of(&what, error.hint(), written).or_else(|| self.required(key)),
         };
         let instead = instead.filter(|instead| instead != written);
@@ -196,7 +206,8 @@ impl Text {
         Some(match field {
             "name" => format!("\"{}\"", self.fresh_name()),
             "kind" => "\"command\"".to_owned(),
-            "on" | "description" => "\"text\"".to_owned(),
+            "description" => "\"text\"".to_owned(),
+            "on" => "\"run.failed\"".to_owned(),
             "provider" => "\"script\"".to_owned(),
             "input_per_mtok" | "output_per_mtok" => "1.0".to_owned(),
             _ => return None,

@@ -8,6 +8,8 @@ mod agent_file;
 mod agent_memory_table;
 mod agent_table;
 mod approvals;
+mod behavior_check;
+mod behavior_table;
 mod check;
 mod checked;
 mod error;
@@ -37,6 +39,7 @@ pub use agent_memory_table::{AgentMemoryTable, MemoryKind, MemoryScope};
 pub use agent_table::{
     AgentTable, Bound, BudgetTable, LimitsTable, PolicyTable, PriceTable, RetryTable,
 };
+pub use behavior_table::{BehaviorAction, BehaviorStart, BehaviorTable};
 pub use check::Checked;
 pub use error::ConfigError;
 pub use fault_tables::{LogFaultTable, MemoryTable, StoreFault, StoreFaultTable};

@@ -6,9 +6,11 @@
 
 mod hash;
 mod payload;
+mod shape;
 
 pub use hash::{Hash, Salt};
 pub use payload::*;
+pub use shape::Shape;
 
 use serde::de::{self, Deserializer};
 use serde::ser::{SerializeStruct, Serializer};
@@ -84,6 +86,17 @@ pub enum Actor {
 }
 
 impl Actor {
+    /// Every actor.
+    pub const ALL: &[Self] = &[
+        Self::Runtime,
+        Self::Machine,
+        Self::Model,
+        Self::Tool,
+        Self::Person,
+        Self::Hook,
+        Self::Memory,
+    ];
+
     /// Returns the text that stands in events.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -101,17 +114,7 @@ impl Actor {
     /// Finds the actor with this text.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        [
-            Self::Runtime,
-            Self::Machine,
-            Self::Model,
-            Self::Tool,
-            Self::Person,
-            Self::Hook,
-            Self::Memory,
-        ]
-        .into_iter()
-        .find(|actor| actor.as_str() == text)
+        Self::ALL.iter().copied().find(|actor| actor.as_str() == text)
     }
 }
 
@@ -147,6 +150,16 @@ macro_rules! event_kinds {
 
         /// Every event type, in the order of the catalogue.
         pub const EVENT_TYPES: &[&str] = &[$($event_type),*];
+
+        /// Returns the fields of the payload of an event type, by the names they have in JSON; `None`
+        /// of a type that is not in the catalogue.
+        #[must_use]
+        pub fn fields_of(event_type: &str) -> Option<&'static [(&'static str, Shape)]> {
+            match event_type {
+                $($event_type => Some($name::FIELDS),)*
+                _ => None,
+            }
+        }
 
         impl EventKind {
             /// Returns the event's type, such as `tool.responded`.

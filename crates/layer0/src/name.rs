@@ -55,6 +55,34 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
     Err(NameError { shown, why })
 }
 
+/// Checks the name of a behaviour, which is that of its subscription: as [`check_name`], of ASCII letters,
+/// digits, spaces, `_`, `-` and `.` alone, and without a dot and a number at its end, because its record is
+/// `sub_NAME`, in segments `sub_NAME.1`, `sub_NAME.2`, ….
+///
+/// ```
+/// use layer0::name::check_behavior_name;
+///
+/// assert!(check_behavior_name("tell ops").is_ok());
+/// assert!(check_behavior_name("tell/ops").is_err() && check_behavior_name("tell.2").is_err());
+/// ```
+///
+/// # Errors
+///
+/// [`NameError`].
+pub fn check_behavior_name(name: &str) -> Result<(), NameError> {
+    check_name(name)?;
+    let is_taken = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-' | '.');
+    let is_number = |end: &str| !end.is_empty() && end.bytes().all(|byte| byte.is_ascii_digit());
+    let why = if !name.chars().all(is_taken) {
+        "has other characters than ASCII letters, digits, spaces, `_`, `-` and `.`"
+    } else if name.rsplit_once('.').is_some_and(|(_, end)| is_number(end)) {
+        "ends with a dot and a number, as the segments of its record do"
+    } else {
+        return Ok(());
+    };
+    Err(NameError { shown: name.to_owned(), why })
+}
+
 /// Says why a session cannot be called so.
 ///
 /// Retry: never. Effect: none.
@@ -137,6 +165,17 @@ mod tests {
             ["", " ", " a", "a ", "a\nb", "\u{7f}", "\u{1b}[2Ja", "---", "\u{fc}", &"a".repeat(65)]
         {
             assert!(check_name(name).is_err(), "{name:?}");
+        }
+    }
+
+    /// Spec: X8
+    #[test]
+    fn behavior_names_are_checked() {
+        for name in ["a", "tell ops", "Tell_ops-2", "v1.x", "2", &"a".repeat(64)] {
+            assert_eq!(check_behavior_name(name), Ok(()), "{name}");
+        }
+        for name in ["", " a", "a/b", "a:b", "s\u{fc}d", "a.1", "a.b.22", "---", &"a".repeat(65)] {
+            assert!(check_behavior_name(name).is_err(), "{name:?}");
         }
     }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use layer0::error::{BoxError, EnvError, OperatorError, OrchError, StateError};
-use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash, Salt};
+use layer0::event::{Actor, EVENT_TYPES, Event, EventKind, Hash, Salt, Shape, fields_of};
 use layer0::failure::{Effect, Exhausted, Failure, Retry, Seconds, chain, sources};
 use layer0::message::{Message, ToolCall};
 use layer0::{Timestamp, code};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Spec: E9. Removing or renaming a code breaks people.
 #[test]
@@ -151,6 +151,8 @@ fn events_are_read_back_as_written() {
         "operator.returned": {"operator": "worker", "run": "run_2", "outcome": "completed", "reason": null, "usage": {
             "model_calls": 1, "model_attempts": 1, "tool_calls": 0, "input_tokens": 1, "output_tokens": 1, "total_tokens": 2,
             "cached_tokens": 0, "cost_usd": null, "wall_ms": 5}, "output": "42"},
+        "run.waiting": {"for": "approval", "approvals": ["apr_1"]},
+        "run.parked": {"until": "2026-01-01T00:00:01.000Z", "reason": "provider.rate_limited", "message": "m"},
         "hook.passed": {"point": "after_model", "call_id": null},
         "tool.responded": {"call_id": "c", "tool": "t", "ok": false, "output": {"error": "e"}, "duration_ms": 1,
             "error": {"reason": "tool.timeout", "code": null, "message": "m", "error_id": "err_1"}},
@@ -174,8 +176,36 @@ fn events_are_read_back_as_written() {
         )), "{text}");
         assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
         assert_eq!(serde_json::to_value(&event.kind).unwrap(), *data);
+        let fields = fields_of(event_type).unwrap();
+        assert_shape(event_type, data, Shape::Object(fields));
     }
     insta::assert_snapshot!(EVENT_TYPES.join("\n"));
+}
+
+/// Checks that a value is of a shape, with no field that the shape does not name.
+fn assert_shape(path: &str, value: &Value, shape: Shape) {
+    let at = |name: &str| format!("{path}.{name}");
+    match (shape, value) {
+        (Shape::Any, _) | (_, Value::Null) => {}
+        (Shape::Object(fields), Value::Object(values)) => {
+            for (name, value) in values {
+                let field = fields.iter().find(|(field, _)| field == name);
+                assert_shape(&at(name), value, field.unwrap_or_else(|| panic!("{}", at(name))).1);
+            }
+        }
+        (Shape::Map(shape), Value::Object(values)) => {
+            values.iter().for_each(|(name, value)| assert_shape(&at(name), value, *shape));
+        }
+        (Shape::List(shape), Value::Array(values)) => {
+            values.iter().for_each(|value| assert_shape(path, value, *shape));
+        }
+        (Shape::Time, Value::String(text)) => assert!(text.parse::<Timestamp>().is_ok(), "{path}"),
+        (Shape::Boolean, Value::Bool(_))
+        | (Shape::Number, Value::Number(_))
+        | (Shape::Text, Value::String(_)) => {}
+        (Shape::Count, Value::Number(number)) => assert!(number.is_u64(), "{path}"),
+        _ => panic!("{path}: {value} is not {shape:?}"),
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Files with mistakes in them, as their authors meet them.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod behaviors;
 mod mistakes;
 mod operators;
 
@@ -136,13 +137,9 @@ fn limits_of_approvals_go_with_an_approval() {
 
 #[test]
 fn unsupported_tables_are_refused_not_ignored() {
-    for (table, name) in [
-        ("[[mcp]]", "mcp"),
-        ("[environment]", "environment"),
-        ("[[behavior]]", "behavior"),
-        ("[behavior]", "behavior"),
-        ("[telemetry]", "telemetry"),
-    ] {
+    for (table, name) in
+        [("[[mcp]]", "mcp"), ("[environment]", "environment"), ("[telemetry]", "telemetry")]
+    {
         let error =
             agent_error(&format!("[model]\nprovider = \"script\"\n{table}\nname = \"x\"\n"));
         let expected = format!("`{name}` is not supported yet");

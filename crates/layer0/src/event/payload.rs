@@ -15,6 +15,14 @@ macro_rules! payload {
         pub struct $name {
             $($(#[$field_doc])* pub $field: $kind,)*
         }
+
+        impl $name {
+            /// The fields, by the names they have in JSON.
+            pub(crate) const FIELDS: &[(&str, $crate::event::Shape)] = &[$((
+                $crate::event::shape::json_name(stringify!($field)),
+                <$kind as $crate::event::shape::Shaped>::SHAPE,
+            )),*];
+        }
     };
 }
 

@@ -1,0 +1,208 @@
+//! What can be wrong with a `[[behavior]]`.
+
+use std::net::IpAddr;
+use std::ops::Range;
+use std::path::Path;
+
+use backstop_event_log::{Pattern, Patterns};
+use backstop_tool::Grants;
+use layer0::name::check_behavior_name;
+use toml::de::{DeTable, DeValue};
+use url::Url;
+
+use crate::ConfigError;
+use crate::behavior_table::{BehaviorAction, BehaviorTable, WrittenBehavior};
+use crate::line::line_of;
+
+/// The list of behaviours in a file.
+const TABLES: &str = "behavior";
+
+/// Takes the behaviours of a file, under what it grants. With the text of the file, a mistake is named with
+/// its line.
+pub(crate) fn behaviors(
+    path: &Path,
+    text: Option<&str>,
+    written: &[WrittenBehavior],
+    grants: &[String],
+) -> Result<Vec<BehaviorTable>, ConfigError> {
+    let tables = written.iter().enumerate().map(|(index, behavior)| {
+        check_name(behavior, &written[..index])?;
+        let on = patterns(&behavior.on, Place::key(index, "on"))?;
+        let action = action(behavior, index, grants)?;
+        Ok(BehaviorTable::new(behavior, on, action))
+    });
+    tables.collect::<Result<_, Mistake>>().map_err(|mistake| mistake.in_file(path, text))
+}
+
+/// A mistake, and where in the list of behaviours it is.
+pub(crate) struct Mistake {
+    place: Place,
+    what: String,
+    hint: String,
+    /// The behaviour whose name is the same, where that is the mistake.
+    other: Option<usize>,
+}
+
+/// A table, a key of it, and an element of a list.
+#[derive(Clone, Copy)]
+struct Place {
+    table: usize,
+    key: Option<&'static str>,
+    element: Option<usize>,
+}
+
+fn check_name(behavior: &WrittenBehavior, earlier: &[WrittenBehavior]) -> Result<(), Mistake> {
+    let place = Place::key(earlier.len(), "name");
+    check_behavior_name(&behavior.name).map_err(|error| {
+        let hint = "write 1 to 64 ASCII letters, digits, spaces, `_`, `-` and `.`: \
+            its record is `sub_NAME`";
+        Mistake::new(place, format!("behavior: {error}"), hint)
+    })?;
+    match earlier.iter().position(|other| other.name == behavior.name) {
+        None => Ok(()),
+        Some(other) => {
+            let what = format!("there is already a behavior named `{}`", behavior.name);
+            let mistake = Mistake::new(place, what, "give it another name");
+            Err(Mistake { other: Some(other), ..mistake })
+        }
+    }
+}
+
+/// Reads the patterns, so that a mistake is named with the line of its own.
+fn patterns(on: &[String], place: Place) -> Result<Patterns, Mistake> {
+    for (index, text) in on.iter().enumerate() {
+        if let Err(error) = text.parse::<Pattern>() {
+            let place = Place { element: Some(index), ..place };
+            let hint = error.hint().unwrap_or("see \"Behaviours\" in docs/agent-files.md");
+            return Err(Mistake::new(place, format!("`on`: {error}"), hint));
+        }
+    }
+    Patterns::of_texts(on).map_err(|error| {
+        let hint = "write `on = \"run.failed\"`, or a list of up to 16 patterns";
+        Mistake::new(place, format!("`on`: {error}"), hint)
+    })
+}
+
+fn action(
+    behavior: &WrittenBehavior,
+    table: usize,
+    grants: &[String],
+) -> Result<BehaviorAction, Mistake> {
+    let (action, place, needs) = match (&behavior.command, &behavior.url) {
+        (Some(command), None) => {
+            let place = Place::key(table, "command");
+            (program(command, place)?, place, Some("process:spawn".to_owned()))
+        }
+        (None, Some(url)) => {
+            let place = Place::key(table, "url");
+            let url = address(url, place)?;
+            let needs = outbound(&url);
+            (BehaviorAction::Url(url), place, needs)
+        }
+        (Some(_), Some(_)) => {
+            let hint = "take one of them out; two behaviors can have the same `on`";
+            let place = Place::key(table, "url");
+            return Err(Mistake::new(place, "`url` does not go with `command`", hint));
+        }
+        (None, None) => {
+            let what = format!("behavior `{}` has neither `command` nor `url`", behavior.name);
+            let hint = "add `command = [\"…\"]`, or `url = \"http://…\"`";
+            return Err(Mistake::new(Place::table(table), what, hint));
+        }
+    };
+    match needs.filter(|needs| !allow(grants, needs)) {
+        None => Ok(action),
+        Some(needs) => {
+            let what = format!(
+                "behavior `{}` needs `{needs}`, which `grant` in [agent.policy] does not have",
+                behavior.name
+            );
+            let grants = grants.iter().chain([&needs]).map(|grant| format!("\"{grant}\""));
+            let grants: Vec<String> = grants.collect();
+            let hint = format!("write `grant = [{}]` into [agent.policy]", grants.join(", "));
+            Err(Mistake::new(place, what, hint))
+        }
+    }
+}
+
+fn program(command: &[String], place: Place) -> Result<BehaviorAction, Mistake> {
+    match command.first().is_some_and(|program| !program.trim().is_empty()) {
+        true => Ok(BehaviorAction::Command(command.to_vec())),
+        false => {
+            let hint = "write the program and its arguments, as in `command = [\"./notify.sh\"]`";
+            Err(Mistake::new(place, "`command` names no program", hint))
+        }
+    }
+}
+
+fn address(text: &str, place: Place) -> Result<Url, Mistake> {
+    let hint = "write `url = \"http://127.0.0.1:9000/hook\"`";
+    let refused = |what: &str| Mistake::new(place, format!("`url`: {what}"), hint);
+    let url = Url::parse(text).map_err(|error| refused(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(refused("neither http nor https"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        // What it is may be a key, and is not repeated.
+        return Err(refused("a user or a password in an address"));
+    }
+    Ok(url)
+}
+
+/// Returns what an address needs; one of this machine needs nothing.
+fn outbound(url: &Url) -> Option<String> {
+    let host = url.host_str().unwrap_or_default();
+    let host = host.trim_matches(['[', ']']).trim_end_matches('.');
+    let is_loopback =
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    (!is_loopback).then(|| format!("network:outbound:{host}"))
+}
+
+/// Is this granted? Grants that cannot be read were refused before.
+fn allow(grants: &[String], needs: &str) -> bool {
+    Grants::parse(grants).is_ok_and(|grants| grants.allow(needs))
+}
+
+impl Place {
+    const fn table(table: usize) -> Self {
+        Self { table, key: None, element: None }
+    }
+
+    const fn key(table: usize, key: &'static str) -> Self {
+        Self { table, key: Some(key), element: None }
+    }
+
+    /// Returns where it is in a text; of a key that is not there, where its table begins.
+    fn span(self, text: &str) -> Option<Range<usize>> {
+        let file = DeTable::parse(text).ok()?;
+        let tables = file.get_ref().get(TABLES)?.get_ref().as_array()?;
+        let table = tables.get(self.table)?;
+        let value = self.key.and_then(|key| table.get_ref().as_table()?.get(key));
+        let element = self.element.and_then(|element| match value?.get_ref() {
+            DeValue::Array(elements) => elements.get(element),
+            _ => None,
+        });
+        Some(element.or(value).unwrap_or(table).span())
+    }
+}
+
+impl Mistake {
+    fn new(place: Place, what: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { place, what: what.into(), hint: hint.into(), other: None }
+    }
+
+    /// Names the file, and the line where its text is known.
+    pub(crate) fn in_file(self, path: &Path, text: Option<&str>) -> ConfigError {
+        let span = |place: Place| text.and_then(|text| Some((text, place.span(text)?)));
+        let other = self.other.and_then(|other| {
+            let (text, span) = span(Place::key(other, "name"))?;
+            Some(format!(", in line {}", line_of(text, &span)))
+        });
+        let error = ConfigError::new(path, self.what + &other.unwrap_or_default());
+        let error = error.with_hint(self.hint);
+        match span(self.place) {
+            Some((text, span)) => error.in_text(text, span),
+            None => error,
+        }
+    }
+}

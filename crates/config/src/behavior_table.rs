@@ -1,0 +1,126 @@
+//! `[[behavior]]` of an agent file.
+
+use std::time::Duration;
+
+use backstop_event_log::Patterns;
+use serde::Deserialize;
+use url::Url;
+
+use crate::checked::{at_least_one, texts};
+
+/// How long a delivery may take where nothing is said, in milliseconds.
+const TIMEOUT_MS: u64 = 30_000;
+
+/// What is done about events of runs, by a program or a server.
+///
+/// ```
+/// use backstop_config::{AgentFile, BehaviorAction, BehaviorStart};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("agent.toml");
+/// std::fs::write(
+///     &path,
+///     r#"
+///     [model]
+///     provider = "script"
+///     script = "script.toml"
+///     [[behavior]]
+///     name = "tell ops"
+///     on = "run.failed[reason=provider.*]"
+///     url = "http://127.0.0.1:9000/hook"
+///     "#,
+/// )?;
+/// let behavior = &AgentFile::read(&path)?.behaviors[0];
+/// assert_eq!((behavior.name(), behavior.timeout().as_secs()), ("tell ops", 30));
+/// assert_eq!(behavior.patterns().event_types(), ["run.failed"]);
+/// assert_eq!(behavior.start(), BehaviorStart::Now);
+/// assert!(matches!(behavior.action(), BehaviorAction::Url(url) if url.port() == Some(9000)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct BehaviorTable {
+    name: String,
+    patterns: Patterns,
+    action: BehaviorAction,
+    timeout: Duration,
+    start: BehaviorStart,
+}
+
+/// Who is given the events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BehaviorAction {
+    /// A program with its arguments, on its standard input; at least the program.
+    Command(Vec<String>),
+    /// A server, by POST; `http` or `https`, with a host.
+    Url(Url),
+}
+
+/// Where a subscription begins that the store does not know yet.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum BehaviorStart {
+    /// Behind what is in the store when it is served for the first time.
+    #[default]
+    Now,
+    /// With the first event of the store.
+    Start,
+}
+
+/// A table as it is written.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WrittenBehavior {
+    pub(crate) name: String,
+    #[serde(deserialize_with = "texts")]
+    pub(crate) on: Vec<String>,
+    pub(crate) command: Option<Vec<String>>,
+    pub(crate) url: Option<String>,
+    #[serde(default, deserialize_with = "at_least_one")]
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    from: BehaviorStart,
+}
+
+impl BehaviorTable {
+    /// Takes a table as it was written, of which these parts were read.
+    pub(crate) fn new(
+        written: &WrittenBehavior,
+        patterns: Patterns,
+        action: BehaviorAction,
+    ) -> Self {
+        let timeout = Duration::from_millis(written.timeout_ms.unwrap_or(TIMEOUT_MS));
+        Self { name: written.name.clone(), patterns, action, timeout, start: written.from }
+    }
+
+    /// Returns the name, which is that of its subscription.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns which events it is given (`on`).
+    #[must_use]
+    pub const fn patterns(&self) -> &Patterns {
+        &self.patterns
+    }
+
+    /// Returns who is given them: `command` or `url`.
+    #[must_use]
+    pub const fn action(&self) -> &BehaviorAction {
+        &self.action
+    }
+
+    /// Returns how long one attempt of a delivery may take (`timeout_ms`); 30 seconds by default.
+    #[must_use]
+    pub const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Returns where it begins in a store that does not know it (`from`).
+    #[must_use]
+    pub const fn start(&self) -> BehaviorStart {
+        self.start
+    }
+}

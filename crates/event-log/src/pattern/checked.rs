@@ -1,0 +1,167 @@
+//! Whether there is an event that a pattern matches.
+
+use layer0::event::Shape;
+
+use crate::pattern::condition::Operator;
+use crate::pattern::contradiction;
+use crate::pattern::error::{PatternError, shown};
+use crate::pattern::path::{DATA, Field, Missing, Path};
+use crate::pattern::reader::{Placed, Written};
+use crate::pattern::wanted::nearest;
+
+/// Returns the types of which an event can match.
+pub(crate) fn checked(written: &mut Written) -> Result<Vec<&'static str>, PatternError> {
+    let named = written.wanted.types(written.column)?;
+    for placed in &mut written.conditions {
+        let shapes = shapes(placed, &named);
+        if shapes.is_empty() {
+            return Err(unknown_field(written.wanted.to_string(), placed, &named));
+        }
+        if shapes.contains(&Shape::Time) {
+            placed.condition.operand.take_as_time();
+        }
+        let mut misfits = shapes.iter().map(|shape| misfit(placed, *shape));
+        if let Some(Some(first)) = misfits.clone().next()
+            && misfits.all(|misfit| misfit.is_some())
+        {
+            return Err(first);
+        }
+    }
+    let types: Vec<&str> = named
+        .iter()
+        .copied()
+        .filter(|event_type| written.conditions.iter().all(|placed| can_hold(placed, event_type)))
+        .collect();
+    if types.is_empty() {
+        return Err(no_type(written, &named));
+    }
+    contradiction::refuse(&written.conditions, &types)?;
+    Ok(types)
+}
+
+/// Returns what the field is in those of the types that have it.
+fn shapes(placed: &Placed, types: &[&str]) -> Vec<Shape> {
+    let found = types.iter().filter_map(|one| placed.condition.path.found_in(one).ok());
+    found.map(|found| found.shape).collect()
+}
+
+/// Can a condition hold of an event of a type?
+fn can_hold(placed: &Placed, event_type: &str) -> bool {
+    match (&placed.condition.path, placed.condition.path.found_in(event_type)) {
+        (Path::Envelope(Field::Type), _) => placed.condition.holds_of(&event_type.into()),
+        (_, Ok(found)) => misfit(placed, found.shape).is_none(),
+        // What is missing is not equal to anything.
+        (_, Err(_)) => placed.condition.operator == Operator::NotEqual,
+    }
+}
+
+/// Says why a value of this shape cannot be compared so.
+fn misfit(placed: &Placed, shape: Shape) -> Option<PatternError> {
+    let condition = &placed.condition;
+    let (path, operand) = (shown(&condition.path.to_string()), &condition.operand);
+    let is_wild = operand.glob.exact().is_none();
+    let expected = match (shape, condition.operator.is_order()) {
+        (Shape::Object(fields), _) => {
+            if operand.glob.is_any() && !condition.operator.is_order() {
+                return None;
+            }
+            let first = fields.first().map_or("…", |(name, _)| name);
+            let hint = format!("name a field of it, such as `{path}.{first}`, or write `{path}=*`");
+            return Some(impossible(placed, format!("`{path}` is an object"), Some(hint)));
+        }
+        (Shape::Map(_), _) if !operand.glob.is_any() || condition.operator.is_order() => {
+            let hint = format!("name a field of it, as in `{path}.name`, or write `{path}=*`");
+            return Some(impossible(placed, format!("`{path}` is an object"), Some(hint)));
+        }
+        (Shape::Text | Shape::Boolean, true) => {
+            let what = if shape == Shape::Text { "a text" } else { "`true` or `false`" };
+            let operator = condition.operator.as_str();
+            let why = format!("`{path}` is {what}, which `{operator}` does not compare");
+            return Some(impossible(placed, why, None));
+        }
+        (Shape::Time, true) if operand.time.is_none() => "a time, such as `2026-01-01T00:00:00Z`",
+        (Shape::Time, false) if operand.time.is_none() && !is_wild => {
+            "a time, such as `2026-01-01T00:00:00Z`"
+        }
+        (Shape::Any | Shape::Count | Shape::Number, true) if operand.number.is_none() => "a number",
+        (Shape::Number, false) if operand.number.is_none() && !is_wild => "a number",
+        (Shape::Count, false) if !is_wild && !is_count(placed) => "a whole number",
+        (Shape::Boolean, false) if !["true", "false"].iter().any(|it| operand.glob.matches(it)) => {
+            "`true` or `false`"
+        }
+        _ => return None,
+    };
+    let found = format!("`{}`", shown(&operand.glob.to_string()));
+    let (column, expected) = (placed.value_column, expected.to_owned());
+    Some(PatternError::Syntax { column, expected, found, hint: None })
+}
+
+fn is_count(placed: &Placed) -> bool {
+    placed.condition.operand.number.is_some_and(|number| number.floor() == number.ceil())
+}
+
+fn impossible(placed: &Placed, why: String, hint: Option<String>) -> PatternError {
+    PatternError::Impossible { column: placed.column, why, hint }
+}
+
+fn no_type(written: &Written, named: &[&str]) -> PatternError {
+    let mut left = named.to_vec();
+    let last = written.conditions.iter().find(|placed| {
+        left.retain(|event_type| can_hold(placed, event_type));
+        left.is_empty()
+    });
+    let column = last.map_or(written.column, |placed| placed.column);
+    let conditions: Vec<String> =
+        written.conditions.iter().map(|placed| placed.condition.to_string()).collect();
+    let why =
+        format!("of `{}`, no event type fits `{}`", written.wanted, shown(&conditions.join(", ")));
+    PatternError::Impossible { column, why, hint: None }
+}
+
+fn unknown_field(event_type: String, placed: &Placed, types: &[&str]) -> PatternError {
+    let path = &placed.condition.path;
+    let missing = types.iter().filter_map(|one| path.found_in(one).err());
+    let Some(Missing { depth, known }) = furthest(missing) else {
+        return impossible(placed, "its field is in no event".to_owned(), None);
+    };
+    let names = match path {
+        Path::Data(names) => names.as_slice(),
+        Path::Envelope(_) => &[],
+    };
+    let name = names.get(depth).map_or("", String::as_str);
+    let inside = |known: &str| match depth {
+        0 => known.to_owned(),
+        _ => format!("{}.{known}", shown(&path.shown(depth))),
+    };
+    let around = Field::names().filter(|_| depth == 0);
+    let hint = match nearest(name, known.iter().copied().chain(around)) {
+        Some(meant) => format!("did you mean `{}`?", inside(meant)),
+        None if known.is_empty() => format!("`{}` has no fields", shown(&path.shown(depth))),
+        None if depth == 0 && known.contains(&DATA) => {
+            format!(
+                "write `{DATA}.{DATA}.{}` for a field of what it carries as `{DATA}`",
+                shown(name)
+            )
+        }
+        None => {
+            let known: Vec<String> = known.iter().map(|known| inside(known)).collect();
+            format!("known here: {}", known.join(", "))
+        }
+    };
+    let field = shown(&path.shown(depth + 1));
+    PatternError::UnknownField { column: placed.column, event_type, field, hint: Some(hint) }
+}
+
+/// Joins what is known where most of the names are there.
+fn furthest(missing: impl Iterator<Item = Missing>) -> Option<Missing> {
+    missing.reduce(|mut best, mut other| {
+        if other.depth > best.depth {
+            return other;
+        }
+        if other.depth == best.depth {
+            other.known.retain(|known| !best.known.contains(known));
+            best.known.append(&mut other.known);
+        }
+        best
+    })
+}

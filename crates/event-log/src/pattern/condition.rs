@@ -1,0 +1,152 @@
+//! What a pattern demands of a field.
+
+use std::fmt;
+
+use layer0::Timestamp;
+use layer0::id::RunId;
+use serde_json::Value;
+
+use crate::Record;
+use crate::pattern::glob::Glob;
+use crate::pattern::numeral::Numeral;
+use crate::pattern::path::{Path, any_inside};
+
+/// A field, an operator and a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Condition {
+    pub(crate) path: Path,
+    pub(crate) operator: Operator,
+    pub(crate) operand: Operand,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// What a field is compared with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Operand {
+    pub(crate) glob: Glob,
+    /// The number that it is, without wildcards.
+    pub(crate) number: Option<Numeral>,
+    /// The time that it is, where the field holds times.
+    pub(crate) time: Option<Timestamp>,
+}
+
+impl Operator {
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::NotEqual => "!=",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
+
+    /// Does it tell what is more from what is less?
+    pub(crate) const fn is_order(self) -> bool {
+        !matches!(self, Self::Equal | Self::NotEqual)
+    }
+}
+
+impl Operand {
+    pub(crate) fn new(glob: Glob) -> Self {
+        let number = glob.exact().and_then(Numeral::parse);
+        Self { glob, number, time: None }
+    }
+
+    /// Says that the field holds times.
+    pub(crate) fn take_as_time(&mut self) {
+        self.time = self.glob.exact().and_then(|text| text.parse().ok());
+    }
+
+    /// Is a value that stands in a record the same?
+    fn equals(&self, value: &Value) -> bool {
+        match value {
+            Value::Null | Value::Array(_) => false,
+            Value::Object(_) => self.glob.is_any(),
+            Value::Bool(yes) => self.glob.matches(if *yes { "true" } else { "false" }),
+            Value::Number(number) => match (self.number, Numeral::of(number)) {
+                (Some(own), Some(number)) => own == number,
+                _ => self.glob.matches(&number.to_string()),
+            },
+            Value::String(text) => {
+                let is_same = |own: Timestamp| text.parse().is_ok_and(|at: Timestamp| at == own);
+                self.glob.matches(text) || self.time.is_some_and(is_same)
+            }
+        }
+    }
+
+    /// Does a value compare so with this one?
+    fn compares(&self, operator: Operator, value: &Value) -> bool {
+        let order = match value {
+            Value::Number(number) => {
+                Numeral::of(number).zip(self.number).map(|(value, own)| value.cmp(&own))
+            }
+            Value::String(text) => {
+                let at = text.parse::<Timestamp>().ok();
+                at.zip(self.time).map(|(at, own)| at.cmp(&own))
+            }
+            _ => None,
+        };
+        order.is_some_and(|order| match operator {
+            Operator::Equal => order.is_eq(),
+            Operator::NotEqual => order.is_ne(),
+            Operator::Less => order.is_lt(),
+            Operator::LessOrEqual => order.is_le(),
+            Operator::Greater => order.is_gt(),
+            Operator::GreaterOrEqual => order.is_ge(),
+        })
+    }
+}
+
+impl Condition {
+    /// Is it about the payload?
+    pub(crate) const fn is_of_data(&self) -> bool {
+        matches!(self.path, Path::Data(_))
+    }
+
+    /// Does it hold of an envelope? One of the payload is not refuted by it.
+    pub(crate) fn holds_around(&self, run: &RunId, record: &Record) -> bool {
+        match &self.path {
+            Path::Data(_) => true,
+            Path::Envelope(field) => self.holds_of(&field.value_in(run, record)),
+        }
+    }
+
+    /// Does it hold of a payload? One of the envelope is not refuted by it.
+    pub(crate) fn holds_in(&self, data: &Value) -> bool {
+        match &self.path {
+            Path::Data(names) => self.holds(data, names),
+            Path::Envelope(_) => true,
+        }
+    }
+
+    /// Does it hold of the value that stands in the field?
+    pub(crate) fn holds_of(&self, value: &Value) -> bool {
+        self.holds(value, &[])
+    }
+
+    fn holds(&self, value: &Value, names: &[String]) -> bool {
+        let equals = |value: &Value| self.operand.equals(value);
+        match self.operator {
+            Operator::Equal => any_inside(value, names, &equals),
+            Operator::NotEqual => !any_inside(value, names, &equals),
+            order => any_inside(value, names, &|value| self.operand.compares(order, value)),
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}{}", self.path, self.operator.as_str(), self.operand.glob)
+    }
+}

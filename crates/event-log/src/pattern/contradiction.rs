@@ -1,0 +1,130 @@
+//! Conditions on one field that cannot hold together.
+
+use layer0::event::{Actor, Shape};
+use serde_json::{Number, Value};
+
+use crate::pattern::condition::{Condition, Operator};
+use crate::pattern::error::{PatternError, shown};
+use crate::pattern::numeral::Numeral;
+use crate::pattern::path::{Field, Found, Path};
+use crate::pattern::reader::Placed;
+
+/// Refuses conditions of which one cannot hold where those before it do, as far as that is plain.
+pub(crate) fn refuse(conditions: &[Placed], types: &[&str]) -> Result<(), PatternError> {
+    for (index, placed) in conditions.iter().enumerate() {
+        let path = &placed.condition.path;
+        let same: Vec<&Condition> = conditions[..=index]
+            .iter()
+            .map(|placed| &placed.condition)
+            .filter(|condition| condition.path == *path)
+            .collect();
+        let found: Vec<Found> = types.iter().filter_map(|one| path.found_in(one).ok()).collect();
+        // Where no type has the field, all of the conditions hold of what is missing.
+        if !found.is_empty() && found.iter().all(|found| is_empty(path, *found, &same)) {
+            let all: Vec<String> = same.iter().map(ToString::to_string).collect();
+            let (path, all) = (shown(&path.to_string()), shown(&all.join(", ")));
+            let why = format!("no value of `{path}` fits `{all}`");
+            return Err(PatternError::Impossible { column: placed.column, why, hint: None });
+        }
+    }
+    Ok(())
+}
+
+/// Is there no value that all of the conditions hold of?
+fn is_empty(path: &Path, found: Found, same: &[&Condition]) -> bool {
+    let (refused, wanted): (Vec<&Condition>, Vec<&Condition>) =
+        same.iter().partition(|condition| condition.operator == Operator::NotEqual);
+    let field = match path {
+        Path::Data(_) => None,
+        Path::Envelope(field) => Some(*field),
+    };
+    if wanted.is_empty() && field.is_none_or(Field::may_be_null) {
+        return false;
+    }
+    if refused.iter().any(|refused| refused.operand.glob.is_any() || is_wanted(&wanted, refused)) {
+        return true;
+    }
+    if found.is_many {
+        return false;
+    }
+    let all_hold = |value: &Value| same.iter().all(|condition| condition.holds_of(value));
+    match (found.shape, field) {
+        (Shape::Boolean, _) => ![true, false].iter().any(|yes| all_hold(&Value::from(*yes))),
+        (_, Some(Field::Actor)) => {
+            !Actor::ALL.iter().any(|actor| all_hold(&Value::from(actor.as_str())))
+        }
+        (shape, field) => {
+            let exact = wanted.iter().filter_map(|condition| exact(condition, shape));
+            let least = if field.is_some() { 1 } else { 0 };
+            exact.into_iter().any(|value| !all_hold(&value))
+                || is_empty_range(&wanted, shape, least)
+        }
+    }
+}
+
+/// Does a condition demand what another one refuses?
+fn is_wanted(wanted: &[&Condition], refused: &Condition) -> bool {
+    wanted.iter().filter(|wanted| wanted.operator == Operator::Equal).any(|wanted| {
+        let (own, refused) = (&wanted.operand.glob, &refused.operand.glob);
+        own == refused || own.exact().is_some_and(|text| refused.matches(text))
+    })
+}
+
+/// Returns the one value that a condition holds of.
+fn exact(condition: &Condition, shape: Shape) -> Option<Value> {
+    let text = condition.operand.glob.exact()?;
+    match (condition.operator, shape) {
+        (Operator::Equal, Shape::Count | Shape::Number) => {
+            serde_json::from_str::<Number>(text).ok().map(Value::Number)
+        }
+        (Operator::Equal, Shape::Text | Shape::Time) => Some(text.into()),
+        _ => None,
+    }
+}
+
+/// Is there no number or time between all of the bounds? A count is at least `least`.
+fn is_empty_range(wanted: &[&Condition], shape: Shape, least: i128) -> bool {
+    let bounds = wanted.iter().filter_map(|condition| {
+        let bound = match shape {
+            Shape::Time => Numeral::Whole(condition.operand.time?.as_millis().into()),
+            _ => condition.operand.number?,
+        };
+        Some((condition.operator, bound))
+    });
+    match shape {
+        Shape::Count => is_empty_between(bounds, least),
+        Shape::Time => is_empty_between(bounds, i128::MIN),
+        Shape::Number => {
+            let bounds: Vec<_> = bounds.collect();
+            bounds.iter().any(|low| bounds.iter().any(|high| is_above(*low, *high)))
+        }
+        _ => false,
+    }
+}
+
+/// Is there no whole number between the bounds?
+fn is_empty_between(bounds: impl Iterator<Item = (Operator, Numeral)>, least: i128) -> bool {
+    let (mut low, mut high) = (least, i128::MAX);
+    for (operator, bound) in bounds {
+        match operator {
+            Operator::Equal => (low, high) = (low.max(bound.ceil()), high.min(bound.floor())),
+            Operator::Greater => low = low.max(bound.floor().saturating_add(1)),
+            Operator::GreaterOrEqual => low = low.max(bound.ceil()),
+            Operator::Less => high = high.min(bound.ceil().saturating_sub(1)),
+            Operator::LessOrEqual => high = high.min(bound.floor()),
+            Operator::NotEqual => {}
+        }
+    }
+    low > high
+}
+
+/// Leaves a lower bound nothing below an upper one?
+fn is_above((low, bottom): (Operator, Numeral), (high, top): (Operator, Numeral)) -> bool {
+    match (low, high) {
+        (Operator::GreaterOrEqual, Operator::LessOrEqual) => bottom > top,
+        (Operator::Greater | Operator::GreaterOrEqual, Operator::Less | Operator::LessOrEqual) => {
+            bottom >= top
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,179 @@
+//! The field that a condition is about.
+
+use std::fmt;
+
+use layer0::event::{Shape, fields_of};
+use layer0::id::RunId;
+use serde_json::Value;
+
+use crate::Record;
+use crate::pattern::glob::write_escaped;
+
+/// A field of an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// One inside of `data`: names, the outermost first; at least one.
+    Data(Vec<String>),
+    Envelope(Field),
+}
+
+/// A field of the envelope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Field {
+    Run,
+    Seq,
+    At,
+    Type,
+    Actor,
+    CausedBy,
+    Schema,
+}
+
+/// The name of the payload in the envelope.
+pub(crate) const DATA: &str = "data";
+
+const FIELDS: [(&str, Field); 7] = [
+    ("run", Field::Run),
+    ("seq", Field::Seq),
+    ("at", Field::At),
+    ("type", Field::Type),
+    ("actor", Field::Actor),
+    ("caused_by", Field::CausedBy),
+    ("schema", Field::Schema),
+];
+
+impl Field {
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        FIELDS.iter().find(|(field, _)| *field == name).map(|(_, field)| *field)
+    }
+
+    pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+        FIELDS.iter().map(|(name, _)| *name)
+    }
+
+    pub(crate) const fn shape(self) -> Shape {
+        match self {
+            Self::Run | Self::Type | Self::Actor => Shape::Text,
+            Self::Seq | Self::CausedBy | Self::Schema => Shape::Count,
+            Self::At => Shape::Time,
+        }
+    }
+
+    /// Can there be nothing in it?
+    pub(crate) const fn may_be_null(self) -> bool {
+        matches!(self, Self::CausedBy)
+    }
+
+    pub(crate) fn value_in(self, run: &RunId, record: &Record) -> Value {
+        match self {
+            Self::Run => run.as_str().into(),
+            Self::Seq => record.seq.into(),
+            Self::At => record.at.to_string().into(),
+            Self::Type => (&*record.event_type).into(),
+            Self::Actor => record.actor.as_str().into(),
+            Self::CausedBy => record.caused_by.into(),
+            Self::Schema => record.schema.into(),
+        }
+    }
+}
+
+/// What events of a type have in a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// What a value is, of a list each of its elements.
+    pub(crate) shape: Shape,
+    /// Can there be more than one value?
+    pub(crate) is_many: bool,
+}
+
+/// Says how far events of a type have a field.
+pub(crate) struct Missing {
+    /// How many of its names are there.
+    pub(crate) depth: usize,
+    /// Which names there are instead of the next one.
+    pub(crate) known: Vec<&'static str>,
+}
+
+impl Path {
+    /// Returns what events of a type have in the field.
+    pub(crate) fn found_in(&self, event_type: &str) -> Result<Found, Missing> {
+        let names = match self {
+            Self::Data(names) => names,
+            Self::Envelope(field) => return Ok(Found { shape: field.shape(), is_many: false }),
+        };
+        let mut shape = Shape::Object(fields_of(event_type).unwrap_or_default());
+        let mut is_many = false;
+        for (depth, name) in names.iter().enumerate() {
+            shape = match shape {
+                Shape::Any => shape,
+                Shape::Map(inside) => *inside,
+                Shape::Object(fields) => match fields.iter().find(|(field, _)| field == name) {
+                    Some((_, inside)) => *inside,
+                    None => {
+                        let known = fields.iter().map(|(field, _)| *field).collect();
+                        return Err(Missing { depth, known });
+                    }
+                },
+                _ => return Err(Missing { depth, known: Vec::new() }),
+            };
+            while let Shape::List(element) = shape {
+                (shape, is_many) = (*element, true);
+            }
+        }
+        Ok(Found { shape, is_many: is_many || shape == Shape::Any })
+    }
+
+    /// Returns the first names of the field, as they are written.
+    pub(crate) fn shown(&self, names: usize) -> String {
+        match self {
+            Self::Data(all) => Self::Data(all.iter().take(names).cloned().collect()).to_string(),
+            Self::Envelope(_) => self.to_string(),
+        }
+    }
+}
+
+/// Does a value inside of another one, or one of several, fit?
+pub(crate) fn any_inside(value: &Value, names: &[String], fits: &impl Fn(&Value) -> bool) -> bool {
+    match (value, names) {
+        (Value::Array(elements), _) => {
+            elements.iter().any(|element| any_inside(element, names, fits))
+        }
+        (value, []) => fits(value),
+        (Value::Object(fields), [name, deeper @ ..]) => {
+            fields.get(name).is_some_and(|inside| any_inside(inside, deeper, fits))
+        }
+        _ => false,
+    }
+}
+
+/// Can a character stand in a name without quotes?
+pub(crate) const fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = match self {
+            Self::Data(names) => names,
+            Self::Envelope(field) => {
+                let name = FIELDS.iter().find(|(_, named)| named == field);
+                return f.write_str(name.map_or("", |(name, _)| name));
+            }
+        };
+        let first = names.first().map_or("", String::as_str);
+        if first == DATA || Field::find(first).is_some() {
+            write!(f, "{DATA}.")?;
+        }
+        for (place, name) in names.iter().enumerate() {
+            f.write_str(if place > 0 { "." } else { "" })?;
+            if !name.is_empty() && name.chars().all(is_name) {
+                f.write_str(name)?;
+                continue;
+            }
+            f.write_str("\"")?;
+            name.chars().try_for_each(|c| write_escaped(f, c))?;
+            f.write_str("\"")?;
+        }
+        Ok(())
+    }
+}
