@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use layer0::id::{RunId, SessionId};
 use layer0::{Code, Timestamp};
 
-use crate::{Record, RunState, RunSummary};
+use crate::{Record, RunState, RunSummary, is_segment};
 
 /// Which runs are listed. All conditions have to hold.
 ///
@@ -34,6 +34,8 @@ pub struct RunFilter {
     pub id_prefix: Option<String>,
     /// Only runs that no other run dispatched.
     pub roots: bool,
+    /// Only segments of subscriptions, which are no runs.
+    pub segments: bool,
     /// Only runs that are filed under all of these labels.
     pub labels: BTreeMap<String, String>,
     /// At most this many, newest first.
@@ -103,6 +105,13 @@ impl RunFilter {
         self
     }
 
+    /// Only segments of subscriptions, which are no runs.
+    #[must_use]
+    pub const fn segments(mut self) -> Self {
+        self.segments = true;
+        self
+    }
+
     /// Only runs that are filed under this label, and under those that were named before.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
@@ -138,6 +147,7 @@ impl RunFilter {
             && self.from.is_none_or(|from| run.started_at >= from)
             && self.to.is_none_or(|to| run.started_at < to)
             && self.begins(&run.run)
+            && self.segments == is_segment(&run.run)
             && !(self.roots && run.parent.is_some())
             && self.labels.iter().all(|(key, value)| run.labels.get(key) == Some(value))
     }

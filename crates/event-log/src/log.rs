@@ -12,7 +12,7 @@ use crate::chain::verify;
 use crate::feed::{EventWatch, EventWatches, FeedPage};
 use crate::{
     AttemptFilter, Claim, Cursor, EventFilter, InboxMessage, InboxRequest, InboxWatch, LogError,
-    LogKey, Record, RunFilter, RunSummary,
+    LogKey, Moves, Record, RunFilter, RunSummary, Subscription,
 };
 
 /// The types of events that change what is open.
@@ -36,13 +36,15 @@ pub struct Batch {
     pub summary: RunSummary,
     /// The rows of the run's inbox that the records take in; they are gone afterwards.
     pub taken: Vec<u64>,
+    /// What they move, where they are of a subscription.
+    pub moves: Option<Box<Moves>>,
 }
 
 impl Batch {
     /// Makes a batch that takes nothing from the inbox.
     #[must_use]
     pub const fn new(run: RunId, epoch: u64, records: Vec<Record>, summary: RunSummary) -> Self {
-        Self { run, epoch, records, summary, taken: Vec::new() }
+        Self { run, epoch, records, summary, taken: Vec::new(), moves: None }
     }
 
     /// Takes rows of the run's inbox.
@@ -55,7 +57,8 @@ impl Batch {
     /// Takes its records and rows out of it.
     pub(crate) fn take(&mut self) -> Self {
         let (records, taken) = (std::mem::take(&mut self.records), std::mem::take(&mut self.taken));
-        Self { records, taken, ..self.clone() }
+        let moves = self.moves.take();
+        Self { records, taken, moves, ..self.clone() }
     }
 
     /// Does the batch open a run again that was over, and that no other run dispatched? Then no other
@@ -199,7 +202,26 @@ pub trait EventLog: Send + Sync {
         EventWatches::default().watch()
     }
 
-    /// Lists runs, newest first.
+    /// Returns where a subscription stands; `None` where nothing was delivered to one of this name.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::summary`], and [`LogError::Failed`] from a log that keeps no subscriptions.
+    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
+        let _ = name;
+        Err(LogError::Failed("this log keeps no subscriptions".into()))
+    }
+
+    /// Lists the subscriptions, by name.
+    ///
+    /// # Errors
+    ///
+    /// As [`EventLog::subscription`].
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
+        Err(LogError::Failed("this log keeps no subscriptions".into()))
+    }
+
+    /// Lists runs, newest first; of the segments of subscriptions, those alone where they are asked for.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 mod sessions;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
@@ -11,7 +11,7 @@ use layer0::id::{ApprovalId, CallId, RunId, SessionId};
 use crate::{
     ApprovalChange, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
     FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError, LogKey,
-    OpenApproval, Payload, Record, RunFilter, RunSummary,
+    OpenApproval, Payload, Record, RunFilter, RunSummary, Subscription, is_segment,
 };
 
 use self::sessions::Sessions;
@@ -31,6 +31,7 @@ struct Runs {
     /// The events of all runs, by run and seq, in the order in which they were appended.
     appended: Vec<(RunId, u64)>,
     sessions: Sessions,
+    subscriptions: BTreeMap<Arc<str>, Subscription>,
     /// Which run asked for an approval.
     of_approval: HashMap<ApprovalId, RunId>,
     /// The claims that are held, by run; each has a number of its own.
@@ -208,13 +209,19 @@ impl Runs {
         }
         let changes: Vec<ApprovalChange> =
             batch.approval_changes().collect::<Result<_, LogError>>()?;
-        if first == 1 && batch.summary.parent.is_none() {
+        let is_root = batch.summary.parent.is_none() && !is_segment(&batch.run);
+        if first == 1 && is_root {
             self.sessions.begin(&batch.summary)?;
         }
         if batch.reopens() {
             self.sessions.reopen(&batch.summary)?;
         }
-        if batch.summary.parent.is_none() {
+        if let Some(moves) = batch.moves.take() {
+            let begun = || moves.begun();
+            let name = Arc::clone(&moves.name);
+            self.subscriptions.entry(name).or_insert_with(begun).take(&moves);
+        }
+        if is_root {
             self.sessions.update(&batch.summary);
         }
         for change in &changes {
@@ -334,6 +341,14 @@ impl EventLog for MemoryLog {
 
     fn watch_events(&self) -> EventWatch {
         self.event_watches.watch()
+    }
+
+    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
+        Ok(self.lock().subscriptions.get(name).cloned())
+    }
+
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
+        Ok(self.lock().subscriptions.values().cloned().collect())
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {

@@ -304,6 +304,10 @@ impl RunSummary {
                     self.usage = Usage::free();
                 }
             }
+            EventKind::SubscriptionOpened(opened) => {
+                self.agent = Arc::clone(&opened.name);
+                (self.started_at, self.usage) = (event.at, Usage::free());
+            }
             EventKind::ErrorStored(_) => self.errors = self.errors.saturating_add(1),
             EventKind::ModelRequested(requested) => {
                 self.usage.model_calls = requested.call.saturating_add(self.dispatched_model_calls);
@@ -423,6 +427,7 @@ fn code_of(kind: &EventKind) -> Option<&Code> {
         EventKind::BudgetExhausted(exhausted) => Some(&exhausted.reason),
         EventKind::GuardTripped(tripped) => Some(&tripped.reason),
         EventKind::RunFailed(failed) => Some(&failed.reason),
+        EventKind::BehaviorFailed(failed) => Some(&failed.reason),
         _ => None,
     }
 }

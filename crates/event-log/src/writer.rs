@@ -9,7 +9,7 @@ use layer0::id::RunId;
 
 use crate::chain::{key_id_in, key_named};
 use crate::record::Payload;
-use crate::{Batch, Claim, EventLog, LogError, LogKey, Record, RunSummary, Seed};
+use crate::{Batch, Claim, EventLog, LogError, LogKey, Moves, Record, RunSummary, Seed};
 
 /// Payloads that are nested less deeply than this are read by any reader of ours.
 const SURELY_READ: usize = 64;
@@ -122,6 +122,11 @@ impl RunWriter {
     /// Takes a row of the inbox with the next [`RunWriter::commit`].
     pub fn take(&mut self, id: u64) {
         self.batch.taken.push(id);
+    }
+
+    /// Moves a subscription with the next [`RunWriter::commit`].
+    pub fn move_subscription(&mut self, moves: Moves) {
+        self.batch.moves = Some(Box::new(moves));
     }
 
     /// Appends what was staged, in one write, and returns it.
