@@ -14,6 +14,7 @@ use crate::approvals::check_approvals;
 use crate::checked::{approvers, at_least_one, object_schema, optional_capabilities, pointer};
 use crate::exact::check_values;
 use crate::later::{Later, refuse};
+use crate::limit_table::{LimitTable, check_limits};
 use crate::model_table::ModelTable;
 use crate::names::check_names;
 use crate::parse::parse;
@@ -39,6 +40,9 @@ pub struct AgentFile {
     /// What is taken out of text beside what is known.
     #[serde(default)]
     pub redact: RedactTable,
+    /// What its runs may spend together with others.
+    #[serde(default)]
+    pub limit: Vec<LimitTable>,
     /// What it remembers.
     pub memory: Option<AgentMemoryTable>,
     mcp: Option<Later>,
@@ -153,6 +157,7 @@ impl AgentFile {
         check_names(path, text)?;
         check_approvals(path, text)?;
         check_memory(path, text, file.memory)?;
+        check_limits(path, text, &file.limit)?;
         let later = vec![
             ("mcp", file.mcp.as_ref()),
             ("environment", file.environment.as_ref()),
