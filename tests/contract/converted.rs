@@ -22,6 +22,7 @@ fn converted() -> Vec<&'static str> {
         converts::<backstop::ExecutionError>(),
         converts::<backstop::HookError>(),
         converts::<backstop::InvalidCursor>(),
+        converts::<backstop::InvalidLimitScope>(),
         converts::<backstop::InvalidStoreUrl>(),
         converts::<backstop::UnsupportedSetting>(),
         converts::<backstop::OpenError>(),

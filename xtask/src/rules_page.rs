@@ -106,6 +106,7 @@ const RULES: &[(&str, &str)] = &[
     ("B1", "Calls, executions, tokens, cost, time, events and depth have budgets."),
     ("B2", "A used-up budget stops the run once, with its work kept."),
     ("B3", "Time and cancellation interrupt what is in flight; every call is answered."),
+    ("B4", "What runs may spend together in a day or a month is kept across processes."),
     ("D1", "Every event is chained to the one before; an edit, removal or move is found at its seq."),
     ("D2", "What happened and what was decided is durable before anything is done."),
     ("D3", "Durability is chosen: memory, normal or full."),

@@ -90,12 +90,13 @@ pub use backstop_react::{
     Agent, AgentBuilder, AgentDefinition, AgentError, AgentTool, Approval, ApprovalDesk,
     ApprovalNotFound, ApprovalRequest, Approver, Budget, BuildError, CancellationToken,
     CopyOutcome, DecideError, Decision, Divergence, ForkRequest, Gate, History, HistoryFault,
-    HookContext, HookError, HookPoint, KnownPrice, LabelError, Limits, Live, Memory, MemoryEntry,
-    MemoryQuery, Moment, Observer, OperatorTool, Pack, PackError, Piece, Price, RecentMemory,
-    RecordedTools, ReopenRequest, RequestError, ResumeError, ResumeRequest, RunFailure, RunOutcome,
-    RunRequest, RunStatus, RunStream, Settlement, Source, StateMemory, StreamItem, Subscriber,
-    Upstream, Verdict, cancel, copy_run, decide, known_price, known_prices, prices_as_of, replay,
-    resolve, said_before, said_until, status,
+    HookContext, HookError, HookPoint, InvalidLimitScope, KnownPrice, LabelError, LimitPeriod,
+    LimitScope, Limits, Live, Memory, MemoryEntry, MemoryQuery, Moment, Observer, OperatorTool,
+    Pack, PackError, Piece, Price, RecentMemory, RecordedTools, ReopenRequest, RequestError,
+    ResumeError, ResumeRequest, RunFailure, RunOutcome, RunRequest, RunStatus, RunStream,
+    Settlement, Source, SpendLimit, StateMemory, StreamItem, Subscriber, Upstream, Verdict, cancel,
+    copy_run, decide, known_price, known_prices, prices_as_of, replay, resolve, said_before,
+    said_until, status,
 };
 pub use backstop_redact as redact;
 pub use backstop_redact::Redactor;

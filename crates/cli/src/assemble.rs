@@ -31,7 +31,7 @@ use crate::{output, store};
 
 /// How to mend a cost budget without a price.
 const PRICE_HINT: &str = "add `[agent.price]` with `input_per_mtok` and `output_per_mtok`, or `price` to each \
-     model that has none, or take `max_cost_usd` out";
+     model that has none, or take `max_cost_usd` and `[[limit]]` out";
 
 /// How to mend a tool that has to be called where there is none.
 const TOOL_CHOICE_HINT: &str = "add a `[[tools]]` table, or take `tool_choice` out";
@@ -97,6 +97,9 @@ fn agent_with(
     }
     if let Some(price) = file.agent.price() {
         agent = agent.price(price);
+    }
+    for table in &file.limit {
+        agent = agent.spend_limit(table.limit());
     }
     for name in &file.agent.limits.exploratory_tools {
         agent = agent.exploratory_tool(name.as_str());

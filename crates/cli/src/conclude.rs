@@ -9,7 +9,7 @@ use backstop_react::{AgentError, Approval, ResumeError, RunFailure, RunOutcome};
 use backstop_rehearse::{RunReport, runs_of, stored_errors};
 use backstop_store_sqlite::Database;
 use layer0::code;
-use layer0::event::{Event, EventKind};
+use layer0::event::{Actor, Event, EventKind};
 use layer0::failure::{Chain, Seconds};
 use layer0::stop::Outcome;
 
@@ -176,6 +176,8 @@ fn reopening(report: &RunReport) -> Option<String> {
         code::BUDGET_INPUT_TOKENS => " --budget max_input_tokens=+100000",
         code::BUDGET_OUTPUT_TOKENS => " --budget max_output_tokens=+20000",
         code::BUDGET_TOTAL_TOKENS => " --budget max_total_tokens=+100000",
+        // More of its own budget is no more of what runs share.
+        code::BUDGET_COST_USD if is_limited(&report.events) => "",
         code::BUDGET_COST_USD => " --budget max_cost_usd=+1",
         code::BUDGET_WALL_TIME => " --budget max_wall_ms=+600000",
         code::BUDGET_EVENTS => " --budget max_events=+1000",
@@ -188,6 +190,12 @@ fn reopening(report: &RunReport) -> Option<String> {
         |event: &Event| matches!(event.kind, EventKind::RunFinished(_) | EventKind::RunFailed(_));
     report.events.last().filter(|last| is_end(last))?;
     Some(format!("resume {} --reopen{more}", report.run))
+}
+
+/// Was the run ended by a spend limit, and not by a budget of its own?
+fn is_limited(events: &[Event]) -> bool {
+    let is_budget = |event: &&Event| matches!(event.kind, EventKind::BudgetExhausted(_));
+    events.iter().rfind(is_budget).is_some_and(|event| event.actor == Actor::Runtime)
 }
 
 /// Says in one line how a run ended and what it used.

@@ -16,6 +16,7 @@ use crate::behavior_table::{BehaviorTable, WrittenBehavior};
 use crate::checked::{approvers, at_least_one, object_schema, optional_capabilities, pointer};
 use crate::exact::check_values;
 use crate::later::{Later, refuse};
+use crate::limit_table::{LimitTable, check_limits};
 use crate::model_table::ModelTable;
 use crate::names::check_names;
 use crate::parse::parse;
@@ -41,6 +42,9 @@ pub struct AgentFile {
     /// What is taken out of text beside what is known.
     #[serde(default)]
     pub redact: RedactTable,
+    /// What its runs may spend together with others.
+    #[serde(default)]
+    pub limit: Vec<LimitTable>,
     /// What it remembers.
     pub memory: Option<AgentMemoryTable>,
     /// What is done about events of runs.
@@ -160,6 +164,7 @@ impl AgentFile {
         check_approvals(path, text)?;
         check_memory(path, text, file.memory)?;
         file.behaviors = behaviors(path, Some(text), &file.behavior, &file.agent.policy.grant)?;
+        check_limits(path, text, &file.limit)?;
         let later = vec![
             ("mcp", file.mcp.as_ref()),
             ("environment", file.environment.as_ref()),

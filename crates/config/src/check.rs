@@ -170,6 +170,9 @@ impl Text {
     fn add(&mut self, field: &str, span: Option<Range<usize>>) -> bool {
         let value = match field {
             "model" => "{ provider = \"script\" }".to_owned(),
+            "max_cost_usd" => "1.0".to_owned(),
+            "per" => "\"day\"".to_owned(),
+            "scope" => "\"agent\"".to_owned(),
             field => match self.required(field) {
                 Some(value) => value,
                 None => return false,
@@ -294,6 +297,9 @@ fn instead_of(what: &str, hint: Option<&str>, written: &str) -> Option<String> {
         let hint = hint?;
         let known = hint.split('`').nth(1).or_else(|| hint.strip_prefix("known here: "))?;
         return Some(format!("\"{}\"", known.split(", ").next()?));
+    }
+    if what.contains("must be an amount above 0") {
+        return Some("1.0".to_owned());
     }
     let (_, expected) = what.split_once("expected ")?;
     let instead = match expected {

@@ -143,6 +143,9 @@ pub(crate) fn of_value(
             if least.is_empty() { String::new() } else { format!(", or `{} = \"off\"`", key?) };
         return Some(format!("write a number from 1 on{off}, or take it out to keep the default"));
     }
+    if what.starts_with("must be an amount above 0") {
+        return Some(format!("write a number above 0, such as `{} = 10.0`", key?));
+    }
     if what.starts_with("must be from 0 to ") {
         return Some(
             "write a number in these bounds, or take it out to keep the provider's own".to_owned(),

@@ -11,6 +11,7 @@ use crate::budget::{Budget, Price};
 use crate::fnv::Fnv1a;
 use crate::hook::HookRecord;
 use crate::limits::Limits;
+use crate::spend_limit::SpendLimit;
 
 /// How deep an output schema may be nested: it is read again inside of the definition, which
 /// serde_json does down to 128.
@@ -31,6 +32,9 @@ pub struct AgentDefinition {
     /// What a run may use.
     #[serde(default)]
     pub budget: Budget,
+    /// What runs may spend together.
+    #[serde(default, skip_serializing_if = "is_empty")]
+    pub spend_limits: Arc<[SpendLimit]>,
     /// What tokens cost, where it is known.
     #[serde(default)]
     pub price: Option<Price>,
@@ -60,6 +64,7 @@ impl AgentDefinition {
             instructions: instructions.into(),
             limits: Limits::default(),
             budget: Budget::default(),
+            spend_limits: Arc::default(),
             price: None,
             memory: false,
             hooks: Arc::default(),
@@ -87,7 +92,15 @@ impl AgentDefinition {
         }
         check_amount("max_cost_usd", self.budget.max_cost_usd)?;
         self.price.map_or(Ok(()), Price::check)?;
-        if self.budget.max_cost_usd.is_some() && self.price.is_none() {
+        for limit in &*self.spend_limits {
+            check_amount("limit.max_cost_usd", Some(limit.max_cost_usd))?;
+            if limit.max_nanousd() == 0 {
+                let (key, amount) = ("limit.max_cost_usd", limit.max_cost_usd.to_string());
+                return Err(DefinitionError::NoAmount { key, amount });
+            }
+        }
+        let is_priced = self.price.is_some();
+        if !is_priced && (self.budget.max_cost_usd.is_some() || !self.spend_limits.is_empty()) {
             return Err(DefinitionError::UnknownPrice);
         }
         let schema = self.output_schema.as_ref();
@@ -96,6 +109,10 @@ impl AgentDefinition {
         }
         Ok(())
     }
+}
+
+fn is_empty(limits: &Arc<[SpendLimit]>) -> bool {
+    limits.is_empty()
 }
 
 fn check_amount(key: &'static str, amount: Option<f64>) -> Result<(), DefinitionError> {
@@ -185,7 +202,7 @@ pub enum DefinitionError {
     /// A value is nested so deeply that a record of it could not be read.
     #[error("`{0}` is nested deeper than {1} levels")]
     TooDeep(&'static str, usize),
-    /// There is a cost budget, and a model without a price; `AgentBuilder::price` gives one to all of an
+    /// There is a cost budget or a spend limit, and a model without a price; `AgentBuilder::price` gives one to all of an
     /// agent's, `Upstream::price` to one.
     #[error("`max_cost_usd` needs a price, and a model of the agent has none")]
     UnknownPrice,

@@ -17,6 +17,7 @@ mod step;
 mod time;
 mod tools;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use layer0::Timestamp;
@@ -94,6 +95,7 @@ impl Setup {
 struct Run {
     id: RunId,
     definition: CheckedDefinition,
+    labels: Arc<BTreeMap<String, String>>,
     output_check: Option<OutputCheck>,
     outbox: Outbox,
     clock: Clock,
@@ -128,6 +130,7 @@ impl Machine {
         let Setup { run: id, output_check } = setup;
         let run = Run {
             id,
+            labels: Arc::default(),
             output_check,
             outbox: Outbox::default(),
             clock: Clock::default(),
@@ -143,6 +146,12 @@ impl Machine {
             definition,
         };
         Self { phase: Phase::New, run }
+    }
+
+    /// Returns the labels that the run was started with.
+    #[must_use]
+    pub const fn labels(&self) -> &Arc<BTreeMap<String, String>> {
+        &self.run.labels
     }
 
     /// Takes one input. Drain the outputs with [`Machine::poll`] afterwards.
@@ -233,6 +242,7 @@ impl Run {
             Step::ModelAttempted(turn, attempted) => self.model_attempted(turn, attempted),
             Step::ModelResponded(turn, responded) => Some(self.model_responded(turn, responded)),
             Step::ModelFailed(turn, failed) => Some(self.model_failed(turn, failed)),
+            Step::Limited(turn, exhausted) => Some(self.limited(turn, exhausted)),
             Step::ToolRequested(batch, place, requested) => {
                 self.tool_requested(batch, place, requested)
             }

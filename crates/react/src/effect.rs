@@ -16,6 +16,7 @@ mod memory;
 mod model;
 mod probe;
 mod proposal;
+mod spending;
 mod stop;
 mod tool;
 

@@ -43,6 +43,7 @@ mod request;
 mod resume_error;
 mod run;
 mod shown;
+mod spend_limits;
 mod state_memory;
 mod stores;
 mod upstream;
@@ -65,7 +66,7 @@ pub use approval::{ApprovalDesk, ApprovalRequest, Approver};
 pub use backstop_event_log::{Decision, Settlement};
 pub use backstop_react_machine::{
     AgentDefinition, Approval, Budget, DefinitionError, Divergence, Finish, HookPoint, HookRecord,
-    Limits, Misuse, NotReopenable, Price,
+    InvalidLimitScope, LimitPeriod, LimitScope, Limits, Misuse, NotReopenable, Price, SpendLimit,
 };
 pub use decide_error::{ApprovalNotFound, DecideError};
 pub use error::{AgentError, RecordedFailure, RunFailure};

@@ -136,7 +136,8 @@ impl Jitter {
     }
 
     /// Draws a number from 0 to `bound`, both included.
-    fn up_to(&self, bound: u64) -> u64 {
+    #[must_use]
+    pub fn up_to(&self, bound: u64) -> u64 {
         match self {
             Self::Random => rand::rng().random_range(0..=bound),
             Self::Seeded(generator) => {

@@ -13,12 +13,14 @@ use crate::errors::Insert;
 use crate::job_error::JobError;
 use crate::many::MAX_ROWS;
 use crate::sent::Sent;
+use crate::state::{Change, Changed};
 
 /// Something to write, and where the answer goes.
 pub(crate) enum Job {
     Append(Box<Append>, oneshot::Sender<Result<(), LogError>>),
     Store(Box<Insert>, oneshot::Sender<Result<Stored, StoreError>>),
     Put(Box<NewResult>, oneshot::Sender<Result<ResultId, StoreError>>),
+    Change(Box<Change>, oneshot::Sender<Result<Changed, StoreError>>),
     Chore(Arc<dyn Chore>, oneshot::Sender<Result<u64, StoreError>>),
     Send(Box<Sent>, oneshot::Sender<Result<Option<RunId>, LogError>>),
     /// Claims a run, also where these owners, which are dead, have it or a run of its tree.
@@ -62,6 +64,7 @@ pub(crate) enum Done {
     Performed(u64),
     Stored(Stored),
     Put(ResultId),
+    Changed(Changed),
     Sent(Option<RunId>),
     Claimed(Claiming),
     Released,
@@ -94,6 +97,8 @@ impl Job {
             (Self::Store(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Put(_, answer), Ok(Done::Put(id))) => drop(answer.send(Ok(id))),
             (Self::Put(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
+            (Self::Change(_, answer), Ok(Done::Changed(changed))) => drop(answer.send(Ok(changed))),
+            (Self::Change(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Send(_, answer), Ok(Done::Sent(run))) => drop(answer.send(Ok(run))),
             (Self::Send(_, answer), Err(error)) => drop(answer.send(Err(error.into()))),
             (Self::Claim(_, _, answer), Ok(Done::Claimed(claim))) => drop(answer.send(Ok(claim))),
@@ -104,6 +109,7 @@ impl Job {
             (
                 Self::Store(..)
                 | Self::Put(..)
+                | Self::Change(..)
                 | Self::Send(..)
                 | Self::Claim(..)
                 | Self::Chore(..),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock};
 
-use sqlx::sqlite::{SqliteArguments, SqliteQueryResult};
+use sqlx::sqlite::{SqliteArguments, SqliteQueryResult, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe, Encode, Sqlite, SqliteConnection, Type};
 
 /// How many rows a statement takes at most.
@@ -36,12 +36,31 @@ impl Many {
         rows: &[T],
         bind: impl Fn(&mut Values, &T),
     ) -> Result<SqliteQueryResult, sqlx::Error> {
+        let (text, values) = self.bound(rows, bind)?;
+        sqlx::query_with(text, values).execute(connection).await
+    }
+
+    /// Runs the statement over [`MAX_ROWS`] rows at most, and returns the rows that it found.
+    pub(crate) async fn fetch<T>(
+        &'static self,
+        connection: &mut SqliteConnection,
+        rows: &[T],
+        bind: impl Fn(&mut Values, &T),
+    ) -> Result<Vec<SqliteRow>, sqlx::Error> {
+        let (text, values) = self.bound(rows, bind)?;
+        sqlx::query_with(text, values).fetch_all(connection).await
+    }
+
+    fn bound<T>(
+        &self,
+        rows: &[T],
+        bind: impl Fn(&mut Values, &T),
+    ) -> Result<(AssertSqlSafe<Arc<str>>, SqliteArguments), sqlx::Error> {
         let mut values = Values(Ok(SqliteArguments::default()));
         rows.iter().for_each(|row| bind(&mut values, row));
-        // Made of constants of this crate and of question marks.
-        let text = AssertSqlSafe(self.text(rows.len()));
         let values = values.0.map_err(sqlx::Error::Encode)?;
-        sqlx::query_with(text, values).execute(connection).await
+        // Made of constants of this crate and of question marks.
+        Ok((AssertSqlSafe(self.text(rows.len())), values))
     }
 
     /// Returns the text that takes so many rows.

@@ -1,4 +1,5 @@
 mod change;
+mod removal;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +21,9 @@ use crate::chore::Chore;
 use crate::database::Database;
 use crate::fault::Fault;
 
-use change::{Change, Delete};
-pub(crate) use change::{Clear, ExpireState};
+pub(crate) use change::{Change, Changed, write};
+use removal::Delete;
+pub(crate) use removal::{Clear, ExpireState};
 
 /// The state store in a [`Database`].
 #[derive(Clone)]
@@ -86,10 +88,12 @@ impl StateStore for SqliteStateStore {
     async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
         let prepared = PreparedWrite::new(write, &self.redactor, self.clock.now())?;
         let (scope, key) = (prepared.scope.clone(), prepared.key.clone());
-        let (change, found) = Change::new(prepared);
-        match self.perform(change).await? {
-            0 => Err(StateError::conflict(&scope, key, found.get())),
-            version => Ok(version),
+        let writer = self.database.for_writing().map_err(write_failed)?;
+        let changed = writer.change(Change::new(prepared)).await;
+        background::after(&self.database, self.clock.now());
+        match changed.map_err(write_failed)? {
+            Changed::Written(version) => Ok(version),
+            Changed::Refused(found) => Err(StateError::conflict(&scope, key, found)),
         }
     }
 

@@ -21,7 +21,8 @@ use crate::job_error::JobError;
 use crate::lookout::Watches;
 use crate::many::MAX_ROWS;
 use crate::sent::Sent;
-use crate::{append, claims, errors, inbox, results};
+use crate::state::{Change, Changed};
+use crate::{append, claims, errors, inbox, results, state};
 
 /// How many jobs share one commit at most; bounds the time to the first answer.
 const MAX_JOBS: usize = MAX_ROWS;
@@ -94,6 +95,10 @@ impl Writer {
 
     pub(crate) async fn put(&self, result: NewResult) -> Result<ResultId, StoreError> {
         self.ask(|answer| Job::Put(Box::new(result), answer)).await
+    }
+
+    pub(crate) async fn change(&self, change: Change) -> Result<Changed, StoreError> {
+        self.ask(|answer| Job::Change(Box::new(change), answer)).await
     }
 
     /// Does work of the store's own.
@@ -342,28 +347,31 @@ async fn owner(connected: &Connected, jobs: &[Job]) -> Result<Arc<str>, JobError
     id.map_err(|error| failed(error.into()))?.map_err(|error| failed(error.into()))
 }
 
-/// Writes appends and errors together, then the rest one by one. No caller was answered yet, so
+/// Writes appends, errors and state together, then the rest one by one. No caller was answered yet, so
 /// the jobs may be written in any order, but for releases, which come after the appends before them.
 async fn write(
     connection: &mut SqliteConnection,
     jobs: &[Job],
     owner: &str,
 ) -> Result<Vec<Done>, JobError> {
-    let (mut appends, mut inserts) = (Vec::new(), Vec::new());
+    let (mut appends, mut inserts, mut changes) = (Vec::new(), Vec::new(), Vec::new());
     for job in jobs {
         match job {
             Job::Append(append, _) => appends.push(&**append),
             Job::Store(insert, _) => inserts.push(&**insert),
+            Job::Change(change, _) => changes.push(&**change),
             _ => {}
         }
     }
     append::write(connection, &appends, owner).await?;
     let mut stored = errors::write(connection, &inserts).await?.into_iter();
+    let mut changed = state::write(connection, &changes).await?.into_iter();
     let mut done = Vec::with_capacity(jobs.len());
     for job in jobs {
         done.push(match job {
             Job::Append(..) => Done::Appended,
             Job::Store(..) => Done::Stored(stored.next().ok_or_else(JobError::no_answer)?),
+            Job::Change(..) => Done::Changed(changed.next().ok_or_else(JobError::no_answer)?),
             Job::Put(result, _) => Done::Put(results::write(connection, result).await?),
             Job::Chore(chore, _) => Done::Performed(chore.perform(connection).await?),
             Job::Send(sent, _) => Done::Sent(inbox::insert(connection, sent).await?),

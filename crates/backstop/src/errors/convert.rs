@@ -13,7 +13,7 @@ use backstop_provider::{ProviderError, UnsupportedSetting};
 use backstop_provider_http::ConfigError as ProviderConfigError;
 use backstop_react::{
     AgentError, ApprovalNotFound, BuildError, DecideError, DefinitionError, Divergence, HookError,
-    Misuse, PackError, RecordedFailure, RequestError, ResumeError, RunFailure,
+    InvalidLimitScope, Misuse, PackError, RecordedFailure, RequestError, ResumeError, RunFailure,
 };
 #[cfg(feature = "sqlite")]
 use backstop_store_sqlite::{BackupError, OpenError, RemoveError};
@@ -114,6 +114,13 @@ impl From<UnknownOperator> for Error {
 impl From<InvalidScope> for Error {
     fn from(error: InvalidScope) -> Self {
         ConfigurationError::new(error, None).into()
+    }
+}
+
+impl From<InvalidLimitScope> for Error {
+    fn from(error: InvalidLimitScope) -> Self {
+        let hint = "write `agent`, `global`, `label:KEY` or `session`".to_owned();
+        ConfigurationError::new(error, Some(hint)).into()
     }
 }
 

@@ -47,6 +47,7 @@ mod setup;
 mod sqlite;
 // Pipes of a chosen size, and a device that is always full.
 #[cfg(target_os = "linux")]
+mod spending;
 mod stating;
 mod streams;
 #[cfg(unix)]

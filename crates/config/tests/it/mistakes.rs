@@ -227,3 +227,52 @@ fn budgets_that_stop_every_run_are_refused() {
     assert_eq!(of("max_depth", "0"), [""; 0]);
     assert_eq!(of("max_cost_usd", "0"), [""; 0]);
 }
+
+/// Spec: B4, C5
+#[test]
+fn every_mistake_of_a_limit_is_found() {
+    let model = "[model]\nprovider = \"script\"\nscript = \"s.toml\"\n";
+    let check = |limits: &str, expected: &[&str]| {
+        let found = mistakes(&format!("{model}{limits}"));
+        assert_eq!(found.len(), expected.len(), "{limits}: {found:#?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.starts_with(expected), "{found} is not {expected}");
+        }
+    };
+    let limit = |scope: &str, per: &str, max: &str| {
+        format!("[[limit]]\nscope = \"{scope}\"\nper = \"{per}\"\nmax_cost_usd = {max}\n")
+    };
+    check(&limit("label:tenant", "month", "0.5"), &[]);
+    check(&(limit("agent", "day", "1") + &limit("agent", "month", "20")), &[]);
+    check(
+        &limit("agnet", "day", "1"),
+        &["5: `scope`: unknown variant `agnet` (did you mean `agent`?)"],
+    );
+    check(
+        &limit("label:", "day", "1"),
+        &["5: `scope`: unknown variant `label:` (did you mean `label:KEY`?)"],
+    );
+    check(
+        &limit("agent", "week", "1"),
+        &["6: `per`: unknown variant `week` (known here: day, month)"],
+    );
+    for (max, said) in [("0", "0"), ("0.0", "0"), ("-1.5", "-1.5"), ("nan", "NaN"), ("inf", "inf")]
+    {
+        let expected = format!("7: `max_cost_usd` must be an amount above 0, and is {said}");
+        check(&limit("agent", "day", max), &[&expected]);
+    }
+    let missing =
+        |field: &str| format!("4: missing field `{field}` (add `{field} = …` to `[[limit]]`)");
+    let (scope, per) = (missing("scope"), missing("per"));
+    check("[[limit]]\n", &[&scope, &per, &missing("max_cost_usd")]);
+    check(
+        "[limit]\nscope = \"agent\"\nper = \"day\"\nmax_cost_usd = 1\n",
+        &["4: `limit`: invalid type: map, expected a list (write `[[limit]]`)"],
+    );
+    let double = limit("session", "day", "1") + &limit("session", "day", "2");
+    let there =
+        "8: there is already a limit of `session` per day, in line 4 (take one of them out)";
+    check(&double, &[there]);
+    let unknown = limit("agent", "day", "1") + "max_tokens = 5\n";
+    check(&unknown, &["8: unknown field `max_tokens`"]);
+}

@@ -148,7 +148,12 @@ fn details(kind: &EventKind) -> String {
         EventKind::MemoryDegraded(e) => {
             format!("{}: {} {}", e.operation, e.reason, brief(&e.message))
         }
-        EventKind::BudgetExhausted(e) => format!("{}: {} of {}", e.reason, e.used, e.limit),
+        EventKind::BudgetExhausted(e) => {
+            // The one of a spend limit names it.
+            let limit = e.message.split_once(": ").map(|(limit, _)| brief(limit));
+            let limit = limit.map(|limit| format!("{limit}, ")).unwrap_or_default();
+            format!("{}: {limit}{} of {}", e.reason, e.used, e.limit)
+        }
         EventKind::GuardTripped(e) => format!("{}: {}", e.reason, brief(&e.message)),
         EventKind::ErrorStored(e) => {
             format!(

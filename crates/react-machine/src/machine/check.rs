@@ -46,6 +46,15 @@ impl Run {
                 turn.check_answer(effect, event, failed.call)?;
                 Ok(Step::ModelFailed(*turn, failed))
             }
+            (Phase::Asking(turn), Fact::BudgetExhausted(exhausted)) => {
+                turn.check_effect(effect)?;
+                match exhausted.reason == code::BUDGET_COST_USD {
+                    true => Ok(Step::Limited(*turn, exhausted)),
+                    false => Err(Misuse::Decision(event)),
+                }
+            }
+            // All other budgets are the machine's.
+            (_, Fact::BudgetExhausted(_)) => Err(Misuse::Decision(event)),
             (Phase::Working(batch), Fact::ToolRequested(requested)) => {
                 let place = batch.check_request(&requested, self.meter.next_execution())?;
                 self.meter.check_execution(event)?;
@@ -196,7 +205,7 @@ impl Run {
     }
 }
 
-/// Is this an event only the machine writes? (`tool.responded` is written by both.)
+/// Is this an event only the machine writes? (`budget.exhausted` and `tool.responded` are written by both.)
 const fn is_decision(fact: &EventKind) -> bool {
     matches!(
         fact,
@@ -205,7 +214,6 @@ const fn is_decision(fact: &EventKind) -> bool {
             | EventKind::RunFailed(_)
             | EventKind::ModelRequested(_)
             | EventKind::ApprovalRequested(_)
-            | EventKind::BudgetExhausted(_)
             | EventKind::GuardTripped(_)
             | EventKind::ContextCompacted(_)
     )

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use layer0::event::{Actor, ModelAttempted, ModelFailed, ModelRequested, ModelResponded};
+use layer0::event::{
+    Actor, BudgetExhausted, ModelAttempted, ModelFailed, ModelRequested, ModelResponded,
+};
 use layer0::message::{Message, StopReason, ToolCall};
 use layer0::stop::Stop;
 use layer0::{Code, code};
@@ -76,6 +78,14 @@ impl Run {
         };
         let seq = self.append(Actor::Model, Some(turn.requested()), failed);
         self.fail(seq, failure)
+    }
+
+    /// Ends the run because runs have spent together what they may; that is a fact from outside.
+    pub(super) fn limited(&mut self, turn: Turn, exhausted: BudgetExhausted) -> Phase {
+        let reason = exhausted.reason.clone();
+        let seq = self.append(Actor::Runtime, Some(turn.requested()), exhausted);
+        let text = Arc::clone(self.conversation.last_text());
+        self.finish(seq, Stopped::new(Stop::BudgetExhausted { reason }, text))
     }
 
     pub(super) fn model_responded(&mut self, turn: Turn, mut responded: ModelResponded) -> Phase {

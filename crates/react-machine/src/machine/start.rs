@@ -27,6 +27,7 @@ impl Run {
         let has_caller = started.parent.is_some();
         self.meter.limit(started.depth, started.allowance.as_deref(), time, has_caller);
         self.conversation.start(&started);
+        self.labels = Arc::clone(&started.labels);
         let seq = self.append(Actor::Runtime, None, started);
         self.pause_before(seq, PausedStep::Start)
     }

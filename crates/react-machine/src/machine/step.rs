@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use layer0::code;
 use layer0::event::{
-    ApprovalDenied, ApprovalGranted, BudgetGranted, ErrorStored, EventKind, HookAborted,
-    HookFailed, HookPassed, MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed,
+    ApprovalDenied, ApprovalGranted, BudgetExhausted, BudgetGranted, ErrorStored, EventKind,
+    HookAborted, HookFailed, HookPassed, MemoryDegraded, MemoryRead, ModelAttempted, ModelFailed,
     ModelResponded, OperatorDispatched, OperatorReturned, OperatorWaiting, RunParked, RunRecovered,
     RunReopened, RunResumed, RunStarted, SignalReceived, ToolAttempted, ToolRequested,
     ToolResolved, ToolResponded,
@@ -27,6 +27,8 @@ pub(super) enum Step<'p> {
     ModelAttempted(&'p mut Turn, ModelAttempted),
     ModelResponded(Turn, ModelResponded),
     ModelFailed(Turn, ModelFailed),
+    /// Its next attempt was refused: runs have spent together what they may.
+    Limited(Turn, BudgetExhausted),
     ToolRequested(&'p mut Batch, Place, ToolRequested),
     ToolAttempted(u64, ToolAttempted),
     ToolResponded(&'p mut Batch, Place, ToolResponded),
@@ -71,6 +73,7 @@ impl Step<'_> {
             Self::ModelAttempted(..)
             | Self::ModelResponded(..)
             | Self::ModelFailed(..)
+            | Self::Limited(..)
             | Self::ToolAttempted(..)
             | Self::ToolResponded(..)
             | Self::MemoryRead(_)

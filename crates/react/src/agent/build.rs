@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use backstop_error_store::{ErrorDetail, ResultDetail};
 use backstop_provider::{ModelSettings, ToolChoice};
-use backstop_react_machine::{AgentDefinition, CheckedDefinition, DefinitionError, Price};
+use backstop_react_machine::{
+    AgentDefinition, CheckedDefinition, DefinitionError, Price, SpendLimit,
+};
 use backstop_retry::RetryPolicy;
 use backstop_tool::{Grants, Schema, Toolset};
 use layer0::is_deeper;
@@ -23,6 +25,7 @@ use crate::hook::Hook;
 use crate::once::Once;
 use crate::pool::stack;
 use crate::record::recordable::without_secrets;
+use crate::spend_limits::SpendLimits;
 use crate::stores::Stores;
 use crate::upstream::{Asked, Upstream};
 
@@ -61,7 +64,8 @@ impl AgentBuilder {
             }
             (None, None) => {
                 if let Some(spec) = tools.specs().find(|spec| spec.once.is_some()) {
-                    return Err(BuildError::MissingStateStore(Arc::clone(&spec.name)));
+                    let what = format!("tool `{}` is called once", spec.name);
+                    return Err(BuildError::MissingStateStore(what.into()));
                 }
             }
         }
@@ -102,11 +106,14 @@ impl AgentBuilder {
             return Err(BuildError::Definition(too_deep));
         }
         let prices = prices(self.price, self.pools.iter().flatten())?;
-        if self.budget.max_cost_usd.is_some() && prices.is_empty() {
+        let spend_limits = shared(without_doubles(std::mem::take(&mut self.spend_limits)));
+        let counts_cost = self.budget.max_cost_usd.is_some() || !spend_limits.is_empty();
+        if counts_cost && prices.is_empty() {
             check_priced(self.price, self.pools.iter().flatten())?;
         }
         let mut definition = AgentDefinition::new(self.name, self.instructions);
         (definition.limits, definition.budget) = (self.limits, self.budget);
+        definition.spend_limits = Arc::clone(&spend_limits);
         definition.price = prices.first().copied();
         definition.memory = self.memory.is_some();
         definition.hooks = shared(hooks.iter().map(Hook::record).collect());
@@ -129,6 +136,17 @@ impl AgentBuilder {
         let definition = without_secrets(&self.redactor, definition).map_err(BuildError::Secret)?;
         let definition = CheckedDefinition::new(definition)?;
         let clock = Arc::clone(&self.clock);
+        let spend_limits = match (spend_limits.is_empty(), self.state) {
+            (true, _) => None,
+            (false, None) => {
+                return Err(BuildError::MissingStateStore("the agent has a spend limit".into()));
+            }
+            (false, Some(state)) => {
+                let (name, jitter) = (Arc::clone(&definition.name), self.jitter.clone());
+                let limits = SpendLimits::new(name, spend_limits, state, limit, &clock, jitter);
+                Some(Box::new(limits))
+            }
+        };
         let retry = RetryPolicy::new(self.retry, Arc::clone(&clock)).jitter(self.jitter.clone());
         let mut prices = prices.into_iter();
         let mut open = |asked: Asked| Upstream { price: prices.next(), ..asked.open(&clock) };
@@ -149,6 +167,7 @@ impl AgentBuilder {
                 grants: Grants::parse(&self.grants)?,
                 log: self.log,
                 stores,
+                spend_limits,
                 memory: self.memory,
                 app_state: self.app_state,
                 hooks: hooks.into(),
@@ -190,6 +209,19 @@ fn prices<'a>(
     let prices = prices.unwrap_or_default();
     prices.iter().copied().try_for_each(Price::check)?;
     Ok(prices)
+}
+
+/// Keeps the lower one of limits that count the same spending.
+fn without_doubles(limits: Vec<SpendLimit>) -> Vec<SpendLimit> {
+    let mut kept: Vec<SpendLimit> = Vec::new();
+    for limit in limits {
+        match kept.iter_mut().find(|other| other.counts_as(&limit)) {
+            Some(other) if other.max_cost_usd <= limit.max_cost_usd => {}
+            Some(other) => *other = limit,
+            None => kept.push(limit),
+        }
+    }
+    kept
 }
 
 /// Refuses schemas that are none.

@@ -39,10 +39,9 @@ pub enum BuildError {
         /// The type of the state.
         wanted: &'static str,
     },
-    /// A tool is called once across runs, and there is no store in which that could stand.
-    #[error(
-        "tool `{0}` is called once: give a state store with `AgentBuilder::store` or `state_store`"
-    )]
+    /// A tool is called once across runs, or there is a spend limit, and there is no store in which that could
+    /// stand. It says what needs one.
+    #[error("{0}: give a state store with `AgentBuilder::store` or `state_store`")]
     MissingStateStore(Arc<str>),
     /// What the agent declares of its input or its answer is no JSON Schema.
     #[error("the {of} schema cannot be used")]
@@ -68,7 +67,7 @@ pub enum BuildError {
     /// A tool that is named somewhere is not there.
     #[error("unknown tool")]
     ToolNotFound(#[from] ToolNotFound),
-    /// There is a cost budget, and a model whose price is not known.
+    /// There is a cost budget or a spend limit, and a model whose price is not known.
     #[error("`max_cost_usd` needs a price, and model `{model}` of `{provider}` has none")]
     #[non_exhaustive]
     UnknownPrice {

@@ -6,7 +6,7 @@ use backstop_clock::{Clock, SystemClock};
 use backstop_error_store::{ErrorStore, ResultStore, Store};
 use backstop_event_log::EventLog;
 use backstop_provider::{ModelSettings, Provider};
-use backstop_react_machine::{Budget, Limits, Price};
+use backstop_react_machine::{Budget, Limits, Price, SpendLimit};
 use backstop_redact::Redactor;
 use backstop_retry::{Jitter, RetryConfig};
 use backstop_tool::Tool;
@@ -39,6 +39,7 @@ pub struct AgentBuilder {
     pub(crate) schemas: Schemas,
     pub(crate) limits: Limits,
     pub(crate) budget: Budget,
+    pub(crate) spend_limits: Vec<SpendLimit>,
     pub(crate) price: Option<Price>,
     pub(crate) exploratory_tools: Vec<String>,
     pub(crate) settings: ModelSettings,
@@ -83,6 +84,7 @@ impl AgentBuilder {
             schemas: Schemas::default(),
             limits: Limits::default(),
             budget: Budget::default(),
+            spend_limits: Vec::new(),
             price: None,
             exploratory_tools: Vec::new(),
             settings: ModelSettings::default(),
@@ -160,6 +162,31 @@ impl AgentBuilder {
     /// Sets what a run may use.
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = budget;
+        self
+    }
+
+    /// Bounds what runs spend together in a day or a month, by the calendar in UTC. It needs a state store, which
+    /// the processes share, and a price for each model. What an attempt of a model call may cost is reserved before
+    /// it; what it cost counts after it. Where the limit is reached, the run ends as it does when its budget of
+    /// cost is used up, and the reason names the limit. All runs together spend no more than the limit and one
+    /// response for each model call in flight. Of two limits for the same scope and period the lower one holds.
+    ///
+    /// ```
+    /// use backstop_provider::ScriptedProvider;
+    /// use backstop_react::{Agent, LimitPeriod, LimitScope, Price, SpendLimit};
+    /// use backstop_state::MemoryStateStore;
+    ///
+    /// let agent = Agent::builder(ScriptedProvider::saying(["42"]))
+    ///     .price(Price::new(3.0, 15.0))
+    ///     .state_store(MemoryStateStore::new())
+    ///     .spend_limit(SpendLimit::new(LimitScope::Agent, LimitPeriod::Day, 20.0))
+    ///     .spend_limit(SpendLimit::new(LimitScope::Label("tenant".into()), LimitPeriod::Month, 50.0))
+    ///     .build()?;
+    /// # let _ = agent;
+    /// # Ok::<(), backstop_react::BuildError>(())
+    /// ```
+    pub fn spend_limit(mut self, limit: SpendLimit) -> Self {
+        self.spend_limits.push(limit);
         self
     }
 
@@ -299,7 +326,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Keeps in this store what tools do [once](layer0::ToolSpec::once).
+    /// Keeps in this store what tools do [once](layer0::ToolSpec::once), and what runs have spent where there
+    /// is a [limit](Self::spend_limit).
     pub fn state_store(self, state: impl StateStore + 'static) -> Self {
         self.shared_state_store(Arc::new(state))
     }

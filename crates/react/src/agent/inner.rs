@@ -19,6 +19,7 @@ use crate::live::Hub;
 use crate::memory::Memory;
 use crate::pool::ModelStack;
 use crate::record::digest::{Resolved, record};
+use crate::spend_limits::SpendLimits;
 use crate::stores::Stores;
 
 pub(crate) struct Inner {
@@ -36,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) grants: Grants,
     pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) stores: Stores,
+    /// What it may spend together with other runs; few agents have such limits.
+    pub(crate) spend_limits: Option<Box<SpendLimits>>,
     pub(crate) memory: Option<Arc<dyn Memory>>,
     pub(crate) app_state: Option<Arc<dyn Any + Send + Sync>>,
     pub(crate) hooks: Box<[Hook]>,

@@ -15,9 +15,11 @@ use backstop_error_store::{
 };
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use layer0::Timestamp;
+use layer0::error::StateError;
 use layer0::failure::{Chain, Seconds};
 use layer0::id::{ErrorId, ResultId, SessionId};
+use layer0::state::{Scope, StateWrite, Versioned};
+use layer0::{StateStore, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tracing::Instrument;
@@ -25,7 +27,7 @@ use tracing::instrument::WithSubscriber;
 
 use crate::effect::guarded::panic_text;
 
-type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+type Answer<T, E = StoreError> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
 /// A store that answers every call within a limit, and never panics.
 pub(crate) struct Guarded<S: ?Sized> {
@@ -45,16 +47,19 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
     /// # Cancel safety
     ///
     /// Dropping the future aborts the task.
-    async fn ask<T: Send + 'static>(
+    async fn ask<T: Send + 'static, E: Unanswered>(
         &self,
-        call: impl FnOnce(Arc<S>) -> Answer<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        call: impl FnOnce(Arc<S>) -> Answer<T, E> + Send + 'static,
+    ) -> Result<T, E> {
         let (answer, answered) = oneshot::channel();
         let (stop, stopped) = oneshot::channel::<()>();
         let store = Arc::clone(&self.store);
         let work = async move {
             let asked = AssertUnwindSafe(async { printable(call(store).await) }).catch_unwind();
-            let result = asked.await.unwrap_or_else(|panic| Err(panicked(&panic_text(panic))));
+            let result = asked.await.unwrap_or_else(|panic| {
+                let why = format!("it panicked: {}", panic_text(panic));
+                Err(E::because(why))
+            });
             // What comes too late is discarded.
             let _ = answer.send(result);
         };
@@ -68,11 +73,10 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
         match select(answered, self.clock.sleep(self.limit)).await {
             Either::Left((Ok(result), _)) => result,
             Either::Left((Err(_), _)) => {
-                Err(StoreError::Failed("the task of the store was lost".into()))
+                Err(E::because("the task of the store was lost".to_owned()))
             }
             Either::Right(((), _)) => {
-                let why = format!("no answer within {}", Seconds(self.limit));
-                Err(StoreError::Failed(why.into()))
+                Err(E::because(format!("no answer within {}", Seconds(self.limit))))
             }
         }
     }
@@ -88,12 +92,25 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
 }
 
 /// An error that cannot be printed is as good as a panic.
-fn printable<T>(result: Result<T, StoreError>) -> Result<T, StoreError> {
+fn printable<T, E: std::error::Error + 'static>(result: Result<T, E>) -> Result<T, E> {
     result.inspect_err(|error| drop(Chain(error).to_string()))
 }
 
-fn panicked(why: &str) -> StoreError {
-    StoreError::Failed(format!("it panicked: {why}").into())
+/// An error of a store that may give no answer.
+trait Unanswered: std::error::Error + Send + 'static {
+    fn because(why: String) -> Self;
+}
+
+impl Unanswered for StoreError {
+    fn because(why: String) -> Self {
+        Self::Failed(why.into())
+    }
+}
+
+impl Unanswered for StateError {
+    fn because(why: String) -> Self {
+        Self::Other(why.into())
+    }
 }
 
 /// Stops the task when its answer is no longer waited for. Dropping the sender wakes it, so that the
@@ -106,6 +123,21 @@ struct StopStoreOnDrop {
 impl Drop for StopStoreOnDrop {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+impl Guarded<dyn StateStore> {
+    pub(crate) async fn read(
+        &self,
+        scope: &Scope,
+        key: &str,
+    ) -> Result<Option<Versioned>, StateError> {
+        let (scope, key) = (scope.clone(), key.to_owned());
+        self.ask(|store| Box::pin(async move { store.read(&scope, &key).await })).await
+    }
+
+    pub(crate) async fn write(&self, write: StateWrite) -> Result<u64, StateError> {
+        self.ask(|store| Box::pin(async move { store.write(write).await })).await
     }
 }
 

@@ -16,6 +16,7 @@ use tower::ServiceExt;
 use tracing::Instrument;
 
 use super::effects::Effects;
+use super::spending;
 use super::stop::Stop;
 use crate::endpoint::{AttemptRecord, AttemptRequest, Endpoint, Listeners};
 use crate::journal::{Attempt, AttemptEnd, End, Parking};
@@ -45,6 +46,15 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
     let Some((pool, Picked { endpoint, taken })) = picked else {
         // The step is data, and may be that of an agent with more providers.
         return End::Attempt(no_provider(&effects, &attempt));
+    };
+    // What is not sent costs nothing.
+    let reserved = match taken {
+        Ok(_) => spending::reserve(&effects, &attempt, endpoint.price).await,
+        Err(_) => Ok(None),
+    };
+    let reserved = match reserved {
+        Ok(reserved) => reserved,
+        Err(end) => return End::Attempt(end),
     };
     let shown = Shown::new(&agent.redactor);
     let listeners = effects.listeners();
@@ -80,7 +90,7 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
         }
     };
     let took = record.elapsed();
-    End::Attempt(match result {
+    let end = match result {
         None => AttemptEnd::Cut(Box::new(record.attempted(record.billed(), None, None))),
         Some(Ok(response)) => {
             endpoint.rate.used(tokens(&response.usage));
@@ -91,7 +101,9 @@ pub(super) async fn attempt(effects: Arc<Effects>, attempt: Box<Attempt>, stop: 
             endpoint.rate.used(record.billed().as_ref().map_or(0, tokens));
             failed(&effects, at, attempt, error, took)
         }
-    })
+    };
+    spending::settle(&effects, reserved, &end).await;
+    End::Attempt(end)
 }
 
 /// Returns how many tokens of an endpoint's limit an answer takes.
@@ -285,7 +297,7 @@ impl Attempt {
     }
 
     /// Returns how many tokens the answer may have.
-    fn output_left(&self) -> Option<u64> {
+    pub(super) fn output_left(&self) -> Option<u64> {
         let (left, spent): (_, &Usage) = (&self.call.left, &self.spent);
         let output = left.output_tokens.map(|left| left.saturating_sub(spent.output_tokens));
         let total = left.total_tokens.map(|left| left.saturating_sub(spent.total_tokens));

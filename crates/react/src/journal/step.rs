@@ -1,5 +1,6 @@
 //! What a run asks of the world, and what it is told of it, as data.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use backstop_event_log::Decision;
 use backstop_react_machine::{Approval, Grant, ModelCall, NothingLeft, Pause, ToolRun};
 use backstop_tool::Admitted;
 use layer0::event::{
-    ModelAttempted, ModelFailed, ModelResponded, OperatorReturned, SignalReceived,
+    BudgetExhausted, ModelAttempted, ModelFailed, ModelResponded, OperatorReturned, SignalReceived,
 };
 use layer0::failure::ErrorText;
 use layer0::id::{RunId, SessionId};
@@ -105,6 +106,9 @@ pub(crate) struct Attempt {
     /// What the final answer has to fit.
     #[serde(default)]
     pub(crate) output_schema: Option<JsonText>,
+    /// Those of the run.
+    #[serde(default)]
+    pub(crate) labels: Arc<BTreeMap<String, String>>,
     /// Which of the agent's providers is asked.
     pub(crate) provider: usize,
     /// Attempts of the call that this process made, at all providers.
@@ -124,12 +128,14 @@ impl Attempt {
         messages: Transcript,
         tools: Arc<[ToolSpec]>,
         output_schema: Option<JsonText>,
+        labels: Arc<BTreeMap<String, String>>,
     ) -> Self {
         Self {
             call,
             messages,
             tools,
             output_schema,
+            labels,
             provider: 0,
             made: 0,
             made_here: 0,
@@ -148,6 +154,10 @@ impl Attempt {
 /// How an attempt ended.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) enum AttemptEnd {
+    /// It was not made: whether a spend limit allows it is not known.
+    Unreserved(Box<ModelFailed>),
+    /// It was not made: runs have spent together what they may.
+    Limited(Box<BudgetExhausted>),
     /// It was stopped before it began.
     NotBegun,
     /// It was stopped; the provider may have billed it.
@@ -162,6 +172,20 @@ pub(crate) enum AttemptEnd {
         /// Is there no further attempt only because the run's budget allows none?
         is_limited: bool,
     },
+}
+
+impl AttemptEnd {
+    /// Returns what the attempt was billed, in billionths of a US dollar; 0 where none was made.
+    pub(crate) fn cost_nanousd(&self) -> u64 {
+        let attempted = match self {
+            Self::NotBegun | Self::Limited(_) | Self::Unreserved(_) => return 0,
+            Self::Cut(attempted) | Self::Again(attempted, ..) => attempted,
+            Self::Answered(answered) => &answered.0,
+            Self::Parked(parked) => &parked.0,
+            Self::Failed { attempted, .. } => &attempted.0,
+        };
+        attempted.cost_nanousd.unwrap_or_default()
+    }
 }
 
 /// For how long an endpoint wants to be left alone, and how it says so.

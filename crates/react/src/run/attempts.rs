@@ -14,7 +14,9 @@ impl Run {
         self.asking.begin(call.id);
         let messages = self.ledger.machine().transcript().clone();
         let Definition { tools, output_schema, .. } = &*self.definition;
-        let attempt = Attempt::first(call, messages, Arc::clone(tools), output_schema.clone());
+        let labels = Arc::clone(self.ledger.machine().labels());
+        let (tools, schema) = (Arc::clone(tools), output_schema.clone());
+        let attempt = Attempt::first(call, messages, tools, schema, labels);
         self.start(Step::Attempt(Box::new(attempt)), InFlight::Attempt);
     }
 
@@ -22,6 +24,14 @@ impl Run {
         let Some(id) = self.asking.effect() else { return Ok(()) };
         match end {
             AttemptEnd::NotBegun => Ok(()),
+            AttemptEnd::Limited(exhausted) => {
+                let exhausted = self.ledger.answer(id, *exhausted);
+                self.ledger.step([exhausted]).await
+            }
+            AttemptEnd::Unreserved(failed) => {
+                let failed = self.ledger.answer(id, *failed);
+                self.ledger.step([failed]).await
+            }
             AttemptEnd::Cut(attempted) => self.record_attempt(*attempted).await,
             AttemptEnd::Answered(answered) => {
                 let (attempted, responded) = *answered;

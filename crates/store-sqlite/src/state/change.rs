@@ -1,186 +1,172 @@
-//! Changes of state, each done by the writer inside a transaction that others may share.
+//! How state is written: the writes of a commit share their statements.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
 
-use async_trait::async_trait;
 use backstop_state::{PreparedWrite, words};
 use layer0::Timestamp;
-use layer0::state::{Expected, Scope};
 use sqlx::{Row, SqliteConnection};
 
-use crate::chore::Chore;
 use crate::job_error::JobError;
-use crate::removal::erase_what_is_freed;
+use crate::many::{MAX_ROWS, Many, Values};
+use crate::rows::signed;
 
-/// The version that was found when something else was expected; what a chore tells beside its number.
-#[derive(Clone, Default)]
-pub(super) struct Found(Arc<AtomicU64>);
-
-impl Found {
-    fn set(&self, version: Option<u64>) {
-        self.0.store(version.unwrap_or(0), Ordering::SeqCst);
-    }
-
-    pub(super) fn get(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::SeqCst)).filter(|version| *version > 0)
-    }
-}
-
-/// What is stored under a key: the number of its row, and whether it has expired.
-async fn stored(
-    connection: &mut SqliteConnection,
-    scope: &str,
-    key: &str,
-    now: Timestamp,
-) -> Result<Option<(u64, bool)>, JobError> {
-    let row = sqlx::query("SELECT number, expires_at FROM state WHERE scope = $1 AND key = $2")
-        .bind(scope)
-        .bind(key)
-        .fetch_optional(connection)
-        .await?;
-    let Some(row) = row else { return Ok(None) };
-    let (number, expires_at): (i64, Option<i64>) =
-        (row.try_get("number")?, row.try_get("expires_at")?);
-    let is_over = expires_at.is_some_and(|at| at <= now.as_millis());
-    Ok(Some((u64::try_from(number).unwrap_or_default(), is_over)))
-}
-
-async fn remove(
-    connection: &mut SqliteConnection,
-    scope: &str,
-    key: &str,
-) -> Result<u64, JobError> {
-    let gone = sqlx::query("DELETE FROM state WHERE scope = $1 AND key = $2")
-        .bind(scope)
-        .bind(key)
-        .execute(connection)
-        .await?;
-    Ok(gone.rows_affected())
-}
-
-/// Writes a value, and returns its version; 0 where another one is stored than was expected.
-pub(super) struct Change {
+/// A value to be written, with all that can be done before it is its turn.
+pub(crate) struct Change {
     write: PreparedWrite,
     scope: String,
     place: String,
     words: String,
-    found: Found,
+}
+
+/// What became of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Changed {
+    /// Another version than was expected is there, or none.
+    Refused(Option<u64>),
+    /// It has this version now.
+    Written(u64),
 }
 
 impl Change {
-    pub(super) fn new(write: PreparedWrite) -> (Self, Found) {
-        let found = Found::default();
+    pub(super) fn new(write: PreparedWrite) -> Self {
         let scope = write.scope.to_string();
         let joined = |text: &str| words(text).collect::<Vec<_>>().join(" ");
         let (place, words) = (joined(&scope), joined(&write.words));
-        (Self { write, scope, place, words, found: found.clone() }, found)
+        Self { write, scope, place, words }
+    }
+
+    fn place(&self) -> Place<'_> {
+        (&self.scope, &self.write.key)
     }
 }
 
-#[async_trait]
-impl Chore for Change {
-    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        let Self { write, scope, place, words, found } = self;
-        let is_stored = stored(connection, scope, &write.key, write.at).await?;
-        let version = is_stored.filter(|(_, is_over)| !is_over).map(|(version, _)| version);
+/// A scope and a key.
+type Place<'a> = (&'a str, &'a str);
+
+/// What is stored in a place: the number of its row, and when it expires.
+#[derive(Clone, Copy)]
+struct Stored {
+    number: u64,
+    expires_at: Option<Timestamp>,
+}
+
+/// Reads what is stored in places, and the last number that was given to a row.
+static STORED: Many = Many::new(
+    "SELECT NULL AS place, seq AS number, NULL AS expires_at FROM sqlite_sequence \
+     WHERE name = 'state' UNION ALL SELECT new.column1, state.number, state.expires_at FROM",
+    3,
+    "CROSS JOIN state ON state.scope = new.column2 AND state.key = new.column3",
+);
+static REMOVE: Many = Many::new("DELETE FROM state WHERE number IN (SELECT column1 FROM", 1, ")");
+static INSERT: Many = Many::new(
+    "INSERT INTO state (number, scope, key, at, expires_at, value) SELECT * FROM",
+    6,
+    "WHERE column1 IS NOT NULL",
+);
+static INDEX: Many = Many::new(
+    "INSERT INTO state_words (rowid, place, words) SELECT * FROM",
+    3,
+    "WHERE column1 IS NOT NULL",
+);
+
+/// Writes values, one after the other: a later one finds what an earlier one wrote. One that is refused
+/// leaves the others alone.
+pub(crate) async fn write(
+    connection: &mut SqliteConnection,
+    changes: &[&Change],
+) -> Result<Vec<Changed>, JobError> {
+    let mut changed = Vec::with_capacity(changes.len());
+    for changes in changes.chunks(MAX_ROWS) {
+        changed.extend(write_some(connection, changes).await?);
+    }
+    Ok(changed)
+}
+
+async fn write_some(
+    connection: &mut SqliteConnection,
+    changes: &[&Change],
+) -> Result<Vec<Changed>, JobError> {
+    let (mut stored, mut last) = read(connection, changes).await?;
+    let mut gone: BTreeMap<Place<'_>, u64> = BTreeMap::new();
+    let mut rows: BTreeMap<Place<'_>, (u64, &Change)> = BTreeMap::new();
+    let mut changed = Vec::with_capacity(changes.len());
+    for change in changes {
+        let (place, write) = (change.place(), &change.write);
+        let found = stored.get(&place).copied();
+        let is_over = |stored: &Stored| stored.expires_at.is_some_and(|at| at <= write.at);
+        let version = found.filter(|stored| !is_over(stored)).map(|stored| stored.number);
         if !write.expected.allows(version) {
-            found.set(version);
-            return Ok(0);
+            changed.push(Changed::Refused(version));
+            continue;
         }
-        if is_stored.is_some() {
-            remove(connection, scope, &write.key).await?;
+        if let Some(Stored { number, .. }) = found
+            && !rows.contains_key(&place)
+        {
+            gone.insert(place, number);
         }
-        let number: i64 = sqlx::query_scalar(
-            "INSERT INTO state (scope, key, at, expires_at, value) VALUES ($1, $2, $3, $4, $5) \
-             RETURNING number",
-        )
-        .bind(scope)
-        .bind(&write.key)
-        .bind(write.at.as_millis())
-        .bind(write.expires_at.map(Timestamp::as_millis))
-        .bind(write.json.get())
-        .fetch_one(&mut *connection)
-        .await?;
-        sqlx::query("INSERT INTO state_words (rowid, place, words) VALUES ($1, $2, $3)")
-            .bind(number)
-            .bind(place)
-            .bind(words)
-            .execute(connection)
-            .await?;
-        Ok(u64::try_from(number).unwrap_or_default())
+        last += 1;
+        rows.insert(place, (last, change));
+        stored.insert(place, Stored { number: last, expires_at: write.expires_at });
+        changed.push(Changed::Written(last));
     }
-}
-
-/// Removes a value, and returns how many there were.
-pub(super) struct Delete {
-    scope: String,
-    key: String,
-    expected: Expected,
-    now: Timestamp,
-    found: Found,
-}
-
-impl Delete {
-    pub(super) fn new(
-        scope: &Scope,
-        key: &str,
-        expected: Expected,
-        now: Timestamp,
-    ) -> (Self, Found) {
-        let found = Found::default();
-        let (scope, key) = (scope.to_string(), key.to_owned());
-        (Self { scope, key, expected, now, found: found.clone() }, found)
+    let gone: Vec<u64> = gone.into_values().collect();
+    if !gone.is_empty() {
+        REMOVE.execute(connection, &gone, bind_number).await?;
     }
+    let mut rows: Vec<(u64, &Change)> = rows.into_values().collect();
+    // By number, as they would be written one by one: each row is put at the end of the tables.
+    rows.sort_unstable_by_key(|(number, _)| *number);
+    if !rows.is_empty() {
+        INSERT.execute(connection, &rows, bind_row).await?;
+        INDEX.execute(connection, &rows, bind_words).await?;
+    }
+    Ok(changed)
 }
 
-#[async_trait]
-impl Chore for Delete {
-    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        let is_stored = stored(connection, &self.scope, &self.key, self.now).await?;
-        let version = is_stored.filter(|(_, is_over)| !is_over).map(|(version, _)| version);
-        self.found.set(version);
-        if version.is_none() || !self.expected.allows(version) {
-            return Ok(0);
+async fn read<'a>(
+    connection: &mut SqliteConnection,
+    changes: &[&'a Change],
+) -> Result<(BTreeMap<Place<'a>, Stored>, u64), JobError> {
+    let mut places: Vec<Place<'a>> = changes.iter().map(|change| change.place()).collect();
+    places.sort_unstable();
+    places.dedup();
+    let numbered: Vec<(i64, Place<'a>)> = (0..).zip(places.iter().copied()).collect();
+    let bind = |values: &mut Values, (index, (scope, key)): &(i64, Place<'a>)| {
+        values.put(*index).put(*scope).put(*key);
+    };
+    let (mut stored, mut last) = (BTreeMap::new(), 0);
+    for row in STORED.fetch(connection, &numbered, bind).await? {
+        let (place, number): (Option<i64>, i64) = (row.try_get("place")?, row.try_get("number")?);
+        let number = u64::try_from(number).unwrap_or_default();
+        let place = place.map(|index| usize::try_from(index).unwrap_or(usize::MAX));
+        match place.map(|index| places.get(index)) {
+            Some(Some(place)) => {
+                let expires_at: Option<i64> = row.try_get("expires_at")?;
+                let expires_at = expires_at.map(Timestamp::from_millis);
+                stored.insert(*place, Stored { number, expires_at });
+            }
+            Some(None) => {}
+            None => last = number,
         }
-        remove(connection, &self.scope, &self.key).await
     }
+    Ok((stored, last))
 }
 
-/// Removes the values of a scope, from the file too, and returns how many there were.
-pub(crate) struct Clear(pub(crate) Scope);
-
-#[async_trait]
-impl Chore for Clear {
-    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        erase_what_is_freed(connection).await?;
-        let gone = sqlx::query("DELETE FROM state WHERE scope = $1")
-            .bind(self.0.to_string())
-            .execute(&mut *connection)
-            .await?;
-        if gone.rows_affected() > 0 {
-            // The index holds words of rows that have gone until its parts are merged.
-            sqlx::query("INSERT INTO state_words (state_words) VALUES ('optimize')")
-                .execute(connection)
-                .await?;
-        }
-        Ok(gone.rows_affected())
-    }
+fn bind_number(values: &mut Values, number: &u64) {
+    values.put(signed(*number));
 }
 
-/// Removes some of the values that have expired, and returns how many.
-pub(crate) struct ExpireState(pub(crate) Timestamp);
+fn bind_row(values: &mut Values, (number, change): &(u64, &Change)) {
+    let Change { write, scope, .. } = change;
+    values
+        .put(signed(*number))
+        .put(scope.as_str())
+        .put(write.key.as_str())
+        .put(write.at.as_millis())
+        .put(write.expires_at.map(Timestamp::as_millis))
+        .put(write.json.get());
+}
 
-#[async_trait]
-impl Chore for ExpireState {
-    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
-        let gone = sqlx::query(
-            "DELETE FROM state WHERE number IN \
-             (SELECT number FROM state WHERE expires_at <= $1 LIMIT 256)",
-        )
-        .bind(self.0.as_millis())
-        .execute(connection)
-        .await?;
-        Ok(gone.rows_affected())
-    }
+fn bind_words(values: &mut Values, (number, change): &(u64, &Change)) {
+    values.put(signed(*number)).put(change.place.as_str()).put(change.words.as_str());
 }

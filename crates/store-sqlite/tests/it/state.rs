@@ -124,3 +124,31 @@ async fn two_processes_lose_no_update() {
         database.close().await;
     }
 }
+
+/// Spec: K1, S12. Writes of one commit see one another, and one that is refused takes no other with it.
+#[tokio::test]
+async fn writes_of_a_commit_are_decided_in_turn() {
+    let database = Database::in_memory().await.unwrap();
+    let state = database.state();
+    let write = |key: &str, expected: Expected| {
+        let write = StateWrite::new(Scope::Global, key, json!({ "word": key }));
+        state.write(write.expecting(expected))
+    };
+    let before = database.commits();
+    let mut writes: Vec<_> =
+        (0..40).map(|n| write(&format!("key-{n}"), Expected::Absent)).collect();
+    writes.push(write("stale", Expected::Version(1)));
+    writes.extend((0..20).map(|_| write("lock", Expected::Absent)));
+    writes.push(write("lock", Expected::Any));
+    let written = futures_util::future::join_all(writes).await;
+    assert!(database.commits() - before <= 3, "{} commits", database.commits() - before);
+    let versions: Vec<u64> = written.iter().flatten().copied().collect();
+    assert_eq!(versions.len(), 42, "40 keys, one of 20 locks, and the write over it");
+    assert!(versions.windows(2).all(|two| two[0] < two[1]), "{versions:?}");
+    assert_eq!(written.iter().filter(|it| it.is_err()).count(), 20);
+    let lock = state.read(&Scope::Global, "lock").await.unwrap().unwrap();
+    assert_eq!(Some(&lock.version), versions.last());
+    // The index has the last one only.
+    let found = state.search(StateQuery::new(Scope::Global), "lock").await.unwrap();
+    assert_eq!(found.len(), 1);
+}

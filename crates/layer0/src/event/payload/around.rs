@@ -168,7 +168,8 @@ impl MemoryDegraded {
 }
 
 payload! {
-    /// A budget is used up.
+    /// A budget is used up, or what runs may spend together; that is a fact of the runtime, the others are
+    /// decisions of the machine.
     BudgetExhausted {
         /// The code.
         reason: Code,
@@ -178,7 +179,7 @@ payload! {
         limit: Number,
         /// What was used.
         used: Number,
-        /// The budget for people.
+        /// The budget for people; it names a spend limit.
         #[serde(default)]
         message: Arc<str>,
     }

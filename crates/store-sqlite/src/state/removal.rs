@@ -1,0 +1,132 @@
+//! What takes values away, each done by the writer inside a transaction that others may share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use layer0::Timestamp;
+use layer0::state::{Expected, Scope};
+use sqlx::{Row, SqliteConnection};
+
+use crate::chore::Chore;
+use crate::job_error::JobError;
+use crate::removal::erase_what_is_freed;
+
+/// The version that was found when something else was expected; what a chore tells beside its number.
+#[derive(Clone, Default)]
+pub(super) struct Found(Arc<AtomicU64>);
+
+impl Found {
+    fn set(&self, version: Option<u64>) {
+        self.0.store(version.unwrap_or(0), Ordering::SeqCst);
+    }
+
+    pub(super) fn get(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::SeqCst)).filter(|version| *version > 0)
+    }
+}
+
+/// Removes a value, and returns how many there were.
+pub(super) struct Delete {
+    scope: String,
+    key: String,
+    expected: Expected,
+    now: Timestamp,
+    found: Found,
+}
+
+impl Delete {
+    pub(super) fn new(
+        scope: &Scope,
+        key: &str,
+        expected: Expected,
+        now: Timestamp,
+    ) -> (Self, Found) {
+        let found = Found::default();
+        let (scope, key) = (scope.to_string(), key.to_owned());
+        (Self { scope, key, expected, now, found: found.clone() }, found)
+    }
+}
+
+#[async_trait]
+impl Chore for Delete {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let is_stored = stored(connection, &self.scope, &self.key, self.now).await?;
+        let version = is_stored.filter(|(_, is_over)| !is_over).map(|(version, _)| version);
+        self.found.set(version);
+        if version.is_none() || !self.expected.allows(version) {
+            return Ok(0);
+        }
+        remove(connection, &self.scope, &self.key).await
+    }
+}
+
+/// Removes the values of a scope, from the file too, and returns how many there were.
+pub(crate) struct Clear(pub(crate) Scope);
+
+#[async_trait]
+impl Chore for Clear {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        erase_what_is_freed(connection).await?;
+        let gone = sqlx::query("DELETE FROM state WHERE scope = $1")
+            .bind(self.0.to_string())
+            .execute(&mut *connection)
+            .await?;
+        if gone.rows_affected() > 0 {
+            // The index holds words of rows that have gone until its parts are merged.
+            sqlx::query("INSERT INTO state_words (state_words) VALUES ('optimize')")
+                .execute(connection)
+                .await?;
+        }
+        Ok(gone.rows_affected())
+    }
+}
+
+/// Removes some of the values that have expired, and returns how many.
+pub(crate) struct ExpireState(pub(crate) Timestamp);
+
+#[async_trait]
+impl Chore for ExpireState {
+    async fn perform(&self, connection: &mut SqliteConnection) -> Result<u64, JobError> {
+        let gone = sqlx::query(
+            "DELETE FROM state WHERE number IN \
+             (SELECT number FROM state WHERE expires_at <= $1 LIMIT 256)",
+        )
+        .bind(self.0.as_millis())
+        .execute(connection)
+        .await?;
+        Ok(gone.rows_affected())
+    }
+}
+
+/// What is stored under a key: the number of its row, and whether it has expired.
+async fn stored(
+    connection: &mut SqliteConnection,
+    scope: &str,
+    key: &str,
+    now: Timestamp,
+) -> Result<Option<(u64, bool)>, JobError> {
+    let row = sqlx::query("SELECT number, expires_at FROM state WHERE scope = $1 AND key = $2")
+        .bind(scope)
+        .bind(key)
+        .fetch_optional(connection)
+        .await?;
+    let Some(row) = row else { return Ok(None) };
+    let (number, expires_at): (i64, Option<i64>) =
+        (row.try_get("number")?, row.try_get("expires_at")?);
+    let is_over = expires_at.is_some_and(|at| at <= now.as_millis());
+    Ok(Some((u64::try_from(number).unwrap_or_default(), is_over)))
+}
+
+async fn remove(
+    connection: &mut SqliteConnection,
+    scope: &str,
+    key: &str,
+) -> Result<u64, JobError> {
+    let gone = sqlx::query("DELETE FROM state WHERE scope = $1 AND key = $2")
+        .bind(scope)
+        .bind(key)
+        .execute(connection)
+        .await?;
+    Ok(gone.rows_affected())
+}
