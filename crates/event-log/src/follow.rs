@@ -98,18 +98,47 @@ impl Feed {
     /// Dropping the future loses no event.
     pub async fn next(&mut self) -> Result<FeedRecord, LogError> {
         loop {
+            if let Some(next) = self.try_next().await? {
+                return Ok(next);
+            }
+            self.changed().await;
+        }
+    }
+
+    /// Returns the next event; `None` at the end, where [`Feed::cursor`] stands behind all that the log holds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Feed::next`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Feed::next`].
+    pub async fn try_next(&mut self) -> Result<Option<FeedRecord>, LogError> {
+        loop {
             if let Some(next) = self.read.pop_front() {
                 self.given = next.cursor;
-                return Ok(next);
+                return Ok(Some(next));
             }
             self.given = self.read_to;
             if self.is_end {
-                self.watch.changed().await;
-                // From here on it reads, also when it is dropped before it has.
-                self.is_end = false;
+                return Ok(None);
             }
             let page = self.log.read_feed(&self.filter, &self.read_to).await?;
             self.take(page);
+        }
+    }
+
+    /// Waits at the end until there may be more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn changed(&mut self) {
+        if self.is_end {
+            self.watch.changed().await;
+            // From here on it reads, also when it is dropped before it has.
+            self.is_end = false;
         }
     }
 

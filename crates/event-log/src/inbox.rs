@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use layer0::event::Cause;
 use layer0::id::{ApprovalId, CallId, RunId};
 use layer0::{JsonText, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -61,6 +62,9 @@ pub enum InboxRequest {
         name: Arc<str>,
         /// What it carries.
         data: JsonText,
+        /// The delivery to a behaviour that led to it, where one did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<Box<Cause>>,
     },
 }
 
@@ -135,6 +139,8 @@ struct RowData {
     happened: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     output: Option<JsonText>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    cause: Option<Box<Cause>>,
 }
 
 impl InboxRequest {
@@ -159,9 +165,10 @@ impl InboxRequest {
                 output: settlement.output.clone(),
                 ..RowData::default()
             },
-            Self::Signal { name, data, .. } => RowData {
+            Self::Signal { name, data, cause, .. } => RowData {
                 text: Some(name.to_string()),
                 signal: Some(data.clone()),
+                cause: cause.clone(),
                 ..RowData::default()
             },
         };
@@ -177,7 +184,7 @@ impl InboxRequest {
         by: &str,
         data: &str,
     ) -> Option<Self> {
-        let RowData { approved, text, arguments, signal, call, happened, output } =
+        let RowData { approved, text, arguments, signal, call, happened, output, cause } =
             serde_json::from_str(data).ok()?;
         Some(match kind {
             "cancel" => Self::Cancel { run },
@@ -194,7 +201,7 @@ impl InboxRequest {
                 (settlement.happened, settlement.output) = (happened?, output);
                 Self::Settle { run, call: call?, settlement }
             }
-            "signal" => Self::Signal { run, name: text?.into(), data: signal? },
+            "signal" => Self::Signal { run, name: text?.into(), data: signal?, cause },
             _ => return None,
         })
     }
@@ -278,6 +285,7 @@ mod tests {
                 run: run.clone(),
                 name: "look".into(),
                 data: JsonText::parse(r#"{"at":[1]}"#).unwrap(),
+                cause: Some(Box::new(Cause::new("tell", "run_0", 3, 1))),
             },
         ] {
             let approval = Some("apr_1".into());

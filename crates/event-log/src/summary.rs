@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use layer0::event::{Event, EventKind, Hash, WaitFor};
+use layer0::event::{Cause, Event, EventKind, Hash, WaitFor};
 use layer0::id::{RunId, SessionId};
 use layer0::stop::Outcome;
 use layer0::usage::{BudgetIncrease, Usage};
 use layer0::{Code, JsonText, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// How many of its causes a run is known by.
+const MAX_CAUSES: usize = 8;
 
 /// What a run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,6 +195,9 @@ pub struct RunSummary {
     /// The id of the key that its chain is sealed with.
     #[serde(default, skip_serializing_if = "is_default")]
     pub key_id: Option<Arc<str>>,
+    /// What of it a behaviour caused, by the event that says so; the last few.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub causes: Vec<(u64, Cause)>,
     /// The seq of its last event.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_seq: u64,
@@ -272,6 +278,7 @@ impl RunSummary {
             messages: 0,
             salted: false,
             key_id: None,
+            causes: Vec::new(),
             last_seq: 0,
             head: Hash::default(),
         }
@@ -284,6 +291,11 @@ impl RunSummary {
         self.salted = event.salt.is_some();
         if let Some(code) = code_of(&event.kind) {
             self.last_failure = Some(LastFailure { seq: event.seq, code: code.clone() });
+        }
+        if let Some(cause) = cause_of(&event.kind) {
+            let too_many = (self.causes.len() + 1).saturating_sub(MAX_CAUSES);
+            self.causes.drain(..too_many);
+            self.causes.push((event.seq, cause.clone()));
         }
         match &event.kind {
             EventKind::RunStarted(started) => {
@@ -414,6 +426,16 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
+/// Returns the delivery that an event says led to it.
+fn cause_of(kind: &EventKind) -> Option<&Cause> {
+    match kind {
+        EventKind::RunStarted(started) => started.cause.as_deref(),
+        EventKind::RunReopened(reopened) => reopened.cause.as_deref(),
+        EventKind::SignalReceived(signal) => signal.cause.as_deref(),
+        _ => None,
+    }
+}
+
 /// Returns the code of an event that says that something went wrong.
 fn code_of(kind: &EventKind) -> Option<&Code> {
     match kind {
@@ -481,6 +503,7 @@ mod tests {
             messages: 6,
             salted: true,
             key_id: Some("0123".into()),
+            causes: vec![(2, Cause::new("tell", "run_0", 3, 1))],
             last_seq: 8,
             head: Hash([7; 32]),
         };

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::code::Code;
 use crate::error::{OperatorError, OrchError};
-use crate::event::WaitFor;
+use crate::event::{Cause, WaitFor};
 use crate::id::{ApprovalId, RunId, SessionId};
 use crate::message::Image;
 use crate::orchestrator::Orchestrator;
@@ -244,6 +244,8 @@ pub struct Context {
     /// How many dispatches are to share what the caller has left, the next one included; 2 where that is
     /// not known.
     pub shares: Option<u32>,
+    /// The delivery to a behaviour that led to the work, where one did.
+    pub cause: Option<Cause>,
 }
 
 /// What dispatched an operator, as the operator sees it while it works.
@@ -337,6 +339,7 @@ impl Context {
             caller: None,
             step: None,
             shares: None,
+            cause: None,
         }
     }
 

@@ -91,10 +91,15 @@ async fn send(
     log.send(request, SENDER, inner.clock.now()).await.map_err(unreadable)
 }
 
-fn request(run: RunId, Signal { name, data, .. }: Signal) -> InboxRequest {
+fn request(run: RunId, Signal { name, data, cause, .. }: Signal) -> InboxRequest {
     match (name.as_str(), &data) {
-        ("input", Value::String(text)) => InboxRequest::Input { run, text: text.as_str().into() },
-        _ => InboxRequest::Signal { run, name: name.into(), data: JsonText::from(&data) },
+        ("input", Value::String(text)) if cause.is_none() => {
+            InboxRequest::Input { run, text: text.as_str().into() }
+        }
+        _ => {
+            let data = JsonText::from(&data);
+            InboxRequest::Signal { run, name: name.into(), data, cause }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use layer0::event::Cause;
 use layer0::id::{RunId, SessionId};
 use layer0::message::Image;
 use layer0::operator::{Context, Task};
@@ -40,6 +41,8 @@ pub struct RunRequest {
     pub trace_parent: Option<Arc<str>>,
     /// The runs of the session that are dispatched together, this one included.
     pub(crate) together: Arc<[RunId]>,
+    /// The delivery to a behaviour that led to the run.
+    pub(crate) cause: Option<Cause>,
     /// How many dispatches are above it.
     pub depth: u32,
     /// When the work has to be done.
@@ -70,6 +73,7 @@ impl RunRequest {
             labels: BTreeMap::new(),
             trace_parent: None,
             together: Arc::default(),
+            cause: None,
             depth: 0,
             deadline: None,
             allowance: None,
@@ -173,6 +177,7 @@ impl RunRequest {
         request.parent.clone_from(&context.parent);
         request.root.clone_from(&context.root);
         request.together = Arc::clone(&context.together);
+        request.cause.clone_from(&context.cause);
         request.output_schema = task.output_schema.clone().map(Arc::new);
         // Below another run, what its caller gave is within what the task allows.
         (request.deadline, request.allowance) =

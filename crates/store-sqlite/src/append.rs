@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use backstop_event_log::{ApprovalChange, Batch, LogError, Payload, Record, RunSummary, Terms};
+use backstop_event_log::{
+    ApprovalChange, Batch, LogError, Payload, Record, RunSummary, Terms, is_segment,
+};
 use layer0::JsonText;
 use layer0::event::Hash;
 use layer0::id::RunId;
@@ -12,7 +14,7 @@ use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::many::{MAX_ROWS, Many, Values};
 use crate::rows::signed;
-use crate::{approvals, inbox, sessions};
+use crate::{approvals, inbox, sessions, subscriptions};
 
 /// What is to be appended, with all that can be done before it is its turn.
 pub(crate) struct Append {
@@ -56,6 +58,7 @@ impl Append {
         self.begins()
             || self.batch.reopens()
             || !self.batch.taken.is_empty()
+            || self.batch.moves.is_some()
             || self.batch.approval_changes().any(|change| !ends(&change))
     }
 
@@ -94,6 +97,9 @@ pub(crate) async fn write(
     for append in appends {
         inbox::take(connection, &append.batch.run, &append.batch.taken).await?;
         approvals::keep(connection, &append.batch).await?;
+        if let Some(moves) = &append.batch.moves {
+            subscriptions::take(connection, moves).await?;
+        }
     }
     Ok(())
 }
@@ -184,7 +190,7 @@ async fn begin(
         let file = sqlx::query(file).bind(run.as_str()).bind(key).bind(value);
         file.execute(&mut *connection).await?;
     }
-    if summary.parent.is_none() {
+    if summary.parent.is_none() && !is_segment(run) {
         sessions::begin(connection, &append.batch.summary).await?;
     }
     Ok(())

@@ -39,6 +39,7 @@ mod sent;
 mod sessions;
 mod state;
 mod stores;
+mod subscriptions;
 mod upkeep;
 mod writer;
 

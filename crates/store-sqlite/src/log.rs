@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use backstop_event_log::{
     AttemptFilter, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, FailedAttempts,
     FeedPage, InboxMessage, InboxRequest, InboxWatch, LogError, LogKey, OpenApproval, Record,
-    RunFilter, RunState, RunSummary, Terms, verify,
+    RunFilter, RunState, RunSummary, Subscription, Terms, verify,
 };
 use layer0::id::{RunId, SessionId};
 use layer0::{Code, Timestamp, code};
@@ -19,7 +19,7 @@ use crate::job::Claiming;
 use crate::rows::{chain, hash_of, record_of, signed, unsigned};
 use crate::sent::Sent;
 use crate::writer::Writer;
-use crate::{approvals, background, erasure, feed, inbox, runs};
+use crate::{approvals, background, erasure, feed, inbox, runs, subscriptions};
 
 /// What a run's row says of it. All columns: a file of an older version, which a reader leaves as it is,
 /// has no labels.
@@ -263,6 +263,14 @@ impl EventLog for SqliteLog {
         filter: AttemptFilter,
     ) -> Result<Vec<FailedAttempts>, LogError> {
         runs::failed_attempts(self.0.readers(), &filter).await
+    }
+
+    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
+        subscriptions::find(self.0.readers(), name).await
+    }
+
+    async fn subscriptions(&self) -> Result<Vec<Subscription>, LogError> {
+        subscriptions::all(self.0.readers()).await
     }
 
     async fn runs(&self, filter: RunFilter) -> Result<Vec<RunSummary>, LogError> {

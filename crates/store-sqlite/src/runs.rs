@@ -169,6 +169,11 @@ fn query(filter: &RunFilter, of_row: OfRow) -> QueryBuilder<Sqlite> {
     if filter.roots {
         query.push(" AND parent IS NULL");
     }
+    // A `+` keeps what all ids but few are from choosing the index.
+    query.push(match filter.segments {
+        true => " AND runs.run GLOB 'sub_*'",
+        false => " AND +runs.run NOT GLOB 'sub_*'",
+    });
     query.push(match (filter.labels.is_empty(), &filter.id_prefix) {
         (false, _) => " ORDER BY labels.started_at DESC, labels.run_id DESC LIMIT ",
         (true, Some(_)) => " ORDER BY +started_at DESC, id DESC LIMIT ",

@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/12_settlements.sql"),
     include_str!("../migrations/13_trees.sql"),
     include_str!("../migrations/14_state.sql"),
+    include_str!("../migrations/15_subscriptions.sql"),
 ];
 
 /// Marks a file as ours: "BSTP".

@@ -5,6 +5,8 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::event::Cause;
+
 /// A message to a dispatch in flight.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -14,6 +16,9 @@ pub struct Signal {
     pub name: String,
     /// What it carries.
     pub data: Value,
+    /// The delivery to a behaviour that led to it, where one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Box<Cause>>,
 }
 
 impl Signal {
@@ -23,7 +28,7 @@ impl Signal {
     /// Makes a signal.
     #[must_use]
     pub fn new(name: impl Into<String>, data: Value) -> Self {
-        Self { name: name.into(), data }
+        Self { name: name.into(), data, cause: None }
     }
 
     /// Makes the signal that stops an operator.

@@ -260,9 +260,11 @@ impl Episode {
         }
     }
 
-    fn take_signal(&mut self, Signal { name, data, .. }: Signal) -> Result<(), Halt> {
+    fn take_signal(&mut self, Signal { name, data, cause, .. }: Signal) -> Result<(), Halt> {
         let data = redacted(&self.redactor, data);
-        self.ledger.note(SignalReceived::new(&*name, data.clone()))?;
+        let mut received = SignalReceived::new(&*name, data.clone());
+        received.cause = cause;
+        self.ledger.note(received)?;
         match name.as_str() {
             Signal::CANCEL => self.close(Closing::Cancelled),
             _ => self.own_signals.push(Signal::new(name, data)),
@@ -276,8 +278,10 @@ impl Episode {
             let signal = match request {
                 InboxRequest::Cancel { .. } => Signal::cancel(),
                 InboxRequest::Input { text, .. } => Signal::new("input", Value::from(&*text)),
-                InboxRequest::Signal { name, data, .. } => {
-                    Signal::new(&*name, data.read().unwrap_or_default())
+                InboxRequest::Signal { name, data, cause, .. } => {
+                    let mut signal = Signal::new(&*name, data.read().unwrap_or_default());
+                    signal.cause = cause;
+                    signal
                 }
                 // A workflow asks nothing of people itself.
                 _ => continue,

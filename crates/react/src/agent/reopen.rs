@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use backstop_event_log::{LogError, RunState, RunSummary, open_root};
 use backstop_react_machine::NotReopenable;
+use layer0::event::Cause;
 use layer0::id::RunId;
 use layer0::usage::BudgetIncrease;
 use layer0::{Code, Orchestrator, code};
@@ -46,6 +47,8 @@ pub struct ReopenRequest {
     pub cancellation: CancellationToken,
     /// May it be another agent than the run was started with?
     pub other_agent: bool,
+    /// The delivery to a behaviour that led to it, where one did.
+    pub cause: Option<Cause>,
     /// Where it stands among others in this process.
     pub(crate) place: Place,
 }
@@ -60,6 +63,7 @@ impl ReopenRequest {
             budget: BudgetIncrease::default(),
             cancellation: CancellationToken::new(),
             other_agent: false,
+            cause: None,
             place: Place::default(),
         }
     }
@@ -196,7 +200,8 @@ impl Agent {
         let by: Arc<str> = redactor.redact(&request.by).into();
         let message = request.message.map(|text| redactor.redact_held(&text).into());
         let reopened = machine.reopening(by, message, Some(budget));
-        let reopened = reopened.map_err(|why| ResumeError::not_reopenable(request.run, why))?;
+        let mut reopened = reopened.map_err(|why| ResumeError::not_reopenable(request.run, why))?;
+        reopened.cause = request.cause.map(Box::new);
         resumed.reopen(reopened).await
     }
 }
@@ -209,7 +214,8 @@ impl Agent {
         request: ReopenRequest,
         root: RunId,
     ) -> Result<RunOutcome, ResumeError> {
-        let ReopenRequest { run, by, message, budget, cancellation, other_agent, place } = request;
+        let ReopenRequest { run, by, message, budget, cancellation, other_agent, place, .. } =
+            request;
         if message.is_some() || budget != BudgetIncrease::default() {
             return Err(ResumeError::caller_open(run, root));
         }

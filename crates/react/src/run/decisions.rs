@@ -88,8 +88,10 @@ impl Run {
         let facts = match row.request {
             InboxRequest::Decide { approval, decision } => self.decision_facts(&approval, decision),
             InboxRequest::Expire { approval } => self.expiry_facts(&approval),
-            InboxRequest::Signal { name, data, .. } => {
-                return self.take_signal(Signal::new(&*name, data.value())).await;
+            InboxRequest::Signal { name, data, cause, .. } => {
+                let mut signal = Signal::new(&*name, data.value());
+                signal.cause = cause;
+                return self.take_signal(signal).await;
             }
             InboxRequest::Input { text, .. } => {
                 let text = self.agent.redactor.redact_held(&text).into_owned();

@@ -53,12 +53,14 @@ impl Run {
         }
     }
 
-    fn recordable_signal(&self, Signal { name, data, .. }: Signal) -> SignalReceived {
+    fn recordable_signal(&self, Signal { name, data, cause, .. }: Signal) -> SignalReceived {
         let redactor = &self.agent.redactor;
         let data = match data {
             Value::String(text) => Value::String(redactor.redact_held(&text).into_owned()),
             other => recordable(redactor, JsonText::from(&other)).value(),
         };
-        SignalReceived::new(redactor.redact_held(&name).into_owned(), data)
+        let mut signal = SignalReceived::new(redactor.redact_held(&name).into_owned(), data);
+        signal.cause = cause;
+        signal
     }
 }

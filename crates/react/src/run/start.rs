@@ -200,6 +200,7 @@ impl Start {
         started.depth = self.request.depth;
         started.allowance = self.request.allowance.map(Box::new);
         started.deadline = self.request.deadline;
+        started.cause = self.request.cause.clone().map(Box::new);
         started.output_schema = self.output_schema.clone().map(Box::new);
         started.labels = self.labels();
         started.trace_parent = self.request.trace_parent.clone();

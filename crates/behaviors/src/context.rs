@@ -1,0 +1,182 @@
+//! What a behaviour may do beside its own code.
+
+use std::fmt;
+use std::sync::Arc;
+
+use backstop_clock::Clock;
+use backstop_event_log::{EventLog, InboxRequest, LogError};
+use backstop_react::{Agent, ReopenRequest, ResumeError, RunOutcome};
+use layer0::error::{OperatorError, OrchError};
+use layer0::event::Cause;
+use layer0::failure::{Effect, Facts, Failure};
+use layer0::id::RunId;
+use layer0::operator::{Answer, Context, Signal, Task};
+use layer0::usage::Allowance;
+use layer0::{JsonText, Orchestrator, StateStore, code};
+use thiserror::Error;
+
+use crate::error::BehaviorError;
+
+/// What a host lends its behaviours.
+pub(crate) struct Means {
+    pub(crate) log: Arc<dyn EventLog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) orchestrator: Option<Arc<dyn Orchestrator>>,
+    pub(crate) state: Option<Arc<dyn StateStore>>,
+    pub(crate) agents: Vec<Agent>,
+    pub(crate) grants: Vec<String>,
+    pub(crate) allowance: Option<Allowance>,
+}
+
+/// What a behaviour may do in the name of its host: each needs a grant of the host. What it causes names the
+/// delivery as its [`Cause`], so that the behaviour is not shown it again.
+#[derive(Clone)]
+pub struct BehaviorContext {
+    means: Arc<Means>,
+    behavior: Arc<str>,
+    cause: Cause,
+}
+
+/// A behaviour may not do what it wanted to, or there is nothing to do it with.
+#[derive(Debug, Error)]
+enum Refused {
+    /// The host does not grant it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("behaviour `{behavior}` needs the grant `{grant}`")]
+    Denied { behavior: Arc<str>, grant: &'static str },
+    /// The host has not what it takes.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the host of behaviour `{behavior}` has no {what}")]
+    Missing { behavior: Arc<str>, what: String },
+    /// The run is over, or unknown.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("run `{0}` is not open")]
+    NotOpen(RunId),
+}
+
+impl Failure for Refused {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Denied { .. } => Facts::never(code::TOOL_PERMISSION_DENIED, Effect::None),
+            Self::Missing { .. } => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::NotOpen(_) => Facts::never(code::ORCH_WORKFLOW_NOT_FOUND, Effect::None),
+        }
+    }
+}
+
+impl BehaviorContext {
+    pub(crate) const fn new(means: Arc<Means>, behavior: Arc<str>, cause: Cause) -> Self {
+        Self { means, behavior, cause }
+    }
+
+    /// Returns how what this delivery leads to names it.
+    #[must_use]
+    pub const fn cause(&self) -> &Cause {
+        &self.cause
+    }
+
+    /// Dispatches an operator as a root, in a session of its own and with the host's budget. Needs the grant
+    /// `operator:dispatch`.
+    ///
+    /// # Errors
+    ///
+    /// Without the grant or an orchestrator; and what the dispatch fails with.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the operator.
+    pub async fn dispatch(&self, operator: &str, task: Task) -> Result<Answer, BehaviorError> {
+        self.check("operator:dispatch")?;
+        let orchestrator = self.means.orchestrator.as_ref();
+        let orchestrator = orchestrator.ok_or_else(|| self.missing("orchestrator"))?;
+        let mut context = Context::root();
+        context.cause = Some(self.cause.clone());
+        context.allowance = self.means.allowance;
+        let answered = orchestrator.dispatch(operator, task, context).await;
+        answered.map_err(|error: OrchError| OperatorError::sub_dispatch(operator, error).into())
+    }
+
+    /// Sends a signal to a run that is open, in whichever process it is. Needs the grant `run:signal`.
+    ///
+    /// # Errors
+    ///
+    /// Without the grant; when the run is not open; and what the log fails with.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the signal is sent or not.
+    pub async fn signal(&self, run: &RunId, signal: Signal) -> Result<(), BehaviorError> {
+        self.check("run:signal")?;
+        let request = InboxRequest::Signal {
+            run: run.clone(),
+            name: signal.name.into(),
+            data: JsonText::from(&signal.data),
+            cause: Some(Box::new(self.cause.clone())),
+        };
+        let by = format!("behavior {}", self.behavior);
+        let sent = self.means.log.send(request, &by, self.means.clock.now()).await?;
+        if !sent {
+            return Err(Refused::NotOpen(run.clone()).into());
+        }
+        Ok(())
+    }
+
+    /// Opens a run again that failed or was stopped, and goes on with it to its end, with the agent of the host
+    /// that has its name. Needs the grant `run:reopen`.
+    ///
+    /// # Errors
+    ///
+    /// Without the grant or the agent; and as [`Agent::reopen`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Agent::reopen`].
+    pub async fn reopen(&self, request: ReopenRequest) -> Result<RunOutcome, BehaviorError> {
+        self.check("run:reopen")?;
+        let summary = self.means.log.summary(&request.run).await?;
+        let summary = summary.ok_or_else(|| LogError::NotFound(request.run.clone()))?;
+        let mut agents = self.means.agents.iter();
+        let agent = agents.find(|agent| *agent.name() == *summary.agent);
+        let agent = agent.ok_or_else(|| self.missing(format!("agent `{}`", summary.agent)))?;
+        let mut request = request;
+        request.cause = Some(self.cause.clone());
+        match agent.reopen(request).await {
+            Ok(outcome) => Ok(outcome),
+            Err(ResumeError::Run(failure)) => Err((*failure).into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns the state store of the host, to read and write. Needs the grant `state:write`.
+    ///
+    /// # Errors
+    ///
+    /// Without the grant or a state store.
+    pub fn state(&self) -> Result<&Arc<dyn StateStore>, BehaviorError> {
+        self.check("state:write")?;
+        self.means.state.as_ref().ok_or_else(|| self.missing("state store"))
+    }
+
+    fn check(&self, grant: &'static str) -> Result<(), BehaviorError> {
+        match self.means.grants.iter().any(|granted| granted == grant) {
+            true => Ok(()),
+            false => Err(Refused::Denied { behavior: Arc::clone(&self.behavior), grant }.into()),
+        }
+    }
+
+    fn missing(&self, what: impl Into<String>) -> BehaviorError {
+        Refused::Missing { behavior: Arc::clone(&self.behavior), what: what.into() }.into()
+    }
+}
+
+impl fmt::Debug for BehaviorContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BehaviorContext")
+            .field("behavior", &self.behavior)
+            .field("cause", &self.cause)
+            .finish_non_exhaustive()
+    }
+}

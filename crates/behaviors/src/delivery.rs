@@ -1,0 +1,67 @@
+//! What a behaviour is given.
+
+use std::sync::Arc;
+
+use layer0::event::Event;
+use layer0::id::RunId;
+use serde::Serialize;
+use thiserror::Error;
+
+/// An event that is delivered to a behaviour. As JSON: `id`, `behavior`, `run`, `seq`, `event`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Delivery {
+    /// The same for each attempt, also after a restart: an idempotency key.
+    pub id: String,
+    /// The behaviour.
+    pub behavior: Arc<str>,
+    /// The run whose event it is; of an event of a subscription, its segment.
+    pub run: RunId,
+    /// The number of the event in it.
+    pub seq: u64,
+    /// The event, as it is recorded.
+    pub event: Event,
+}
+
+impl Delivery {
+    pub(crate) fn new(behavior: Arc<str>, event: Event) -> Self {
+        let (run, seq) = (event.run.clone(), event.seq);
+        Self { id: delivery_id(&behavior, &run, seq), behavior, run, seq, event }
+    }
+}
+
+/// Returns the id of a delivery: `<subscription>/<run>/<seq>`.
+///
+/// ```
+/// use backstop_behaviors::{delivery_id, read_delivery_id};
+///
+/// let id = delivery_id("tell ops", &"run_1".into(), 7);
+/// assert_eq!(id, "tell ops/run_1/7");
+/// assert_eq!(read_delivery_id(&id)?, ("tell ops".to_owned(), "run_1".into(), 7));
+/// # Ok::<(), backstop_behaviors::InvalidDeliveryId>(())
+/// ```
+#[must_use]
+pub fn delivery_id(subscription: &str, run: &RunId, seq: u64) -> String {
+    format!("{subscription}/{run}/{seq}")
+}
+
+/// Says that a text is no id of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("invalid delivery id `{0}`: expected `<subscription>/<run>/<seq>`")]
+pub struct InvalidDeliveryId(String);
+
+/// Reads the id of a delivery: the subscription, the run and the number of its event.
+///
+/// # Errors
+///
+/// [`InvalidDeliveryId`].
+pub fn read_delivery_id(id: &str) -> Result<(String, RunId, u64), InvalidDeliveryId> {
+    let read = || {
+        let (rest, seq) = id.rsplit_once('/')?;
+        // Names of behaviours have no slash.
+        let (subscription, run) = rest.split_once('/')?;
+        let is_whole = !subscription.is_empty() && !run.is_empty();
+        is_whole.then_some((subscription.to_owned(), RunId::new(run), seq.parse().ok()?))
+    };
+    read().ok_or_else(|| InvalidDeliveryId(id.to_owned()))
+}

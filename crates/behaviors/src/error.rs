@@ -1,0 +1,105 @@
+//! How a reaction fails.
+
+use std::any::type_name;
+use std::borrow::Cow;
+use std::fmt;
+
+use layer0::code;
+use layer0::error::BoxError;
+use layer0::failure::{Effect, Facts, Failure, chain};
+use thiserror::Error;
+
+/// The failure of a behaviour, made of any error with facts by `?`.
+///
+/// Retry: as the failure inside says. Effect: as it says.
+pub struct BehaviorError {
+    facts: Facts,
+    hint: Option<String>,
+    exception_type: &'static str,
+    source: BoxError,
+}
+
+impl BehaviorError {
+    /// Wraps an error without facts: it is `behavior.failed`, and not tried again.
+    pub fn other(error: impl Into<BoxError>) -> Self {
+        let facts = Facts::never(code::BEHAVIOR_FAILED, Effect::Unknown);
+        Self { facts, hint: None, exception_type: "Error", source: error.into() }
+    }
+
+    /// Returns what the failure says of itself.
+    #[must_use]
+    pub const fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    /// Returns the type of the error, without its path.
+    #[must_use]
+    pub const fn exception_type(&self) -> &'static str {
+        self.exception_type
+    }
+
+    /// Returns the error and its causes in one line.
+    #[must_use]
+    pub fn message(&self) -> String {
+        chain(&*self.source).join(": ")
+    }
+
+    pub(crate) fn timed_out(limit: std::time::Duration) -> Self {
+        Ended::Timeout(limit).into()
+    }
+
+    pub(crate) fn panicked(what: String) -> Self {
+        Ended::Panicked(what).into()
+    }
+}
+
+impl<E: Failure + Send + Sync + 'static> From<E> for BehaviorError {
+    fn from(error: E) -> Self {
+        let name = type_name::<E>();
+        let exception_type = name.split('<').next().unwrap_or(name).rsplit("::").next();
+        Self {
+            facts: error.facts(),
+            hint: error.hint().map(Cow::into_owned),
+            exception_type: exception_type.unwrap_or(name),
+            source: Box::new(error),
+        }
+    }
+}
+
+impl fmt::Display for BehaviorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source.fmt(f)
+    }
+}
+
+impl fmt::Debug for BehaviorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("BehaviorError");
+        debug.field("code", &self.facts.code).field("source", &self.source);
+        debug.field("hint", &self.hint).finish()
+    }
+}
+
+/// An attempt that did not end by itself.
+#[derive(Debug, Error)]
+enum Ended {
+    /// It panicked.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the behaviour panicked: {0}")]
+    Panicked(String),
+    /// It took too long.
+    ///
+    /// Retry: with backoff. Effect: unknown.
+    #[error("the behaviour did not end in {0:?}")]
+    Timeout(std::time::Duration),
+}
+
+impl Failure for Ended {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Panicked(_) => Facts::never(code::BEHAVIOR_PANICKED, Effect::Unknown),
+            Self::Timeout(_) => Facts::backoff(code::BEHAVIOR_TIMEOUT, Effect::Unknown),
+        }
+    }
+}

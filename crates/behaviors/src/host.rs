@@ -1,0 +1,238 @@
+//! What serves behaviours.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_event_log::{Cursor, EventFilter, EventLog};
+use backstop_react::Agent;
+use futures_util::future::{Either, select};
+use layer0::failure::{Effect, Facts, Failure};
+use layer0::name::{NameError, check_behavior_name};
+use layer0::usage::Allowance;
+use layer0::{Orchestrator, StateStore, code};
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::behavior::Behavior;
+use crate::context::Means;
+use crate::subscription::{Progress, Progressing, Serve};
+
+/// Delivers events of a log to behaviours; made by [`BehaviorHost::builder`].
+///
+/// One host at a time has a subscription, by a claim as for runs: others on the same log, in whichever process,
+/// wait, and the next one takes it over when that one ends or dies.
+pub struct BehaviorHost {
+    behaviors: Vec<Arc<dyn Behavior>>,
+    means: Arc<Means>,
+}
+
+/// Puts a [`BehaviorHost`] together.
+#[must_use = "a host is made by `build`"]
+pub struct BehaviorHostBuilder {
+    behaviors: Vec<Arc<dyn Behavior>>,
+    means: Means,
+}
+
+/// Says why a host cannot be made.
+///
+/// Retry: never. Effect: none.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum HostError {
+    /// There are two behaviours of this name.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("there is already a behaviour named `{0}`")]
+    Duplicate(String),
+    /// A behaviour cannot be called so.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("invalid behaviour")]
+    Name(#[from] NameError),
+}
+
+impl Failure for HostError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Duplicate(_) | Self::Name(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+        }
+    }
+}
+
+impl BehaviorHost {
+    /// Begins a host for a log.
+    pub fn builder(log: Arc<dyn EventLog>) -> BehaviorHostBuilder {
+        let means = Means {
+            log,
+            clock: Arc::new(SystemClock),
+            orchestrator: None,
+            state: None,
+            agents: Vec::new(),
+            grants: Vec::new(),
+            allowance: None,
+        };
+        BehaviorHostBuilder { behaviors: Vec::new(), means }
+    }
+
+    /// Serves the behaviours in tasks of their own, until what is returned is stopped or dropped.
+    #[must_use = "what serves is stopped when this is dropped"]
+    pub fn serve(self) -> Serving {
+        let stop = CancellationToken::new();
+        let mut serving = Serving {
+            log: Arc::clone(&self.means.log),
+            clock: Arc::clone(&self.means.clock),
+            stop: stop.clone(),
+            subscriptions: Vec::new(),
+        };
+        for behavior in self.behaviors {
+            let (progress, watched) = Progressing::new();
+            let serve = Serve {
+                name: behavior.name().into(),
+                pattern: behavior.patterns().to_string().into(),
+                behavior,
+                means: Arc::clone(&self.means),
+                progress,
+                stop: stop.clone(),
+            };
+            let task = tokio::spawn(self.means.clock.track(Box::pin(serve.run())));
+            serving.subscriptions.push((task, watched));
+        }
+        serving
+    }
+}
+
+impl BehaviorHostBuilder {
+    /// Adds a behaviour.
+    pub fn behavior(self, behavior: impl Behavior + 'static) -> Self {
+        self.shared_behavior(Arc::new(behavior))
+    }
+
+    /// Adds a behaviour that is shared.
+    pub fn shared_behavior(mut self, behavior: Arc<dyn Behavior>) -> Self {
+        self.behaviors.push(behavior);
+        self
+    }
+
+    /// Grants all behaviours a capability: `operator:dispatch`, `run:signal`, `run:reopen` or `state:write`.
+    pub fn grant(mut self, capability: impl Into<String>) -> Self {
+        self.means.grants.push(capability.into());
+        self
+    }
+
+    /// Lets behaviours dispatch through this orchestrator.
+    pub fn orchestrator(mut self, orchestrator: Arc<dyn Orchestrator>) -> Self {
+        self.means.orchestrator = Some(orchestrator);
+        self
+    }
+
+    /// Bounds what each run may use that a behaviour dispatches.
+    pub fn allowance(mut self, allowance: Allowance) -> Self {
+        self.means.allowance = Some(allowance);
+        self
+    }
+
+    /// Lets behaviours reopen runs of this agent.
+    pub fn agent(mut self, agent: Agent) -> Self {
+        self.means.agents.push(agent);
+        self
+    }
+
+    /// Lets behaviours keep state in this store.
+    pub fn state_store(mut self, store: Arc<dyn StateStore>) -> Self {
+        self.means.state = Some(store);
+        self
+    }
+
+    /// Takes the time from this clock.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.means.clock = clock;
+        self
+    }
+
+    /// Makes the host.
+    ///
+    /// # Errors
+    ///
+    /// [`HostError`], when a behaviour cannot be called what it is, or two have one name.
+    pub fn build(self) -> Result<BehaviorHost, HostError> {
+        for (place, behavior) in self.behaviors.iter().enumerate() {
+            let name = behavior.name();
+            check_behavior_name(name)?;
+            if self.behaviors[..place].iter().any(|other| other.name() == name) {
+                return Err(HostError::Duplicate(name.to_owned()));
+            }
+        }
+        Ok(BehaviorHost { behaviors: self.behaviors, means: Arc::new(self.means) })
+    }
+}
+
+/// Behaviours that are served. Dropped, it stops them: what is delivered then is delivered again later.
+pub struct Serving {
+    log: Arc<dyn EventLog>,
+    clock: Arc<dyn Clock>,
+    stop: CancellationToken,
+    subscriptions: Vec<(JoinHandle<()>, watch::Receiver<Progress>)>,
+}
+
+impl Serving {
+    /// Waits until all that the log holds now is delivered, and what follows from that, at most so long.
+    /// Returns whether it is. What another host has is not waited for.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn settle(&self, at_most: Duration) -> bool {
+        let over = self.clock.sleep(at_most);
+        // The failures that the first deliveries end with are delivered too.
+        let settled = Box::pin(async {
+            for _ in 0..2 {
+                self.behind_the_end().await;
+            }
+        });
+        matches!(select(settled, over).await, Either::Left(_))
+    }
+
+    async fn behind_the_end(&self) {
+        let now = self.log.read_feed(&EventFilter::new(), &Cursor::now()).await;
+        let Ok(Some(end)) = now.map(|page| page.cursor.number()) else { return };
+        for (_, progress) in &self.subscriptions {
+            let mut progress = progress.clone();
+            drop(progress.wait_for(|progress| progress.is_behind(end)).await);
+        }
+    }
+
+    /// Stops to deliver. A delivery that is at work is dropped, and made again later.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        for (task, _) in std::mem::take(&mut self.subscriptions) {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "the task of a subscription was lost");
+            }
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl fmt::Debug for BehaviorHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.behaviors.iter().map(|behavior| behavior.name()).collect();
+        f.debug_struct("BehaviorHost").field("behaviors", &names).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Serving {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Serving")
+            .field("subscriptions", &self.subscriptions.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! The record of a subscription while it is written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, RunClock};
+use backstop_event_log::{
+    Claim, Cursor, EventLog, LogError, Moves, RunSummary, RunWriter, Seed, segment_id,
+};
+use layer0::Timestamp;
+use layer0::event::{Actor, EventKind, SubscriptionOpened};
+use layer0::id::RunId;
+
+/// How many events a segment has, and how old it grows.
+const MAX_EVENTS: u64 = 10_000;
+const MAX_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The newest segment of a subscription, under this host's claim.
+pub(crate) struct Segment {
+    log: Arc<dyn EventLog>,
+    clock: RunClock,
+    seed: Seed,
+    writer: RunWriter,
+    moves: Moves,
+    has_notes: bool,
+}
+
+impl Segment {
+    /// Begins the first segment of a subscription, which stands there.
+    pub(crate) async fn first(
+        log: &Arc<dyn EventLog>,
+        clock: &Arc<dyn Clock>,
+        (name, pattern): (&Arc<str>, &Arc<str>),
+        cursor: Cursor,
+    ) -> Result<Self, LogError> {
+        let writer = RunWriter::new(Arc::clone(log), segment_id(name, 1));
+        let mut moves = Moves::new(Arc::clone(name), Arc::clone(pattern), 1);
+        moves.cursor = Some(cursor);
+        let mut segment = Self::new(log, clock, writer, moves);
+        segment.note(SubscriptionOpened::new(Arc::clone(name), Arc::clone(pattern)));
+        segment.commit().await?;
+        Ok(segment)
+    }
+
+    /// Goes on with a segment, under a claim.
+    pub(crate) async fn resume(
+        log: &Arc<dyn EventLog>,
+        clock: &Arc<dyn Clock>,
+        (summary, claim): (RunSummary, Claim),
+        moves: Moves,
+    ) -> Result<Self, LogError> {
+        let records = log.records(&summary.run, summary.last_seq).await?;
+        let last_at = records.last().map(|record| record.at);
+        let (started_at, writer) =
+            (summary.started_at, RunWriter::resume(Arc::clone(log), summary, claim));
+        let mut segment = Self::new(log, clock, writer, moves);
+        segment.clock.not_before(last_at.unwrap_or(started_at));
+        Ok(segment)
+    }
+
+    fn new(
+        log: &Arc<dyn EventLog>,
+        clock: &Arc<dyn Clock>,
+        writer: RunWriter,
+        moves: Moves,
+    ) -> Self {
+        let seed = Seed::new(&uuid::Uuid::now_v7().to_string());
+        let (log, clock) = (Arc::clone(log), RunClock::new(Arc::clone(clock)));
+        Self { log, clock, seed, writer, moves, has_notes: false }
+    }
+
+    pub(crate) const fn has_notes(&self) -> bool {
+        self.has_notes
+    }
+
+    /// Puts an event behind those of the next commit.
+    pub(crate) fn note(&mut self, kind: impl Into<EventKind>) {
+        self.writer.stage(&self.seed, self.clock.now(), Actor::Runtime, None, kind.into());
+        self.has_notes = true;
+    }
+
+    /// Moves the subscription with the next commit.
+    pub(crate) fn move_to(
+        &mut self,
+        cursor: Option<Cursor>,
+        positions: impl IntoIterator<Item = (RunId, Option<u64>)>,
+    ) {
+        self.moves.cursor = cursor.or(self.moves.cursor);
+        for (run, position) in positions {
+            self.moves.positions.retain(|(other, _)| *other != run);
+            self.moves.positions.push((run, position));
+        }
+    }
+
+    /// Writes what was noted, and moves the subscription in the same write.
+    pub(crate) async fn commit(&mut self) -> Result<(), LogError> {
+        self.has_notes = false;
+        self.writer.move_subscription(self.moves.clone());
+        for event in self.writer.commit().await? {
+            tracing::debug!(seq = event.seq, event = event.kind.event_type(), "logged");
+        }
+        self.moves.cursor = None;
+        self.moves.positions.clear();
+        match self.is_full() {
+            true => self.roll(None).await,
+            false => Ok(()),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        let summary = self.writer.summary();
+        let age = |since: Timestamp| self.clock.now().since(since);
+        summary.last_seq >= MAX_EVENTS || age(summary.started_at) >= MAX_AGE
+    }
+
+    /// Begins the next segment; from here on with another pattern, if one is given.
+    pub(crate) async fn roll(&mut self, pattern: Option<Arc<str>>) -> Result<(), LogError> {
+        let summary = self.writer.summary();
+        let (follows, head) = (summary.run.clone(), summary.head);
+        self.moves.segment += 1;
+        self.moves.pattern = pattern.unwrap_or_else(|| Arc::clone(&self.moves.pattern));
+        let (name, pattern) = (Arc::clone(&self.moves.name), Arc::clone(&self.moves.pattern));
+        let run = segment_id(&name, self.moves.segment);
+        self.writer = RunWriter::new(Arc::clone(&self.log), run);
+        let mut opened = SubscriptionOpened::new(name, pattern);
+        (opened.follows, opened.head) = (Some(follows), Some(head));
+        self.note(opened);
+        self.has_notes = false;
+        self.writer.move_subscription(self.moves.clone());
+        drop(self.writer.commit().await?);
+        Ok(())
+    }
+}

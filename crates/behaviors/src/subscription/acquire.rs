@@ -1,0 +1,44 @@
+//! How a host takes a subscription.
+
+use std::sync::Arc;
+
+use backstop_event_log::{Cursor, LogError, Moves, Subscription, segment_id};
+
+use super::Serve;
+use crate::behavior::Start;
+use crate::segment::Segment;
+
+/// Takes a subscription, from where it stands.
+///
+/// # Errors
+///
+/// [`LogError::Claimed`] and [`LogError::Conflict`] when another host has it; and what the log fails with.
+pub(super) async fn acquire(serve: &Serve) -> Result<(Segment, Subscription), LogError> {
+    let Serve { name, pattern, means, .. } = serve;
+    let (log, clock) = (&means.log, &means.clock);
+    let Some(stands) = log.subscription(name).await? else {
+        let cursor = match serve.behavior.start() {
+            Start::Start => Cursor::start(),
+            Start::Now => {
+                let filter = serve.behavior.patterns().event_filter();
+                log.read_feed(&filter, &Cursor::now()).await?.cursor
+            }
+        };
+        let segment = Segment::first(log, clock, (name, pattern), cursor).await?;
+        return Ok((segment, Subscription::new(Arc::clone(name), Arc::clone(pattern), 1, cursor)));
+    };
+    let newest = segment_id(name, stands.segment);
+    let claim = log.claim(&newest).await?;
+    // The host before may have begun another segment, or moved on, until the claim was ours.
+    let stands = log.subscription(name).await?.unwrap_or(stands);
+    if segment_id(name, stands.segment) != newest {
+        return Err(LogError::Claimed(newest));
+    }
+    let summary = log.summary(&newest).await?.ok_or(LogError::NotFound(newest))?;
+    let moves = Moves::new(Arc::clone(name), Arc::clone(&stands.pattern), stands.segment);
+    let mut segment = Segment::resume(log, clock, (summary, claim), moves).await?;
+    if stands.pattern != *pattern {
+        segment.roll(Some(Arc::clone(pattern))).await?;
+    }
+    Ok((segment, stands))
+}

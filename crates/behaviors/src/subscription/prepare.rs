@@ -1,0 +1,59 @@
+//! What is to be done for an event, as the record says.
+
+use std::sync::Arc;
+
+use backstop_event_log::{EventLog, FeedRecord, LogError};
+use layer0::code;
+use layer0::event::Cause;
+use layer0::failure::{Failure, chain};
+
+use crate::cause::{MAX_CHAIN, cause_of};
+use crate::delivery::Delivery;
+
+pub(super) enum Verdict {
+    /// The behaviour caused it itself.
+    Skip,
+    /// It is not delivered; that is a failure.
+    Refuse { reason: &'static str, message: String, exception_type: &'static str },
+    /// It is delivered; what that leads to has this cause.
+    Deliver(Box<Delivery>, Cause),
+}
+
+/// Looks at what led to an event.
+///
+/// # Errors
+///
+/// What the log fails with that can be tried again.
+pub(super) async fn prepare(
+    log: &dyn EventLog,
+    name: &Arc<str>,
+    record: &FeedRecord,
+) -> Result<Verdict, LogError> {
+    let event = match record.record.decode(&record.run) {
+        Ok(event) => event,
+        Err(error) => {
+            let (reason, message) = (error.code(), chain(&error).join(": "));
+            return Ok(Verdict::Refuse { reason, message, exception_type: "LogError" });
+        }
+    };
+    let cause = match cause_of(log, &event).await {
+        Ok(cause) => cause,
+        Err(error) if error.is_retryable() => return Err(error),
+        // A summary that cannot be read names no cause.
+        Err(error) => {
+            tracing::warn!(run = %record.run, "what led to an event cannot be read: {error}");
+            None
+        }
+    };
+    if cause.as_ref().is_some_and(|cause| cause.subscription == *name) {
+        return Ok(Verdict::Skip);
+    }
+    let length = cause.as_ref().map_or(0, |cause| cause.length);
+    if length >= MAX_CHAIN {
+        let message = format!("{length} deliveries led to one another; that is as many as may");
+        let exception_type = "Recursion";
+        return Ok(Verdict::Refuse { reason: code::BEHAVIOR_RECURSION, message, exception_type });
+    }
+    let cause = Cause::new(Arc::clone(name), event.run.clone(), event.seq, length + 1);
+    Ok(Verdict::Deliver(Box::new(Delivery::new(Arc::clone(name), event)), cause))
+}

@@ -1,0 +1,95 @@
+//! Behaviours that fail, panic and hang.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use backstop_behaviors::{BehaviorError, FnBehavior, behavior};
+use layer0::error::OperatorError;
+use layer0::event::EventKind;
+
+use super::{Seen, host, memory, noting, opened, places, record, settled, types, warn};
+
+fn failing(
+    name: &'static str,
+    runs: &Arc<AtomicU32>,
+    react: impl Fn(u32) -> Result<(), BehaviorError> + Send + Sync + Clone + 'static,
+) -> FnBehavior {
+    let runs = Arc::clone(runs);
+    behavior(name, "warning".parse().unwrap(), move |_, _| {
+        let (runs, react) = (Arc::clone(&runs), react.clone());
+        async move { react(runs.fetch_add(1, Ordering::SeqCst) + 1) }
+    })
+}
+
+/// Spec: X3
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_leave_the_others_alone() {
+    let (log, seen, told) = (memory(), Seen::default(), Seen::default());
+    let (once, twice) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
+    let for_good = failing("for good", &once, |_| {
+        Err(OperatorError::NonRetryable("no such desk".into()).into())
+    });
+    let flaky = failing("flaky", &twice, |run| match run {
+        1 => Err(OperatorError::Retryable("busy".into()).into()),
+        _ => Ok(()),
+    });
+    let hanging = behavior("hanging", "warning".parse().unwrap(), |_, _| async {
+        std::future::pending().await
+    });
+    let wild = behavior("wild", "warning".parse().unwrap(), |_, _| async { panic!("wild thing") });
+    let serving = host(&log)
+        .behavior(for_good)
+        .behavior(flaky)
+        .behavior(hanging.timeout(Duration::from_millis(50)).attempts(1))
+        .behavior(wild)
+        .behavior(noting("fine", "warning", &seen))
+        .behavior(noting("ops", "behavior.failed", &told))
+        .build()
+        .unwrap()
+        .serve();
+    let names = ["for good", "flaky", "hanging", "wild", "fine", "ops"];
+    opened(&log, &names).await;
+    warn(&log, "run_1", 1).await;
+    settled(&serving).await;
+    serving.stop().await;
+    assert_eq!(places(&seen).len(), 1);
+    assert_eq!((once.load(Ordering::SeqCst), twice.load(Ordering::SeqCst)), (1, 2));
+    let mut failures: Vec<_> = told
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|delivery| match &delivery.event.kind {
+            EventKind::BehaviorFailed(failed) => (
+                failed.behavior.to_string(),
+                failed.reason.to_string(),
+                failed.exception_type.to_string(),
+                failed.attempts,
+            ),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    failures.sort();
+    let expected = [
+        ("for good", "operator.non_retryable", "OperatorError", 1),
+        ("hanging", "behavior.timeout", "Ended", 1),
+        ("wild", "behavior.panicked", "Ended", 1),
+    ];
+    let expected = expected.map(|(a, b, c, d)| (a.to_owned(), b.to_owned(), c.to_owned(), d));
+    assert_eq!(failures, expected);
+    let events = record(&log, "flaky", 1).await;
+    let Some(EventKind::BehaviorCompleted(completed)) = events.last().map(|event| &event.kind)
+    else {
+        panic!("{events:?}")
+    };
+    assert_eq!(completed.attempts, 2);
+
+    // Once, also after a restart.
+    let again = host(&log).behavior(noting("ops", "behavior.failed", &told)).build().unwrap();
+    let again = again.serve();
+    settled(&again).await;
+    again.stop().await;
+    assert_eq!(told.lock().unwrap().len(), 3);
+    let ops = record(&log, "ops", 1).await;
+    assert_eq!(types(&ops).iter().filter(|it| **it == "behavior.completed").count(), 3);
+}
