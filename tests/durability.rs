@@ -2,6 +2,8 @@
 
 mod commits;
 #[cfg(unix)]
+mod deliveries;
+#[cfg(unix)]
 mod flow;
 #[cfg(unix)]
 mod kill;

@@ -4,9 +4,11 @@
 //! or reopens the run; every execution of a tool is noted in the file EFFECTS. The model of `run_broken` fails
 //! for good in its middle; with `asking`, the process dies when it asks its model. The runs `run_probed` and
 //! `run_blind` charge, the first with a tool that can say what became of a call; with `charging`, the process
-//! dies once it has charged. `run_tree` is the root of a tree, `run_flow` a workflow. Exits with 0 when the run
+//! dies once it has charged. `run_tree` is the root of a tree, `run_flow` a workflow, and
+//! `run_told` one that a behaviour is told of. Exits with 0 when the run
 //! completed, 1 when it failed, and 4 when it waits for a person.
 
+mod deliveries;
 mod flow;
 mod tree;
 
@@ -18,8 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use backstop::event_log::{
-    Batch, Claim, InboxMessage, InboxRequest, InboxWatch, LogError, OpenApproval, Record,
-    RunFilter, RunSummary,
+    Batch, Claim, Cursor, EventFilter, EventWatch, FeedPage, InboxMessage, InboxRequest,
+    InboxWatch, LogError, OpenApproval, Record, RunFilter, RunSummary, Subscription,
 };
 use backstop::layer0::Timestamp;
 use backstop::layer0::event::{Event, EventKind};
@@ -185,6 +187,18 @@ impl EventLog for Deadly {
     fn watch_inbox(&self, run: &RunId) -> InboxWatch {
         self.log.watch_inbox(run)
     }
+
+    async fn read_feed(&self, filter: &EventFilter, cursor: &Cursor) -> Result<FeedPage, LogError> {
+        self.log.read_feed(filter, cursor).await
+    }
+
+    fn watch_events(&self) -> EventWatch {
+        self.log.watch_events()
+    }
+
+    async fn subscription(&self, name: &str) -> Result<Option<Subscription>, LogError> {
+        self.log.subscription(name).await
+    }
 }
 
 fn script() -> serde_json::Value {
@@ -267,6 +281,9 @@ async fn act(args: &[String]) -> Result<Stop, Failed> {
     };
     if run.as_str() == "run_tree" {
         return tree::act(database, log, effects, run, act == "resume").await;
+    }
+    if run.as_str() == "run_told" {
+        return deliveries::act(database, log, effects, run).await;
     }
     if run.as_str() == "run_flow" {
         return flow::act(database, log, effects, run, act == "resume").await;

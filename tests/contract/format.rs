@@ -81,6 +81,7 @@ const EVENTS: &[(&str, &[&str])] = &[
     ),
     ("operator.waiting", &["operator", "run", "for", "approvals"]),
     ("operator.returned", &["operator", "run", "outcome", "reason", "usage"]),
+    ("workflow.routed", &["step", "to"]),
     ("budget.granted", &["run", "allowance"]),
     (
         "approval.requested",

@@ -36,6 +36,8 @@ pub mod prelude;
 
 pub use ::layer0;
 pub use async_trait::async_trait;
+pub use backstop_behaviors as behaviors;
+pub use backstop_behaviors::{Behavior, BehaviorContext, BehaviorError, BehaviorHost, Delivery};
 pub use backstop_clock as clock;
 #[cfg(feature = "agent-files")]
 pub use backstop_config as config;

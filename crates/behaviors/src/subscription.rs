@@ -98,7 +98,8 @@ impl Serve {
     }
 
     async fn serve_once(&self) -> Result<(), LogError> {
-        let (segment, stands) = acquire::acquire(self).await?;
+        let (segment, stands) =
+            acquire::acquire(&*self.behavior, &self.means, (&self.name, &self.pattern)).await?;
         let log = Arc::clone(&self.means.log);
         let filter = self.behavior.patterns().event_filter();
         let mut feed = follow(log, filter, stands.cursor).await?;

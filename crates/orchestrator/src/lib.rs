@@ -54,6 +54,6 @@ mod workflow;
 pub use builder::{LocalOrchestratorBuilder, OperatorNameError};
 pub use local::LocalOrchestrator;
 pub use workflow::{
-    Diverged, Map, OnFailure, Parallel, Place, ReplayError, Restart, Route, Sequence, Supervise,
-    Workflow, is_workflow, replay_workflow,
+    Diverged, Map, OnFailure, Parallel, Place, Restart, Route, Sequence, Supervise, Workflow,
+    WorkflowRecordError, is_workflow, replay_workflow,
 };

@@ -39,7 +39,7 @@ pub use diverged::{Diverged, Place};
 pub use fan_out::OnFailure;
 pub use map::Map;
 pub use parallel::Parallel;
-pub use replay::{ReplayError, is_workflow, replay_workflow};
+pub use replay::{WorkflowRecordError, is_workflow, replay_workflow};
 pub use route::Route;
 pub use sequence::Sequence;
 pub use supervise::{Restart, Supervise};

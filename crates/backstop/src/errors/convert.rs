@@ -3,11 +3,13 @@
 use std::borrow::Cow;
 use std::io;
 
+use backstop_behaviors::{HostError, InvalidDeliveryId};
 #[cfg(feature = "agent-files")]
 use backstop_config::ConfigError;
 use backstop_error_store::StoreError;
+use backstop_event_log::PatternError as EventPatternError;
 use backstop_event_log::{InvalidCursor, InvalidStoreUrl, LogError};
-use backstop_orchestrator::OperatorNameError;
+use backstop_orchestrator::{Diverged, OperatorNameError, WorkflowRecordError};
 use backstop_provider::{ProviderError, UnsupportedSetting};
 #[cfg(feature = "http")]
 use backstop_provider_http::ConfigError as ProviderConfigError;
@@ -114,6 +116,41 @@ impl From<UnknownOperator> for Error {
 impl From<InvalidScope> for Error {
     fn from(error: InvalidScope) -> Self {
         ConfigurationError::new(error, None).into()
+    }
+}
+
+impl From<HostError> for Error {
+    fn from(error: HostError) -> Self {
+        ConfigurationError::new(error, None).into()
+    }
+}
+
+impl From<InvalidDeliveryId> for Error {
+    fn from(error: InvalidDeliveryId) -> Self {
+        let hint = "take it from `Delivery::id`".to_owned();
+        ConfigurationError::new(error, Some(hint)).into()
+    }
+}
+
+impl From<EventPatternError> for Error {
+    fn from(error: EventPatternError) -> Self {
+        let hint = error.hint().map(ToOwned::to_owned);
+        ConfigurationError::new(error, hint).into()
+    }
+}
+
+impl From<Diverged> for Error {
+    fn from(diverged: Diverged) -> Self {
+        OperatorError::from(diverged).into()
+    }
+}
+
+impl From<WorkflowRecordError> for Error {
+    fn from(error: WorkflowRecordError) -> Self {
+        match error {
+            WorkflowRecordError::Log(error) => error.into(),
+            other => OperatorError::failed(other).into(),
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use backstop_event_log::{Cursor, LogError, Moves, Subscription, segment_id};
 
-use super::Serve;
-use crate::behavior::Start;
+use crate::behavior::{Behavior, Start};
+use crate::context::Means;
 use crate::segment::Segment;
 
 /// Takes a subscription, from where it stands.
@@ -13,14 +13,17 @@ use crate::segment::Segment;
 /// # Errors
 ///
 /// [`LogError::Claimed`] and [`LogError::Conflict`] when another host has it; and what the log fails with.
-pub(super) async fn acquire(serve: &Serve) -> Result<(Segment, Subscription), LogError> {
-    let Serve { name, pattern, means, .. } = serve;
+pub(super) async fn acquire(
+    behavior: &dyn Behavior,
+    means: &Means,
+    (name, pattern): (&Arc<str>, &Arc<str>),
+) -> Result<(Segment, Subscription), LogError> {
     let (log, clock) = (&means.log, &means.clock);
     let Some(stands) = log.subscription(name).await? else {
-        let cursor = match serve.behavior.start() {
+        let cursor = match behavior.start() {
             Start::Start => Cursor::start(),
             Start::Now => {
-                let filter = serve.behavior.patterns().event_filter();
+                let filter = behavior.patterns().event_filter();
                 log.read_feed(&filter, &Cursor::now()).await?.cursor
             }
         };

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_orchestrator::{Diverged, Place, ReplayError, replay_workflow};
+use backstop_orchestrator::{Diverged, Place, WorkflowRecordError, replay_workflow};
 use backstop_react::{Divergence, Finish, ResumeError, replay};
 use layer0::id::RunId;
 use layer0::stop::Outcome;
@@ -48,14 +48,14 @@ pub(crate) async fn run(args: ReplayArgs) -> Result<ExitCode, CliError> {
 fn workflow(
     run: &RunId,
     events: u64,
-    replayed: Option<Result<Option<Outcome>, ReplayError>>,
+    replayed: Option<Result<Option<Outcome>, WorkflowRecordError>>,
     json: bool,
 ) -> Result<ExitCode, CliError> {
     match replayed.transpose() {
         Ok(outcome) => {
             same(run, events, outcome.flatten().map_or("still open", Outcome::as_str), json)
         }
-        Err(ReplayError::Diverged(Diverged { place, expected, actual, .. })) => {
+        Err(WorkflowRecordError::Diverged(Diverged { place, expected, actual, .. })) => {
             let seq = match place {
                 Place::Event(seq) => seq,
                 _ => events,
@@ -64,7 +64,7 @@ fn workflow(
             show(run, events, &Divergence::new(seq, "step", expected, actual), json)?;
             Ok(exit::of_divergence())
         }
-        Err(ReplayError::Log(error)) => Err(error.into()),
+        Err(WorkflowRecordError::Log(error)) => Err(error.into()),
         Err(error) => Err(CliError::storage(error)),
     }
 }

@@ -46,7 +46,7 @@ pub enum OperatorError {
         /// Why it failed; the code where there is an error inside.
         message: Box<str>,
         /// What was done before, where the operator works in steps.
-        done: Vec<StepDone>,
+        done: Box<[StepDone]>,
         /// What the orchestrator answered.
         source: Option<Inner<OrchError>>,
     },
@@ -158,7 +158,7 @@ impl OperatorError {
         Self::SubDispatch {
             operator: operator.into(),
             message: error.code().into(),
-            done: Vec::new(),
+            done: Box::default(),
             source: Some(error.into()),
         }
     }
@@ -168,7 +168,7 @@ impl OperatorError {
         Self::SubDispatch {
             operator: operator.into(),
             message: message.into(),
-            done: Vec::new(),
+            done: Box::default(),
             source: None,
         }
     }
@@ -177,7 +177,7 @@ impl OperatorError {
     #[must_use]
     pub fn after(mut self, steps: Vec<StepDone>) -> Self {
         if let Self::SubDispatch { done, .. } = &mut self {
-            *done = steps;
+            *done = steps.into();
         }
         self
     }

@@ -49,13 +49,18 @@ impl Ledger {
 
     /// Puts an event behind those of the next commit.
     pub(super) fn note(&mut self, kind: impl Into<EventKind>) -> Result<(), Diverged> {
-        let (kind, at, seq) = (kind.into(), self.clock.now(), self.writer.summary().last_seq + 1);
-        self.progress.apply(seq, at, &kind)?;
+        let (kind, at, last) = (kind.into(), self.clock.now(), self.writer.summary().last_seq);
+        let cause = self.progress.cause_of(&kind).or((last > 0).then_some(last));
+        self.progress.apply(last + 1, at, &kind)?;
         let actor = match &kind {
             EventKind::SignalReceived(_) => Actor::Person,
+            EventKind::BudgetExhausted(_)
+            | EventKind::RunFailed(_)
+            | EventKind::RunFinished(_)
+            | EventKind::RunWaiting(_) => Actor::Machine,
             _ => Actor::Runtime,
         };
-        self.writer.stage(&self.seed, at, actor, None, kind);
+        self.writer.stage(&self.seed, at, actor, cause, kind);
         self.has_notes = true;
         Ok(())
     }

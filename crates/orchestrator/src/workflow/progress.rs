@@ -35,11 +35,15 @@ pub(super) struct Progress {
     paths: BTreeMap<RunId, Arc<str>>,
     last_at: Option<Timestamp>,
     last_seq: u64,
+    /// The last event that a step ended with; the first one of the run before.
+    last_end: Option<u64>,
 }
 
 /// A step of a workflow, as it is recorded.
 #[derive(Debug)]
 pub(super) struct StepRecord {
+    /// The event that says that it was dispatched.
+    seq: u64,
     pub(super) dispatched: OperatorDispatched,
     /// What it was given beside its allowance, in order.
     pub(super) grants: Vec<Option<Allowance>>,
@@ -85,7 +89,10 @@ impl Progress {
         self.pass(at, kind);
         self.last_seq = seq;
         match kind {
-            EventKind::RunStarted(started) => self.started = Some(Box::new(started.clone())),
+            EventKind::RunStarted(started) => {
+                self.last_end = Some(seq);
+                self.started = Some(Box::new(started.clone()));
+            }
             EventKind::OperatorDispatched(dispatched) => self.dispatched(dispatched)?,
             EventKind::OperatorWaiting(waiting) => {
                 let step = self.step_of(&waiting.run)?;
@@ -94,6 +101,7 @@ impl Progress {
             EventKind::OperatorReturned(returned) => {
                 let step = self.step_of(&returned.run)?;
                 (step.returned, step.is_tried_again) = (Some(returned.clone()), false);
+                self.last_end = Some(seq);
                 self.recoveries = 0;
             }
             EventKind::BudgetGranted(granted) => {
@@ -139,12 +147,13 @@ impl Progress {
                 let expected = format!("another attempt of `{path}`");
                 return Err(Diverged::of_record(seq, expected, "another dispatch of it"));
             }
-            step.dispatched = dispatched.clone();
+            (step.dispatched, step.seq) = (dispatched.clone(), seq);
             (step.returned, step.waits, step.is_tried_again) = (None, None, false);
             return Ok(());
         }
         self.paths.insert(dispatched.run.clone(), Arc::clone(&path));
         let step = StepRecord {
+            seq,
             dispatched: dispatched.clone(),
             grants: Vec::new(),
             waits: None,
@@ -165,6 +174,21 @@ impl Progress {
     /// Returns the step that a run does.
     pub(super) fn step_by_run(&self, run: &RunId) -> Option<&StepRecord> {
         self.steps.get(self.paths.get(run)?)
+    }
+
+    /// Returns the event that leads to one that is about to be noted, where that is of a step.
+    pub(super) fn cause_of(&self, kind: &EventKind) -> Option<u64> {
+        let run = match kind {
+            EventKind::OperatorDispatched(dispatched) => match self.step_by_run(&dispatched.run) {
+                None => return self.last_end,
+                Some(_) => &dispatched.run,
+            },
+            EventKind::OperatorWaiting(waiting) => &waiting.run,
+            EventKind::OperatorReturned(returned) => &returned.run,
+            EventKind::BudgetGranted(granted) => &granted.run,
+            _ => return None,
+        };
+        Some(self.step_by_run(run)?.seq)
     }
 
     /// Counts the time until now, unless the run waited or had no process.

@@ -17,7 +17,7 @@ use super::text::value_of;
 
 /// The failure of a run as its record has it.
 ///
-/// Retry: as the record says. Effect: unknown.
+/// Retry: as the record says. Effect: as it says.
 #[derive(Debug, Error)]
 #[error("{text}")]
 pub(super) struct RecordedFailure {

@@ -24,7 +24,7 @@ pub fn is_workflow(first: &Event) -> bool {
 ///
 /// # Errors
 ///
-/// [`ReplayError::Log`] when the record cannot be read or trusted, [`ReplayError::Diverged`] with the first
+/// [`WorkflowRecordError::Log`] when the record cannot be read or trusted, [`WorkflowRecordError::Diverged`] with the first
 /// event that the ones before do not bear out.
 ///
 /// # Cancel safety
@@ -33,7 +33,7 @@ pub fn is_workflow(first: &Event) -> bool {
 pub async fn replay_workflow(
     log: &dyn EventLog,
     run: &RunId,
-) -> Result<Option<Outcome>, ReplayError> {
+) -> Result<Option<Outcome>, WorkflowRecordError> {
     let (summary, events) = read_events(log, run).await?;
     Progress::of(&events)?;
     for event in &events {
@@ -56,16 +56,20 @@ pub async fn replay_workflow(
 /// Retry: as the error inside says. Effect: none.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReplayError {
+pub enum WorkflowRecordError {
     /// The record says something that it does not bear out.
+    ///
+    /// Retry: never. Effect: none.
     #[error(transparent)]
     Diverged(#[from] Diverged),
     /// The record cannot be read or trusted.
+    ///
+    /// Retry: as the log's error says. Effect: as it says.
     #[error(transparent)]
     Log(#[from] LogError),
 }
 
-impl Failure for ReplayError {
+impl Failure for WorkflowRecordError {
     fn facts(&self) -> Facts {
         match self {
             Self::Diverged(diverged) => diverged.facts(),
