@@ -236,6 +236,30 @@ async fn long_step_outlives_many_processes() {
     assert_eq!(answer.stop, Stop::WaitingApproval);
 }
 
+/// Spec: O6, B3. Where no process has its code, a workflow is closed as cancelled, and what is below it.
+#[tokio::test]
+async fn cancel_without_its_code_closes_the_tree() {
+    let (clock, log, paid) = (start(), Arc::new(MemoryLog::new()), Arc::<AtomicU32>::default());
+    let orchestrator = builder(&clock)
+        .operator(echo("draft", &clock, &log))
+        .operator(payer(&clock, &log, &paid))
+        .operator(workflow(Sequence::new("line", ["draft", "payer"]), &clock, &log))
+        .build()
+        .unwrap();
+    let run = dispatch(&clock, &orchestrator, "line", "go").await.unwrap().run.unwrap();
+    let shared = Arc::clone(&log) as Arc<dyn EventLog>;
+    assert!(backstop_react::cancel(shared, &run, "ops").await.unwrap());
+    let summary = log.summary(&run).await.unwrap().unwrap();
+    assert_eq!(summary.outcome, Some(Outcome::Cancelled));
+    assert_eq!(summary.usage.model_calls, 2);
+    assert!(log.open_approvals().await.unwrap().is_empty());
+    let events = events_of(&log, "line").await;
+    let Some(EventKind::RunFinished(finished)) = events.last().map(|event| &event.kind) else {
+        panic!("{events:?}")
+    };
+    assert_eq!(finished.usage.model_calls, 2);
+}
+
 /// Writes these events as a process that dies behind them.
 async fn die_after<const N: usize>(
     log: &Arc<MemoryLog>,
