@@ -131,6 +131,7 @@ const RULES: &[(&str, &str)] = &[
     ("O3", "A dispatch is recorded before it starts and before it is answered; a crash in between loses nothing."),
     ("O4", "Signals and queries go by the id of the run; what is refused before its start has codes of its own."),
     ("O5", "An operator that failed goes on where it failed; nothing that happened is repeated."),
+    ("O6", "Workflows are operators made of operators; a step that is recorded is not done again."),
     ("K1", "Values outlive runs, by scope and key; a conditional write says which version it found."),
     ("K2", "What runs came to is remembered in a store, the best matches first."),
     ("Ob1", "A trace parent comes in and is kept with the run."),
