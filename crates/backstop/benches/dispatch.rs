@@ -1,5 +1,5 @@
-//! What a dispatch in process costs beside what is dispatched, and how fast runs start under one
-//! orchestrator.
+//! What a dispatch in process costs beside what is dispatched, what a step of a workflow costs beside a
+//! dispatch, and how fast runs start under one orchestrator.
 //!
 //! `cargo bench -p backstop --bench dispatch`; with `-- --quick` for a glance. What runs in flight hold is
 //! counted by the bench of allocations.
@@ -8,6 +8,8 @@
 
 #[path = "dispatch/held.rs"]
 mod held;
+#[path = "dispatch/steps.rs"]
+mod steps;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -23,6 +25,7 @@ use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::held::{RUNS, Runs, Way};
+use crate::steps::steps;
 
 /// How much is measured.
 struct Effort {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
     println!("{}", Row::HEAD);
     let mut rows = vec![bare(&one, "one thread", &effort), bare(&many, "two threads", &effort)];
     rows.extend(agents(&one, &effort));
+    rows.extend(steps(&one, effort.rounds));
     rows.extend(starts(&one, &effort));
     rows.iter().for_each(|row| println!("{row}"));
     if rows.iter().all(Row::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -29,7 +29,8 @@
 //! provider or a store of your own needs no further dependency.
 //!
 //! Start at [`Agent::builder`], with `use backstop::prelude::*` if you like; swap [`ScriptedProvider`] for [`Anthropic`], [`Bedrock`], [`Gemini`],
-//! [`Ollama`], [`OpenAi`] or [`OpenAiResponses`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`].
+//! [`Ollama`], [`OpenAi`] or [`OpenAiResponses`]; keep a record with [`Database`]; compose agents with [`LocalOrchestrator`],
+//! and workflows of them with [`Workflow`].
 
 mod errors;
 pub mod prelude;
@@ -52,7 +53,10 @@ pub use backstop_event_log::{
     RunFilter, RunState, RunSummary, StoreUrl, Trace, follow, read_events,
 };
 pub use backstop_orchestrator as orchestrator;
-pub use backstop_orchestrator::{LocalOrchestrator, OperatorNameError};
+pub use backstop_orchestrator::{
+    LocalOrchestrator, Map, OnFailure, OperatorNameError, Parallel, Restart, Route, Sequence,
+    Supervise, Workflow,
+};
 pub use backstop_provider as provider;
 pub use backstop_provider::{
     ModelRequest, ModelResponse, ModelSettings, Provider, ProviderError, ReasoningEffort,
@@ -150,3 +154,8 @@ struct Streaming;
 #[cfg(all(doctest, feature = "full"))]
 #[doc = include_str!("../../../docs/state.md")]
 struct StateGuide;
+
+/// As [`Streaming`].
+#[cfg(all(doctest, feature = "full"))]
+#[doc = include_str!("../../../docs/workflows.md")]
+struct WorkflowGuide;

@@ -55,6 +55,12 @@ impl Recorded {
         let definition: serde_json::Value = started.agent.definition.read().unwrap_or_default();
         let source = &definition["runtime"]["source"];
         let Some(folder) = source["folder"].as_str() else {
+            if started.agent.is_workflow() {
+                let what = format!("run `{run}` is of the workflow `{}`", started.agent.name);
+                let hint =
+                    "go on with it in the program that has its code: `LocalOrchestrator::resume`";
+                return Err(CliError::usage(what).with_hint(hint));
+            }
             return Err(CliError::usage(format!("run `{run}` was not started from an agent file"))
                 .with_hint("name one with --agent FILE"));
         };

@@ -36,6 +36,8 @@ pub(crate) struct Books {
     signals: Signals,
     leaving: Leaving,
     state: Mutex<State>,
+    /// Held while the caller is asked for more, so that two that need it do not ask twice.
+    refilling: tokio::sync::Mutex<()>,
     changed: watch::Sender<()>,
 }
 
@@ -86,7 +88,8 @@ impl Books {
             is_cancelled: false,
         };
         let changed = watch::Sender::new(());
-        Arc::new(Self { above, limit, signals, leaving, state: Mutex::new(state), changed })
+        let (state, refilling) = (Mutex::new(state), tokio::sync::Mutex::default());
+        Arc::new(Self { above, limit, signals, leaving, state, refilling, changed })
     }
 
     /// Reserves one of so many parts of what is left for a run; all of it, where a part would be nothing.
@@ -182,13 +185,14 @@ impl Books {
     /// Asks the caller for more than it gave so many times. Returns whether there is more now.
     pub(crate) async fn refill(&self, asked: u32) -> bool {
         let Some(above) = &self.above else { return false };
+        let _one_at_a_time = self.refilling.lock().await;
+        if self.state().asked != asked {
+            return true;
+        }
         let Some(more) = above.more(asked).await else { return false };
         let mut state = self.state();
-        // Another one may have asked for the same meanwhile.
-        if state.asked == asked {
-            state.asked += 1;
-            state.allowance = state.allowance.map(|allowance| allowance.plus(&more));
-        }
+        state.asked += 1;
+        state.allowance = state.allowance.map(|allowance| allowance.plus(&more));
         true
     }
 

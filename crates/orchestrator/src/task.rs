@@ -29,7 +29,17 @@ use crate::inner::Inner;
 use crate::parked::Parked;
 
 /// How long an operator that was told to end has to close its record.
-pub(crate) const CLOSING: Duration = Duration::from_secs(5);
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// How long a workflow at this depth waits for its steps to close theirs: the deeper, the shorter, so that each
+/// has closed its record before the one above it stops waiting.
+pub(crate) fn closing_time(depth: u32) -> Duration {
+    let margin = CLOSING_MARGIN.saturating_mul(depth.saturating_add(1));
+    CLOSING.saturating_sub(margin).max(CLOSING_MARGIN)
+}
+
+/// How much sooner each level below stops to wait than the one above it.
+const CLOSING_MARGIN: Duration = Duration::from_millis(250);
 
 /// How often is looked whether a run has ended that another process goes on with.
 const ELSEWHERE: Duration = Duration::from_secs(1);

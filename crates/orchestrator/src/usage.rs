@@ -18,3 +18,18 @@ pub(crate) fn at_least(stated: &Usage, below: &Usage) -> Usage {
     };
     used
 }
+
+/// Returns what was used beyond what was before.
+pub(crate) fn beyond(used: &Usage, before: &Usage) -> Usage {
+    let mut more = *used;
+    more.model_calls = more.model_calls.saturating_sub(before.model_calls);
+    more.model_attempts = more.model_attempts.saturating_sub(before.model_attempts);
+    more.tool_calls = more.tool_calls.saturating_sub(before.tool_calls);
+    more.input_tokens = more.input_tokens.saturating_sub(before.input_tokens);
+    more.output_tokens = more.output_tokens.saturating_sub(before.output_tokens);
+    more.total_tokens = more.total_tokens.saturating_sub(before.total_tokens);
+    more.cached_tokens = more.cached_tokens.saturating_sub(before.cached_tokens);
+    more.cost_usd =
+        used.cost_usd.zip(before.cost_usd).map(|(used, before)| (used - before).max(0.0));
+    more
+}

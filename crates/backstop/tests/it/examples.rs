@@ -71,7 +71,7 @@ fn examples_stay_below_40_lines() {
             count += 1;
         }
     }
-    assert_eq!(count, 12);
+    assert_eq!(count, 13);
 }
 
 fn page(path: &str) -> String {
@@ -106,4 +106,14 @@ fn readme_names_every_feature() {
     known.sort_unstable();
     named.sort_unstable();
     assert_eq!(named, known);
+}
+
+/// Spec: O6
+#[test]
+fn workflow_example_is_taken_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("flow.db");
+    let file = file.to_str().unwrap();
+    assert_eq!(printed("workflow", &[file], ""), "WaitingApproval\n");
+    assert_eq!(printed("workflow", &[file], ""), "\"R-7 is paid.\"\n");
 }

@@ -21,7 +21,7 @@ use super::diverged::Diverged;
 use super::episode::{Episode, Underway};
 use super::ledger::Ledger;
 use super::line::{Above, Line};
-use super::progress::{MAX_RECOVERIES, Progress};
+use super::progress::{MAX_RECOVERIES, Progress, StepRecord};
 use super::recorded::result_of;
 use super::text::{text_of, value_of};
 use crate::books::{Books, Leaving};
@@ -174,7 +174,9 @@ impl Recorder {
         let progress = Progress::of(&events)?;
         self.check(&progress)?;
         let was_waiting = progress.waiting.is_some() || summary.state == RunState::Parked;
-        let is_looping = !was_waiting && progress.recoveries + 1 >= MAX_RECOVERIES;
+        // A step with a record counts for itself how often its process died.
+        let is_at_rest = was_waiting || progress.steps.values().any(StepRecord::counts_deaths);
+        let is_looping = !is_at_rest && progress.recoveries + 1 >= MAX_RECOVERIES;
         let (reason, writer) =
             (summary.reason.clone(), RunWriter::resume(Arc::clone(&self.log), summary, claim));
         let mut ledger = Ledger::new(writer, &self.clock, progress);
@@ -230,9 +232,12 @@ impl Recorder {
         books.asked_before(u32::try_from(progress.granted.len()).unwrap_or(u32::MAX));
         for step in progress.steps.values() {
             if let Some(returned) = &step.returned {
-                books.ended_before(returned.run.clone(), returned.usage);
+                books.ended_before(returned.run.clone(), step.used);
             }
         }
+        // What its code was told before its process died it is told again.
+        let own_signals = Signals::default();
+        progress.signals.iter().for_each(|signal| own_signals.push(signal.clone()));
         let summary = ledger.summary();
         let (run, session) = (summary.run.clone(), summary.session.clone());
         let root = started.and_then(|started| started.root.clone()).unwrap_or_else(|| run.clone());
@@ -260,7 +265,7 @@ impl Recorder {
             line,
             asks,
             signals: context.signals.clone(),
-            own_signals: Signals::default(),
+            own_signals,
             underway: Underway::default(),
             parked: None,
         };

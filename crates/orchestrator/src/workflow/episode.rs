@@ -2,6 +2,7 @@
 //! notes each before anything follows from it.
 
 mod end;
+mod others;
 mod steps;
 mod underway;
 
@@ -12,7 +13,7 @@ use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use backstop_clock::{BoxFuture, Clock, Limit};
-use backstop_event_log::{EventLog, InboxMessage, InboxReader, InboxRequest, LogError};
+use backstop_event_log::{EventLog, InboxMessage, InboxReader, InboxRequest};
 use backstop_redact::Redactor;
 use futures_util::FutureExt;
 use layer0::error::{OperatorError, OrchError};
@@ -28,7 +29,7 @@ use super::ledger::Ledger;
 use super::line::{Ask, Line};
 use super::text::redacted;
 use crate::books::Books;
-use crate::task::{CLOSING, panic_text};
+use crate::task::{closing_time, panic_text};
 use underway::Settled;
 
 pub(super) use underway::Underway;
@@ -100,7 +101,17 @@ impl Episode {
         let code = AssertUnwindSafe(operator.run(task, &context)).catch_unwind();
         let mut code = Some(Box::pin(code));
         let mut outside = self.outside();
+        if self.ledger.progress().is_cancelled {
+            // Its process died before it had ended.
+            self.close(Closing::Cancelled);
+        }
         loop {
+            if self.underway.is_closing() {
+                code = None;
+                if self.underway.is_idle() {
+                    return self.finish().await;
+                }
+            }
             let happened = poll_fn(|cx| {
                 let done = code.as_mut().map(|code| code.as_mut().poll(cx));
                 if let Some(Poll::Ready(done)) = done {
@@ -122,7 +133,7 @@ impl Episode {
                 }
                 Happened::Left => return self.leave().await,
                 Happened::Asked(ask) => self.take_ask(ask),
-                Happened::Noted => self.commit().await.map_err(Halt::from),
+                Happened::Noted => self.commit().await,
                 Happened::Settled(settled) => self.take_settled(settled),
                 Happened::GivenUp(place) => {
                     self.underway.give_up(place);
@@ -136,12 +147,6 @@ impl Episode {
                 }
             };
             taken.map_err(OperatorError::from)?;
-            if self.underway.is_closing() {
-                code = None;
-                if self.underway.is_idle() {
-                    return self.finish().await;
-                }
-            }
         }
     }
 
@@ -166,7 +171,7 @@ impl Episode {
         if let Poll::Ready(Some(ask)) = self.asks.poll_recv(cx) {
             return Poll::Ready(Happened::Asked(ask));
         }
-        if self.ledger.has_notes() {
+        if self.ledger.has_notes() || self.underway.has_starting() {
             return Poll::Ready(Happened::Noted);
         }
         if let Poll::Ready(Some(settled)) = self.underway.poll_settled(cx) {
@@ -192,23 +197,40 @@ impl Episode {
         }
     }
 
-    fn close(&mut self, closing: Closing) {
-        self.underway.close(closing, self.clock.sleep(CLOSING));
+    /// Begins to end: nothing new is begun, and what is open below is told to end.
+    pub(super) fn close(&mut self, closing: Closing) {
+        if self.underway.is_closing() {
+            return;
+        }
+        let time = self.clock.sleep(closing_time(self.depth));
+        self.underway.close(closing, time, &self.books);
+        // The code that began the run goes on with them.
+        if self.underway.diverged.is_none() {
+            self.end_others();
+        }
     }
 
-    /// Writes what was noted, tells who waits for that, and starts what was dispatched.
-    pub(super) async fn commit(&mut self) -> Result<(), LogError> {
-        self.ledger.commit().await?;
-        self.underway.replies.drain(..).for_each(|reply| reply());
-        for start in std::mem::take(&mut self.underway.starting) {
-            self.start(start);
+    /// Writes what was noted with the dispatches that are asked for, tells who waits for that, and starts what was
+    /// dispatched.
+    pub(super) async fn commit(&mut self) -> Result<(), Halt> {
+        let mut starting = std::mem::take(&mut self.underway.starting);
+        starting.retain(|start| self.is_to_start(start));
+        for dispatched in starting.iter_mut().filter_map(|start| start.dispatched.take()) {
+            self.ledger.note(dispatched)?;
         }
+        if self.ledger.has_notes() {
+            self.ledger.commit().await?;
+        }
+        self.underway.replies.drain(..).for_each(|reply| reply());
+        starting.into_iter().for_each(|start| self.start(start));
         Ok(())
     }
 
     fn take_ask(&mut self, ask: Ask) -> Result<(), Halt> {
         match ask {
             Ask::Step(ask) => self.take_step(ask)?,
+            // Its code is not at work any more.
+            Ask::Route { .. } if self.underway.is_closing() => {}
             Ask::Route { step, to, answer } => {
                 let path = self.path(step);
                 let recorded = self.ledger.progress().routed.get(&*path);

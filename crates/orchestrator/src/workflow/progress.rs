@@ -9,10 +9,12 @@ use layer0::event::{
     Event, EventKind, OperatorDispatched, OperatorReturned, RunStarted, RunWaiting, WaitFor,
 };
 use layer0::id::{ApprovalId, RunId};
+use layer0::operator::Signal;
 use layer0::stop::Outcome;
-use layer0::usage::Allowance;
+use layer0::usage::{Allowance, Usage};
 
 use super::diverged::Diverged;
+use crate::usage::beyond;
 
 /// How often in a row a run may be recovered without a step being done in between.
 pub(super) const MAX_RECOVERIES: u32 = 3;
@@ -32,6 +34,14 @@ pub(super) struct Progress {
     pub(super) worked: Duration,
     /// How often it was recovered since a step was done.
     pub(super) recoveries: u32,
+    /// Was it told to end?
+    pub(super) is_cancelled: bool,
+    /// What else it was told, in order.
+    pub(super) signals: Vec<Signal>,
+    /// How many events were taken in.
+    taken: u64,
+    /// How many were when its code last asked for something new.
+    decided_at: u64,
     paths: BTreeMap<RunId, Arc<str>>,
     last_at: Option<Timestamp>,
     last_seq: u64,
@@ -50,14 +60,27 @@ pub(super) struct StepRecord {
     /// What it was said to wait for last.
     pub(super) waits: Option<(WaitFor, Vec<ApprovalId>)>,
     pub(super) returned: Option<OperatorReturned>,
-    /// Had it failed when the run was opened again?
+    /// What it used, over all its returns.
+    pub(super) used: Usage,
+    /// Had it failed when the run was opened again, and its code not gone on from that?
     pub(super) is_tried_again: bool,
+    returned_at: u64,
 }
 
 impl StepRecord {
     /// Returns how the step ended, where it is not to be tried again.
     pub(super) fn end(&self) -> Option<&OperatorReturned> {
         self.returned.as_ref().filter(|_| !self.is_tried_again)
+    }
+
+    /// Is it begun, and has not ended?
+    pub(super) const fn is_open(&self) -> bool {
+        self.returned.is_none()
+    }
+
+    /// Is it open, and keeps a record, in which it is counted how often its process died?
+    pub(super) const fn counts_deaths(&self) -> bool {
+        self.is_open() && !self.dispatched.unrecorded
     }
 
     /// Returns what it may use; without bound where `None`.
@@ -88,6 +111,7 @@ impl Progress {
     ) -> Result<(), Diverged> {
         self.pass(at, kind);
         self.last_seq = seq;
+        self.taken += 1;
         match kind {
             EventKind::RunStarted(started) => {
                 self.last_end = Some(seq);
@@ -99,8 +123,11 @@ impl Progress {
                 step.waits = Some((waiting.r#for, waiting.approvals.clone()));
             }
             EventKind::OperatorReturned(returned) => {
+                let taken = self.taken;
                 let step = self.step_of(&returned.run)?;
                 (step.returned, step.is_tried_again) = (Some(returned.clone()), false);
+                step.returned_at = taken;
+                step.used.add_dispatched(&returned.usage);
                 self.last_end = Some(seq);
                 self.recoveries = 0;
             }
@@ -115,15 +142,26 @@ impl Progress {
                 }
             }
             EventKind::WorkflowRouted(routed) => {
+                self.decided_at = self.taken;
                 self.routed.insert(Arc::clone(&routed.step), Arc::clone(&routed.to));
             }
             EventKind::RunWaiting(waiting) => self.waiting = Some(waiting.clone()),
             EventKind::RunRecovered(_) => self.recoveries += 1,
+            EventKind::SignalReceived(signal) if &*signal.name == Signal::CANCEL => {
+                self.is_cancelled = true;
+            }
+            EventKind::SignalReceived(signal) => {
+                let data = signal.data.clone();
+                self.signals.push(Signal::new(&*signal.name, data));
+            }
             EventKind::RunReopened(_) => {
-                self.recoveries = 0;
+                (self.recoveries, self.is_cancelled) = (0, false);
+                // What its code asked for next depends on how the ones before ended.
+                let decided_at = self.decided_at;
                 for step in self.steps.values_mut() {
+                    let failed = |it: &OperatorReturned| it.outcome == Outcome::Failed;
                     step.is_tried_again =
-                        step.returned.as_ref().is_some_and(|it| it.outcome == Outcome::Failed);
+                        step.returned_at > decided_at && step.returned.as_ref().is_some_and(failed);
                 }
             }
             _ => {}
@@ -151,6 +189,7 @@ impl Progress {
             (step.returned, step.waits, step.is_tried_again) = (None, None, false);
             return Ok(());
         }
+        self.decided_at = self.taken;
         self.paths.insert(dispatched.run.clone(), Arc::clone(&path));
         let step = StepRecord {
             seq,
@@ -158,7 +197,9 @@ impl Progress {
             grants: Vec::new(),
             waits: None,
             returned: None,
+            used: Usage::free(),
             is_tried_again: false,
+            returned_at: 0,
         };
         self.steps.insert(path, step);
         Ok(())
@@ -189,6 +230,11 @@ impl Progress {
             _ => return None,
         };
         Some(self.step_by_run(run)?.seq)
+    }
+
+    /// Returns what of that a run used since it last returned.
+    pub(super) fn used_since(&self, run: &RunId, used: &Usage) -> Usage {
+        self.step_by_run(run).map_or(*used, |step| beyond(used, &step.used))
     }
 
     /// Counts the time until now, unless the run waited or had no process.

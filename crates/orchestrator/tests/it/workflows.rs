@@ -27,12 +27,12 @@ use crate::agents::{agent, calling, has_answers, pay};
 use crate::{builder, on, start};
 
 /// Puts its name behind its input, and counts its runs.
-struct Named {
+pub(crate) struct Named {
     name: &'static str,
     runs: Arc<AtomicU32>,
 }
 
-fn named(name: &'static str) -> (Named, Arc<AtomicU32>) {
+pub(crate) fn named(name: &'static str) -> (Named, Arc<AtomicU32>) {
     let runs = Arc::<AtomicU32>::default();
     (Named { name, runs: Arc::clone(&runs) }, runs)
 }
@@ -70,7 +70,7 @@ impl Operator for Failing {
 }
 
 /// Never answers.
-struct Hanging;
+pub(crate) struct Hanging;
 
 #[async_trait]
 impl Operator for Hanging {
@@ -82,7 +82,7 @@ impl Operator for Hanging {
     }
 }
 
-fn workflow(
+pub(crate) fn workflow(
     operator: impl Operator + 'static,
     clock: &VirtualClock,
     log: &Arc<MemoryLog>,
@@ -91,7 +91,7 @@ fn workflow(
 }
 
 /// An agent that answers with its name behind what it was asked.
-fn echo(name: &'static str, clock: &VirtualClock, log: &Arc<MemoryLog>) -> Agent {
+pub(crate) fn echo(name: &'static str, clock: &VirtualClock, log: &Arc<MemoryLog>) -> Agent {
     let answer = move |request: &ModelRequest| {
         let asked = request.messages.messages().iter().rev().find_map(|message| match &**message {
             Message::User { content, .. } => Some(content.to_string()),
@@ -102,7 +102,7 @@ fn echo(name: &'static str, clock: &VirtualClock, log: &Arc<MemoryLog>) -> Agent
     agent(clock, log, answer).name(name).build().unwrap()
 }
 
-async fn dispatch(
+pub(crate) async fn dispatch(
     clock: &VirtualClock,
     orchestrator: &LocalOrchestrator,
     operator: &'static str,
@@ -112,18 +112,18 @@ async fn dispatch(
     on(clock, async move { orchestrator.dispatch(operator, task, Context::root()).await }).await
 }
 
-async fn events_of(log: &MemoryLog, operator: &str) -> Vec<Event> {
+pub(crate) async fn events_of(log: &MemoryLog, operator: &str) -> Vec<Event> {
     let runs = log.runs(RunFilter::new().agent(operator)).await.unwrap();
     assert_eq!(runs.len(), 1, "{operator} has one run");
     replay_workflow(log, &runs[0].run).await.unwrap();
     read_events(log, &runs[0].run).await.unwrap().1
 }
 
-fn types(events: &[Event]) -> Vec<&'static str> {
+pub(crate) fn types(events: &[Event]) -> Vec<&'static str> {
     events.iter().map(|event| event.kind.event_type()).collect()
 }
 
-fn steps(events: &[Event]) -> Vec<(&str, &str)> {
+pub(crate) fn steps(events: &[Event]) -> Vec<(&str, &str)> {
     let dispatched = events.iter().filter_map(|event| match &event.kind {
         EventKind::OperatorDispatched(it) => Some((it.step.as_deref()?, &*it.operator)),
         _ => None,
@@ -323,7 +323,7 @@ async fn supervised_operator_begins_anew() {
 }
 
 /// Waits for a person, and pays.
-fn payer(clock: &VirtualClock, log: &Arc<MemoryLog>, paid: &Arc<AtomicU32>) -> Agent {
+pub(crate) fn payer(clock: &VirtualClock, log: &Arc<MemoryLog>, paid: &Arc<AtomicU32>) -> Agent {
     let answer = |request: &ModelRequest| match has_answers(request) {
         true => ScriptedAnswer::saying("it is paid"),
         false => calling("pay"),
@@ -518,6 +518,10 @@ async fn failed_workflow_goes_on_where_it_failed() {
     assert_eq!(answer.output, "at last");
     assert_eq!(runs.load(Ordering::SeqCst), 1, "what was done is not done again");
     assert_eq!(away.load(Ordering::SeqCst), 0);
+    assert_eq!(
+        answer.usage.model_attempts, 5,
+        "what it used before it was opened again counts once"
+    );
 }
 
 /// Spec: O4

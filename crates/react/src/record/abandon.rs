@@ -7,10 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_event_log::{Claim, EventLog, LogError, RunSummary, RunWriter, Seed};
-use layer0::event::{Actor, EventKind, OperatorReturned, RunFailed, ToolResponded};
+use layer0::event::{Actor, EventKind, OperatorReturned, RunFailed, RunFinished, ToolResponded};
 use layer0::failure::{Failure, chain};
 use layer0::id::{CallId, RunId};
-use layer0::{Timestamp, code};
+use layer0::stop::Outcome;
+use layer0::{Code, Timestamp, code};
 
 use crate::error::AgentError;
 use crate::ids::new_run_id;
@@ -19,7 +20,7 @@ use crate::resume_error::ResumeError;
 /// What the model reads of a call that was open.
 const CANCELLED: &str = "Cancelled: the record of the run cannot be followed any more";
 
-/// Closes an open run as failed with what keeps it from going on.
+/// Closes an open run as failed with what keeps it from going on; a workflow, whose code is elsewhere, as cancelled.
 pub(crate) async fn abandon(
     log: &Arc<dyn EventLog>,
     (summary, claim): (RunSummary, Claim),
@@ -27,9 +28,11 @@ pub(crate) async fn abandon(
     now: Timestamp,
     Ended { calls, returned }: Ended,
 ) -> Result<(), AgentError> {
-    let usage = summary.usage;
     let cause = Some(summary.last_seq);
-    tracing::warn!(run = %summary.run, error = %why, "an open run is closed, because it cannot go on");
+    let is_workflow = matches!(why, ResumeError::OfWorkflow { .. });
+    if !is_workflow {
+        tracing::warn!(run = %summary.run, error = %why, "an open run is closed, because it cannot go on");
+    }
     let seed = Seed::new(new_run_id(now).as_str());
     let mut writer = RunWriter::resume(Arc::clone(log), summary, claim);
     for returned in returned {
@@ -39,9 +42,17 @@ pub(crate) async fn abandon(
         let answer = ToolResponded::refused(call_id, tool, code::TOOL_CANCELLED, CANCELLED);
         writer.stage(&seed, now, Actor::Machine, cause, answer.into());
     }
-    let chain = chain(why);
-    let failed = RunFailed::new(why.code(), chain, usage);
-    writer.stage(&seed, now, Actor::Machine, cause, failed.into());
+    let usage = writer.summary().usage;
+    let end = match is_workflow {
+        true => {
+            let mut finished = RunFinished::new(Outcome::Cancelled, "", usage);
+            finished.reason = Some(Code::new(code::RUN_CANCELLED));
+            finished.message = Some("the workflow was cancelled".into());
+            finished.into()
+        }
+        false => RunFailed::new(why.code(), chain(why), usage).into(),
+    };
+    writer.stage(&seed, now, Actor::Machine, cause, end);
     writer.commit().await?;
     Ok(())
 }

@@ -22,7 +22,7 @@ impl Episode {
         let (closing, diverged) = self.underway.take_end();
         if let Some(diverged) = diverged {
             // The record stays open: the code that began it can go on.
-            self.commit().await.map_err(OperatorError::failed)?;
+            self.commit().await?;
             return Err(diverged.into());
         }
         match closing {
@@ -54,7 +54,7 @@ impl Episode {
             finished.message = message_of(&stop).map(Into::into);
             self.note(finished)?;
         }
-        self.commit().await.map_err(OperatorError::failed)?;
+        self.commit().await?;
         Ok(answer(Some(&self.run), stop, value_of(&text), usage))
     }
 
@@ -74,7 +74,7 @@ impl Episode {
         let can_help = facts.retry != Retry::Never || facts.later != Retry::Never;
         failed.retry = can_help.then(|| facts.retry_facts());
         self.note(failed)?;
-        self.commit().await.map_err(OperatorError::failed)?;
+        self.commit().await?;
         Err(error)
     }
 
@@ -105,7 +105,7 @@ impl Episode {
         let parked = self.parked.take();
         if let Some((until, reason)) = parked.clone().filter(|_| !self.has_caller) {
             self.note(parked_below(until, reason))?;
-            self.commit().await.map_err(OperatorError::failed)?;
+            self.commit().await?;
         }
         let usage = self.ledger.usage();
         let mut left = answer(Some(&self.run), Stop::WaitingApproval, Value::Null, usage);

@@ -18,12 +18,12 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Episode;
-use super::underway::{OpenStep, Settled, Start};
+use super::underway::{AnswerSender, OpenStep, Settled, Start};
 use crate::between::{NothingLeft, UNKNOWN_SHARES};
 use crate::books::Below;
 use crate::many::new_run;
 use crate::workflow::diverged::Diverged;
-use crate::workflow::halt::Halt;
+use crate::workflow::halt::{Closing, Halt};
 use crate::workflow::line::{StepAsk, StepCaller, Target};
 use crate::workflow::recorded;
 use crate::workflow::text::{input_digest, redacted};
@@ -44,8 +44,9 @@ impl Episode {
         if let Some((expected, actual)) = recorded.iter().zip(asked).find(|(one, two)| *one != two)
         {
             let diverged = Diverged::at_step(&path, *expected, actual);
+            // Its code is not at work any more: what it asked for from here on would be of the other code.
             self.underway.diverged = Some(diverged.clone());
-            drop(ask.answer.send(Err(diverged.into())));
+            self.close(Closing::Done(Err(diverged.into())));
             return Ok(());
         }
         match step.end() {
@@ -91,13 +92,12 @@ impl Episode {
             OperatorDispatched::new(Arc::clone(&operator), run.clone(), 1, digest, allowance);
         (dispatched.step, dispatched.unrecorded) = (Some(path), !can_go_on);
         dispatched.at_most = at_most.map(Box::new);
-        self.ledger.note(dispatched)?;
         let StepAsk { target, task, answer, .. } = *ask;
         let answer = Some(answer);
-        let step = OpenStep { run, operator, unrecorded: !can_go_on, signals, answer };
+        let step = OpenStep { run, operator, target, unrecorded: !can_go_on, signals, answer };
         self.underway.starting.push(Start {
             step,
-            target,
+            dispatched: Some(dispatched),
             task,
             attempt: 1,
             goes_on: false,
@@ -144,39 +144,51 @@ impl Episode {
         }
         if is_tried_again {
             dispatched.attempt += 1;
-            self.ledger.note(dispatched.clone())?;
         }
         let signals = Signals::default();
         self.books.begin_again(run.clone(), signals.clone(), given);
-        let step = OpenStep { run, operator, unrecorded, signals, answer: Some(answer) };
+        let answer = Some(answer);
+        let step = OpenStep { run, operator, target, unrecorded, signals, answer };
         let (attempt, goes_on) = (dispatched.attempt, true);
-        let start = Start { step, target, task, attempt, goes_on, given };
-        match self.ledger.has_notes() {
-            true => self.underway.starting.push(start),
-            false => self.start(start),
-        }
+        let dispatched = is_tried_again.then_some(dispatched);
+        let start = Start { step, dispatched, task, attempt, goes_on, given };
+        self.underway.starting.push(start);
         Ok(())
+    }
+
+    /// Is a run to be started still? One that its code gave up before its dispatch was noted never was.
+    pub(super) fn is_to_start(&self, start: &Start) -> bool {
+        let is_given_up = start.step.answer.as_ref().is_none_or(AnswerSender::is_closed);
+        let is_dropped = is_given_up && start.dispatched.is_some();
+        if is_dropped {
+            self.books.end(&start.step.run, None, false);
+        }
+        !is_dropped
     }
 
     /// Starts a run whose dispatch is durable.
     pub(super) fn start(&mut self, start: Start) {
-        let Start { step, target, task, attempt, goes_on, given } = start;
+        let Start { step, task, attempt, goes_on, given, .. } = start;
         let Some(orchestrator) = self.orchestrator.clone() else { return };
         let mut context = self.below(&orchestrator);
         (context.run, context.signals) = (Some(step.run.clone()), step.signals.clone());
         (context.attempt, context.goes_on, context.allowance) = (attempt, goes_on, given);
         context.deadline = self.limit.left().map(|left| self.clock.now().after(left));
-        let below = Below { books: Arc::clone(&self.books), run: step.run.clone() };
-        context.caller = Some(Arc::new(StepCaller { below, line: self.line.clone() }));
-        let run = step.run.clone();
+        context.caller = Some(self.caller(&step.run));
+        let (run, target) = (step.run.clone(), step.target.clone());
         self.underway.open.push(step);
         self.underway.push(async move {
             Settled::Ended(run, dispatched(&*orchestrator, target, task, context).await)
         });
     }
 
+    pub(super) fn caller(&self, run: &RunId) -> Arc<dyn Caller> {
+        let below = Below { books: Arc::clone(&self.books), run: run.clone() };
+        Arc::new(StepCaller { below, line: self.line.clone() })
+    }
+
     /// Makes the context of a run below.
-    fn below(&self, orchestrator: &Arc<dyn Orchestrator>) -> Context {
+    pub(super) fn below(&self, orchestrator: &Arc<dyn Orchestrator>) -> Context {
         let mut context = Context::root();
         context.session = Some(self.session.clone());
         context.parent = Some(self.run.clone());
@@ -220,6 +232,10 @@ impl Episode {
                 self.tell(answer, more);
                 Ok(())
             }
+            // It is not waited for any more.
+            Settled::Refilled(ask, ..) if self.underway.is_closing() || ask.answer.is_closed() => {
+                Ok(())
+            }
             Settled::Refilled(ask, path, Ok(())) => self.begin_step(ask, path),
             Settled::Refilled(ask, _, Err(code)) => {
                 drop(ask.answer.send(Err(NothingLeft::of(ask.target.name(), code))));
@@ -260,6 +276,7 @@ impl Episode {
             Err(error) => (Outcome::Failed, Some(Code::new(error.code()))),
         };
         let (operator, run) = (Arc::clone(operator), run.clone());
+        let used = self.ledger.progress().used_since(&run, &used);
         let mut returned = OperatorReturned::new(operator, run, outcome, reason, used);
         if unrecorded {
             let output = match result {
@@ -309,7 +326,7 @@ impl Episode {
     }
 }
 
-async fn dispatched(
+pub(super) async fn dispatched(
     orchestrator: &dyn Orchestrator,
     target: Target,
     task: layer0::operator::Task,

@@ -9,7 +9,7 @@ use backstop_clock::BoxFuture;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use layer0::error::OrchError;
-use layer0::event::OperatorReturned;
+use layer0::event::{OperatorDispatched, OperatorReturned};
 use layer0::id::RunId;
 use layer0::operator::{Answer, Signal, Signals, Task};
 use layer0::stop::Outcome;
@@ -30,7 +30,7 @@ pub(super) type AnswerSender = oneshot::Sender<Result<Answer, OrchError>>;
 /// What is at work for a run.
 #[derive(Default)]
 pub(in crate::workflow) struct Underway {
-    /// Those whose dispatch is noted and not committed.
+    /// Those whose dispatch is not durable.
     pub(super) starting: Vec<Start>,
     pub(super) open: Vec<OpenStep>,
     /// Those that left, to be taken up with the run; their answers are waited for until then.
@@ -49,7 +49,8 @@ pub(in crate::workflow) struct Underway {
 /// A run that is about to start.
 pub(super) struct Start {
     pub(super) step: OpenStep,
-    pub(super) target: Target,
+    /// What is to be noted before; none where it is.
+    pub(super) dispatched: Option<OperatorDispatched>,
     pub(super) task: Task,
     pub(super) attempt: u32,
     pub(super) goes_on: bool,
@@ -60,6 +61,7 @@ pub(super) struct Start {
 pub(super) struct OpenStep {
     pub(super) run: RunId,
     pub(super) operator: Arc<str>,
+    pub(super) target: Target,
     pub(super) unrecorded: bool,
     pub(super) signals: Signals,
     /// Who waits for it; none once it was given up.
@@ -83,6 +85,20 @@ impl Underway {
         self.work.push(Box::pin(work));
     }
 
+    /// Waits for a step to end that its code does not wait for.
+    pub(super) fn end_other<W>(&mut self, step: OpenStep, end: impl FnOnce(RunId, Target) -> W)
+    where
+        W: Future<Output = Settled> + Send + 'static,
+    {
+        self.push(end(step.run.clone(), step.target.clone()));
+        self.open.push(step);
+    }
+
+    /// Is a run below at work?
+    pub(super) fn is_open(&self, run: &RunId) -> bool {
+        self.open.iter().any(|step| step.run == *run)
+    }
+
     pub(super) fn poll_settled(&mut self, cx: &mut TaskContext<'_>) -> Poll<Option<Settled>> {
         self.work.poll_next_unpin(cx)
     }
@@ -101,13 +117,14 @@ impl Underway {
         self.open.is_empty()
     }
 
-    /// Begins to end: nothing new is begun, and what is open below is told to end.
-    pub(super) fn close(&mut self, closing: Closing, time: BoxFuture) {
-        if self.is_closing() {
-            return;
-        }
+    pub(super) const fn has_starting(&self) -> bool {
+        !self.starting.is_empty()
+    }
+
+    /// Begins to end: what is not durable is not begun, and what is open below is told to end.
+    pub(super) fn close(&mut self, closing: Closing, time: BoxFuture, books: &Books) {
         self.closing = Some((closing, time));
-        self.starting.clear();
+        self.starting.drain(..).for_each(|start| books.end(&start.step.run, None, false));
         (0..self.open.len()).for_each(|place| self.give_up(place));
     }
 
@@ -139,7 +156,8 @@ impl Underway {
     ) -> Result<(), Diverged> {
         for OpenStep { run, operator, .. } in self.open.drain(..) {
             books.end(&run, None, false);
-            let (used, reason) = (books.used_by(&run), Some(Code::new(code::RUN_CANCELLED)));
+            let used = ledger.progress().used_since(&run, &books.used_by(&run));
+            let reason = Some(Code::new(code::RUN_CANCELLED));
             ledger.note(OperatorReturned::new(operator, run, Outcome::Cancelled, reason, used))?;
         }
         Ok(())

@@ -1,0 +1,73 @@
+//! Steps that are open in the record and that the code is not waiting for when the run ends: they left, or were
+//! begun by a process that died and not asked for again.
+
+use std::sync::Arc;
+
+use backstop_event_log::{EventLog, LogError, RunSummary};
+use backstop_tool::ToolError;
+use layer0::Orchestrator;
+use layer0::error::{OperatorError, OrchError};
+use layer0::id::RunId;
+use layer0::operator::{Answer, Context, Signal, Signals, Task};
+use serde_json::Value;
+
+use super::Episode;
+use super::steps::dispatched;
+use super::underway::{OpenStep, Settled};
+use crate::workflow::line::Target;
+
+impl Episode {
+    /// Takes such steps up to end them, so that no run is left open below one that has ended.
+    pub(super) fn end_others(&mut self) {
+        let Some(orchestrator) = self.orchestrator.clone() else { return };
+        let left = std::mem::take(&mut self.underway.left);
+        let steps = self.ledger.progress().steps.values().filter(|step| step.is_open());
+        let others: Vec<_> = steps
+            .filter(|step| !self.underway.is_open(&step.dispatched.run))
+            .map(|step| (step.dispatched.clone(), step.given()))
+            .collect();
+        for (step, given) in others {
+            let (run, operator) = (step.run, step.operator);
+            let at_hand = left.iter().find(|left| left.run == run);
+            let target = at_hand.map(|left| left.target.clone());
+            let target = target.unwrap_or_else(|| Target::Named(Arc::clone(&operator)));
+            let signals = Signals::default();
+            signals.push(Signal::cancel());
+            self.books.begin_again(run.clone(), signals.clone(), given);
+            let mut context = self.below(&orchestrator);
+            (context.run, context.signals) = (Some(run.clone()), signals.clone());
+            (context.goes_on, context.is_recorded) = (true, true);
+            (context.attempt, context.allowance) = (step.attempt, given);
+            context.caller = Some(self.caller(&run));
+            let (log, orchestrator) = (Arc::clone(&self.log), Arc::clone(&orchestrator));
+            let (unrecorded, answer) = (step.unrecorded, None);
+            let open = OpenStep { run, operator, target, unrecorded, signals, answer };
+            self.underway.end_other(open, |run, target| async move {
+                let ended = match unrecorded {
+                    true => Err(interrupted()),
+                    false => end(&*log, &*orchestrator, (run.clone(), target), context).await,
+                };
+                Settled::Ended(run, ended)
+            });
+        }
+    }
+}
+
+/// Ends a run that keeps a record; one that has none was not begun.
+async fn end(
+    log: &dyn EventLog,
+    orchestrator: &dyn Orchestrator,
+    (run, target): (RunId, Target),
+    context: Context,
+) -> Result<Answer, OrchError> {
+    let found: Result<Option<RunSummary>, LogError> = log.summary(&run).await;
+    match found {
+        Ok(Some(_)) => dispatched(orchestrator, target, Task::json(Value::Null), context).await,
+        Ok(None) => Err(interrupted()),
+        Err(error) => Err(OperatorError::failed(error).into()),
+    }
+}
+
+fn interrupted() -> OrchError {
+    OperatorError::failed(ToolError::Interrupted).into()
+}
