@@ -24,14 +24,15 @@ use crate::call::{CallEnd, call};
 use crate::context::{BehaviorContext, Means};
 use crate::delivery::Delivery;
 use crate::segment::Segment;
+pub(crate) use acquire::acquire;
 use backlog::{Backlog, ItemId, Moved};
-use prepare::{Verdict, prepare};
+pub(crate) use prepare::{Verdict, prepare};
 pub(crate) use progress::{Progress, Progressing};
 
 /// How long is waited before a subscription that another host has, or a log that fails, is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How many runs of one subscription are at work at once.
-const MAX_AT_ONCE: usize = 16;
+const MAAT_ONCE: usize = 16;
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 
@@ -99,7 +100,7 @@ impl Serve {
 
     async fn serve_once(&self) -> Result<(), LogError> {
         let (segment, stands) =
-            acquire::acquire(&*self.behavior, &self.means, (&self.name, &self.pattern)).await?;
+            acquire(&*self.behavior, &self.means, (&self.name, &self.pattern)).await?;
         let log = Arc::clone(&self.means.log);
         let filter = self.behavior.patterns().event_filter();
         let mut feed = follow(log, filter, stands.cursor).await?;
@@ -194,7 +195,7 @@ impl Held<'_> {
     }
 
     fn begin_ready(&mut self) {
-        while self.at_work < MAX_AT_ONCE
+        while self.at_work < MAAT_ONCE
             && let Some(id) = self.ready.pop_front()
         {
             let Some(record) = self.backlog.begin(id) else {
@@ -223,13 +224,7 @@ impl Held<'_> {
                     Err(error) => {
                         let (code, message) = (error.facts().code, error.message());
                         tracing::warn!(subscription = %self.serve.name, code, "{message}");
-                        self.segment.note(BehaviorFailed::new(
-                            &delivered,
-                            end.attempts,
-                            error.exception_type(),
-                            Code::new(code),
-                            message,
-                        ));
+                        self.segment.note(error.failed(&delivered, end.attempts));
                     }
                 }
                 self.ended(id);

@@ -10,7 +10,7 @@ use layer0::failure::{Failure, chain};
 use crate::cause::{MAX_CHAIN, cause_of};
 use crate::delivery::Delivery;
 
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// The behaviour caused it itself.
     Skip,
     /// It is not delivered; that is a failure.
@@ -24,7 +24,7 @@ pub(super) enum Verdict {
 /// # Errors
 ///
 /// What the log fails with that can be tried again.
-pub(super) async fn prepare(
+pub(crate) async fn prepare(
     log: &dyn EventLog,
     name: &Arc<str>,
     record: &FeedRecord,
