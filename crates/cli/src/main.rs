@@ -8,6 +8,7 @@ mod advice;
 mod agent_file;
 mod args;
 mod assemble;
+mod behaviors;
 mod commands;
 mod conclude;
 mod current;
