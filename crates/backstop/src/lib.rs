@@ -159,3 +159,8 @@ struct StateGuide;
 #[cfg(all(doctest, feature = "full"))]
 #[doc = include_str!("../../../docs/workflows.md")]
 struct WorkflowGuide;
+
+/// As [`Streaming`].
+#[cfg(all(doctest, feature = "full"))]
+#[doc = include_str!("../../../docs/behaviors.md")]
+struct BehaviorGuide;
