@@ -28,11 +28,13 @@ pub(crate) struct Means {
     pub(crate) allowance: Option<Allowance>,
 }
 
-/// What a behaviour may do in the name of its host: each needs a grant of the host. What it causes names the
+/// What a behaviour may do in the name of its host: each needs a grant of the host, or of its pack. What it causes names the
 /// delivery as its [`Cause`], so that the behaviour is not shown it again.
 #[derive(Clone)]
 pub struct BehaviorContext {
     means: Arc<Means>,
+    /// What its pack grants it.
+    grants: Arc<[String]>,
     behavior: Arc<str>,
     cause: Cause,
 }
@@ -68,8 +70,12 @@ impl Failure for Refused {
 }
 
 impl BehaviorContext {
-    pub(crate) const fn new(means: Arc<Means>, behavior: Arc<str>, cause: Cause) -> Self {
-        Self { means, behavior, cause }
+    pub(crate) fn new(
+        (means, grants): (Arc<Means>, Arc<[String]>),
+        behavior: Arc<str>,
+        cause: Cause,
+    ) -> Self {
+        Self { means, grants, behavior, cause }
     }
 
     /// Returns how what this delivery leads to names it.
@@ -161,7 +167,8 @@ impl BehaviorContext {
     }
 
     fn check(&self, grant: &'static str) -> Result<(), BehaviorError> {
-        match self.means.grants.iter().any(|granted| granted == grant) {
+        let mut granted = self.means.grants.iter().chain(&*self.grants);
+        match granted.any(|granted| granted == grant) {
             true => Ok(()),
             false => Err(Refused::Denied { behavior: Arc::clone(&self.behavior), grant }.into()),
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Cursor, EventFilter, EventLog};
-use backstop_react::Agent;
+use backstop_react::{Agent, Pack, PackError};
 use futures_util::future::{Either, select};
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::name::{NameError, check_behavior_name};
@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::behavior::Behavior;
 use crate::context::Means;
+use crate::pack::behaviors_of;
 use crate::subscription::{Progress, Progressing, Serve};
 
 /// Delivers events of a log to behaviours; made by [`BehaviorHost::builder`].
@@ -26,14 +27,18 @@ use crate::subscription::{Progress, Progressing, Serve};
 /// One host at a time has a subscription, by a claim as for runs: others on the same log, in whichever process,
 /// wait, and the next one takes it over when that one ends or dies.
 pub struct BehaviorHost {
-    behaviors: Vec<Arc<dyn Behavior>>,
+    behaviors: Vec<Granted>,
     means: Arc<Means>,
 }
+
+/// A behaviour, with what its pack grants it.
+type Granted = (Arc<dyn Behavior>, Arc<[String]>);
 
 /// Puts a [`BehaviorHost`] together.
 #[must_use = "a host is made by `build`"]
 pub struct BehaviorHostBuilder {
-    behaviors: Vec<Arc<dyn Behavior>>,
+    behaviors: Vec<Granted>,
+    packs: Vec<Pack>,
     means: Means,
 }
 
@@ -53,12 +58,19 @@ pub enum HostError {
     /// Retry: never. Effect: none.
     #[error("invalid behaviour")]
     Name(#[from] NameError),
+    /// A pack cannot be loaded.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("a pack cannot be loaded")]
+    Pack(#[from] PackError),
 }
 
 impl Failure for HostError {
     fn facts(&self) -> Facts {
         match self {
-            Self::Duplicate(_) | Self::Name(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Duplicate(_) | Self::Name(_) | Self::Pack(_) => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
         }
     }
 }
@@ -75,7 +87,7 @@ impl BehaviorHost {
             grants: Vec::new(),
             allowance: None,
         };
-        BehaviorHostBuilder { behaviors: Vec::new(), means }
+        BehaviorHostBuilder { behaviors: Vec::new(), packs: Vec::new(), means }
     }
 
     /// Serves the behaviours in tasks of their own, until what is returned is stopped or dropped.
@@ -88,12 +100,13 @@ impl BehaviorHost {
             stop: stop.clone(),
             subscriptions: Vec::new(),
         };
-        for behavior in self.behaviors {
+        for (behavior, grants) in self.behaviors {
             let (progress, watched) = Progressing::new();
             let serve = Serve {
                 name: behavior.name().into(),
                 pattern: behavior.patterns().to_string().into(),
                 behavior,
+                grants,
                 means: Arc::clone(&self.means),
                 progress,
                 stop: stop.clone(),
@@ -113,7 +126,13 @@ impl BehaviorHostBuilder {
 
     /// Adds a behaviour that is shared.
     pub fn shared_behavior(mut self, behavior: Arc<dyn Behavior>) -> Self {
-        self.behaviors.push(behavior);
+        self.behaviors.push((behavior, Arc::default()));
+        self
+    }
+
+    /// Adds the behaviours of a pack, which may do what the pack grants beside what the host does.
+    pub fn pack(mut self, pack: Pack) -> Self {
+        self.packs.push(pack);
         self
     }
 
@@ -157,12 +176,18 @@ impl BehaviorHostBuilder {
     ///
     /// # Errors
     ///
-    /// [`HostError`], when a behaviour cannot be called what it is, or two have one name.
-    pub fn build(self) -> Result<BehaviorHost, HostError> {
-        for (place, behavior) in self.behaviors.iter().enumerate() {
+    /// [`HostError`], when a behaviour cannot be called what it is, two have one name, or a pack is loaded twice.
+    pub fn build(mut self) -> Result<BehaviorHost, HostError> {
+        Pack::check_all(&self.packs)?;
+        for pack in &self.packs {
+            let grants: Arc<[String]> = pack.grants().into();
+            let brought = behaviors_of(pack).into_iter();
+            self.behaviors.extend(brought.map(|behavior| (behavior, Arc::clone(&grants))));
+        }
+        for (place, (behavior, _)) in self.behaviors.iter().enumerate() {
             let name = behavior.name();
             check_behavior_name(name)?;
-            if self.behaviors[..place].iter().any(|other| other.name() == name) {
+            if self.behaviors[..place].iter().any(|(other, _)| other.name() == name) {
                 return Err(HostError::Duplicate(name.to_owned()));
             }
         }
@@ -224,7 +249,7 @@ impl Drop for Serving {
 
 impl fmt::Debug for BehaviorHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.behaviors.iter().map(|behavior| behavior.name()).collect();
+        let names: Vec<&str> = self.behaviors.iter().map(|(behavior, _)| behavior.name()).collect();
         f.debug_struct("BehaviorHost").field("behaviors", &names).finish_non_exhaustive()
     }
 }

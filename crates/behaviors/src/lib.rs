@@ -39,6 +39,7 @@ mod delivery;
 mod error;
 mod from_fn;
 mod host;
+mod pack;
 mod segment;
 mod subscription;
 
@@ -48,3 +49,4 @@ pub use delivery::{Delivery, InvalidDeliveryId, delivery_id, read_delivery_id};
 pub use error::BehaviorError;
 pub use from_fn::{FnBehavior, behavior};
 pub use host::{BehaviorHost, BehaviorHostBuilder, HostError, Serving};
+pub use pack::PackBehaviors;
