@@ -6,6 +6,7 @@ use std::sync::Arc;
 use backstop_clock::Clock;
 use backstop_event_log::{EventLog, InboxRequest, LogError};
 use backstop_react::{Agent, ReopenRequest, ResumeError, RunOutcome};
+use backstop_redact::Redactor;
 use layer0::error::{OperatorError, OrchError};
 use layer0::event::Cause;
 use layer0::failure::{Effect, Facts, Failure};
@@ -26,6 +27,7 @@ pub(crate) struct Means {
     pub(crate) agents: Vec<Agent>,
     pub(crate) grants: Vec<String>,
     pub(crate) allowance: Option<Allowance>,
+    pub(crate) redactor: Redactor,
 }
 
 /// What a behaviour may do in the name of its host: each needs a grant of the host, or of its pack. What it causes names the

@@ -7,6 +7,7 @@ use std::time::Duration;
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Cursor, EventFilter, EventLog};
 use backstop_react::{Agent, Pack, PackError};
+use backstop_redact::Redactor;
 use futures_util::future::{Either, select};
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::name::{NameError, check_behavior_name};
@@ -86,6 +87,7 @@ impl BehaviorHost {
             agents: Vec::new(),
             grants: Vec::new(),
             allowance: None,
+            redactor: Redactor::new(),
         };
         BehaviorHostBuilder { behaviors: Vec::new(), packs: Vec::new(), means }
     }
@@ -163,6 +165,12 @@ impl BehaviorHostBuilder {
     /// Lets behaviours keep state in this store.
     pub fn state_store(mut self, store: Arc<dyn StateStore>) -> Self {
         self.means.state = Some(store);
+        self
+    }
+
+    /// Takes out of what is recorded of failures what this redactor knows to be secret.
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.means.redactor = redactor;
         self
     }
 

@@ -224,6 +224,7 @@ impl Held<'_> {
                     }
                     Err(error) => {
                         let (code, message) = (error.facts().code, error.message());
+                        let message = self.serve.means.redactor.redact(&message).into_owned();
                         tracing::warn!(subscription = %self.serve.name, code, "{message}");
                         self.segment.note(BehaviorFailed::new(
                             &delivered,
