@@ -128,7 +128,7 @@ const RULES: &[(&str, &str)] = &[
     ("X4", "What behaviours did is a record of its own, in segments, chained as that of a run, and pruned whole."),
     ("X5", "A behaviour is not shown what it caused; a chain of causes ends."),
     ("X6", "A behaviour dispatches, signals, reopens and keeps state, each under a grant of its host."),
-    ("X7", "A pack brings tools, hooks and grants together, once, and clashes are refused."),
+    ("X7", "A pack brings tools, hooks, behaviours, grants and prompts together, once; a clash names both."),
     ("X8", "Behaviours of an agent file tell a command or a URL, while a run goes on or by `watch`; they need grants."),
     ("N4", "A command tool gets a process group, named variables and bounded output, and no wall."),
     ("O1", "Operators and orchestrators are object-safe: dispatch one or many, signal, query."),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use backstop_clock::Clock;
 use backstop_event_log::{EventLog, InboxRequest, LogError};
 use backstop_react::{Agent, ReopenRequest, ResumeError, RunOutcome};
+use backstop_redact::Redactor;
 use layer0::error::{OperatorError, OrchError};
 use layer0::event::Cause;
 use layer0::failure::{Effect, Facts, Failure};
@@ -26,13 +27,16 @@ pub(crate) struct Means {
     pub(crate) agents: Vec<Agent>,
     pub(crate) grants: Vec<String>,
     pub(crate) allowance: Option<Allowance>,
+    pub(crate) redactor: Redactor,
 }
 
-/// What a behaviour may do in the name of its host: each needs a grant of the host. What it causes names the
+/// What a behaviour may do in the name of its host: each needs a grant of the host, or of its pack. What it causes names the
 /// delivery as its [`Cause`], so that the behaviour is not shown it again.
 #[derive(Clone)]
 pub struct BehaviorContext {
     means: Arc<Means>,
+    /// What its pack grants it.
+    grants: Arc<[String]>,
     behavior: Arc<str>,
     cause: Cause,
 }
@@ -68,8 +72,12 @@ impl Failure for Refused {
 }
 
 impl BehaviorContext {
-    pub(crate) const fn new(means: Arc<Means>, behavior: Arc<str>, cause: Cause) -> Self {
-        Self { means, behavior, cause }
+    pub(crate) fn new(
+        (means, grants): (Arc<Means>, Arc<[String]>),
+        behavior: Arc<str>,
+        cause: Cause,
+    ) -> Self {
+        Self { means, grants, behavior, cause }
     }
 
     /// Returns how what this delivery leads to names it.
@@ -161,7 +169,8 @@ impl BehaviorContext {
     }
 
     fn check(&self, grant: &'static str) -> Result<(), BehaviorError> {
-        match self.means.grants.iter().any(|granted| granted == grant) {
+        let mut granted = self.means.grants.iter().chain(&*self.grants);
+        match granted.any(|granted| granted == grant) {
             true => Ok(()),
             false => Err(Refused::Denied { behavior: Arc::clone(&self.behavior), grant }.into()),
         }

@@ -4,6 +4,7 @@ use std::any::type_name;
 use std::borrow::Cow;
 use std::fmt;
 
+use backstop_redact::Redactor;
 use layer0::error::BoxError;
 use layer0::event::{BehaviorDelivered, BehaviorFailed};
 use layer0::failure::{Effect, Facts, Failure, chain};
@@ -62,9 +63,15 @@ impl BehaviorError {
     }
 
     /// Returns how a delivery that ends with it is recorded.
-    pub(crate) fn failed(&self, delivered: &BehaviorDelivered, attempts: u32) -> BehaviorFailed {
+    pub(crate) fn failed(
+        &self,
+        delivered: &BehaviorDelivered,
+        attempts: u32,
+        redactor: &Redactor,
+    ) -> BehaviorFailed {
         let (code, message) = (Code::new(self.facts.code), self.message());
-        BehaviorFailed::new(delivered, attempts, self.exception_type, code, message)
+        let message = redactor.redact(&message);
+        BehaviorFailed::new(delivered, attempts, self.exception_type, code, &*message)
     }
 
     pub(crate) fn timed_out(limit: std::time::Duration) -> Self {

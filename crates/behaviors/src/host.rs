@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
 use backstop_event_log::{Cursor, EventFilter, EventLog};
-use backstop_react::Agent;
+use backstop_react::{Agent, Pack, PackError};
+use backstop_redact::Redactor;
 use futures_util::future::{Either, select};
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::name::{NameError, check_behavior_name};
@@ -20,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::behavior::Behavior;
 use crate::context::Means;
 use crate::delivery::read_delivery_id;
+use crate::pack::behaviors_of;
 use crate::redeliver::{RedeliverError, Redelivered, redeliver};
 use crate::subscription::{Progress, Progressing, Serve};
 
@@ -28,14 +30,18 @@ use crate::subscription::{Progress, Progressing, Serve};
 /// One host at a time has a subscription, by a claim as for runs: others on the same log, in whichever process,
 /// wait, and the next one takes it over when that one ends or dies.
 pub struct BehaviorHost {
-    behaviors: Vec<Arc<dyn Behavior>>,
+    behaviors: Vec<Granted>,
     means: Arc<Means>,
 }
+
+/// A behaviour, with what its pack grants it.
+type Granted = (Arc<dyn Behavior>, Arc<[String]>);
 
 /// Puts a [`BehaviorHost`] together.
 #[must_use = "a host is made by `build`"]
 pub struct BehaviorHostBuilder {
-    behaviors: Vec<Arc<dyn Behavior>>,
+    behaviors: Vec<Granted>,
+    packs: Vec<Pack>,
     means: Means,
 }
 
@@ -55,12 +61,19 @@ pub enum HostError {
     /// Retry: never. Effect: none.
     #[error("invalid behaviour")]
     Name(#[from] NameError),
+    /// A pack cannot be loaded.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("a pack cannot be loaded")]
+    Pack(#[from] PackError),
 }
 
 impl Failure for HostError {
     fn facts(&self) -> Facts {
         match self {
-            Self::Duplicate(_) | Self::Name(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Duplicate(_) | Self::Name(_) | Self::Pack(_) => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
         }
     }
 }
@@ -76,8 +89,9 @@ impl BehaviorHost {
             agents: Vec::new(),
             grants: Vec::new(),
             allowance: None,
+            redactor: Redactor::new(),
         };
-        BehaviorHostBuilder { behaviors: Vec::new(), means }
+        BehaviorHostBuilder { behaviors: Vec::new(), packs: Vec::new(), means }
     }
 
     /// Serves the behaviours in tasks of their own, until what is returned is stopped or dropped.
@@ -90,13 +104,14 @@ impl BehaviorHost {
             stop: stop.clone(),
             subscriptions: Vec::new(),
         };
-        for behavior in self.behaviors {
+        for (behavior, grants) in self.behaviors {
             let (progress, watched) = Progressing::new();
             let name: Arc<str> = behavior.name().into();
             let serve = Serve {
                 name: Arc::clone(&name),
                 pattern: behavior.patterns().to_string().into(),
                 behavior,
+                grants,
                 means: Arc::clone(&self.means),
                 progress,
                 stop: stop.clone(),
@@ -136,7 +151,7 @@ impl BehaviorHost {
     /// ```
     pub async fn redeliver(&self, id: &str) -> Result<Redelivered, RedeliverError> {
         let (name, run, seq) = read_delivery_id(id)?;
-        let behavior = self.behaviors.iter().find(|behavior| behavior.name() == name);
+        let behavior = self.behaviors.iter().find(|(behavior, _)| behavior.name() == name);
         let behavior = behavior.ok_or(RedeliverError::UnknownBehavior(name))?;
         redeliver(behavior, &self.means, (id, &run, seq)).await
     }
@@ -150,7 +165,13 @@ impl BehaviorHostBuilder {
 
     /// Adds a behaviour that is shared.
     pub fn shared_behavior(mut self, behavior: Arc<dyn Behavior>) -> Self {
-        self.behaviors.push(behavior);
+        self.behaviors.push((behavior, Arc::default()));
+        self
+    }
+
+    /// Adds the behaviours of a pack, which may do what the pack grants beside what the host does.
+    pub fn pack(mut self, pack: Pack) -> Self {
+        self.packs.push(pack);
         self
     }
 
@@ -184,6 +205,12 @@ impl BehaviorHostBuilder {
         self
     }
 
+    /// Takes out of what is recorded of failures what this redactor knows to be secret.
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.means.redactor = redactor;
+        self
+    }
+
     /// Takes the time from this clock.
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.means.clock = clock;
@@ -194,12 +221,18 @@ impl BehaviorHostBuilder {
     ///
     /// # Errors
     ///
-    /// [`HostError`], when a behaviour cannot be called what it is, or two have one name.
-    pub fn build(self) -> Result<BehaviorHost, HostError> {
-        for (place, behavior) in self.behaviors.iter().enumerate() {
+    /// [`HostError`], when a behaviour cannot be called what it is, two have one name, or a pack is loaded twice.
+    pub fn build(mut self) -> Result<BehaviorHost, HostError> {
+        Pack::check_all(&self.packs)?;
+        for pack in &self.packs {
+            let grants: Arc<[String]> = pack.grants().into();
+            let brought = behaviors_of(pack).into_iter();
+            self.behaviors.extend(brought.map(|behavior| (behavior, Arc::clone(&grants))));
+        }
+        for (place, (behavior, _)) in self.behaviors.iter().enumerate() {
             let name = behavior.name();
             check_behavior_name(name)?;
-            if self.behaviors[..place].iter().any(|other| other.name() == name) {
+            if self.behaviors[..place].iter().any(|(other, _)| other.name() == name) {
                 return Err(HostError::Duplicate(name.to_owned()));
             }
         }
@@ -286,7 +319,7 @@ impl Drop for Serving {
 
 impl fmt::Debug for BehaviorHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.behaviors.iter().map(|behavior| behavior.name()).collect();
+        let names: Vec<&str> = self.behaviors.iter().map(|(behavior, _)| behavior.name()).collect();
         f.debug_struct("BehaviorHost").field("behaviors", &names).finish_non_exhaustive()
     }
 }

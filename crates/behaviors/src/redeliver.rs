@@ -72,7 +72,7 @@ impl Failure for RedeliverError {
 
 /// Delivers an event to a behaviour, under the claim of its subscription.
 pub(crate) async fn redeliver(
-    behavior: &Arc<dyn Behavior>,
+    (behavior, grants): &(Arc<dyn Behavior>, Arc<[String]>),
     means: &Arc<Means>,
     (id, run, seq): (&str, &RunId, u64),
 ) -> Result<Redelivered, RedeliverError> {
@@ -93,21 +93,20 @@ pub(crate) async fn redeliver(
         Verdict::Skip => return Err(RedeliverError::OwnEvent(name.to_string())),
         Verdict::Refuse { reason, message, exception_type } => {
             let error = BehaviorError::refused(reason, message, exception_type);
-            end(&mut segment, error.failed(&delivered, 0)).await?;
+            end(&mut segment, error.failed(&delivered, 0, &means.redactor)).await?;
             return Ok(Redelivered { attempts: 0, result: Err(error) });
         }
     };
     segment.note(delivered.clone());
     segment.commit().await?;
-    let context = BehaviorContext::new(Arc::clone(means), Arc::clone(&name), cause);
+    let context =
+        BehaviorContext::new((Arc::clone(means), Arc::clone(grants)), Arc::clone(&name), cause);
     let made = call(Arc::clone(behavior), delivery, context, Arc::clone(&means.clock)).await;
-    match &made.result {
-        Ok(()) => {
-            let completed = BehaviorCompleted::new(name, run.clone(), seq, made.attempts);
-            end(&mut segment, completed).await?;
-        }
-        Err(error) => end(&mut segment, error.failed(&delivered, made.attempts)).await?,
-    }
+    let kind: EventKind = match &made.result {
+        Ok(()) => BehaviorCompleted::new(name, run.clone(), seq, made.attempts).into(),
+        Err(error) => error.failed(&delivered, made.attempts, &means.redactor).into(),
+    };
+    end(&mut segment, kind).await?;
     Ok(Redelivered { attempts: made.attempts, result: made.result })
 }
 

@@ -41,6 +41,8 @@ pub(crate) struct Serve {
     pub(crate) name: Arc<str>,
     pub(crate) pattern: Arc<str>,
     pub(crate) behavior: Arc<dyn Behavior>,
+    /// What its pack grants it.
+    pub(crate) grants: Arc<[String]>,
     pub(crate) means: Arc<Means>,
     pub(crate) progress: Progressing,
     pub(crate) stop: CancellationToken,
@@ -222,9 +224,11 @@ impl Held<'_> {
                         self.segment.note(completed);
                     }
                     Err(error) => {
-                        let (code, message) = (error.facts().code, error.message());
+                        let redactor = &self.serve.means.redactor;
+                        let failed = error.failed(&delivered, end.attempts, redactor);
+                        let (code, message) = (error.facts().code, &failed.message);
                         tracing::warn!(subscription = %self.serve.name, code, "{message}");
-                        self.segment.note(error.failed(&delivered, end.attempts));
+                        self.segment.note(failed);
                     }
                 }
                 self.ended(id);
@@ -270,8 +274,9 @@ impl Held<'_> {
     async fn commit(&mut self) -> Result<(), LogError> {
         self.segment.commit().await?;
         for (id, delivered, delivery, cause) in self.starting.drain(..) {
-            let Serve { name, behavior, means, .. } = self.serve;
-            let context = BehaviorContext::new(Arc::clone(means), Arc::clone(name), cause);
+            let Serve { name, behavior, means, grants, .. } = self.serve;
+            let lent = (Arc::clone(means), Arc::clone(grants));
+            let context = BehaviorContext::new(lent, Arc::clone(name), cause);
             let (behavior, clock) = (Arc::clone(behavior), Arc::clone(&means.clock));
             // In a task of its own, so that one that holds its thread holds up no other.
             let made = call(behavior, delivery, context, Arc::clone(&clock));

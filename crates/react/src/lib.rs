@@ -54,7 +54,7 @@ pub use agent::as_tool::AgentTool;
 pub use agent::build_error::{BuildError, PackError};
 pub use agent::builder::AgentBuilder;
 pub use agent::control::{cancel, decide};
-pub use agent::pack::Pack;
+pub use agent::pack::{Pack, PackPart};
 pub use agent::reopen::ReopenRequest;
 pub use agent::resume::{ForkRequest, ResumeRequest, replay};
 pub use agent::settle::{redacted_settlement, resolve};

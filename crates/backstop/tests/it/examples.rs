@@ -32,7 +32,7 @@ fn examples_print_what_they_say() {
     check("approval", "R-7 is paid.");
     check("hello", "It is 42.");
     check("hooks", "Tomorrow, then.");
-    check("oncall", "lead: reopened 0 times");
+    check("oncall", "next run: It was web-3.");
     check("own_memory", r#"it read: System { content: "Memory:\n- asked: I am Ada." }"#);
     check("own_tool", "There are 7 left.");
     check("retry", "42 grams");

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use backstop_behaviors::{BehaviorContext, behavior};
+use backstop_behaviors::{BehaviorContext, PackBehaviors, behavior};
 use backstop_event_log::{EventLog, RunFilter, read_events};
 use backstop_provider::{ErrorKind, ScriptedAnswer, ScriptedProvider};
-use backstop_react::{Agent, ReopenRequest};
+use backstop_react::{Agent, Pack, ReopenRequest};
 use backstop_state::MemoryStateStore;
 use layer0::event::{Cause, EventKind};
 use layer0::failure::Failure;
@@ -161,6 +161,35 @@ async fn behaviour_keeps_state_and_sends_signals() {
     let inbox = log.inbox(&"run_1".into()).await.unwrap();
     assert_eq!(inbox.len(), 1, "{inbox:?}");
     assert_eq!(&*inbox[0].by, "behavior count");
+}
+
+/// Spec: X7
+#[tokio::test(flavor = "multi_thread")]
+async fn pack_brings_behaviours_and_their_grants() {
+    let (log, seen) = (memory(), Seen::default());
+    let signalling = || {
+        behavior(
+            "noted",
+            "warning".parse().unwrap(),
+            |delivery, context: BehaviorContext| async move {
+                context.signal(&delivery.run, Signal::new("noted", 1.into())).await
+            },
+        )
+    };
+    let pack = || Pack::new("desk").version("1.0.0").grant("run:signal").behavior(signalling());
+    let serving = host(&log).pack(pack()).build().unwrap().serve();
+    opened(&log, &["noted"]).await;
+    warn(&log, "run_1", 1).await;
+    settled(&serving).await;
+    serving.stop().await;
+    assert_eq!(log.inbox(&"run_1".into()).await.unwrap().len(), 1);
+    let other = Pack::new("other").behavior(noting("noted", "warning", &seen));
+    let clash = host(&log).pack(pack()).pack(other).build().unwrap_err();
+    let clash = layer0::failure::chain(&clash);
+    assert_eq!(clash[1], "pack `other` brings `noted`, which `desk 1.0.0` has already");
+    let twice = host(&log).pack(pack()).pack(pack().version("2.0.0")).build().unwrap_err();
+    let twice = layer0::failure::chain(&twice);
+    assert_eq!(twice[1], "pack `desk 2.0.0` is loaded beside `desk 1.0.0`");
 }
 
 /// Two of one name, and names that no file could have.

@@ -59,7 +59,7 @@ pub async fn replay_workflow(
 pub enum WorkflowRecordError {
     /// The record says something that it does not bear out.
     ///
-    /// Retry: never. Effect: none.
+    /// Retry: as the divergence says. Effect: as it says.
     #[error(transparent)]
     Diverged(#[from] Diverged),
     /// The record cannot be read or trusted.

@@ -56,7 +56,13 @@ impl AgentBuilder {
         }
         let mut hooks: Vec<Hook> =
             std::mem::take(&mut self.hooks).into_iter().map(Hook::of).collect();
-        pack::load(std::mem::take(&mut self.packs), &mut tools, &mut hooks, &mut self.grants)?;
+        let into = pack::Loading {
+            tools: &mut tools,
+            hooks: &mut hooks,
+            grants: &mut self.grants,
+            instructions: &mut self.instructions,
+        };
+        pack::load(std::mem::take(&mut self.packs), into)?;
         match (&self.recorded_tools, &self.state) {
             (Some(recorded), _) => tools.replace(|spec, _| Some(recorded.stand_in(spec))),
             (None, Some(state)) => {

@@ -83,15 +83,23 @@ pub enum BuildError {
 #[non_exhaustive]
 pub enum PackError {
     /// Something in it has the name of something that is there already.
-    #[error("pack `{pack}` brings `{name}`, which is there already")]
+    #[error("pack `{pack}` brings `{name}`, which `{with}` has already")]
     #[non_exhaustive]
     Clash {
-        /// The pack.
+        /// The pack, with its version.
         pack: Arc<str>,
-        /// The tool or hook.
+        /// The tool, hook, prompt or part.
         name: Arc<str>,
+        /// The pack that brought it before, or what has it.
+        with: Arc<str>,
     },
-    /// It was loaded before.
-    #[error("pack `{0}` is loaded twice")]
-    Twice(Arc<str>),
+    /// A pack of its name was loaded before.
+    #[error("pack `{second}` is loaded beside `{first}`")]
+    #[non_exhaustive]
+    Twice {
+        /// The one before, with its version.
+        first: Arc<str>,
+        /// This one.
+        second: Arc<str>,
+    },
 }

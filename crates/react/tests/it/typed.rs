@@ -125,12 +125,21 @@ async fn a_pack_brings_what_belongs_together_once() {
         BuildError::Pack(error) => error,
         other => panic!("{other}"),
     };
-    let twice = refused(bench.agent(vec![]).pack(pack()).pack(pack()));
-    assert_eq!(twice, PackError::Twice("math".into()));
+    let twice = refused(bench.agent(vec![]).pack(pack()).pack(pack().version("2.0.0")));
+    assert!(matches!(&twice, PackError::Twice { .. }), "{twice:?}");
+    assert_eq!(twice.to_string(), "pack `math 2.0.0` is loaded beside `math`");
     let clash = refused(bench.agent(vec![]).tool(add).pack(pack()));
-    assert_eq!(clash.to_string(), "pack `math` brings `add`, which is there already");
+    assert_eq!(clash.to_string(), "pack `math` brings `add`, which `the agent itself` has already");
     let clash = refused(bench.agent(vec![]).pack(pack()).pack(Pack::new("other").observer(Audit)));
-    assert_eq!(clash.to_string(), "pack `other` brings `audit`, which is there already");
+    assert_eq!(clash.to_string(), "pack `other` brings `audit`, which `math` has already");
+    let told = |name| Pack::new(name).prompt("sums", "Add twice.");
+    let clash = refused(bench.agent(vec![]).pack(told("one")).pack(told("two")));
+    assert_eq!(clash.to_string(), "pack `two` brings `sums`, which `one` has already");
+    let outcome =
+        bench.run(bench.agent(vec![says("3")]).instructions("Be brief.").pack(told("one")));
+    let transcript = outcome.await.unwrap().transcript;
+    let first = format!("{:?}", transcript.messages().first());
+    assert!(first.contains("Be brief.\\n\\nAdd twice."), "{first}");
 }
 
 #[tokio::test]

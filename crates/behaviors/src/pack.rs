@@ -1,0 +1,52 @@
+//! Behaviours of a pack.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use backstop_react::{Pack, PackPart};
+
+use crate::behavior::Behavior;
+
+/// A behaviour as a pack holds it.
+struct Part(Arc<dyn Behavior>);
+
+impl PackPart for Part {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+}
+
+/// Lets a pack bring behaviours, for the host that loads it.
+///
+/// ```
+/// use backstop_behaviors::{PackBehaviors, behavior};
+/// use backstop_react::Pack;
+///
+/// # fn main() -> Result<(), backstop_event_log::PatternError> {
+/// let told = behavior("tell ops", "run.failed".parse()?, |_, _| async { Ok(()) });
+/// let pack = Pack::new("ops").version("1.0.0").grant("run:reopen").behavior(told);
+/// assert_eq!(pack.parts().len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+pub trait PackBehaviors: Sized {
+    /// Adds a behaviour, which may do what the pack grants.
+    #[must_use]
+    fn behavior(self, behavior: impl Behavior + 'static) -> Self;
+}
+
+impl PackBehaviors for Pack {
+    fn behavior(self, behavior: impl Behavior + 'static) -> Self {
+        self.part(Arc::new(Part(Arc::new(behavior))))
+    }
+}
+
+/// Returns the behaviours of a pack.
+pub(crate) fn behaviors_of(pack: &Pack) -> Vec<Arc<dyn Behavior>> {
+    let parts = pack.parts().iter();
+    let behaviors = parts.filter_map(|part| {
+        let part: Arc<dyn Any + Send + Sync> = Arc::clone(part) as _;
+        part.downcast::<Part>().ok().map(|part| Arc::clone(&part.0))
+    });
+    behaviors.collect()
+}
