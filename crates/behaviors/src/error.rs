@@ -4,9 +4,11 @@ use std::any::type_name;
 use std::borrow::Cow;
 use std::fmt;
 
-use layer0::code;
+use backstop_redact::Redactor;
 use layer0::error::BoxError;
+use layer0::event::{BehaviorDelivered, BehaviorFailed};
 use layer0::failure::{Effect, Facts, Failure, chain};
+use layer0::{Code, code};
 use thiserror::Error;
 
 /// The failure of a behaviour, made of any error with facts by `?`.
@@ -38,10 +40,39 @@ impl BehaviorError {
         self.exception_type
     }
 
+    /// Returns how to mend it, where that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Returns the error and its causes in one line.
     #[must_use]
     pub fn message(&self) -> String {
         chain(&*self.source).join(": ")
+    }
+
+    /// What is not delivered at all.
+    pub(crate) fn refused(
+        reason: &'static str,
+        message: String,
+        exception_type: &'static str,
+    ) -> Self {
+        let facts = Facts::never(reason, Effect::None);
+        Self { facts, hint: None, exception_type, source: message.into() }
+    }
+
+    /// Returns how a delivery that ends with it is recorded.
+    pub(crate) fn failed(
+        &self,
+        delivered: &BehaviorDelivered,
+        attempts: u32,
+        redactor: &Redactor,
+    ) -> BehaviorFailed {
+        let message = self.message();
+        let message = redactor.redact(&message).into_owned();
+        let code = Code::new(self.facts.code);
+        BehaviorFailed::new(delivered, attempts, self.exception_type, code, message)
     }
 
     pub(crate) fn timed_out(limit: std::time::Duration) -> Self {

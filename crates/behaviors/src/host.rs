@@ -20,7 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::behavior::Behavior;
 use crate::context::Means;
+use crate::delivery::read_delivery_id;
 use crate::pack::behaviors_of;
+use crate::redeliver::{RedeliverError, Redelivered, redeliver};
 use crate::subscription::{Progress, Progressing, Serve};
 
 /// Delivers events of a log to behaviours; made by [`BehaviorHost::builder`].
@@ -104,8 +106,9 @@ impl BehaviorHost {
         };
         for (behavior, grants) in self.behaviors {
             let (progress, watched) = Progressing::new();
+            let name: Arc<str> = behavior.name().into();
             let serve = Serve {
-                name: behavior.name().into(),
+                name: Arc::clone(&name),
                 pattern: behavior.patterns().to_string().into(),
                 behavior,
                 grants,
@@ -114,9 +117,43 @@ impl BehaviorHost {
                 stop: stop.clone(),
             };
             let task = tokio::spawn(self.means.clock.track(Box::pin(serve.run())));
-            serving.subscriptions.push((task, watched));
+            serving.subscriptions.push(Served { name, task, progress: watched });
         }
         serving
+    }
+
+    /// Delivers one event again, whether it was delivered before or not, and records what comes of it. Where the
+    /// subscription stands is not moved.
+    ///
+    /// # Errors
+    ///
+    /// [`RedeliverError`]; that the delivery failed is none. [`LogError::Claimed`](backstop_event_log::LogError)
+    /// is inside when another host serves the subscription.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the delivery, and its end is not recorded.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use backstop_behaviors::{BehaviorHost, behavior};
+    /// use backstop_event_log::MemoryLog;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let told = behavior("tell", "run.failed".parse()?, |_, _| async { Ok(()) });
+    /// let host = BehaviorHost::builder(Arc::new(MemoryLog::new())).behavior(told).build()?;
+    /// let error = host.redeliver("tell/run_1/7").await.err();
+    /// assert_eq!(error.map(|error| error.to_string()).as_deref(), Some("there is no delivery `tell/run_1/7`"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn redeliver(&self, id: &str) -> Result<Redelivered, RedeliverError> {
+        let (name, run, seq) = read_delivery_id(id)?;
+        let behavior = self.behaviors.iter().find(|(behavior, _)| behavior.name() == name);
+        let behavior = behavior.ok_or(RedeliverError::UnknownBehavior(name))?;
+        redeliver(behavior, &self.means, (id, &run, seq)).await
     }
 }
 
@@ -208,10 +245,35 @@ pub struct Serving {
     log: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
     stop: CancellationToken,
-    subscriptions: Vec<(JoinHandle<()>, watch::Receiver<Progress>)>,
+    subscriptions: Vec<Served>,
+}
+
+/// A subscription that is served in a task.
+struct Served {
+    name: Arc<str>,
+    task: JoinHandle<()>,
+    progress: watch::Receiver<Progress>,
 }
 
 impl Serving {
+    /// Waits until each subscription is taken, or cannot be: what is recorded from then on is behind where they
+    /// begin. Returns the names of those that another host has, or whose log fails.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing.
+    pub async fn taken(&self) -> Vec<Arc<str>> {
+        let mut waiting = Vec::new();
+        for Served { name, progress, .. } in &self.subscriptions {
+            let mut progress = progress.clone();
+            let known = progress.wait_for(|progress| *progress != Progress::Starting).await;
+            if known.is_ok_and(|progress| *progress == Progress::Waiting) {
+                waiting.push(Arc::clone(name));
+            }
+        }
+        waiting
+    }
+
     /// Waits until all that the log holds now is delivered, and what follows from that, at most so long.
     /// Returns whether it is. What another host has is not waited for.
     ///
@@ -232,7 +294,7 @@ impl Serving {
     async fn behind_the_end(&self) {
         let now = self.log.read_feed(&EventFilter::new(), &Cursor::now()).await;
         let Ok(Some(end)) = now.map(|page| page.cursor.number()) else { return };
-        for (_, progress) in &self.subscriptions {
+        for Served { progress, .. } in &self.subscriptions {
             let mut progress = progress.clone();
             drop(progress.wait_for(|progress| progress.is_behind(end)).await);
         }
@@ -241,7 +303,7 @@ impl Serving {
     /// Stops to deliver. A delivery that is at work is dropped, and made again later.
     pub async fn stop(mut self) {
         self.stop.cancel();
-        for (task, _) in std::mem::take(&mut self.subscriptions) {
+        for Served { task, .. } in std::mem::take(&mut self.subscriptions) {
             if let Err(error) = task.await {
                 tracing::error!(%error, "the task of a subscription was lost");
             }

@@ -40,6 +40,7 @@ mod error;
 mod from_fn;
 mod host;
 mod pack;
+mod redeliver;
 mod segment;
 mod subscription;
 
@@ -50,3 +51,4 @@ pub use error::BehaviorError;
 pub use from_fn::{FnBehavior, behavior};
 pub use host::{BehaviorHost, BehaviorHostBuilder, HostError, Serving};
 pub use pack::PackBehaviors;
+pub use redeliver::{RedeliverError, Redelivered};

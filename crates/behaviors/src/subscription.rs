@@ -15,7 +15,7 @@ use std::time::Duration;
 use backstop_event_log::{Feed, FeedRecord, LogError, follow};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use layer0::event::{BehaviorCompleted, BehaviorDelivered, BehaviorFailed, Cause};
+use layer0::event::{BehaviorCompleted, BehaviorDelivered, BehaviorFailed, Cause, EventKind};
 use layer0::{Code, code};
 use tokio_util::sync::CancellationToken;
 
@@ -24,14 +24,15 @@ use crate::call::{CallEnd, call};
 use crate::context::{BehaviorContext, Means};
 use crate::delivery::Delivery;
 use crate::segment::Segment;
+pub(crate) use acquire::acquire;
 use backlog::{Backlog, ItemId, Moved};
-use prepare::{Verdict, prepare};
+pub(crate) use prepare::{Verdict, prepare};
 pub(crate) use progress::{Progress, Progressing};
 
 /// How long is waited before a subscription that another host has, or a log that fails, is tried again.
 const AGAIN: Duration = Duration::from_millis(500);
 /// How many runs of one subscription are at work at once.
-const MAX_AT_ONCE: usize = 16;
+const MAAT_ONCE: usize = 16;
 
 type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 
@@ -101,7 +102,7 @@ impl Serve {
 
     async fn serve_once(&self) -> Result<(), LogError> {
         let (segment, stands) =
-            acquire::acquire(&*self.behavior, &self.means, (&self.name, &self.pattern)).await?;
+            acquire(&*self.behavior, &self.means, (&self.name, &self.pattern)).await?;
         let log = Arc::clone(&self.means.log);
         let filter = self.behavior.patterns().event_filter();
         let mut feed = follow(log, filter, stands.cursor).await?;
@@ -196,7 +197,7 @@ impl Held<'_> {
     }
 
     fn begin_ready(&mut self) {
-        while self.at_work < MAX_AT_ONCE
+        while self.at_work < MAAT_ONCE
             && let Some(id) = self.ready.pop_front()
         {
             let Some(record) = self.backlog.begin(id) else {
@@ -204,9 +205,16 @@ impl Held<'_> {
                 continue;
             };
             self.at_work += 1;
-            let (log, name) = (Arc::clone(&self.serve.means.log), Arc::clone(&self.serve.name));
+            let Serve { name, means, .. } = self.serve;
+            let (log, clock, name) =
+                (Arc::clone(&means.log), Arc::clone(&means.clock), Arc::clone(name));
             self.work.push(Box::pin(async move {
-                let verdict = prepare(&*log, &name, &record).await;
+                let mut verdict = prepare(&*log, &name, &record).await;
+                // What else is at work goes on meanwhile.
+                while verdict.as_ref().is_err_and(LogError::is_retryable) {
+                    clock.sleep(AGAIN).await;
+                    verdict = prepare(&*log, &name, &record).await;
+                }
                 Done::Prepared(id, record, verdict)
             }));
         }
@@ -223,16 +231,11 @@ impl Held<'_> {
                         self.segment.note(completed);
                     }
                     Err(error) => {
-                        let (code, message) = (error.facts().code, error.message());
-                        let message = self.serve.means.redactor.redact(&message).into_owned();
-                        tracing::warn!(subscription = %self.serve.name, code, "{message}");
-                        self.segment.note(BehaviorFailed::new(
-                            &delivered,
-                            end.attempts,
-                            error.exception_type(),
-                            Code::new(code),
-                            message,
-                        ));
+                        let redactor = &self.serve.means.redactor;
+                        let failed = error.failed(&delivered, end.attempts, redactor);
+                        let BehaviorFailed { reason, message, .. } = &failed;
+                        tracing::warn!(subscription = %self.serve.name, %reason, "{message}");
+                        self.segment.note(failed);
                     }
                 }
                 self.ended(id);
@@ -262,7 +265,8 @@ impl Held<'_> {
                 self.ended(id);
             }
             Verdict::Deliver(delivery, cause) => {
-                let delivered = delivered();
+                let mut delivered = delivered();
+                delivered.length = cause.length;
                 self.segment.note((*delivered).clone());
                 self.starting.push((id, delivered, *delivery, cause));
             }
@@ -317,7 +321,11 @@ impl Serve {
         let is_own =
             backstop_event_log::segment_of(run).is_some_and(|(name, _)| name == &*self.name);
         let ends_a_circle = record.event_type == "behavior.failed"
-            && record.payload.text().is_some_and(|text| text.contains(code::BEHAVIOR_RECURSION));
+            && record.payload.text().is_some_and(|text| text.contains(code::BEHAVIOR_RECURSION))
+            && matches!(
+                record.decode(run).map(|event| event.kind),
+                Ok(EventKind::BehaviorFailed(failed)) if failed.reason == *code::BEHAVIOR_RECURSION
+            );
         !is_own && !ends_a_circle && self.behavior.patterns().matches(run, record)
     }
 }

@@ -44,13 +44,7 @@ impl CommandTool {
         folder: impl Into<PathBuf>,
         variables: BTreeMap<String, String>,
     ) -> Self {
-        let program = Program {
-            name: program.into(),
-            arguments: arguments.into_iter().collect(),
-            folder: folder.into(),
-            variables,
-            keeps_output: false,
-        };
+        let program = Program::new(program, arguments, folder, variables);
         Self { spec, program }
     }
 }

@@ -1,7 +1,7 @@
 //! The tools an agent file can name: commands of your own, and the built-in ones.
 //!
 //! A [`CommandTool`] runs a program with the arguments as one line of JSON on its standard input, [`Shell`]
-//! a command line.
+//! a command line; a [`Program`] is what they run.
 //! [`FsList`], [`FsRead`] and [`FsSearch`] look at folders and files; at which ones is decided by
 //! policy, on paths with links resolved. [`FsWrite`] writes a file, once a person agreed to the diff.
 //! [`MemorySave`], [`MemorySearch`] and [`MemoryForget`] keep notes for later runs.
@@ -23,6 +23,7 @@ mod shell;
 mod walk;
 
 pub use command::CommandTool;
+pub use command::program::{Program, ProgramEnd};
 pub use fs_list::FsList;
 pub use fs_read::FsRead;
 pub use fs_search::FsSearch;

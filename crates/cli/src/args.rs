@@ -1,6 +1,7 @@
 //! What the command line takes.
 
 mod approval;
+mod behaviors;
 mod errors;
 mod output;
 mod record;
@@ -14,6 +15,10 @@ mod values;
 use clap::{Parser, Subcommand};
 
 pub(crate) use approval::{ApprovalsArgs, ApproveArgs, CancelArgs, DenyArgs, ResolveArgs};
+pub(crate) use behaviors::{
+    BehaviorsArgs, BehaviorsCommand, BehaviorsFailuresArgs, BehaviorsListArgs,
+    BehaviorsRedeliverArgs, WatchArgs,
+};
 pub(crate) use errors::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
     Grouping, ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs, WhichErrors,
@@ -101,6 +106,10 @@ pub(crate) enum Command {
     Results(ResultsArgs),
     /// Read and write the state that outlives runs
     State(StateArgs),
+    /// Serve the behaviours of agent files until Ctrl-C, for every run of the store
+    Watch(WatchArgs),
+    /// See what behaviours did, and deliver again
+    Behaviors(BehaviorsArgs),
     /// Write an agent file that runs at once
     Init(InitArgs),
     /// Find every mistake of an agent file; needs no key

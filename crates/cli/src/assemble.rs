@@ -23,7 +23,7 @@ pub(crate) use self::memory::entries;
 pub(crate) use self::mistakes::{Mistake, held_mistakes, mistakes, tool_mistakes};
 use self::model::{Keys, Models, Other, held_keys, models};
 pub(crate) use self::model::{key_variables, provider_of, usual_variable};
-pub(crate) use self::tool::tool;
+pub(crate) use self::tool::{tool, usual_variables};
 use crate::exit::CliError;
 pub(crate) use crate::folder::folder_of;
 use crate::names::nearest;

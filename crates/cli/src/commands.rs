@@ -2,6 +2,7 @@
 
 pub(crate) mod approvals;
 pub(crate) mod backup;
+pub(crate) mod behaviors;
 pub(crate) mod cancel;
 pub(crate) mod chat;
 pub(crate) mod check;
@@ -28,3 +29,4 @@ pub(crate) mod state;
 pub(crate) mod trace;
 pub(crate) mod vacuum;
 pub(crate) mod verify;
+pub(crate) mod watch;

@@ -14,6 +14,7 @@ use layer0::failure::{Chain, Seconds};
 use layer0::stop::Outcome;
 
 use crate::advice::Advice;
+use crate::behaviors::Behaviors;
 use crate::exit::{self, CliError};
 use crate::limits::limits;
 use crate::output::{self, alert, counted, note, notes};
@@ -30,18 +31,21 @@ pub(crate) struct Ending<'a> {
     pub(crate) json: bool,
     /// What is known of its agent.
     pub(crate) advice: Advice,
+    /// What was served beside it.
+    pub(crate) behaviors: Behaviors,
 }
 
 impl Ending<'_> {
     /// Reports a run that was gone on with, or why it could not be.
     pub(crate) async fn conclude_resumed(
-        &self,
+        self,
         seen: Seen<Result<RunOutcome, ResumeError>>,
     ) -> Result<ExitCode, CliError> {
         let result = match seen.result {
             Ok(outcome) => Ok(outcome),
             Err(ResumeError::Run(failure)) => Err(*failure),
             Err(error) => {
+                self.behaviors.end().await;
                 self.database.close().await;
                 return Err(error.into());
             }
@@ -51,7 +55,7 @@ impl Ending<'_> {
 
     /// Reports how a run ended or why it waits, and closes the store.
     pub(crate) async fn conclude(
-        &self,
+        self,
         seen: Seen<Result<RunOutcome, RunFailure>>,
     ) -> Result<ExitCode, CliError> {
         signals::run_is_over();
@@ -60,14 +64,18 @@ impl Ending<'_> {
             Some(_) => RunReport::new(result, Vec::new(), Vec::new()),
             None => report_of(self.database, result).await,
         };
-        self.database.close().await;
-        let printed = if self.json {
-            output::json(&report)
-        } else if let Some(error) = not_started(result) {
-            return Err(CliError::not_started(error));
-        } else {
-            self.print(&report, &seen)
+        let refused = not_started(result).filter(|_| !self.json).map(CliError::not_started);
+        let printed = match (self.json, &refused) {
+            (true, _) => output::json(&report),
+            (false, None) => self.print(&report, &seen),
+            (false, Some(_)) => Ok(()),
         };
+        // How the run ended is said first: it does not wait for what is told of it.
+        self.behaviors.end().await;
+        self.database.close().await;
+        if let Some(error) = refused {
+            return Err(error);
+        }
         let code = match result {
             Err(RunFailure { error: AgentError::NotStarted(error), .. }) => exit::of_log(error),
             Err(RunFailure { error: AgentError::Storage(error), .. }) => exit::of_log(error),

@@ -2,7 +2,7 @@
 //! has, or `last`.
 
 use backstop_error_store::{ErrorFilter, ErrorStore, ResultFilter, ResultStore};
-use backstop_event_log::{EventLog, OpenApproval, RunFilter};
+use backstop_event_log::{EventLog, OpenApproval, RunFilter, is_segment, segment_of};
 use backstop_store_sqlite::Database;
 use layer0::id::{ErrorId, ResultId, RunId};
 
@@ -26,8 +26,67 @@ pub(crate) async fn run_of(chosen: &Chosen, typed: &str) -> Result<RunId, CliErr
     }
 }
 
+/// Finds what has a record: a run, or the segments of a subscription in their order (`sub_NAME`), or one of them
+/// (`sub_NAME.NUMBER`).
+pub(crate) async fn records(database: &Database, typed: &str) -> Result<Vec<RunId>, CliError> {
+    match is_segment(&typed.into()) {
+        true => segments(database, typed).await,
+        false => Ok(vec![run(database, typed).await?]),
+    }
+}
+
+/// Returns the one record that is meant where only one can be.
+pub(crate) fn one<'r>(typed: &str, records: &'r [RunId]) -> Result<&'r RunId, CliError> {
+    match records {
+        [one] => Ok(one),
+        _ => {
+            let newest = records.last().map(|newest| format!(", the newest is `{newest}`"));
+            let what = format!("`{typed}` has {} segments", records.len());
+            let hint = format!("name one of them{}", newest.unwrap_or_default());
+            Err(CliError::usage(what).with_hint(hint))
+        }
+    }
+}
+
+/// Finds a subscription: all of its segments, or the one that is named.
+async fn segments(database: &Database, typed: &str) -> Result<Vec<RunId>, CliError> {
+    let log = database.log();
+    let subscriptions = log.subscriptions().await?;
+    let is_known = |name: &str| subscriptions.iter().any(|known| &*known.name == name);
+    let segment = RunId::new(typed);
+    if segment_of(&segment).is_some_and(|(name, _)| is_known(name))
+        && log.kept_summary(&segment).await?.is_some()
+    {
+        return Ok(vec![segment]);
+    }
+    let names = || subscriptions.iter().map(|known| format!("sub_{}", known.name));
+    let begin = match names().find(|name| name == typed) {
+        Some(exact) => vec![exact],
+        None => names().filter(|name| name.starts_with(typed)).collect(),
+    };
+    let chosen = IdKind::SUBSCRIPTION.choose(typed, begin, Vec::new())?;
+    let filter = RunFilter::new().segments().id_prefix(format!("{chosen}."));
+    let mut segments: Vec<(u64, RunId)> = Vec::new();
+    for summary in log.runs(filter).await? {
+        match segment_of(&summary.run) {
+            Some((name, number)) if chosen.strip_prefix("sub_") == Some(name) => {
+                segments.push((number, summary.run.clone()));
+            }
+            _ => {}
+        }
+    }
+    segments.sort();
+    Ok(segments.into_iter().map(|(_, segment)| segment).collect())
+}
+
 /// Finds a run.
 pub(crate) async fn run(database: &Database, typed: &str) -> Result<RunId, CliError> {
+    if is_segment(&typed.into()) {
+        let what = format!("`{typed}` names the record of a subscription, which is no run");
+        return Err(CliError::usage(what).with_hint(
+            "`backstop trace`, `verify` and `export` take it; `backstop behaviors list` lists subscriptions",
+        ));
+    }
     let log = database.log();
     if typed != LAST && log.kept_summary(&typed.into()).await.is_ok_and(|found| found.is_some()) {
         return Ok(typed.into());
@@ -132,6 +191,12 @@ impl IdKind {
         one: "run",
         many: "runs",
         hint: "`backstop runs` lists the runs of the store",
+    };
+    const SUBSCRIPTION: Self = Self {
+        none: "no subscription",
+        one: "subscription",
+        many: "subscriptions",
+        hint: "`backstop behaviors list` lists the subscriptions of the store",
     };
 
     fn missing(&self, typed: &str) -> String {

@@ -8,6 +8,7 @@ mod advice;
 mod agent_file;
 mod args;
 mod assemble;
+mod behaviors;
 mod commands;
 mod conclude;
 mod current;
@@ -134,6 +135,8 @@ async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
         Command::Errors(args) => commands::errors::run(args).await,
         Command::Results(args) => commands::results::run(args).await,
         Command::State(args) => commands::state::run(args).await,
+        Command::Watch(args) => commands::watch::run(args).await,
+        Command::Behaviors(args) => commands::behaviors::run(args).await,
         Command::Init(args) => commands::init::run(&args),
         Command::Check(args) => commands::check::run(&args),
         Command::Doctor(args) => commands::doctor::run(args).await,

@@ -17,7 +17,8 @@ pub(crate) fn request_id(headers: &HeaderMap) -> Option<&str> {
 /// Reads how long the provider asks to wait: `retry-after-ms`, then `x-amz-retry-after`, which is in
 /// milliseconds too, then `retry-after` as seconds, then as an HTTP date, then what LiteLLM passes on of
 /// the provider behind it. Zero, negative, NaN, garbage and numbers from 2^64 on are no hint.
-pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+#[must_use]
+pub fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let millis = |name: &str| wait(text(name)?, Duration::from_millis(1));
     let plain = |name: &str| {

@@ -56,6 +56,7 @@ pub use endpoint::{Endpoint, deny_real_requests};
 pub use error_body::ErrorBody;
 pub use events::{Event, Events};
 pub use framing::{FrameError, Framing};
+pub use hint::retry_after;
 pub use http_provider::HttpProvider;
 pub use key::ApiKey;
 pub use limits::{MAX_ANSWER_BYTES, MAX_STREAM_BYTES};

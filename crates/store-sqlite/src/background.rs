@@ -38,6 +38,10 @@ async fn work(
         if !removed.runs.is_empty() {
             tracing::info!(runs = removed.runs.len(), "runs pruned");
         }
+        let removed = removal::prune_segments(database, age, now).await?;
+        if !removed.runs.is_empty() {
+            tracing::info!(segments = removed.runs.len(), "segments of subscriptions pruned");
+        }
     }
     while database.for_writing()?.perform(ExpireState(now)).await? > 0 {}
     for kind in Kind::ALL {

@@ -201,8 +201,11 @@ impl Database {
             return Err(RemoveError::Open(open.run.clone()));
         }
         // A copy that stays finds that what it refers to has gone.
-        let removal =
-            Removal { forgotten: Some((by.to_owned(), now)), is_silent: forks.is_empty() };
+        let removal = Removal {
+            forgotten: Some((by.to_owned(), now)),
+            is_silent: forks.is_empty(),
+            ..Removal::default()
+        };
         let mut removed = Removed::default();
         let is_known = !going.is_empty();
         for row in going {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_error_store::StoreError;
-use backstop_event_log::RunState;
+use backstop_event_log::{RunState, segment_of};
 use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 use serde::Serialize;
@@ -16,6 +16,7 @@ use crate::database::Database;
 use crate::fault::Fault;
 use crate::job_error::JobError;
 use crate::prune::{Kind, Whose, take_all};
+use crate::subscriptions;
 
 /// How many events one transaction takes away.
 const BATCH: i64 = 64;
@@ -144,9 +145,62 @@ pub(crate) async fn prune_runs(
     Ok(removed)
 }
 
+/// Takes away whole segments of subscriptions whose last event is that old, but for the newest of each.
+pub(crate) async fn prune_segments(
+    database: &Database,
+    age: Duration,
+    now: Timestamp,
+) -> Result<Removed, StoreError> {
+    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    let until = Timestamp::from_millis(now.as_millis().saturating_sub(age));
+    let last = segments(database).await?;
+    let old = last.iter().filter(|row| row.ended_at < until);
+    let subscriptions = subscriptions::all(database.readers()).await;
+    let subscriptions = subscriptions.map_err(|error| StoreError::Failed(error.into()))?;
+    let is_followed = |row: &RunRow| {
+        segment_of(&row.run).is_some_and(|(name, number)| {
+            let newest = subscriptions.iter().find(|newest| &*newest.name == name);
+            newest.is_some_and(|newest| number < newest.segment)
+        })
+    };
+    let removal = Removal { is_segment: true, ..Removal::default() };
+    let mut removed = Removed::default();
+    for row in old.filter(|row| is_followed(row)) {
+        remove(database, row, &removal, &mut removed).await?;
+    }
+    Ok(removed)
+}
+
+/// Reads the rows of segments, each with when its last event was.
+async fn segments(database: &Database) -> Result<Vec<RunRow>, StoreError> {
+    let rows = sqlx::query(
+        "SELECT runs.id, runs.run, session, state, last_seq, events.at AS ended FROM runs \
+         JOIN events ON events.id = runs.last_event WHERE runs.run GLOB 'sub_*'",
+    )
+    .fetch_all(database.readers())
+    .await
+    .map_err(Fault::from)?;
+    let read = |row: &sqlx::sqlite::SqliteRow| {
+        Ok(RunRow {
+            id: row.try_get("id")?,
+            run: row.try_get::<String, _>("run")?.into(),
+            session: row.try_get::<String, _>("session")?.into(),
+            state: row.try_get("state")?,
+            parent: None,
+            follows: None,
+            last_seq: row.try_get("last_seq")?,
+            ended_at: Timestamp::from_millis(row.try_get("ended")?),
+        })
+    };
+    let rows: Result<_, sqlx::Error> = rows.iter().map(read).collect();
+    Ok(rows.map_err(Fault::from)?)
+}
+
 /// How a run goes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Removal {
+    /// Is it a segment, which has no end?
+    pub(crate) is_segment: bool,
     /// Who wanted it forgotten, and when; then it goes even if another goes on with it.
     pub(crate) forgotten: Option<(String, Timestamp)>,
     /// Are the ids of its texts forgotten too?
@@ -202,7 +256,7 @@ impl Chore for RemoveRun {
         let run = row.run.as_str();
         let queued = sqlx::query(
             "INSERT INTO removed SELECT id, run, last_event FROM runs WHERE id = $1 AND run = $2 \
-             AND last_seq = $3 AND state IN ('finished', 'failed') AND ($4 OR NOT EXISTS \
+             AND last_seq = $3 AND ($5 OR state IN ('finished', 'failed')) AND ($4 OR NOT EXISTS \
              (SELECT 1 FROM follows JOIN runs AS later ON later.run = follows.run \
              WHERE follows.earlier = $2))",
         )
@@ -210,6 +264,7 @@ impl Chore for RemoveRun {
         .bind(run)
         .bind(row.last_seq)
         .bind(removal.forgotten.is_some())
+        .bind(removal.is_segment)
         .execute(&mut *connection)
         .await?;
         if queued.rows_affected() == 0 {

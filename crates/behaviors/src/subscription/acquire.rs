@@ -13,7 +13,7 @@ use crate::segment::Segment;
 /// # Errors
 ///
 /// [`LogError::Claimed`] and [`LogError::Conflict`] when another host has it; and what the log fails with.
-pub(super) async fn acquire(
+pub(crate) async fn acquire(
     behavior: &dyn Behavior,
     means: &Means,
     (name, pattern): (&Arc<str>, &Arc<str>),

@@ -10,7 +10,7 @@ use layer0::failure::{Failure, chain};
 use crate::cause::{MAX_CHAIN, cause_of};
 use crate::delivery::Delivery;
 
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// The behaviour caused it itself.
     Skip,
     /// It is not delivered; that is a failure.
@@ -24,7 +24,7 @@ pub(super) enum Verdict {
 /// # Errors
 ///
 /// What the log fails with that can be tried again.
-pub(super) async fn prepare(
+pub(crate) async fn prepare(
     log: &dyn EventLog,
     name: &Arc<str>,
     record: &FeedRecord,
@@ -39,10 +39,10 @@ pub(super) async fn prepare(
     let cause = match cause_of(log, &event).await {
         Ok(cause) => cause,
         Err(error) if error.is_retryable() => return Err(error),
-        // A summary that cannot be read names no cause.
+        // Delivered without its cause, it could go in a circle.
         Err(error) => {
-            tracing::warn!(run = %record.run, "what led to an event cannot be read: {error}");
-            None
+            let (reason, message) = (error.code(), chain(&error).join(": "));
+            return Ok(Verdict::Refuse { reason, message, exception_type: "LogError" });
         }
     };
     if cause.as_ref().is_some_and(|cause| cause.subscription == *name) {

@@ -6,6 +6,8 @@ use tokio::sync::watch;
 /// How far a subscription is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
+    /// It was not tried to take it yet.
+    Starting,
     /// Another host has it, or the log fails.
     Waiting,
     /// Something is delivered, or to be.
@@ -20,7 +22,7 @@ impl Progress {
     pub(crate) fn is_behind(self, number: u64) -> bool {
         match self {
             Self::Waiting | Self::Stopped => true,
-            Self::Busy => false,
+            Self::Starting | Self::Busy => false,
             Self::Behind(cursor) => cursor.number().is_some_and(|at| at >= number),
         }
     }
@@ -30,7 +32,7 @@ pub(crate) struct Progressing(watch::Sender<Progress>);
 
 impl Progressing {
     pub(crate) fn new() -> (Self, watch::Receiver<Progress>) {
-        let (sender, receiver) = watch::channel(Progress::Busy);
+        let (sender, receiver) = watch::channel(Progress::Starting);
         (Self(sender), receiver)
     }
 

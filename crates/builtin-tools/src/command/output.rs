@@ -150,7 +150,7 @@ impl Text {
         }
     }
 
-    fn readable(&self) -> String {
+    pub(super) fn readable(&self) -> String {
         match self {
             Self::Cut { head, left_out, tail } => {
                 let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));

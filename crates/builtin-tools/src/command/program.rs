@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_redact::Redactor;
 use backstop_tool::{ToolContext, ToolError};
 use futures_util::future::select;
 use layer0::JsonText;
@@ -24,9 +25,30 @@ use super::watchdog::Watchdog;
 /// How long outputs are read after the program has ended.
 const LAST_WORDS: Duration = Duration::from_millis(250);
 
-/// A program with its arguments, and where it runs.
+/// A program of your own with its arguments, and where it runs.
+///
+/// It runs as a [`CommandTool`](crate::CommandTool) does: in a process group of its own, which is killed when what
+/// runs it is given up.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use backstop_builtin_tools::Program;
+/// use backstop_redact::Redactor;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// # #[cfg(unix)] {
+/// let variables = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+/// let script = ["-c".to_owned(), "read line; echo \"$line\" >&2; exit 3".to_owned()];
+/// let ended = Program::new("sh", script, "/", variables).output("hello\n", &Redactor::new()).await?;
+/// assert_eq!((ended.status.code(), ended.stderr.as_str()), (Some(3), "hello\n"));
+/// # }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
-pub(crate) struct Program {
+pub struct Program {
     pub(crate) name: String,
     pub(crate) arguments: Vec<String>,
     pub(crate) folder: PathBuf,
@@ -36,7 +58,60 @@ pub(crate) struct Program {
     pub(crate) keeps_output: bool,
 }
 
+/// How a [`Program`] ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ProgramEnd {
+    /// What it exited with, or the signal that ended it.
+    pub status: ExitStatus,
+    /// What it wrote to standard output, at most 8 MiB of it, without secrets.
+    pub stdout: String,
+    /// What it wrote to standard error, at most 8 MiB of it, without secrets.
+    pub stderr: String,
+}
+
+/// What is left of a program that ended.
+struct Ended {
+    status: ExitStatus,
+    out: Arc<Output>,
+    err: Arc<Output>,
+}
+
 impl Program {
+    /// Describes a program. It sees only `variables` as its environment, and `BACKSTOP_CALL`, by which its
+    /// processes are known.
+    pub fn new(
+        program: impl Into<String>,
+        arguments: impl IntoIterator<Item = String>,
+        folder: impl Into<PathBuf>,
+        variables: BTreeMap<String, String>,
+    ) -> Self {
+        Self {
+            name: program.into(),
+            arguments: arguments.into_iter().collect(),
+            folder: folder.into(),
+            variables,
+            keeps_output: false,
+        }
+    }
+
+    /// Runs it to its end, with this on its standard input.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started or waited for; [`io::ErrorKind::NotFound`] where it is not there.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future kills the program and what it has started.
+    pub async fn output(&self, input: &str, redactor: &Redactor) -> io::Result<ProgramEnd> {
+        let ended = Self::execute(input, self.spawn()?, |_, _| {}).await?;
+        let text =
+            |output: &Output| redactor.redact(&output.text(redactor).readable()).into_owned();
+        let (stdout, stderr) = (text(&ended.out), text(&ended.err));
+        Ok(ProgramEnd { status: ended.status, stdout, stderr })
+    }
+
     /// Runs it with this on its standard input, as the call that the context is of.
     pub(crate) async fn run(
         &self,
@@ -46,39 +121,14 @@ impl Program {
         let failed = |what: &str, error: io::Error| {
             ToolError::ExecutionFailed(format!("{what} `{}` failed: {error}", self.name))
         };
-        let mut processes = self.spawn().map_err(|error| failed("starting", error))?;
-        let child = &mut processes.child;
-        let (stdin, stdout, stderr) =
-            (child.stdin().take(), child.stdout().take(), child.stderr().take());
-        let (out, err) = (Arc::new(Output::default()), Arc::new(Output::default()));
+        let processes = self.spawn().map_err(|error| failed("starting", error))?;
         let redactor = &context.redactor;
-        context.written.read_with({
-            let (out, err, redactor) = (Arc::clone(&out), Arc::clone(&err), redactor.clone());
-            move || output::written(&out, &err, &redactor)
-        });
-        let feed = async {
-            if let Some(mut stdin) = stdin {
-                // A program that does not read its arguments is free to.
-                let _ = stdin.write_all(input.as_bytes()).await;
-            }
+        let begun = |out: Arc<Output>, err: Arc<Output>| {
+            let redactor = redactor.clone();
+            context.written.read_with(move || output::written(&out, &err, &redactor));
         };
-        let mut talk = pin!(async { tokio::join!(feed, out.read(stdout), err.read(stderr)) });
-        let ended = tokio::select! {
-            _ = &mut talk => None,
-            status = child.wait() => Some(status),
-        };
-        let status = match ended {
-            // It has said all it had to say.
-            None => child.wait().await,
-            // It has ended, but what it started may hold its outputs open: take what is there.
-            Some(status) => {
-                // The wait is for a real process, so the time is the system's.
-                let _ = select(talk, SystemClock.sleep(LAST_WORDS)).await;
-                status
-            }
-        };
-        let status = status.map_err(|error| failed("waiting for", error))?;
-        processes.ended = true;
+        let ended = Self::execute(input, processes, begun).await;
+        let Ended { status, out, err } = ended.map_err(|error| failed("waiting for", error))?;
         if status.success() {
             return Ok(out.text(redactor).into_output());
         }
@@ -95,6 +145,45 @@ impl Program {
             Some(output) if !output.is_blank() => error.with_output(output.into_error(redactor)),
             _ => error,
         })
+    }
+
+    /// Waits for the end of a program that was started.
+    async fn execute(
+        input: &str,
+        mut processes: Processes,
+        begun: impl FnOnce(Arc<Output>, Arc<Output>),
+    ) -> io::Result<Ended> {
+        let child = &mut processes.child;
+        let (stdin, stdout, stderr) =
+            (child.stdin().take(), child.stdout().take(), child.stderr().take());
+        let (out, err) = (Arc::new(Output::default()), Arc::new(Output::default()));
+        begun(Arc::clone(&out), Arc::clone(&err));
+        let feed = async {
+            if let Some(mut stdin) = stdin {
+                // A program that does not read its arguments is free to.
+                let _ = stdin.write_all(input.as_bytes()).await;
+            }
+        };
+        let ended = {
+            let mut talk = pin!(async { tokio::join!(feed, out.read(stdout), err.read(stderr)) });
+            let ended = tokio::select! {
+                _ = &mut talk => None,
+                status = child.wait() => Some(status),
+            };
+            match ended {
+                // It has said all it had to say.
+                None => child.wait().await,
+                // It has ended, but what it started may hold its outputs open: take what is there.
+                Some(status) => {
+                    // The wait is for a real process, so the time is the system's.
+                    let _ = select(talk, SystemClock.sleep(LAST_WORDS)).await;
+                    status
+                }
+            }
+        };
+        let status = ended?;
+        processes.ended = true;
+        Ok(Ended { status, out, err })
     }
 
     fn spawn(&self) -> io::Result<Processes> {

@@ -7,7 +7,7 @@ use super::values::not_blank;
 
 #[derive(clap::Args)]
 pub(crate) struct TraceArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`
+    /// The run: its id, a beginning of it that no other has, or `last`; or a subscription: sub_NAME
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     #[command(flatten)]
@@ -35,7 +35,7 @@ impl TraceArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct VerifyArgs {
-    /// The run; all runs of the store without one
+    /// The run, or a subscription: sub_NAME; all records of the store without one
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: Option<String>,
     /// Check all runs of the store
@@ -50,7 +50,7 @@ pub(crate) struct VerifyArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct ExportArgs {
-    /// The run: its id, a beginning of it that no other has, or `last`
+    /// The run: its id, a beginning of it that no other has, or `last`; or a segment: sub_NAME.NUMBER
     #[arg(value_name = "RUN", value_parser = not_blank)]
     pub(crate) run: String,
     /// Where to write it, readable for its owner alone; standard output otherwise

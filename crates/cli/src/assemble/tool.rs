@@ -150,8 +150,17 @@ fn of_unknown(name: &str) -> String {
 pub(super) fn variables(table: &ToolTable) -> BTreeMap<String, String> {
     let allowed: Vec<&str> = match &table.env {
         Some(names) => names.iter().map(String::as_str).collect(),
-        None => VARIABLES.to_vec(),
+        None => return usual_variables(),
     };
+    held(allowed)
+}
+
+/// Returns what a program sees of this process's environment where a file says nothing.
+pub(crate) fn usual_variables() -> BTreeMap<String, String> {
+    held(VARIABLES)
+}
+
+fn held<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeMap<String, String> {
     let held = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
-    allowed.into_iter().filter_map(held).collect()
+    names.into_iter().filter_map(held).collect()
 }

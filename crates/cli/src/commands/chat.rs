@@ -11,6 +11,7 @@ use self::slash::{Slash, Then};
 use crate::agent_file;
 use crate::args::ChatArgs;
 use crate::assemble;
+use crate::behaviors::Behaviors;
 use crate::commands::run::{equipped, prepare};
 use crate::exit::{self, CliError};
 use crate::output::{self, LineInput, Lines, note};
@@ -25,6 +26,7 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
     let database = store::open(&chosen, &file.store).await?;
     let agent = assemble::agent(&file, &args.agent, Some(&database))?;
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
+    let behaviors = Behaviors::serve(&file, &args.agent, &database).await?;
     let turns = Turns::start();
     // The agent file names it where nothing else does.
     let is_of_file = args.store.store.is_none() && file.store.url.is_some();
@@ -41,6 +43,7 @@ pub(crate) async fn run(args: ChatArgs) -> Result<ExitCode, CliError> {
         turns,
     };
     let talked = talk(&mut conversation).await;
+    behaviors.end().await;
     database.close().await;
     talked
 }

@@ -38,7 +38,8 @@ pub(crate) async fn run(args: ExportArgs) -> Result<ExitCode, CliError> {
     let database = store::open_read_only(&chosen).await?;
     let database = database.ok_or_else(|| CliError::no_run(args.run.as_str().into()))?;
     let exported = async {
-        let run = ids::run(&database, &args.run).await?;
+        let records = ids::records(&database, &args.run).await?;
+        let run = ids::one(&args.run, &records)?.clone();
         let (summary, records) = read_records(&database.log(), &run).await?;
         let internal = |error| CliError::internal("exporting", error);
         let header = Header {

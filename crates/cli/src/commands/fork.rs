@@ -6,6 +6,7 @@ use backstop_react::{ForkRequest, RecordedTools, Source};
 
 use crate::advice::Advice;
 use crate::args::{ForkArgs, ForkTools};
+use crate::behaviors::Behaviors;
 use crate::commands::resume::sum;
 use crate::commands::run::equipped;
 use crate::conclude::Ending;
@@ -55,6 +56,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         None => agent,
     };
     let agent = recorded.build(equipped(agent, &database))?;
+    let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
     let results = if args.json { Results::None } else { Results::Answer };
     let shown = tokio::spawn(progress::show(agent.subscribe(), results));
     let result = agent.fork(request).await;
@@ -64,6 +66,7 @@ pub(crate) async fn run(args: ForkArgs) -> Result<ExitCode, CliError> {
         from.close().await;
     }
     let advice = Advice::of(&recorded.file, args.agent.as_deref());
-    let ending = Ending { database: &database, chosen: &chosen, json: args.json, advice };
+    let (database, chosen, json) = (&database, &chosen, args.json);
+    let ending = Ending { database, chosen, json, advice, behaviors };
     ending.conclude_resumed(Seen { result, answer }).await
 }

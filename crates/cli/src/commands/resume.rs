@@ -10,6 +10,7 @@ use layer0::usage::BudgetIncrease;
 
 use crate::advice::Advice;
 use crate::args::ResumeArgs;
+use crate::behaviors::Behaviors;
 use crate::commands::run::equipped;
 use crate::conclude::Ending;
 use crate::current::CurrentFile;
@@ -40,6 +41,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     }
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
     let agent = recorded.build(equipped(recorded.agent(usize::MAX, &database)?, &database))?;
+    let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
     let mut request = ResumeRequest::new(run).by(by(args.by)).cancelled_by(signals::interrupt());
     if args.agent.is_some() {
@@ -52,7 +54,8 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
     let answer = shown.await.ok().flatten();
     let advice = Advice::of(&recorded.file, args.agent.as_deref());
     let diverged = matches!(result, Err(ResumeError::Diverged(_)));
-    let ending = Ending { database: &database, chosen: &chosen, json: args.json, advice };
+    let (database, chosen, json) = (&database, &chosen, args.json);
+    let ending = Ending { database, chosen, json, advice, behaviors };
     let exit = ending.conclude_resumed(Seen { result, answer }).await;
     match current.filter(|_| diverged) {
         Some(current) => exit.map_err(|error| current.offer(error)),
@@ -64,6 +67,7 @@ pub(crate) async fn run(args: ResumeArgs) -> Result<ExitCode, CliError> {
 async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode, CliError> {
     let (recorded, database) = Recorded::open(&chosen, &run, args.agent.as_deref()).await?;
     let agent = recorded.build(equipped(recorded.agent(usize::MAX, &database)?, &database))?;
+    let behaviors = Behaviors::serve(&recorded.file, &recorded.path, &database).await?;
     let current = current(&args, &recorded, &run, &chosen);
     let mut request = ReopenRequest::new(run)
         .by(by(args.by))
@@ -82,7 +86,8 @@ async fn reopen(args: ResumeArgs, chosen: Chosen, run: RunId) -> Result<ExitCode
     let answer = shown.await.ok().flatten();
     let advice = Advice::of(&recorded.file, args.agent.as_deref());
     let diverged = matches!(result, Err(ResumeError::Diverged(_)));
-    let ending = Ending { database: &database, chosen: &chosen, json: args.json, advice };
+    let (database, chosen, json) = (&database, &chosen, args.json);
+    let ending = Ending { database, chosen, json, advice, behaviors };
     let exit = ending.conclude_resumed(Seen { result, answer }).await;
     match current.filter(|_| diverged) {
         Some(current) => exit.map_err(|error| current.offer(error)),
@@ -142,7 +147,9 @@ async fn over(chosen: &Chosen, run: &RunId, json: bool) -> Result<Option<ExitCod
     };
     match result.transpose() {
         Some(result) => {
-            let ending = Ending { database: &database, chosen, json, advice: Advice::default() };
+            let (database, advice, behaviors) =
+                (&database, Advice::default(), Behaviors::default());
+            let ending = Ending { database, chosen, json, advice, behaviors };
             ending.conclude_resumed(Seen { result, answer: None }).await.map(Some)
         }
         None => {

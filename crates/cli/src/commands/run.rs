@@ -12,6 +12,7 @@ use crate::advice::Advice;
 use crate::agent_file;
 use crate::args::{RunArgs, StoreArgs};
 use crate::assemble;
+use crate::behaviors::Behaviors;
 use crate::conclude::Ending;
 use crate::exit::CliError;
 use crate::progress::{self, Results};
@@ -36,6 +37,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
     let database = store::open(&chosen, &file.store).await?;
     let agent = assemble::agent(&file, &args.agent, Some(&database))?;
     let agent = assemble::build(equipped(agent, &database), &args.agent)?;
+    let behaviors = Behaviors::serve(&file, &args.agent, &database).await?;
 
     let mut request = RunRequest::new(input).images(images);
     request.session = args.session.map(Into::into);
@@ -52,6 +54,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, CliError> {
         chosen: &chosen,
         json: args.json || args.events,
         advice: Advice::of(&file, Some(&args.agent)),
+        behaviors,
     };
     ending.conclude(seen).await
 }

@@ -28,11 +28,16 @@ pub(crate) async fn run(args: TraceArgs) -> Result<ExitCode, CliError> {
     let database = store::open_read_only(&chosen).await?;
     let database = database.ok_or_else(|| CliError::no_run(args.run.as_str().into()))?;
     let shown = async {
-        let run = ids::run(&database, &args.run).await?;
-        if args.follow {
-            return follow::follow(&database, &run, &args).await;
+        let records = ids::records(&database, &args.run).await?;
+        if let (true, Some(newest)) = (args.follow, records.last()) {
+            return follow::follow(&database, newest, &args).await;
         }
-        show(&database, &run, &args).await?;
+        if args.html.is_some() {
+            ids::one(&args.run, &records)?;
+        }
+        for record in &records {
+            show(&database, record, &args).await?;
+        }
         Ok(ExitCode::SUCCESS)
     };
     let shown = shown.await;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use backstop_event_log::{EventLog, LogError, RunFilter, Verified, verify_run};
+use backstop_event_log::{EventLog, LogError, RunFilter, Verified, is_segment, verify_run};
 use layer0::failure::{Chain, Failure};
 use layer0::id::RunId;
 use serde_json::json;
@@ -26,21 +26,25 @@ pub(crate) async fn run(args: VerifyArgs) -> Result<ExitCode, CliError> {
     let log = database.log();
     let verified = async {
         let runs: Vec<RunId> = match &args.run {
-            Some(run) => vec![ids::run(&database, run).await?],
-            None => log
-                .runs(RunFilter::default())
-                .await?
-                .into_iter()
-                .map(|summary| summary.run)
-                .collect(),
+            Some(run) => ids::records(&database, run).await?,
+            None => {
+                let runs = log.runs(RunFilter::new()).await?;
+                let segments = log.runs(RunFilter::new().segments()).await?;
+                runs.into_iter().chain(segments).map(|summary| summary.run).collect()
+            }
         };
         let mut broken = 0_usize;
         for run in &runs {
             broken += usize::from(!report(run, verify_run(&log, run).await, &args)?);
         }
         if !args.json && runs.len() != 1 {
-            let verified = counted(runs.len() as u64, "run");
-            output::line(&format!("{verified} verified, {broken} cannot be trusted"))?;
+            let segments = runs.iter().filter(|run| is_segment(run)).count();
+            let verified = counted((runs.len() - segments) as u64, "run");
+            let besides = match segments {
+                0 => String::new(),
+                segments => format!(" and {}", counted(segments as u64, "segment")),
+            };
+            output::line(&format!("{verified}{besides} verified, {broken} cannot be trusted"))?;
         }
         Ok::<_, CliError>(broken == 0)
     };

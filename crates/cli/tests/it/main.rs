@@ -4,6 +4,8 @@
 #[cfg(unix)]
 mod answering;
 mod asking;
+#[cfg(unix)]
+mod behaving;
 mod bedrock;
 mod below;
 mod bench;
@@ -56,3 +58,5 @@ mod trees;
 #[cfg(unix)]
 mod turning;
 mod upkeep;
+#[cfg(unix)]
+mod watching;

@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_error_store::{ErrorStore, Lookup};
-use backstop_event_log::{EventLog, RunFilter, RunState, RunWriter, Seed, read_events};
+use backstop_event_log::{
+    EventLog, Moves, RunFilter, RunState, RunWriter, Seed, read_events, segment_id,
+};
 use backstop_store_sqlite::{BackupError, Database, Durability, RemoveError, StoreRetention};
 use layer0::code;
-use layer0::event::{Actor, EventKind, Follows, Hash, RunFailed, RunForked, Warning};
+use layer0::event::{
+    Actor, EventKind, Follows, Hash, RunFailed, RunForked, SubscriptionOpened, Warning,
+};
 use layer0::id::RunId;
 
 use crate::retention::finished;
@@ -199,6 +203,38 @@ async fn run_retention_prunes_in_the_background() {
         }
         tokio::task::yield_now().await;
     }
+    assert_eq!(names(&database).await, ["new"]);
+    database.close().await;
+}
+
+/// Spec: X4, S10. Of each subscription, the newest segment stays.
+#[tokio::test]
+async fn old_segments_are_pruned_whole() {
+    let folder = Folder::new();
+    let retention = StoreRetention::default().runs(WEEK);
+    let database =
+        Database::open_keeping(folder.file(), Durability::Normal, retention).await.unwrap();
+    for (name, number, day) in [("tell", 1, 0), ("tell", 2, 1), ("tell", 3, 38), ("idle", 1, 0)] {
+        let log: Arc<dyn EventLog> = Arc::new(database.log());
+        let mut writer = RunWriter::new(log, segment_id(name, number));
+        writer.move_subscription(Moves::new(name, "run.failed", number));
+        let opened = SubscriptionOpened::new(name, "run.failed");
+        append(&mut writer, day * DAY, vec![opened.into()]).await;
+    }
+    over(&database, 40, "new", started("b")).await;
+    let segments = async || {
+        let segments = database.log().runs(RunFilter::new().segments()).await.unwrap();
+        let mut names: Vec<String> = segments.iter().map(|one| one.run.to_string()).collect();
+        names.sort();
+        names
+    };
+    for _ in 0..100_000 {
+        if segments().await.len() < 3 {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(segments().await, ["sub_idle.1", "sub_tell.3"]);
     assert_eq!(names(&database).await, ["new"]);
     database.close().await;
 }

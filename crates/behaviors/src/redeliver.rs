@@ -1,0 +1,136 @@
+//! Delivering one event again.
+
+use std::sync::Arc;
+
+use backstop_event_log::{Cursor, EventLog, FeedRecord, LogError};
+use layer0::code;
+use layer0::event::{BehaviorCompleted, BehaviorDelivered, EventKind};
+use layer0::failure::{Effect, Facts, Failure};
+use layer0::id::RunId;
+use thiserror::Error;
+
+use crate::behavior::Behavior;
+use crate::call::call;
+use crate::context::{BehaviorContext, Means};
+use crate::delivery::InvalidDeliveryId;
+use crate::error::BehaviorError;
+use crate::segment::Segment;
+use crate::subscription::{Verdict, acquire, prepare};
+
+/// How a delivery that was made again ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Redelivered {
+    /// How many attempts it took; 0 where it was refused.
+    pub attempts: u32,
+    /// What came of it, as it is recorded.
+    pub result: Result<(), BehaviorError>,
+}
+
+/// Says why an event was not delivered again.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RedeliverError {
+    /// The id is none of a delivery.
+    ///
+    /// Retry: never. Effect: none.
+    #[error(transparent)]
+    InvalidId(#[from] InvalidDeliveryId),
+    /// The log failed, or another host serves the subscription.
+    ///
+    /// Retry: as the log says. Effect: as it says.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// There is no such subscription, or no such event.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("there is no delivery `{0}`")]
+    NotFound(String),
+    /// The behaviour caused the event itself, and is not shown it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("behaviour `{0}` caused this event itself")]
+    OwnEvent(String),
+    /// The host has no behaviour of this name.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the host has no behaviour `{0}`")]
+    UnknownBehavior(String),
+}
+
+impl Failure for RedeliverError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::InvalidId(_)
+            | Self::NotFound(_)
+            | Self::OwnEvent(_)
+            | Self::UnknownBehavior(_) => Facts::never(code::INPUT_INVALID, Effect::None),
+            Self::Log(error) => error.facts(),
+        }
+    }
+}
+
+/// Delivers an event to a behaviour, under the claim of its subscription.
+pub(crate) async fn redeliver(
+    (behavior, grants): &(Arc<dyn Behavior>, Arc<[String]>),
+    means: &Arc<Means>,
+    (id, run, seq): (&str, &RunId, u64),
+) -> Result<Redelivered, RedeliverError> {
+    let missing = || RedeliverError::NotFound(id.to_owned());
+    let name: Arc<str> = behavior.name().into();
+    means.log.subscription(&name).await?.ok_or_else(missing)?;
+    let record = record_of(&*means.log, run, seq).await?.ok_or_else(missing)?;
+    let event_type = record.record.event_type.clone();
+    let verdict = prepare(&*means.log, &name, &record).await?;
+    if matches!(verdict, Verdict::Skip) {
+        return Err(RedeliverError::OwnEvent(name.to_string()));
+    }
+    let pattern: Arc<str> = behavior.patterns().to_string().into();
+    let (mut segment, _) = acquire(&**behavior, means, (&name, &pattern)).await?;
+    let mut delivered = BehaviorDelivered::new(Arc::clone(&name), run.clone(), seq, &*event_type);
+    let (delivery, cause) = match verdict {
+        Verdict::Deliver(delivery, cause) => (*delivery, cause),
+        Verdict::Skip => return Err(RedeliverError::OwnEvent(name.to_string())),
+        Verdict::Refuse { reason, message, exception_type } => {
+            let error = BehaviorError::refused(reason, message, exception_type);
+            end(&mut segment, error.failed(&delivered, 0, &means.redactor)).await?;
+            return Ok(Redelivered { attempts: 0, result: Err(error) });
+        }
+    };
+    delivered.length = cause.length;
+    segment.note(delivered.clone());
+    segment.commit().await?;
+    let context =
+        BehaviorContext::new((Arc::clone(means), Arc::clone(grants)), Arc::clone(&name), cause);
+    let made = call(Arc::clone(behavior), delivery, context, Arc::clone(&means.clock)).await;
+    match &made.result {
+        Ok(()) => {
+            let completed = BehaviorCompleted::new(name, run.clone(), seq, made.attempts);
+            end(&mut segment, completed).await?;
+        }
+        Err(error) => {
+            let failed = error.failed(&delivered, made.attempts, &means.redactor);
+            end(&mut segment, failed).await?;
+        }
+    }
+    Ok(Redelivered { attempts: made.attempts, result: made.result })
+}
+
+async fn end(segment: &mut Segment, kind: impl Into<EventKind>) -> Result<(), LogError> {
+    segment.note(kind);
+    segment.commit().await
+}
+
+/// Reads one event of a run; `None` where there is none of this number.
+async fn record_of(
+    log: &dyn EventLog,
+    run: &RunId,
+    seq: u64,
+) -> Result<Option<FeedRecord>, LogError> {
+    if seq == 0 || log.summary(run).await?.is_none_or(|summary| summary.last_seq < seq) {
+        return Ok(None);
+    }
+    let mut records = log.records(run, seq).await?.into_iter();
+    let record = records.find(|record| record.seq == seq);
+    Ok(record.map(|record| FeedRecord::new(run.clone(), record, Cursor::start())))
+}

@@ -1,0 +1,127 @@
+//! The behaviours of agent files.
+
+mod failure_text;
+mod program;
+mod webhook;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use backstop_behaviors::{
+    Behavior, BehaviorContext, BehaviorError, BehaviorHost, Delivery, Serving, Start,
+};
+use backstop_config::{AgentFile, BehaviorAction, BehaviorStart, BehaviorTable};
+use backstop_event_log::Patterns;
+use backstop_store_sqlite::Database;
+
+use self::program::CommandAction;
+use self::webhook::Webhook;
+use crate::assemble::{self, folder_of};
+use crate::exit::CliError;
+use crate::output::note;
+
+/// How long a command waits at its end for what is still to be delivered.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// The behaviours of an agent file while a command runs; nothing where there are none.
+#[derive(Default)]
+pub(crate) struct Behaviors(Option<Serving>);
+
+/// A `[[behavior]]` table, ready to be given events.
+struct FileBehavior {
+    table: BehaviorTable,
+    action: Action,
+}
+
+enum Action {
+    Command(CommandAction),
+    Url(Webhook),
+}
+
+impl Behaviors {
+    /// Serves those of a file that no other host has, before the first event that they may be given.
+    pub(crate) async fn serve(
+        file: &AgentFile,
+        path: &Path,
+        database: &Database,
+    ) -> Result<Self, CliError> {
+        if file.behaviors.is_empty() {
+            return Ok(Self(None));
+        }
+        let serving = host(database, of_file(file, path)?)?.serve();
+        serving.taken().await;
+        Ok(Self(Some(serving)))
+    }
+
+    /// Waits for what is to be delivered, not for ever, and stops.
+    pub(crate) async fn end(self) {
+        let Some(serving) = self.0 else { return };
+        if !serving.settle(SETTLE).await {
+            note(&format!(
+                "not all behaviours were told in {} seconds; what is left is delivered when they are served again",
+                SETTLE.as_secs()
+            ));
+        }
+        serving.stop().await;
+    }
+}
+
+/// Makes what serves behaviours on the log of a store.
+pub(crate) fn host(
+    database: &Database,
+    behaviors: Vec<Arc<dyn Behavior>>,
+) -> Result<BehaviorHost, CliError> {
+    let host = BehaviorHost::builder(Arc::new(database.log()));
+    let host = behaviors.into_iter().fold(host, |host, behavior| host.shared_behavior(behavior));
+    host.build().map_err(CliError::usage)
+}
+
+/// Makes the behaviours of a file.
+pub(crate) fn of_file(file: &AgentFile, path: &Path) -> Result<Vec<Arc<dyn Behavior>>, CliError> {
+    let redactor = assemble::redactor(file, path);
+    let made = |table: &BehaviorTable| {
+        let redactor = redactor.clone();
+        let action = match table.action() {
+            BehaviorAction::Command(command) => {
+                let (folder, variables) = (folder_of(path), assemble::usual_variables());
+                Action::Command(CommandAction::new(command, folder, variables, redactor))
+            }
+            BehaviorAction::Url(url) => Action::Url(Webhook::new(url.clone(), redactor)?),
+            _ => return Err(CliError::usage("this kind of behaviour is not known")),
+        };
+        Ok(Arc::new(FileBehavior { table: table.clone(), action }) as Arc<dyn Behavior>)
+    };
+    file.behaviors.iter().map(made).collect()
+}
+
+#[async_trait]
+impl Behavior for FileBehavior {
+    fn name(&self) -> &str {
+        self.table.name()
+    }
+
+    fn patterns(&self) -> &Patterns {
+        self.table.patterns()
+    }
+
+    fn start(&self) -> Start {
+        match self.table.start() {
+            BehaviorStart::Start => Start::Start,
+            _ => Start::Now,
+        }
+    }
+
+    fn timeout(&self) -> Duration {
+        self.table.timeout()
+    }
+
+    async fn on(&self, delivery: &Delivery, _: &BehaviorContext) -> Result<(), BehaviorError> {
+        let json = serde_json::to_string(delivery).map_err(BehaviorError::other)?;
+        match &self.action {
+            Action::Command(command) => Ok(command.tell(&json).await?),
+            Action::Url(webhook) => Ok(webhook.tell(&delivery.id, json).await?),
+        }
+    }
+}

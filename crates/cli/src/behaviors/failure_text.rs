@@ -1,0 +1,44 @@
+//! What programs and servers say when they fail, within bounds.
+
+/// How much is kept, in characters.
+const MAX_CHARS: usize = 2_000;
+
+/// Returns the end of a text, behind a colon; nothing of a blank one.
+pub(super) fn end_of(text: &str) -> String {
+    let text = text.trim();
+    let cut = text.char_indices().rev().nth(MAX_CHARS - 1).map_or(0, |(at, _)| at);
+    match (text.is_empty(), cut) {
+        (true, _) => String::new(),
+        (false, 0) => format!(": {text}"),
+        (false, cut) => format!(": …{}", &text[cut..]),
+    }
+}
+
+/// Returns the beginning of a text, behind a colon; nothing of a blank one.
+pub(super) fn beginning_of(text: &str) -> String {
+    let text = text.trim();
+    match (text.is_empty(), text.char_indices().nth(MAX_CHARS)) {
+        (true, _) => String::new(),
+        (false, None) => format!(": {text}"),
+        (false, Some((cut, _))) => format!(": {}…", &text[..cut]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: X8
+    #[test]
+    fn text_is_cut_between_characters() {
+        let long = "é".repeat(MAX_CHARS + 5);
+        assert_eq!((end_of(" \n"), beginning_of("")), (String::new(), String::new()));
+        assert_eq!((end_of(" a\n"), beginning_of("a ")), (": a".to_owned(), ": a".to_owned()));
+        let cut = "é".repeat(MAX_CHARS);
+        assert_eq!(
+            (end_of(&long), beginning_of(&long)),
+            (format!(": …{cut}"), format!(": {cut}…"))
+        );
+        assert_eq!(end_of(&cut), format!(": {cut}"));
+    }
+}

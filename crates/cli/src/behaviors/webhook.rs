@@ -1,0 +1,170 @@
+//! A behaviour that is a server.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_provider_http::retry_after;
+use backstop_redact::Redactor;
+use layer0::code;
+use layer0::failure::{Effect, Facts, Failure};
+use reqwest::header::{CONTENT_TYPE, LOCATION};
+use reqwest::{Client, Response, StatusCode, Url};
+use thiserror::Error;
+
+use super::failure_text::beginning_of;
+use crate::exit::CliError;
+
+/// How long a connection may take; the delivery as a whole is limited by its timeout.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of an answer is read.
+const MAX_BODY_BYTES: usize = 16 * 1024;
+/// What the command calls itself.
+const USER_AGENT: &str = concat!("backstop/", env!("CARGO_PKG_VERSION"));
+
+/// A server that is sent each delivery by POST.
+pub(super) struct Webhook {
+    url: Url,
+    client: Client,
+    redactor: Redactor,
+}
+
+/// Says why a server could not be told of an event.
+#[derive(Debug, Error)]
+pub(super) enum WebhookError {
+    /// It refused what was sent.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("the server answered {status}{said}")]
+    Refused { status: StatusCode, said: String },
+    /// It answered with a redirect, which is not followed.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the server answered {status} and points to {to}; redirects are not followed")]
+    Redirected { status: StatusCode, to: String },
+    /// It answered 408, 429 or 5xx.
+    ///
+    /// Retry: after the wait it asks for, or with backoff. Effect: unknown.
+    #[error("the server answered {status}{said}")]
+    Unavailable { status: StatusCode, wait: Option<Duration>, said: String },
+    /// There was no connection, or none that held.
+    ///
+    /// Retry: with backoff. Effect: unknown, none if there was no connection.
+    #[error("the server did not answer")]
+    Unreachable(#[source] reqwest::Error),
+}
+
+impl Failure for WebhookError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Refused { .. } => Facts::never(code::BEHAVIOR_FAILED, Effect::Unknown),
+            Self::Redirected { .. } => Facts::never(code::BEHAVIOR_FAILED, Effect::None),
+            Self::Unavailable { wait, .. } => {
+                Facts::hinted(code::BEHAVIOR_FAILED, *wait, Effect::Unknown)
+            }
+            Self::Unreachable(error) if error.is_connect() => {
+                Facts::backoff(code::BEHAVIOR_FAILED, Effect::None)
+            }
+            Self::Unreachable(_) => Facts::backoff(code::BEHAVIOR_FAILED, Effect::Unknown),
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::Redirected { .. } => Some("give its `url` as it answers itself".into()),
+            _ => None,
+        }
+    }
+}
+
+impl Webhook {
+    /// Makes it of a URL, which is `http` or `https` and has a host.
+    pub(super) fn new(url: Url, redactor: Redactor) -> Result<Self, CliError> {
+        let builder = Client::builder()
+            .tls_backend_rustls()
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate()
+            .no_hickory_dns()
+            .user_agent(USER_AGENT)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .referer(false)
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never());
+        // A proxy is for what leaves the machine.
+        let builder = if is_loopback(&url) { builder.no_proxy() } else { builder };
+        let client = builder.build();
+        let client = client.map_err(|error| CliError::internal("making an HTTP client", error))?;
+        Ok(Self { url, client, redactor })
+    }
+
+    /// Sends it a delivery.
+    pub(super) async fn tell(&self, id: &str, json: String) -> Result<(), WebhookError> {
+        let request = self.client.post(self.url.clone());
+        let request = request.header(CONTENT_TYPE, "application/json");
+        let sent = request.header("idempotency-key", key(id)).body(json).send().await;
+        let response = sent.map_err(|error| WebhookError::Unreachable(error.without_url()))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let wait = retry_after(response.headers(), SystemClock.now());
+        if status.is_redirection() {
+            let to =
+                response.headers().get(LOCATION).map(|to| String::from_utf8_lossy(to.as_bytes()));
+            let to = self.redactor.redact(to.as_deref().unwrap_or("nowhere")).into_owned();
+            return Err(WebhookError::Redirected { status, to });
+        }
+        let said = beginning_of(&self.redactor.redact(&body(response).await));
+        let is_temporary = matches!(status.as_u16(), 408 | 429) || status.is_server_error();
+        Err(match is_temporary {
+            true => WebhookError::Unavailable { status, wait, said },
+            false => WebhookError::Refused { status, said },
+        })
+    }
+}
+
+/// Returns the id of a delivery as a header holds it: what is no ASCII of it is percent-encoded.
+fn key(id: &str) -> String {
+    let is_plain = |byte: u8| byte == b' ' || byte.is_ascii_graphic() && byte != b'%';
+    let encoded = |byte: u8| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    id.bytes().map(encoded).collect()
+}
+
+/// Reads the beginning of an answer.
+async fn body(mut response: Response) -> String {
+    let mut read = Vec::new();
+    while read.len() < MAX_BODY_BYTES
+        && let Ok(Some(piece)) = response.chunk().await
+    {
+        read.extend_from_slice(&piece);
+    }
+    read.truncate(MAX_BODY_BYTES);
+    String::from_utf8_lossy(&read).into_owned()
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Spec: X8
+    #[test]
+    fn key_is_the_id_as_ascii() {
+        for (id, expected) in [
+            ("tell ops/run_1/7", "tell ops/run_1/7"),
+            ("tell ops/zähl 5%/7", "tell ops/z%C3%A4hl 5%25/7"),
+        ] {
+            assert_eq!(key(id), expected);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `backstop behaviors`
+
+use std::collections::VecDeque;
+use std::process::ExitCode;
+
+use backstop_behaviors::{RedeliverError, delivery_id};
+use backstop_event_log::{
+    Cursor, EventFilter, EventLog, LogError, Subscription, follow, segment_id,
+};
+use backstop_store_sqlite::Database;
+use layer0::Timestamp;
+use layer0::event::{BehaviorFailed, EventKind};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::args::{
+    BehaviorsArgs, BehaviorsCommand, BehaviorsFailuresArgs, BehaviorsListArgs,
+    BehaviorsRedeliverArgs,
+};
+use crate::behaviors::{host, of_file};
+use crate::exit::{self, CliError};
+use crate::output::{counted, style::BAD};
+use crate::{agent_file, output, store};
+
+pub(crate) async fn run(args: BehaviorsArgs) -> Result<ExitCode, CliError> {
+    match args.command {
+        BehaviorsCommand::List(args) => list(args).await,
+        BehaviorsCommand::Failures(args) => failures(args).await,
+        BehaviorsCommand::Redeliver(args) => redeliver(args).await,
+    }
+}
+
+/// A subscription, as it is listed.
+#[derive(Serialize)]
+struct Listed {
+    name: String,
+    pattern: String,
+    segment: String,
+    cursor: Cursor,
+    /// Of its newest segment.
+    delivered: usize,
+    failed: usize,
+}
+
+impl Listed {
+    async fn of(log: &dyn EventLog, subscription: Subscription) -> Result<Self, LogError> {
+        let segment = segment_id(&subscription.name, subscription.segment);
+        let records = log.records(&segment, 1).await?;
+        let count = |kind: &str| records.iter().filter(|one| one.event_type == kind).count();
+        Ok(Self {
+            name: subscription.name.to_string(),
+            pattern: subscription.pattern.to_string(),
+            segment: segment.to_string(),
+            cursor: subscription.cursor,
+            delivered: count("behavior.delivered"),
+            failed: count("behavior.failed"),
+        })
+    }
+}
+
+async fn list(args: BehaviorsListArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let listed = match store::open_read_only(&chosen).await? {
+        Some(database) => {
+            let listed = all(&database).await;
+            database.close().await;
+            listed?
+        }
+        None => Vec::new(),
+    };
+    if args.json {
+        listed.iter().try_for_each(output::json)?;
+    } else if listed.is_empty() {
+        output::note(&format!("no subscriptions in {}", chosen.url));
+    } else {
+        let rows: Vec<Vec<String>> = listed.into_iter().map(row).collect();
+        let header = ["NAME", "SEGMENT", "CURSOR", "DELIVERED", "FAILED", "PATTERN"];
+        output::table(&header, &rows)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn all(database: &Database) -> Result<Vec<Listed>, LogError> {
+    let log = database.log();
+    let mut listed = Vec::new();
+    for subscription in log.subscriptions().await? {
+        listed.push(Listed::of(&log, subscription).await?);
+    }
+    Ok(listed)
+}
+
+fn row(listed: Listed) -> Vec<String> {
+    let Listed { name, pattern, segment, cursor, delivered, failed } = listed;
+    let numbers = [cursor.to_string(), delivered.to_string(), failed.to_string()];
+    [name, segment].into_iter().chain(numbers).chain([pattern]).collect()
+}
+
+/// A delivery that failed.
+#[derive(Serialize)]
+struct Failed {
+    id: String,
+    at: Timestamp,
+    #[serde(flatten)]
+    failed: BehaviorFailed,
+}
+
+async fn failures(args: BehaviorsFailuresArgs) -> Result<ExitCode, CliError> {
+    let chosen = store::choose(&args.store, None)?;
+    let failed = match store::open_read_only(&chosen).await? {
+        Some(database) => {
+            let failed = newest_failures(&database, args.limit).await;
+            database.close().await;
+            failed?
+        }
+        None => VecDeque::new(),
+    };
+    if args.json {
+        failed.iter().try_for_each(output::json)?;
+    } else if failed.is_empty() {
+        output::note(&format!("no delivery failed in {}", chosen.url));
+    } else {
+        for Failed { id, at, failed } in &failed {
+            let attempts = counted(failed.attempts.into(), "attempt");
+            output::line(&format!("{id}  {at}, {attempts}: {}", failed.reason))?;
+            output::lines(&format!("  {}", failed.message))?;
+        }
+        output::note("deliver one again with `backstop behaviors redeliver ID --agent FILE`");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads the failures of all subscriptions, newest first.
+async fn newest_failures(database: &Database, limit: u32) -> Result<VecDeque<Failed>, LogError> {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let log = std::sync::Arc::new(database.log());
+    let filter = EventFilter::new().event_type("behavior.failed");
+    let mut feed = follow(log, filter, Cursor::start()).await?;
+    let mut newest = VecDeque::new();
+    while let Some(next) = feed.try_next().await? {
+        let event = match next.record.decode(&next.run) {
+            Err(LogError::Erased { .. }) => continue,
+            event => event?,
+        };
+        let EventKind::BehaviorFailed(failed) = event.kind else { continue };
+        let id = delivery_id(&failed.behavior, &failed.run, failed.seq);
+        newest.push_front(Failed { id, at: event.at, failed });
+        newest.truncate(limit);
+    }
+    Ok(newest)
+}
+
+async fn redeliver(args: BehaviorsRedeliverArgs) -> Result<ExitCode, CliError> {
+    let file = agent_file::read(&args.agent)?;
+    let url = file.store.url.as_deref().map(|url| (url, args.agent.as_path()));
+    let chosen = store::choose(&args.store, url)?;
+    let behaviors = of_file(&file, &args.agent)?;
+    let Some(database) = store::open_existing(&chosen).await? else {
+        return Err(refused(RedeliverError::NotFound(args.id)));
+    };
+    let redelivered = match host(&database, behaviors) {
+        Ok(host) => host.redeliver(&args.id).await.map_err(refused),
+        Err(error) => Err(error),
+    };
+    database.close().await;
+    let redelivered = redelivered?;
+    let (id, attempts) = (args.id, redelivered.attempts);
+    let failed = redelivered.result.err();
+    if args.json {
+        let (reason, message) = (
+            failed.as_ref().map(|error| error.facts().code),
+            failed.as_ref().map(|error| error.message()),
+        );
+        output::json(&json!({
+            "id": id, "ok": failed.is_none(), "attempts": attempts, "reason": reason,
+            "message": message,
+        }))?;
+    } else if let Some(error) = &failed {
+        let what = format!("{}: {}", error.facts().code, error.message());
+        output::alert_of(BAD, "error: ", &what);
+        if let Some(hint) = error.hint() {
+            output::alert(&format!("  hint: {hint}"));
+        }
+    } else {
+        output::line(&format!("{id} delivered in {}", counted(attempts.into(), "attempt")))?;
+    }
+    Ok(match failed {
+        Some(_) => ExitCode::from(exit::FAILED),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+/// Says why an event was not delivered again.
+fn refused(error: RedeliverError) -> CliError {
+    match error {
+        RedeliverError::Log(error @ LogError::Claimed(_)) => CliError::from(error).with_hint(
+            "another process serves the subscription: stop that `backstop watch` or wait for that run first",
+        ),
+        RedeliverError::Log(error) => error.into(),
+        RedeliverError::UnknownBehavior(name) => {
+            CliError::usage(format!("the agent file has no behaviour `{name}`"))
+                .with_hint("name the file that has it with --agent FILE")
+        }
+        error => CliError::usage(error)
+            .with_hint("`backstop behaviors failures` lists deliveries that failed"),
+    }
+}

@@ -1,0 +1,196 @@
+//! `backstop watch`
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_behaviors::Behavior;
+use backstop_clock::{Clock, SystemClock};
+use backstop_config::AgentFile;
+use backstop_event_log::{
+    Cursor, EventFilter, EventLog, FeedRecord, Subscription, follow, segment_of,
+};
+use backstop_store_sqlite::Database;
+use layer0::event::EventKind;
+use layer0::id::RunId;
+
+use crate::args::WatchArgs;
+use crate::behaviors::{host, of_file};
+use crate::exit::CliError;
+use crate::output::style::BAD;
+use crate::output::{self, note};
+use crate::store::{self, Chosen};
+use crate::{agent_file, signals};
+
+/// How long is waited before a log that fails is read again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(args: WatchArgs) -> Result<ExitCode, CliError> {
+    let mut files = Vec::new();
+    for path in &args.agents {
+        files.push((path.as_path(), agent_file::read(path)?));
+    }
+    check(&files)?;
+    let chosen = choose(&args, &files)?;
+    let mut behaviors = Vec::new();
+    for (path, file) in &files {
+        behaviors.extend(of_file(file, path)?);
+    }
+    let Some((_, first)) = files.first() else { return Ok(ExitCode::SUCCESS) };
+    let database = store::open(&chosen, &first.store).await?;
+    let served = serve(&database, behaviors, args.json).await;
+    database.close().await;
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Refuses files whose behaviours clash in a name, and files without any.
+fn check(files: &[(&Path, AgentFile)]) -> Result<(), CliError> {
+    let mut named: BTreeMap<&str, &Path> = BTreeMap::new();
+    for (path, file) in files {
+        for behavior in &file.behaviors {
+            if let Some(other) = named.insert(behavior.name(), path) {
+                let (name, one, other) = (behavior.name(), other.display(), path.display());
+                let what = format!("behaviour `{name}` stands in {one} and in {other}");
+                return Err(CliError::usage(what).with_hint("give one of them another name"));
+            }
+        }
+    }
+    if named.is_empty() {
+        let paths: Vec<String> = files.iter().map(|(path, _)| path.display().to_string()).collect();
+        let what = format!("there is no behaviour in {}", paths.join(" or "));
+        return Err(CliError::usage(what)
+            .with_hint("add one: `[[behavior]]` with `name`, `on`, and `command` or `url`"));
+    }
+    Ok(())
+}
+
+/// Chooses the store, which has to be the same for all files.
+fn choose(args: &WatchArgs, files: &[(&Path, AgentFile)]) -> Result<Chosen, CliError> {
+    let mut chosen: Option<(Chosen, &Path)> = None;
+    for (path, file) in files {
+        let next = store::choose(&args.store, file.store.url.as_deref().map(|url| (url, *path)))?;
+        match &chosen {
+            Some((before, of)) if before.url != next.url => {
+                let (of, path) = (of.display(), path.display());
+                let what = format!("{of} and {path} have different stores");
+                return Err(CliError::usage(what).with_hint("say which one with --store URL"));
+            }
+            Some(_) => {}
+            None => chosen = Some((next, path)),
+        }
+    }
+    match chosen {
+        Some((chosen, _)) if chosen.is_kept() => Ok(chosen),
+        _ => Err(CliError::usage("a store in memory holds no runs of other processes")
+            .with_hint("name a file with --store sqlite:PATH")),
+    }
+}
+
+/// Serves behaviours until the process is told to stop.
+async fn serve(
+    database: &Database,
+    behaviors: Vec<Arc<dyn Behavior>>,
+    json: bool,
+) -> Result<(), CliError> {
+    let mut told = std::pin::pin!(signals::told_to_stop());
+    let log = Arc::new(database.log());
+    let names: Vec<String> = behaviors.iter().map(|behavior| behavior.name().to_owned()).collect();
+    let filter = EventFilter::new().event_type("behavior.*");
+    let mut feed = follow(log.clone(), filter, Cursor::now()).await?;
+    let serving = host(database, behaviors)?.serve();
+    let waiting = tokio::select! {
+        _ = &mut told => return Ok(()),
+        waiting = serving.taken() => waiting,
+    };
+    for name in &names {
+        let is_waiting = waiting.iter().any(|waiting| **waiting == **name);
+        note(&begun(name, log.subscription(name).await?.as_ref(), is_waiting));
+    }
+    note("Ctrl-C stops; what is not delivered then is delivered when they are served again");
+    let mut ends = Ends { names, json, delivered: HashMap::new() };
+    let ended = loop {
+        let next = tokio::select! {
+            biased;
+            _ = &mut told => break Ok(()),
+            next = feed.next() => next,
+        };
+        match next {
+            Ok(next) => {
+                if let Err(error) = ends.take(&next) {
+                    break Err(error);
+                }
+            }
+            Err(error) if error.is_retryable() => SystemClock.sleep(AGAIN).await,
+            Err(error) => break Err(error.into()),
+        }
+    };
+    serving.stop().await;
+    ended
+}
+
+/// Says from where a subscription is served.
+fn begun(name: &str, stands: Option<&Subscription>, is_waiting: bool) -> String {
+    match stands {
+        _ if is_waiting => format!("waits for `{name}`: another process serves it"),
+        None => format!("serves `{name}`"),
+        Some(stands) => {
+            let from = match stands.cursor.number() {
+                None | Some(0) => "from the start".to_owned(),
+                Some(number) => format!("behind event {number} of the store"),
+            };
+            format!("serves `{name}` {from}: {}", stands.pattern)
+        }
+    }
+}
+
+/// Prints how deliveries end.
+struct Ends {
+    names: Vec<String>,
+    json: bool,
+    /// The types of the events whose delivery has begun.
+    delivered: HashMap<(RunId, RunId, u64), String>,
+}
+
+impl Ends {
+    fn take(&mut self, next: &FeedRecord) -> Result<(), CliError> {
+        let FeedRecord { run: segment, record, .. } = next;
+        let name = segment_of(segment).map(|(name, _)| name);
+        if !name.is_some_and(|name| self.names.iter().any(|served| served == name)) {
+            return Ok(());
+        }
+        // What a later version wrote is not ours to read.
+        let Ok(event) = record.decode(segment) else { return Ok(()) };
+        match &event.kind {
+            EventKind::BehaviorDelivered(of) => {
+                let key = (segment.clone(), of.run.clone(), of.seq);
+                self.delivered.insert(key, of.event.to_string());
+                return Ok(());
+            }
+            EventKind::BehaviorCompleted(of) => {
+                let what = self.what(segment, &of.run, of.seq);
+                note(&format!("{} {} {what} ok", record.at, of.behavior));
+            }
+            EventKind::BehaviorFailed(of) => {
+                let what = self.what(segment, &of.run, of.seq);
+                let (at, reason, message) = (record.at, &of.reason, &of.message);
+                output::note_of(BAD, &format!("{at} {} {what} {reason}: {message}", of.behavior));
+            }
+            _ => return Ok(()),
+        }
+        if self.json {
+            let line = record.envelope(segment);
+            output::json_line(&line.map_err(|error| CliError::internal("printing", error))?)?;
+        }
+        Ok(())
+    }
+
+    /// Names an event: its run, its number, and its type where that is known.
+    fn what(&mut self, segment: &RunId, run: &RunId, seq: u64) -> String {
+        match self.delivered.remove(&(segment.clone(), run.clone(), seq)) {
+            Some(event) => format!("{run} {seq} {event}"),
+            None => format!("{run} {seq}"),
+        }
+    }
+}
