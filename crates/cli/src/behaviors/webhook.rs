@@ -44,7 +44,7 @@ pub(super) enum WebhookError {
     Redirected { status: StatusCode, to: String },
     /// It answered 408, 429 or 5xx.
     ///
-    /// Retry: after the wait it asks for, or with backoff. Effect: unknown.
+    /// Retry: after the hint, else with backoff. Effect: unknown.
     #[error("the server answered {status}{said}")]
     Unavailable { status: StatusCode, wait: Option<Duration>, said: String },
     /// There was no connection, or none that held.
