@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backstop_clock::Clock;
 use backstop_event_log::{EventLog, InboxRequest, LogError};
-use backstop_react::{Agent, ReopenRequest, ResumeError, RunOutcome};
+use backstop_react::{Agent, ReopenRequest, ResumeError, ResumeRequest, RunOutcome};
 use backstop_redact::Redactor;
 use layer0::error::{OperatorError, OrchError};
 use layer0::event::Cause;
@@ -133,7 +133,8 @@ impl BehaviorContext {
     }
 
     /// Opens a run again that failed or was stopped, and goes on with it to its end, with the agent of the host
-    /// that has its name. Needs the grant `run:reopen`.
+    /// that has its name. A run that this delivery opened before, and whose process died or time was over, is gone
+    /// on with. Needs the grant `run:reopen`, and a [`timeout`](crate::Behavior::timeout) in which the run can end.
     ///
     /// # Errors
     ///
@@ -151,7 +152,12 @@ impl BehaviorContext {
         let agent = agent.ok_or_else(|| self.missing(format!("agent `{}`", summary.agent)))?;
         let mut request = request;
         request.cause = Some(self.cause.clone());
-        match agent.reopen(request).await {
+        let is_own = summary.causes.last().is_some_and(|(.., cause)| *cause == self.cause);
+        let result = match summary.is_open() && is_own {
+            true => agent.resume(ResumeRequest::new(request.run)).await,
+            false => agent.reopen(request).await,
+        };
+        match result {
             Ok(outcome) => Ok(outcome),
             Err(ResumeError::Run(failure)) => Err((*failure).into()),
             Err(error) => Err(error.into()),

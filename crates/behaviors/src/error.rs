@@ -69,9 +69,10 @@ impl BehaviorError {
         attempts: u32,
         redactor: &Redactor,
     ) -> BehaviorFailed {
-        let (code, message) = (Code::new(self.facts.code), self.message());
-        let message = redactor.redact(&message);
-        BehaviorFailed::new(delivered, attempts, self.exception_type, code, &*message)
+        let message = self.message();
+        let message = redactor.redact(&message).into_owned();
+        let code = Code::new(self.facts.code);
+        BehaviorFailed::new(delivered, attempts, self.exception_type, code, message)
     }
 
     pub(crate) fn timed_out(limit: std::time::Duration) -> Self {

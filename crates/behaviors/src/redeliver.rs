@@ -87,7 +87,7 @@ pub(crate) async fn redeliver(
     }
     let pattern: Arc<str> = behavior.patterns().to_string().into();
     let (mut segment, _) = acquire(&**behavior, means, (&name, &pattern)).await?;
-    let delivered = BehaviorDelivered::new(Arc::clone(&name), run.clone(), seq, &*event_type);
+    let mut delivered = BehaviorDelivered::new(Arc::clone(&name), run.clone(), seq, &*event_type);
     let (delivery, cause) = match verdict {
         Verdict::Deliver(delivery, cause) => (*delivery, cause),
         Verdict::Skip => return Err(RedeliverError::OwnEvent(name.to_string())),
@@ -97,16 +97,22 @@ pub(crate) async fn redeliver(
             return Ok(Redelivered { attempts: 0, result: Err(error) });
         }
     };
+    delivered.length = cause.length;
     segment.note(delivered.clone());
     segment.commit().await?;
     let context =
         BehaviorContext::new((Arc::clone(means), Arc::clone(grants)), Arc::clone(&name), cause);
     let made = call(Arc::clone(behavior), delivery, context, Arc::clone(&means.clock)).await;
-    let kind: EventKind = match &made.result {
-        Ok(()) => BehaviorCompleted::new(name, run.clone(), seq, made.attempts).into(),
-        Err(error) => error.failed(&delivered, made.attempts, &means.redactor).into(),
-    };
-    end(&mut segment, kind).await?;
+    match &made.result {
+        Ok(()) => {
+            let completed = BehaviorCompleted::new(name, run.clone(), seq, made.attempts);
+            end(&mut segment, completed).await?;
+        }
+        Err(error) => {
+            let failed = error.failed(&delivered, made.attempts, &means.redactor);
+            end(&mut segment, failed).await?;
+        }
+    }
     Ok(Redelivered { attempts: made.attempts, result: made.result })
 }
 

@@ -37,7 +37,8 @@ impl Segment {
         let mut moves = Moves::new(Arc::clone(name), Arc::clone(pattern), 1);
         moves.cursor = Some(cursor);
         let mut segment = Self::new(log, clock, writer, moves);
-        segment.note(SubscriptionOpened::new(Arc::clone(name), Arc::clone(pattern)));
+        let opened = SubscriptionOpened::new(Arc::clone(name), Arc::clone(pattern));
+        segment.open(opened);
         segment.commit().await?;
         Ok(segment)
     }
@@ -107,6 +108,12 @@ impl Segment {
         }
     }
 
+    /// Notes the first event, sealed with the key of the log where it has one.
+    fn open(&mut self, mut opened: SubscriptionOpened) {
+        opened.key_id = self.log.key().map(|key| key.id().into());
+        self.note(opened);
+    }
+
     fn is_full(&self) -> bool {
         let summary = self.writer.summary();
         let age = |since: Timestamp| self.clock.now().since(since);
@@ -121,13 +128,16 @@ impl Segment {
         self.moves.pattern = pattern.unwrap_or_else(|| Arc::clone(&self.moves.pattern));
         let (name, pattern) = (Arc::clone(&self.moves.name), Arc::clone(&self.moves.pattern));
         let run = segment_id(&name, self.moves.segment);
-        self.writer = RunWriter::new(Arc::clone(&self.log), run);
+        let next = RunWriter::new(Arc::clone(&self.log), run);
+        // Its claim is held until the next one stands.
+        let before = std::mem::replace(&mut self.writer, next);
         let mut opened = SubscriptionOpened::new(name, pattern);
         (opened.follows, opened.head) = (Some(follows), Some(head));
-        self.note(opened);
+        self.open(opened);
         self.has_notes = false;
         self.writer.move_subscription(self.moves.clone());
         drop(self.writer.commit().await?);
+        drop(before);
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use backstop_event_log::{Feed, FeedRecord, LogError, follow};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use layer0::event::{BehaviorCompleted, BehaviorDelivered, BehaviorFailed, Cause};
+use layer0::event::{BehaviorCompleted, BehaviorDelivered, BehaviorFailed, Cause, EventKind};
 use layer0::{Code, code};
 use tokio_util::sync::CancellationToken;
 
@@ -205,9 +205,16 @@ impl Held<'_> {
                 continue;
             };
             self.at_work += 1;
-            let (log, name) = (Arc::clone(&self.serve.means.log), Arc::clone(&self.serve.name));
+            let Serve { name, means, .. } = self.serve;
+            let (log, clock, name) =
+                (Arc::clone(&means.log), Arc::clone(&means.clock), Arc::clone(name));
             self.work.push(Box::pin(async move {
-                let verdict = prepare(&*log, &name, &record).await;
+                let mut verdict = prepare(&*log, &name, &record).await;
+                // What else is at work goes on meanwhile.
+                while verdict.as_ref().is_err_and(LogError::is_retryable) {
+                    clock.sleep(AGAIN).await;
+                    verdict = prepare(&*log, &name, &record).await;
+                }
                 Done::Prepared(id, record, verdict)
             }));
         }
@@ -226,8 +233,8 @@ impl Held<'_> {
                     Err(error) => {
                         let redactor = &self.serve.means.redactor;
                         let failed = error.failed(&delivered, end.attempts, redactor);
-                        let (code, message) = (error.facts().code, &failed.message);
-                        tracing::warn!(subscription = %self.serve.name, code, "{message}");
+                        let BehaviorFailed { reason, message, .. } = &failed;
+                        tracing::warn!(subscription = %self.serve.name, %reason, "{message}");
                         self.segment.note(failed);
                     }
                 }
@@ -258,7 +265,8 @@ impl Held<'_> {
                 self.ended(id);
             }
             Verdict::Deliver(delivery, cause) => {
-                let delivered = delivered();
+                let mut delivered = delivered();
+                delivered.length = cause.length;
                 self.segment.note((*delivered).clone());
                 self.starting.push((id, delivered, *delivery, cause));
             }
@@ -313,7 +321,11 @@ impl Serve {
         let is_own =
             backstop_event_log::segment_of(run).is_some_and(|(name, _)| name == &*self.name);
         let ends_a_circle = record.event_type == "behavior.failed"
-            && record.payload.text().is_some_and(|text| text.contains(code::BEHAVIOR_RECURSION));
+            && record.payload.text().is_some_and(|text| text.contains(code::BEHAVIOR_RECURSION))
+            && matches!(
+                record.decode(run).map(|event| event.kind),
+                Ok(EventKind::BehaviorFailed(failed)) if failed.reason == *code::BEHAVIOR_RECURSION
+            );
         !is_own && !ends_a_circle && self.behavior.patterns().matches(run, record)
     }
 }

@@ -130,7 +130,7 @@ impl Naming {
     fn of(record: &Record) -> Self {
         match (&*record.event_type, record.payload.text()) {
             // What cannot be read was changed, and its hash says so.
-            ("run.started" | "run.forked", Some(text)) => {
+            ("run.started" | "run.forked" | "subscription.opened", Some(text)) => {
                 serde_json::from_str(text).unwrap_or_default()
             }
             _ => Self::default(),
@@ -142,6 +142,7 @@ impl Naming {
 pub(crate) fn key_id_in(first: &EventKind) -> Option<&str> {
     match first {
         EventKind::RunStarted(started) => started.key_id.as_deref(),
+        EventKind::SubscriptionOpened(opened) => opened.key_id.as_deref(),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@ use layer0::id::{ApprovalId, CallId, RunId, SessionId};
 use crate::{
     ApprovalChange, Batch, Claim, Cursor, EventFilter, EventLog, EventWatch, EventWatches,
     FeedPage, FeedRecord, InboxMessage, InboxRequest, InboxWatch, InboxWatches, LogError, LogKey,
-    OpenApproval, Payload, Record, RunFilter, RunSummary, Subscription, is_segment,
+    Moves, OpenApproval, Payload, Record, RunFilter, RunSummary, Subscription, is_segment,
 };
 
 use self::sessions::Sessions;
@@ -215,6 +215,13 @@ impl Runs {
         }
         if batch.reopens() {
             self.sessions.reopen(&batch.summary)?;
+        }
+        let stale = |moves: &Moves| {
+            let stands = self.subscriptions.get(&moves.name);
+            stands.is_some_and(|it| ![it.segment, it.segment + 1].contains(&moves.segment))
+        };
+        if batch.moves.as_deref().is_some_and(stale) {
+            return Err(LogError::conflict(batch.run.clone(), first));
         }
         if let Some(moves) = batch.moves.take() {
             let begun = || moves.begun();

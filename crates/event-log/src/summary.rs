@@ -10,9 +10,6 @@ use layer0::usage::{BudgetIncrease, Usage};
 use layer0::{Code, JsonText, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How many of its causes a run is known by.
-const MAX_CAUSES: usize = 8;
-
 /// What a run is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -197,7 +194,7 @@ pub struct RunSummary {
     pub key_id: Option<Arc<str>>,
     /// What of it a behaviour caused, by the event that says so; the last few.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub causes: Vec<(u64, Cause)>,
+    pub causes: Vec<(u64, Timestamp, Cause)>,
     /// The seq of its last event.
     #[serde(default, skip_serializing_if = "is_default")]
     pub last_seq: u64,
@@ -244,6 +241,9 @@ pub fn sessions_of(events: &[Event]) -> Vec<SessionId> {
 }
 
 impl RunSummary {
+    /// How many of its causes are kept at a glance.
+    pub const MAX_CAUSES: usize = 16;
+
     /// Is it neither finished nor failed?
     #[must_use]
     pub const fn is_open(&self) -> bool {
@@ -292,10 +292,10 @@ impl RunSummary {
         if let Some(code) = code_of(&event.kind) {
             self.last_failure = Some(LastFailure { seq: event.seq, code: code.clone() });
         }
-        if let Some(cause) = cause_of(&event.kind) {
-            let too_many = (self.causes.len() + 1).saturating_sub(MAX_CAUSES);
+        if let Some(cause) = event.kind.cause() {
+            let too_many = (self.causes.len() + 1).saturating_sub(Self::MAX_CAUSES);
             self.causes.drain(..too_many);
-            self.causes.push((event.seq, cause.clone()));
+            self.causes.push((event.seq, event.at, cause.clone()));
         }
         match &event.kind {
             EventKind::RunStarted(started) => {
@@ -318,6 +318,7 @@ impl RunSummary {
             }
             EventKind::SubscriptionOpened(opened) => {
                 self.agent = Arc::clone(&opened.name);
+                self.key_id.clone_from(&opened.key_id);
                 (self.started_at, self.usage) = (event.at, Usage::free());
             }
             EventKind::ErrorStored(_) => self.errors = self.errors.saturating_add(1),
@@ -426,16 +427,6 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Returns the delivery that an event says led to it.
-fn cause_of(kind: &EventKind) -> Option<&Cause> {
-    match kind {
-        EventKind::RunStarted(started) => started.cause.as_deref(),
-        EventKind::RunReopened(reopened) => reopened.cause.as_deref(),
-        EventKind::SignalReceived(signal) => signal.cause.as_deref(),
-        _ => None,
-    }
-}
-
 /// Returns the code of an event that says that something went wrong.
 fn code_of(kind: &EventKind) -> Option<&Code> {
     match kind {
@@ -503,7 +494,7 @@ mod tests {
             messages: 6,
             salted: true,
             key_id: Some("0123".into()),
-            causes: vec![(2, Cause::new("tell", "run_0", 3, 1))],
+            causes: vec![(2, Timestamp::from_millis(6), Cause::new("tell", "run_0", 3, 1))],
             last_seq: 8,
             head: Hash([7; 32]),
         };

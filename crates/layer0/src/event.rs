@@ -254,6 +254,19 @@ event_kinds! {
     BehaviorFailed "behavior.failed"
 }
 
+impl EventKind {
+    /// Returns the delivery to a behaviour that the event says led to it, and to what follows in its run.
+    #[must_use]
+    pub fn cause(&self) -> Option<&Cause> {
+        match self {
+            Self::RunStarted(started) => started.cause.as_deref(),
+            Self::RunReopened(reopened) => reopened.cause.as_deref(),
+            Self::SignalReceived(signal) => signal.cause.as_deref(),
+            _ => None,
+        }
+    }
+}
+
 impl Serialize for Event {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut event = serializer.serialize_struct("Event", 10)?;

@@ -112,19 +112,21 @@ impl SpendLimits {
                 Ok(Err(used)) => NotReserved::Refused(account.exhausted(used)),
                 Err(error) => NotReserved::Failed(account.name, error),
             };
-            self.settle(reserved, 0).await;
+            self.settle(reserved, Some(0)).await;
             return Err(refused);
         }
         Ok(reserved)
     }
 
-    /// Counts what the attempt cost instead of what was reserved for it. Where that fails, it stays reserved, and
+    /// Counts what the attempt cost instead of what was reserved for it; what was reserved, where that is not known.
+    /// Where it fails, it stays reserved, and
     /// the next attempt of the run counts that as spent.
-    pub(crate) async fn settle(&self, reserved: Reserved, cost: u64) {
+    pub(crate) async fn settle(&self, reserved: Reserved, cost: Option<u64>) {
         let Reserved { run, accounts } = reserved;
         for account in accounts {
             let settle = |balance: &mut Balance| {
-                balance.reserved.remove(run.as_str());
+                let reserved = balance.reserved.remove(run.as_str()).unwrap_or_default();
+                let cost = cost.unwrap_or(reserved);
                 balance.spent_nanousd = balance.spent_nanousd.saturating_add(cost);
                 Ok(())
             };
@@ -177,7 +179,8 @@ impl SpendLimits {
             }
             LimitScope::Label(key) => {
                 let value = labels.get(key)?;
-                let of = format!("{key}={value}");
+                // Neither can be taken for a part of the other.
+                let of = format!("{}={value}", key.replace('%', "%25").replace('=', "%3D"));
                 ("label", of, format!("label `{key}` = `{value}`"))
             }
             LimitScope::Session => {

@@ -122,7 +122,7 @@ impl StateStore for SqliteStateStore {
             }
             true => {
                 "SELECT key, number, at, expires_at, value FROM state \
-                 WHERE scope = $1 AND key >= $2 AND substr(key, 1, length($2)) = $2 \
+                 WHERE scope = $1 AND key >= $2 AND key < $2 || char(1114111) \
                  AND ($3 IS NULL OR key < $3) \
                  AND (expires_at IS NULL OR expires_at > $4) ORDER BY key DESC LIMIT $5"
             }

@@ -1,6 +1,6 @@
 //! Where subscriptions stand.
 
-use backstop_event_log::{LogError, Moves, Subscription};
+use backstop_event_log::{LogError, Moves, Subscription, segment_id};
 use layer0::id::RunId;
 use serde_json::json;
 use sqlx::sqlite::{SqlitePool, SqliteRow};
@@ -13,9 +13,10 @@ use crate::rows::{signed, unsigned};
 /// Moves a subscription, inside the transaction of an append to its segment.
 pub(crate) async fn take(connection: &mut SqliteConnection, moves: &Moves) -> Result<(), JobError> {
     let Moves { name, pattern, segment, cursor, positions, .. } = moves;
-    sqlx::query(
+    let moved = sqlx::query(
         "INSERT INTO subscriptions (name, pattern, segment, cursor) VALUES ($1, $2, $3, coalesce($4, 'start')) \
-         ON CONFLICT (name) DO UPDATE SET pattern = $2, segment = $3, cursor = coalesce($4, cursor)",
+         ON CONFLICT (name) DO UPDATE SET pattern = $2, segment = $3, cursor = coalesce($4, cursor) \
+         WHERE segment = $3 OR segment = $3 - 1",
     )
     .bind(&**name)
     .bind(&**pattern)
@@ -23,6 +24,10 @@ pub(crate) async fn take(connection: &mut SqliteConnection, moves: &Moves) -> Re
     .bind(cursor.map(|cursor| cursor.to_string()))
     .execute(&mut *connection)
     .await?;
+    if moved.rows_affected() == 0 {
+        // Another host has begun a later segment.
+        return Err(JobError::Log(LogError::conflict(segment_id(name, *segment), 0)));
+    }
     if positions.is_empty() {
         return Ok(());
     }

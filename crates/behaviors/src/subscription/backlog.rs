@@ -6,7 +6,7 @@ use backstop_event_log::{Cursor, FeedRecord};
 use layer0::id::RunId;
 
 /// How many events may be read ahead of the first that has not ended.
-const MAX_AHEAD: usize = 256;
+const MAX_AHEAD: usize = 1_024;
 
 /// Numbers an event that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -39,10 +39,10 @@ pub(crate) async fn prepare(
     let cause = match cause_of(log, &event).await {
         Ok(cause) => cause,
         Err(error) if error.is_retryable() => return Err(error),
-        // A summary that cannot be read names no cause.
+        // Delivered without its cause, it could go in a circle.
         Err(error) => {
-            tracing::warn!(run = %record.run, "what led to an event cannot be read: {error}");
-            None
+            let (reason, message) = (error.code(), chain(&error).join(": "));
+            return Ok(Verdict::Refuse { reason, message, exception_type: "LogError" });
         }
     };
     if cause.as_ref().is_some_and(|cause| cause.subscription == *name) {

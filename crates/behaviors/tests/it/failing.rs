@@ -96,3 +96,43 @@ async fn failures_leave_the_others_alone() {
     let ops = record(&log, "ops", 1).await;
     assert_eq!(types(&ops).iter().filter(|it| **it == "behavior.completed").count(), 3);
 }
+
+/// Spec: X3, X5. Behaviours that fail at each other's failures come to an end.
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_at_failures_end() {
+    let log = memory();
+    let names = ["a", "b", "c"];
+    let failing = |name: &'static str| {
+        let on = if name == "a" { "warning or behavior.failed" } else { "behavior.failed" };
+        behavior(name, on.parse().unwrap(), |_, _| async {
+            Err(OperatorError::NonRetryable("the hook is gone".into()).into())
+        })
+    };
+    let host = names.into_iter().fold(host(&log), |host, name| host.behavior(failing(name)));
+    let serving = host.build().unwrap().serve();
+    opened(&log, &names).await;
+    warn(&log, "run_1", 1).await;
+    let mut before = 0;
+    loop {
+        settled(&serving).await;
+        let mut now = 0;
+        for name in names {
+            now += record(&log, name, 1).await.len();
+        }
+        if now == before {
+            break;
+        }
+        before = now;
+        assert!(now < 2_000, "{now}");
+    }
+    serving.stop().await;
+    let mut longest = 0;
+    for name in names {
+        for event in record(&log, name, 1).await {
+            if let EventKind::BehaviorFailed(failed) = event.kind {
+                longest = longest.max(failed.length);
+            }
+        }
+    }
+    assert_eq!(longest, 8);
+}

@@ -44,7 +44,7 @@ pub(super) async fn reserve(
 /// Replaces what was reserved by what the attempt cost.
 pub(super) async fn settle(effects: &Effects, reserved: Option<Reserved>, end: &AttemptEnd) {
     if let (Some(limits), Some(reserved)) = (&effects.agent.spend_limits, reserved) {
-        limits.settle(reserved, end.cost_nanousd()).await;
+        limits.settle(reserved, end.billed_nanousd()).await;
     }
 }
 

@@ -15,7 +15,7 @@ use layer0::id::{RunId, SessionId};
 use layer0::message::{ToolCall, Transcript};
 use layer0::operator::Waiting;
 use layer0::usage::{Allowance, Usage};
-use layer0::{Code, JsonText, ToolSpec};
+use layer0::{Code, JsonText, ToolSpec, code};
 use serde::{Deserialize, Serialize};
 
 use super::note::{Note, Notes};
@@ -174,17 +174,27 @@ pub(crate) enum AttemptEnd {
     },
 }
 
+/// Codes of attempts that were sent, and whose answer did not come whole.
+const LOST: [&str; 3] =
+    [code::PROVIDER_TIMEOUT, code::PROVIDER_STREAM_TRUNCATED, code::PROVIDER_STREAM_INTERRUPTED];
+
 impl AttemptEnd {
-    /// Returns what the attempt was billed, in billionths of a US dollar; 0 where none was made.
-    pub(crate) fn cost_nanousd(&self) -> u64 {
+    /// Returns what the attempt was billed, in billionths of a US dollar; 0 where none was made. `None` where that
+    /// is not known: it was cut, or lost its answer, before the provider said.
+    pub(crate) fn billed_nanousd(&self) -> Option<u64> {
         let attempted = match self {
-            Self::NotBegun | Self::Limited(_) | Self::Unreserved(_) => return 0,
+            Self::NotBegun | Self::Limited(_) | Self::Unreserved(_) => return Some(0),
             Self::Cut(attempted) | Self::Again(attempted, ..) => attempted,
             Self::Answered(answered) => &answered.0,
             Self::Parked(parked) => &parked.0,
             Self::Failed { attempted, .. } => &attempted.0,
         };
-        attempted.cost_nanousd.unwrap_or_default()
+        let is_lost = match &attempted.code {
+            None => true,
+            Some(code) => LOST.iter().any(|lost| *code == **lost),
+        };
+        let is_unknown = attempted.usage.is_none() && is_lost;
+        (!is_unknown).then(|| attempted.cost_nanousd.unwrap_or_default())
     }
 }
 

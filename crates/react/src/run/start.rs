@@ -287,6 +287,10 @@ impl Start {
             if id.is_some_and(|id| id.trim().is_empty()) {
                 return Err(AgentError::InputValidation(format!("the {what} id is blank")));
             }
+            if id.is_some_and(|id| id.starts_with("sub_")) {
+                let why = format!("the {what} id begins with `sub_`, as those of subscriptions do");
+                return Err(AgentError::InputValidation(why));
+            }
         }
         if let Some(redacted) = found(self.run.as_str()) {
             self.run = redacted.into();

@@ -53,6 +53,9 @@ payload! {
         follows: Option<RunId>,
         /// The hash of the last event of the segment before; null in the first one.
         head: Option<Hash>,
+        /// The id of the key that the segment is sealed with, where it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key_id: Option<Arc<str>>,
     }
 }
 
@@ -60,7 +63,8 @@ impl SubscriptionOpened {
     /// Begins the first segment of a subscription's record.
     #[must_use]
     pub fn new(name: impl Into<Arc<str>>, pattern: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), pattern: pattern.into(), follows: None, head: None }
+        let (name, pattern) = (name.into(), pattern.into());
+        Self { name, pattern, follows: None, head: None, key_id: None }
     }
 }
 
@@ -75,6 +79,9 @@ payload! {
         seq: u64,
         /// The event's type.
         event: Arc<str>,
+        /// How many deliveries led to this, one after the other, itself included.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        length: u32,
     }
 }
 
@@ -87,8 +94,18 @@ impl BehaviorDelivered {
         seq: u64,
         event: impl Into<Arc<str>>,
     ) -> Self {
-        Self { behavior: behavior.into(), run: run.into(), seq, event: event.into() }
+        let (behavior, run, event) = (behavior.into(), run.into(), event.into());
+        Self { behavior, run, seq, event, length: 1 }
     }
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_one(length: &u32) -> bool {
+    *length == 1
 }
 
 payload! {
@@ -135,6 +152,9 @@ payload! {
         reason: Code,
         /// What happened.
         message: Arc<str>,
+        /// How many deliveries led to this, one after the other, itself included.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        length: u32,
     }
 }
 
@@ -156,6 +176,7 @@ impl BehaviorFailed {
             exception_type: exception_type.into(),
             reason: reason.into(),
             message: message.into(),
+            length: delivered.length,
         }
     }
 }
