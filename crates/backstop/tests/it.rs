@@ -87,7 +87,7 @@ async fn usage_errors_have_reason_and_hint() {
     assert!(pattern.hint().contains("fs:read:/data/**"));
     check(
         fails(builder().pack(Pack::new("math").tool(add))),
-        "pack: pack `math` brings `add`, which is there already",
+        "pack: pack `math` brings `add`, which the agent itself has already",
         "rename",
         InvalidInput,
     );

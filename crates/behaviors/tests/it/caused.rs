@@ -186,7 +186,7 @@ async fn pack_brings_behaviours_and_their_grants() {
     let other = Pack::new("other").behavior(noting("noted", "warning", &seen));
     let clash = host(&log).pack(pack()).pack(other).build().unwrap_err();
     let clash = layer0::failure::chain(&clash);
-    assert_eq!(clash[1], "pack `other` brings `noted`, which `desk 1.0.0` has already");
+    assert_eq!(clash[1], "pack `other` brings `noted`, which pack `desk 1.0.0` has already");
     let twice = host(&log).pack(pack()).pack(pack().version("2.0.0")).build().unwrap_err();
     let twice = layer0::failure::chain(&twice);
     assert_eq!(twice[1], "pack `desk 2.0.0` is loaded beside `desk 1.0.0`");

@@ -83,14 +83,14 @@ pub enum BuildError {
 #[non_exhaustive]
 pub enum PackError {
     /// Something in it has the name of something that is there already.
-    #[error("pack `{pack}` brings `{name}`, which `{with}` has already")]
+    #[error("pack `{pack}` brings `{name}`, which {with} has already")]
     #[non_exhaustive]
     Clash {
         /// The pack, with its version.
         pack: Arc<str>,
         /// The tool, hook, prompt or part.
         name: Arc<str>,
-        /// The pack that brought it before, or what has it.
+        /// What has it: the pack that brought it before, or the agent itself.
         with: Arc<str>,
     },
     /// A pack of its name was loaded before.

@@ -128,7 +128,11 @@ impl Pack {
                 let mut names = pack.names();
                 if let Some(name) = names.find(|name| other.names().any(|there| there == *name)) {
                     let name = name.1.into();
-                    return Err(PackError::Clash { pack: pack.title(), name, with: other.title() });
+                    return Err(PackError::Clash {
+                        pack: pack.title(),
+                        name,
+                        with: named(&other.title()),
+                    });
                 }
             }
         }
@@ -164,6 +168,10 @@ pub(crate) struct Loading<'a> {
     pub(crate) instructions: &'a mut Arc<str>,
 }
 
+fn named(pack: &str) -> Arc<str> {
+    format!("pack `{pack}`").into()
+}
+
 /// Who had a name before a pack brought it.
 const AGENT: &str = "the agent itself";
 
@@ -177,7 +185,7 @@ pub(crate) fn load(packs: Vec<Pack>, into: Loading<'_>) -> Result<(), BuildError
         let title = pack.title();
         let clash = |name: &str, brought: &[(Arc<str>, Arc<str>)]| {
             let with = brought.iter().find(|(there, _)| &**there == name);
-            let with = with.map_or_else(|| AGENT.into(), |(_, pack)| Arc::clone(pack));
+            let with = with.map_or_else(|| AGENT.into(), |(_, pack)| named(pack));
             PackError::Clash { pack: Arc::clone(&title), name: name.into(), with }
         };
         for tool in pack.tools {

@@ -129,12 +129,12 @@ async fn a_pack_brings_what_belongs_together_once() {
     assert!(matches!(&twice, PackError::Twice { .. }), "{twice:?}");
     assert_eq!(twice.to_string(), "pack `math 2.0.0` is loaded beside `math`");
     let clash = refused(bench.agent(vec![]).tool(add).pack(pack()));
-    assert_eq!(clash.to_string(), "pack `math` brings `add`, which `the agent itself` has already");
+    assert_eq!(clash.to_string(), "pack `math` brings `add`, which the agent itself has already");
     let clash = refused(bench.agent(vec![]).pack(pack()).pack(Pack::new("other").observer(Audit)));
-    assert_eq!(clash.to_string(), "pack `other` brings `audit`, which `math` has already");
+    assert_eq!(clash.to_string(), "pack `other` brings `audit`, which pack `math` has already");
     let told = |name| Pack::new(name).prompt("sums", "Add twice.");
     let clash = refused(bench.agent(vec![]).pack(told("one")).pack(told("two")));
-    assert_eq!(clash.to_string(), "pack `two` brings `sums`, which `one` has already");
+    assert_eq!(clash.to_string(), "pack `two` brings `sums`, which pack `one` has already");
     let outcome =
         bench.run(bench.agent(vec![says("3")]).instructions("Be brief.").pack(told("one")));
     let transcript = outcome.await.unwrap().transcript;
