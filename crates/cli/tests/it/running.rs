@@ -258,7 +258,7 @@ fn rehearsed_trees_list_their_runs() {
     assert_eq!((&runs[1]["operator"], &runs[1]["outcome"]), (&"b".into(), &"completed".into()));
     assert_eq!(runs[1]["usage"]["model_attempts"], 1);
     let refused = bench.run(&["rehearse", "flow.toml"]);
-    refused.fails(2, "flow.toml:5: `kind`: workflows are not built yet");
+    refused.fails(2, "flow.toml:5: `steps`: this kind of workflow needs exactly one operator");
 }
 
 /// Spec: O3, D5. A run that dispatched others is printed with them, from the records.
