@@ -39,6 +39,7 @@ fn converted() -> Vec<&'static str> {
         converts::<backstop::StorageError>(),
         converts::<backstop::behaviors::HostError>(),
         converts::<backstop::behaviors::InvalidDeliveryId>(),
+        converts::<backstop::behaviors::RedeliverError>(),
         converts::<backstop::event_log::PatternError>(),
         converts::<backstop::orchestrator::Diverged>(),
         converts::<backstop::orchestrator::WorkflowRecordError>(),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 
-use backstop_behaviors::{HostError, InvalidDeliveryId};
+use backstop_behaviors::{HostError, InvalidDeliveryId, RedeliverError};
 #[cfg(feature = "agent-files")]
 use backstop_config::ConfigError;
 use backstop_error_store::StoreError;
@@ -129,6 +129,16 @@ impl From<InvalidDeliveryId> for Error {
     fn from(error: InvalidDeliveryId) -> Self {
         let hint = "take it from `Delivery::id`".to_owned();
         ConfigurationError::new(error, Some(hint)).into()
+    }
+}
+
+impl From<RedeliverError> for Error {
+    fn from(error: RedeliverError) -> Self {
+        match error {
+            RedeliverError::InvalidId(error) => error.into(),
+            RedeliverError::Log(error) => error.into(),
+            other => OperatorError::failed(other).into(),
+        }
     }
 }
 
