@@ -2,6 +2,7 @@
 
 mod signal;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -246,6 +247,8 @@ pub struct Context {
     pub shares: Option<u32>,
     /// The delivery to a behaviour that led to the work, where one did.
     pub cause: Option<Cause>,
+    /// What the run at the head of its callers is filed under; those below are filed so too.
+    pub labels: Arc<BTreeMap<String, String>>,
 }
 
 /// What dispatched an operator, as the operator sees it while it works.
@@ -340,6 +343,7 @@ impl Context {
             step: None,
             shares: None,
             cause: None,
+            labels: Arc::default(),
         }
     }
 
@@ -417,6 +421,7 @@ impl Context {
             orchestrator: self.orchestrator.clone(),
             step: self.step.clone(),
             shares: self.shares,
+            labels: Arc::clone(&self.labels),
             ..Self::root()
         }
     }

@@ -262,6 +262,7 @@ impl Dispatcher {
         context.root = Some(child.root.clone());
         (context.attempt, context.goes_on) = (child.attempt, child.goes_on);
         context.is_recorded = child.is_recorded;
+        context.labels = Arc::clone(&child.labels);
         context.depth = depth.saturating_add(1);
         context.deadline = child.grant.time.map(|time| clock.now().after(time));
         context.allowance = Some(child.grant.allowance);

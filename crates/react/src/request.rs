@@ -178,6 +178,7 @@ impl RunRequest {
         request.root.clone_from(&context.root);
         request.together = Arc::clone(&context.together);
         request.cause.clone_from(&context.cause);
+        request.labels.clone_from(&context.labels);
         request.output_schema = task.output_schema.clone().map(Arc::new);
         // Below another run, what its caller gave is within what the task allows.
         (request.deadline, request.allowance) =

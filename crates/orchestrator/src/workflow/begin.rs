@@ -122,6 +122,7 @@ impl Recorder {
         started.depth = context.depth;
         started.allowance = context.allowance.map(Box::new);
         started.deadline = context.deadline;
+        started.labels = Arc::clone(&context.labels);
         started.cause = context.cause.clone().map(Box::new);
         started.output_schema = task.output_schema.as_ref().map(|schema| Box::new(schema.into()));
         started.key_id = self.log.key().map(|key| key.id().into());

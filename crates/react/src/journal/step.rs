@@ -244,6 +244,9 @@ pub(crate) struct Child {
     pub(crate) unrecorded: bool,
     /// What it may use.
     pub(crate) grant: Grant,
+    /// What it is filed under, as its caller is.
+    #[serde(default)]
+    pub(crate) labels: Arc<BTreeMap<String, String>>,
 }
 
 /// How an execution ended. One that was stopped has no facts.

@@ -290,6 +290,7 @@ impl Run {
                 is_recorded,
                 unrecorded,
                 grant,
+                labels: Arc::clone(self.ledger.machine().labels()),
             }));
         }
         if let Some(max) = max_depth.filter(|max| self.depth >= *max) {
@@ -320,7 +321,18 @@ impl Run {
         self.ledger.step(facts).await?;
         let root = self.root.clone();
         let (attempt, goes_on, is_recorded) = (1, false, false);
-        Ok(Ok(Child { run, operator, root, attempt, goes_on, is_recorded, unrecorded, grant }))
+        let labels = Arc::clone(self.ledger.machine().labels());
+        Ok(Ok(Child {
+            run,
+            operator,
+            root,
+            attempt,
+            goes_on,
+            is_recorded,
+            unrecorded,
+            grant,
+            labels,
+        }))
     }
 
     /// Records that a run below is tried again.

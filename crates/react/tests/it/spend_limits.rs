@@ -218,6 +218,22 @@ async fn run_without_the_label_is_not_bounded() {
     assert!(shared.state.written().is_empty());
 }
 
+/// Spec: B4, O2, D15. What a run is filed under, those below it are too: the limit holds for them.
+#[tokio::test]
+async fn label_bounds_the_runs_below() {
+    let shared = Shared::new();
+    let mut spent = 0;
+    for _ in 0..2 {
+        let day = limit("label:tenant", LimitPeriod::Day, ANSWER_USD);
+        let below = shared.agent(vec![answer()]).name("below").spend_limit(day).build().unwrap();
+        let asked = calls([call("c1", "below", json!({"input": "What?"}))]);
+        let root = shared.agent(vec![asked, says("done")]).tool(below.as_tool("Knows."));
+        assert!(shared.answers(root, RunRequest::new("a").label("tenant", "acme")).await);
+        spent += shared.state.written().iter().filter(|it| it["reserved"] == json!({})).count();
+    }
+    assert_eq!(spent, 1, "the second one is refused");
+}
+
 /// Spec: B4, R8. Retries and another provider reserve too, and what a failed attempt was billed counts.
 #[tokio::test]
 async fn every_attempt_is_reserved_and_settled() {

@@ -194,6 +194,8 @@ impl Episode {
         context.parent = Some(self.run.clone());
         context.root = Some(self.root.clone());
         context.depth = self.depth.saturating_add(1);
+        let started = self.ledger.progress().started.as_ref();
+        context.labels = started.map(|started| Arc::clone(&started.labels)).unwrap_or_default();
         context.max_park = self.max_park;
         context.orchestrator = Some(Arc::clone(orchestrator));
         context
