@@ -1,6 +1,5 @@
 //! One delivery on its way through the retry layer.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use backstop_retry::{FailedAttempt, RetryConfig, RetryPolicy, RetryRequest};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use layer0::failure::{Exhausted, Facts, Failure};
+use layer0::text;
 use tower::{Layer, Service, ServiceExt};
 
 use crate::behavior::Behavior;
@@ -117,16 +117,10 @@ impl Service<Call> for Attempt {
             match select(Box::pin(reaction), clock.sleep(limit)).await {
                 Either::Left((Ok(result), _)) => result.map_err(Attempted),
                 Either::Left((Err(panic), _)) => {
-                    Err(Attempted(BehaviorError::panicked(panic_text(&*panic))))
+                    Err(Attempted(BehaviorError::panicked(text::panicked(panic))))
                 }
                 Either::Right(_) => Err(Attempted(BehaviorError::timed_out(limit))),
             }
         })
     }
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "a value that is no text".to_owned())
 }

@@ -1,7 +1,12 @@
 //! Words that several parts share: what the model reads of a call that has no result, and what is said of a
 //! failure in its record and by its live error.
 
+use std::any::Any;
 use std::fmt::Display;
+
+use serde_json::Value;
+
+use crate::json_text::JsonText;
 
 /// The run ended before the call was done.
 pub const CANCELLED: &str = "Cancelled: the run was stopped";
@@ -52,4 +57,37 @@ pub fn invalid_response(why: impl Display) -> String {
 #[must_use]
 pub fn context_overflow(why: impl Display) -> String {
     format!("context overflow: {why}")
+}
+
+/// Returns a value as a model is given it and its digest is made of it: JSON with sorted keys, a string as it is.
+///
+/// ```
+/// use layer0::text::plain;
+/// use serde_json::json;
+///
+/// assert_eq!(plain(&json!("hello")), "hello");
+/// assert_eq!(plain(&json!({ "b": 1, "a": "x" })), r#"{"a":"x","b":1}"#);
+/// ```
+#[must_use]
+pub fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => JsonText::from(other).get().to_owned(),
+    }
+}
+
+/// Returns what a panic said. What it carried is never dropped, because its drop may panic too.
+///
+/// ```
+/// use layer0::text::panicked;
+///
+/// let panic = std::panic::catch_unwind(|| panic!("wild thing")).unwrap_err();
+/// assert_eq!(panicked(panic), "wild thing");
+/// ```
+#[must_use]
+pub fn panicked(panic: Box<dyn Any + Send>) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    std::mem::forget(panic);
+    text.unwrap_or_else(|| "a value that is no text".to_owned())
 }

@@ -1,6 +1,5 @@
 //! The task of a dispatch: it waits for a place, tries, and sees to it that nothing is left behind.
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +13,7 @@ use layer0::error::{OperatorError, OrchError};
 use layer0::failure::{Effect, Facts, Failure};
 use layer0::operator::{Answer, Caller, Context, Signal, Task, Waiting};
 use layer0::usage::{Allowance, Usage};
-use layer0::{Operator, code};
+use layer0::{Operator, code, text};
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tower::{Layer, ServiceExt};
@@ -253,7 +252,7 @@ impl AtWork {
             match select(Box::pin(dispatch), end).await {
                 Either::Left((Ok(result), _)) => result.map_err(|attempted| attempted.error),
                 Either::Left((Err(panic), _)) => {
-                    let why = format!("`{}`: {}", operator.name(), panic_text(&*panic));
+                    let why = format!("`{}`: {}", operator.name(), text::panicked(panic));
                     Err(OrchError::Panicked(why))
                 }
                 Either::Right((Either::Right((End::Left(answer), _)), _)) => Ok(answer),
@@ -302,12 +301,4 @@ impl Caller for Timed {
     async fn retry(&self, attempt: u32) -> Result<(), OrchError> {
         self.above.retry(attempt).await
     }
-}
-
-pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(ToString::to_string)
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a value that is no text".to_owned())
 }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, SystemClock};
-use backstop_event_log::EventLog;
+use backstop_event_log::{EventLog, text_digest};
 use backstop_redact::Redactor;
 use layer0::Operator;
 use layer0::error::OperatorError;
@@ -33,7 +33,6 @@ use serde_json::Value;
 
 use begin::{Opened, Recorder};
 use steps::Steps;
-use text::digest;
 
 pub use diverged::{Diverged, Place};
 pub use fan_out::OnFailure;
@@ -107,7 +106,7 @@ impl Workflow {
     /// Records the steps of an operator that is shared.
     pub fn shared(operator: Arc<dyn Operator>, log: Arc<dyn EventLog>) -> Self {
         let definition = AgentRecord::workflow(&operator.calls(), operator.name());
-        let digest = digest(definition.get());
+        let digest = text_digest(definition.get());
         let record = AgentRecord::new(operator.name(), digest, definition);
         let (clock, redactor) = (Arc::new(SystemClock), Redactor::new());
         Self { operator, recorder: Recorder { log, clock, redactor, record } }

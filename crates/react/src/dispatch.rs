@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::{Clock, Limit};
+use backstop_event_log::text_digest;
 use backstop_orchestrator::LocalOrchestrator;
 use backstop_react_machine::NothingLeft;
 use backstop_tool::ToolContext;
@@ -19,7 +20,8 @@ use layer0::id::{CallId, RunId, SessionId, WorkflowId};
 use layer0::operator::{Answer, Context, Signal, Signals, Task};
 use layer0::orchestrator::UnknownOperator;
 use layer0::stop::{Outcome, Stop};
-use layer0::{Code, JsonText, Operator, Orchestrator, code};
+use layer0::text::plain;
+use layer0::{Code, Operator, Orchestrator, code};
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
@@ -28,7 +30,6 @@ use tracing::instrument::WithSubscriber;
 
 use crate::effect::Asks;
 use crate::journal::{Ask, Child, Told, Wanted};
-use crate::record::digest::digest_of;
 use link::{Link, Progress, Waits};
 
 /// How long a run that was given up has to close its record.
@@ -239,7 +240,7 @@ impl Dispatcher {
         let wanted = Wanted {
             call: self.caller.call.clone(),
             operator: Arc::clone(operator),
-            input_digest: digest_of(&input_text(&task.input)).into(),
+            input_digest: text_digest(&plain(&task.input)).into(),
             is_priced: target.is_priced(orchestrator),
             max_depth: None,
             unrecorded: !target.can_go_on(orchestrator),
@@ -390,14 +391,5 @@ struct NotStarted {
 impl Failure for NotStarted {
     fn facts(&self) -> layer0::failure::Facts {
         layer0::failure::Facts::never(self.code, layer0::failure::Effect::None)
-    }
-}
-
-/// Returns the input of a task as its model is given it and its digest is made of it: JSON with sorted keys,
-/// a string as it is.
-pub(crate) fn input_text(input: &Value) -> String {
-    match input {
-        Value::String(text) => text.clone(),
-        other => JsonText::from(other).get().to_owned(),
     }
 }

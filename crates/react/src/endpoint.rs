@@ -17,12 +17,12 @@ use layer0::Code;
 use layer0::event::ModelAttempted;
 use layer0::failure::Failure;
 use layer0::id::RunId;
+use layer0::text;
 use layer0::usage::{RateLevel, TokenUsage};
 use tower::limit::{ConcurrencyLimit, GlobalConcurrencyLimitLayer};
 use tower::util::Either;
 use tower::{Service, ServiceBuilder};
 
-use crate::effect::guarded::panic_text;
 use crate::feed::Feed;
 use crate::form;
 use crate::live::{Hub, Live};
@@ -264,7 +264,7 @@ impl Service<AttemptRequest> for Transport {
             });
             let mut answered = asked.catch_unwind().await.unwrap_or_else(|panic| {
                 Err(ProviderError::Other(
-                    format!("the provider panicked: {}", panic_text(panic)).into(),
+                    format!("the provider panicked: {}", text::panicked(panic)).into(),
                 ))
             });
             if let Ok(response) = &mut answered {

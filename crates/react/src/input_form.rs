@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use backstop_event_log::text_digest;
 use backstop_tool::{Arguments, ToolError};
 use layer0::ToolSpec;
+use layer0::text::plain;
 use serde_json::{Value, json};
-
-use crate::dispatch::input_text;
-use crate::record::digest::digest_of;
 
 /// The argument that asks, where the arguments are not the input themselves.
 const INPUT: &str = "input";
@@ -69,6 +68,6 @@ impl InputForm {
     /// Returns the digest of what a call asks the operator.
     pub(crate) fn digest(self, arguments: &Arguments) -> String {
         let input = self.input(arguments);
-        digest_of(&input.map_or_else(|_| String::new(), |input| input_text(&input)))
+        text_digest(&input.map_or_else(|_| String::new(), |input| plain(&input)))
     }
 }

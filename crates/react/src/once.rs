@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use backstop_clock::Clock;
+use backstop_event_log::text_digest;
 use backstop_tool::{Arguments, DispatchSpec, Probe, StateType, Tool, ToolContext, ToolError};
 use layer0::error::StateError;
 use layer0::failure::{Chain, Effect, Failure};
@@ -12,8 +13,6 @@ use layer0::state::{Expected, Scope, StateWrite, Versioned};
 use layer0::{JsonText, StateStore, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::record::digest::digest_of;
 
 /// How long is waited between two looks at a call that another run makes.
 const WAIT: Duration = Duration::from_millis(100);
@@ -74,7 +73,7 @@ impl Once {
             let why = format!("`{}` says what is done once: it is required", self.pointer);
             return Err(ToolError::InvalidInput(why));
         };
-        let digest = digest_of(JsonText::from(value).get());
+        let digest = text_digest(JsonText::from(value).get());
         Ok(format!("once/{}/{digest}", self.name))
     }
 

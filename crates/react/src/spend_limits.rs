@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::Clock;
+use backstop_event_log::text_digest;
 use backstop_react_machine::{LimitPeriod, LimitScope, SpendLimit};
 use backstop_retry::Jitter;
 use layer0::error::StateError;
@@ -18,7 +19,6 @@ use serde_json::{Number, json};
 
 use crate::effect::guard::Guarded;
 use crate::hook::HookContext;
-use crate::record::digest::digest_of;
 
 /// How often a write is tried where other processes write the same account.
 const MAX_TRIES: u32 = 200;
@@ -191,7 +191,7 @@ impl SpendLimits {
         };
         let scope = Scope::custom("limit", &format!("{kind}:{of}")).or_else(|_| {
             // Too long for a scope, or with characters that none has.
-            Scope::custom("limit", &format!("{kind}:sha256:{}", digest_of(&of)))
+            Scope::custom("limit", &format!("{kind}:sha256:{}", text_digest(&of)))
         });
         let day = now.date();
         let (key, keep) = match limit.per {

@@ -1,7 +1,8 @@
-//! Values of configuration.
+//! Values: of configuration, and of what models and tools say.
 
 use std::borrow::Cow;
 
+use layer0::JsonText;
 use serde_json::Value;
 
 use crate::ranges::REDACTED;
@@ -19,6 +20,32 @@ impl Redactor {
     /// [`Redactor::redact`].
     pub fn redact_settings(&self, value: &mut Value) -> bool {
         within(self, value, false) | numbers(self, value)
+    }
+
+    /// Takes what the process holds secret out of every text, key and number of a value, and out of lists
+    /// of numbers that spell a secret.
+    ///
+    /// ```
+    /// use backstop_redact::Redactor;
+    /// use layer0::JsonText;
+    /// use serde_json::json;
+    ///
+    /// let redactor = Redactor::new().with_secret("held-secret-key");
+    /// let shown = redactor.redact_held_json(JsonText::from(json!({ "a": ["held-secret-key", 1] })));
+    /// assert_eq!(shown, json!({ "a": ["[redacted]", 1] }));
+    /// ```
+    #[must_use]
+    pub fn redact_held_json(&self, value: JsonText) -> JsonText {
+        if !self.holds_secrets() {
+            return value;
+        }
+        let value = value.map_strings(&mut |text| self.redact_held(text));
+        match self.redact_held(value.get()) {
+            Cow::Borrowed(_) => value,
+            Cow::Owned(text) => {
+                serde_json::from_str(&text).unwrap_or_else(|_| JsonText::string(&text))
+            }
+        }
     }
 }
 
@@ -98,5 +125,25 @@ fn leaves(value: &mut Value) -> bool {
         Value::Array(items) => items.iter_mut().fold(false, |any, item| leaves(item) | any),
         Value::Object(fields) => fields.values_mut().fold(false, |any, field| leaves(field) | any),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Spec: S9
+    #[test]
+    fn numbers_that_spell_a_held_secret_go() {
+        let redactor = Redactor::new().with_secret("held-secret-key");
+        let bytes = "held-secret-key".as_bytes();
+        let value = JsonText::from(json!({ "a": [1, bytes, 3.5], "b": { "c": bytes }, "d": [4] }));
+        let expected =
+            json!({ "a": [1, ["[redacted]"], 3.5], "b": { "c": ["[redacted]"] }, "d": [4] });
+        assert_eq!(redactor.redact_held_json(value), expected);
+        let nested = JsonText::from(json!({ "a": [bytes[..9].to_vec(), [bytes[9..].to_vec()]] }));
+        assert!(!redactor.redact_held_json(nested).get().contains("104"));
     }
 }

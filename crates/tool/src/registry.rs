@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::name::{NameError, check_name, wire_name};
-use layer0::{Approvers, JsonText, ToolSpec};
+use layer0::{Approvers, JsonText, ToolSpec, text};
 use thiserror::Error;
 
 use crate::capability::check_capability;
@@ -286,13 +286,7 @@ fn described(tool: &dyn Tool) -> Result<Described, String> {
         stores_errors: tool.stores_errors(),
         operator: tool.operator().map(Into::into),
     });
-    catch_unwind(ask).map_err(|panic| {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        // Its drop may panic too.
-        std::mem::forget(panic);
-        text.unwrap_or_else(|| "a value that is no text".to_owned())
-    })
+    catch_unwind(ask).map_err(text::panicked)
 }
 
 impl Admitted {

@@ -15,6 +15,7 @@ use layer0::failure::{Effect, Facts, Failure};
 use layer0::id::{RunId, SessionId};
 use layer0::name::check_session;
 use layer0::operator::{Answer, Context, Signals, Task};
+use layer0::text::plain;
 use thiserror::Error;
 
 use super::diverged::Diverged;
@@ -23,7 +24,7 @@ use super::ledger::Ledger;
 use super::line::{Above, Line};
 use super::progress::{MAX_RECOVERIES, Progress, StepRecord};
 use super::recorded::result_of;
-use super::text::{text_of, value_of};
+use super::text::value_of;
 use crate::books::{Books, Leaving};
 use crate::many::new_run;
 
@@ -110,7 +111,7 @@ impl Recorder {
         task: &Task,
         context: &Context,
     ) -> Result<RunStarted, OperatorError> {
-        let input = text_of(&task.input);
+        let input = plain(&task.input);
         let input = self.redactor.redact_held(&input);
         let mut started = RunStarted::new(input, session, self.record.clone());
         started.images = Arc::clone(&task.images);

@@ -20,16 +20,15 @@ use layer0::error::{OperatorError, OrchError};
 use layer0::event::{BudgetGranted, RunWaiting, SignalReceived, WorkflowRouted};
 use layer0::id::{RunId, SessionId};
 use layer0::operator::{Answer, Context, Signal, Signals, Task, Waiting};
-use layer0::{Code, Operator, Orchestrator, Timestamp};
+use layer0::{Code, JsonText, Operator, Orchestrator, Timestamp, text};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::halt::{Closing, Halt};
 use super::ledger::Ledger;
 use super::line::{Ask, Line};
-use super::text::redacted;
 use crate::books::Books;
-use crate::task::{closing_time, panic_text};
+use crate::task::closing_time;
 use underway::Settled;
 
 pub(super) use underway::Underway;
@@ -116,7 +115,7 @@ impl Episode {
                 let done = code.as_mut().map(|code| code.as_mut().poll(cx));
                 if let Some(Poll::Ready(done)) = done {
                     return Poll::Ready(Happened::Done(done.unwrap_or_else(|panic| {
-                        let why = format!("`{}`: {}", operator.name(), panic_text(&*panic));
+                        let why = format!("`{}`: {}", operator.name(), text::panicked(panic));
                         Err(OperatorError::failed(OrchError::panicked(why)))
                     })));
                 }
@@ -283,7 +282,8 @@ impl Episode {
     }
 
     fn take_signal(&mut self, Signal { name, data, cause, .. }: Signal) -> Result<(), Halt> {
-        let data = redacted(&self.redactor, data);
+        let data = self.redactor.redact_held_json(JsonText::from(data)).value();
+        let name = self.redactor.redact_held(&name).into_owned();
         let mut received = SignalReceived::new(&*name, data.clone());
         received.cause = cause;
         self.ledger.note(received)?;

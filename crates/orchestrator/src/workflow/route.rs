@@ -6,10 +6,10 @@ use layer0::Operator;
 use layer0::error::{OperatorError, OrchError};
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
+use layer0::text::plain;
 use serde_json::Value;
 
 use super::fan_out::{done_by, stopped};
-use super::text::text_of;
 
 type Choice = dyn Fn(&Value) -> String + Send + Sync;
 
@@ -93,7 +93,7 @@ impl Operator for Route {
                     return Ok(stopped(answer));
                 }
                 done.push(done_by("choose", operator, &answer));
-                text_of(&answer.output).trim().to_owned()
+                plain(&answer.output).trim().to_owned()
             }
         };
         let context = context.step("1").sharing(1);

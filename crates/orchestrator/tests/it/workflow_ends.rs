@@ -9,6 +9,7 @@ use backstop_clock::{Clock, VirtualClock};
 use backstop_event_log::{EventLog, MemoryLog, RunFilter, RunWriter, Seed};
 use backstop_orchestrator::Sequence;
 use backstop_provider::{ErrorKind, ScriptedAnswer};
+use backstop_redact::Redactor;
 use backstop_retry::RetryConfig;
 use layer0::error::OperatorError;
 use layer0::event::{Actor, EventKind, RunRecovered, RunResumed, SignalReceived};
@@ -17,7 +18,7 @@ use layer0::id::{RunId, WorkflowId};
 use layer0::operator::{Answer, Context, Signal, Task};
 use layer0::stop::{Outcome, Stop};
 use layer0::{Operator, Orchestrator};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::agents::agent;
 use crate::workflows::{Hanging, dispatch, echo, events_of, named, payer, steps, types, workflow};
@@ -94,6 +95,45 @@ async fn step_given_up_at_once_is_not_recorded() {
     assert_eq!(error.code(), "orch.operator_not_found");
     assert_eq!(runs.load(Ordering::SeqCst), 0);
     assert_eq!(types(&events_of(&log, "own").await), ["run.started", "run.failed"]);
+}
+
+/// Spec: S9. What a workflow is asked, told and answered stands in its record without the keys of objects, the
+/// names and the numbers that spell a secret.
+#[tokio::test]
+async fn records_hold_no_secret_in_any_place() {
+    const SECRET: &str = "4716203958";
+    let (clock, log) = (start(), Arc::new(MemoryLog::new()));
+    let code = own(|task, context| async move {
+        let answer = context.step("first").dispatch("keys", task).await?;
+        context.step("second").dispatch("keys", Task::json(answer.output)).await
+    });
+    let recorded = workflow(code, &clock, &log).redactor(Redactor::new().with_secret(SECRET));
+    let orchestrator = builder(&clock).operator(Keys).operator(recorded).build().unwrap();
+    let task = Task::json(json!({ SECRET: [SECRET, 4_716_203_958_u64] }));
+    let context = Context::root();
+    context.signals.push(Signal::new(SECRET, json!({ SECRET: 4_716_203_958_u64 })));
+    on(&clock, async move { orchestrator.dispatch("own", task, context).await }).await.unwrap();
+    let events = events_of(&log, "own").await;
+    assert_eq!(types(&events).iter().filter(|it| **it == "signal.received").count(), 1);
+    assert_eq!(steps(&events).len(), 2);
+    for event in events {
+        let line = serde_json::to_string(&event).unwrap();
+        assert!(!line.contains(SECRET), "{line}");
+    }
+}
+
+/// Answers with an object that has what it was asked as a key, and as a value.
+struct Keys;
+
+#[async_trait]
+impl Operator for Keys {
+    fn name(&self) -> &str {
+        "keys"
+    }
+    async fn run(&self, task: Task, _: &Context) -> Result<Answer, OperatorError> {
+        let asked = task.input.to_string();
+        Ok(Answer::completed(json!({ asked: task.input })))
+    }
 }
 
 /// Spec: O6. Code that goes on after it was told that it diverged changes nothing either.

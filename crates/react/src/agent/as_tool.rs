@@ -7,10 +7,11 @@ use layer0::error::OrchError;
 use layer0::failure::{Chain, Failure, sources};
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
+use layer0::text::plain;
 use layer0::{JsonText, Orchestrator, ToolSpec};
 
 use crate::agent::Agent;
-use crate::dispatch::{Dispatcher, input_text};
+use crate::dispatch::Dispatcher;
 use crate::error::RunFailure;
 use crate::input_form::InputForm;
 
@@ -110,7 +111,7 @@ pub(crate) fn tool_answer(result: Result<Answer, OrchError>) -> Result<JsonText,
         Stop::Completed => Ok(JsonText::from(&answer.output)),
         stop => {
             let reason = stop.reason().map(|code| code.to_string()).unwrap_or_default();
-            let output = input_text(&answer.output);
+            let output = plain(&answer.output);
             let text = format!("stopped before the end ({reason}): {output}");
             Err(ToolError::ExecutionFailed(text).with_code(reason))
         }

@@ -13,6 +13,7 @@ use backstop_retry::RetryPolicy;
 use backstop_tool::{Grants, Schema, Toolset};
 use layer0::is_deeper;
 use layer0::name::check_name;
+use layer0::text;
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
@@ -20,7 +21,6 @@ use crate::agent::build_error::BuildError;
 use crate::agent::builder::{AgentBuilder, ApprovalRule};
 use crate::agent::inner::{Inner, LazyRecord, Schemas};
 use crate::agent::pack;
-use crate::effect::guarded::panic_text;
 use crate::hook::Hook;
 use crate::once::Once;
 use crate::pool::stack;
@@ -46,7 +46,7 @@ impl AgentBuilder {
     pub fn build(self) -> Result<Agent, BuildError> {
         // What it is made of is asked about itself, which is other people's code.
         catch_unwind(AssertUnwindSafe(|| self.build_unguarded()))
-            .unwrap_or_else(|panic| Err(BuildError::Panicked(panic_text(panic))))
+            .unwrap_or_else(|panic| Err(BuildError::Panicked(text::panicked(panic))))
     }
 
     fn build_unguarded(mut self) -> Result<Agent, BuildError> {

@@ -6,12 +6,12 @@ use layer0::Operator;
 use layer0::error::OperatorError;
 use layer0::operator::{Answer, Context, Task};
 use layer0::stop::Stop;
+use layer0::text::plain;
 use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::agent::reopen::ReopenRequest;
 use crate::agent::resume::ResumeRequest;
-use crate::dispatch::input_text;
 use crate::outcome::RunOutcome;
 use crate::request::RunRequest;
 use crate::resume_error::ResumeError;
@@ -50,7 +50,7 @@ impl Operator for Agent {
     }
 
     async fn run(&self, task: Task, context: &Context) -> Result<Answer, OperatorError> {
-        let request = RunRequest::dispatched(input_text(&task.input), &task, context);
+        let request = RunRequest::dispatched(plain(&task.input), &task, context);
         let outcome = self.dispatched(request, context).await?;
         if !outcome.approvals.is_empty() && self.inner.log.is_none() {
             let why = "it waits for a person, and keeps no record in which that could be decided";

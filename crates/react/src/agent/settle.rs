@@ -10,7 +10,6 @@ use layer0::id::{CallId, RunId};
 
 use crate::agent::Agent;
 use crate::record::fold::{Folded, fold};
-use crate::record::recordable::recordable;
 use crate::resume_error::ResumeError;
 use crate::run::resume::Resumed;
 
@@ -126,6 +125,6 @@ pub(crate) fn settlement_of(row: InboxMessage) -> Option<(CallId, Settlement)> {
 #[must_use]
 pub fn redacted_settlement(redactor: &Redactor, mut settlement: Settlement) -> Settlement {
     settlement.by = redactor.redact(&settlement.by).into();
-    settlement.output = settlement.output.map(|output| recordable(redactor, output));
+    settlement.output = settlement.output.map(|output| redactor.redact_held_json(output));
     settlement
 }

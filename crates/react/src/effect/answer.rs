@@ -16,7 +16,6 @@ use super::hooks::{Hooks, Kind};
 use super::large_result::ShownResult;
 use crate::hook::Moment;
 use crate::journal::{Execution, StopFact};
-use crate::record::recordable::recordable;
 
 /// Says that a tool is tried again.
 pub(super) fn attempted(
@@ -47,7 +46,7 @@ pub(super) async fn answer(
     let stores = admitted.stores_errors();
     let mut facts = match result {
         Ok(output) => {
-            let output = recordable(&agent.redactor, output);
+            let output = agent.redactor.redact_held_json(output);
             // What the detail tools give out is bounded by itself.
             let shown =
                 if stores { ShownResult::of(output, agent) } else { ShownResult::Whole(output) };

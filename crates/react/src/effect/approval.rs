@@ -5,13 +5,12 @@ use std::panic::AssertUnwindSafe;
 use backstop_event_log::{Decision, InboxRequest, LogError};
 use backstop_react_machine::Approval;
 use futures_util::FutureExt;
-use layer0::JsonText;
 use layer0::failure::Chain;
 use layer0::id::ApprovalId;
+use layer0::{JsonText, text};
 
 use super::effects::Effects;
 use crate::approval::ApprovalRequest;
-use crate::effect::guarded::panic_text;
 use crate::hook::HookContext;
 use crate::journal::End;
 use crate::record::recordable::redacted_decision;
@@ -27,7 +26,7 @@ pub(super) async fn ask(effects: &Effects, approval: Box<Approval>) -> End {
     // It may panic before it returns a future.
     let asked = AssertUnwindSafe(async { approver.decide(&request).await }).catch_unwind();
     let decision = asked.await.unwrap_or_else(|panic| {
-        let why = panic_text(panic);
+        let why = text::panicked(panic);
         tracing::warn!("the approver panicked: {why}");
         None
     });

@@ -5,12 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_tool::{Admitted, ToolContext, ToolError};
-use layer0::JsonText;
 use layer0::id::{CallId, SessionId};
+use layer0::{JsonText, text};
 
 use super::effects::Effects;
 use crate::agent::inner::Inner;
-use crate::effect::guarded::panic_text;
 use crate::hook::HookContext;
 use crate::journal::Execution;
 
@@ -18,7 +17,7 @@ use crate::journal::Execution;
 pub(crate) fn admit(agent: &Inner, tool: &str, arguments: JsonText) -> Result<Admitted, ToolError> {
     let admit = || agent.tools.admit(tool, arguments, &agent.grants);
     std::panic::catch_unwind(AssertUnwindSafe(admit))
-        .unwrap_or_else(|panic| Err(ToolError::Panicked(panic_text(panic))))
+        .unwrap_or_else(|panic| Err(ToolError::Panicked(text::panicked(panic))))
 }
 
 /// Returns the tool of an execution as it was admitted; why not, where it is not there any more.

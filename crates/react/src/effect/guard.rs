@@ -19,13 +19,11 @@ use layer0::error::StateError;
 use layer0::failure::{Chain, Seconds};
 use layer0::id::{ErrorId, ResultId, SessionId};
 use layer0::state::{Scope, StateWrite, Versioned};
-use layer0::{StateStore, Timestamp};
+use layer0::{StateStore, Timestamp, text};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tracing::Instrument;
 use tracing::instrument::WithSubscriber;
-
-use crate::effect::guarded::panic_text;
 
 type Answer<T, E = StoreError> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
@@ -57,7 +55,7 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
         let work = async move {
             let asked = AssertUnwindSafe(async { printable(call(store).await) }).catch_unwind();
             let result = asked.await.unwrap_or_else(|panic| {
-                let why = format!("it panicked: {}", panic_text(panic));
+                let why = format!("it panicked: {}", text::panicked(panic));
                 Err(E::because(why))
             });
             // What comes too late is discarded.
@@ -84,7 +82,7 @@ impl<S: ?Sized + Send + Sync + 'static> Guarded<S> {
     fn hold(&self, hold: impl FnOnce(&S) -> Hold) -> Hold {
         let held = AssertUnwindSafe(|| hold(&self.store));
         std::panic::catch_unwind(held).unwrap_or_else(|panic| {
-            let why = panic_text(panic);
+            let why = text::panicked(panic);
             tracing::warn!("a store panicked: {why}");
             Hold::none()
         })

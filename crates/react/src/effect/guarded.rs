@@ -1,6 +1,5 @@
 //! Running one tool: in a task of its own, with a limit and a panic guard.
 
-use std::any::Any;
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -12,8 +11,8 @@ use backstop_clock::Clock;
 use backstop_tool::{Admitted, ToolContext, ToolError, Written};
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use layer0::JsonText;
 use layer0::failure::Chain;
+use layer0::{JsonText, text};
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tokio_util::sync::DropGuard;
@@ -65,7 +64,7 @@ pub(crate) async fn execute(
             }
             Some(Ok(Ok(output))) => (admitted.check_output(&output).map(|()| output), false),
             Some(Ok(Err(error))) => (Err(printable(error)), false),
-            Some(Err(panic)) => (Err(ToolError::Panicked(panic_text(panic))), false),
+            Some(Err(panic)) => (Err(ToolError::Panicked(text::panicked(panic))), false),
             None => {
                 token.cancel();
                 guarded(|| call.set(None));
@@ -114,7 +113,7 @@ pub(crate) async fn ask<T>(
     let asked = Box::pin(asked.catch_unwind());
     match select(asked, clock.sleep(limit)).await {
         Either::Left((Ok(answer), _)) => answer.map_err(printable),
-        Either::Left((Err(panic), _)) => Err(ToolError::Panicked(panic_text(panic))),
+        Either::Left((Err(panic), _)) => Err(ToolError::Panicked(text::panicked(panic))),
         Either::Right(((), asked)) => {
             drop_guarded(asked);
             Err(ToolError::timeout(limit))
@@ -132,7 +131,7 @@ pub(crate) async fn forward(
     match call.catch_unwind().await {
         Ok(Ok(output)) => admitted.check_output(&output).map(|()| output),
         Ok(Err(error)) => Err(printable(error)),
-        Err(panic) => Err(ToolError::Panicked(panic_text(panic))),
+        Err(panic) => Err(ToolError::Panicked(text::panicked(panic))),
     }
 }
 
@@ -143,7 +142,7 @@ fn timed_out(limit: Duration, written: &Written) -> ToolError {
         Ok(Some(output)) => error.with_output(output),
         Ok(None) => error,
         Err(panic) => {
-            tracing::warn!("what a tool wrote cannot be read: {}", panic_text(panic));
+            tracing::warn!("what a tool wrote cannot be read: {}", text::panicked(panic));
             error
         }
     }
@@ -163,17 +162,6 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Returns what a panic said. The payload is never dropped, because its drop may panic too.
-pub(crate) fn panic_text(panic: Box<dyn Any + Send>) -> String {
-    let text = panic
-        .downcast_ref::<&str>()
-        .map(ToString::to_string)
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "a value that is no text".to_owned());
-    std::mem::forget(panic);
-    text
-}
-
 /// Drops the application's code; a panic there changes nothing any more.
 pub(crate) fn drop_guarded<T>(others: T) {
     guarded(|| drop(others));
@@ -182,7 +170,7 @@ pub(crate) fn drop_guarded<T>(others: T) {
 fn guarded(drop: impl FnOnce()) {
     if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(drop)) {
         // Not within the macro, which reads it only where there is a subscriber.
-        let why = panic_text(panic);
+        let why = text::panicked(panic);
         tracing::warn!("a future panicked when it was dropped: {why}");
     }
 }
@@ -193,7 +181,7 @@ fn printable(error: ToolError) -> ToolError {
     match std::panic::catch_unwind(print) {
         Ok(()) => error,
         Err(panic) => {
-            let why = format!("its error cannot be printed: {}", panic_text(panic));
+            let why = format!("its error cannot be printed: {}", text::panicked(panic));
             std::mem::forget(error);
             ToolError::Panicked(why)
         }

@@ -14,14 +14,13 @@ use layer0::event::{EventKind, HookAborted, HookFailed, SignalReceived};
 use layer0::failure::{Chain, Failure};
 use layer0::message::ToolCall;
 use layer0::stop::Outcome;
-use layer0::{JsonText, code};
+use layer0::{JsonText, code, text};
 
 use super::effects::Effects;
 use crate::agent::inner::Inner;
-use crate::effect::guarded::{drop_guarded, panic_text};
+use crate::effect::guarded::drop_guarded;
 use crate::hook::{Hook, HookContext, HookError, Moment, Verdict};
 use crate::journal::{End, Gated, Note, Notes, StopFact};
-use crate::record::recordable::recordable;
 
 /// Which hooks of a point are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +109,7 @@ impl<'a> Hooks<'a> {
                 }
                 Ok(Verdict::ReplaceArguments(arguments)) => match moment {
                     Moment::BeforeTool { .. } => {
-                        called.arguments = Some(recordable(self.redactor, arguments));
+                        called.arguments = Some(self.redactor.redact_held_json(arguments));
                         continue;
                     }
                     _ => HookError::Failed("there are no arguments to replace here".into()),
@@ -146,7 +145,7 @@ impl<'a> Hooks<'a> {
                 Err(HookError::timeout(self.limit))
             }
             Either::Left((Ok(answer), _)) => answer.map_err(HookError::Failed),
-            Either::Left((Err(panic), _)) => Err(HookError::Panicked(panic_text(panic))),
+            Either::Left((Err(panic), _)) => Err(HookError::Panicked(text::panicked(panic))),
             Either::Right(((), asked)) => {
                 drop_guarded(asked);
                 Err(HookError::timeout(self.limit))

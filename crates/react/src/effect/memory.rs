@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{Either, select};
-use layer0::code;
 use layer0::error::BoxError;
 use layer0::event::{EventKind, MemoryDegraded, MemoryRead, MemoryWrote};
 use layer0::failure::{Chain, Seconds};
+use layer0::{code, text};
 
 use super::effects::Effects;
-use crate::effect::guarded::{drop_guarded, panic_text};
+use crate::effect::guarded::drop_guarded;
 use crate::hook::HookContext;
 use crate::journal::{End, Note};
 use crate::memory::{Memory, MemoryEntry, MemoryQuery};
@@ -76,7 +76,7 @@ async fn ask<T, F: Future<Output = Result<T, BoxError>> + Send>(
         }
         Either::Left((Ok(Ok(answer)), _)) => return Ok(answer),
         Either::Left((Ok(Err(why)), _)) => (failed, why),
-        Either::Left((Err(panic), _)) => (code::MEMORY_PANICKED, panic_text(panic)),
+        Either::Left((Err(panic), _)) => (code::MEMORY_PANICKED, text::panicked(panic)),
         Either::Right(((), asked)) => {
             drop_guarded(asked);
             (code::MEMORY_TIMEOUT, late)

@@ -14,7 +14,6 @@ use super::failure::Failing;
 use crate::agent::inner::Inner;
 use crate::effect::guarded;
 use crate::journal::{End, Gated, Note};
-use crate::record::recordable::recordable;
 
 /// Does a person decide about one of these calls?
 pub(crate) fn is_any_held(agent: &Inner, calls: &[ToolCall]) -> bool {
@@ -42,7 +41,7 @@ async fn add(effects: &Effects, gated: &mut Gated) {
     // What is refused anyway is answered when it is looked up.
     let Ok(admitted) = admit(agent, &call.name, call.arguments.clone()) else { return };
     match proposed(effects, call, admitted).await {
-        Ok(Some(arguments)) => call.arguments = recordable(&agent.redactor, arguments),
+        Ok(Some(arguments)) => call.arguments = agent.redactor.redact_held_json(arguments),
         Ok(None) => {}
         Err(error) => {
             let failing = Failing::new(agent, &effects.context, &call.id, &call.name, 0);

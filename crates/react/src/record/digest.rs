@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use backstop_event_log::text_digest;
 use backstop_react_machine::AgentDefinition;
+use layer0::JsonText;
 use layer0::event::AgentRecord;
-use layer0::{JsonText, push_hex};
-use sha2::{Digest, Sha256};
 
 /// What `run.started` says of an agent.
 #[derive(Clone)]
@@ -33,12 +33,5 @@ pub(crate) fn record(definition: &AgentDefinition) -> Resolved {
 
 /// Returns the SHA-256, in hex, of a definition, whose text is compact and has sorted keys.
 pub(crate) fn digest(definition: &JsonText) -> String {
-    digest_of(definition.get())
-}
-
-/// Returns the SHA-256 of a text, in hex.
-pub(crate) fn digest_of(text: &str) -> String {
-    let mut digits = String::with_capacity(64);
-    push_hex(&mut digits, &Sha256::digest(text));
-    digits
+    text_digest(definition.get())
 }

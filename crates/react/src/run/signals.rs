@@ -4,13 +4,11 @@ use backstop_react_machine::{CANCEL, HookPoint, INPUT};
 use layer0::JsonText;
 use layer0::event::{EventKind, SignalReceived};
 use layer0::operator::Signal;
-use serde_json::Value;
 
 use super::{InFlight, Run};
 use crate::effect::has_hooks;
 use crate::error::AgentError;
 use crate::journal::{Step, StopFact};
-use crate::record::recordable::recordable;
 
 impl Run {
     /// Takes a signal of the caller in this process.
@@ -55,10 +53,7 @@ impl Run {
 
     fn recordable_signal(&self, Signal { name, data, cause, .. }: Signal) -> SignalReceived {
         let redactor = &self.agent.redactor;
-        let data = match data {
-            Value::String(text) => Value::String(redactor.redact_held(&text).into_owned()),
-            other => recordable(redactor, JsonText::from(&other)).value(),
-        };
+        let data = redactor.redact_held_json(JsonText::from(data)).value();
         let mut signal = SignalReceived::new(redactor.redact_held(&name).into_owned(), data);
         signal.cause = cause;
         signal

@@ -7,6 +7,7 @@ use layer0::event::{BudgetExhausted, RunFailed, RunFinished, RunParked};
 use layer0::failure::{Failure, Retry, chain};
 use layer0::operator::Answer;
 use layer0::stop::Stop;
+use layer0::text::plain;
 use layer0::usage::{Allowance, Usage};
 use layer0::{Code, Timestamp, code};
 use serde_json::{Number, Value};
@@ -14,7 +15,7 @@ use serde_json::{Number, Value};
 use super::Episode;
 use crate::workflow::halt::Closing;
 use crate::workflow::recorded::answer;
-use crate::workflow::text::{text_of, value_of};
+use crate::workflow::text::value_of;
 
 impl Episode {
     /// Writes the end, and says it.
@@ -46,7 +47,7 @@ impl Episode {
 
     async fn stop(mut self, stop: Stop, output: &Value) -> Result<Answer, OperatorError> {
         let usage = self.ledger.usage();
-        let text = self.redactor.redact_held(&text_of(output)).into_owned();
+        let text = self.redactor.redact_held(&plain(output)).into_owned();
         // What waits goes on with those below.
         if stop != Stop::WaitingApproval {
             let mut finished = RunFinished::new(stop.outcome(), &*text, usage);

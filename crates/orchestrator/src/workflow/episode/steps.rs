@@ -26,7 +26,7 @@ use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::{Closing, Halt};
 use crate::workflow::line::{StepAsk, StepCaller, Target};
 use crate::workflow::recorded;
-use crate::workflow::text::{input_digest, redacted};
+use crate::workflow::text::input_digest;
 
 impl Episode {
     /// Begins a step, or answers it from the record.
@@ -285,7 +285,7 @@ impl Episode {
                 Ok(answer) => answer.output.clone(),
                 Err(error) => Value::from(chain(error)),
             };
-            returned.output = Some(JsonText::from(&redacted(&self.redactor, output)));
+            returned.output = Some(self.redactor.redact_held_json(JsonText::from(output)));
         }
         returned
     }
