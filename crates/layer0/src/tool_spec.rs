@@ -77,6 +77,9 @@ pub struct ToolFacts {
     /// JSON pointer to the argument whose value names what is done once, whichever run asks for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub once: Option<Arc<str>>,
+    /// The name it has where it comes from, if that is listed elsewhere, such as at an MCP server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Arc<str>>,
 }
 
 impl ToolSpec {
@@ -98,6 +101,7 @@ impl ToolSpec {
             probe: false,
             probe_is_final: false,
             once: None,
+            origin: None,
         }))
     }
 
@@ -105,6 +109,13 @@ impl ToolSpec {
     #[must_use]
     pub fn capability(mut self, capability: impl Into<String>) -> Self {
         self.capabilities.push(capability.into());
+        self
+    }
+
+    /// States the name it has where it comes from.
+    #[must_use]
+    pub fn origin(mut self, origin: impl Into<Arc<str>>) -> Self {
+        self.origin = Some(origin.into());
         self
     }
 

@@ -57,6 +57,7 @@ fn every_variant_states_its_facts() {
         Box::new(StateError::Other(boxed())),
         Box::new(EnvError::ProvisionFailed("x".into())),
         Box::new(EnvError::IsolationViolation("x".into())),
+        Box::new(EnvError::NetworkDenied("x".into())),
         Box::new(EnvError::CredentialFailed("x".into())),
         Box::new(EnvError::ResourceExceeded("x".into())),
         Box::new(EnvError::OperatorError(OperatorError::NonRetryable("x".into()))),

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use layer0::code;
-use layer0::error::{BoxError, OperatorError};
+use layer0::error::{BoxError, EnvError, OperatorError};
 use layer0::failure::{Effect, Facts, Failure, Inner, Retry, Seconds};
 use thiserror::Error;
 
@@ -33,7 +33,8 @@ pub enum ToolError {
     Caused(#[source] BoxError),
     /// Another variant, with what the tool's author adds to it.
     ///
-    /// Retry: as the author says, else as the error inside. Effect: as the error inside.
+    /// Retry: as the author says, else as the error inside. Effect: as the author says, else as the error
+    /// inside.
     #[error("tool reported{}", Code(code.as_deref()))]
     #[non_exhaustive]
     Detailed {
@@ -41,12 +42,19 @@ pub enum ToolError {
         code: Option<Arc<str>>,
         /// The author's retry answer.
         retry: Option<Retry>,
+        /// What the author knows of whether the call acted.
+        effect: Option<Effect>,
         /// What the tool wrote beside the error; stored with it, and not shown.
         output: Option<Arc<str>>,
         /// The error.
         #[source]
         error: Inner<ToolError>,
     },
+    /// The environment that the tool runs in kept it from something, or could not be set up.
+    ///
+    /// Retry: as the environment's error says. Effect: as the environment's error says.
+    #[error("environment failed")]
+    Environment(#[from] EnvError),
     /// The tool ran and reported an error.
     ///
     /// Retry: never. Effect: unknown.
@@ -131,6 +139,21 @@ pub enum ToolError {
     },
 }
 
+/// The fields of [`ToolError::Detailed`], while one of them is set.
+struct Details {
+    code: Option<Arc<str>>,
+    retry: Option<Retry>,
+    effect: Option<Effect>,
+    output: Option<Arc<str>>,
+    error: Inner<ToolError>,
+}
+
+impl From<Details> for ToolError {
+    fn from(Details { code, retry, effect, output, error }: Details) -> Self {
+        Self::Detailed { code, retry, effect, output, error }
+    }
+}
+
 /// Prints the author's code after a space, or that there is none.
 struct Code<'a>(Option<&'a str>);
 
@@ -173,29 +196,43 @@ impl ToolError {
     /// Adds the author's own code.
     #[must_use]
     pub fn with_code(self, code: impl Into<Arc<str>>) -> Self {
-        let (_, retry, output, error) = self.into_parts();
-        Self::Detailed { code: Some(code.into()), retry, output, error }
+        let mut details = self.into_details();
+        details.code = Some(code.into());
+        details.into()
     }
 
     /// Adds what the tool wrote, which is stored with the error.
     #[must_use]
     pub fn with_output(self, output: impl Into<Arc<str>>) -> Self {
-        let (code, retry, _, error) = self.into_parts();
-        Self::Detailed { code, retry, output: Some(output.into()), error }
+        let mut details = self.into_details();
+        details.output = Some(output.into());
+        details.into()
     }
 
     /// States that trying again can help, and how long to wait first.
     #[must_use]
     pub fn with_retry(self, retry: Retry) -> Self {
-        let (code, _, output, error) = self.into_parts();
-        Self::Detailed { code, retry: Some(retry), output, error }
+        let mut details = self.into_details();
+        details.retry = Some(retry);
+        details.into()
     }
 
-    #[expect(clippy::type_complexity, reason = "the fields of one variant")]
-    fn into_parts(self) -> (Option<Arc<str>>, Option<Retry>, Option<Arc<str>>, Inner<Self>) {
+    /// States whether the call acted, where the tool knows better than the class of the error.
+    #[must_use]
+    pub fn with_effect(self, effect: Effect) -> Self {
+        let mut details = self.into_details();
+        details.effect = Some(effect);
+        details.into()
+    }
+
+    fn into_details(self) -> Details {
         match self {
-            Self::Detailed { code, retry, output, error } => (code, retry, output, error),
-            error => (None, None, None, error.into()),
+            Self::Detailed { code, retry, effect, output, error } => {
+                Details { code, retry, effect, output, error }
+            }
+            error => {
+                Details { code: None, retry: None, effect: None, output: None, error: error.into() }
+            }
         }
     }
 
@@ -239,8 +276,12 @@ impl Failure for ToolError {
             Self::ApprovalDenied { .. } => Facts::never(code::TOOL_APPROVAL_DENIED, Effect::None),
             Self::Cancelled => Facts::never(code::TOOL_CANCELLED, Effect::Unknown),
             Self::Caused(_) => Facts::never(code::TOOL_EXECUTION_FAILED, Effect::Unknown),
-            Self::Detailed { retry: Some(retry), error, .. } => error.facts().with_retry(*retry),
-            Self::Detailed { retry: None, error, .. } => error.facts(),
+            Self::Detailed { retry, effect, error, .. } => {
+                let facts = error.facts();
+                let facts = retry.map_or(facts, |retry| facts.with_retry(retry));
+                effect.map_or(facts, |effect| facts.with_effect(effect))
+            }
+            Self::Environment(error) => error.facts(),
             Self::ExecutionFailed(_) => Facts::never(code::TOOL_EXECUTION_FAILED, Effect::Unknown),
             Self::Interrupted => Facts::never(code::TOOL_INTERRUPTED, Effect::Unknown),
             Self::InvalidInput(_) => Facts::never(code::TOOL_INVALID_INPUT, Effect::None),

@@ -1,6 +1,6 @@
 //! What the model reads when a call fails: one line, bounded, about what it can change.
 
-use layer0::failure::Chain;
+use layer0::failure::{Chain, Failure};
 use layer0::text;
 
 use crate::ToolError;
@@ -20,6 +20,7 @@ pub fn failed_text(tool: &str, error: &ToolError) -> String {
         ToolError::ApprovalDenied { by, reason } => text::denied(by, reason),
         ToolError::Cancelled => text::CANCELLED.to_owned(),
         ToolError::Caused(cause) => cut(&Chain(&**cause).to_string()),
+        ToolError::Environment(error) => cut(&format!("{}: {}", error.code(), error.what())),
         ToolError::ExecutionFailed(text) => cut(text),
         ToolError::Interrupted => text::INTERRUPTED.to_owned(),
         ToolError::InvalidInput(why) => format!("Invalid input: {}", cut(why)),
@@ -76,8 +77,11 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::time::Duration;
+
+    use layer0::error::EnvError;
+
+    use super::*;
 
     /// Spec: T3
     #[test]
@@ -96,6 +100,10 @@ mod tests {
         );
         check(ToolError::timeout(Duration::from_secs(30)), "Tool 'X' timed out after 30s");
         check(ToolError::Panicked("index 3".into()), "Tool 'X' panicked: index 3");
+        check(
+            EnvError::NetworkDenied("host example.org is not among api.example.com".into()).into(),
+            "env.network_denied: host example.org is not among api.example.com",
+        );
         check(ToolError::Interrupted, "Interrupted: may already have acted");
         check(ToolError::Caused("no connection".into()).with_code("E1"), "no connection");
         check(

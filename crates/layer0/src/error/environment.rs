@@ -5,7 +5,7 @@ use thiserror::Error;
 use super::boxed::BoxError;
 use super::operator::OperatorError;
 use crate::code;
-use crate::failure::{Effect, Facts, Failure};
+use crate::failure::{Chain, Effect, Facts, Failure};
 
 /// Says why an environment could not run something inside its limits.
 #[derive(Debug, Error)]
@@ -21,6 +21,11 @@ pub enum EnvError {
     /// Retry: never. Effect: unknown.
     #[error("isolation violated: {0}")]
     IsolationViolation(String),
+    /// The network rules of the environment do not let something through.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("network denied: {0}")]
+    NetworkDenied(String),
     /// A credential could not be provided.
     ///
     /// Retry: never. Effect: none.
@@ -43,6 +48,29 @@ pub enum EnvError {
     Other(#[from] BoxError),
 }
 
+impl EnvError {
+    /// Returns what happened without the class of it, which the code says already.
+    ///
+    /// ```
+    /// use layer0::error::EnvError;
+    ///
+    /// let error = EnvError::NetworkDenied("host example.org is not among api.example.com".into());
+    /// assert_eq!(error.what(), "host example.org is not among api.example.com");
+    /// ```
+    #[must_use]
+    pub fn what(&self) -> Cow<'_, str> {
+        match self {
+            Self::ProvisionFailed(what)
+            | Self::IsolationViolation(what)
+            | Self::NetworkDenied(what)
+            | Self::CredentialFailed(what)
+            | Self::ResourceExceeded(what) => what.into(),
+            Self::OperatorError(error) => Chain(error).to_string().into(),
+            Self::Other(error) => Chain(&**error).to_string().into(),
+        }
+    }
+}
+
 impl Failure for EnvError {
     fn facts(&self) -> Facts {
         match self {
@@ -50,6 +78,7 @@ impl Failure for EnvError {
             Self::IsolationViolation(_) => {
                 Facts::never(code::ENV_ISOLATION_VIOLATION, Effect::Unknown)
             }
+            Self::NetworkDenied(_) => Facts::never(code::ENV_NETWORK_DENIED, Effect::None),
             Self::CredentialFailed(_) => Facts::never(code::ENV_CREDENTIAL_FAILED, Effect::None),
             Self::ResourceExceeded(_) => Facts::never(code::ENV_RESOURCE_EXCEEDED, Effect::Unknown),
             Self::OperatorError(error) => error.facts(),
@@ -62,6 +91,7 @@ impl Failure for EnvError {
             Self::OperatorError(error) => error.hint(),
             Self::ProvisionFailed(_)
             | Self::IsolationViolation(_)
+            | Self::NetworkDenied(_)
             | Self::CredentialFailed(_)
             | Self::ResourceExceeded(_)
             | Self::Other(_) => None,
