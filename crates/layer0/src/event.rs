@@ -242,6 +242,7 @@ event_kinds! {
     ResultStored "result.stored"
     ContextCompacted "context.compacted"
     Warning "warning"
+    McpToolsChanged "mcp.tools_changed"
     OperatorDispatched "operator.dispatched"
     OperatorWaiting "operator.waiting"
     OperatorReturned "operator.returned"

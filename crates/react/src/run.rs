@@ -16,6 +16,7 @@ mod runs_below;
 pub(crate) mod session;
 mod settle;
 mod signals;
+mod sources;
 pub(crate) mod start;
 mod stop;
 mod tools;
@@ -41,6 +42,7 @@ use approvals::Approvals;
 use ledger::{Ledger, Readers};
 use model::Asking;
 use runs_below::Below;
+use sources::Sources;
 use tools::{AtWork, Tools};
 
 /// A run of which at least the first event is recorded.
@@ -65,6 +67,7 @@ pub(crate) struct Run {
     approvals: Approvals,
     inbox: InboxState,
     below: Below,
+    sources: Sources,
     /// Did a tool that is not safe to repeat run?
     acted: bool,
 }
@@ -131,6 +134,7 @@ impl Run {
             approvals: Approvals::default(),
             inbox: InboxState::default(),
             below: Below::default(),
+            sources: Sources::default(),
             acted: false,
         }
     }
@@ -176,7 +180,11 @@ impl Run {
             // One that was asked anew meanwhile is forgotten.
             Effect::CallModel(call) if !self.ledger.machine().is_asking(call.id) => Ok(()),
             Effect::CallModel(call) => {
-                self.ask_model(call);
+                self.note_changed_tools().await?;
+                // Its record may have been the last that the budget allowed.
+                if self.ledger.machine().is_asking(call.id) {
+                    self.ask_model(call);
+                }
                 Ok(())
             }
             Effect::AdmitTools(batch) => self.admit(batch).await,

@@ -174,6 +174,13 @@ fn details(kind: &EventKind) -> String {
             )
         }
         EventKind::Warning(e) => brief(&e.message),
+        EventKind::McpToolsChanged(e) => {
+            let lists = [("added", &e.added), ("removed", &e.removed), ("changed", &e.changed)];
+            let lists = lists.into_iter().filter(|(_, names)| !names.is_empty());
+            let lists: Vec<String> =
+                lists.map(|(what, names)| format!("{what} {}", brief(&names.join(", ")))).collect();
+            format!("{}: {}", brief(&e.server), lists.join("; "))
+        }
         EventKind::SubscriptionOpened(e) => {
             let after = e.follows.as_ref().map(|before| format!(" (after {before})"));
             format!("{}: {}{}", brief(&e.name), brief(&e.pattern), after.unwrap_or_default())

@@ -54,6 +54,9 @@ impl AgentBuilder {
         for tool in std::mem::take(&mut self.tools) {
             tools.add(tool)?;
         }
+        for tool in self.sources.iter().flat_map(|source| source.tools()) {
+            tools.add(tool)?;
+        }
         let mut hooks: Vec<Hook> =
             std::mem::take(&mut self.hooks).into_iter().map(Hook::of).collect();
         let into = pack::Loading {
@@ -170,6 +173,7 @@ impl AgentBuilder {
                 jitter: self.jitter,
                 settings: self.settings,
                 tools,
+                sources: self.sources.into(),
                 grants: Grants::parse(&self.grants)?,
                 log: self.log,
                 stores,

@@ -9,7 +9,7 @@ use backstop_provider::{ModelSettings, Provider};
 use backstop_react_machine::{Budget, Limits, Price, SpendLimit};
 use backstop_redact::Redactor;
 use backstop_retry::{Jitter, RetryConfig};
-use backstop_tool::Tool;
+use backstop_tool::{Tool, ToolSource};
 use layer0::{Approvers, StateStore};
 use serde_json::Value;
 
@@ -45,6 +45,7 @@ pub struct AgentBuilder {
     pub(crate) settings: ModelSettings,
     pub(crate) stream: bool,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) sources: Vec<Arc<dyn ToolSource>>,
     pub(crate) recorded_tools: Option<RecordedTools>,
     pub(crate) grants: Vec<String>,
     pub(crate) retry: RetryConfig,
@@ -90,6 +91,7 @@ impl AgentBuilder {
             settings: ModelSettings::default(),
             stream: true,
             tools: Vec::new(),
+            sources: Vec::new(),
             recorded_tools: None,
             grants: Vec::new(),
             retry: RetryConfig::default(),
@@ -226,6 +228,14 @@ impl AgentBuilder {
     /// Gives the model a tool that is shared.
     pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// Gives the model the tools of a source, such as an MCP server. What the source lists stands in the
+    /// record of each run, and what it lists otherwise later is recorded; neither makes another agent of this
+    /// one.
+    pub fn tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
+        self.sources.push(source);
         self
     }
 

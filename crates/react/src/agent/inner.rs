@@ -10,7 +10,7 @@ use backstop_provider::ModelSettings;
 use backstop_react_machine::CheckedDefinition;
 use backstop_redact::Redactor;
 use backstop_retry::{Jitter, RetryConfig};
-use backstop_tool::{Grants, Toolset};
+use backstop_tool::{Grants, ToolSource, Toolset};
 use serde_json::Value;
 
 use crate::approval::Approver;
@@ -34,6 +34,8 @@ pub(crate) struct Inner {
     pub(crate) jitter: Jitter,
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Toolset,
+    /// Where some of the tools come from.
+    pub(crate) sources: Box<[Arc<dyn ToolSource>]>,
     pub(crate) grants: Grants,
     pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) stores: Stores,

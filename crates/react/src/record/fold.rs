@@ -1,19 +1,20 @@
 //! From the record of a run back to its machine.
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use backstop_event_log::{EventLog, LogError, RunSummary, read_events, sessions_of};
 use backstop_react_machine::{
     AgentDefinition, CheckedDefinition, Divergence, Entry, Replay, Replayed, Setup,
 };
-use layer0::JsonText;
 use layer0::event::{Event, EventKind, RunStarted};
 use layer0::id::{RunId, SessionId};
+use layer0::{JsonText, ToolSpec};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::output_check::output_check;
-use crate::record::digest::{digest, record};
+use crate::record::digest::{digest, is_listed_elsewhere, record};
 use crate::resume_error::ResumeError;
 
 /// A run as its record leaves it.
@@ -88,6 +89,8 @@ fn recorded_definition(started: &RunStarted) -> Result<AgentDefinition, ResumeEr
 #[derive(Default, Deserialize)]
 struct OfRun {
     output_schema: Option<JsonText>,
+    #[serde(default)]
+    tools: Arc<[ToolSpec]>,
 }
 
 /// Returns the agent's own definition for a run, if the run is its.
@@ -106,7 +109,8 @@ fn own_definition(
         }
         // The first layout had one digest, of all that was resolved.
         None => {
-            let OfRun { output_schema } = started.agent.definition.read().map_err(unreadable)?;
+            let OfRun { output_schema, .. } =
+                started.agent.definition.read().map_err(unreadable)?;
             own.output_schema = output_schema;
             let text = JsonText::of(&own);
             let text =
@@ -116,6 +120,12 @@ fn own_definition(
     };
     if digest != started.agent.digest {
         return Err(ResumeError::other_agent(&started.agent.digest, &digest));
+    }
+    // A run keeps to the tools that it was given; those of its own the agent has as they were.
+    let recorded = || started.agent.definition.read().map_err(unreadable);
+    if started.mcp.is_some() || own.tools.iter().any(is_listed_elsewhere) {
+        let OfRun { tools, .. } = recorded()?;
+        own.tools = tools;
     }
     Ok(own)
 }

@@ -19,6 +19,7 @@ use tracing::Instrument;
 
 use super::approvals::Approvals;
 use super::session::dead_dispatch;
+use super::sources::Sources;
 use super::tools::Tools;
 use super::{Parts, Run};
 use crate::agent::inner::Inner;
@@ -208,6 +209,7 @@ impl Recorded {
         let mut run = Box::new(Run::new(parts).await);
         (run.depth, run.root) = place_of(&events, &run.context.run);
         run.tools = Tools::resumed(executions);
+        run.sources = Sources::recorded(&events);
         run.acted = acted;
         run
     }

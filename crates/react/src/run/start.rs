@@ -16,7 +16,7 @@ use layer0::name::check_session;
 use layer0::usage::Usage;
 use tracing::Instrument;
 
-use super::{Parts, Run};
+use super::{Parts, Run, sources};
 use crate::agent::inner::Inner;
 use crate::effect::Effects;
 use crate::error::{AgentError, RunFailure};
@@ -136,6 +136,10 @@ impl Start {
             }
         };
         match run.read_history(follows.as_ref().map(|follows| &follows.run)).await {
+            Ok(()) => {}
+            Err(error) => return Err(run.failure(error)),
+        }
+        match run.note_left_out().await {
             Ok(()) => Ok(run),
             Err(error) => Err(run.failure(error)),
         }
@@ -202,6 +206,7 @@ impl Start {
         started.deadline = self.request.deadline;
         started.cause = self.request.cause.clone().map(Box::new);
         started.output_schema = self.output_schema.clone().map(Box::new);
+        started.mcp = sources::listed(&self.agent).map(Box::new);
         started.labels = self.labels();
         started.trace_parent = self.request.trace_parent.clone();
         started.key_id = self.key_id();

@@ -29,6 +29,7 @@ mod record;
 mod sessions;
 mod settings;
 mod settling;
+mod sources;
 mod spend_limits;
 mod status;
 mod stores;

@@ -266,6 +266,33 @@ impl Warning {
 }
 
 payload! {
+    /// An MCP server lists other tools than the run was given; the run keeps to those it was given.
+    McpToolsChanged {
+        /// The server.
+        server: Arc<str>,
+        /// Tools it lists since, by the names that the model would call them by.
+        added: Arc<[Arc<str>]>,
+        /// Tools it lists no more.
+        removed: Arc<[Arc<str>]>,
+        /// Tools it describes otherwise.
+        changed: Arc<[Arc<str>]>,
+    }
+}
+
+impl McpToolsChanged {
+    /// Says of which server, and that nothing changed yet.
+    #[must_use]
+    pub fn new(server: impl Into<Arc<str>>) -> Self {
+        Self {
+            server: server.into(),
+            added: Arc::default(),
+            removed: Arc::default(),
+            changed: Arc::default(),
+        }
+    }
+}
+
+payload! {
     /// Another operator was called.
     OperatorDispatched {
         /// Its name.
