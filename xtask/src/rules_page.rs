@@ -89,6 +89,8 @@ const RULES: &[(&str, &str)] = &[
     ("S14", "People list, read, prune and count stored errors."),
     ("L1", "Above a size the model gets a preview and an id."),
     ("L2", "What is referred to can be read, or says that it expired."),
+    ("Q4", "A tool that cannot be used is left out with a warning; the others stay."),
+    ("Q6", "A run keeps to the tools it was given; what a server lists otherwise later is recorded."),
     ("M1", "Memory that fails is a warning; the run goes on without it."),
     ("V1", "Subscribers change nothing; a slow one is told what it missed."),
     ("H1", "Gates may stop a run or skip a call; observers look on."),
