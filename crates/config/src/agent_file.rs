@@ -14,9 +14,11 @@ use crate::approvals::check_approvals;
 use crate::behavior_check::behaviors;
 use crate::behavior_table::{BehaviorTable, WrittenBehavior};
 use crate::checked::{approvers, at_least_one, object_schema, optional_capabilities, pointer};
+use crate::environment_table::EnvironmentTable;
 use crate::exact::check_values;
 use crate::later::{Later, refuse};
 use crate::limit_table::{LimitTable, check_limits};
+use crate::mcp_table::McpTable;
 use crate::model_table::ModelTable;
 use crate::names::check_names;
 use crate::parse::parse;
@@ -52,8 +54,11 @@ pub struct AgentFile {
     pub behaviors: Vec<BehaviorTable>,
     #[serde(default)]
     behavior: Vec<WrittenBehavior>,
-    mcp: Option<Later>,
-    environment: Option<Later>,
+    /// The servers whose tools it is given.
+    #[serde(default)]
+    pub mcp: Vec<McpTable>,
+    /// What the programs of its tools may reach and use.
+    pub environment: Option<EnvironmentTable>,
     telemetry: Option<Later>,
     /// The file as it was read, for the run's record.
     #[serde(skip)]
@@ -124,6 +129,8 @@ pub struct ToolTable {
     pub once: Option<String>,
     /// Does it only look around?
     pub exploratory: Option<bool>,
+    /// The rules of its program, instead of the file's `[environment]`.
+    pub environment: Option<EnvironmentTable>,
     /// Must a person agree to each call? As the tool itself says otherwise.
     pub approval: Option<bool>,
     /// How long there is to decide about a call, in milliseconds; for ever otherwise.
@@ -165,11 +172,7 @@ impl AgentFile {
         check_memory(path, text, file.memory)?;
         file.behaviors = behaviors(path, Some(text), &file.behavior, &file.agent.policy.grant)?;
         check_limits(path, text, &file.limit)?;
-        let later = vec![
-            ("mcp", file.mcp.as_ref()),
-            ("environment", file.environment.as_ref()),
-            ("telemetry", file.telemetry.as_ref()),
-        ];
+        let later = vec![("telemetry", file.telemetry.as_ref())];
         refuse(path, text, later)?;
         Ok(file)
     }

@@ -16,6 +16,7 @@ use crate::parse::parse;
 struct Names {
     tools: Vec<Named>,
     hooks: Vec<Named>,
+    mcp: Vec<Named>,
     /// Each has names of its own.
     operator: Vec<Self>,
 }
@@ -27,8 +28,9 @@ struct Named {
 
 /// Refuses names that there cannot be, that are there twice, and that are the same to a provider.
 pub(crate) fn check_names(path: &Path, text: &str) -> Result<(), ConfigError> {
-    let Names { tools, hooks, operator } = parse(path, text)?;
-    let own = Names { tools, hooks, operator: Vec::new() };
+    let Names { tools, hooks, mcp, operator } = parse(path, text)?;
+    check(path, text, "MCP server", &mcp, str::to_owned)?;
+    let own = Names { tools, hooks, ..Names::default() };
     std::iter::once(&own).chain(&operator).try_for_each(|Names { tools, hooks, .. }| {
         check(path, text, "tool", tools, |name| wire_name(name).into_owned())?;
         check(path, text, "hook", hooks, str::to_owned)

@@ -17,6 +17,9 @@ const NEEDS_KEY: [&str; 6] = [
     "unknown variant",
 ];
 
+/// How advice begins that a reader of a value gives behind a semicolon.
+const ADVICE: [&str; 3] = ["did you mean ", "take ", "write "];
+
 pub(crate) fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
     toml::from_str(text).map_err(|error| of_toml(path, text, &error))
 }
@@ -34,8 +37,11 @@ pub(crate) fn of_toml(path: &Path, text: &str, error: &toml::de::Error) -> Confi
         None => {
             let what = in_words(message);
             // Advice stands apart from what is wrong.
-            match what.split_once("; did you mean ") {
-                Some((what, meant)) => (what.to_owned(), Some(format!("did you mean {meant}"))),
+            let advice = ADVICE
+                .iter()
+                .find_map(|begin| Some((begin, what.split_once(&format!("; {begin}"))?)));
+            match advice {
+                Some((begin, (what, rest))) => (what.to_owned(), Some(format!("{begin}{rest}"))),
                 None => {
                     let hint = hints::of_value(text, &what, key, span.as_ref());
                     (what, hint)

@@ -7,13 +7,15 @@ use toml::de::{DeTable, DeValue};
 use crate::ConfigError;
 
 /// The tables of an agent file that there is one of.
-const SINGLE: [&str; 14] = [
+const SINGLE: [&str; 16] = [
     "agent",
     "agent.budget",
     "agent.limits",
     "agent.policy",
     "agent.price",
     "agent.retry",
+    "environment",
+    "environment.credentials",
     "memory",
     "model",
     "model.extra_body",

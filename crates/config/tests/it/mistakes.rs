@@ -36,7 +36,7 @@ fn every_mistake_of_a_file_is_found() {
         "15: `kind`: unknown variant `comand` (did you mean `command`?)",
         "18: missing field `kind` (add `kind = \"command\"` for a program, or",
         "19: there is already a tool named `t`, in line 16 (give it another name)",
-        "21: `mcp` is not supported yet",
+        "21: MCP server `files` has neither `command` nor `url`",
     ];
     for (found, expected) in found.iter().zip(expected) {
         assert!(found.starts_with(expected), "{found} is not {expected}");

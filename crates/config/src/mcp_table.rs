@@ -1,0 +1,221 @@
+//! `[[mcp]]` of an agent file.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use layer0::name::check_name;
+use serde::Deserialize;
+use url::Url;
+
+use crate::checked::at_least_one;
+use crate::{EnvironmentTable, Reference};
+
+/// How long a call may take where nothing is said, in milliseconds.
+const TIMEOUT_MS: u64 = 30_000;
+/// What a header is called that carries a credential.
+const SECRET_HEADERS: [&str; 5] = ["authorization", "cookie", "key", "secret", "token"];
+
+/// A server whose tools the agent is given.
+///
+/// ```
+/// use backstop_config::{AgentFile, McpPlace};
+///
+/// # let folder = tempfile::tempdir()?;
+/// # let path = folder.path().join("agent.toml");
+/// std::fs::write(
+///     &path,
+///     r#"
+///     [model]
+///     provider = "script"
+///     script = "script.toml"
+///     [[mcp]]
+///     name = "files"
+///     command = ["mcp-files", "./data"]
+///     idempotent = ["read_*"]
+///     "#,
+/// )?;
+/// let server = &AgentFile::read(&path)?.mcp[0];
+/// assert_eq!((server.name.as_str(), server.timeout().as_secs()), ("files", 30));
+/// assert!(matches!(&server.place, McpPlace::Command(command) if command[0] == "mcp-files"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "Written")]
+#[non_exhaustive]
+pub struct McpTable {
+    /// Its name, which is in the names of its tools.
+    pub name: String,
+    /// Where it is.
+    pub place: McpPlace,
+    /// The variables that a program sees; `PATH`, `HOME` and `LANG` otherwise.
+    pub env: Option<Vec<String>>,
+    /// Where a program runs; the file's folder otherwise.
+    pub cwd: Option<PathBuf>,
+    /// Further headers of each request to a URL.
+    pub headers: BTreeMap<String, Reference>,
+    /// How a URL is signed in to, with OAuth client credentials.
+    pub oauth: Option<OauthTable>,
+    /// Patterns of the tools that are taken, by their own names; all of them otherwise.
+    pub tools: Option<Vec<String>>,
+    /// Patterns of the tools whose calls may be repeated.
+    pub idempotent: Vec<String>,
+    /// Patterns of the tools that only look around: their calls may be repeated too.
+    pub read_only: Vec<String>,
+    /// Patterns of the tools that a person must agree to.
+    pub approval: Vec<String>,
+    /// How long a call may take, in milliseconds; 30 seconds otherwise.
+    pub timeout_ms: Option<u64>,
+    /// The rules of a program, instead of the file's `[environment]`.
+    pub environment: Option<EnvironmentTable>,
+}
+
+/// Where a server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum McpPlace {
+    /// A program with its arguments, on its standard input and output; at least the program.
+    Command(Vec<String>),
+    /// Over HTTP; `http` or `https`, with a host.
+    Url(Url),
+}
+
+/// OAuth client credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OauthTable {
+    /// The client's id.
+    pub client_id: Reference,
+    /// The client's secret: `env:NAME` or `file:PATH`.
+    pub client_secret: Reference,
+    /// What is asked for.
+    #[serde(default)]
+    pub scopes: Vec<String>,
+}
+
+impl McpTable {
+    /// Returns how long a call may take.
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms.unwrap_or(TIMEOUT_MS))
+    }
+}
+
+/// A table as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    command: Option<Vec<String>>,
+    url: Option<String>,
+    env: Option<Vec<String>>,
+    cwd: Option<PathBuf>,
+    headers: Option<BTreeMap<String, Reference>>,
+    oauth: Option<OauthTable>,
+    tools: Option<Vec<String>>,
+    #[serde(default)]
+    idempotent: Vec<String>,
+    #[serde(default)]
+    read_only: Vec<String>,
+    #[serde(default)]
+    approval: Vec<String>,
+    #[serde(default, deserialize_with = "at_least_one")]
+    timeout_ms: Option<u64>,
+    environment: Option<EnvironmentTable>,
+}
+
+impl TryFrom<Written> for McpTable {
+    type Error = String;
+
+    fn try_from(written: Written) -> Result<Self, String> {
+        let Written { name, command, url, env, cwd, headers, oauth, environment, .. } = written;
+        check_name(&name).map_err(|error| format!("MCP server: {error}"))?;
+        let place = match (command, url) {
+            (Some(command), None) => {
+                if command.first().is_none_or(|program| program.trim().is_empty()) {
+                    return Err(format!(
+                        "`command` of MCP server `{name}` names no program; write the program and its arguments"
+                    ));
+                }
+                McpPlace::Command(command)
+            }
+            (None, Some(url)) => McpPlace::Url(url_of(&name, &url)?),
+            (None, None) => {
+                return Err(format!(
+                    "MCP server `{name}` has neither `command` nor `url`; write `command = [\"PROGRAM\", …]` or `url = \"http://…\"`"
+                ));
+            }
+            (Some(_), Some(_)) => {
+                return Err(format!(
+                    "MCP server `{name}` has both `command` and `url`; write one of them"
+                ));
+            }
+        };
+        let (of, misplaced) = match &place {
+            McpPlace::Command(_) => (
+                "command",
+                [("headers", headers.is_some()), ("oauth", oauth.is_some()), ("", false)],
+            ),
+            McpPlace::Url(_) => (
+                "url",
+                [
+                    ("env", env.is_some()),
+                    ("cwd", cwd.is_some()),
+                    ("environment", environment.is_some()),
+                ],
+            ),
+        };
+        if let Some((key, _)) = misplaced.iter().find(|(_, is_given)| *is_given) {
+            return Err(format!(
+                "`{key}` of MCP server `{name}` does not apply to a `{of}`; take it out"
+            ));
+        }
+        let headers = headers.unwrap_or_default();
+        let is_secret = |header: &str| {
+            let header = header.to_ascii_lowercase();
+            SECRET_HEADERS.iter().any(|word| header.contains(word))
+        };
+        let mut literal = headers.iter().filter(|(_, value)| !value.is_credential());
+        if let Some((header, _)) = literal.find(|(header, _)| is_secret(header)) {
+            return Err(format!(
+                "header `{header}` of MCP server `{name}` holds a credential; write where it is kept: `env:NAME` or `file:PATH`"
+            ));
+        }
+        if oauth.as_ref().is_some_and(|oauth| !oauth.client_secret.is_credential()) {
+            return Err(format!(
+                "`client_secret` of MCP server `{name}` is no reference; write where it is kept: `env:NAME` or `file:PATH`"
+            ));
+        }
+        Ok(Self {
+            name,
+            place,
+            env,
+            cwd,
+            headers,
+            oauth,
+            tools: written.tools,
+            idempotent: written.idempotent,
+            read_only: written.read_only,
+            approval: written.approval,
+            timeout_ms: written.timeout_ms,
+            environment,
+        })
+    }
+}
+
+fn url_of(name: &str, written: &str) -> Result<Url, String> {
+    let url = Url::parse(written)
+        .map_err(|error| format!("`url` of MCP server `{name}` is no URL: {error}; write such as `http://127.0.0.1:3001/mcp`"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(format!(
+            "`url` of MCP server `{name}` has neither `http` nor `https` and a host; write such as `http://127.0.0.1:3001/mcp`"
+        ));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(format!(
+            "`url` of MCP server `{name}` holds a credential; write `headers = {{ authorization = \"env:NAME\" }}`"
+        ));
+    }
+    Ok(url)
+}
