@@ -41,6 +41,7 @@ mod books;
 mod builder;
 mod checked;
 mod dispatch;
+mod ids;
 mod in_flight;
 mod inner;
 mod local;
@@ -52,6 +53,7 @@ mod usage;
 mod workflow;
 
 pub use builder::{LocalOrchestratorBuilder, OperatorNameError};
+pub use ids::{new_run_id, new_session_id};
 pub use local::LocalOrchestrator;
 pub use workflow::{
     Diverged, Map, OnFailure, Parallel, Place, Restart, Route, Sequence, Supervise, Workflow,

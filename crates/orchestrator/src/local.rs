@@ -13,9 +13,10 @@ use serde_json::Value;
 
 use crate::between::NothingLeft;
 use crate::checked::Checked;
+use crate::ids::new_run_id;
 use crate::in_flight::{Flight, InFlight};
 use crate::inner::Inner;
-use crate::many::{many, new_run};
+use crate::many::many;
 use crate::outside;
 use crate::task::{self, Performance, Spawned};
 
@@ -89,7 +90,7 @@ impl Inner {
         if !context.goes_on {
             checked.check_input(&task.input)?;
         }
-        let run = context.run.get_or_insert_with(new_run);
+        let run = context.run.get_or_insert_with(|| new_run_id(self.clock.now()));
         let id = WorkflowId::new(run.as_str());
         let flight = Flight {
             operator: operator.to_owned(),
@@ -128,7 +129,7 @@ impl Orchestrator for LocalOrchestrator {
         tasks: Vec<(String, Task)>,
         context: Context,
     ) -> Vec<Result<Answer, OrchError>> {
-        let contexts = many(&context, tasks.len());
+        let contexts = many(&context, tasks.len(), self.inner.clock.now());
         let dispatches =
             tasks.into_iter().zip(contexts).map(|((operator, task), context)| async move {
                 self.dispatch(&operator, task, context).await

@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
+use layer0::Timestamp;
 use layer0::id::RunId;
 use layer0::operator::{Context, Signals};
 
-pub(crate) fn new_run() -> RunId {
-    RunId::new(format!("run_{}", uuid::Uuid::now_v7()))
-}
+use crate::ids::new_run_id;
 
 /// Makes the contexts of several dispatches, each with a run and signals of its own. Those of one session
 /// that nothing dispatched know of each other.
-pub(crate) fn many(context: &Context, count: usize) -> Vec<Context> {
+pub(crate) fn many(context: &Context, count: usize, now: Timestamp) -> Vec<Context> {
     let mut contexts: Vec<Context> = (0..count).map(|_| one_of_many(context)).collect();
     if context.session.is_some() && context.parent.is_none() {
-        let together: Arc<[RunId]> = contexts.iter().map(|_| new_run()).collect();
+        let together: Arc<[RunId]> = contexts.iter().map(|_| new_run_id(now)).collect();
         for (context, run) in contexts.iter_mut().zip(&*together) {
             (context.run, context.together) = (Some(run.clone()), Arc::clone(&together));
         }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use backstop_clock::RunClock;
 use backstop_event_log::{EventLog, InboxMessage, InboxReader, LogError, RunWriter};
+use backstop_orchestrator::new_run_id;
 use backstop_react_machine::CANCEL;
 use layer0::Timestamp;
 use layer0::id::RunId;
@@ -19,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use self::alarm::Alarm;
 use self::steps::Steps;
 use crate::effect::Effects;
-use crate::ids::new_run_id;
 use crate::journal::{Ask, AskId, Batch, End, Fact, Step, StepId, Told};
 
 /// Performs steps as futures of the run's own task, and keeps its record in the log.

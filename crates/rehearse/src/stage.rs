@@ -7,11 +7,11 @@ use std::time::Duration;
 use backstop_clock::{Clock, Hold, VirtualClock};
 use backstop_config::{Reopening, Scenario};
 use backstop_event_log::{LogError, read_events};
-use backstop_orchestrator::LocalOrchestrator;
+use backstop_orchestrator::{LocalOrchestrator, new_run_id};
 use backstop_provider::ScriptExhausted;
 use backstop_react::{
     Agent, CancellationToken, ReopenRequest, ResumeError, ResumeRequest, RunFailure, RunOutcome,
-    RunRequest, new_run_id,
+    RunRequest,
 };
 use backstop_store_sqlite::Database;
 use layer0::error::BoxError;

@@ -26,7 +26,7 @@ use super::progress::{MAX_RECOVERIES, Progress, StepRecord};
 use super::recorded::result_of;
 use super::text::value_of;
 use crate::books::{Books, Leaving};
-use crate::many::new_run;
+use crate::ids::{new_run_id, new_session_id};
 
 /// Who goes on with a run.
 const BY: &str = "orchestrator";
@@ -68,7 +68,7 @@ impl Recorder {
         task: &Task,
         context: &Context,
     ) -> Result<Opened, OperatorError> {
-        let run = context.run.clone().unwrap_or_else(new_run);
+        let run = context.run.clone().unwrap_or_else(|| new_run_id(self.clock.now()));
         if !context.goes_on {
             return self.begin(run, task, context).await;
         }
@@ -94,7 +94,7 @@ impl Recorder {
                 check_session(session.as_str()).map_err(OperatorError::failed)?;
                 session.clone()
             }
-            None => SessionId::new(format!("ses_{}", uuid::Uuid::now_v7())),
+            None => new_session_id(self.clock.now()),
         };
         let started = self.started(run.clone(), session, task, context).await?;
         let writer = RunWriter::new(Arc::clone(&self.log), run);

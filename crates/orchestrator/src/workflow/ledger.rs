@@ -10,7 +10,7 @@ use layer0::usage::Usage;
 
 use super::diverged::Diverged;
 use super::progress::Progress;
-use crate::many::new_run;
+use crate::ids::new_run_id;
 
 /// Writes what happens. What is noted counts once it is committed.
 pub(super) struct Ledger {
@@ -27,7 +27,7 @@ impl Ledger {
         if writer.summary().last_seq > 0 {
             clock.not_before(progress.last_at());
         }
-        let seed = Seed::new(new_run().as_str());
+        let seed = Seed::new(new_run_id(clock.now()).as_str());
         Self { writer, clock, seed, progress, has_notes: false }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_event_log::{EventLog, LogError, RunSummary, open_root, session_of_fork};
+use backstop_orchestrator::new_run_id;
 use backstop_react_machine::{Divergence, Finish, INPUT, Replayed};
 use layer0::Orchestrator;
 use layer0::event::{EventKind, RunForked, RunResumed, SignalReceived};
@@ -14,7 +15,6 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::ids::new_run_id;
 use crate::outcome::RunOutcome;
 use crate::place::Place;
 use crate::record::fold::{Folded, fold};

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use backstop_event_log::{Claim, EventLog, LogError, RunSummary, RunWriter, Seed};
+use backstop_orchestrator::new_run_id;
 use layer0::event::{Actor, EventKind, OperatorReturned, RunFailed, RunFinished, ToolResponded};
 use layer0::failure::{Failure, chain};
 use layer0::id::{CallId, RunId};
@@ -14,7 +15,6 @@ use layer0::stop::Outcome;
 use layer0::{Code, Timestamp, code};
 
 use crate::error::AgentError;
-use crate::ids::new_run_id;
 use crate::resume_error::ResumeError;
 
 /// What the model reads of a call that was open.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use backstop_clock::RunClock;
 use backstop_event_log::{LogError, RunWriter};
+use backstop_orchestrator::{new_run_id, new_session_id};
 use backstop_react_machine::{CheckedDefinition, Machine, Setup};
 use backstop_tool::Schema;
 use layer0::JsonText;
@@ -23,7 +24,6 @@ use crate::error::{AgentError, RunFailure};
 use crate::feed::Feed;
 use crate::history::RequestError;
 use crate::hook::HookContext;
-use crate::ids::{new_run_id, new_session_id};
 use crate::journal::AnyJournal;
 use crate::label::LabelError;
 use crate::local_journal::LocalJournal;

@@ -21,7 +21,7 @@ use super::Episode;
 use super::underway::{AnswerSender, OpenStep, Settled, Start};
 use crate::between::{NothingLeft, UNKNOWN_SHARES};
 use crate::books::Below;
-use crate::many::new_run;
+use crate::ids::new_run_id;
 use crate::workflow::diverged::Diverged;
 use crate::workflow::halt::{Closing, Halt};
 use crate::workflow::line::{StepAsk, StepCaller, Target};
@@ -67,7 +67,7 @@ impl Episode {
                 return Ok(());
             }
         };
-        let (run, signals) = (new_run(), Signals::default());
+        let (run, signals) = (new_run_id(self.clock.now()), Signals::default());
         let (shares, at_most) = (ask.shares.unwrap_or(UNKNOWN_SHARES), ask.task.allowance);
         let given = self.books.begin(run.clone(), signals.clone(), shares, at_most.as_ref());
         let given = match (given, self.books.asked()) {

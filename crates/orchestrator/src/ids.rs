@@ -4,12 +4,23 @@ use layer0::Timestamp;
 use layer0::id::{RunId, SessionId};
 
 /// Makes a new run id: `run_` and a UUIDv7 of this moment, so that ids sort by start.
+///
+/// ```
+/// use backstop_orchestrator::new_run_id;
+/// use layer0::Timestamp;
+///
+/// let id = new_run_id(Timestamp::default());
+/// assert!(id.as_str().starts_with("run_"));
+/// assert_ne!(id, new_run_id(Timestamp::default()));
+/// ```
 #[must_use]
 pub fn new_run_id(at: Timestamp) -> RunId {
     RunId::new(format!("run_{}", uuid_at(at)))
 }
 
-pub(crate) fn new_session_id(at: Timestamp) -> SessionId {
+/// Makes a new session id: `ses_` and a UUIDv7 of this moment.
+#[must_use]
+pub fn new_session_id(at: Timestamp) -> SessionId {
     SessionId::new(format!("ses_{}", uuid_at(at)))
 }
 
