@@ -1,0 +1,97 @@
+//! What a client is told of a run.
+
+use backstop_redact::Redactor;
+use layer0::Code;
+use layer0::error::OrchError;
+use layer0::failure::{Chain, Effect, Failure, Retry};
+use layer0::id::RunId;
+use layer0::operator::Answer;
+use layer0::stop::{Outcome, Stop};
+use layer0::text;
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::{Value, json};
+
+/// Returns what became of a run that answered.
+pub(crate) fn answered(answer: &Answer, run: &RunId, redactor: &Redactor) -> CallToolResult {
+    let run = answer.run.as_ref().unwrap_or(run);
+    let output = text::plain(&answer.output);
+    let output = redactor.redact(&output);
+    let outcome = answer.stop.outcome().as_str();
+    let mut said = json!({ "outcome": outcome, "run": run, "output": answer.output });
+    redactor.redact_settings(&mut said);
+    match &answer.stop {
+        Stop::Completed => result(&output, said, false),
+        Stop::WaitingApproval => {
+            let why = match answer.parked_until {
+                Some(until) => format!("is parked until {until}"),
+                None => "waits for a person's approval".to_owned(),
+            };
+            let text = format!("Run {run} {why}. {}", ask_again(run));
+            result(&text, said, false)
+        }
+        stop => {
+            let code = stop.reason().unwrap_or_else(|| Code::new(layer0::code::INTERNAL));
+            let text = format!("Stopped before the work was done: {code}. So far:\n{output}");
+            said["error"] = facts(
+                code.as_str(),
+                "stopped before the work was done",
+                Retry::Never,
+                Effect::Unknown,
+            );
+            result(&text, said, true)
+        }
+    }
+}
+
+/// Returns what became of a run that failed.
+pub(crate) fn failed(error: &OrchError, run: &RunId, redactor: &Redactor) -> CallToolResult {
+    let message = Chain(error).to_string();
+    let message = redactor.redact(&message);
+    let mut said = json!({ "outcome": Outcome::Failed.as_str(), "run": run });
+    said["error"] = facts(error.code(), &message, error.retry(), error.effect());
+    result(&format!("{}: {message}", error.code()), said, true)
+}
+
+/// Says that a run goes on.
+pub(crate) fn underway(run: &RunId) -> CallToolResult {
+    let text = format!("Run {run} is still at work. {}", ask_again(run));
+    result(&text, json!({ "outcome": "running", "run": run }), false)
+}
+
+/// Refuses a call; nothing was started.
+pub(crate) fn refused(code: &str, message: &str) -> CallToolResult {
+    let said = json!({ "error": facts(code, message, Retry::Never, Effect::None) });
+    result(&format!("{code}: {message}"), said, true)
+}
+
+fn ask_again(run: &RunId) -> String {
+    format!("Call the tool again with {} to be told what became of it.", json!({ "run": run }))
+}
+
+fn facts(code: &str, message: &str, retry: Retry, effect: Effect) -> Value {
+    let (retry, after) = match retry {
+        Retry::Never => ("never", None),
+        Retry::Backoff => ("backoff", None),
+        Retry::After(wait) => ("after", Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX))),
+    };
+    let effect = match effect {
+        Effect::None => "none",
+        Effect::Unknown => "unknown",
+        Effect::Happened => "happened",
+    };
+    let mut facts = json!({ "code": code, "message": message, "retry": retry, "effect": effect });
+    if let Some(after) = after {
+        facts["retry_after_ms"] = after.into();
+    }
+    facts
+}
+
+fn result(text: &str, structured: Value, is_error: bool) -> CallToolResult {
+    let content = vec![ContentBlock::text(text)];
+    let mut result = match is_error {
+        true => CallToolResult::error(content),
+        false => CallToolResult::success(content),
+    };
+    result.structured_content = Some(structured);
+    result
+}

@@ -1,0 +1,57 @@
+//! Why a server ends.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::SocketAddr;
+
+use layer0::code;
+use layer0::error::BoxError;
+use layer0::failure::{Effect, Facts, Failure};
+use thiserror::Error;
+
+/// Says why operators cannot be offered, or no longer.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The client said something else first than the protocol has it.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("the client did not begin as the protocol says")]
+    Handshake(#[source] BoxError),
+    /// The address is beyond this machine, and there is no token.
+    ///
+    /// Retry: never. Effect: none.
+    #[error("`{0}` can be reached from other machines, and no token is set")]
+    NoToken(SocketAddr),
+    /// The socket cannot be listened on.
+    ///
+    /// Retry: never. Effect: unknown.
+    #[error("connections cannot be accepted")]
+    Socket(#[source] io::Error),
+}
+
+impl ServeError {
+    /// Can trying again help?
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        Failure::retry(self).is_retryable()
+    }
+}
+
+impl Failure for ServeError {
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Handshake(_) | Self::NoToken(_) => {
+                Facts::never(code::INPUT_INVALID, Effect::None)
+            }
+            Self::Socket(_) => Facts::never(code::INTERNAL, Effect::Unknown),
+        }
+    }
+
+    fn hint(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Self::NoToken(_) => Some("set a token, or listen on 127.0.0.1".into()),
+            Self::Handshake(_) | Self::Socket(_) => None,
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What clients ask, and what they are answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::Clock;
+use backstop_orchestrator::new_run_id;
+use backstop_redact::Redactor;
+use layer0::code;
+use layer0::failure::{Chain, Failure};
+use layer0::id::RunId;
+use layer0::operator::Task;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, Implementation, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities,
+    ServerConfig,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ErrorData, ServerHandler};
+use serde_json::Value;
+
+use crate::answer;
+use crate::keys::{Keyed, Keys};
+use crate::offer::Offer;
+use crate::runs::{Flight, Runs};
+
+/// The key in `_meta` by which a call that is made again is known.
+const KEY: &str = "backstop/idempotency-key";
+/// The most bytes of such a key.
+const MAX_KEY_BYTES: usize = 256;
+/// How often a client that asks for progress is told that the run goes on.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// How long a run that was cancelled has to end.
+const CLOSING: Duration = Duration::from_secs(10);
+
+/// Answers the requests of clients; its clones share the runs.
+#[derive(Clone)]
+pub(crate) struct Handler(Arc<Shared>);
+
+struct Shared {
+    offers: Vec<Offer>,
+    runs: Runs,
+    keys: Keys,
+    answer_within: Duration,
+    redactor: Redactor,
+    clock: Arc<dyn Clock>,
+}
+
+/// What a call asks for.
+enum Asked {
+    Input(Value),
+    Run(RunId),
+}
+
+impl Handler {
+    pub(crate) fn new(
+        offers: Vec<Offer>,
+        runs: Runs,
+        keys: Keys,
+        answer_within: Duration,
+        redactor: Redactor,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self(Arc::new(Shared { offers, runs, keys, answer_within, redactor, clock }))
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder().enable_tools().build();
+        let mut info = ServerConfig::new(capabilities);
+        info.server_info = Implementation::new("backstop", env!("CARGO_PKG_VERSION"));
+        info
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.0.offers.iter().map(Offer::tool).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let shared = &self.0;
+        let offer = shared.offers.iter().find(|offer| *offer.operator == *params.name);
+        let Some(offer) = offer else {
+            let known: Vec<&str> = shared.offers.iter().map(|offer| &*offer.operator).collect();
+            let what = format!("unknown tool `{}`; tools: {}", params.name, known.join(", "));
+            return Err(ErrorData::invalid_params(what, None));
+        };
+        let asked = match asked(params.arguments.as_ref()) {
+            Ok(asked) => asked,
+            Err(why) => return Ok(answer::refused(code::INPUT_INVALID, why).into()),
+        };
+        let key = context.meta.get(KEY).cloned();
+        let key = key.or_else(|| params.meta.as_ref().and_then(|meta| meta.get(KEY)).cloned());
+        let (flight, run) = match shared.flight(offer, asked, key).await {
+            Ok(found) => found,
+            Err(refused) => return Ok((*refused).into()),
+        };
+        Ok(shared.wait(flight, &run, &context).await.into())
+    }
+}
+
+impl Shared {
+    /// Starts a run, or finds the one that is asked for.
+    async fn flight(
+        &self,
+        offer: &Offer,
+        asked: Asked,
+        key: Option<Value>,
+    ) -> Result<(Flight, RunId), Box<CallToolResult>> {
+        let refused = |code: &str, why: &str| Box::new(answer::refused(code, why));
+        let input = match asked {
+            Asked::Run(run) => {
+                let found = self.runs.find(&offer.operator, &run);
+                let why = format!("run `{run}` is not one of `{}`", offer.operator);
+                let found = found.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
+                return Ok((found, run));
+            }
+            Asked::Input(input) => input,
+        };
+        let run = new_run_id(self.clock.now());
+        if let Some(key) = key {
+            let key = key.as_str().filter(|key| (1..=MAX_KEY_BYTES).contains(&key.len()));
+            let why = format!("`{KEY}` must be text of 1 to {MAX_KEY_BYTES} bytes");
+            let key = key.ok_or_else(|| refused(code::INPUT_INVALID, &why))?;
+            match self.keys.bind(&offer.operator, key, &input, &run).await {
+                Ok(Keyed::New) => {}
+                Ok(Keyed::Earlier(run)) => {
+                    let found = self.runs.find(&offer.operator, &run);
+                    let found = found
+                        .ok_or_else(|| refused(code::INPUT_INVALID, "the key is another tool's"))?;
+                    return Ok((found, run));
+                }
+                Ok(Keyed::Reused) => {
+                    let why = "a call with this key had another input";
+                    return Err(refused(code::INPUT_KEY_REUSED, why));
+                }
+                Err(error) => {
+                    let why = Chain(&error).to_string();
+                    return Err(refused(error.code(), &self.redactor.redact(&why)));
+                }
+            }
+        }
+        Ok((self.runs.start(&offer.operator, Task::json(input), &run), run))
+    }
+
+    /// Waits for a run, as long as its client does.
+    async fn wait(
+        &self,
+        mut flight: Flight,
+        run: &RunId,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        let until = self.clock.now().after(self.answer_within);
+        let progress = context.meta.get_progress_token();
+        let mut told = 0.0;
+        loop {
+            let left = until.since(self.clock.now());
+            let ended = tokio::select! {
+                ended = flight.end() => ended,
+                () = context.ct.cancelled() => {
+                    flight.cancel();
+                    // What the run comes to is in its record: the client does not listen any more.
+                    tokio::select! {
+                        ended = flight.end() => ended,
+                        () = self.clock.sleep(CLOSING) => return answer::underway(run),
+                    }
+                }
+                () = self.clock.sleep(left.min(PROGRESS)) => {
+                    if self.clock.now() >= until {
+                        return answer::underway(run);
+                    }
+                    if let Some(token) = &progress {
+                        told += 1.0;
+                        let note = ProgressNotificationParam::new(token.clone(), told)
+                            .with_message(format!("run {run} is at work"));
+                        // A client that is gone is noticed by its connection.
+                        let _ = context.peer.notify_progress(note).await;
+                    }
+                    continue;
+                }
+            };
+            return match &*ended {
+                Ok(answer) => answer::answered(answer, run, &self.redactor),
+                Err(error) => answer::failed(error, run, &self.redactor),
+            };
+        }
+    }
+}
+
+/// Reads the arguments of a call.
+fn asked(arguments: Option<&JsonObject>) -> Result<Asked, &'static str> {
+    let empty = JsonObject::new();
+    let arguments = arguments.unwrap_or(&empty);
+    if arguments.keys().any(|key| !matches!(key.as_str(), "input" | "run")) {
+        return Err("the arguments are `input`, or `run`");
+    }
+    match (arguments.get("input"), arguments.get("run")) {
+        (Some(input), None) => Ok(Asked::Input(input.clone())),
+        (None, Some(Value::String(run))) if !run.trim().is_empty() => {
+            Ok(Asked::Run(RunId::new(run.as_str())))
+        }
+        (None, Some(_)) => Err("run must be the id of a run"),
+        (None, None) => Err("input is required"),
+        (Some(_), Some(_)) => Err("give `input` to start a run, or `run` to ask for one"),
+    }
+}

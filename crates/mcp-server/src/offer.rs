@@ -1,0 +1,59 @@
+//! What is offered as a tool.
+
+use std::sync::Arc;
+
+use rmcp::model::{JsonObject, Tool};
+use serde_json::{Value, json};
+
+/// An operator that is offered as a tool.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Offer {
+    /// The name of the operator, which is that of the tool.
+    pub operator: Arc<str>,
+    /// What it does and when to use it, for the model that calls it.
+    pub description: Arc<str>,
+    /// JSON Schema of `input`; text where the operator declares none.
+    pub input_schema: Option<Value>,
+}
+
+impl Offer {
+    /// Offers an operator that takes text.
+    pub fn new(operator: impl Into<Arc<str>>, description: impl Into<Arc<str>>) -> Self {
+        Self { operator: operator.into(), description: description.into(), input_schema: None }
+    }
+
+    /// States what `input` has to fit.
+    ///
+    /// ```
+    /// use backstop_mcp_server::Offer;
+    ///
+    /// let schema = serde_json::json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    /// let offer = Offer::new("weather", "Says what the weather is.").input_schema(schema);
+    /// assert!(offer.input_schema.is_some());
+    /// ```
+    #[must_use]
+    pub fn input_schema(mut self, schema: Value) -> Self {
+        self.input_schema = Some(schema);
+        self
+    }
+
+    /// Returns the tool as clients list it.
+    pub(crate) fn tool(&self) -> Tool {
+        let text = json!({"type": "string", "description": "What to do, in words."});
+        let schema = json!({
+            "type": "object",
+            "properties": {
+                "input": self.input_schema.clone().unwrap_or(text),
+                "run": {
+                    "type": "string",
+                    "description": "Instead of `input`: the id of a run that was answered before its work was \
+                        done, to be told what became of it.",
+                },
+            },
+            "additionalProperties": false,
+        });
+        let schema: JsonObject = schema.as_object().cloned().unwrap_or_default();
+        Tool::new(self.operator.to_string(), self.description.to_string(), Arc::new(schema))
+    }
+}

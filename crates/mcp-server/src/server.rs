@@ -1,0 +1,159 @@
+//! A server of operators.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use backstop_orchestrator::LocalOrchestrator;
+use backstop_redact::Redactor;
+use backstop_state::MemoryStateStore;
+use layer0::StateStore;
+use rmcp::transport::async_rw::AsyncRwTransport;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::error::ServeError;
+use crate::handler::Handler;
+use crate::http_door;
+use crate::keys::Keys;
+use crate::offer::Offer;
+use crate::runs::Runs;
+
+/// How long a call is waited for before it is answered with the id of its run: clients give up at 60 seconds.
+const ANSWER_WITHIN: Duration = Duration::from_secs(50);
+/// The most bytes of a message of a client.
+pub(crate) const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Offers operators of an orchestrator as tools to MCP clients.
+pub struct Server {
+    orchestrator: LocalOrchestrator,
+    offers: Vec<Offer>,
+    answer_within: Duration,
+    keys: Arc<dyn StateStore>,
+    redactor: Redactor,
+    clock: Arc<dyn Clock>,
+}
+
+impl Server {
+    /// Makes a server that offers nothing yet.
+    #[must_use]
+    pub fn new(orchestrator: LocalOrchestrator) -> Self {
+        Self {
+            orchestrator,
+            offers: Vec::new(),
+            answer_within: ANSWER_WITHIN,
+            keys: Arc::new(MemoryStateStore::new()),
+            redactor: Redactor::new(),
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Offers an operator. It is looked for in the orchestrator at each call.
+    #[must_use]
+    pub fn offer(mut self, offer: Offer) -> Self {
+        self.offers.push(offer);
+        self
+    }
+
+    /// Answers a call after this time at the latest, with the id of its run where that is not done; 50 seconds
+    /// by default.
+    #[must_use]
+    pub const fn answer_within(mut self, time: Duration) -> Self {
+        self.answer_within = time;
+        self
+    }
+
+    /// Keeps the keys of calls (`_meta` `backstop/idempotency-key`) in this store, so that a call that is made
+    /// again after a restart is answered with the first one's run. In memory by default.
+    #[must_use]
+    pub fn state_store(mut self, store: Arc<dyn StateStore>) -> Self {
+        self.keys = store;
+        self
+    }
+
+    /// Takes out of what clients are told what this redactor holds secret.
+    #[must_use]
+    pub fn redactor(mut self, redactor: Redactor) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    /// Takes the time from this clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Serves one client on a pair of streams, such as standard input and output, until it closes its end or
+    /// `stop` is cancelled.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::Handshake`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the connection and stops the runs that it started; those that keep a record
+    /// can be resumed.
+    pub async fn serve_streams(
+        self,
+        read: impl AsyncRead + Send + Unpin + 'static,
+        write: impl AsyncWrite + Send + Unpin + 'static,
+        stop: CancellationToken,
+    ) -> Result<(), ServeError> {
+        let transport =
+            AsyncRwTransport::new_server(read, write).with_max_line_length(MAX_MESSAGE_BYTES);
+        let served =
+            rmcp::service::serve_server_with_ct(self.handler(), transport, stop.clone()).await;
+        match served {
+            Ok(served) => {
+                let _ = served.waiting().await;
+                Ok(())
+            }
+            Err(_) if stop.is_cancelled() => Ok(()),
+            // The client left without a word.
+            Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
+            Err(error) => Err(ServeError::Handshake(error.into())),
+        }
+    }
+
+    /// Serves clients over HTTP (streamable HTTP, at `/mcp`) until `stop` is cancelled. With a token, each
+    /// request has to bear it (`Authorization: Bearer …`).
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::NoToken`] where the listener can be reached from other machines and there is no token,
+    /// [`ServeError::Socket`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Server::serve_streams`].
+    pub async fn serve_http(
+        self,
+        listener: TcpListener,
+        token: Option<String>,
+        stop: CancellationToken,
+    ) -> Result<(), ServeError> {
+        http_door::serve(self.handler(), listener, token, stop).await
+    }
+
+    fn handler(self) -> Handler {
+        Handler::new(
+            self.offers,
+            Runs::new(self.orchestrator),
+            Keys(self.keys),
+            self.answer_within,
+            self.redactor,
+            self.clock,
+        )
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("offers", &self.offers).finish_non_exhaustive()
+    }
+}

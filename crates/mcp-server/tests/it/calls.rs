@@ -1,0 +1,167 @@
+//! What calls are answered with.
+
+use std::sync::atomic::Ordering;
+
+use backstop_event_log::{Decision, EventLog, RunFilter};
+use layer0::Timestamp;
+use layer0::stop::Outcome;
+use rmcp::model::{CallToolRequest, ClientRequest, RequestMetaObject};
+use rmcp::service::PeerRequestOptions;
+use serde_json::json;
+
+use crate::bench::{Bench, call, params, shown};
+
+/// Spec: Q10
+#[tokio::test]
+async fn agent_is_a_tool_of_its_name() {
+    let client = Bench::new().client().await;
+    let tools = client.list_all_tools().await.unwrap();
+    assert_eq!((tools.len(), &*tools[0].name), (1, "clerk"));
+    assert_eq!(tools[0].input_schema["properties"]["input"]["type"], "string");
+    let (is_error, text, said) = call(&client, json!({"input": "sweep"})).await;
+    assert_eq!((is_error, text.as_str()), (false, "did: sweep"));
+    assert_eq!((&said["outcome"], &said["output"]), (&json!("completed"), &json!("did: sweep")));
+    assert!(said["run"].as_str().unwrap().starts_with("run_"));
+}
+
+/// Spec: Q10. A failure, and an answer that was cut, are errors with their facts.
+#[tokio::test]
+async fn failures_state_code_retry_and_effect() {
+    let client = Bench::new().client().await;
+    let (is_error, text, said) = call(&client, json!({"input": "fail"})).await;
+    assert!(is_error && text.starts_with("provider.quota_exhausted: "), "{text}");
+    let error = &said["error"];
+    assert_eq!(error["code"], "provider.quota_exhausted");
+    assert_eq!((&error["retry"], &error["effect"]), (&json!("never"), &json!("none")));
+    assert_eq!(said["outcome"], "failed");
+
+    let (is_error, text, said) = call(&client, json!({"input": "cut"})).await;
+    assert!(
+        is_error && text.contains("model.max_tokens") && text.ends_with("half an ans"),
+        "{text}"
+    );
+    assert_eq!(
+        (&said["outcome"], &said["error"]["code"]),
+        (&json!("incomplete"), &json!("model.max_tokens"))
+    );
+}
+
+/// Spec: Q10
+#[tokio::test]
+async fn misfit_calls_start_nothing() {
+    let bench = Bench::new();
+    let client = bench.client().await;
+    for (arguments, why) in [
+        (json!({}), "input.invalid: input is required"),
+        (json!({"input": "a", "run": "b"}), "input.invalid: give `input` to start a run, or `run`"),
+        (json!({"run": 3}), "input.invalid: run must be the id of a run"),
+        (json!({"inptu": "a"}), "input.invalid: the arguments are `input`, or `run`"),
+    ] {
+        let (is_error, text, said) = call(&client, arguments).await;
+        assert!(is_error && text.starts_with(why), "{text}");
+        assert_eq!(said["error"]["effect"], "none");
+    }
+    let unknown = rmcp::model::CallToolRequestParams::new("clrk");
+    let error = client.call_tool(unknown).await.unwrap_err().to_string();
+    assert!(error.contains("unknown tool `clrk`; tools: clerk"), "{error}");
+    assert!(bench.log.runs(RunFilter::new()).await.unwrap().is_empty());
+}
+
+/// Spec: Q10. A run that waits for an approval is answered with its id, and a later call gets the result, also
+/// from another server.
+#[tokio::test]
+async fn waiting_run_is_asked_for_later() {
+    let bench = Bench::new();
+    let client = bench.client().await;
+    let (is_error, text, said) = call(&client, json!({"input": "pay"})).await;
+    let run = said["run"].as_str().unwrap().to_owned();
+    assert!(
+        !is_error && text.contains("waits for a person's approval") && text.contains(&run),
+        "{text}"
+    );
+    assert_eq!(said["outcome"], "waiting_approval");
+    let (_, text, _) = call(&client, json!({"run": run})).await;
+    assert!(text.contains("waits for a person's approval"), "it still does: {text}");
+
+    let open = bench.log.open_approvals().await.unwrap();
+    assert_eq!(open.len(), 1);
+    let approved = bench.log.decide(&open[0].id, Decision::approve("ops"), Timestamp::default());
+    assert!(approved.await.unwrap());
+    let other = bench.client().await;
+    let (is_error, text, said) = call(&other, json!({"run": run})).await;
+    assert_eq!((is_error, text.as_str()), (false, "done"));
+    assert_eq!(said["run"], run.as_str());
+    let again = call(&client, json!({"run": run})).await;
+    assert_eq!(again.1, "done");
+    assert_eq!(bench.paid.load(Ordering::SeqCst), 1);
+
+    let (is_error, text, _) = call(&client, json!({"run": "run_nowhere"})).await;
+    assert!(is_error, "{text}");
+}
+
+/// Spec: Q10. A long run is answered with its id before the client gives up.
+#[tokio::test]
+async fn long_run_is_asked_for_until_it_is_done() {
+    let bench = Bench::new();
+    let client = bench.client().await;
+    let (is_error, text, said) = call(&client, json!({"input": "slow"})).await;
+    let run = said["run"].as_str().unwrap().to_owned();
+    assert!(!is_error && text.contains("is still at work"), "{text}");
+    assert_eq!(said["outcome"], "running");
+    let last = loop {
+        let (_, text, said) = call(&client, json!({"run": run})).await;
+        if said["outcome"] != "running" {
+            break text;
+        }
+    };
+    assert_eq!(last, "late");
+    assert_eq!(bench.asked.load(Ordering::SeqCst), 1, "it is one run");
+}
+
+/// Spec: Q10. A call that is made again with its key is answered with the first one's run.
+#[tokio::test]
+async fn key_makes_a_call_once() {
+    let bench = Bench::new();
+    let client = bench.client().await;
+    let keyed = |input: &str| {
+        let mut meta = RequestMetaObject::default();
+        meta.insert("backstop/idempotency-key".into(), json!("order-7"));
+        let mut params = params(json!({"input": input}));
+        params.meta = Some(meta);
+        params
+    };
+    let first = shown(client.call_tool(keyed("sweep")).await.unwrap());
+    let second = shown(client.call_tool(keyed("sweep")).await.unwrap());
+    assert_eq!(first, second);
+    assert_eq!(bench.asked.load(Ordering::SeqCst), 1);
+    let (is_error, text, said) = shown(client.call_tool(keyed("mop")).await.unwrap());
+    assert!(is_error, "{text}");
+    assert_eq!(said["error"]["code"], "input.key_reused");
+}
+
+/// Spec: Q10. The client's cancel stops the run.
+#[tokio::test]
+async fn cancel_of_the_client_stops_the_run() {
+    let bench = Bench::new();
+    let client =
+        crate::bench::connect(bench.server().answer_within(std::time::Duration::from_secs(600)))
+            .await;
+    let request =
+        ClientRequest::CallToolRequest(CallToolRequest::new(params(json!({"input": "hang"}))));
+    let sent =
+        client.send_cancellable_request(request, PeerRequestOptions::no_options()).await.unwrap();
+    while bench.asked.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    sent.cancel(Some("never mind".into())).await.unwrap();
+    let run = loop {
+        let runs = bench.log.runs(RunFilter::new()).await.unwrap();
+        if let Some(run) = runs.into_iter().find(|run| !run.is_open()) {
+            break run;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(run.outcome, Some(Outcome::Cancelled));
+    let (_, text, _) = call(&client, json!({"input": "sweep"})).await;
+    assert_eq!(text, "did: sweep", "the next call works");
+}

@@ -1,0 +1,6 @@
+//! A server through real clients: over streams and over HTTP.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod bench;
+mod calls;
+mod over_http;
