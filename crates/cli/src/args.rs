@@ -3,6 +3,7 @@
 mod approval;
 mod behaviors;
 mod errors;
+mod mcp;
 mod output;
 mod record;
 mod run;
@@ -23,6 +24,7 @@ pub(crate) use errors::{
     ErrorsArgs, ErrorsCommand, ErrorsListArgs, ErrorsPruneArgs, ErrorsShowArgs, ErrorsStatsArgs,
     Grouping, ResultsArgs, ResultsCommand, ResultsListArgs, ResultsShowArgs, WhichErrors,
 };
+pub(crate) use mcp::McpArgs;
 pub(crate) use output::{LogFormat, OutputArgs};
 pub(crate) use record::{ExportArgs, RedactArgs, TraceArgs, VerifyArgs};
 pub(crate) use run::{
@@ -108,6 +110,8 @@ pub(crate) enum Command {
     State(StateArgs),
     /// Serve the behaviours of agent files until Ctrl-C, for every run of the store
     Watch(WatchArgs),
+    /// Serve agents as tools to MCP clients, over standard input and output or HTTP
+    Mcp(McpArgs),
     /// See what behaviours did, and deliver again
     Behaviors(BehaviorsArgs),
     /// Write an agent file that runs at once

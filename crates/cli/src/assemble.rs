@@ -136,9 +136,18 @@ pub(crate) fn redactor(file: &AgentFile, path: &Path) -> Redactor {
     redactor_of(held_keys(&file.model, path, folder_of(path)), file)
 }
 
+/// As [`redactor`], of one more file.
+pub(crate) fn redactor_with(redactor: Redactor, file: &AgentFile, path: &Path) -> Redactor {
+    further(redactor, held_keys(&file.model, path, folder_of(path)), file)
+}
+
 fn redactor_of(keys: Vec<String>, file: &AgentFile) -> Redactor {
+    further(Redactor::new(), keys, file)
+}
+
+fn further(redactor: Redactor, keys: Vec<String>, file: &AgentFile) -> Redactor {
     let keys = keys.into_iter().chain(store::log_key().filter(|key| !key.is_empty()));
-    let redactor = keys.fold(Redactor::new(), Redactor::with_secret);
+    let redactor = keys.fold(redactor, Redactor::with_secret);
     file.redact.patterns.iter().cloned().fold(redactor, Redactor::with_pattern)
 }
 

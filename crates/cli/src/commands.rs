@@ -16,6 +16,7 @@ pub(crate) mod export;
 pub(crate) mod fork;
 pub(crate) mod init;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod redact;
 pub(crate) mod rehearse;
 pub(crate) mod replay;

@@ -24,6 +24,7 @@ mod prompt;
 mod proposal;
 mod recorded;
 mod report;
+mod several;
 mod signals;
 mod store;
 
@@ -136,6 +137,7 @@ async fn dispatch(command: Command) -> Result<ExitCode, CliError> {
         Command::Results(args) => commands::results::run(args).await,
         Command::State(args) => commands::state::run(args).await,
         Command::Watch(args) => commands::watch::run(args).await,
+        Command::Mcp(args) => commands::mcp::run(args).await,
         Command::Behaviors(args) => commands::behaviors::run(args).await,
         Command::Init(args) => commands::init::run(&args),
         Command::Check(args) => commands::check::run(&args),

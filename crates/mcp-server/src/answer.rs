@@ -1,13 +1,13 @@
 //! What a client is told of a run.
 
 use backstop_redact::Redactor;
-use layer0::Code;
 use layer0::error::OrchError;
 use layer0::failure::{Chain, Effect, Failure, Retry};
 use layer0::id::RunId;
 use layer0::operator::Answer;
 use layer0::stop::{Outcome, Stop};
 use layer0::text;
+use layer0::{Code, JsonText};
 use rmcp::model::{CallToolResult, ContentBlock};
 use serde_json::{Value, json};
 
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 pub(crate) fn answered(answer: &Answer, run: &RunId, redactor: &Redactor) -> CallToolResult {
     let run = answer.run.as_ref().unwrap_or(run);
     let output = text::plain(&answer.output);
-    let output = redactor.redact(&output);
+    let output = redactor.redact_held(&output);
     let outcome = answer.stop.outcome().as_str();
-    let mut said = json!({ "outcome": outcome, "run": run, "output": answer.output });
-    redactor.redact_settings(&mut said);
+    let said = json!({ "outcome": outcome, "run": run, "output": answer.output });
+    let mut said = redactor.redact_held_json(JsonText::from(said)).value();
     match &answer.stop {
         Stop::Completed => result(&output, said, false),
         Stop::WaitingApproval => {

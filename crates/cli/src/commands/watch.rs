@@ -21,19 +21,15 @@ use crate::behaviors::{host, of_file};
 use crate::exit::CliError;
 use crate::output::style::BAD;
 use crate::output::{self, note};
-use crate::store::{self, Chosen};
-use crate::{agent_file, signals};
+use crate::{several, signals, store};
 
 /// How long is waited before a log that fails is read again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: WatchArgs) -> Result<ExitCode, CliError> {
-    let mut files = Vec::new();
-    for path in &args.agents {
-        files.push((path.as_path(), agent_file::read(path)?));
-    }
+    let files = several::read(&args.agents)?;
     check(&files)?;
-    let chosen = choose(&args, &files)?;
+    let chosen = several::choose(&args.store, &files)?;
     let mut behaviors = Vec::new();
     for (path, file) in &files {
         behaviors.extend(of_file(file, path)?);
@@ -64,28 +60,6 @@ fn check(files: &[(&Path, AgentFile)]) -> Result<(), CliError> {
             .with_hint("add one: `[[behavior]]` with `name`, `on`, and `command` or `url`"));
     }
     Ok(())
-}
-
-/// Chooses the store, which has to be the same for all files.
-fn choose(args: &WatchArgs, files: &[(&Path, AgentFile)]) -> Result<Chosen, CliError> {
-    let mut chosen: Option<(Chosen, &Path)> = None;
-    for (path, file) in files {
-        let next = store::choose(&args.store, file.store.url.as_deref().map(|url| (url, *path)))?;
-        match &chosen {
-            Some((before, of)) if before.url != next.url => {
-                let (of, path) = (of.display(), path.display());
-                let what = format!("{of} and {path} have different stores");
-                return Err(CliError::usage(what).with_hint("say which one with --store URL"));
-            }
-            Some(_) => {}
-            None => chosen = Some((next, path)),
-        }
-    }
-    match chosen {
-        Some((chosen, _)) if chosen.is_kept() => Ok(chosen),
-        _ => Err(CliError::usage("a store in memory holds no runs of other processes")
-            .with_hint("name a file with --store sqlite:PATH")),
-    }
 }
 
 /// Serves behaviours until the process is told to stop.

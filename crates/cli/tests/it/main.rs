@@ -44,6 +44,7 @@ mod outside;
 mod remembering;
 mod running;
 mod secrets;
+mod serving;
 mod settling;
 mod setup;
 mod sqlite;

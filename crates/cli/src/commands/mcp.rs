@@ -1,0 +1,151 @@
+//! `backstop mcp`
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backstop_config::AgentFile;
+use backstop_event_log::EventLog;
+use backstop_mcp_server::{Offer, ServeError, Server};
+use backstop_orchestrator::LocalOrchestrator;
+use backstop_react::{Agent, CancellationToken};
+use backstop_redact::Redactor;
+use backstop_store_sqlite::Database;
+use layer0::Operator;
+use layer0::failure::Failure;
+use tokio::net::TcpListener;
+
+use crate::args::McpArgs;
+use crate::behaviors::Behaviors;
+use crate::exit::CliError;
+use crate::output::note;
+use crate::several::{self, Files};
+use crate::{assemble, signals, store};
+
+/// The variable that holds the token.
+const TOKEN: &str = "BACKSTOP_TOKEN";
+/// The most bytes of a file that holds one.
+const MAX_TOKEN_BYTES: usize = 64 * 1024;
+/// How much of the instructions describes an agent, in characters.
+const DESCRIPTION_CHARS: usize = 300;
+
+pub(crate) async fn run(args: McpArgs) -> Result<ExitCode, CliError> {
+    let files = several::read(&args.agents)?;
+    let chosen = several::choose(&args.store, &files)?;
+    let token = token(&args)?;
+    let Some((_, first)) = files.first() else { return Ok(ExitCode::SUCCESS) };
+    for (path, file) in &files {
+        assemble::build(assemble::agent(file, path, None)?, path)?;
+    }
+    let listener = match args.listen {
+        Some(address) => Some(TcpListener::bind(address).await.map_err(|error| {
+            CliError::usage(format!("--listen {address}: {error}"))
+                .with_hint("choose another address; port 0 takes a free one")
+        })?),
+        None => None,
+    };
+    let database = store::open(&chosen, &first.store).await?;
+    let served = serve(&args, &files, &database, listener, token).await;
+    database.close().await;
+    served
+}
+
+async fn serve(
+    args: &McpArgs,
+    files: &Files<'_>,
+    database: &Database,
+    listener: Option<TcpListener>,
+    token: Option<String>,
+) -> Result<ExitCode, CliError> {
+    let log = Arc::new(database.log()) as Arc<dyn EventLog>;
+    let mut orchestrator = LocalOrchestrator::builder().shared_log(log);
+    let (mut offers, mut behaviors, mut redactor) = (Vec::new(), Vec::new(), Redactor::new());
+    for (path, file) in files {
+        // Nobody is at a terminal: what needs a person waits for `backstop approve`.
+        let agent = assemble::agent(file, path, Some(database))?.store(database);
+        let agent = assemble::build(agent, path)?;
+        offers.push(offer(&agent, file, path)?);
+        orchestrator = orchestrator.operator(agent);
+        behaviors.push(Behaviors::serve(file, path, database).await?);
+        redactor = assemble::redactor_with(redactor, file, path);
+    }
+    let orchestrator = orchestrator.build().map_err(CliError::usage)?;
+    let server = offers.into_iter().fold(Server::new(orchestrator), Server::offer);
+    let server = server
+        .answer_within(args.answer_within())
+        .state_store(Arc::new(database.state()))
+        .redactor(redactor);
+    let stop = CancellationToken::new();
+    let stops = stop.clone();
+    let told = tokio::spawn(async move {
+        signals::told_to_stop().await;
+        stops.cancel();
+    });
+    let served = match listener {
+        Some(listener) => {
+            if let Ok(address) = listener.local_addr() {
+                note(&format!("listening at http://{address}/mcp; Ctrl-C stops"));
+            }
+            server.serve_http(listener, token, stop).await
+        }
+        None => server.serve_streams(tokio::io::stdin(), tokio::io::stdout(), stop).await,
+    };
+    told.abort();
+    for behaviors in behaviors {
+        behaviors.end().await;
+    }
+    served.map(|()| ExitCode::SUCCESS).map_err(not_served)
+}
+
+/// Offers an agent by what its instructions say first.
+fn offer(agent: &Agent, file: &AgentFile, path: &Path) -> Result<Offer, CliError> {
+    let instructions = file.agent.instructions(path, assemble::folder_of(path))?;
+    let about = instructions.lines().map(str::trim).find(|line| !line.is_empty());
+    let about: String = about.unwrap_or_default().chars().take(DESCRIPTION_CHARS).collect();
+    let name = Operator::name(agent);
+    let description = match about.as_str() {
+        "" => format!("Runs the agent `{name}` on `input`."),
+        about => format!("Runs the agent `{name}` on `input`. The agent is told: {about}"),
+    };
+    let offer = Offer::new(name, description);
+    Ok(match Operator::input_schema(agent) {
+        Some(schema) => offer.input_schema(schema.clone()),
+        None => offer,
+    })
+}
+
+/// Reads the token that clients have to bear.
+fn token(args: &McpArgs) -> Result<Option<String>, CliError> {
+    if args.listen.is_none() {
+        return Ok(None);
+    }
+    let (token, place) = match &args.token_file {
+        Some(path) => {
+            let bytes = backstop_config::read_bytes(path, MAX_TOKEN_BYTES)?;
+            let text = String::from_utf8(bytes)
+                .map_err(|_| CliError::usage(format!("{}: is no text", path.display())))?;
+            (text, path.display().to_string())
+        }
+        None => match std::env::var(TOKEN) {
+            Ok(token) => (token, TOKEN.to_owned()),
+            Err(_) => return Ok(None),
+        },
+    };
+    match token.trim() {
+        "" => Err(CliError::usage(format!("{place} holds no token"))
+            .with_hint("put one into it, such as the output of `openssl rand -hex 32`")),
+        token => Ok(Some(token.to_owned())),
+    }
+}
+
+fn not_served(error: ServeError) -> CliError {
+    let hint = Failure::hint(&error).map(|hint| hint.into_owned());
+    let refused = CliError::usage(layer0::failure::Chain(&error).to_string());
+    match (error, hint) {
+        (ServeError::NoToken(_), _) => {
+            refused.with_hint(format!("set {TOKEN} or give --token-file, or listen on 127.0.0.1"))
+        }
+        (_, Some(hint)) => refused.with_hint(hint),
+        (_, None) => refused,
+    }
+}

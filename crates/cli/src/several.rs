@@ -1,0 +1,40 @@
+//! Several agent files that share one store.
+
+use std::path::{Path, PathBuf};
+
+use backstop_config::AgentFile;
+
+use crate::agent_file;
+use crate::args::StoreArgs;
+use crate::exit::CliError;
+use crate::store::{self, Chosen};
+
+/// Agent files, in the order of the command line.
+pub(crate) type Files<'a> = Vec<(&'a Path, AgentFile)>;
+
+/// Reads agent files.
+pub(crate) fn read(paths: &[PathBuf]) -> Result<Files<'_>, CliError> {
+    paths.iter().map(|path| Ok((path.as_path(), agent_file::read(path)?))).collect()
+}
+
+/// Chooses the store, which has to be the same for all files, and is kept for other processes.
+pub(crate) fn choose(args: &StoreArgs, files: &Files<'_>) -> Result<Chosen, CliError> {
+    let mut chosen: Option<(Chosen, &Path)> = None;
+    for (path, file) in files {
+        let next = store::choose(args, file.store.url.as_deref().map(|url| (url, *path)))?;
+        match &chosen {
+            Some((before, of)) if before.url != next.url => {
+                let (of, path) = (of.display(), path.display());
+                let what = format!("{of} and {path} have different stores");
+                return Err(CliError::usage(what).with_hint("say which one with --store URL"));
+            }
+            Some(_) => {}
+            None => chosen = Some((next, path)),
+        }
+    }
+    match chosen {
+        Some((chosen, _)) if chosen.is_kept() => Ok(chosen),
+        _ => Err(CliError::usage("a store in memory holds no runs of other processes")
+            .with_hint("name a file with --store sqlite:PATH")),
+    }
+}

@@ -1,0 +1,164 @@
+//! `backstop mcp`: agents as tools, over standard input and output and over HTTP.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use backstop_provider::{ScriptedAnswer, ScriptedToolCall};
+use backstop_testkit::ScriptedEndpoint;
+use serde_json::{Value, json};
+
+use crate::bench::Bench;
+
+const STORE: &str = "sqlite:x.db";
+const MORE: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n[[tools]]\nkind = \"builtin\"\nname = \"shell\"\n";
+
+/// An agent that runs a command, if a person agrees, and the endpoint of its model.
+fn bench() -> (Bench, ScriptedEndpoint) {
+    let shell = ScriptedToolCall::new("c1", "shell", json!({"command": "echo hi"}));
+    let asks = ScriptedAnswer::default().tool_calls([shell]);
+    let model = ScriptedEndpoint::openai([asks, ScriptedAnswer::saying("all done")]);
+    let bench = Bench::new().with("BACKSTOP_STORE", STORE);
+    let table = "[model]\nprovider = \"openai\"\nmodel = \"m\"\nbase_url = ";
+    bench.write("agent.toml", &format!("{table}\"{}\"\n{MORE}", model.base_url()));
+    (bench, model)
+}
+
+/// A server of ours, spoken to line by line.
+struct Served {
+    child: Child,
+    write: ChildStdin,
+    read: BufReader<ChildStdout>,
+    last: u64,
+}
+
+impl Served {
+    fn start(bench: &Bench) -> Self {
+        let mut command = bench.command(&["mcp", "agent.toml"]);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (write, read) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let mut served = Self { child, write, read: BufReader::new(read), last: 0 };
+        let said = served.ask(
+            "initialize",
+            json!({
+                "protocolVersion": "2025-06-18",
+                "capabilities": {},
+                "clientInfo": { "name": "test", "version": "1" },
+            }),
+        );
+        assert_eq!(said["result"]["serverInfo"]["name"], "backstop");
+        served.say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        served
+    }
+
+    fn say(&mut self, message: Value) {
+        writeln!(self.write, "{message}").unwrap();
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        self.last += 1;
+        let id = self.last;
+        self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        let mut line = String::new();
+        self.read.read_line(&mut line).unwrap();
+        let said: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(said["id"], id, "{said}");
+        said
+    }
+
+    fn call(&mut self, arguments: Value) -> Value {
+        let said = self.ask("tools/call", json!({"name": "agent", "arguments": arguments}));
+        said["result"].clone()
+    }
+
+    /// Closes the connection as a client does that leaves.
+    fn leave(mut self) {
+        drop(self.write);
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut self.read, &mut rest).unwrap();
+        assert_eq!(rest, "", "nothing but the protocol is on standard output");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// Spec: Q10. An agent waits for an approval, is approved elsewhere, and a later call, to another process, has the
+/// result.
+#[test]
+fn approved_run_is_asked_for_later() {
+    let (bench, _model) = bench();
+    let mut served = Served::start(&bench);
+    let tools = served.ask("tools/list", json!({}));
+    assert_eq!(tools["result"]["tools"][0]["name"], "agent");
+    let said = served.call(json!({"input": "say hi"}));
+    let run = said["structuredContent"]["run"].as_str().unwrap().to_owned();
+    assert_eq!(said["structuredContent"]["outcome"], "waiting_approval", "{said}");
+    served.leave();
+
+    bench.run(&["approve", "last", "--by", "ops"]).ok();
+    let mut served = Served::start(&bench);
+    let said = served.call(json!({"run": run}));
+    assert_eq!(said["content"][0]["text"], "all done", "{said}");
+    assert_eq!(said["structuredContent"]["outcome"], "completed");
+    served.leave();
+    let trace = bench.run(&["trace", &run]).ok().out;
+    assert!(trace.contains("run.finished"), "{trace}");
+}
+
+/// Spec: Q10, C3
+#[test]
+fn mistakes_are_told_before_anything_is_served() {
+    let (bench, _model) = bench();
+    bench.run(&["mcp"]).fails(2, "required arguments");
+    bench.run(&["mcp", "nowhere.toml"]).fails(2, "cannot be read");
+    bench.run(&["mcp", "agent.toml", "--store", "sqlite::memory:"]).fails(2, "a store in memory");
+    bench.run(&["mcp", "agent.toml", "--token-file", "x"]).fails(2, "--listen");
+    let refused = bench.run(&["mcp", "agent.toml", "--listen", "0.0.0.0:0"]);
+    refused.fails(2, "no token is set");
+    bench.write("empty", "\n");
+    let empty =
+        bench.run(&["mcp", "agent.toml", "--listen", "127.0.0.1:0", "--token-file", "empty"]);
+    empty.fails(2, "empty holds no token");
+    let twice = bench.run(&["mcp", "agent.toml", "agent.toml"]);
+    twice.fails(2, "agent");
+}
+
+/// Spec: Q10, W6. Over HTTP, with a token; SIGTERM ends it.
+#[cfg(unix)]
+#[test]
+fn http_needs_the_token_and_stops_when_told() {
+    let (bench, _model) = bench();
+    let bench = bench.with("BACKSTOP_TOKEN", "s3cret-of-this-test");
+    let mut command = bench.command(&["mcp", "agent.toml", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut err = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    err.read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let ask = |token: &str| {
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"},
+        }})
+        .to_string();
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n\
+             accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\nconnection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut status = String::new();
+        BufReader::new(stream).read_line(&mut status).unwrap();
+        status
+    };
+    assert!(ask("another").contains("401"), "a wrong token");
+    assert!(ask("s3cret-of-this-test").contains("200"), "the token");
+    let id = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+}
