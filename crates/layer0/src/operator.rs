@@ -1,5 +1,6 @@
 //! The protocol of something that can be dispatched.
 
+mod program;
 mod signal;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use crate::stop::Stop;
 use crate::time::Timestamp;
 use crate::usage::{Allowance, Usage};
 
+pub use program::OperatorProgram;
 pub use signal::{Signal, Signals};
 
 /// Does one piece of work for a caller that names it.
@@ -56,6 +58,12 @@ pub trait Operator: Send + Sync {
     /// dispatches counts for its caller all the same.
     fn can_go_on(&self) -> bool {
         false
+    }
+
+    /// Returns the program that does the same work in a process of its own, where there is one: only that can run
+    /// in an [`Environment`](crate::Environment) with walls.
+    fn program(&self) -> Option<OperatorProgram> {
+        None
     }
 
     /// Does the work.

@@ -1,0 +1,1 @@
+fn main() { backstop_environment::enter(); }

@@ -1,0 +1,119 @@
+//! The helper's end of the control channel.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::message::{HEAD, encode, length};
+use crate::plan::Report;
+
+/// The control channel, which outer and inner helper have as their standard input.
+pub(super) struct Channel(OwnedFd);
+
+impl Channel {
+    /// Takes it from standard input, out of reach of what is started.
+    pub(super) fn take() -> io::Result<Self> {
+        Ok(Self(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?))
+    }
+
+    /// Reads the next message and the file that comes with it. What is behind stays for the next reader.
+    pub(super) fn receive<T: DeserializeOwned>(&self) -> io::Result<(T, Option<OwnedFd>)> {
+        let mut head = [0; HEAD];
+        let file = self.read_with_file(&mut head)?;
+        let mut body = vec![0; length(head)?];
+        self.read(&mut body)?;
+        Ok((serde_json::from_slice(&body)?, file))
+    }
+
+    /// Reports; the parent may be gone.
+    pub(super) fn report(&self, report: &Report) {
+        let _ = self.send(report, None);
+    }
+
+    /// Sends a message, with a file.
+    pub(super) fn send(
+        &self,
+        message: &impl Serialize,
+        file: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let bytes = encode(message)?;
+        let files: Vec<BorrowedFd<'_>> = file.into_iter().collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !files.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(&files));
+        }
+        let flags = SendFlags::NOSIGNAL;
+        let sent = sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, flags)?;
+        let mut rest = bytes.get(sent..).unwrap_or_default();
+        while !rest.is_empty() {
+            let sent = rustix::net::send(&self.0, rest, flags)?;
+            rest = rest.get(sent..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Has the parent let go of the channel?
+    pub(super) fn is_closed(&self) -> bool {
+        let mut polled = [PollFd::new(&self.0, PollFlags::RDHUP)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut polled, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn read_with_file(&self, bytes: &mut [u8; HEAD]) -> io::Result<Option<OwnedFd>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let read = loop {
+            match recvmsg(&self.0, &mut [IoSliceMut::new(bytes)], &mut control, flags) {
+                Err(rustix::io::Errno::INTR) => {}
+                other => break other?.bytes,
+            }
+        };
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let file = control.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut files) => files.next(),
+            _ => None,
+        });
+        self.read(bytes.get_mut(read..).unwrap_or_default())?;
+        Ok(file)
+    }
+
+    fn read(&self, mut bytes: &mut [u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let read = match rustix::io::read(&self.0, &mut *bytes) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            bytes = bytes.split_at_mut(read).1;
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Lets go of the program's outputs, so that their reader sees their end when the program has closed them.
+pub(super) fn let_go_of_outputs() -> io::Result<()> {
+    let null = std::fs::File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}

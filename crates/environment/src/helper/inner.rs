@@ -1,0 +1,124 @@
+//! The inner helper: walls itself in, starts the program, and takes in what ends.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use nix::sys::resource::{UsageWho, getrusage};
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, set_child_subreaper,
+    set_dumpable_behavior, set_parent_process_death_signal, setsid, wait,
+};
+
+use super::channel::{Channel, let_go_of_outputs};
+use super::{files, limits, seccomp};
+use crate::plan::{Inner, ProgramPlan, Report};
+
+/// Does all of the inner helper's work; returns what it exits with.
+pub(super) fn run() -> i32 {
+    let Ok(channel) = Channel::take() else { return 1 };
+    match provide(&channel) {
+        Ok(()) => 0,
+        Err(report) => {
+            channel.report(&report);
+            1
+        }
+    }
+}
+
+fn provide(channel: &Channel) -> Result<(), Report> {
+    let failed = |mechanism: &'static str| {
+        move |error: io::Error| Report::Failed {
+            mechanism: mechanism.to_owned(),
+            detail: error.to_string(),
+        }
+    };
+    die_with_outer(channel).map_err(failed("helper"))?;
+    let (plan, stdin): (Inner, _) = channel.receive().map_err(failed("helper"))?;
+    let stdin = stdin.ok_or_else(|| failed("helper")(io::Error::other("no standard input")))?;
+    let dumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    dumpable.map_err(io::Error::from).map_err(failed("dumpable"))?;
+    // A session of its own has no terminal; process 1 of a namespace is not the head of one before.
+    setsid().map_err(io::Error::from).map_err(failed("session"))?;
+    if !plan.is_init {
+        let this = Some(rustix::process::getpid());
+        set_child_subreaper(this).map_err(io::Error::from).map_err(failed("subreaper"))?;
+    }
+    wall_in(&plan).map_err(|(mechanism, error)| failed(mechanism)(error))?;
+    // Letting privileges go may have reset this.
+    die_with_outer(channel).map_err(failed("helper"))?;
+    let program = start(&plan.program, stdin).map_err(|error| Report::NotStarted {
+        detail: error.to_string(),
+        is_denied: error.kind() == io::ErrorKind::PermissionDenied,
+    })?;
+    channel.report(&Report::Started);
+    let_go_of_outputs().map_err(failed("helper"))?;
+    channel.report(&wait_for(&program).map_err(failed("helper"))?);
+    Ok(())
+}
+
+/// Dies when the outer helper does, however that ends.
+fn die_with_outer(channel: &Channel) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if channel.is_closed() { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+}
+
+/// Puts up the walls, those first that need what later ones take away.
+fn wall_in(plan: &Inner) -> Result<(), (&'static str, io::Error)> {
+    let failed = |mechanism: &'static str| move |error: io::Error| (mechanism, error);
+    let ruleset = plan.landlock.as_ref().map(files::ruleset).transpose();
+    let ruleset = ruleset.map_err(failed("landlock"))?;
+    limits::let_go_of_privileges().map_err(failed("capabilities"))?;
+    if let Some(ruleset) = ruleset {
+        files::restrict(ruleset).map_err(failed("landlock"))?;
+    }
+    limits::set(&plan.limits).map_err(failed("rlimits"))?;
+    match &plan.seccomp {
+        Some(plan) => seccomp::apply(plan).map_err(failed("seccomp")),
+        None => Ok(()),
+    }
+}
+
+fn start(program: &ProgramPlan, stdin: OwnedFd) -> io::Result<Child> {
+    // Missing folder and missing program would have the same text.
+    fs::metadata(&program.folder).map_err(|error| {
+        io::Error::new(error.kind(), format!("folder `{}`: {error}", program.folder.display()))
+    })?;
+    Command::new(&program.name)
+        .args(&program.arguments)
+        .current_dir(&program.folder)
+        .env_clear()
+        .envs(&program.variables)
+        .stdin(Stdio::from(stdin))
+        .process_group(0)
+        .spawn()
+}
+
+/// Takes in what ends, until the program does.
+fn wait_for(program: &Child) -> io::Result<Report> {
+    loop {
+        let (ended, status) = match wait(WaitOptions::empty()) {
+            Ok(Some(ended)) => ended,
+            Ok(None) | Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if is_program(ended, program) {
+            return Ok(report(status));
+        }
+    }
+}
+
+fn is_program(ended: Pid, program: &Child) -> bool {
+    u32::try_from(ended.as_raw_nonzero().get()) == Ok(program.id())
+}
+
+fn report(status: WaitStatus) -> Report {
+    let cpu_ms = getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| {
+        let [user, system] = [usage.user_time(), usage.system_time()]
+            .map(|time| time.tv_sec() * 1_000 + time.tv_usec() / 1_000);
+        u64::try_from(user + system).unwrap_or(0)
+    });
+    Report::Ended { code: status.exit_status(), signal: status.terminating_signal(), cpu_ms }
+}

@@ -1,0 +1,132 @@
+//! The outer helper: makes namespaces, starts the inner one, and sees to it that nothing stays behind.
+
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{
+    DumpableBehavior, Pid, PidfdFlags, Signal, WaitOptions, kill_process, pidfd_open,
+    set_child_subreaper, set_dumpable_behavior, wait,
+};
+
+use super::channel::{Channel, let_go_of_outputs};
+use super::{INNER, THIS_PROGRAM, group, namespaces, probe};
+use crate::plan::{Outer, Report, Surroundings};
+
+/// Does all of the outer helper's work; returns what it exits with.
+pub(super) fn run() -> i32 {
+    // What this process inherited is none of the program's business.
+    close_inherited();
+    let Ok(channel) = Channel::take() else { return 1 };
+    let Ok((order, _)) = channel.receive() else { return 1 };
+    match order {
+        Outer::Probe => {
+            channel.report(&Report::Probed(probe::run()));
+            0
+        }
+        Outer::Run(surroundings) => {
+            let ended = provide(&channel, &surroundings);
+            let report = group::close(&surroundings.groups);
+            if let Err((mechanism, detail)) = ended {
+                channel.report(&Report::Failed { mechanism: mechanism.to_owned(), detail });
+                return 1;
+            }
+            channel.report(&report);
+            0
+        }
+    }
+}
+
+type Failure = (&'static str, String);
+
+/// Makes the surroundings, and waits in them until all has ended, or the parent gives up.
+fn provide(channel: &Channel, surroundings: &Surroundings) -> Result<(), Failure> {
+    let failed = |mechanism: &'static str| move |detail: String| (mechanism, detail);
+    if surroundings.namespaces {
+        namespaces::enter_user().map_err(failed("user namespace"))?;
+        namespaces::enter_process().map_err(failed("pid namespace"))?;
+    } else {
+        let this = Some(rustix::process::getpid());
+        set_child_subreaper(this).map_err(|error| ("subreaper", error.to_string()))?;
+    }
+    if surroundings.network {
+        namespaces::enter_network().map_err(failed("network namespace"))?;
+    }
+    // What runs within cannot read or change this process, even as the same user.
+    let dumpable = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    dumpable.map_err(|error| ("dumpable", error.to_string()))?;
+    if surroundings.listens {
+        send_listener(channel).map_err(|error| ("proxy", error.to_string()))?;
+    }
+    let inner = start_inner(channel).map_err(|error| ("helper", error.to_string()))?;
+    let waited = let_go_of_outputs().and_then(|()| wait_for_end(channel, inner));
+    // Also where waiting failed.
+    end_all(inner);
+    waited.map_err(|error| ("helper", error.to_string()))
+}
+
+/// The proxy, outside, accepts on a socket of the network inside: that is its only way out.
+fn send_listener(channel: &Channel) -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    listener.set_nonblocking(true)?;
+    let port = listener.local_addr()?.port();
+    channel.send(&Report::Listening { port }, Some(listener.as_fd()))
+}
+
+fn start_inner(channel: &Channel) -> io::Result<Pid> {
+    let channel = channel.as_fd().try_clone_to_owned()?;
+    let inner =
+        Command::new(THIS_PROGRAM).arg0(INNER).env_clear().stdin(Stdio::from(channel)).spawn()?;
+    let id = i32::try_from(inner.id()).ok().and_then(Pid::from_raw);
+    id.ok_or_else(|| io::Error::other("process without an id"))
+}
+
+/// Waits until the inner helper has ended, or the parent has let go of the channel.
+fn wait_for_end(channel: &Channel, inner: Pid) -> io::Result<()> {
+    let inner = pidfd_open(inner, PidfdFlags::empty())?;
+    let mut polled =
+        [PollFd::new(&inner, PollFlags::IN), PollFd::from_borrowed_fd(channel.as_fd(), PollFlags::RDHUP)];
+    loop {
+        match poll(&mut polled, None) {
+            Err(rustix::io::Errno::INTR) => {}
+            other => return other.map(|_| ()).map_err(io::Error::from),
+        }
+    }
+}
+
+/// Kills the inner helper and all that has come from it, until nothing is left.
+fn end_all(inner: Pid) {
+    // Process 1 takes its namespace with it; it is waited for after all others have gone.
+    let _ = kill_process(inner, Signal::KILL);
+    loop {
+        // Without a namespace, what has lost its parent is this process's child.
+        for child in children() {
+            let _ = kill_process(child, Signal::KILL);
+        }
+        match wait(WaitOptions::empty()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+fn children() -> Vec<Pid> {
+    let id = std::process::id();
+    let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+    text.split_ascii_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
+}
+
+/// Closes all files but the standard ones.
+fn close_inherited() {
+    let Ok(folder) = fs::read_dir("/proc/self/fd") else { return };
+    let open = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    // The folder's own file is closed here before it is closed again.
+    let open: Vec<i32> = open.filter(|file| *file > 2).collect();
+    for file in open {
+        let _ = nix::unistd::close(file);
+    }
+}

@@ -1,0 +1,23 @@
+use std::fmt;
+
+/// A rule that is not enforced on this machine, where `best_effort` lets a program run all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotEnforced {
+    /// The rule: `files`, `network`, `processes`, `memory`, `signals` or `system calls`.
+    pub rule: &'static str,
+    /// What would hold it, and what the machine lacks.
+    pub why: String,
+}
+
+impl NotEnforced {
+    pub(crate) fn new(rule: &'static str, why: impl Into<String>) -> Self {
+        Self { rule, why: why.into() }
+    }
+}
+
+impl fmt::Display for NotEnforced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cannot be enforced: {}", self.rule, self.why)
+    }
+}

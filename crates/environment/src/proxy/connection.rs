@@ -1,0 +1,124 @@
+//! One connection of a program to the proxy.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http_body_util::{Either, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode, client, server};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::copy_bidirectional;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use super::gate::{Gate, Refusal};
+use super::request::{Target, forwarded, target};
+use super::{Note, Notes};
+
+/// The largest head of a request, in bytes, and how long it may take.
+const MAX_HEAD: usize = 32 * 1024;
+const LONGEST_HEAD: Duration = Duration::from_secs(20);
+
+type Answer = Response<Either<Full<Bytes>, Incoming>>;
+
+/// What a connection holds beside its requests.
+struct Connection {
+    gate: Gate,
+    notes: Arc<Notes>,
+    /// The connections to hosts that its requests went to.
+    hosts: Mutex<JoinSet<()>>,
+    tunnel: Mutex<Option<(OnUpgrade, TcpStream)>>,
+}
+
+/// Serves a connection until it closes.
+pub(super) async fn serve(stream: TcpStream, gate: Gate, notes: Arc<Notes>) {
+    let connection = Arc::new(Connection {
+        gate,
+        notes,
+        hosts: Mutex::default(),
+        tunnel: Mutex::default(),
+    });
+    let answering = Arc::clone(&connection);
+    let service = service_fn(move |request| {
+        let connection = Arc::clone(&answering);
+        async move { Ok::<_, hyper::Error>(connection.answer(request).await) }
+    });
+    let served = server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(LONGEST_HEAD)
+        .max_buf_size(MAX_HEAD)
+        .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
+        .await;
+    let tunnel = connection.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take();
+    // A program that broke off has seen so itself.
+    if let (Ok(()), Some((upgrade, mut host))) = (served, tunnel)
+        && let Ok(upgraded) = upgrade.await
+    {
+        let _ = copy_bidirectional(&mut TokioIo::new(upgraded), &mut host).await;
+    }
+}
+
+impl Connection {
+    async fn answer(&self, mut request: Request<Incoming>) -> Answer {
+        let target = match target(&request) {
+            Ok(target) => target,
+            Err(Refusal::Denied(why)) => return self.denied(why),
+            Err(Refusal::Failed(why)) => return plain(StatusCode::BAD_REQUEST, why),
+        };
+        let Target { host, port } = &target;
+        let stream = match self.gate.connect(host, *port).await {
+            Ok(stream) => stream,
+            Err(Refusal::Denied(why)) => return self.denied(why),
+            Err(Refusal::Failed(why)) => return plain(StatusCode::BAD_GATEWAY, why),
+        };
+        if request.method() == Method::CONNECT {
+            let upgrade = hyper::upgrade::on(&mut request);
+            *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = Some((upgrade, stream));
+            return Response::new(Either::Left(Full::default()));
+        }
+        match self.forward(stream, forwarded(request, &target)).await {
+            Ok(answer) => answer.map(Either::Right),
+            Err(error) => {
+                let why = format!("host {host} does not answer: {error}");
+                plain(StatusCode::BAD_GATEWAY, why)
+            }
+        }
+    }
+
+    async fn forward(
+        &self,
+        stream: TcpStream,
+        request: Request<Incoming>,
+    ) -> hyper::Result<Response<Incoming>> {
+        let (mut sender, driven) = client::conn::http1::handshake(TokioIo::new(stream)).await?;
+        self.drive(async move {
+            // How it ends shows in the answer.
+            let _ = driven.await;
+        });
+        sender.send_request(request).await
+    }
+
+    /// Drives the connection to a host, as long as this one lives.
+    fn drive(&self, driven: impl Future<Output = ()> + Send + 'static) {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        while hosts.try_join_next().is_some() {}
+        hosts.spawn(driven);
+    }
+
+    fn denied(&self, why: String) -> Answer {
+        self.notes.add(Note::Denied(why.clone()));
+        plain(StatusCode::FORBIDDEN, why)
+    }
+}
+
+fn plain(status: StatusCode, why: String) -> Answer {
+    let mut answer = Response::new(Either::Left(Full::from(why + "\n")));
+    *answer.status_mut() = status;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, text);
+    answer
+}

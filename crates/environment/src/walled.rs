@@ -1,0 +1,123 @@
+//! A program within walls.
+
+mod ended;
+mod explain;
+#[cfg(target_os = "linux")]
+mod follow;
+#[cfg(target_os = "linux")]
+mod parent;
+mod program;
+#[cfg(target_os = "linux")]
+mod spawn;
+
+use std::sync::Arc;
+
+use layer0::error::EnvError;
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+pub use ended::Ended;
+pub use program::{WalledCommand, WalledProgram};
+
+use crate::Walls;
+use crate::proxy::{Note, Notes};
+
+/// Why there are no walls elsewhere.
+#[cfg(not(target_os = "linux"))]
+pub(crate) const NOT_HERE: &str = "walls are held by Linux, which this machine does not run";
+
+/// How a program ended, once it has.
+type End = watch::Receiver<Option<Result<Ended, String>>>;
+
+/// A program that runs within walls.
+///
+/// It and all that it has started are killed when this is dropped, when the program itself ends, and when this
+/// process ends, however that does.
+///
+/// ```no_run
+/// # async fn run(walls: backstop_environment::Walls) -> Result<(), Box<dyn std::error::Error>> {
+/// use backstop_environment::WalledProgram;
+/// use tokio::io::AsyncReadExt;
+///
+/// let program = WalledProgram::new("cat", ["/etc/shadow".to_owned()], "/", Default::default());
+/// let mut walled = walls.command(program).spawn().await?;
+/// let mut said = String::new();
+/// if let Some(mut stderr) = walled.stderr.take() {
+///     stderr.read_to_string(&mut said).await?;
+/// }
+/// if !walled.wait().await?.is_success() {
+///     // `/etc/shadow` is not granted: read none, write none
+///     println!("{:?}", walled.explain(&said));
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Walled {
+    /// What it reads; it sees the end of it when this is dropped.
+    pub stdin: Option<ChildStdin>,
+    /// What it prints. The limit of output is its reader's to hold.
+    pub stdout: Option<ChildStdout>,
+    /// What it says of errors.
+    pub stderr: Option<ChildStderr>,
+    id: u32,
+    walls: Walls,
+    folder: std::path::PathBuf,
+    notes: Arc<Notes>,
+    end: End,
+    /// Follows the program; when it is aborted, the helper ends everything.
+    _tasks: JoinSet<()>,
+}
+
+impl Walled {
+    /// Returns the id of the helper's process, which lives a moment longer than the program.
+    #[must_use]
+    pub const fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Waits until the program, and all that it has started, has ended. Asked again, it answers the same.
+    ///
+    /// # Errors
+    ///
+    /// [`EnvError::Other`], when the runtime that it was started on has ended.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing: the program goes on.
+    pub async fn wait(&mut self) -> Result<Ended, EnvError> {
+        let gone = |why: String| EnvError::Other(why.into());
+        let ended = self.end.wait_for(Option::is_some).await;
+        let ended = ended.map_err(|_| gone("the walled program is not followed any more".into()))?;
+        match &*ended {
+            Some(ended) => ended.clone().map_err(gone),
+            None => Err(gone("the walled program has not ended".into())),
+        }
+    }
+
+    /// Returns what the walls have held until now, in order and each once: hosts as [`EnvError::NetworkDenied`],
+    /// limits as [`EnvError::ResourceExceeded`]. Limits are known when the program has ended.
+    #[must_use]
+    pub fn broken(&self) -> Vec<EnvError> {
+        self.notes.all().into_iter().map(error).collect()
+    }
+
+    /// Says by which wall a program failed, as far as it can be known from what it said of errors: a host, a limit,
+    /// or a path. Returns `None` where it seems to have failed by itself.
+    #[must_use]
+    pub fn explain(&self, stderr: &str) -> Option<EnvError> {
+        if let Some(note) = self.notes.all().into_iter().next() {
+            return Some(error(note));
+        }
+        explain::explain(self.walls.rules(), self.walls.decision(), &self.folder, stderr)
+    }
+}
+
+fn error(note: Note) -> EnvError {
+    match note {
+        Note::Denied(what) => EnvError::NetworkDenied(what),
+        Note::Limit(what) => EnvError::ResourceExceeded(what),
+    }
+}

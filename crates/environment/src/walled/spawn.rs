@@ -1,0 +1,213 @@
+//! Starting a program within walls.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::TcpListener as StdListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backstop_clock::{Clock, SystemClock};
+use layer0::error::EnvError;
+use tokio::net::TcpListener;
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::follow::Following;
+use super::parent::Channel;
+use super::{Walled, WalledProgram};
+use crate::helper::OUTER;
+use crate::plan::{Inner, Outer, ProgramPlan, Report, Surroundings};
+use crate::proxy::{Notes, serve};
+use crate::support::Groups;
+use crate::{Network, Walls};
+
+/// How long the helper may take for the walls.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// What the variables of a proxy are called.
+const PROXY: [&str; 6] =
+    ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+
+/// Starts a program; what was begun is ended where that fails.
+pub(super) async fn spawn(walls: Walls, program: WalledProgram) -> Result<Walled, EnvError> {
+    let mut begun = begin(&walls)?;
+    let provided = tokio::select! {
+        provided = provide(&walls, &program, &mut begun) => provided,
+        () = SystemClock.sleep(LONGEST) => {
+            let _ = begun.helper.start_kill();
+            Err(failed("helper", "it does not answer"))
+        }
+    };
+    let provided = match provided {
+        Ok(provided) => provided,
+        Err(error) => {
+            drop(begun.channel);
+            // The helper ends by itself, when it has removed what it made.
+            let _ = begun.helper.wait().await;
+            return Err(error);
+        }
+    };
+    let Begun { channel, mut helper, groups, id } = begun;
+    let Provided { listener, stdin } = provided;
+    let (stdout, stderr) = (helper.stdout.take(), helper.stderr.take());
+    let notes = Arc::new(Notes::default());
+    let (sender, end) = watch::channel(None);
+    let proxy = listener.map(|listener| serve(listener, walls.gate().clone(), Arc::clone(&notes)));
+    let following =
+        Following { channel, helper, groups, rules: walls.rules().clone(), notes: Arc::clone(&notes) };
+    let mut tasks = JoinSet::new();
+    tasks.spawn(following.run(proxy, sender));
+    let folder = program.folder;
+    Ok(Walled { stdin: Some(stdin), stdout, stderr, id, walls, folder, notes, end, _tasks: tasks })
+}
+
+/// A helper that was started.
+struct Begun {
+    channel: Channel,
+    helper: Child,
+    groups: Groups,
+    id: u32,
+}
+
+/// What a program has of its walls' makers.
+struct Provided {
+    listener: Option<TcpListener>,
+    stdin: ChildStdin,
+}
+
+fn begin(walls: &Walls) -> Result<Begun, EnvError> {
+    let decision = walls.decision();
+    let (channel, theirs) = Channel::pair().map_err(|error| failed("channel", error))?;
+    let homes = walls.support().homes();
+    let groups = Groups::create(homes, decision.group_processes, decision.group_memory);
+    let groups = groups.map_err(|error| failed("cgroup", error))?;
+    let helper = Command::new(walls.helper().path())
+        .arg0(OUTER)
+        .env_clear()
+        .current_dir("/")
+        // A signal from the terminal is this process's to answer.
+        .process_group(0)
+        .stdin(Stdio::from(theirs))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let helper = helper.map_err(|error| {
+        failed("helper", format!("`{}`: {error}", walls.helper().path().display()))
+    })?;
+    let id = helper.id().unwrap_or_default();
+    groups.add(id).map_err(|error| failed("cgroup", error))?;
+    Ok(Begun { channel, helper, groups, id })
+}
+
+async fn provide(
+    walls: &Walls,
+    program: &WalledProgram,
+    begun: &mut Begun,
+) -> Result<Provided, EnvError> {
+    let broken = |error: io::Error| failed("helper", error);
+    let decision = walls.decision();
+    let channel = &mut begun.channel;
+    let surroundings = Surroundings {
+        namespaces: decision.namespaces,
+        network: decision.network,
+        listens: decision.listens,
+        groups: begun.groups.plan(),
+    };
+    channel.send(&Outer::Run(surroundings), None).await.map_err(broken)?;
+    let listener = if decision.listens { Some(listener(channel).await?) } else { None };
+    let port = match &listener {
+        Some(listener) => Some(listener.local_addr().map_err(broken)?.port()),
+        None => None,
+    };
+    let (theirs, ours) = io::pipe().map_err(broken)?;
+    let plan = inner(walls, program, port);
+    channel.send(&plan, Some(theirs.as_fd())).await.map_err(broken)?;
+    drop(theirs);
+    match next(channel).await? {
+        (Report::Started, _) => {}
+        (Report::NotStarted { detail, is_denied }, _) => {
+            let name = &program.name;
+            return Err(if is_denied && walls.rules().is_file_walled() {
+                EnvError::IsolationViolation(format!("program `{name}` is not granted: {detail}"))
+            } else {
+                EnvError::ProvisionFailed(format!("program `{name}` cannot be started: {detail}"))
+            });
+        }
+        (other, _) => return Err(unexpected(&other)),
+    }
+    let stdin = std::process::ChildStdin::from(OwnedFd::from(ours));
+    let stdin = ChildStdin::from_std(stdin).map_err(broken)?;
+    Ok(Provided { listener, stdin })
+}
+
+/// Takes the listener that the helper has made in the program's network.
+async fn listener(channel: &mut Channel) -> Result<TcpListener, EnvError> {
+    match next(channel).await? {
+        (Report::Listening { .. }, Some(file)) => {
+            let listener = TcpListener::from_std(StdListener::from(file));
+            listener.map_err(|error| failed("proxy", error))
+        }
+        (other, _) => Err(unexpected(&other)),
+    }
+}
+
+async fn next(channel: &mut Channel) -> Result<(Report, Option<OwnedFd>), EnvError> {
+    match channel.receive().await {
+        Ok(Some(received)) => Ok(received),
+        Ok(None) => Err(failed("helper", "it has ended")),
+        Err(error) => Err(failed("helper", error)),
+    }
+}
+
+fn unexpected(report: &Report) -> EnvError {
+    match report {
+        Report::Failed { mechanism, detail } => failed(mechanism, detail),
+        other => failed("helper", format!("it reported {other:?}")),
+    }
+}
+
+/// What the inner helper is told.
+fn inner(walls: &Walls, program: &WalledProgram, port: Option<u16>) -> Inner {
+    let decision = walls.decision();
+    let mut landlock = decision.landlock.clone();
+    if let Some(landlock) = &mut landlock
+        && decision.only_port
+    {
+        landlock.only_port = port;
+    }
+    let mut variables = program.variables.clone();
+    if walls.rules().network != Network::All {
+        name_proxy(&mut variables, port);
+    }
+    let program = ProgramPlan {
+        name: program.name.clone(),
+        arguments: program.arguments.clone(),
+        folder: program.folder.clone(),
+        variables,
+    };
+    let limits = decision.limits.clone();
+    let seccomp = decision.seccomp.clone();
+    Inner { program, is_init: decision.namespaces, limits, landlock, seccomp }
+}
+
+/// Names the proxy to the program, or that there is none.
+fn name_proxy(variables: &mut BTreeMap<String, String>, port: Option<u16>) {
+    variables.extend(["no_proxy", "NO_PROXY"].map(|name| (name.to_owned(), String::new())));
+    for name in PROXY {
+        match port {
+            Some(port) => variables.insert(name.to_owned(), format!("http://127.0.0.1:{port}")),
+            None => variables.remove(name),
+        };
+    }
+    if port.is_some() {
+        // Node.js asks for it to be said.
+        variables.insert("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+    }
+}
+
+fn failed(mechanism: &str, detail: impl std::fmt::Display) -> EnvError {
+    EnvError::ProvisionFailed(format!("{mechanism}: {detail}"))
+}

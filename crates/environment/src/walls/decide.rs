@@ -1,0 +1,145 @@
+//! Which mechanism holds which rule on this machine, and what nothing holds.
+
+use crate::plan::{FilesPlan, LandlockPlan, LimitsPlan, SeccompPlan, Sockets};
+use crate::rules::Listed;
+use crate::{Mechanism, Network, NotEnforced, Rules, Support};
+
+/// The helper's own processes, which count as the program's: the outer and the inner one.
+const HELPERS: u64 = 2;
+
+/// The oldest versions of Landlock that hold truncation, TCP ports, calls to devices, and signals.
+const FILES_ABI: u32 = 3;
+const PORTS_ABI: u32 = 4;
+const DEVICES_ABI: u32 = 5;
+const SCOPES_ABI: u32 = 6;
+
+const MIB: u64 = 1024 * 1024;
+
+/// What holds the rules.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Decision {
+    pub(crate) not_enforced: Vec<NotEnforced>,
+    /// Namespaces of users and processes.
+    pub(crate) namespaces: bool,
+    /// A network of its own.
+    pub(crate) network: bool,
+    /// A proxy.
+    pub(crate) listens: bool,
+    /// Only TCP to the proxy's port, on whatever host.
+    pub(crate) only_port: bool,
+    pub(crate) landlock: Option<LandlockPlan>,
+    pub(crate) seccomp: Option<SeccompPlan>,
+    pub(crate) limits: LimitsPlan,
+    /// What a control group counts: processes, and bytes of memory.
+    pub(crate) group_processes: Option<u64>,
+    pub(crate) group_memory: Option<u64>,
+}
+
+impl Decision {
+    pub(crate) fn new(rules: &Rules, listed: Listed, support: &Support) -> Self {
+        let is_root = is_root();
+        let mut this = Self {
+            namespaces: support.has(Mechanism::UserNamespace)
+                && support.has(Mechanism::PidNamespace),
+            ..Self::default()
+        };
+        this.decide_network(rules, support);
+        this.decide_files(rules, listed, support);
+        this.decide_limits(rules, support, is_root);
+        this
+    }
+
+    fn lacks(&mut self, rule: &'static str, why: String) {
+        self.not_enforced.push(NotEnforced::new(rule, why));
+    }
+
+    fn decide_network(&mut self, rules: &Rules, support: &Support) {
+        let has_seccomp = support.has(Mechanism::Seccomp);
+        let is_walled = rules.network != Network::All;
+        self.network = is_walled && self.namespaces && support.has(Mechanism::NetworkNamespace);
+        let needs_proxy = matches!(rules.network, Network::Hosts(_) | Network::Loopback);
+        // Where there is a network of its own, the proxy tells what was asked for even where it grants nothing.
+        self.listens = self.network || needs_proxy;
+        let sockets = match (is_walled, self.network) {
+            (true, true) => Sockets::Internet,
+            (true, false) if needs_proxy => {
+                // A port is the same on every host: this leads out to any that listens there.
+                self.only_port = support.landlock_abi() >= PORTS_ABI;
+                self.lacks("network", support.lack(Mechanism::NetworkNamespace));
+                Sockets::Tcp
+            }
+            (true, false) => Sockets::None,
+            // A local socket leads to what other programs do, as files do.
+            (false, _) if rules.is_file_walled() => Sockets::AllButLocal,
+            (false, _) => Sockets::All,
+        };
+        if has_seccomp {
+            self.seccomp = Some(SeccompPlan { sockets });
+            return;
+        }
+        self.lacks("system calls", support.lack(Mechanism::Seccomp));
+        if sockets == Sockets::None {
+            self.lacks("network", support.lack(Mechanism::NetworkNamespace));
+        }
+    }
+
+    fn decide_files(&mut self, rules: &Rules, listed: Listed, support: &Support) {
+        let abi = support.landlock_abi();
+        let scopes = abi >= SCOPES_ABI;
+        if !scopes && !self.namespaces {
+            self.lacks("signals", support.lack(Mechanism::PidNamespace));
+        }
+        let files = (rules.is_file_walled() && abi >= FILES_ABI).then(|| FilesPlan {
+            device_calls: abi >= DEVICES_ABI,
+            read: listed.read,
+            write: listed.write,
+            system: Rules::system_folders().iter().map(Into::into).collect(),
+        });
+        if rules.is_file_walled() && files.is_none() {
+            self.lacks("files", support.lack(Mechanism::Landlock));
+        }
+        if scopes || files.is_some() || self.only_port {
+            self.landlock = Some(LandlockPlan { files, scopes, only_port: None });
+        }
+    }
+
+    fn decide_limits(&mut self, rules: &Rules, support: &Support, is_root: bool) {
+        let bytes = |mib: u64| mib.saturating_mul(MIB);
+        self.limits.cpu_seconds = rules.cpu.map(|most| most.as_millis().div_ceil(1_000)).map(seconds);
+        self.limits.file_bytes = rules.file_mib.map(bytes);
+        if let Some(most) = rules.memory_mib.map(bytes) {
+            if support.has(Mechanism::MemoryGroup) {
+                self.group_memory = Some(most);
+            } else {
+                self.limits.address_space_bytes = Some(most);
+            }
+        }
+        if let Some(most) = rules.processes.map(|most| most.saturating_add(HELPERS)) {
+            if support.has(Mechanism::PidsGroup) {
+                self.group_processes = Some(most);
+            } else if !is_root && self.namespaces {
+                // Counted for the user within its namespace, since Linux 5.14.
+                self.limits.processes = Some(most);
+            } else {
+                self.lacks("processes", support.lack(Mechanism::PidsGroup));
+            }
+        }
+        if !support.has(Mechanism::Rlimits) {
+            self.lacks("limits", support.lack(Mechanism::Rlimits));
+        }
+    }
+}
+
+fn seconds(seconds: u128) -> u64 {
+    u64::try_from(seconds).unwrap_or(u64::MAX)
+}
+
+#[cfg(target_os = "linux")]
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[cfg(not(target_os = "linux"))]
+const fn is_root() -> bool {
+    false
+}

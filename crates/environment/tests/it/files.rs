@@ -1,0 +1,199 @@
+//! Files within and outside.
+
+use std::fs;
+use std::path::Path;
+
+use backstop_environment::{Mechanism, Network, Rules};
+use layer0::Failure;
+use tempfile::TempDir;
+
+use crate::support::{block_on, has_python, program, python, run, sh, try_walls, walls};
+
+/// A folder with `data`, `out` and a `secret` beside them.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::create_dir(path.join("data")).unwrap();
+    fs::create_dir(path.join("out")).unwrap();
+    fs::write(path.join("data/note"), "hello").unwrap();
+    fs::write(path.join("secret"), "hidden").unwrap();
+    folder
+}
+
+fn rules(folder: &Path) -> Rules {
+    Rules::new().folder(folder).read(["./data"]).write(["./out"])
+}
+
+/// Spec: N1
+pub(crate) fn granted_files_are_read_and_written() {
+    let folder = folder();
+    block_on(async {
+        let walls = walls(rules(folder.path()));
+        assert!(walls.not_enforced().is_empty());
+        let script = "cat data/note > out/copy && mkdir out/a && mv out/copy out/a/copy && \
+                      cat out/a/copy && printf '#!/bin/sh\necho ran' > out/x && chmod +x out/x && \
+                      out/x && echo > /dev/null && head -c 1 /dev/urandom > /dev/null && \
+                      ls data && rm -r out/a";
+        let done = run(&walls, program("sh", &["-c", script], folder.path())).await;
+        assert_eq!(done.out, "helloran\nnote\n", "{done:?}");
+        assert!(done.ended.is_success() && done.broken.is_empty(), "{done:?}");
+    });
+}
+
+/// Spec: N3
+pub(crate) fn files_outside_are_not_read() {
+    let folder = folder();
+    block_on(async {
+        let walls = walls(rules(folder.path()));
+        for path in ["secret", "./out/../secret", "/etc/shadow", "/etc/hostname", "/root/x", "."] {
+            let done = run(&walls, program("sh", &["-c", "cat \"$0\" || ls \"$0\"", path], folder.path())).await;
+            assert!(!done.ended.is_success(), "{path}: {done:?}");
+            assert_eq!(done.out, "", "{path}");
+        }
+        let done = run(&walls, program("cat", &["secret"], folder.path())).await;
+        let error = done.explained.unwrap();
+        assert_eq!(error.code(), "env.isolation_violation");
+        assert_eq!(error.what(), "`secret` is not granted: read ./data, write ./out");
+        // Without walls it is read.
+        let open = crate::support::walls(Rules::new());
+        assert_eq!(run(&open, program("cat", &["secret"], folder.path())).await.out, "hidden");
+    });
+}
+
+/// Spec: N3
+pub(crate) fn files_outside_are_not_written() {
+    let folder = folder();
+    block_on(async {
+        let walls = walls(rules(folder.path()));
+        for script in [
+            "echo x > secret",
+            "echo x >> secret",
+            "echo x > new",
+            "echo x > data/note",
+            "echo x > data/new",
+            "mkdir data/new",
+            "rm data/note",
+            "rm secret",
+            "mv secret out/secret",
+            "mv data/note out/note",
+            "ln secret out/linked && echo x > out/linked",
+            "truncate -s 0 secret",
+            "ln -s x data/link",
+            "echo x > /tmp/backstop-outside",
+        ] {
+            let done = run(&walls, program("sh", &["-c", script], folder.path())).await;
+            assert!(!done.ended.is_success(), "{script}: {done:?}");
+        }
+        assert_eq!(fs::read_to_string(folder.path().join("secret")).unwrap(), "hidden");
+        assert_eq!(fs::read_to_string(folder.path().join("data/note")).unwrap(), "hello");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+        assert!(!Path::new("/tmp/backstop-outside").exists());
+    });
+}
+
+/// Spec: N3
+pub(crate) fn links_do_not_lead_out() {
+    let folder = folder();
+    block_on(async {
+        let walls = walls(rules(folder.path()));
+        std::os::unix::fs::symlink(folder.path().join("secret"), folder.path().join("data/out")).unwrap();
+        std::os::unix::fs::symlink(folder.path(), folder.path().join("out/up")).unwrap();
+        for script in [
+            "cat data/out",
+            "cat out/up/secret",
+            "echo x > out/up/new",
+            "ln -s ../secret out/own && cat out/own",
+            "ln -s /etc/shadow out/own && cat out/own",
+        ] {
+            let done = run(&walls, program("sh", &["-c", script], folder.path())).await;
+            assert!(!done.ended.is_success() && done.out.is_empty(), "{script}: {done:?}");
+        }
+        let done = run(&walls, program("cat", &["data/out"], folder.path())).await;
+        assert!(done.reason().contains("`data/out` is not granted"), "{done:?}");
+    });
+}
+
+/// Spec: N3
+pub(crate) fn processes_outside_are_not_read() {
+    if !has_python() {
+        return;
+    }
+    block_on(async {
+        let parent = std::process::id();
+        let script = format!(
+            "
+import os
+for name in ['environ', 'mem', 'maps', 'auxv', 'fd', 'cwd/etc/passwd', 'root/etc/passwd', 'exe']:
+    path = '/proc/{parent}/' + name
+    try:
+        if os.path.isdir(path):
+            print(name, os.listdir(path))
+        else:
+            with open(path, 'rb') as f:
+                print(name, len(f.read(1)) if name != 'mem' else 'opened')
+    except OSError as e:
+        pass
+"
+        );
+        // Before walls, all of it is read.
+        let outside = crate::support::python_outside(&script).await;
+        assert!(outside.contains("environ 1"), "{outside}");
+        // A rule of any kind keeps the parent's process to itself, even where /proc is granted.
+        for rules in [
+            Rules::new().read(["/proc"]),
+            Rules::new().network(Network::None),
+            Rules::new(),
+        ] {
+            let done = python(&walls(rules), &script).await;
+            assert!(done.ended.is_success(), "{done:?}");
+            assert_eq!(done.out, "", "{done:?}");
+        }
+        // Without /proc among the rules there is not even a list.
+        let done = sh(&walls(Rules::new().files()), "ls /proc; cat /proc/version").await;
+        assert_eq!(done.out, "", "{done:?}");
+    });
+}
+
+/// Spec: N1
+pub(crate) fn interpreters_start() {
+    block_on(async {
+        let walls = walls(Rules::new().files().network(Network::None));
+        for (name, code) in [
+            ("sh", "echo 42"),
+            ("bash", "echo 42"),
+            ("perl", "print 42, \"\\n\""),
+            ("python3", "import json, ssl, subprocess; print(json.dumps(42))"),
+            ("node", "console.log(42)"),
+        ] {
+            let flag = if matches!(name, "node" | "perl") { "-e" } else { "-c" };
+            if std::process::Command::new(name).arg("--version").output().is_err() {
+                println!("skipped: there is no {name} here");
+                continue;
+            }
+            let done = run(&walls, program(name, &[flag, code], Path::new("/"))).await;
+            assert_eq!(done.out, "42\n", "{name}: {done:?}");
+        }
+    });
+}
+
+/// Spec: N1
+pub(crate) fn listed_path_has_to_be_there() {
+    let error = try_walls(Rules::new().folder("/tmp").read(["./not-there"])).unwrap_err();
+    assert_eq!(error.code(), "env.provision_failed");
+    assert!(error.what().starts_with("`./not-there` is listed, but cannot be reached"), "{error}");
+}
+
+/// Spec: N3
+pub(crate) fn program_outside_is_not_granted() {
+    let folder = folder();
+    let tool = folder.path().join("tool");
+    fs::copy("/bin/true", &tool).unwrap();
+    block_on(async {
+        let walls = walls(rules(folder.path()));
+        assert!(walls.support().has(Mechanism::Landlock));
+        let program = program(tool.to_str().unwrap(), &[], folder.path());
+        let error = walls.command(program).spawn().await.unwrap_err();
+        assert_eq!(error.code(), "env.isolation_violation");
+        assert!(error.what().contains("is not granted: Permission denied"), "{error}");
+    });
+}

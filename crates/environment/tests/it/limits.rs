@@ -1,0 +1,129 @@
+//! Bombs of every kind.
+
+use std::path::Path;
+use std::time::Duration;
+
+use backstop_environment::{Mechanism, Network, Rules};
+use layer0::Failure;
+
+use crate::support::{Outcome, block_on, has_python, program, python, run, sh, walls};
+
+fn is_exceeded(done: &Outcome, what: &str) {
+    let error = done.explained.as_ref().unwrap_or_else(|| panic!("not explained: {done:?}"));
+    assert_eq!(error.code(), "env.resource_exceeded");
+    assert!(error.what().starts_with(what), "{error}");
+}
+
+/// Spec: N3. A fork bomb gets so many processes and no more, and dies with the program.
+pub(crate) fn processes_are_limited() {
+    if !has_python() {
+        return;
+    }
+    block_on(async {
+        let script = "
+import os, sys, time
+made = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(60)
+        made += 1
+except OSError as e:
+    print(made, file=sys.stdout)
+    print(e, file=sys.stderr)
+    sys.exit(1)
+";
+        let walls = walls(Rules::new().processes(12).network(Network::None));
+        let done = python(&walls, script).await;
+        assert_eq!(done.out, "11\n", "the program itself is one of them: {done:?}");
+        is_exceeded(&done, "processes 12 reached");
+        // Where a control group counts, it is known by itself.
+        if walls.support().has(Mechanism::PidsGroup) {
+            assert_eq!(done.reasons(), ["processes 12 reached"]);
+        }
+        let done = sh(&walls, "bomb() { bomb | bomb & }; bomb; wait; sleep 0.2").await;
+        assert!(!done.err.is_empty(), "{done:?}");
+        // The next one has as many again, and so have those beside it.
+        let (one, other) = tokio::join!(python(&walls, script), python(&walls, script));
+        assert_eq!((one.out.as_str(), other.out.as_str()), ("11\n", "11\n"));
+    });
+}
+
+/// Spec: N3
+pub(crate) fn cpu_is_limited() {
+    block_on(async {
+        let walls = walls(Rules::new().cpu(Duration::from_millis(900)));
+        for script in ["exec sh -c 'while :; do :; done'", "sh -c 'while :; do :; done'; exit $?"] {
+            let done = sh(&walls, script).await;
+            is_exceeded(&done, "cpu 900 ms reached: ");
+        }
+        // One that does not heed the signal is killed.
+        if has_python() {
+            let script = "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass";
+            let done = python(&walls, script).await;
+            is_exceeded(&done, "cpu 900 ms reached: ");
+        }
+        assert!(sh(&walls, "true").await.broken.is_empty());
+    });
+}
+
+/// Spec: N3
+pub(crate) fn memory_is_limited() {
+    if !has_python() {
+        return;
+    }
+    block_on(async {
+        let walls = walls(Rules::new().memory_mib(96));
+        let done = python(&walls, "print(len(bytearray(16 << 20)))").await;
+        assert_eq!(done.out, format!("{}\n", 16 << 20), "{done:?}");
+        let done = python(&walls, "a = []\nwhile True: a.append(bytearray(8 << 20))").await;
+        is_exceeded(&done, "memory 96 MiB reached");
+        if walls.support().has(Mechanism::MemoryGroup) {
+            // Of all processes together.
+            let script = "
+import os
+for _ in range(8):
+    if os.fork() == 0:
+        a = bytearray(40 << 20)
+        os.read(0, 1)
+        os._exit(0)
+while True:
+    os.wait()
+";
+            let done = python(&walls, script).await;
+            is_exceeded(&done, "memory 96 MiB reached");
+        }
+    });
+}
+
+/// Spec: N3
+pub(crate) fn file_size_is_limited() {
+    let folder = tempfile::tempdir().unwrap();
+    block_on(async {
+        let walls = walls(Rules::new().folder(folder.path()).write(["."]).file_mib(1));
+        let done = run(&walls, program("sh", &["-c", "head -c 3000000 /dev/zero > large"], folder.path())).await;
+        is_exceeded(&done, "file size 1 MiB reached");
+        if has_python() {
+            let script = "open('large2', 'wb').write(bytes(3 << 20))";
+            let done = run(&walls, program("python3", &["-c", script], folder.path())).await;
+            is_exceeded(&done, "file size 1 MiB reached");
+        }
+        for file in std::fs::read_dir(folder.path()).unwrap().flatten() {
+            assert!(file.metadata().unwrap().len() <= 1 << 20);
+        }
+        let fits = program("sh", &["-c", "head -c 900000 /dev/zero > small"], Path::new(folder.path()));
+        assert!(run(&walls, fits).await.ended.is_success());
+    });
+}
+
+/// Spec: N3
+pub(crate) fn wall_time_is_limited() {
+    block_on(async {
+        let walls = walls(Rules::new().wall(Duration::from_millis(200)));
+        // What it started ends with it, and so do its outputs.
+        let done = sh(&walls, "trap '' TERM INT; sleep 61 & sleep 62; echo done").await;
+        assert_eq!((done.ended.signal, done.out.as_str()), (Some(9), ""));
+        is_exceeded(&done, "wall 200 ms reached");
+        assert!(sh(&walls, "true").await.broken.is_empty());
+    });
+}
