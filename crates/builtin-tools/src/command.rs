@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
+use backstop_environment::{Credential, Walls};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 
@@ -11,6 +12,7 @@ mod output;
 mod privileges;
 mod processes;
 pub(crate) mod program;
+mod started;
 #[cfg(unix)]
 mod watchdog;
 
@@ -46,6 +48,20 @@ impl CommandTool {
     ) -> Self {
         let program = Program::new(program, arguments, folder, variables);
         Self { spec, program }
+    }
+
+    /// Runs the program within walls.
+    #[must_use]
+    pub fn within(mut self, walls: Walls) -> Self {
+        self.program.walls = Some(walls);
+        self
+    }
+
+    /// Gives the program a credential in a variable; it is fetched at each call, and taken out of what is answered.
+    #[must_use]
+    pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
+        self.program.credentials.push((variable.into(), credential));
+        self
     }
 }
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use backstop_environment::Walls;
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use reqwest::{Response, Url};
@@ -46,6 +47,7 @@ const MAX_REDIRECTS: usize = 10;
 pub struct HttpFetch {
     spec: ToolSpec,
     resolver: Arc<dyn Resolve>,
+    walls: Option<Walls>,
 }
 
 impl HttpFetch {
@@ -65,13 +67,20 @@ impl HttpFetch {
         });
         let description = "Read from a web server. Returns status, final URL, headers and text.";
         let spec = ToolSpec::new("http_fetch", description, schema).idempotent().exploratory();
-        Self { spec, resolver: Arc::new(SystemResolver) }
+        Self { spec, resolver: Arc::new(SystemResolver), walls: None }
     }
 
     /// Resolves names in another way.
     #[must_use]
     pub fn resolver(mut self, resolver: impl Resolve) -> Self {
         self.resolver = Arc::new(resolver);
+        self
+    }
+
+    /// Holds it to the network rule of walls too, beside what policy grants.
+    #[must_use]
+    pub fn within(mut self, walls: Walls) -> Self {
+        self.walls = Some(walls);
         self
     }
 
@@ -92,6 +101,9 @@ impl HttpFetch {
         let needed = address::outbound(&host);
         if !context.grants.allow(&needed) {
             return Err(ToolError::permission_denied(&*self.spec.name, needed));
+        }
+        if let Some(walls) = &self.walls {
+            walls.check_host(&host)?;
         }
         let found = address::find(&*self.resolver, &request.url).await?;
         if !found.iter().all(|found| address::may_connect(*found, &context.grants)) {

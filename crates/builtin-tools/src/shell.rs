@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use backstop_environment::{Credential, Walls};
 use backstop_tool::{Arguments, Tool, ToolContext, ToolError};
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
@@ -28,6 +29,8 @@ pub struct Shell {
     spec: ToolSpec,
     base: PathBuf,
     variables: BTreeMap<String, String>,
+    walls: Option<Walls>,
+    credentials: Vec<(String, Credential)>,
 }
 
 impl Shell {
@@ -47,7 +50,21 @@ impl Shell {
             standard output; where it fails, its exit status and standard error.";
         let spec =
             ToolSpec::new("shell", description, schema).capability("process:spawn").approval();
-        Self { spec, base: base.into(), variables }
+        Self { spec, base: base.into(), variables, walls: None, credentials: Vec::new() }
+    }
+
+    /// Runs the program within walls.
+    #[must_use]
+    pub fn within(mut self, walls: Walls) -> Self {
+        self.walls = Some(walls);
+        self
+    }
+
+    /// Gives the program a credential in a variable; it is fetched at each call, and taken out of what is answered.
+    #[must_use]
+    pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
+        self.credentials.push((variable.into(), credential));
+        self
     }
 
     /// Lets calls run without a person who agrees to them.
@@ -88,6 +105,8 @@ impl Tool for Shell {
             folder,
             variables: self.variables.clone(),
             keeps_output: true,
+            walls: self.walls.clone(),
+            credentials: self.credentials.clone(),
         };
         program.run("", context).await
     }

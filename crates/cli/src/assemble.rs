@@ -6,6 +6,7 @@ mod mistakes;
 mod model;
 mod tool;
 mod usable;
+mod walls;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -109,8 +110,7 @@ fn agent_with(
     }
     agent = memory::remembering(agent, file, &entries);
     for table in &file.tools {
-        let max_result_bytes = file.agent.limits().max_result_bytes;
-        agent = agent.shared_tool(tool(table, path, folder, max_result_bytes, &entries)?);
+        agent = agent.shared_tool(tool(table, file, path, folder, &entries)?);
         if table.approval == Some(true) {
             agent = agent.require_approval(table.name.as_str());
         }
@@ -120,6 +120,9 @@ fn agent_with(
         if !table.approvers.is_empty() {
             agent = agent.approvers(&table.name, table.approvers.names());
         }
+    }
+    for lacking in walls::not_enforced(file, path, folder)? {
+        agent = agent.warning(lacking);
     }
     Ok(agent)
 }

@@ -40,6 +40,8 @@ use crate::exit::CliError;
 const LOG_VARIABLES: [&str; 2] = ["BACKSTOP_LOG", "RUST_LOG"];
 
 fn main() -> ExitCode {
+    // First of all: where this process is to put up walls, it does that and nothing else.
+    backstop_environment::enter();
     std::panic::set_hook(Box::new(|panic| {
         // Where it panicked stands on a line of its own.
         output::alert(&format!("internal error: {}", panic.to_string().replacen('\n', " ", 1)));

@@ -48,11 +48,10 @@ pub(crate) async fn renewed(
         return Ok(typed);
     };
     let mut tools = Toolset::new();
-    let max_result_bytes = recorded.file.agent.limits().max_result_bytes;
     // A tool that remembers is only looked at.
     let entries = assemble::entries(&recorded.file, &recorded.path, None, &Redactor::new());
     tools
-        .add(assemble::tool(table, &recorded.path, folder, max_result_bytes, &entries)?)
+        .add(assemble::tool(table, &recorded.file, &recorded.path, folder, &entries)?)
         .map_err(|error| refused(&error))?;
     let grants = Grants::parse(recorded.file.agent.grants(folder)).map_err(|it| refused(&it))?;
     let typed_value = typed.value().clone();

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-use crate::Reference;
 use crate::checked::at_least_one;
 
 /// What the programs of tools may reach and use. What is stated is enforced, or nothing is run.
@@ -58,9 +57,10 @@ pub struct EnvironmentTable {
     /// How much of an output is kept, in KiB; 8 MiB otherwise.
     #[serde(deserialize_with = "at_least_one")]
     pub output_kib: Option<u64>,
-    /// Variables that hold a credential, which is read when a tool starts: `env:NAME`, `file:PATH`.
+    /// Variables that hold a credential, which is fetched when a tool starts: `env:NAME`, `file:PATH`, or
+    /// `command:…` for what a command line prints.
     #[serde(deserialize_with = "credentials")]
-    pub credentials: BTreeMap<String, Reference>,
+    pub credentials: BTreeMap<String, String>,
     /// Go on without what this machine cannot enforce? It is recorded then.
     pub best_effort: bool,
 }
@@ -127,15 +127,19 @@ fn is_host(host: &str) -> bool {
 }
 
 /// Reads variables whose values stand elsewhere.
-fn credentials<'de, D>(from: D) -> Result<BTreeMap<String, Reference>, D::Error>
+fn credentials<'de, D>(from: D) -> Result<BTreeMap<String, String>, D::Error>
 where
     D: Deserializer<'de>,
 {
-    let credentials = BTreeMap::<String, Reference>::deserialize(from)?;
-    if credentials.values().any(|value| !value.is_credential()) {
+    let credentials = BTreeMap::<String, String>::deserialize(from)?;
+    let is_reference = |text: &String| {
+        let place = text.split_once(':').filter(|(_, rest)| !rest.trim().is_empty());
+        place.is_some_and(|(kind, _)| matches!(kind, "command" | "env" | "file"))
+    };
+    if !credentials.values().all(is_reference) {
         // The value may be a key, and is not repeated.
         return Err(D::Error::custom(
-            "must say where a credential is; write `env:NAME` or `file:PATH`",
+            "must say where a credential is; write `env:NAME`, `file:PATH` or `command:…`",
         ));
     }
     Ok(credentials)

@@ -65,10 +65,25 @@ impl Walls {
         &self.0.support
     }
 
-    /// Describes a start of a program within the walls.
+    /// Describes a start of a program within the walls. A relative folder is below that of this process.
     #[must_use]
-    pub fn command(&self, program: WalledProgram) -> WalledCommand {
+    pub fn command(&self, mut program: WalledProgram) -> WalledCommand {
+        // The helper is elsewhere.
+        let here = || std::env::current_dir().ok();
+        if program.folder.is_relative() {
+            program.folder = here().unwrap_or_default().join(&program.folder);
+        }
         WalledCommand::new(self.clone(), program)
+    }
+
+    /// Says whether the rules let a host through, by its name, for what reaches hosts in this process. What the name
+    /// leads to is the caller's to judge.
+    ///
+    /// # Errors
+    ///
+    /// [`EnvError::NetworkDenied`], naming the host and what is granted.
+    pub fn check_host(&self, host: &str) -> Result<(), EnvError> {
+        self.0.gate.check_name(&host.to_ascii_lowercase()).map_err(EnvError::NetworkDenied)
     }
 
     pub(crate) fn helper(&self) -> &Helper {

@@ -10,22 +10,20 @@ use layer0::JsonText;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// The most that is kept of each output, in bytes.
-const MAX_OUTPUT_BYTES: usize = 8 * 1024 * 1024;
-/// How much is kept of the head, and of the tail, of an output that is longer.
-const END_BYTES: usize = MAX_OUTPUT_BYTES / 2;
+/// The most that is kept of each output, in bytes, where no rule says otherwise.
+pub(super) const MAX_OUTPUT_BYTES: usize = 8 * 1024 * 1024;
 /// How much is held beyond a cut, so that a secret that lies across it is seen whole.
 const SEAM_BYTES: usize = 16 * 1024;
 /// How much is read at once.
 const PIECE_BYTES: usize = 16 * 1024;
 
 /// What a command has written to one of its outputs so far.
-#[derive(Default)]
 pub(super) struct Output(Mutex<Held>);
 
-#[derive(Default)]
 struct Held {
-    /// The first [`MAX_OUTPUT_BYTES`].
+    /// The most that is shown, half of it from the head and half from the tail of an output that is longer.
+    limit: usize,
+    /// The first bytes: as many as are shown, and enough to see a secret across a cut whole.
     head: Vec<u8>,
     /// The last bytes of what came after them.
     tail: VecDeque<u8>,
@@ -39,6 +37,11 @@ pub(super) enum Text {
 }
 
 impl Output {
+    /// Keeps at most so many bytes.
+    pub(super) const fn new(limit: usize) -> Self {
+        Self(Mutex::new(Held::new(limit)))
+    }
+
     /// Reads to the end. What is too much is read too, so that the command can end by itself.
     pub(super) async fn read(&self, stream: Option<impl AsyncRead + Unpin>) {
         let Some(mut stream) = stream else { return };
@@ -56,29 +59,43 @@ impl Output {
 }
 
 impl Held {
+    const fn new(limit: usize) -> Self {
+        Self { limit, head: Vec::new(), tail: VecDeque::new(), total: 0 }
+    }
+
+    /// How much is kept of the head, and of the tail, of an output that is longer than what is kept.
+    const fn end(&self) -> usize {
+        self.limit / 2
+    }
+
     fn push(&mut self, piece: &[u8]) {
         self.total = self.total.saturating_add(piece.len());
-        let room = MAX_OUTPUT_BYTES - self.head.len();
+        let span = self.end() + SEAM_BYTES;
+        let room = self.limit.max(span) - self.head.len();
         let (head, tail) = piece.split_at(room.min(piece.len()));
         self.head.extend_from_slice(head);
         self.tail.extend(tail);
-        let excess = self.tail.len().saturating_sub(END_BYTES + SEAM_BYTES);
+        let excess = self.tail.len().saturating_sub(span);
         self.tail.drain(..excess);
     }
 
     fn text(&self, redactor: &Redactor) -> Text {
-        if self.total <= MAX_OUTPUT_BYTES {
+        if self.total <= self.limit {
             return Text::Whole(self.head.clone());
         }
+        let (end, span) = (self.end(), self.end() + SEAM_BYTES);
         // A secret that is cut in half would not be found any more.
-        let head = redactor.redact_bytes(&self.head[..END_BYTES + SEAM_BYTES]).into_owned();
-        let missing = (END_BYTES + SEAM_BYTES) - self.tail.len();
-        let tail: Vec<u8> =
-            self.head[MAX_OUTPUT_BYTES - missing..].iter().chain(&self.tail).copied().collect();
+        let begin = &self.head[..span.min(self.head.len())];
+        let beyond = begin.len() - end;
+        let head = redactor.redact_bytes(begin).into_owned();
+        let missing = (span - self.tail.len()).min(self.head.len());
+        let rest = self.head[self.head.len() - missing..].iter();
+        let tail: Vec<u8> = rest.chain(&self.tail).copied().collect();
+        let before = tail.len() - end;
         let tail = redactor.redact_bytes(&tail).into_owned();
-        let (head, head_rest) = head_of(&head, head.len().saturating_sub(SEAM_BYTES));
-        let (tail_rest, tail) = tail_of(&tail, SEAM_BYTES.min(tail.len()));
-        let left_out = self.total - 2 * END_BYTES + head_rest + tail_rest;
+        let (head, head_rest) = head_of(&head, head.len().saturating_sub(beyond));
+        let (tail_rest, tail) = tail_of(&tail, before.min(tail.len()));
+        let left_out = self.total - 2 * end + head_rest + tail_rest;
         Text::Cut { head: head.to_vec(), left_out, tail: tail.to_vec() }
     }
 }
@@ -177,7 +194,7 @@ mod tests {
     use super::*;
 
     fn text(total: usize, piece: &[u8]) -> Text {
-        let mut held = Held::default();
+        let mut held = Held::new(MAX_OUTPUT_BYTES);
         let mut left = total;
         while left > 0 {
             let count = left.min(piece.len());
@@ -185,6 +202,29 @@ mod tests {
             left -= count;
         }
         held.text(&Redactor::new())
+    }
+
+    /// How much is kept of the head, and of the tail, of an output that is longer.
+    const END_BYTES: usize = MAX_OUTPUT_BYTES / 2;
+
+    /// Spec: N1. A limit may be smaller than what is held to find secrets.
+    #[test]
+    fn small_limit_keeps_both_ends() {
+        for (limit, total) in [(1_024, 1_025), (1_024, 40_000), (1_024, 400_000), (40_000, 90_001)]
+        {
+            let bytes: Vec<u8> =
+                (0..total).map(|at| b'a' + u8::try_from(at % 26).unwrap()).collect();
+            let mut held = Held::new(limit);
+            bytes.chunks(777).for_each(|piece| held.push(piece));
+            let Text::Cut { head, left_out, tail } = held.text(&Redactor::new()) else {
+                panic!("not cut")
+            };
+            assert_eq!(
+                (head.as_slice(), tail.as_slice()),
+                (&bytes[..limit / 2], &bytes[total - limit / 2..])
+            );
+            assert_eq!(left_out, total - limit);
+        }
     }
 
     /// Spec: N4
@@ -212,7 +252,7 @@ mod tests {
     fn a_cut_goes_through_no_character() {
         // Each piece moves the cuts by one byte against the characters.
         for before in 0..4 {
-            let mut held = Held::default();
+            let mut held = Held::new(MAX_OUTPUT_BYTES);
             held.push(&b"abcd"[..before]);
             for _ in 0..1_000 {
                 held.push("\u{1F600}".repeat(3_000).as_bytes());
@@ -247,7 +287,7 @@ mod tests {
                 let at = cut - before;
                 bytes[at..at + secret.len()].copy_from_slice(secret.as_bytes());
             }
-            let mut held = Held::default();
+            let mut held = Held::new(MAX_OUTPUT_BYTES);
             held.push(&bytes);
             let shown = held.text(&redactor).readable();
             let parts: Vec<&str> = shown.split_whitespace().collect();

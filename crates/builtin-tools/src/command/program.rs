@@ -4,26 +4,27 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::process::{ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backstop_clock::{Clock, SystemClock};
+use backstop_environment::{Credential, Walled, WalledProgram, Walls};
 use backstop_redact::Redactor;
 use backstop_tool::{ToolContext, ToolError};
 use futures_util::future::select;
 use layer0::JsonText;
-use process_wrap::tokio::{ChildWrapper, CommandWrap};
+use layer0::error::EnvError;
 use tokio::io::AsyncWriteExt;
 
-use super::output::{self, Output};
-use super::privileges::spawn_without_new_ones;
-use super::processes::{MARK, kill_all, new_mark};
-#[cfg(unix)]
-use super::watchdog::Watchdog;
+use super::output::{self, MAX_OUTPUT_BYTES, Output, Text};
+use super::processes::{MARK, new_mark};
+use super::started::{Processes, StartError, Started};
 
 /// How long outputs are read after the program has ended.
 const LAST_WORDS: Duration = Duration::from_millis(250);
+/// How much of what a program said is told beside the wall that held it, in characters.
+const MAX_WORDS_CHARS: usize = 200;
 
 /// A program of your own with its arguments, and where it runs.
 ///
@@ -56,6 +57,10 @@ pub struct Program {
     pub(crate) variables: BTreeMap<String, String>,
     /// Is what it wrote to standard output kept beside an error from standard error?
     pub(crate) keeps_output: bool,
+    /// What holds it back; nothing where `None`.
+    pub(crate) walls: Option<Walls>,
+    /// Variables whose values are fetched when it starts.
+    pub(crate) credentials: Vec<(String, Credential)>,
 }
 
 /// How a [`Program`] ended.
@@ -75,6 +80,8 @@ struct Ended {
     status: ExitStatus,
     out: Arc<Output>,
     err: Arc<Output>,
+    /// The walls that it ran in.
+    walls: Option<Box<Walled>>,
 }
 
 impl Program {
@@ -92,7 +99,23 @@ impl Program {
             folder: folder.into(),
             variables,
             keeps_output: false,
+            walls: None,
+            credentials: Vec::new(),
         }
+    }
+
+    /// Runs it within walls.
+    #[must_use]
+    pub fn within(mut self, walls: Walls) -> Self {
+        self.walls = Some(walls);
+        self
+    }
+
+    /// Gives it a credential in a variable; it is fetched at each start, and taken out of what the program writes.
+    #[must_use]
+    pub fn credential(mut self, variable: impl Into<String>, credential: Credential) -> Self {
+        self.credentials.push((variable.into(), credential));
+        self
     }
 
     /// Runs it to its end, with this on its standard input.
@@ -105,9 +128,14 @@ impl Program {
     ///
     /// Dropping the future kills the program and what it has started.
     pub async fn output(&self, input: &str, redactor: &Redactor) -> io::Result<ProgramEnd> {
-        let ended = Self::execute(input, self.spawn()?, |_, _| {}).await?;
+        let (variables, redactor) = self.fetch(redactor).await.map_err(io::Error::other)?;
+        let started = self.start(variables).await.map_err(|error| match error {
+            StartError::NotStarted(error) => error,
+            StartError::Walls(error) => io::Error::other(error),
+        })?;
+        let ended = self.execute(input, started, |_, _| {}).await?;
         let text =
-            |output: &Output| redactor.redact(&output.text(redactor).readable()).into_owned();
+            |output: &Output| redactor.redact(&output.text(&redactor).readable()).into_owned();
         let (stdout, stderr) = (text(&ended.out), text(&ended.err));
         Ok(ProgramEnd { status: ended.status, stdout, stderr })
     }
@@ -121,42 +149,82 @@ impl Program {
         let failed = |what: &str, error: io::Error| {
             ToolError::ExecutionFailed(format!("{what} `{}` failed: {error}", self.name))
         };
-        let processes = self.spawn().map_err(|error| failed("starting", error))?;
-        let redactor = &context.redactor;
+        let (variables, redactor) = self.fetch(&context.redactor).await?;
+        let started = self.start(variables).await.map_err(|error| match error {
+            StartError::NotStarted(error) => failed("starting", error),
+            StartError::Walls(error) => error.into(),
+        })?;
         let begun = |out: Arc<Output>, err: Arc<Output>| {
             let redactor = redactor.clone();
-            context.written.read_with(move || output::written(&out, &err, &redactor));
+            context.written.read_with(move || {
+                let written = output::written(&out, &err, &redactor)?;
+                Some(redactor.redact_held(&written).into_owned())
+            });
         };
-        let ended = Self::execute(input, processes, begun).await;
-        let Ended { status, out, err } = ended.map_err(|error| failed("waiting for", error))?;
+        let ended = self.execute(input, started, begun).await;
+        let Ended { status, out, err, walls } =
+            ended.map_err(|error| failed("waiting for", error))?;
         if status.success() {
-            return Ok(out.text(redactor).into_output());
+            return Ok(self.without_credentials(out.text(&redactor).into_output(), &redactor));
         }
-        let said = err.text(redactor);
-        let beside = (self.keeps_output && !said.is_blank()).then(|| out.text(redactor));
-        let said = if said.is_blank() { out.text(redactor) } else { said };
+        let said = err.text(&redactor);
+        if let Some(walled) = walls
+            && let Some(error) = walled.explain(&said.readable())
+        {
+            let error = with_words(error, status, &said, &redactor);
+            return Err(ToolError::Environment(error).with_code(code_of(status)));
+        }
+        let beside = (self.keeps_output && !said.is_blank()).then(|| out.text(&redactor));
+        let said = if said.is_blank() { out.text(&redactor) } else { said };
         let text = if said.is_blank() {
             format!("`{}` ended with {status} and said nothing", self.name)
         } else {
-            said.into_error(redactor)
+            redactor.redact_held(&said.into_error(&redactor)).into_owned()
         };
         let error = ToolError::ExecutionFailed(text).with_code(code_of(status));
         Err(match beside {
-            Some(output) if !output.is_blank() => error.with_output(output.into_error(redactor)),
+            Some(output) if !output.is_blank() => {
+                error.with_output(redactor.redact_held(&output.into_error(&redactor)))
+            }
             _ => error,
         })
     }
 
+    /// Fetches the credentials; returns what the program sees of the environment, and what knows its secrets.
+    async fn fetch(
+        &self,
+        redactor: &Redactor,
+    ) -> Result<(BTreeMap<String, String>, Redactor), EnvError> {
+        let (mut variables, mut redactor) = (self.variables.clone(), redactor.clone());
+        for (variable, credential) in &self.credentials {
+            let secret = credential.resolve(&self.folder).await?;
+            redactor = redactor.with_secret(secret.expose());
+            variables.insert(variable.clone(), secret.expose().to_owned());
+        }
+        Ok((variables, redactor))
+    }
+
+    /// Takes the program's own credentials out of its output; the runtime takes out those of the process.
+    fn without_credentials(&self, output: JsonText, redactor: &Redactor) -> JsonText {
+        match self.credentials.is_empty() {
+            true => output,
+            false => redactor.redact_held_json(output),
+        }
+    }
+
     /// Waits for the end of a program that was started.
     async fn execute(
+        &self,
         input: &str,
-        mut processes: Processes,
+        mut started: Started,
         begun: impl FnOnce(Arc<Output>, Arc<Output>),
     ) -> io::Result<Ended> {
-        let child = &mut processes.child;
-        let (stdin, stdout, stderr) =
-            (child.stdin().take(), child.stdout().take(), child.stderr().take());
-        let (out, err) = (Arc::new(Output::default()), Arc::new(Output::default()));
+        let (stdin, stdout, stderr) = started.streams();
+        let limit = self.walls.as_ref().and_then(|walls| walls.rules().output_kib);
+        let limit = limit.map_or(MAX_OUTPUT_BYTES, |kib| {
+            usize::try_from(kib.saturating_mul(1024)).unwrap_or(usize::MAX).min(MAX_OUTPUT_BYTES)
+        });
+        let (out, err) = (Arc::new(Output::new(limit)), Arc::new(Output::new(limit)));
         begun(Arc::clone(&out), Arc::clone(&err));
         let feed = async {
             if let Some(mut stdin) = stdin {
@@ -168,11 +236,11 @@ impl Program {
             let mut talk = pin!(async { tokio::join!(feed, out.read(stdout), err.read(stderr)) });
             let ended = tokio::select! {
                 _ = &mut talk => None,
-                status = child.wait() => Some(status),
+                status = started.wait() => Some(status),
             };
             match ended {
                 // It has said all it had to say.
-                None => child.wait().await,
+                None => started.wait().await,
                 // It has ended, but what it started may hold its outputs open: take what is there.
                 Some(status) => {
                     // The wait is for a real process, so the time is the system's.
@@ -182,41 +250,44 @@ impl Program {
             }
         };
         let status = ended?;
-        processes.ended = true;
-        Ok(Ended { status, out, err })
+        Ok(Ended { status, out, err, walls: started.ended() })
     }
 
-    fn spawn(&self) -> io::Result<Processes> {
+    async fn start(&self, variables: BTreeMap<String, String>) -> Result<Started, StartError> {
         let mark = new_mark();
-        let mut command = CommandWrap::with_new(&self.name, |command| {
-            command
-                .args(&self.arguments)
-                .current_dir(&self.folder)
-                .env_clear()
-                .envs(&self.variables)
-                .env(MARK, &mark)
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped());
-        });
-        #[cfg(unix)]
-        command.wrap(process_wrap::tokio::ProcessGroup::leader());
-        #[cfg(unix)]
-        let mut watchdog = Watchdog::start(&mark);
-        let spawned = spawn_without_new_ones(command);
-        #[cfg(unix)]
-        if let Some(watchdog) = &mut watchdog
-            && let Some(group) = spawned.as_ref().ok().and_then(|child| child.id())
-        {
-            watchdog.watch(group);
+        match &self.walls {
+            Some(walls) => {
+                let mut variables = variables;
+                variables.insert(MARK.to_owned(), mark);
+                let arguments = self.arguments.iter().cloned();
+                let program = WalledProgram::new(&*self.name, arguments, &*self.folder, variables);
+                let walled = walls.command(program).spawn().await.map_err(StartError::Walls)?;
+                Ok(Started::Walled(Box::new(walled)))
+            }
+            None => {
+                let free =
+                    Processes::start(self, variables, mark).map_err(StartError::NotStarted)?;
+                Ok(Started::Free(Box::new(free)))
+            }
         }
-        Ok(Processes {
-            child: spawned?,
-            mark,
-            ended: false,
-            #[cfg(unix)]
-            watchdog,
-        })
+    }
+}
+
+/// Adds to what a wall held how the program ended, and what it said of that first.
+fn with_words(error: EnvError, status: ExitStatus, said: &Text, redactor: &Redactor) -> EnvError {
+    let said = said.readable();
+    let said = redactor.redact(&said);
+    let words = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let words: String = words.unwrap_or_default().chars().take(MAX_WORDS_CHARS).collect();
+    let more = match words.is_empty() {
+        true => format!(" ({status})"),
+        false => format!(" ({status}: {words})"),
+    };
+    match error {
+        EnvError::IsolationViolation(what) => EnvError::IsolationViolation(what + &more),
+        EnvError::NetworkDenied(what) => EnvError::NetworkDenied(what + &more),
+        EnvError::ResourceExceeded(what) => EnvError::ResourceExceeded(what + &more),
+        other => other,
     }
 }
 
@@ -226,27 +297,4 @@ fn code_of(status: ExitStatus) -> String {
         return format!("signal_{signal}");
     }
     status.code().map_or_else(|| "exit_unknown".to_owned(), |code| format!("exit_{code}"))
-}
-
-/// The processes of a call, which are killed when it is given up before its command has ended.
-struct Processes {
-    child: Box<dyn ChildWrapper>,
-    mark: String,
-    ended: bool,
-    #[cfg(unix)]
-    watchdog: Option<Watchdog>,
-}
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        if !self.ended {
-            // First what the command has started, while it shows whose child that is.
-            kill_all(self.child.id(), &self.mark);
-            let _ = self.child.start_kill();
-        }
-        #[cfg(unix)]
-        if let Some(watchdog) = self.watchdog.take() {
-            watchdog.dismiss();
-        }
-    }
 }

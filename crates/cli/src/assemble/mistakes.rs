@@ -86,11 +86,10 @@ fn mistakes_with(checked: &Checked, path: &Path, keys: Keys) -> Vec<Mistake> {
 pub(crate) fn tool_mistakes(checked: &Checked, path: &Path) -> Vec<Mistake> {
     let Some(file) = &checked.file else { return Vec::new() };
     let folder = folder_of(path);
-    let max_result_bytes = file.agent.limits().max_result_bytes;
     let entries = memory::entries(file, path, None, &Redactor::new());
     let mut found = Vec::new();
     for (index, table) in file.tools.iter().enumerate() {
-        let errors: Vec<CliError> = match tool(table, path, folder, max_result_bytes, &entries) {
+        let errors: Vec<CliError> = match tool(table, file, path, folder, &entries) {
             Err(error) => vec![error],
             Ok(tool) => {
                 let unfit = Toolset::new().add(tool).err();

@@ -9,12 +9,13 @@ use backstop_builtin_tools::{
     CommandTool, FsList, FsRead, FsSearch, FsWrite, HttpFetch, MemoryForget, MemorySave,
     MemorySearch, Shell,
 };
-use backstop_config::{ConfigError, ToolKind, ToolTable};
+use backstop_config::{AgentFile, ConfigError, ToolKind, ToolTable};
 use backstop_state::MemoryEntries;
 use backstop_tool::Tool;
 use layer0::{JsonText, ToolSpec};
 use serde_json::json;
 
+use super::walls::{Surroundings, surroundings};
 use crate::exit::CliError;
 use crate::names::nearest;
 
@@ -36,18 +37,37 @@ const BUILT_IN: [&str; 9] = [
 /// Makes the tool of a table.
 pub(crate) fn tool(
     table: &ToolTable,
+    file: &AgentFile,
     path: &Path,
     folder: &Path,
-    max_result_bytes: u64,
     entries: &MemoryEntries,
 ) -> Result<Arc<dyn Tool>, CliError> {
     match table.kind {
-        ToolKind::Command => command_tool(table, path, folder),
-        _ => builtin_tool(table, path, folder, max_result_bytes, entries),
+        ToolKind::Command => command_tool(table, file, path, folder),
+        _ => builtin_tool(table, file, path, folder, entries),
     }
 }
 
-fn command_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn Tool>, CliError> {
+/// Returns what the program of a tool runs in.
+fn surroundings_of(
+    table: &ToolTable,
+    file: &AgentFile,
+    path: &Path,
+    folder: &Path,
+) -> Result<Option<Surroundings>, CliError> {
+    let program = table.command.as_ref().and_then(|command| command.first());
+    let program = program.filter(|program| program.contains('/'));
+    let cwd = table.cwd.as_deref().unwrap_or_else(|| Path::new("."));
+    let program = program.map(|program| cwd.join(program));
+    surroundings(table.environment.as_ref(), file, path, folder, program.as_deref())
+}
+
+fn command_tool(
+    table: &ToolTable,
+    file: &AgentFile,
+    path: &Path,
+    folder: &Path,
+) -> Result<Arc<dyn Tool>, CliError> {
     let missing = |what: &str| {
         ConfigError::new(path, format!("tool `{}` has no {what}", table.name))
             .with_hint(format!("add `{what} = …` to its [[tools]] table"))
@@ -69,19 +89,27 @@ fn command_tool(table: &ToolTable, path: &Path, folder: &Path) -> Result<Arc<dyn
         let what = format!("tool `{}` runs in `{}`, which is no folder", table.name, cwd.display());
         return Err(ConfigError::new(path, what).into());
     }
-    Ok(Arc::new(CommandTool::new(spec, program, arguments.iter().cloned(), cwd, variables(table))))
+    let arguments = arguments.iter().cloned();
+    let mut tool = CommandTool::new(spec, program, arguments, cwd, variables(table));
+    if let Some(around) = surroundings_of(table, file, path, folder)? {
+        tool = tool.within(around.walls);
+        for (variable, credential) in around.credentials {
+            tool = tool.credential(variable, credential);
+        }
+    }
+    Ok(Arc::new(tool))
 }
 
 fn builtin_tool(
     table: &ToolTable,
+    file: &AgentFile,
     path: &Path,
     folder: &Path,
-    max_result_bytes: u64,
     entries: &MemoryEntries,
 ) -> Result<Arc<dyn Tool>, CliError> {
     let name = table.name.as_str();
     let takes_time = matches!(name, "http_fetch" | "shell");
-    let given: [(&str, bool); 10] = [
+    let given: [(&str, bool); 11] = [
         ("description", table.description.is_some()),
         ("schema", table.schema.is_some()),
         ("output_schema", table.output_schema.is_some()),
@@ -92,6 +120,7 @@ fn builtin_tool(
         ("idempotent", table.idempotent.is_some()),
         ("once", table.once.is_some()),
         ("exploratory", table.exploratory.is_some()),
+        ("environment", table.environment.is_some() && !takes_time),
     ];
     if let Some((key, _)) = given.iter().find(|(_, given)| *given) {
         let what = format!("tool `{name}` is built in; `{key}` does not apply to it");
@@ -103,7 +132,7 @@ fn builtin_tool(
     Ok(match name {
         "fs_list" => Arc::new(FsList::new(base)),
         "fs_read" => {
-            let max = usize::try_from(max_result_bytes).unwrap_or(usize::MAX);
+            let max = usize::try_from(file.agent.limits().max_result_bytes).unwrap_or(usize::MAX);
             Arc::new(FsRead::new(base).max_answer_bytes(max))
         }
         "fs_search" => Arc::new(FsSearch::new(base)),
@@ -113,6 +142,10 @@ fn builtin_tool(
         }
         "http_fetch" => {
             let tool = HttpFetch::new();
+            let tool = match surroundings_of(table, file, path, folder)? {
+                Some(around) => tool.within(around.walls),
+                None => tool,
+            };
             Arc::new(match timeout {
                 Some(timeout) => tool.timeout(timeout),
                 None => tool,
@@ -123,7 +156,13 @@ fn builtin_tool(
         "memory_search" => Arc::new(MemorySearch::new(entries.clone())),
         "shell" => {
             let tool = Shell::new(base, variables(table));
-            let tool = if is_unattended { tool.without_approval() } else { tool };
+            let mut tool = if is_unattended { tool.without_approval() } else { tool };
+            if let Some(around) = surroundings_of(table, file, path, folder)? {
+                tool = tool.within(around.walls);
+                for (variable, credential) in around.credentials {
+                    tool = tool.credential(variable, credential);
+                }
+            }
             Arc::new(match timeout {
                 Some(timeout) => tool.timeout(timeout),
                 None => tool,

@@ -60,4 +60,5 @@ mod trees;
 mod turning;
 mod upkeep;
 #[cfg(unix)]
+mod walled;
 mod watching;

@@ -26,7 +26,8 @@ fn rules_are_read() {
         (Some(60_000), Some(512), Some(16))
     );
     assert_eq!((rules.file_mib, rules.output_kib), (Some(10), Some(64)));
-    assert!(rules.credentials["API_TOKEN"].is_credential() && !rules.best_effort);
+    assert_eq!(rules.credentials["API_TOKEN"], "env:TOKEN");
+    assert!(!rules.best_effort);
     let own = file.tools[0].environment.as_ref().unwrap();
     assert_eq!((own.network.as_ref(), own.best_effort), (Some(&NetworkRule::Loopback), true));
     let recorded = AgentFile::recorded(&path, file.source().clone()).unwrap();

@@ -126,7 +126,10 @@ pub(crate) fn privileges_are_none() {
         for none in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
             assert!(done.out.contains(&format!("{none}:\t0000000000000000")), "{done:?}");
         }
-        assert!(done.out.contains("NoNewPrivs:\t1") && done.out.contains("Seccomp:\t2"), "{done:?}");
+        assert!(
+            done.out.contains("NoNewPrivs:\t1") && done.out.contains("Seccomp:\t2"),
+            "{done:?}"
+        );
         // The limits that are not stated are those of this process, but that of dumps.
         let done = sh(&walls(Rules::new()), "ulimit -c; ulimit -f").await;
         assert_eq!(done.out, "0\nunlimited\n", "{done:?}");
@@ -150,7 +153,9 @@ def is_open(n):
     except OSError:
         return False
 print([n for n in range(1000) if is_open(n)])";
-        assert!(python_outside(script).await.contains(", 3") || python_outside(script).await.len() > 12);
+        assert!(
+            python_outside(script).await.contains(", 3") || python_outside(script).await.len() > 12
+        );
         let done = python(&walls(Rules::new()), script).await;
         assert_eq!(done.out, "[0, 1, 2]\n", "{done:?}");
     });
@@ -159,15 +164,23 @@ print([n for n in range(1000) if is_open(n)])";
 pub(crate) fn standard_streams_are_the_programs() {
     block_on(async {
         let walls = walls(Rules::new().files().network(Network::None));
-        let program = program("sh", &["-c", "read line; echo \"$line\" >&2; echo out; exit 3"], Path::new("/"));
+        let program = program(
+            "sh",
+            &["-c", "read line; echo \"$line\" >&2; echo out; exit 3"],
+            Path::new("/"),
+        );
         let mut walled = walls.command(program).spawn().await.unwrap();
         walled.stdin.as_mut().unwrap().write_all(b"hello\n").await.unwrap();
         let done = finish(walled).await;
-        assert_eq!((done.ended.code, done.out.as_str(), done.err.as_str()), (Some(3), "out\n", "hello\n"));
+        assert_eq!(
+            (done.ended.code, done.out.as_str(), done.err.as_str()),
+            (Some(3), "out\n", "hello\n")
+        );
         let done = sh(&walls, "kill -TERM $$").await;
         assert_eq!((done.ended.code, done.ended.signal), (None, Some(15)));
         // Large enough for more than one message.
-        let mut large = crate::support::program("sh", &["-c", "echo ${#A} ${#B} ${#C}"], Path::new("/"));
+        let mut large =
+            crate::support::program("sh", &["-c", "echo ${#A} ${#B} ${#C}"], Path::new("/"));
         for name in ["A", "B", "C"] {
             large.variables.insert(name.to_owned(), "x".repeat(120_000));
         }
@@ -179,9 +192,13 @@ pub(crate) fn standard_streams_are_the_programs() {
 pub(crate) fn program_that_is_missing_is_named() {
     block_on(async {
         let walls = walls(Rules::new().files());
-        let error = walls.command(program("not-there", &[], Path::new("/"))).spawn().await.unwrap_err();
+        let error =
+            walls.command(program("not-there", &[], Path::new("/"))).spawn().await.unwrap_err();
         assert_eq!(error.code(), "env.provision_failed");
-        assert!(error.what().starts_with("program `not-there` cannot be started: No such"), "{error}");
+        assert!(
+            error.what().starts_with("program `not-there` cannot be started: No such"),
+            "{error}"
+        );
         let folder = Path::new("/not/there");
         let error = walls.command(program("sh", &[], folder)).spawn().await.unwrap_err();
         assert!(error.what().contains("folder `/not/there`"), "{error}");

@@ -174,6 +174,7 @@ impl AgentBuilder {
                 settings: self.settings,
                 tools,
                 sources: self.sources.into(),
+                warnings: self.warnings.into(),
                 grants: Grants::parse(&self.grants)?,
                 log: self.log,
                 stores,

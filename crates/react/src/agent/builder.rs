@@ -46,6 +46,7 @@ pub struct AgentBuilder {
     pub(crate) stream: bool,
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     pub(crate) sources: Vec<Arc<dyn ToolSource>>,
+    pub(crate) warnings: Vec<Arc<str>>,
     pub(crate) recorded_tools: Option<RecordedTools>,
     pub(crate) grants: Vec<String>,
     pub(crate) retry: RetryConfig,
@@ -92,6 +93,7 @@ impl AgentBuilder {
             stream: true,
             tools: Vec::new(),
             sources: Vec::new(),
+            warnings: Vec::new(),
             recorded_tools: None,
             grants: Vec::new(),
             retry: RetryConfig::default(),
@@ -236,6 +238,13 @@ impl AgentBuilder {
     /// one.
     pub fn tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
         self.sources.push(source);
+        self
+    }
+
+    /// Says something in the record of each run, as a warning right behind its start: what a caller could not
+    /// enforce, for example.
+    pub fn warning(mut self, message: impl Into<Arc<str>>) -> Self {
+        self.warnings.push(message.into());
         self
     }
 

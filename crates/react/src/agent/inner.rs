@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) tools: Toolset,
     /// Where some of the tools come from.
     pub(crate) sources: Box<[Arc<dyn ToolSource>]>,
+    /// What each run says at its start.
+    pub(crate) warnings: Box<[Arc<str>]>,
     pub(crate) grants: Grants,
     pub(crate) log: Option<Arc<dyn EventLog>>,
     pub(crate) stores: Stores,

@@ -52,8 +52,9 @@ impl Sources {
 }
 
 impl Run {
-    /// Warns of the tools that the run was not given because they cannot be used.
-    pub(super) async fn note_left_out(&mut self) -> Result<(), AgentError> {
+    /// Says what each run of the agent says first, and which tools the run was not given because they cannot be
+    /// used.
+    pub(super) async fn warn_at_start(&mut self) -> Result<(), AgentError> {
         if self.ledger.is_over() {
             return Ok(());
         }
@@ -62,10 +63,13 @@ impl Run {
             source.left_out().iter().map(|tool| {
                 let (name, server, why) = (&tool.origin, source.name(), &tool.why);
                 let text = format!("tool `{name}` of MCP server `{server}` is left out: {why}");
-                EventKind::from(Warning::new(agent.redactor.redact(&text)))
+                Arc::from(text)
             })
         });
-        let facts: Vec<_> = left_out.map(|warning| self.ledger.fact(warning)).collect();
+        let said = agent.warnings.iter().cloned().chain(left_out);
+        let warnings =
+            said.map(|text: Arc<str>| EventKind::from(Warning::new(agent.redactor.redact(&text))));
+        let facts: Vec<_> = warnings.map(|warning| self.ledger.fact(warning)).collect();
         match facts.is_empty() {
             true => Ok(()),
             false => self.ledger.step_while_open(facts).await,

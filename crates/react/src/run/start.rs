@@ -139,7 +139,7 @@ impl Start {
             Ok(()) => {}
             Err(error) => return Err(run.failure(error)),
         }
-        match run.note_left_out().await {
+        match run.warn_at_start().await {
             Ok(()) => Ok(run),
             Err(error) => Err(run.failure(error)),
         }

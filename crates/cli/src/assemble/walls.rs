@@ -1,0 +1,115 @@
+//! From `[environment]` to walls.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use backstop_config::{AgentFile, ConfigError, EnvironmentTable, NetworkRule};
+use backstop_environment::{Credential, Helper, Network, Rules, Walls};
+use layer0::error::EnvError;
+
+use crate::exit::CliError;
+
+/// How to mend rules that this machine does not hold.
+const HINT: &str = "`backstop doctor` says what this machine holds and how to mend the rest; \
+     `best_effort = true` goes on without, and records it";
+
+/// What the program of a tool or a server runs in.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    pub(crate) walls: Walls,
+    pub(crate) credentials: Vec<(String, Credential)>,
+}
+
+/// Puts up what a file states: in the table of the program itself, and otherwise for the whole file. `program` is
+/// the file that is run, where it is named by its place.
+pub(crate) fn surroundings(
+    own: Option<&EnvironmentTable>,
+    file: &AgentFile,
+    path: &Path,
+    folder: &Path,
+    program: Option<&Path>,
+) -> Result<Option<Surroundings>, CliError> {
+    let Some(table) = own.or(file.environment.as_ref()) else { return Ok(None) };
+    let refused = |error: &EnvError| {
+        let what = format!("[environment]: {}", error.what());
+        CliError::from(ConfigError::new(path, what).with_hint(HINT))
+    };
+    let helper = Helper::this_program().map_err(|error| refused(&error))?;
+    let rules = rules(table, file, folder, program);
+    let walls = Walls::new(rules, helper).map_err(|error| refused(&error))?;
+    let credentials = table.credentials.iter();
+    let credentials = credentials
+        .map(|(name, place)| Credential::parse(place).map(|credential| (name.clone(), credential)))
+        .collect::<Result<_, _>>()
+        .map_err(|error| refused(&error))?;
+    Ok(Some(Surroundings { walls, credentials }))
+}
+
+fn rules(
+    table: &EnvironmentTable,
+    file: &AgentFile,
+    folder: &Path,
+    program: Option<&Path>,
+) -> Rules {
+    let mut rules = Rules::new().folder(folder).network(match &table.network {
+        Some(NetworkRule::Hosts(hosts)) => Network::Hosts(hosts.clone()),
+        Some(NetworkRule::Loopback) => Network::Loopback,
+        Some(NetworkRule::None) => Network::None,
+        _ => Network::All,
+    });
+    if table.read.is_some() || table.write.is_some() {
+        let grants = file.agent.grants(folder);
+        let granted = |operation: &str| {
+            let begin = format!("fs:{operation}:");
+            grants.iter().filter_map(move |grant| whole_folder(grant.strip_prefix(&begin)?))
+        };
+        rules = rules.files().read(table.read.iter().flatten()).read(granted("read"));
+        rules = rules.write(table.write.iter().flatten()).write(granted("write"));
+        // Who names a program lets it be read.
+        rules = rules.read(program.map(|program| folder.join(program)));
+    }
+    let grants = &file.agent.policy.grant;
+    if grants.iter().any(|grant| matches!(grant.as_str(), "network" | "network:private")) {
+        rules = rules.private();
+    }
+    let limits = [
+        (table.memory_mib, Rules::memory_mib as fn(Rules, u64) -> Rules),
+        (table.processes, Rules::processes),
+        (table.file_mib, Rules::file_mib),
+        (table.output_kib, Rules::output_kib),
+        (table.cpu_ms, |rules, ms| rules.cpu(Duration::from_millis(ms))),
+    ];
+    for (limit, set) in limits {
+        if let Some(limit) = limit {
+            rules = set(rules, limit);
+        }
+    }
+    if table.best_effort { rules.best_effort() } else { rules }
+}
+
+/// Returns the file or folder that a grant is about, if it is about the whole of it.
+fn whole_folder(pattern: &str) -> Option<PathBuf> {
+    let folder = pattern.strip_suffix("/**").unwrap_or(pattern);
+    let is_plain = !folder.contains(['*', '?', '[']);
+    let folder = if folder.is_empty() { "/" } else { folder };
+    (is_plain && Path::new(folder).exists()).then(|| folder.into())
+}
+
+/// Says what a file states and this machine does not hold, where the file goes on without.
+pub(crate) fn not_enforced(
+    file: &AgentFile,
+    path: &Path,
+    folder: &Path,
+) -> Result<Vec<String>, CliError> {
+    let own = file.tools.iter().filter_map(|tool| tool.environment.as_ref());
+    let own = own.chain(file.mcp.iter().filter_map(|server| server.environment.as_ref()));
+    let mut said = Vec::new();
+    for table in own.chain(&file.environment).filter(|table| table.best_effort) {
+        if let Some(around) = surroundings(Some(table), file, path, folder, None)? {
+            let lacking = around.walls.not_enforced().iter();
+            said.extend(lacking.map(|lacking| format!("environment, not enforced: {lacking}")));
+        }
+    }
+    said.dedup();
+    Ok(said)
+}

@@ -1,0 +1,113 @@
+//! `[environment]`: what programs of tools reach, what the model reads where a wall holds, and what is refused.
+
+use backstop_testkit::{Loopback, Reply};
+use serde_json::Value;
+
+use crate::bench::Bench;
+
+const GRANTS: &str = "[agent.policy]\ngrant = [\"process:spawn\"]\n";
+
+/// An agent that calls one program, a line for `sh`, in an environment; the model then explains.
+fn bench(line: &str, environment: &str) -> Bench {
+    let bench = Bench::new().with("BACKSTOP_STORE", "sqlite:x.db");
+    std::fs::create_dir(bench.path().join("data")).unwrap();
+    bench.write("data/a.txt", "hello from data");
+    bench.write("other.txt", "not yours");
+    let script = "[[model]]\ntool_calls = [{ id = \"c1\", name = \"look\", arguments = {} }]\n\
+        [[model]]\ntext = \"It is not reached.\"\n";
+    let tool = format!(
+        "[[tools]]\nkind = \"command\"\nname = \"look\"\ndescription = \"d\"\n\
+         command = [\"sh\", \"-c\", {line:?}]\nschema = {{ type = \"object\" }}\n"
+    );
+    bench.agent(script, &format!("{GRANTS}[environment]\n{environment}\n{tool}"));
+    bench
+}
+
+/// Returns the code, and what the model read.
+fn read_by_the_model(bench: &Bench) -> (Value, String) {
+    let ran = bench.run(&["run", "agent.toml", "--events"]).ok();
+    let responded = ran.json().into_iter().find(|it| it["type"] == "tool.responded").unwrap();
+    let data = &responded["data"];
+    let text = data["output"]["error"].as_str().or_else(|| data["output"].as_str());
+    (data["error"]["reason"].clone(), text.unwrap_or_default().to_owned())
+}
+
+/// Spec: N1, N2, N4
+#[test]
+fn granted_files_are_read_and_others_are_not() {
+    let rules = "read = [\"./data\"]\nnetwork = \"none\"";
+    let (code, text) = read_by_the_model(&bench("cat data/a.txt", rules));
+    assert_eq!((code, text.as_str()), (Value::Null, "hello from data"));
+    let (code, text) = read_by_the_model(&bench("cat other.txt", rules));
+    assert_eq!(code, "env.isolation_violation", "{text}");
+    let line = "env.isolation_violation: `other.txt` is not granted: read ./data, write none";
+    assert!(text.starts_with(line) && text.contains("exit status"), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    let (code, text) = read_by_the_model(&bench("echo x > data/b.txt", rules));
+    assert_eq!(code, "env.isolation_violation", "{text}");
+}
+
+/// Spec: N1. What policy grants is read too.
+#[test]
+fn policy_grants_files_to_programs() {
+    let bench = bench("cat other.txt", "read = []");
+    let file = std::fs::read_to_string(bench.path().join("agent.toml")).unwrap();
+    bench.write(
+        "agent.toml",
+        &file.replace("\"process:spawn\"", "\"process:spawn\", \"fs:read:./other.txt\""),
+    );
+    assert_eq!(read_by_the_model(&bench), (Value::Null, "not yours".to_owned()));
+}
+
+const FETCH: &str =
+    "python3 -c 'import sys, urllib.request as r; print(r.urlopen(sys.argv[1]).read().decode())' ";
+
+/// Spec: N2, N3. A host that is not among the rules is named, and the model reads which are.
+#[test]
+fn denied_host_is_named_with_what_is_granted() {
+    let server = Loopback::serving(|_| Reply::new(200, "text/plain", "served"));
+    let line = format!("{FETCH} {}", server.url());
+    let (code, text) = read_by_the_model(&bench(&line, "network = \"loopback\""));
+    assert_eq!((code, text.trim()), (Value::Null, "served"));
+    let rules = "network = { hosts = [\"api.example.com\"] }";
+    let (code, text) = read_by_the_model(&bench(&line, rules));
+    assert_eq!(code, "env.network_denied", "{text}");
+    let begin = "env.network_denied: host 127.0.0.1 is not among api.example.com";
+    assert!(text.starts_with(begin), "{text}");
+    assert_eq!(server.count(), 1);
+}
+
+/// Spec: N1, E10. A credential is in its variable, and in nothing else.
+#[test]
+fn credential_is_given_and_never_shown() {
+    let line = "test \"$API_TOKEN\" = s3cret-token-value && echo \"it is $API_TOKEN\"";
+    let bench = bench(line, "credentials = { API_TOKEN = \"file:token\" }");
+    bench.write("token", "s3cret-token-value\n");
+    assert_eq!(read_by_the_model(&bench), (Value::Null, "it is [redacted]\n".to_owned()));
+    let store = std::fs::read(bench.path().join("x.db")).unwrap();
+    assert!(!String::from_utf8_lossy(&store).contains("s3cret-token-value"));
+    std::fs::remove_file(bench.path().join("token")).unwrap();
+    let (code, text) = read_by_the_model(&bench);
+    assert_eq!(code, "env.credential_failed", "{text}");
+    assert!(text.contains("file `token`"), "{text}");
+}
+
+/// Spec: N1, N3
+#[test]
+fn limits_are_told() {
+    let (code, text) = read_by_the_model(&bench("while :; do :; done", "cpu_ms = 1000"));
+    assert_eq!(code, "env.resource_exceeded", "{text}");
+    assert!(text.starts_with("env.resource_exceeded: cpu 1000 ms reached"), "{text}");
+    let (_, text) = read_by_the_model(&bench("yes | head -c 100000", "output_kib = 4"));
+    assert!(text.contains("bytes left out here") && text.len() < 5_000, "{} bytes", text.len());
+}
+
+/// Spec: N1, N2. What cannot be is refused before a run begins.
+#[test]
+fn impossible_rules_are_refused() {
+    let missing = bench("true", "read = [\"./nowhere\"]");
+    missing.run(&["run", "agent.toml"]).fails(2, "nowhere");
+    let checked = missing.run(&["check", "agent.toml"]);
+    assert!(checked.code == 2 && checked.out.contains("nowhere"), "{}{}", checked.out, checked.err);
+    assert!(!missing.path().join("x.db").exists(), "nothing was begun");
+}
